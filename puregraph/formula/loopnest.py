@@ -230,10 +230,14 @@ def besides(
 
 
 def reducedOver(nest: LoopNest, axes: frozenset[int]) -> set[str]:
-    """The lines that need a reduction over these axes."""
+    """The lines that need a reduction over these axes, and none over others."""
     found: set[str] = set()
+    other: set[str] = set()
     for name, x in nest.lines:
-        if x.axes == axes or x.of in found if isinstance(x, Reduce) else not found.isdisjoint(x.names):
+        names = {x.of} if isinstance(x, Reduce) else set(x.names)
+        if isinstance(x, Reduce) and x.axes != axes or not other.isdisjoint(names):
+            other.add(name)
+        elif isinstance(x, Reduce) or not found.isdisjoint(names):
             found.add(name)
     return found
 
