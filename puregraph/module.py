@@ -100,15 +100,13 @@ class Module(KeepsInitArgs, Parameterized):
     `reads`     names of the arguments and outputs whose data the gradient rule reads; None: all of them. The shape and
                 dtype of any may always be asked.
     `hidden`    names of hidden outputs, which `updateData` returns after the visible ones (a mask, pooling indices)
-    `indices`   names of the inputs that hold whole numbers (labels, token ids): they have no gradient
-    `masks`     names of the inputs that hold booleans: they have no gradient
+    `indices`, `masks`  names of the inputs that hold integers (labels, token ids), or booleans: they have no gradient
     `needsFloats`   whether all other inputs have to be floats; so they have of a module with floating parameters
     `keepsDtype`    whether the output has the dtype of the inputs, whatever that is, or what numpy promotes them to
     `isDiscrete`    whether the outputs are integers or booleans, or depend on such alone: they pass no gradient on
     `shapeInputs`   names of the inputs whose elements the output's shape follows from; they are integers too
     `followsValues` whether `valueFrom` gives elements ahead of data: by `updateData` from those of the inputs
-    `fractions` names of the inputs that hold numbers from 0 to 1, which the rule refuses otherwise: compiled steps look
-                at them before they run
+    `fractions` names of the inputs that hold numbers from 0 to 1, as is checked before a step, compiled or not
     `gives`     what a cost behind it has to know of the output: "probabilities", "no negatives", "features last" (along
                 the last axis), "as taken" (what the input is); a cost `takes` "logits" or "scores"
     `views`     whether the output is the first input, or a view of it, and so takes no memory
@@ -187,8 +185,7 @@ class Module(KeepsInitArgs, Parameterized):
         values = [None if s is None else valueOf(s) for s in shapes]
         if not self.followsValues or any(v is None and s is not None for v, s in zip(values, shapes)):
             return None
-        found = self.updateData(*values)
-        return list(found) if type(found) is tuple else found
+        return unpacked(self.updateData(*values))
 
     def hiddenShapeFrom(self, *shapes: Any, **options: Any) -> list[tuple[Shape, Any]]:
         """Shape and dtype (None: the dtype computed in) of each hidden output."""
@@ -345,6 +342,11 @@ class Module(KeepsInitArgs, Parameterized):
             rng.integers(0, 2, s) if names[min(i, len(names) - 1)] in self.indices else rng.standard_normal(s)
             for i, s in enumerate(shapes)
         ]
+
+
+def unpacked(found: Any) -> Any:
+    """What a rule gave, several outputs as a list."""
+    return list(found) if type(found) is tuple else found
 
 
 def withDims(rule: Any) -> Any:

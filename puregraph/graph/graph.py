@@ -126,8 +126,7 @@ class Graph(NodeGraph):
         return outs[0] if len(outs) == 1 else outs
 
     def inputTypes(self, count: int | None = None, given: list[Any] | None = None) -> list[Any]:
-        """The dtype that each input is to have; integers and booleans that are `given` stay as they are, if rules take
-        them."""
+        """The dtype that each input is to have; integers and booleans that are `given` stay so, if rules take them."""
         steps = self.steps(count)
         asked = inputTypes(steps, np.dtype(self.dtype or np.float32))
         return asked if given is None else takenTypes(steps, asked, given)

@@ -46,7 +46,9 @@ def eagerly(graph, data, grads):
     outputs = listed(graph(data))
     if any(g is not None for g in grads):
         graph.backward(grads if len(grads) > 1 else grads[0])
-    found = {f"y{i}": y for i, y in enumerate(outputs)} | {f"dx{i}": g for i, g in enumerate(listed(graph.grad)) if data}
+    found = {f"y{i}": y for i, y in enumerate(outputs)} | {
+        f"dx{i}": g for i, g in enumerate(listed(graph.grad)) if data
+    }
     found |= {f"d{n}": g for n, g in gradientsOf(graph).items()}
     found |= {n: np.array(s.data) for n, s in graph.states.items()}
     for name, s in graph.states.items():
@@ -65,7 +67,9 @@ def compiled(graph, data, grads):
     for name, s in graph.states.items():
         s.data = before[name]
     outputs = listed(program.run(*given))
-    found = {f"y{i}": y for i, y in enumerate(outputs)} | {f"dx{i}": g for i, g in enumerate(listed(program.grad)) if data}
+    found = {f"y{i}": y for i, y in enumerate(outputs)} | {
+        f"dx{i}": g for i, g in enumerate(listed(program.grad)) if data
+    }
     found |= {f"d{n}": g for n, g in gradientsOf(graph).items()}
     found |= {n: np.array(s.data) for n, s in graph.states.items()}
     return program, found

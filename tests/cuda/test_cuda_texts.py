@@ -22,12 +22,17 @@ PARTS = 8  # in which texts are compiled, so that processes can share the work
 pytestmark = pytest.mark.costly
 STILL = {
     "FunctionCall",
+    "Constant",
+    "Full",
+    "Range",
+    "Shape",
+    "Size",
     "Flatten",
     "Identity",
     "Input",
     "Reshape",
     "Transpose",
-}  # classes that give views, or run in Python
+}  # classes that give views or constants, or run in Python
 OTHERWISE = {"bfloat16": "bfloat16", "float16": "float16", "converted": np.float16, "float64": np.float64}  # modes
 PLAIN = ("lenet", "lstm", "resnet20")
 OTHERS = [name for name in MODELS if name not in SMALL]
