@@ -35,16 +35,14 @@ class Inputs(NamedTuple):
     optional: tuple[str, ...] = ()
     variadic: bool = False
 
-    def order(self, given: dict[str, Any], owner: str) -> list[Any]:
+    def order(self, given: dict[str, Any], what: str, owner: str) -> list[Any]:
         """What is given by the names of inputs, in their order.
 
         Raises    GraphError for a name that is missing, and for one that is none of theirs
         """
         if set(given) != set(self.names):
-            names = ", ".join(map(str, given))
-            raise GraphError(
-                f"{owner}: wanted {plural(len(self.names), 'input')} ({', '.join(self.names)}), got {names}"
-            )
+            wanted, names = ", ".join(self.names), ", ".join(map(str, given)) or "none"
+            raise GraphError(f"{owner}: wanted a dict with {what} for each input ({wanted}), got {names}")
         return [given[name] for name in self.names]
 
     def fill(self, data: Any, owner: Any) -> list[Any]:

@@ -139,7 +139,7 @@ class Graph(NodeGraph):
         """The same, and what the outputs are; inputs without `dtypes` have those that rules ask for."""
         whole = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], (list, dict)) else shapes
         if isinstance(whole, dict):
-            whole = self.inputSpec.order(whole, self.title())
+            whole = self.inputSpec.order(whole, "a shape", self.title())
         given = [s for shape in whole for s in shapesOf(shape)]
         found = inferShapes(self.steps(len(given)), given, self.inputTypes(len(given)) if dtypes is None else dtypes)
         self.inferredShapes, self.outshapes = given, found.shapes
@@ -154,7 +154,7 @@ class Graph(NodeGraph):
                   gains the node's path and the shapes
         """
         if len(data) == 1 and isinstance(data[0], dict):
-            data = tuple(self.inputSpec.order(data[0], self.title()))
+            data = tuple(self.inputSpec.order(data[0], "an array", self.title()))
         given = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
         if keywords or any(map(holdsNode, given)):
             return self.node(*data, **keywords)
