@@ -28,8 +28,12 @@ def select(c: Any, a: Any, b: Any) -> Any:
 
 
 def exact(function: Any) -> Any:
-    """A function that rounds, without effect on integers."""
-    return lambda x: +x if x.dtype.kind in "iu" else x if x.dtype.kind == "b" else function(x)
+    """A function that rounds, without effect on integers and booleans."""
+
+    def rounded(x: Any, out: Any = None) -> Any:
+        return function(x, out=out) if x.dtype.kind == "f" else np.bitwise_or(x, x, out=out)
+
+    return rounded
 
 
 ROUNDING = {function: exact(function) for function in (np.floor, np.ceil, np.rint, np.trunc)}

@@ -17,10 +17,9 @@ CASES = [pytest.param(*each[1:], dtype, id=f"{each[0]}-{dtype}") for dtype in KI
 def compare(make, *arrays):
     """What a graph gives, compiled and eagerly; the same to the bit."""
     net = graphOf(make, *arrays)
+    program = net.compile([x.shape for x in arrays], dtypes=[x.dtype for x in arrays])
     with np.errstate(all="ignore"):
-        wanted = net(*arrays)
-        program = net.compile([x.shape for x in arrays], dtypes=[x.dtype for x in arrays])
-        found = program.run(*arrays)
+        wanted, found = net(*arrays), program.run(*arrays)
     assert found.dtype == wanted.dtype and np.array_equal(found, wanted)
     return wanted, program
 
@@ -86,6 +85,35 @@ def test_integers_beside_floats_are_rounded_as_numpy_rounds_them():
     compare(lambda x: Pointwise(formula="a == 16777217").node(x), c)
     compare(lambda x: Pointwise(formula="where(a > 3, 1.5, 0.25)").node(x), c)
     compare(lambda x: Pointwise(formula="where(a > 16777216.0, a, 1)").node(x), a)
+    compare(lambda x: Pointwise(formula="where(a > 0.5, 9007199254740993, 0)").node(x), a)
+    compare(lambda x: Pointwise(formula="-minimum(-9223372036854775808, a <= 0.5)").node(x), a)
+
+
+def test_a_number_that_does_not_fit_is_cut_as_numpy_cuts_it():
+    a, b = np.zeros((2, 3), np.int16), np.full((2, 3), 7)
+    compare(lambda x, y: Pointwise(formula="where(a, a, 2147483648) + b").node(x, y), a, b)
+
+
+def test_a_divisor_that_is_0_wherever_all_is_1_warns_of_nothing():
+    a, b = pairs(np.dtype(np.int16))
+    compare(lambda x, y: Pointwise(formula="a // (a - b)").node(x, y), a, b)
+
+
+def test_a_quotient_of_booleans_is_an_integer_to_which_numbers_are_added():
+    a, b = pairs(np.dtype(bool))
+    for op in ("//", "%"):
+        compare(lambda x, y, op=op: Pointwise(formula=f"b + ((a * b) {op} b + b)").node(x, y), a, b)
+
+
+@needsNative
+def test_comparisons_of_narrow_integers_choose_between_wide_ones():
+    (a, b), (c, d) = pairs(np.dtype(np.int8)), pairs(np.dtype(np.int64))
+    c, d = c[: len(a), : len(a)], d[: len(a), : len(a)]
+    for formula in ("where(a > b, c, d)", "where(a + 1 > b, c, d)", "maximum(a % b, c + d)"):
+        order = Pointwise(formula=formula).arguments
+        arrays = [{"a": a, "b": b, "c": c, "d": d}[name] for name in order]
+        _, program = compare(lambda *nodes, formula=formula: Pointwise(formula=formula).node(*nodes), *arrays)
+        assert ("a + 1" in formula) == bool(leftToNumpy(program))
 
 
 @pytest.mark.parametrize("cls", [ArgMax, ArgMin])

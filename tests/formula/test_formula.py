@@ -117,6 +117,14 @@ def test_out_receives_the_result_whatever_its_type():
     np.testing.assert_array_equal(x, X * X + 1)
 
 
+@pytest.mark.parametrize("kind", ["bool", "int8", "uint64", "float32"])
+@pytest.mark.parametrize("name", ["floor", "ceil", "round", "trunc"])
+def test_integers_are_rounded_into_the_array_that_is_given(name, kind):
+    x = np.array([0, 1, 1], kind)
+    out = np.zeros_like(x)
+    assert Formula(f"{name}(x)")(x=x, out=out) is out and np.array_equal(out, x)
+
+
 def test_arguments_are_never_written():
     x = X.copy()
     x.flags.writeable = False

@@ -34,6 +34,7 @@ from puregraph.formula.loopnest import LoopNest, Operand
 from puregraph.formula.optable import INTEGERS, TABLE
 from puregraph.kernels.reduce import firstIndex
 
+WRAPPING = ("+", "-", "*", "//", "neg", "abs")  # what may not fit; all else is the same in wider integers
 ROUNDING = ("floor", "ceil", "round", "trunc")
 WORD = np.dtype(np.int32)  # the least integers that the lanes of a GPU exchange
 
@@ -76,7 +77,8 @@ def isExactInDouble(call: Call, target: FusionTarget) -> bool:
     if not dtypes <= target.scalars or dtypes == target.floats:
         return False
     isCompared = all(v.dtype.itemsize <= 4 for v in values) and all(y.dtype == BOOL for y in call.outs)
-    return isExactIn(call) or "float64" in target.floats and (isCompared or all(v.size == 1 for v in values))
+    isFloat = "float64" in target.floats and any(v.dtype.kind == "f" for v in values)
+    return isExactIn(call) or isFloat and (isCompared or all(v.size == 1 for v in values))
 
 
 def computedIn(call: Call) -> str | None:
@@ -90,15 +92,16 @@ def computedIn(call: Call) -> str | None:
     found = None if written is None else typesIn(*written, call.arguments)
     if found is None or found[1] != outs:
         return None
-    dtype, *others = {d for d in found[0].values() if d != BOOL} or {np.result_type(*[v.dtype for v in values])}
+    dtype = np.result_type(*(d for d in found[0].values() if d != BOOL), *(v.dtype for v in values))
     numbers = [*(t.value for t in found[0] if t.op == "number"), *map(numberOf, call.arguments)]
-    isWhole = not others and dtype.kind in "iu" and all(n is None or isIn(n, dtype) for n in numbers)
-    return KINDS[named(dtype)] if isWhole and all(np.can_cast(v.dtype, dtype) for v in values) else None
+    isWhole = dtype.kind in "iu" and all(n is None or isIn(n, dtype) for n in numbers)
+    isWide = all(d in (dtype, BOOL) for t, d in found[0].items() if t.op in WRAPPING)
+    return KINDS[named(dtype)] if isWhole and isWide else None
 
 
 def isIn(number: float, dtype: Any) -> bool:
     """Whether integers of a dtype have a number among them."""
-    return number % 1 == 0 and np.iinfo(dtype).min <= number <= np.iinfo(dtype).max
+    return dtype.kind in "iu" and number % 1 == 0 and np.iinfo(dtype).min <= number <= np.iinfo(dtype).max
 
 
 def typesIn(
@@ -118,11 +121,14 @@ def typesIn(
             continue
         given = [known[a] for a in t.args]
         try:
-            known[t] = +given[0] if t.op in ROUNDING else TABLE[t.op].numpy(*given)
+            with np.errstate(all="ignore"):
+                known[t] = +given[0] if t.op in ROUNDING else TABLE[t.op].numpy(*given)
             dtypes[t] = np.result_type(*given) if t.op in COMPARISONS else known[t].dtype
         except (TypeError, ValueError, OverflowError):
             return None
-        if t.op not in INTEGERS or (t.op == "+" and dtypes[t] == BOOL):  # of 1 and 1 it is 1
+        isLogic = t.op == "+" and dtypes[t] == BOOL  # 1 + 1 is 1
+        isCut = t.op == "where" and any(a.op == "number" and not isIn(a.value, dtypes[t]) for a in t.args[1:])
+        if t.op not in INTEGERS or isLogic or isCut:
             return None
     return dtypes, [np.asarray(known[root]).dtype for root in roots]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence, Set
 from functools import cache, lru_cache
-from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,7 +144,9 @@ def isExactIn(call: Call) -> bool:
         return False
     if isBoolean:  # numpy's sum of two booleans is a boolean
         return all(t.op in (*LOGICAL, "where") for f in found[1] for t in walk(f.term) if t.args)
-    if all(map(isThreshold, found[1], repeat({name for name, x in found[0].items() if x.dtype.kind in "iu"}))):
+    integers = {name for name, x in found[0].items() if x.dtype.kind in "iu"}
+    isWhole = all(d.kind in "iub" for d in kinds)
+    if all(isThreshold(f, integers) and not (isWhole and isComputed(f)) for f in found[1]):
         return True
     if isFormula or not all(isinstance(d, np.dtype) for d in kinds):
         return any(d.kind not in "iub" for d in kinds)
@@ -161,6 +162,13 @@ def isThreshold(formula: Formula, integers: Set[str]) -> bool:
             if t.op not in COMPARISONS or len(others) != 1 or others[0].op != "number" or abs(others[0].value) >= EXACT:
                 return False
     return formula.term not in leaves
+
+
+def isComputed(formula: Formula) -> bool:
+    """Whether more than logic and choice is done with integers, or one is too large for floats."""
+    order = walk(formula.term)
+    isLarge = any(t.op == "number" and type(t.value) is int and abs(t.value) >= EXACT for t in order)
+    return isLarge or any(t.args and t.op not in (*LOGICAL, "where") for t in order)
 
 
 def byClass(call: Call) -> NestLines | None:
@@ -214,10 +222,10 @@ def isBoolean(a: Any) -> bool:
 
 @lru_cache(maxsize=REMEMBERED)
 def logical(formula: Formula) -> Formula:
-    """A formula of booleans with logic in place of arithmetic, as numpy computes it; one with numbers as it is."""
+    """A formula of booleans with logic in place of arithmetic, as numpy computes it; as it is where integers occur."""
     root = rebuild(formula.term, {}, lower)
     ops = {t.op for t in walk(root)}
-    if not ops & {*BOOLEANS, "abs"} or "number" in ops:
+    if not ops & {*BOOLEANS, "abs"} or ops - {*BOOLEANS, *LOGICAL, "abs", "where", "name"}:
         return formula
 
     def build(op: str, *args: Term) -> Term:

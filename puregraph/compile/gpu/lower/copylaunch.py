@@ -64,7 +64,8 @@ def stored(value: Value, array: Any) -> list[Any]:
         return LAUNCHER.copies(value, array, array.dtype, shape, own, steps)
     loads = {"x": Operand(KINDS[named(value.dtype)], value, own)}
     stores = {"y": Operand(KINDS[named(array.dtype)], array, steps)}
-    return launches.launches(LoopNest(shape, loads, (("y", Formula("x")),), stores, "f64"))
+    work = stores["y"].kind if value.dtype.kind in "iub" and array.dtype.kind in "iu" else "f64"
+    return launches.launches(LoopNest(shape, loads, (("y", Formula("x")),), stores, work))
 
 
 def startsOf(plan: Any) -> list[Any]:
