@@ -44,11 +44,13 @@ class Programs:
     def __setstate__(self, state: dict) -> None:
         Programs.__init__(self, **state)
 
-    def get(self, arrays: Sequence[Any], **options: Any) -> Program | None:
-        """The program for such arrays; None if compiling one is not worth while yet."""
+    def get(self, arrays: Sequence[Any], isAlways: bool = False, **options: Any) -> Program | None:
+        """The program for such arrays; None if compiling one is not worth while yet, or `isAlways`."""
         shapes, dtypes = [x.shape for x in arrays], [x.dtype for x in arrays]
         key = *shapes, *dtypes, *[(k, v if isinstance(v, (bool, str, tuple)) else id(v)) for k, v in options.items()]
         with self.workspace.lock:
+            if isAlways:
+                self.seen[key] += 1
             return self.getKnown(key, shapes, dtypes, options)
 
     def getKnown(self, key: Any, shapes: list[Any], dtypes: list[Any], options: dict[str, Any]) -> Program | None:

@@ -16,12 +16,16 @@ from puregraph.errors import DataError
 LIGHT = 1 << 18  # bytes: gathering them takes less than the 0.1 ms of passing a batch between threads
 
 
+Share = Callable[[int], slice]  # of the samples of a batch, those that are wanted
+
+
 class Batch(NamedTuple):
-    """Some samples: a list of inputs, a list of targets, and how many samples they are."""
+    """Some samples: inputs, targets, how many they are; `whole`: of how many, where other processes have the rest."""
 
     data: list[Any]
     target: list[Any]
     size: int
+    whole: int | None = None
 
 
 class Arrays:
@@ -67,15 +71,24 @@ class Arrays:
     def checkUsed(self, count: int) -> None:
         """There is always a sample."""
 
-    def batches(self, order: np.ndarray | None = None, start: int = 0, epoch: int = 0) -> Iterator[Batch]:
-        """The batches from index `start` on, the last one perhaps smaller; without `order`, in the arrays' order."""
+    def batches(
+        self, order: np.ndarray | None = None, start: int = 0, epoch: int = 0, share: Share | None = None
+    ) -> Iterator[Batch]:
+        """The batches from index `start` on, the last one perhaps smaller; without `order`, in the arrays' order.
+
+        Of each only the samples that `share` says, given how many there are.
+        """
         far = device.toDevice(order) if self.isThere and order is not None else None
         for begin in range(start * self.batchsize, self.samples, self.batchsize):
             end = min(begin + self.batchsize, self.samples)
-            rows = slice(begin, end) if order is None else order[begin:end]
-            there = rows if far is None else far[begin:end]
+            first, last, whole = begin, end, None
+            if share is not None:
+                whole, part = end - begin, share(end - begin)
+                first, last = begin + part.start, begin + part.stop
+            rows = slice(first, last) if order is None else order[first:last]
+            there = rows if far is None else far[first:last]
             data, target = ([rowsOf(x, rows, there) for x in xs] for xs in (self.data, self.target))
-            yield Batch(data, target, end - begin)
+            yield Batch(data, target, last - first, whole)
 
 
 class Stream:
@@ -118,13 +131,14 @@ class Stream:
             return iter(self.source)
         return iter(self.source(epoch) if takesEpoch(self.source) else self.source())
 
-    def batches(self, order: Any = None, start: int = 0, epoch: int = 0) -> Iterator[Batch]:
-        """The batches from index `start` on; those before it are read and left out."""
+    def batches(self, order: Any = None, start: int = 0, epoch: int = 0, share: Share | None = None) -> Iterator[Batch]:
+        """The batches from index `start` on; those before it are read and left out. Of each what `share` says."""
         source = self.open(epoch)
         try:
             for number, batch in enumerate(source):
                 if number >= start:
-                    yield self.check(batch, number)
+                    found = self.check(batch, number)
+                    yield found if share is None else sharedBatch(found, share(found.size))
         finally:
             if isinstance(source, Generator):
                 source.close()
@@ -140,6 +154,12 @@ class Stream:
         if type(self.source) not in (list, tuple):
             given, targets = list(map(copyOf, given)), list(map(copyOf, targets))
         return Batch(given, targets, len(given[0]))
+
+
+def sharedBatch(batch: Batch, part: slice) -> Batch:
+    """Some of the samples of a batch."""
+    data, target = [x[part] for x in batch.data], [t[part] for t in batch.target]
+    return Batch(data, target, part.stop - part.start, batch.size)
 
 
 def copyOf(array: Any) -> Any:

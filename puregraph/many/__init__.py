@@ -2,17 +2,21 @@
 
 from puregraph.many.countingworld import Collective, CountingWorld, LinkSpeed
 from puregraph.many.current import world
+from puregraph.many.grains import Grains
 from puregraph.many.mpiworld import MpiPending, MpiWorld, Several
+from puregraph.many.treesum import TreeSum
 from puregraph.many.world import Pending, World
 
 __all__ = [
     "Collective",
     "CountingWorld",
+    "Grains",
     "LinkSpeed",
     "MpiPending",
     "MpiWorld",
     "Pending",
     "Several",
+    "TreeSum",
     "World",
     "world",
 ]

@@ -12,6 +12,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from puregraph.core.initial import SEED
 from puregraph.errors import PuregraphError
 from puregraph.many.current import join
 from puregraph.many.launcher import LASTWORDS
@@ -34,6 +37,7 @@ def main(arguments: list[str]) -> int:
         return 2
     divideAmong(here.locals)
     showOnce(here)
+    shareEntropy(here)
     code = run(script, arguments, here)
     if code and not here.isEnding:
         here.abort(code)
@@ -85,6 +89,13 @@ def below(trace: Any, script: str) -> Any:
     while first is not None and os.path.realpath(first.tb_frame.f_code.co_filename) != own:
         first = first.tb_next
     return first or trace
+
+
+def shareEntropy(here: MpiWorld) -> None:
+    """Have what is drawn without a seed start the same on all processes."""
+    entropy = np.frombuffer(os.urandom(8), np.uint64).copy()
+    here.broadcast(entropy)
+    SEED.reset(int(entropy[0]))
 
 
 def showOnce(here: MpiWorld) -> None:

@@ -62,7 +62,6 @@ class MpiWorld(World):
         self.local, self.locals = node.rank, node.size
         self.waiting: float | None = None  # since when
         self.done = 0  # collectives
-        self.isEnding = False  # whether all processes have agreed to end, each by itself
         self.folder, self.hasLauncher = sharedFolder(node)  # for notes of the processes on this machine
         node.Free()
         with open(os.path.join(self.folder, f"rank-{self.rank}"), "w") as file:

@@ -31,6 +31,7 @@ class World:
 
     rank = local = 0
     size = locals = 1
+    isEnding = False  # whether all have agreed to end, each by itself
     label = ""  # what the next collectives are for, so that who waits too long can say so
 
     def startAllReduce(self, array: np.ndarray) -> Pending:

@@ -24,6 +24,7 @@ class Dropout(Module):
     needsFloats = True
     hidden = ("mask",)
     gives = "as taken"
+    draws = "count"  # the state that counts draws: where processes share a batch, each goes on from a count of its own
 
     def __init__(self, p: Probability = 0.5, name=None):
         super().__init__(name)

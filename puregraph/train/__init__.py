@@ -24,6 +24,7 @@ from puregraph.train.meters import Meters, Waiting
 from puregraph.train.metrics import MAE, Accuracy, Confusion, Metric, TopK
 from puregraph.train.modes import Holders
 from puregraph.train.objective import Objective
+from puregraph.train.sharedstep import Columns, SharedStep
 from puregraph.train.trainer import Trainer
 from puregraph.train.validator import Validator
 
@@ -34,6 +35,7 @@ __all__ = [
     "Calculator",
     "Callback",
     "Checkpoint",
+    "Columns",
     "Confusion",
     "CsvLog",
     "EarlyStop",
@@ -50,6 +52,7 @@ __all__ = [
     "Objective",
     "Progress",
     "ReduceOnPlateau",
+    "SharedStep",
     "TopK",
     "Trainer",
     "Validator",

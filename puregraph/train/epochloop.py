@@ -10,6 +10,8 @@ from puregraph.compile.trace.updaterule import isPlain
 from puregraph.data.batches import Arrays, Batch, Stream, groups
 from puregraph.data.prefetch import ahead
 from puregraph.errors import NotFiniteError, addLocation
+from puregraph.train.agreement import together
+from puregraph.train.sharedstep import SharedStep
 
 
 class EpochLoop:
@@ -17,6 +19,8 @@ class EpochLoop:
 
     def __init__(self, trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None):
         self.trainer, self.source, self.checks = trainer, source, checks
+        count = trainer.grains or trainer.world.size
+        self.shared = SharedStep(trainer, count) if count > 1 or trainer.grains else None
         self.asks = not isPlain(trainer.optimizer)  # before it updates in a way of its own, whether the cost is finite
 
     def runEpoch(self) -> None:
@@ -31,7 +35,7 @@ class EpochLoop:
                 trainer.samples = self.source.samples
                 self.call("onEpochBegin")
         with self.feed() as steps:
-            for group in steps:
+            for group in together(trainer.world, self.source, steps):
                 with trainer.interrupt.whole():
                     self.runStep(group)
                     self.call("onBatchEnd")
@@ -58,7 +62,9 @@ class EpochLoop:
     def feed(self) -> Any:
         """The batches of each step that is left of the epoch, ready for the graph; for a `with` statement."""
         trainer = self.trainer
-        batches = self.source.batches(trainer.order, trainer.position * trainer.accumulate, trainer.epoch)
+        start = trainer.position * trainer.accumulate
+        share = None if self.shared is None else self.shared.grains.share
+        batches = self.source.batches(trainer.order, start, trainer.epoch, share)
         depth = 0 if self.source.light else trainer.prefetch
         return ahead(groups(trainer.objective.ready(batches, depth > 0), trainer.accumulate), depth)
 
@@ -69,6 +75,17 @@ class EpochLoop:
         size = sum(batch.size for batch in group)
         trainer.optimizer.zeroGradParams()
         trainer.lastRate = trainer.rate
+        if self.shared is not None:
+            self.shared.run(group, [self.locationOf(number) for number in range(len(group))])
+        else:
+            self.learn(group, size)
+        trainer.position += 1
+        trainer.step += 1
+        trainer.interrupt.torn = False
+
+    def learn(self, group: list[Batch], size: int) -> None:
+        """What a step does where this process is alone."""
+        trainer = self.trainer
         isDone = False
         for number, batch in enumerate(group):
             location = self.locationOf(number)
@@ -86,9 +103,6 @@ class EpochLoop:
         if trainer.ignored is not None:
             for label in [batch.target[0] for batch in group if batch.target]:
                 trainer.ignored += int((label == trainer.cost.ignoreIndex).sum()), label.size
-        trainer.position += 1
-        trainer.step += 1
-        trainer.interrupt.torn = False
 
     def reportIgnored(self) -> None:
         """Say once how many labels the cost leaves out: those of the first epoch."""
@@ -162,6 +176,7 @@ class EpochLoop:
             trainer.restart()
             return
         trainer.elapsed, trainer.clock = trainer.passed(), time.perf_counter()
+        trainer.world.isEnding = trainer.interrupt.agreed
         saved = [path for callback in trainer.callbacks if (path := callback.onInterrupt(trainer))]
         known = f"saved in {saved[0]}: trainer.resume({str(saved[0])!r}) goes on from there" if saved else ""
         trainer.progress.say(f"{location}{why}{known and (why and '; ' or ', ')}{known}")

@@ -14,10 +14,14 @@ class Interrupt:
 
     A second Ctrl-C does not wait; who uses this says with `torn` whether something was then left half-done. Only the
     main thread gets signals, and a handler that somebody has set is left alone: there it does nothing.
+
+    `shared`  of several processes: a first Ctrl-C waits until all have `agreed`, at the end of one step, that one of
+              them was asked to stop
     """
 
-    def __init__(self) -> None:
-        self.busy = self.asked = self.torn = False
+    def __init__(self, shared: bool = False) -> None:
+        self.shared = shared
+        self.busy = self.asked = self.torn = self.agreed = False
         self.before: Any = None
 
     def __enter__(self) -> Interrupt:
@@ -29,10 +33,12 @@ class Interrupt:
     def __exit__(self, *error: Any) -> None:
         if self.before is not None:
             signal.signal(signal.SIGINT, self.before)
+        if self.shared and self.asked and error[0] is None:
+            raise KeyboardInterrupt  # after the last step, and so alone
 
     def handle(self, number: int, frame: Any) -> None:
         """What a signal does."""
-        if self.busy and not self.asked:
+        if (self.busy or self.shared) and not self.asked:
             self.asked = True
         else:
             raise KeyboardInterrupt
@@ -45,6 +51,6 @@ class Interrupt:
             yield
         finally:
             self.busy = False
-        if self.asked:
+        if self.agreed if self.shared else self.asked:
             self.asked = False
             raise KeyboardInterrupt

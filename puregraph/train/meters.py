@@ -91,6 +91,14 @@ class Meters:
         for metric, output, target in zip(self.metrics, figures[1::2], figures[2::2]):
             metric.update(output, target)
 
+    def addShares(self, shares: list[tuple[float, int]]) -> None:
+        """Count the parts of a step, each with its cost and size; metrics are counted by who has the outputs."""
+        size = sum(n for _, n in shares)
+        self.last = float(sum(cost * n for cost, n in shares) / size)
+        self.total += self.last * size
+        self.weight += size
+        self.samples += size
+
     def flush(self, most: int | None = None) -> None:
         """Read what waits, in order: all of it, or as many batches."""
         for _ in range(len(self.waiting) if most is None else most):

@@ -75,7 +75,7 @@ class Objective:
             self.build(len(batch.data), len(batch.target))
         dtypes = self.dtypesOf([*batch.data, *batch.target])
         given = [converted(x, dtype, name, pinner) for (name, x), dtype in zip(named(batch), dtypes, strict=True)]
-        return Batch(given[: len(batch.data)], given[len(batch.data) :], batch.size)
+        return batch._replace(data=given[: len(batch.data)], target=given[len(batch.data) :])
 
     def dtypesOf(self, arrays: list[Any]) -> list[Any]:
         """The dtypes that arrays are to have: their own where the graph's rules take them."""
@@ -99,24 +99,27 @@ class Objective:
         self.checkCost(outputs[0].shape)
         return outputs[0], outputs[1:]
 
-    def program(self, batch: Batch, **options: Any) -> Program | None:
+    def program(self, batch: Batch, isAlways: bool = False, **options: Any) -> Program | None:
         """The compiled step for such a batch; None if the graph itself is to run."""
         if not self.compile:
             return None
-        return self.programs.get([*batch.data, *batch.target], **options)
+        return self.programs.get([*batch.data, *batch.target], isAlways, **options)
 
-    def learner(self, batch: Batch, slots: set[int], optimizer: Any, isLone: bool, isFirst: bool) -> Program | None:
+    def learner(
+        self, batch: Batch, slots: set[int], optimizer: Any, isLone: bool, isFirst: bool, isAlways: bool = False
+    ) -> Program | None:
         """The compiled step that leaves the gradients of a batch, and, if it is a lone one, updates.
 
         `slots` are the outputs that are looked at; gradients of several batches are scaled, and added to those there
-        are, unless the batch is the first. After a cost that is not finite no update is made.
+        are, unless the batch is the first. After a cost that is not finite no update is made. `isAlways` has shapes
+        compiled when they first come: processes that see them in different order must do alike.
         """
         wanted = (True, *(slot in slots for slot in range(len(self.net.outputNames))))
-        options = {"grads": "one", "updGrad": False, "wanted": wanted, "guarded": True}
+        options: dict[str, Any] = {"grads": "one", "updGrad": False, "wanted": wanted, "guarded": True}
         if isLone:
             return self.program(batch, optimizer=optimizer, **options)
         owner = optimizer if isPlain(optimizer) else None
-        return self.program(batch, scaled=True, added=not isFirst, owner=owner, **options)
+        return self.program(batch, isAlways, scaled=True, added=not isFirst, owner=owner, **options)
 
     def update(self, optimizer: Any) -> None:
         """Have an optimizer use the gradients that there are, in a compiled step if there is to be one."""

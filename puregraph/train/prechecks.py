@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,9 @@ from puregraph.data.batches import Arrays, Stream, batchesFrom, checkedSize
 from puregraph.data.split import split
 from puregraph.errors import DataError, GraphWarning, PuregraphError, addLocation
 from puregraph.graph.lookup import few
+from puregraph.many.grains import Grains
 from puregraph.modules.batchnorm import BatchNorm
+from puregraph.train.agreement import agree
 from puregraph.train.modes import inMode
 
 NOTHING = 1e-6  # of the highest learning rate: with less than that nothing is learnt
@@ -78,18 +80,30 @@ def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None,
     checkParams(trainer)
     fitSchedule(trainer)
     trainer.objective.renew()
-    checkShapes(trainer, source, "")
+    if trainer.grains is not None and isinstance(source, Arrays) and trainer.batchsize < trainer.grains:
+        wanted = f"grains={trainer.grains}: wanted batches of at least as many samples"
+        raise DataError(f"{wanted}, got batchsize {trainer.batchsize}")
+    count = trainer.grains or trainer.world.size
+    checkShapes(trainer, source, "", Grains(count, trainer.world).sizes)
     with inMode(False, trainer.net, trainer.cost):
         checkShapes(trainer, checks, "the validation")
+    trainer.world.isEnding = False
+    agree(trainer, source, checks)
     trainer.running = True
 
 
-def checkShapes(trainer: Any, source: Arrays | Stream | None, owner: str) -> None:
-    """Check the shapes of all batches that arrays will make."""
+def checkShapes(
+    trainer: Any,
+    source: Arrays | Stream | None,
+    owner: str,
+    parts: Callable[[int], list[int]] = lambda size: [size],
+) -> None:
+    """Check the shapes of all batches that arrays will make, or of their `parts`."""
     if isinstance(source, Arrays):
         for number, size in enumerate(source.sizes()):
             try:
-                trainer.objective.shapesFor(trainer.objective.prepare(source.first(size)))
+                for part in parts(size):
+                    trainer.objective.shapesFor(trainer.objective.prepare(source.first(part)))
             except (PuregraphError, TypeError) as error:
                 if number:
                     cut = f"{source.samples} samples in batches of {source.batchsize} leave {size}"

@@ -16,6 +16,7 @@ from puregraph.base.keywords import ChecksKeywords
 from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
 from puregraph.data.batches import batchesFrom, checkedSize, inOrder
 from puregraph.errors import DataError
+from puregraph.many import world
 from puregraph.module import Module
 from puregraph.train import state
 from puregraph.train.callbacks.callback import callbacksFrom
@@ -58,6 +59,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
     `fastRun`     whether to try everything out: three batches of the data and of the validation, one epoch, and
                   Checkpoint and CsvLog write no file
     `progress`    "bar", "lines", "none", or "auto": a bar in a terminal, else lines
+    `grains`      how many fixed parts a batch has, which processes that train together share: the results do then not
+                  depend on how many they are, to the bit. None: a part for each process, which is as fast, or faster
     `readEvery`   on a GPU costs and metrics are read once in this many batches, when they are as many batches old, so
                   that nobody waits for a step
 
@@ -87,6 +90,9 @@ class Trainer(ChecksKeywords, Figures, Settable):
         **dict.fromkeys(("loss_fn", "criterion"), "the cost is an argument of Trainer(...): make another one"),
     }
 
+    world = property(lambda self: world(), doc="The processes that train together, of which this is `world.rank`.")
+    writes = property(lambda self: not (self.fastRun or self.world.rank), doc="Whether callbacks write their files.")
+
     @takes(seed=optional(Natural), shuffle=Flag, compile=Flag, fastRun=Flag)
     def __init__(
         self,
@@ -104,10 +110,11 @@ class Trainer(ChecksKeywords, Figures, Settable):
         compile: bool = True,
         readEvery: int = EVERY,
         fastRun: bool = False,
+        grains: int | None = None,
     ):
         self.batchsize, self.accumulate = checkedSize(batchsize), checkedSize(accumulate, "accumulate")
         self.shuffle, self.prefetch = shuffle, checkedSize(prefetch, "prefetch", 0)
-        self.fastRun = fastRun
+        self.fastRun, self.grains = fastRun, None if grains is None else checkedSize(grains, "grains")
         self.objective = Objective(net, cost, compile)
         self.net, self.cost = self.objective.net, cost
         checkKind("optimizer", optimizer, ("setupOn", "update", "rate"), "an Optimizer, such as Adam()")
@@ -116,7 +123,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.validator = Validator(self.net, cost, copy.deepcopy(self.meters.metrics), batchsize, compile)
         self.validator.meters.every = readEvery
         self.rng = np.random.default_rng(seed)
-        self.progress = progressFrom(progress)
+        self.progress = progressFrom("none" if self.world.rank else progress)
         self.callbacks = callbacksFrom([*callbacksFrom(callbacks), self.progress])
         self.history = History()
         self.interrupt = Interrupt()
@@ -159,7 +166,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         if self.fastRun:
             source, checks, epochs = source.few(FEW), None if checks is None else checks.few(FEW), 1
             self.progress.say(f"fast run: {FEW} batches of everything, one epoch, no files")
-        with self.alone(), Interrupt() as self.interrupt, inMode(True, self.net, self.cost):
+        with self.alone(), Interrupt(self.world.size > 1) as self.interrupt, inMode(True, self.net, self.cost):
             begin(self, source, checks, epochs)
             loop = EpochLoop(self, source, checks)
             leaveIn(False, self.net)
@@ -222,8 +229,12 @@ class Trainer(ChecksKeywords, Figures, Settable):
     def save(self, path: Any) -> Any:
         """Save network, optimizer and where the training is, so that `resume` goes on from there; `None` gives bytes.
 
+        Of several processes, all of which hold the same, the first one writes the file.
+
         Raises    CheckpointError if it cannot be written, or a module or callback holds what a file cannot
         """
+        if self.world.rank and path is not None:
+            return None
         return save(path, self.net, self.setupOptimizer(), {"trainer": state.stateFrom(self)})
 
     @takes(path=FileSource)
@@ -237,6 +248,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         Raises    CheckpointError if the file cannot be loaded into them; DataError if it is of another kind of training
         """
         refusal = None
+        self.world.barrier()  # the first process may be writing it
         with opened(path) as source:
             extra = source.extra()
             saved: Any = extra.get("trainer") if isinstance(extra, dict) else None

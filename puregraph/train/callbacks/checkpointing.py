@@ -64,7 +64,7 @@ class Checkpoint(Monitor):
         self.written = [name for name in self.written if name != path.name] + [path.name]
         old, self.written = self.written[: -self.keep], self.written[-self.keep :]
         trainer.save(path)
-        for name in old:
+        for name in () if trainer.world.rank else old:
             path.with_name(name).unlink(missing_ok=True)
         return path
 

@@ -28,7 +28,7 @@ class CsvLog(Callback):
         self.names: list[str] = []
 
     def onTrainBegin(self, trainer: Any) -> None:
-        if trainer.fastRun:
+        if not trainer.writes:
             return
         try:
             self.rewrite(trainer.history)
@@ -36,7 +36,7 @@ class CsvLog(Callback):
             raise DataError(f"CsvLog: {str(error).replace('save', 'write', 1)}") from error
 
     def onEpochEnd(self, trainer: Any) -> None:
-        if trainer.fastRun:
+        if not trainer.writes:
             return
         if not set(trainer.history[-1]) <= set(self.names):
             self.rewrite(trainer.history)

@@ -1,0 +1,224 @@
+"""SharedStep: one step of several processes, or of the fixed grains of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from puregraph import device
+from puregraph.data.batches import Batch
+from puregraph.errors import DataError, NotFiniteError
+from puregraph.many.grains import Grains
+from puregraph.many.treesum import TreeSum
+from puregraph.train.meters import chosen, remedy
+
+APART = 40  # bits between the counters of random numbers of two grains: more than a run ever draws
+
+
+class SharedStep:
+    """Forward and backward of this process's grains, the exchange, and the update, which is the same everywhere.
+
+    Every grain starts from the running statistics that there were before the step; the new ones are the means of what
+    the grains make of them, weighted by their samples. Counters of random numbers are apart by grain. Costs, metrics
+    and statistics of all grains are exchanged as one array with a row for each; so all processes know alike whether a
+    cost is finite, and whether one of them was asked to stop.
+    """
+
+    def __init__(self, trainer: Any, count: int):
+        self.trainer, self.world = trainer, trainer.world
+        self.grains = Grains(count, self.world)
+        once = {id(s): path for path, s in reversed(trainer.net.states.items())}
+        self.states = {path: s for path, s in trainer.net.states.items() if once[id(s)] == path}
+        drawing = {id(m): m for m in trainer.net.modules().values() if getattr(m, "draws", None)}
+        self.counters = [m.states[m.draws] for m in drawing.values()]
+        self.params = [slot.param for slot in trainer.optimizer.slots if slot.param.trainable]
+        self.columns = Columns(size=(), cost=(), stop=(), ignored=(2,), reached=(len(self.params),))
+        for path, state in self.states.items():
+            self.columns.add(f"state {path}", state.shape)
+        for metric, name, value in metricSums(trainer.metrics):
+            self.columns.add(f"metric {metric.name} {name}", np.shape(value))
+        ends = np.cumsum([0, *[p.size for p in self.params]]).tolist()
+        self.spans = list(zip(ends, ends[1:]))
+        dtype = np.result_type(np.float32, *[p.dtype for p in self.params])
+        self.tree = TreeSum(self.world, self.grains, ends[-1], dtype)
+        self.blame = remedy(None)
+
+    def run(self, group: list[Batch], locations: list[str]) -> None:
+        """A step of these batches, of each of which this process has its share.
+
+        Raises    NotFiniteError if the cost of any grain is not finite, on all processes
+        """
+        trainer = self.trainer
+        self.group = group
+        self.size = sum(batch.whole or 0 for batch in group)
+        self.rows = np.zeros((self.grains.count, len(group), self.columns.length))
+        self.before = {path: s.materialize().copy() for path, s in self.states.items()}
+        sums = [metric.state() for metric in trainer.metrics]
+        self.world.label = locations[0]
+        try:
+            total = self.tree.own(self.learn)
+        finally:
+            self.setStates()
+            for metric, saved in zip(trainer.metrics, sums):
+                metric.restore(saved)
+        self.exchange(locations)
+        self.share(self.tree.reduce(total))
+        trainer.objective.update(trainer.optimizer)
+
+    # This process's grains ------------------------------------------------------------------------------------------
+
+    def learn(self, grain: int, into: np.ndarray) -> None:
+        """The gradients of one grain, of all batches of the step."""
+        isFirst = True
+        for number, batch in enumerate(self.group):
+            rows = self.grains.part(grain, batch.whole or 0)
+            if rows.start < rows.stop:
+                part = Batch([x[rows] for x in batch.data], [x[rows] for x in batch.target], rows.stop - rows.start)
+                self.learnPart(part, grain, number, isFirst)
+                isFirst = False
+        self.column("stop")[grain] = self.trainer.interrupt.asked
+        for param, (begin, end) in zip(self.params, self.spans):
+            isReached = not isFirst and param.grad is not None
+            into[begin:end] = device.toHost(param.grad).reshape(-1) if isReached else 0
+
+    def learnPart(self, part: Batch, grain: int, number: int, isFirst: bool) -> None:
+        """The gradients of a grain of one batch, left in the parameters, and its row."""
+        trainer, objective = self.trainer, self.trainer.objective
+        apart = number * self.grains.count + grain << APART
+        self.setStates(apart)
+        slots = {metric.which for metric in trainer.metrics}
+        program = objective.learner(part, slots, trainer.optimizer, False, isFirst, True)
+        if program is None:
+            cost, outputs = objective.run(part, False)
+            objective.backward(part.size / self.size, isFirst)
+        else:
+            cost, *outputs = program.run(*part.data, *part.target, scale=part.size / self.size)
+        row: dict[str, Any] = {"size": part.size, "cost": float(device.toHost(cost))}
+        row["reached"] = [param.grad is not None for param in self.params]
+        if trainer.ignored is not None and part.target:
+            row["ignored"] = int((part.target[0] == trainer.cost.ignoreIndex).sum()), part.target[0].size
+        for counter in self.counters:
+            counter.materialize()[...] -= apart
+        for path, state in self.states.items():
+            after = device.toHost(state.materialize())
+            isFloat = state.dtype.kind == "f"
+            row[f"state {path}"] = after if isFloat else after.astype(np.int64) - self.before[path].astype(np.int64)
+        for metric in trainer.metrics:
+            metric.reset()
+            metric.update(chosen(outputs, metric, "outputs"), chosen(part.target, metric, "targets"))
+        for metric, name, value in metricSums(trainer.metrics):
+            row[f"metric {metric.name} {name}"] = value
+        for name, value in row.items():
+            self.column(name)[grain, number] = np.asarray(value, np.float64)
+        if not np.isfinite(row["cost"]):
+            self.blame = remedy(part)
+
+    def setStates(self, apart: int = 0) -> None:
+        """Set all states to what they were before the step, and counters of random numbers apart."""
+        for path, state in self.states.items():
+            state.materialize()[...] = self.before[path]
+            state.bumpVersion()
+        for counter in self.counters:
+            counter.materialize()[...] += apart
+
+    # All grains -----------------------------------------------------------------------------------------------------
+
+    def column(self, name: str) -> np.ndarray:
+        """What the rows have of one name, by grain and batch."""
+        span, shape = self.columns.spans[name]
+        return self.rows[..., span].reshape(*self.rows.shape[:2], *shape)
+
+    def exchange(self, locations: list[str]) -> None:
+        """Fill the rows of other processes' grains; then count costs and metrics, and set states, from all of them.
+
+        Raises    NotFiniteError if a cost is not finite
+        """
+        trainer = self.trainer
+        each = self.rows[0].size
+        self.world.allGather(self.rows.reshape(-1), [each * bound for bound in self.grains.bounds])
+        trainer.interrupt.agreed = bool(self.column("stop").any())
+        sizes, costs = self.column("size"), self.column("cost")
+        for grain, number in np.argwhere(~np.isfinite(costs)):
+            where = f"{locations[number]}, grain {grain + 1} of {self.grains.count}"
+            found = NotFiniteError(f"{where}: the cost is {costs[grain, number]}; {self.blame}")
+            found.namesLocation, found.step = True, trainer.step
+            raise found
+        taken = [(int(n), b, g) for b, g in np.ndindex(*sizes.T.shape) if (n := sizes[g, b])]
+        trainer.meters.addShares([(costs[g, b], n) for n, b, g in taken])
+        if trainer.ignored is not None:
+            trainer.ignored += self.column("ignored").sum((0, 1)).astype(int)
+        for metric in trainer.metrics:
+            self.addMetric(metric, taken)
+        for path, state in self.states.items():
+            self.setState(path, state, taken)
+
+    def addMetric(self, metric: Any, taken: list[tuple[int, int, int]]) -> None:
+        """Add the sums of all grains to a metric: a bool is whether it holds for all."""
+        sums = metric.state()
+        for name, before in sums.items():
+            column, dtype = self.column(f"metric {metric.name} {name}"), np.asarray(before).dtype
+            for _, b, g in taken:
+                value = column[g, b].astype(dtype)
+                sums[name] = before = before and bool(value) if dtype == np.bool_ else before + value
+        metric.restore(sums)
+
+    def setState(self, path: str, state: Any, taken: list[tuple[int, int, int]]) -> None:
+        """The value of a state after the step: the mean over all grains, or what all of them have counted.
+
+        Raises    DataError for a whole number that grains change in different ways
+        """
+        column, array = self.column(f"state {path}"), state.materialize()
+        if state.dtype.kind == "f":
+            mean = np.zeros(state.shape)
+            for n, b, g in taken:
+                mean += column[g, b] * (n / self.size)
+            array[...] = device.toDevice(mean.astype(state.dtype)) if device.isDeviceArray(array) else mean
+        else:
+            _, b, g = taken[0]
+            if any((column[at, number] != column[g, b]).any() for _, number, at in taken):
+                raise DataError(f"state '{path}': grains of one batch change it in different ways, which have no mean")
+            change = column[g, b].astype(np.int64).astype(state.dtype)
+            array[...] += device.toDevice(change) if device.isDeviceArray(array) else change
+        state.bumpVersion()
+
+    def share(self, total: np.ndarray) -> None:
+        """Leave the sum of all grains' gradients in the parameters that any of them reaches."""
+        reached: Any = self.column("reached").any((0, 1))
+        for param, (begin, end), isReached in zip(self.params, self.spans, reached):
+            grad = total[begin:end].reshape(param.shape).astype(param.dtype, copy=False)
+            if not isReached:
+                param.grad = None
+            elif param.grad is None:
+                param.grad = device.toDevice(grad.copy())
+            else:
+                param.grad[...] = device.toDevice(grad) if device.isDeviceArray(param.grad) else grad
+                param.grad = param.grad  # another version
+
+
+class Columns:
+    """Where the values of each name stand in a row, and their shapes."""
+
+    def __init__(self, **shapes: tuple[int, ...]):
+        self.spans: dict[str, tuple[slice, tuple[int, ...]]] = {}
+        self.length = 0
+        for name, shape in shapes.items():
+            self.add(name, shape)
+
+    def add(self, name: str, shape: tuple[int, ...]) -> None:
+        """Values of another name behind the others."""
+        begin, self.length = self.length, self.length + int(np.prod(shape))
+        self.spans[name] = slice(begin, self.length), shape
+
+
+def metricSums(metrics: list[Any]) -> Iterator[tuple[Any, str, Any]]:
+    """Each metric with the name and the value of each of its running sums.
+
+    Raises    DataError for what cannot be added up over grains
+    """
+    for metric in metrics:
+        for name, value in metric.state().items():
+            if np.asarray(value).dtype.kind not in "biuf":
+                raise DataError(f"{metric.name}: wanted sums of numbers, which grains can add to, got {value!r:.60}")
+            yield metric, name, value

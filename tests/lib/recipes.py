@@ -1,0 +1,92 @@
+"""Small runs whose outcome is one hash: run in this process, or by scripts that are launched as several."""
+
+import hashlib
+import json
+
+import numpy as np
+
+import puregraph
+from puregraph import (
+    Accuracy,
+    Adam,
+    BatchNorm,
+    Conv2D,
+    CrossEntropy,
+    Dropout,
+    Flatten,
+    Linear,
+    MaxPool2D,
+    MomentumSGD,
+    Relu,
+    Sequential,
+    Trainer,
+    Transpose,
+)
+from puregraph.models import gpt
+
+GRAINS = {"grains": 8, "progress": "none"}
+
+
+def perceptron(**options):
+    """An MLP, trained with clipped gradients."""
+    puregraph.seed(1)
+    rng = np.random.default_rng(1)
+    net = Sequential(Linear(10, 16), Relu(), Linear(16, 4))
+    given = {"batchsize": 16, "metrics": [Accuracy()], **GRAINS, **options}
+    trainer = Trainer(net, CrossEntropy(), Adam(1e-2, clipNorm=0.5), **given)
+    return trainer, rng.standard_normal((72, 10)).astype(np.float32), rng.integers(0, 4, 72)
+
+
+def accumulated(**options):
+    """The same, with steps of three batches."""
+    return perceptron(**{"accumulate": 3, **options})
+
+
+def convolutional(**options):
+    """A network with all that depends on the whole batch: statistics, masks, a smaller last batch."""
+    puregraph.seed(2)
+    rng = np.random.default_rng(2)
+    net = Sequential(
+        Conv2D(1, 4, 3), BatchNorm(4), Relu(), MaxPool2D(2, 2), Flatten(), Dropout(0.3), Linear(36, 4), name="net"
+    )
+    given = {"batchsize": 20, "metrics": [Accuracy()], **GRAINS, **options}
+    trainer = Trainer(net, CrossEntropy(), MomentumSGD(1e-2), **given)
+    return trainer, rng.standard_normal((76, 1, 8, 8)).astype(np.float32), rng.integers(0, 4, 76)
+
+
+def language(**options):
+    """A GPT of two layers."""
+    puregraph.seed(3)
+    rng = np.random.default_rng(3)
+    net = Sequential(gpt(17, 6, layers=2, heads=2, size=8, dropout=0.1), Transpose((0, 2, 1)), name="net")
+    trainer = Trainer(net, CrossEntropy(), Adam(1e-3), **{"batchsize": 8, **GRAINS, **options})
+    tokens = rng.integers(0, 17, (24, 7))
+    return trainer, tokens[:, :-1], tokens[:, 1:]
+
+
+RECIPES = {each.__name__: each for each in (perceptron, accumulated, convolutional, language)}
+EPOCHS = {"perceptron": 6, "accumulated": 15, "convolutional": 8, "language": 10}  # of 30 steps, or a few more
+
+
+def hashOf(trainer):
+    """The hash of weights, states, optimizer and history."""
+    found = hashlib.sha256()
+    for _, stored in sorted({**trainer.net.params, **trainer.net.states}.items()):
+        found.update(stored.data.tobytes())
+    for _, array in sorted(trainer.optimizer.state.items()):
+        found.update(np.asarray(array).tobytes())
+    rows = [{name: value for name, value in row.items() if name != "seconds"} for row in trainer.history]
+    found.update(json.dumps(rows, sort_keys=True).encode())
+    return found.hexdigest()
+
+
+def outcome(name, **options):
+    """The hash of a run of thirty steps, each epoch validated."""
+    trainer, data, target = RECIPES[name](**options)
+    trainer.train(data, target, epochs=EPOCHS[name], validation=(data[:20], target[:20]))
+    return hashOf(trainer)
+
+
+def outcomes():
+    """The hashes of all runs."""
+    return {name: outcome(name) for name in RECIPES}
