@@ -6,7 +6,7 @@ from integers import KINDS, casesOf, graphOf, pairs, randoms
 from leftovers import leftToNumpy
 from natively import needsNative
 
-from puregraph import Add, ArgMax, ArgMin, Max, Min, Sum, Where
+from puregraph import Add, ArgMax, ArgMin, Max, Min, Module, Sum, Where
 from puregraph.formula.optable import INTEGERS
 from puregraph.native.math.emit import WHOLE
 from puregraph.pointwise import Pointwise
@@ -103,6 +103,66 @@ def test_a_quotient_of_booleans_is_an_integer_to_which_numbers_are_added():
     a, b = pairs(np.dtype(bool))
     for op in ("//", "%"):
         compare(lambda x, y, op=op: Pointwise(formula=f"b + ((a * b) {op} b + b)").node(x, y), a, b)
+
+
+class Applied(Module):
+    """A function of numpy, whose result on these elements is known."""
+
+    isDiscrete, reads = True, ()
+
+    def __init__(self, function, like, name=None):
+        super().__init__(name)
+        self.function, self.like = function, like
+
+    def dataShapeFrom(self, x):
+        return self.like.shape
+
+    def dataTypeFrom(self, x):
+        return self.like.dtype
+
+    def updateData(self, x):
+        return self.function(x)
+
+
+FUNCTIONS = {
+    "a number": lambda x: x + 1,
+    "a number of another kind": lambda x: x * np.int64(3),
+    "a number on the left": lambda x: 7 - np.maximum(x, 0),
+    "parity": lambda x: x % 2 == 1,
+    "halves": lambda x: x // np.int8(2),
+    "squares": lambda x: np.square(x + x),
+    "a power": lambda x: (x + x) ** np.int8(2) if x.dtype == bool else x**3,
+    "a range": lambda x: (x > 0) & (x < 5),
+    "a choice": lambda x: np.where(x > 1, x, 0),
+    "wrapped": lambda x: x.astype(np.int8).astype(np.uint32),
+    "logic": np.logical_not,
+    "clipped": lambda x: np.clip(x, 0, 5),
+    "a product": lambda x: np.prod(x, axis=0),
+    "any": lambda x: np.any(x, axis=0),
+    "all": lambda x: np.all(x, axis=1),
+    "a count": lambda x: np.count_nonzero(x, axis=0),
+    "the largest of all": lambda x: x.max(),
+    "where the largest of all is": lambda x: x.argmax(),
+    "stacked": lambda x: np.stack([x, x], 1),
+    "rolled": lambda x: np.roll(x, 1, axis=0),
+    "filled": lambda x: np.full_like(x, 1) + x,
+}
+
+
+@needsNative
+@pytest.mark.parametrize("dtype", KINDS, ids=str)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_numpy_are_exact_in_native_code(name, dtype):
+    x = pairs(dtype)[0]
+    with np.errstate(all="ignore"):
+        like = np.asarray(FUNCTIONS[name](x))
+    _, program = compare(lambda node: Applied(FUNCTIONS[name], like).node(node), x)
+    assert name in ("clipped", "a power") and dtype.kind == "b" or leftToNumpy(program) == []
+
+
+def test_the_size_of_an_integer_by_fabs_is_a_float():
+    x = np.array([[-3, 2, 0]], np.int16)
+    compare(lambda node: Applied(np.fabs, np.fabs(x)).node(node), x)
 
 
 @needsNative

@@ -17,8 +17,8 @@ def positive(x: Any) -> Any:
 
 @simpler(np.fabs)
 def fabs(x: Any) -> Any:
-    """x without its sign."""
-    return np.abs(x)
+    """x without its sign; of integers it is a float."""
+    return np.abs(x) if x.dtype.kind == "f" else NotImplemented
 
 
 @simpler(np.fmax)
@@ -36,10 +36,16 @@ def fmin(x: Any, y: Any) -> Any:
 @simpler(np.clip)
 def clip(x: Any, low: Any = None, high: Any = None, **options: Any) -> Any:
     """min(max(x, low), high); either bound may be missing."""
-    if options or not areRecorded(x) or x.dtype.kind != "f":
+    if options or not areRecorded(x) or not (x.dtype.kind == "f" or isWithin(x, low) and isWithin(x, high)):
         return NotImplemented
     x = x if low is None else np.maximum(x, low)
     return x if high is None else np.minimum(x, high)
+
+
+def isWithin(x: Any, bound: Any) -> bool:
+    """Whether a bound of integers is one of them, or is missing."""
+    ends = np.iinfo(x.dtype) if x.dtype.kind in "iu" else None
+    return bound is None or ends is not None and type(bound) is int and ends.min <= bound <= ends.max
 
 
 @simpler(np.round, np.around)

@@ -89,9 +89,9 @@ def extremum(function: Any) -> Any:
     """The index of an extreme element: where the extremum that a function gives is first."""
 
     def index(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        if axis is None or x.shape[axis] == 0:
+        if x.size == 0 or axis is None and keepdims:
             return NotImplemented
-        axis %= x.ndim
+        x, axis = (x.reshape(-1), 0) if axis is None else (x, axis % x.ndim)
         y = firstIndex(x, function(x, axis=axis, keepdims=True), axis)
         return np.expand_dims(y, axis) if keepdims else y
 

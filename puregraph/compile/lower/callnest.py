@@ -18,6 +18,7 @@ from puregraph.compile.passes.nestlines import (
     TRUTHS,
     FusionTarget,
     NestLines,
+    filled,
     firstLines,
     formulasFor,
     isExactIn,
@@ -112,7 +113,8 @@ def typesIn(
     None for operations that are not exact in one dtype of integers, or that numpy refuses.
     """
     known: dict[Term, Any] = {leaf(n): standsFor(a) for n, a in zip(names, arguments)}
-    roots = [rebuild(f.term, {}, lower) for f in formulas]
+    numbers = {n: leaf(a) for n, a in zip(names, arguments) if type(a) is int}
+    roots = [rebuild(filled(f, numbers).term, {}, lower) for f in formulas]
     dtypes: dict[Term, Any] = {}
     for t in walk(*roots):
         if t.op == "number":

@@ -23,8 +23,8 @@ from puregraph.kernels.scatter import putClass, takeClass
 EXACT = 1 << 24  # integers below this are exact as floats
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 UFUNCS = {row.numpy: name for name, row in TABLE.items() if isinstance(row.numpy, np.ufunc)}
-UFUNCS |= {np.square: "square", np.reciprocal: "reciprocal", np.bitwise_and: "and", np.bitwise_or: "or"}
-UFUNCS |= {np.invert: "not", np.abs: "abs", np.true_divide: "/"}
+BITWISE = {np.bitwise_and: "and", np.bitwise_or: "or", np.invert: "not"}  # of booleans it is logic
+UFUNCS |= {np.square: "square", np.reciprocal: "reciprocal", np.abs: "abs", np.true_divide: "/", **BITWISE}
 REDUCTIONS = {np.sum: "sum", np.mean: "mean", np.max: "max", np.min: "min", np.add.reduce: "sum"}
 REDUCTIONS |= {np.prod: "prod", np.any: "max", np.all: "min"}
 REDUCTIONS |= {np.maximum.reduce: "max", np.minimum.reduce: "min", np.amax: "max", np.amin: "min"}
@@ -250,7 +250,7 @@ def formulasFor(call: Call) -> tuple[Sequence[str], list[Formula]] | None:
     op = "where" if function is np.where else UFUNCS.get(function)
     if op is None or len(call.arguments) != len(TABLE[op].pulls):
         return None
-    if op in ("and", "or", "not") and any(type(a) is Value and a.dtype != BOOL for a in call.arguments):
+    if function in BITWISE and any(type(a) is Value and a.dtype != BOOL for a in call.arguments):
         return None
     return operation(op)
 

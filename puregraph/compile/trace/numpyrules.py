@@ -314,8 +314,6 @@ def readOther(recorder: Recorder, function: Any, given: list, options: dict[str,
     """The result's type, by running numpy on ones."""
     if function in COUNTED and any(valuesIn([given[1:], list(options.values())])):
         raise UnreadableError(f"{function.__name__} by numbers that are not known ahead of time")
-    if function is np.cumsum:
-        given = [withFill(recorder, given[0]), *given[1:]]
     if isConstant([given, list(options.values())]) and all(x.nbytes <= SMALL for x in valuesIn([given])):
         return constantResult(recorder, function, given, options)
     layout = None
@@ -329,12 +327,6 @@ def readOther(recorder: Recorder, function: Any, given: list, options: dict[str,
             layout = strides.like(shape, given[0].strides, dtype.itemsize)
     (kind,) = kindsOf(function)
     return recorder.made(function, tuple(given), options, kind, shape, dtype, layout)
-
-
-def withFill(recorder: Recorder, x: Any) -> Any:
-    """A small array of one constant as a constant, so that 0, 1, 2, ... is known while tracing."""
-    isFill = type(x) is Value and x.call is not None and x.call.kind.isFill and x.base is None
-    return recorder.constant(np.full(x.shape, x.call.arguments[0], x.dtype)) if isFill and x.nbytes <= SMALL else x
 
 
 def standsFor(a: Any) -> Any:
