@@ -100,9 +100,10 @@ class Module(KeepsInitArgs, Parameterized):
     `hidden`    names of hidden outputs, which `updateData` returns after the visible ones (a mask, pooling indices)
     `indices`, `masks`  names of the inputs that hold integers (labels, token ids), or booleans: they have no gradient
     `needsFloats`   whether all other inputs have to be floats; so they have of a module with floating parameters
-    `keepsDtype`    whether the output has the dtype of the inputs, whatever that is, or what numpy promotes them to
+    `keepsDtype`    whether the output has the dtype that numpy promotes the inputs to
     `isDiscrete`    whether the outputs are integers or booleans, or depend on such alone: they pass no gradient on
     `shapeInputs`   names of the inputs whose elements the output's shape follows from; they are integers too
+    `sharesSize`    whether all sizes that depend on the data are one and the same
     `followsValues` whether `valueFrom` gives elements ahead of data: by `updateData` from those of the inputs
     `fractions` names of the inputs that hold numbers from 0 to 1, as is checked before a step, compiled or not
     `gives`     what a cost behind it has to know of the output: "probabilities", "no negatives", "features last" (along
@@ -122,6 +123,7 @@ class Module(KeepsInitArgs, Parameterized):
     keepsDtype = False
     isDiscrete = False
     shapeInputs: tuple[str, ...] = ()
+    sharesSize = False
     followsValues = False
     fractions: tuple[str, ...] = ()
     gives = ""
@@ -207,7 +209,7 @@ class Module(KeepsInitArgs, Parameterized):
         if self.flopsPerElement is not None:
             return self.flopsPerElement * product(shapes[0])
         out = self.dataShapeFrom(*shapes)
-        return sum(product(s) for s in out) if isinstance(out, list) else product(out)
+        return sum(product(s) for s in (out if isinstance(out, list) else [out]) if None not in s)
 
     # Inputs, outputs, parameters --------------------------------------------------------------------------------------
 

@@ -91,8 +91,12 @@ class FreshSymbols:
             return shapes
         self.isUsed = True
         names = module.outputNames if len(shapes) > 1 else [""]
+        shared = self.new(f"{path}_count") if module.sharesSize else None
         return [
-            tuple(self.new(f"{path}_{name}_{axis}") if size is None else size for axis, size in enumerate(shape))
+            tuple(
+                size if size is not None else shared or self.new(f"{path}_{name}_{axis}")
+                for axis, size in enumerate(shape)
+            )
             for name, shape in zip(names, shapes)
         ]
 

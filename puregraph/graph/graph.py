@@ -90,8 +90,8 @@ class Graph(NodeGraph):
     def dataShapeFrom(self, *shapes: Any, onmodule: Callable | None = None) -> Any:
         """The shape of the output (a list where there are several), ahead of any data.
 
-        `shapes` are the inputs' shapes, one list of them, or a dict by the inputs' names; a dimension may be a symbol:
-        `("N", 1, 28, 28)`. `onmodule(module, inshape)` is called after each module's own rule.
+        `shapes` are the inputs', one list of them, or a dict by their names; a dimension may be a symbol: `("N", 28)`.
+        `onmodule(module, inshape)` is called after each module's own rule.
 
         Raises    ShapeError listing every faulty node, with what it wanted, what it was given, and from where
         """
@@ -102,12 +102,11 @@ class Graph(NodeGraph):
         if onmodule is not None:
             for row in found.rows:
                 onmodule(row.step.module, row.inshapes[0] if len(row.inshapes) == 1 else row.inshapes)
-        outs = [tuple(shape) for shape in found.shapes]
-        return outs[0] if len(outs) == 1 else outs
+        return tuple(found.shapes[0]) if len(found.shapes) == 1 else list(map(tuple, found.shapes))
 
     def valueFrom(self, *shapes: Any) -> Any:
         """The elements of the output (a list where several) that follow from shapes and constants; else None."""
-        found = [valueOf(shape) for shape in self.infer(*shapes).shapes]
+        found = list(map(valueOf, self.infer(*shapes).shapes))
         return found[0] if len(found) == 1 else found
 
     def dataTypeFrom(self, *dtypes: Any) -> Any:
@@ -137,9 +136,8 @@ class Graph(NodeGraph):
 
     def infer(self, *shapes: Any, dtypes: list[Any] | None = None) -> Inferred:
         """The same, and what the outputs are; inputs without `dtypes` have those that rules ask for."""
-        whole = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], (list, dict)) else shapes
-        if isinstance(whole, dict):
-            whole = self.inputSpec.order(whole, "a shape", self.title())
+        whole: Any = inOrder(self, shapes, "a shape")
+        whole = whole[0] if len(whole) == 1 and isinstance(whole[0], list) else whole
         given = [s for shape in whole for s in shapesOf(shape)]
         found = inferShapes(self.steps(len(given)), given, self.inputTypes(len(given)) if dtypes is None else dtypes)
         self.inferredShapes, self.outshapes = given, found.shapes
@@ -153,8 +151,7 @@ class Graph(NodeGraph):
         Raises    ShapeError, DtypeError, DataError before anything runs; an exception of a rule keeps its type and
                   gains the node's path and the shapes
         """
-        if len(data) == 1 and isinstance(data[0], dict):
-            data = tuple(self.inputSpec.order(data[0], "an array", self.title()))
+        data = inOrder(self, data, "an array")
         given = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
         if keywords or any(map(holdsNode, given)):
             return self.node(*data, **keywords)
@@ -278,3 +275,9 @@ class Graph(NodeGraph):
         self.checked.clear()
         self.reset()
         return self
+
+
+def inOrder(graph: Graph, given: tuple, what: str) -> tuple:
+    """What a graph is given; a dict by the names of its inputs, in their order."""
+    isNamed = len(given) == 1 and isinstance(given[0], dict)
+    return tuple(graph.inputSpec.order(given[0], what, graph.title())) if isNamed else given

@@ -11,6 +11,7 @@ from puregraph.modules.avgpoolnd import AvgPoolNd
 from puregraph.modules.batchnorm import BatchNorm
 from puregraph.modules.cast import Cast
 from puregraph.modules.clip import Clip
+from puregraph.modules.compress import Compress
 from puregraph.modules.concat import Concat
 from puregraph.modules.constant import Constant
 from puregraph.modules.conv1d import Conv1D
@@ -57,6 +58,7 @@ from puregraph.modules.min import Min
 from puregraph.modules.mod import Mod
 from puregraph.modules.mul import Mul
 from puregraph.modules.muladdconst import MulAddConst
+from puregraph.modules.nonzero import NonZero
 from puregraph.modules.notequal import NotEqual
 from puregraph.modules.onehot import OneHot
 from puregraph.modules.pad import Pad
@@ -81,6 +83,7 @@ from puregraph.modules.swish import Swish
 from puregraph.modules.tanh import Tanh
 from puregraph.modules.tile import Tile
 from puregraph.modules.transpose import Transpose
+from puregraph.modules.unique import Unique
 from puregraph.modules.upsample2d import Upsample2D
 from puregraph.modules.where import Where
 
@@ -108,6 +111,9 @@ __all__ = [
     "Full",
     "Expand",
     "Tile",
+    "Unique",
+    "Compress",
+    "NonZero",
     "GRU",
     "LSTM",
     "RNN",

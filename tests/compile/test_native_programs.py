@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from everymodule import alone
+from everymodule import alone, isOpen
 from leftovers import leftToNumpy
 from natively import needsNative
 from randomgraphs import randomGraph
@@ -109,7 +109,7 @@ def test_every_module_compiled_gives_what_it_gives(cls, k, train):
 
 
 @pytest.mark.usefixtures("quickly")
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("cls", [c for c in CLASSES if not isOpen(c)], ids=lambda c: c.__name__)
 def test_no_step_of_a_module_is_left_to_numpy(cls):
     found = {}
     for k, (module, shapes) in enumerate(cls.examples()):

@@ -87,6 +87,19 @@ def countOf(found):
 EXAMPLES = [(found, index) for found in CLASSES for index in range(countOf(found))]
 
 
+def isOpen(found):
+    """Whether sizes of a class depend on the data, so that no program is compiled."""
+    return any(None in shape for module, shapes in examplesOf(found) for shape in shapesFrom(module, shapes))
+
+
+def shapesFrom(module, shapes):
+    """The shapes that a module gives, where all sizes are known that it is given."""
+    if module.shapeInputs:
+        return []
+    outs = module.dataShapeFrom(*shapes)
+    return outs if isinstance(outs, list) else [outs]
+
+
 DIFFERENTIABLE = [(found, index) for found, index in EXAMPLES if not examplesOf(found)[index][0].isDiscrete]
 
 

@@ -22,6 +22,10 @@ class NotArraysError(NotCompiledError):
     """The values of a graph are no arrays: there is nothing to compile."""
 
 
+class OpenSizesError(NotCompiledError):
+    """Some sizes depend on the data: memory cannot be planned, and the graph runs itself, without a warning."""
+
+
 class UntriedError(NotCompiledError):
     """A rule could not be traced, and has not run yet: the types of its results are unknown."""
 

@@ -15,10 +15,11 @@ from puregraph.compile.ir.value import Call, CallOrigin, Value, copy, store
 from puregraph.compile.lower.bounds import Bounds, canBeChecked, fractionBounds
 from puregraph.compile.trace.abstract import readUfunc
 from puregraph.compile.trace.graphtracer import GraphTracer
-from puregraph.compile.trace.opaque import NotArraysError, RuleProfile
+from puregraph.compile.trace.opaque import NotArraysError, OpenSizesError, RuleProfile
 from puregraph.compile.trace.updaterule import addUpdate, isPlain
 from puregraph.compile.trace.withcost import readAs
 from puregraph.core.param import State
+from puregraph.core.shape import symbols
 from puregraph.device import toHost
 from puregraph.errors import GraphError, show
 from puregraph.graph import Graph
@@ -121,7 +122,7 @@ def traceStep(
               a value of the graph is no array
     """
     shapes = [tuple(s) for s in shapes]
-    graph.dataShapeFrom(shapes)
+    checkShapes(graph, shapes)
     found = Schedule(graph, graph.steps(len(shapes)))
     found.owner, found.scales = owner, scales
     tracer = tracerFor(trial, layout, keepsComposite)
@@ -143,6 +144,15 @@ def traceStep(
     ownMemory(found, tracer)
     found.calls, found.count = tracer.recorder.calls, tracer.recorder.count
     return found
+
+
+def checkShapes(graph: Graph, shapes: list[Any]) -> None:
+    """Raise    ShapeError if the shapes do not fit; OpenSizesError naming the first node whose sizes depend on data."""
+    graph.dataShapeFrom(shapes)
+    found = graph.infer(shapes)
+    if found.isOpen:
+        row = next(r for r in found.rows if any(symbols(s) for s in r.shapes or ()))
+        raise OpenSizesError(f"at '{row.step.path}' ({row.step.label}): sizes depend on the data: {show(row.shapes)}")
 
 
 def tracerFor(trial: RuleProfile | None, layout: Any, keepsComposite: Any) -> GraphTracer:

@@ -1,0 +1,139 @@
+"""Sizes that depend on the data: symbols ahead of it, bound and checked in each pass, compiled or not."""
+
+import numpy as np
+import pytest
+
+from puregraph import (
+    Add,
+    Compress,
+    Embedder,
+    Graph,
+    Greater,
+    Input,
+    Linear,
+    Mean,
+    Mul,
+    NonZero,
+    PuregraphError,
+    ShapeError,
+    Sum,
+    Tanh,
+    Unique,
+)
+from puregraph.compile import Program
+from puregraph.module import Module
+
+
+def values(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def chosen():
+    """Rows of a hidden layer where a mask says so, and what follows."""
+    x, mask = Input(name="x").node(), Input(name="mask").node()
+    rows = Compress().node(Tanh().node(Linear(3, 4, name="fc").node(x)), mask, name="rows")
+    return Graph([x, mask], Sum().node(Tanh().node(Linear(4, 2, name="out").node(rows)))).calcMode(np.float64)
+
+
+MASKS = [np.array(m, bool) for m in ([1, 0, 1, 1, 0], [0, 0, 0, 0, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0])]
+
+
+def test_a_count_is_a_symbol_named_after_its_node():
+    x, mask = Input(name="x").node(), Input(name="mask").node()
+    rows = Compress().node(x, mask, name="rows")
+    net = Graph([x, mask], [rows, Linear(3, 2).node(rows)])
+    assert net.dataShapeFrom([("N", 3), ("N",)]) == [("rows_0", 3), ("rows_0", 2)]
+
+
+def test_a_symbol_of_the_user_is_not_taken_again():
+    x = Input(name="x").node()
+    net = Graph(x, NonZero().node(x, name="where"))
+    assert net.dataShapeFrom(("where_1", 4)) == (2, "where_1_")
+
+
+def test_one_count_of_several_outputs_is_one_symbol():
+    x = Input(name="x").node()
+    found = Unique().node(x, name="u")
+    net = Graph(x, Add().node((found, "first"), (found, "counts")))
+    assert net.dataShapeFrom(("N",)) == ("u_count",)
+    np.testing.assert_array_equal(net(np.array([3.0, 1.0, 3.0])), [1 + 1, 0 + 2])
+
+
+@pytest.mark.parametrize("isCompiled", [False, True])
+def test_batches_of_different_counts_are_right_and_so_are_their_gradients(isCompiled):
+    net = chosen()
+    x = values(5, 3)
+    program = Program(net, [x.shape, (5,)], [x.dtype, np.dtype(bool)], grads=(True,))
+    for mask in MASKS:
+
+        def loss(x, mask=mask):
+            hidden = np.tanh(x @ net["fc"].W.data + net["fc"].b.data)[mask]
+            return np.tanh(hidden @ net["out"].W.data + net["out"].b.data).sum()
+
+        for p in net.params.values():
+            p.grad = None
+        if isCompiled:
+            y = program.run(x, mask, np.ones(()))
+            grad = program.grad[0]
+        else:
+            y = net(x, mask)
+            net.backward(np.ones(()))
+            grad = net.grad[0]
+        np.testing.assert_allclose(y, loss(x), rtol=1e-12, atol=1e-12)
+        direction = values(5, 3, seed=1)
+        numeric = (loss(x + 1e-6 * direction) - loss(x - 1e-6 * direction)) / 2e-6
+        np.testing.assert_allclose((grad * direction).sum(), numeric, rtol=1e-7, atol=1e-9)
+        assert not grad[~mask].any()
+
+
+def test_a_program_says_which_node_its_memory_cannot_be_planned_for(recwarn):
+    program = chosen().compile((5, 3), (5,), dtypes=[np.float64, bool])
+    assert "rows" in program.why and "depend on the data" in program.why
+    with pytest.raises(PuregraphError, match="'rows'"):
+        program.table()
+    assert not recwarn.list
+
+
+def test_indices_that_were_found_read_an_embedding():
+    x = Input(name="x").node()
+    where = NonZero().node(Greater().node(x, Mean().node(x)))
+    net = Graph(x, Embedder(6, 2).node(where[0]))
+    for seed in range(3):
+        given = values(6, seed=seed).astype(np.float32)
+        wanted = net["embedder"].W.data[np.nonzero(given > given.mean())[0]]
+        np.testing.assert_array_equal(net(given), wanted)
+
+
+def test_what_meets_a_count_that_is_another_is_refused_ahead():
+    x, mask = Input(name="x").node(), Input(name="mask").node()
+    net = Graph([x, mask], Mul().node(x, Compress().node(x, mask)))
+    with pytest.raises(ShapeError, match="compress_0"):
+        net.dataShapeFrom([(5, 3), (5,)])
+
+
+class Twice(Module):
+    """One count in two outputs, of which a broken rule gives two."""
+
+    outputNames = ("a", "b")
+    sharesSize = True
+
+    def dataShapeFrom(self, x):
+        return [(None,), (None,)]
+
+    def updateData(self, x):
+        return x[:2], x[:1]
+
+
+def test_a_count_that_is_not_what_it_was_elsewhere_names_the_rule():
+    x = Input(name="x").node()
+    net = Graph(x, Twice().node(x, name="t"))
+    with pytest.raises(
+        PuregraphError, match=r"dataShapeFrom says \(t_count,\) with t_count = 2, updateData gave shape \(1,\)"
+    ):
+        net(np.zeros(4))
+
+
+def test_sizes_are_bound_anew_in_each_pass():
+    net = chosen()
+    for mask in MASKS:
+        assert np.isfinite(net(values(5, 3), mask))
