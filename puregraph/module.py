@@ -173,8 +173,7 @@ class Module(KeepsInitArgs, Parameterized):
     def dataTypeFrom(self, *dtypes: Any) -> Any:
         """The dtype of the output (a list where there are several) from those of the inputs, ahead of any data.
 
-        By default that of the floating inputs and parameters, promoted. None stands for one that is not known, or
-        not given.
+        By default that of the floating inputs and parameters, promoted. None is one that is not known, or not given.
 
         Raises    DtypeError for an input that the rule does not take
         """
@@ -255,8 +254,7 @@ class Module(KeepsInitArgs, Parameterized):
         """Which arguments of the rules get a gradient: one bool per input and parameter."""
         if self.isDiscrete:
             return (False,) * (len(inputs) + len(self.ruleNames))
-        names = self.inputSpec.names
-        indices = self.indices
+        names, indices = self.inputSpec.names, self.indices
         free = [
             updGrad and x is not None and names[min(i, len(names) - 1)] not in indices and isFloat(x)
             for i, x in enumerate(inputs)

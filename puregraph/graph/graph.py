@@ -66,10 +66,7 @@ class Graph(NodeGraph):
         return (*inputs, *(new.get(id(p)) for p in params))
 
     def gradShapeFrom(self, gradShape: Any, *shapes: Any) -> Any:
-        """The shapes of the inputs' gradients, after checking `gradShape`; ahead of any data.
-
-        Without `shapes` those of the last `dataShapeFrom` are meant.
-        """
+        """The shapes of the inputs' gradients, after checking `gradShape`; without `shapes`, of the last ones given."""
         given = shapesOf(shapes[0]) if len(shapes) == 1 else [s for shape in shapes for s in shapesOf(shape)]
         if not shapes:
             if self.inferredShapes is None:

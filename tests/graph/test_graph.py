@@ -463,7 +463,7 @@ def test_a_graph_computes_in_the_dtype_it_is_told():
         net.backward(np.ones_like(y))
         assert y.dtype == net.grad.dtype == dtype
         assert all(p.data.dtype == p.grad.dtype == dtype for p in net.params.values())
-    with pytest.raises(PuregraphError, match="np.float16, np.float32 or np.float64; got 'int32'"):
+    with pytest.raises(PuregraphError, match="np.float16, np.float32, np.float64 or ml_dtypes.bfloat16; got 'int32'"):
         net.calcMode("int32")
 
 
