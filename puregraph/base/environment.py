@@ -31,6 +31,15 @@ def count(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and 1 <= int(text) <= MOSTTHREADS else None
 
 
+def seconds(text: str) -> float | None:
+    """A time above 0."""
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if 0 < found < float("inf") else None
+
+
 SWITCH = EnvironmentVariable("1 or 0, on or off, yes or no", switch)
 ANY = EnvironmentVariable("a text", str)
 VARIABLES = {
@@ -47,6 +56,7 @@ VARIABLES = {
     "EXACT": ANY,
     "STUB": ANY,
     "RUN": ANY,
+    "PATIENCE": EnvironmentVariable("a number of seconds above 0", seconds),
 }
 LOOKED: list[bool] = []
 

@@ -5,6 +5,7 @@ from puregraph.many.current import world
 from puregraph.many.grains import Grains
 from puregraph.many.mpiworld import MpiPending, MpiWorld, Several
 from puregraph.many.treesum import TreeSum
+from puregraph.many.watch import Report, Watch
 from puregraph.many.world import Pending, World
 
 __all__ = [
@@ -15,8 +16,10 @@ __all__ = [
     "MpiPending",
     "MpiWorld",
     "Pending",
+    "Report",
     "Several",
     "TreeSum",
+    "Watch",
     "World",
     "world",
 ]

@@ -30,6 +30,7 @@ def addArguments(command: argparse.ArgumentParser) -> None:
     """The arguments of `puregraph launch`."""
     command.add_argument("-n", type=int, metavar="N", help="how many processes; else all that HOSTS have")
     command.add_argument("--hosts", metavar="HOSTS", help="machines and how many processes each has: a:8,b:8")
+    command.add_argument("--patience", type=float, metavar="S", help="seconds of waiting for others, 60")
     command.add_argument("script", metavar="SCRIPT.py", help="the script that each of them runs")
     command.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="what the script is given")
 
@@ -37,11 +38,14 @@ def addArguments(command: argparse.ArgumentParser) -> None:
 def launch(options: Any) -> int:
     """Start the processes, and wait for them; the exit code of the first one that did not end well."""
     count, hosts = processesOf(options)
+    if options.patience is not None and not options.patience > 0:
+        raise PuregraphError(f"--patience: wanted a number of seconds above 0, got {options.patience:g}")
     if not Path(options.script).is_file():
         raise PuregraphError(f"there is no script {options.script!r}")
     with tempfile.TemporaryDirectory(prefix="puregraph-") as folder:
         command = commandOf(count, hosts, [options.script, *options.arguments])
-        environment = {**os.environ, "PUREGRAPH_RUN": folder}
+        patience = {} if options.patience is None else {"PUREGRAPH_PATIENCE": str(options.patience)}
+        environment = {**os.environ, "PUREGRAPH_RUN": folder, **patience}
         run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **OWNGROUP)
         return LaunchedRun(run, folder, count).wait()
 

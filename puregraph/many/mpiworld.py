@@ -14,10 +14,12 @@ import numpy as np
 
 from puregraph.base.environment import variable
 from puregraph.errors import PuregraphError
+from puregraph.many.watch import Watch
 from puregraph.many.world import Pending, World
 
 EAGER = 200  # looks without a pause: what takes microseconds should not wait for a sleeper
 SHORTEST, LONGEST = 2e-5, 5e-4  # seconds between two looks later on: who waits must leave the core to those who compute
+PATIENCE = 60.0  # seconds that a process waits for others before the run ends
 SIZES = {"PMI_SIZE": "MPICH", "OMPI_COMM_WORLD_SIZE": "Open MPI"}  # what launchers tell those that they start
 RANKS = {"PMI_SIZE": "PMI_RANK", "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK"}
 INHERITED = ("PMI_", "PMIX_", "OMPI_", "PRTE_", "HYDI_", "MPI_LOCAL")  # of which a child would take itself for a rank
@@ -66,6 +68,7 @@ class MpiWorld(World):
         node.Free()
         with open(os.path.join(self.folder, f"rank-{self.rank}"), "w") as file:
             file.write(str(os.getpid()))  # so that the launcher knows who was killed
+        self.watch = Watch(self, variable("PATIENCE", PATIENCE)) if self.size > 1 else None
         for name in list(os.environ):
             if name.startswith(INHERITED):
                 del os.environ[name]
@@ -120,9 +123,15 @@ class MpiWorld(World):
             pass
         return True
 
+    def say(self, text: str) -> None:
+        """Print what the user must know."""
+        print(text, file=sys.stderr, flush=True)
+
     def close(self) -> None:
         """Wait for all, and leave MPI: whoever waited in MPI itself would keep a core busy."""
         self.barrier()
+        if self.watch is not None:
+            self.watch.close()
         self.MPI.Finalize()
         if not self.hasLauncher and self.local == 0:
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,135 @@
+"""Watch: who waits too long for others says for whom, and ends the run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.many.launcher import LASTWORDS
+
+LOOK = 0.2  # seconds between two looks
+SILENT = 10  # looks without a word after which a process counts as silent
+WATCHERS = 2  # processes that hear from all others: a second one, because the first may be the one that is stopped
+BYTES = 160  # of a report: two numbers, then what the process is about
+CODE = 75  # with which the run ends
+
+
+class Report(NamedTuple):
+    """What a process has reported last: the collectives behind it, whether it waits in the next, in what, and when."""
+
+    done: int
+    isWaiting: bool
+    label: str
+    heard: float
+
+
+class Watch:
+    """A thread that reports to the watchers on a communicator of its own; in a watcher also one that looks.
+
+    If a process has waited for `patience` seconds in a collective, those are late that have not come to it.
+    """
+
+    def __init__(self, world: Any, patience: float):
+        self.world, self.patience = world, patience
+        self.comm = world.MPI.COMM_WORLD.Dup()
+        self.watchers = [r for r in range(min(WATCHERS, world.size)) if r != world.rank]
+        now = time.monotonic()
+        self.reports = [Report(0, False, "", now) for _ in range(world.size)]
+        self.since = [now] * world.size  # when each has begun to wait
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.loop, name="puregraph watch", daemon=True)
+        self.thread.start()
+
+    def loop(self) -> None:
+        """What the thread does."""
+        sent: list[tuple[Any, np.ndarray]] = []
+        while not self.ended.wait(LOOK):
+            sent = [each for each in sent if not each[0].Test()]
+            own = self.own()
+            if len(sent) < 8 * WATCHERS:  # who is stopped takes nothing
+                sent += [(self.comm.Isend(data, r), data) for data in [packed(own)] for r in self.watchers]
+            if self.world.rank < WATCHERS:
+                self.take(self.world.rank, own)
+                self.listen()
+                self.look()
+        for request, _ in sent:
+            request.Wait()
+
+    def own(self) -> Report:
+        """The report of this process."""
+        world = self.world
+        return Report(world.done, world.waiting is not None, world.label, time.monotonic())
+
+    def listen(self) -> None:
+        """Take what others have reported."""
+        status = self.world.MPI.Status()
+        data = np.empty(BYTES, np.uint8)
+        while self.comm.Iprobe(status=status):
+            self.comm.Recv(data, status.source)
+            self.take(status.source, unpacked(data))
+
+    def take(self, rank: int, report: Report) -> None:
+        """Note a report."""
+        before, self.reports[rank] = self.reports[rank], report
+        if not (report.isWaiting and before.isWaiting and before.done == report.done):
+            self.since[rank] = report.heard
+
+    def look(self) -> None:
+        """End the run if a process has waited for too long."""
+        now = time.monotonic()
+        waited = [now - s if r.isWaiting else 0.0 for r, s in zip(self.reports, self.since)]
+        longest = max(range(len(waited)), key=lambda r: waited[r])
+        if waited[longest] >= self.patience:
+            self.end(longest, waited[longest], now)
+
+    def end(self, rank: int, waited: float, now: float) -> None:
+        """Say who is late, and end all processes."""
+        at = self.reports[rank]
+        late = [
+            f"rank {r} {about(report, at, now - report.heard)}"
+            for r, report in enumerate(self.reports)
+            if r != rank and (report.done < at.done or now - report.heard > SILENT * LOOK or not report.isWaiting)
+        ]
+        where = f"rank {rank} of {self.world.size} has waited {waited:.1f} s in collective {at.done + 1}{inside(at)}"
+        who = "; ".join(late) or "all others wait there too: a connection may be cut"
+        text = f"puregraph: {where}: {who}"
+        if self.world.isFirst(LASTWORDS, text) and not self.world.hasLauncher:
+            self.world.say(text)
+        self.world.abort(CODE)
+
+    def close(self) -> None:
+        """End the thread; all processes call it, and whatever is still on its way is taken."""
+        self.ended.set()
+        self.thread.join()
+        self.world.barrier()
+        self.listen()
+
+
+def about(report: Report, at: Report, silent: float) -> str:
+    """What a late process does."""
+    if silent > SILENT * LOOK:
+        return f"has been silent for {silent:.1f} s, at collective {report.done + 1}{inside(report)}"
+    doing = "waiting" if report.isWaiting else "computing"
+    return f"is before collective {report.done + 1}{inside(report)}, {doing}"
+
+
+def inside(report: Report) -> str:
+    """What a collective is for."""
+    return f" ({report.label})" if report.label else ""
+
+
+def packed(report: Report) -> np.ndarray:
+    """A report as bytes of a fixed length."""
+    numbers = np.array([report.done, report.isWaiting], np.int64).tobytes()
+    text = report.label.encode()[: BYTES - len(numbers)].ljust(BYTES - len(numbers), b"\0")
+    return np.frombuffer(numbers + text, np.uint8)
+
+
+def unpacked(data: np.ndarray) -> Report:
+    """The report of these bytes, heard now."""
+    done, isWaiting = data[:16].view(np.int64).tolist()
+    label = data[16:].tobytes().rstrip(b"\0").decode(errors="replace")
+    return Report(done, bool(isWaiting), label, time.monotonic())
