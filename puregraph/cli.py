@@ -25,14 +25,16 @@ import puregraph
 from puregraph import checkpoint, device
 from puregraph.analysis.footprint import Footprint
 from puregraph.analysis.summary import bytesText, cut, render
+from puregraph.base.environment import VARIABLES, variable
 from puregraph.check import CheckError, checkModule
 from puregraph.core.shape import asShape, bind, symbols
-from puregraph.cuda.runtime.diagnose import parts
+from puregraph.cuda.runtime.diagnose import driverVersion, parts
 from puregraph.errors import GraphError, PuregraphError, quote, show
 from puregraph.graph import Graph
 from puregraph.graph.lookup import nearest
 from puregraph.many import launcher
 from puregraph.module import Module
+from puregraph.native.llvm import jit
 from puregraph.storage.jsoncodec import decode
 
 MODEL = "FILE.py, FILE.py:NAME or package.module:NAME: a Graph, or a function or class without arguments that makes one"
@@ -178,10 +180,33 @@ def runInspect(options: argparse.Namespace) -> int:
         else "none",
         "extra": extraText(found.extra),
     }
+    saved = decoded(found.extra)
+    if isinstance(saved, dict) and set(saved) == {"trainer"} and isinstance(saved["trainer"], dict):
+        del facts["extra"]
+        facts |= trainerFacts(saved["trainer"])
     print()
     for line in aligned(list(facts.items())):
         print(line)
     return 0
+
+
+def trainerFacts(saved: dict[str, Any]) -> dict[str, str]:
+    """Where a training is: epoch and step, the figures of its last epoch, its callbacks."""
+    progress, history = saved.get("place"), saved.get("history")
+    facts = {}
+    if isinstance(progress, dict):
+        epoch, step, position = (progress.get(name) for name in ("epoch", "step", "position"))
+        under = f", and {position} steps of the next one" if position else ""
+        facts["training"] = f"{epoch} epochs{under}; {step} steps in all"
+    if isinstance(history, list) and history and isinstance(history[-1], dict):
+        figures = [(name, value) for name, value in history[-1].items() if type(value) is float]
+        shown = [f"{name} {value:.4g}" for name, value in figures]
+        facts["last epoch"] = quote("  ".join(shown))[1:-1]
+    callbacks = saved.get("callbacks")
+    if isinstance(callbacks, list):
+        names = [str(each.get("type")) for each in callbacks if isinstance(each, dict)]
+        facts["callbacks"] = quote(", ".join(names))[1:-1] or "none"
+    return facts
 
 
 def contentsJson(found: checkpoint.Contents) -> dict[str, Any]:
@@ -194,15 +219,35 @@ def contentsJson(found: checkpoint.Contents) -> dict[str, Any]:
 
 
 def runDoctor(options: argparse.Namespace) -> int:
-    """The device and why, threads, what there is of all that a GPU takes, versions."""
-    chosen = {"device": device.name(), "why": device.reason(), "threads": device.threads()}
-    found = {**chosen, **parts(), **device.versions()}
+    """The device and why, threads, native code, what there is of all that a GPU takes, versions.
+
+    Where there is no driver, the libraries of a GPU are on one line.
+    """
+    for name in VARIABLES:
+        variable(name)  # refuses a bad one by name
+    chosen = {"device": device.name(), "why": device.reason(), "threads": device.threads(), "native code": native()}
+    libraries = parts()
+    if not options.json and driverVersion() is None:
+        libraries = {"GPU": f"no driver, so {', '.join(each for each in libraries if each != 'driver')} are not used"}
+    found = {**chosen, **libraries, **device.versions()}
     if options.json:
         printJson(found, options.out)
     else:
         for line in aligned([(key, str(value)) for key, value in found.items()]):
             print(line)
     return 0
+
+
+def native() -> str:
+    """Whether steps on the CPU are native code, or why not, and what that means."""
+    if not variable("NATIVE", True):
+        return "no, because PUREGRAPH_NATIVE says so: numpy computes everything, several times slower"
+    why = jit.missing()
+    return (
+        f"no: {why}; numpy computes everything, several times slower"
+        if why
+        else f"yes, vectors of {jit.target().bits} bits"
+    )
 
 
 def asJson(found: Footprint) -> dict[str, Any]:
@@ -277,7 +322,12 @@ def aligned(rows: list[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[st
 
 def extraText(saved: Any) -> str:
     """What was saved as `extra`, on one line, cut where it is long."""
-    return cut(outline(decode(saved, lambda value: f"array {value['array']}" if "array" in value else None)), 100)
+    return cut(outline(decoded(saved)), 100)
+
+
+def decoded(saved: Any) -> Any:
+    """What was saved as `extra`, with a text for each array."""
+    return decode(saved, lambda value: f"array {value['array']}" if "array" in value else None)
 
 
 def outline(value: Any, depth: int = 2) -> str:

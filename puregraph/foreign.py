@@ -146,7 +146,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         **each("load_state_dict load_weights set_weights", "net.load(path) reads them"),
         **each("eval", "call evalMode()"),
         **each("zero_grad zeroGradParams", "not needed: backward overwrites gradients"),
-        **each("requires_grad_ requires_grad", "set trainable"),
+        **each("requires_grad_ requires_grad", "set trainable; freeze() and unfreeze() go for statistics too"),
         **each("to cuda cpu", MOVES),
         **each("half float double", 'calcMode("float16"), calcMode(np.float64) choose how to calculate'),
         **each("summary", "print(summary(net, shape)), with summary from puregraph"),

@@ -17,7 +17,7 @@ BATCHES = (1, 32, 256)  # what the totals are shown for where the batch is a sym
 BOLD, DIM, RED = "1", "2", "1;31"
 LEFT = ("node", "module", "from", "data shape", "gradient shape")
 RIGHT = ("params", "bytes", "flops")
-DROPPED = ("from", "arguments", "gradient shape", "flops", "bytes", "module")  # in this order, where width is short
+DROPPED = ("gradient shape", "arguments", "flops", "bytes", "module", "from")  # in this order, where width is short
 
 
 class StyledText(NamedTuple):

@@ -18,6 +18,7 @@ class Parameterized(Versioned):
     """What has a Param or State among its attributes; a Module adds rules of them."""
 
     train = True
+    isFrozen = False
     precision = "float32"
 
     @property
@@ -41,6 +42,18 @@ class Parameterized(Versioned):
             if isFloating(param.dtype):
                 param.trainable = value
 
+    def freeze(self) -> Any:
+        """Leave everything in it as it is from now on, also while the rest is trained: parameters, running statistics
+        and, as in evalMode, dropout. `unfreeze()` trains it again. Neither is part of a checkpoint.
+        """
+        self.isFrozen, self.train, self.trainable = True, False, False
+        return self
+
+    def unfreeze(self) -> Any:
+        """Train it again, from the next `trainMode()` on."""
+        self.isFrozen, self.trainable = False, True
+        return self
+
     def numOfParams(self) -> int:
         """How many numbers are trained."""
         return sum(p.size for p in self.params.values())
@@ -55,7 +68,7 @@ class Parameterized(Versioned):
 
     def trainMode(self) -> Any:
         """Train from now on: statistics are updated, dropout drops, parameters get gradients."""
-        self.train = True
+        self.train = not self.isFrozen
         return self
 
     def evalMode(self) -> Any:

@@ -254,17 +254,6 @@ class Graph(NodeGraph):
     def train(self, train: bool) -> None:
         self.mode(train)
 
-    def trainMode(self) -> Any:
-        return self.mode(True)
-
-    def evalMode(self) -> Any:
-        return self.mode(False)
-
-    def mode(self, train: bool) -> Any:
-        """Set the mode of every module inside; the last pass is forgotten, as its gradient would mix both modes."""
-        setInside(self, "train", train)
-        return self
-
     def calcMode(self, mode: Any) -> Any:
         super().calcMode(mode)
         if type(mode) is str and mode in PRECISIONS:

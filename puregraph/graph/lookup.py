@@ -34,7 +34,7 @@ def setInside(graph: Any, name: str, value: Any) -> None:
     else:
         COUNTER.version = object()
     for module in graph.modules().values():
-        setattr(module, name, value)
+        setattr(module, name, value and not module.isFrozen if name == "train" else value)
     for inner in graphsIn(graph):
         setInside(inner, name, value)
 

@@ -12,7 +12,7 @@ from puregraph.core.traversal import parents, postorder
 from puregraph.core.versioning import COUNTER, isVersioned
 from puregraph.errors import GraphError, GraphWarning
 from puregraph.graph.linking import asList, checkInputs, checkReached, edgesOf, namesFor, warnLeftOut
-from puregraph.graph.lookup import few, listing, nodeNamed, sourceNames
+from puregraph.graph.lookup import few, listing, nodeNamed, setInside, sourceNames
 from puregraph.graph.steps import GraphStep, Steps
 from puregraph.graph.unfolding import graphsIn, inputCounts, inputSpecOf, nestedVersions, outputNamesOf, unfold
 from puregraph.module import Inputs, Module
@@ -151,6 +151,27 @@ class NodeGraph(Module):
     def dtype(self) -> Any:
         """The dtype that the graph computes in: its floating parameters'; None where it has none."""
         return next((p.dtype for _, p, _ in self.stored("params") if isFloating(p.dtype)), None)
+
+    def freeze(self) -> Any:
+        for module in self.modules().values():
+            module.freeze()
+        return self
+
+    def unfreeze(self) -> Any:
+        for module in self.modules().values():
+            module.unfreeze()
+        return self
+
+    def trainMode(self) -> Any:
+        return self.mode(True)
+
+    def evalMode(self) -> Any:
+        return self.mode(False)
+
+    def mode(self, train: bool) -> Any:
+        """Set the mode of every module inside; the last pass is forgotten, as its gradient would mix both modes."""
+        setInside(self, "train", train)
+        return self
 
     def getNodeByName(self, name: str) -> Node:
         """The node of a path such as `stem.conv`: its `data` and `grad` are those of the last pass.

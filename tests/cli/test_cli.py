@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -12,11 +13,13 @@ from hostile import manifestOf, withManifest
 from puregraph import cli
 from puregraph.analysis.summary import summary
 from puregraph.checkpoint import save
+from puregraph.costs import CrossEntropy
 from puregraph.graph.sequential import Sequential
 from puregraph.models import lenet
 from puregraph.modules import Dropout, Linear
-from puregraph.optimizers import MomentumSGD
+from puregraph.optimizers import SGD, MomentumSGD
 from puregraph.storage.jsoncodec import dumps
+from puregraph.train import Checkpoint, Trainer
 
 MODELS = """
 from puregraph.graph import Graph
@@ -437,11 +440,54 @@ def test_doctor_says_device_reason_versions_and_threads(run):
     assert facts["why"].startswith(f"{facts['device']}, because ")
     assert facts["numpy"] == np.__version__
     assert int(facts["threads"]) >= 1
+    out = run("doctor", "--json")[1]
+    assert json.loads(out)["why"] == facts["why"]
+    facts = json.loads(out)
     assert facts["driver"].startswith(("for CUDA", "no libcuda.so.1 was found; nothing runs on a GPU"))
     for name in ("NVRTC", "cuBLASLt", "cuDNN"):
         assert facts[name][0].isdigit() or "; " in facts[name]
-    code, out, _ = run("doctor", "--json")
-    assert json.loads(out)["why"] == facts["why"]
+
+
+def test_doctor_has_one_line_of_a_gpu_where_there_is_no_driver(run, monkeypatch):
+    monkeypatch.setattr(cli, "driverVersion", lambda: None)
+    out = run("doctor")[1]
+    assert re.search(r"^GPU +no driver, so NVRTC, cuBLASLt, cuDNN are not used$", out, re.M) and "\nNVRTC" not in out
+    monkeypatch.setattr(cli, "driverVersion", lambda: 13000)
+    out = run("doctor")[1]
+    assert "\nNVRTC " in out and "\nGPU " not in out
+
+
+def test_doctor_says_whether_there_is_native_code_and_what_it_means(run, monkeypatch):
+    monkeypatch.setattr(cli.jit, "missing", lambda: "llvmlite is not installed: pip install puregraph[fast]")
+    assert re.search(r"^native code +no: llvmlite is not installed: .*several times slower$", run("doctor")[1], re.M)
+    monkeypatch.setenv("PUREGRAPH_NATIVE", "0")
+    assert re.search(r"^native code +no, because PUREGRAPH_NATIVE says so", run("doctor")[1], re.M)
+
+
+@pytest.mark.parametrize(("name", "text"), [("THREADS", "zwei"), ("NATIVE", "perhaps"), ("THREADS", "0")])
+def test_doctor_refuses_a_bad_variable_by_its_name(run, monkeypatch, name, text):
+    monkeypatch.setenv(f"PUREGRAPH_{name}", text)
+    code, _, err = run("doctor")
+    assert code == 1 and err.startswith(f"puregraph doctor: PUREGRAPH_{name}: wanted ")
+
+
+def test_inspect_says_where_a_training_is_and_its_figures(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x, t = np.ones((10, 3), "f4"), np.zeros(10, int)
+
+    def stop(trainer):
+        if trainer.step == 8:
+            trainer.stop(now=True)
+
+    saving = Checkpoint("run.h5")
+    Trainer(
+        Sequential(Linear(3, 4)), CrossEntropy(), SGD(0.1), batchsize=2, callbacks=[saving, stop], progress=False
+    ).train(x, t, epochs=3, validation=(x, t))
+    code, out, _ = run("inspect", "run.h5")
+    assert code == 0 and "\nextra  " not in out
+    assert re.search(r"^training +1 epochs, and 3 steps of the next one; 8 steps in all$", out, re.M)
+    assert re.search(r"^last epoch +loss \S+  val loss \S+  rate 0.1  seconds \S+$", out, re.M)
+    assert re.search(r"^callbacks +Checkpoint$", out, re.M)
 
 
 def test_inspect_writes_no_escapes_and_refuses_forged_files(tmp_path, capsys):

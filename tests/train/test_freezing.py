@@ -1,0 +1,76 @@
+"""Modules that are frozen: nothing in them changes while the rest is trained."""
+
+import numpy as np
+import pytest
+
+from puregraph import SGD, BatchNorm, CrossEntropy, Dropout, Linear, Sequential, Trainer, seed
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((48, 6), dtype=np.float32)
+T = (X.sum(axis=1) > 0).astype(int)
+
+
+def build():
+    seed(1)
+    stem = Sequential(Linear(6, 8, name="fc"), BatchNorm(8, name="norm"), Dropout(0.5, name="drop"), name="stem")
+    return Sequential(stem, Linear(8, 2, name="head"), name="net")
+
+
+def values(net, begin):
+    stored = {**net.params, **{f"state {name}": state for name, state in net.states.items()}}
+    named = {name.split()[-1]: each for name, each in stored.items()}
+    return {name: each.data.copy() for name, each in named.items() if name.startswith(begin) and "key" not in name}
+
+
+def same(one, two):
+    return [name for name in one if np.array_equal(one[name], two[name])]
+
+
+def trained(net, compile=True):
+    Trainer(net, CrossEntropy(), SGD(0.1), batchsize=16, progress=False, compile=compile).train(X, T, epochs=2)
+    return net
+
+
+@pytest.mark.parametrize("compile", [True, False])
+def test_parameters_and_statistics_of_what_is_frozen_stay(compile):
+    net = build()
+    net["stem"].freeze()
+    before = values(net, "stem"), values(net, "head")
+    trained(net, compile)
+    assert len(same(before[0], values(net, "stem"))) == len(before[0]) >= 6
+    assert not same(before[1], values(net, "head"))
+
+
+def test_what_is_frozen_computes_as_in_eval_mode_while_the_rest_is_trained():
+    net = build()
+    net["stem"].freeze()
+    wanted = net.evalMode()(X)
+    assert np.array_equal(net.trainMode()(X), wanted)
+    assert net["head"].train and not net["stem.norm"].train
+
+
+def test_training_of_what_is_frozen_agrees_compiled_and_not():
+    one, two = build(), build()
+    for net in (one, two):
+        net["stem"].freeze()
+    for a, b in zip(trained(one).params.values(), trained(two, False).params.values(), strict=True):
+        np.testing.assert_allclose(a.data, b.data, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_unfrozen_is_trained_again():
+    net = build()
+    net["stem"].freeze()
+    trained(net)
+    net["stem"].unfreeze()
+    before = values(net, "stem")
+    trained(net)
+    assert not same(before, values(net, "stem"))
+    assert net.trainMode()["stem.norm"].train
+
+
+def test_one_module_is_frozen_alone():
+    net = build()
+    net["stem.norm"].freeze()
+    before = values(net, "stem")
+    trained(net)
+    assert sorted(same(before, values(net, "stem"))) == sorted(name for name in before if "norm" in name)
