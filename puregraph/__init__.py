@@ -59,6 +59,7 @@ from puregraph.train import (
     TopK,
     Trainer,
     Validator,
+    WeightAverage,
 )
 from puregraph.version import __version__ as __version__
 
@@ -106,6 +107,7 @@ __all__ = [
     "TopK",
     "Trainer",
     "Validator",
+    "WeightAverage",
     "autodiff",
     "checkGraph",
     "checkModule",

@@ -107,6 +107,7 @@ NAMES: dict[str, str] = {
     **each("LinearLR", "WarmUp"),
     **each("ReduceLROnPlateau", "ReduceOnPlateau"),
     **each("EarlyStopping", "EarlyStop"),
+    **each("ExponentialMovingAverage AveragedModel EMA", "WeightAverage"),
     **each("ModelCheckpoint", "Checkpoint"),
     **each("CSVLogger", "CsvLog"),
     **each("TopKCategoricalAccuracy", "TopK"),

@@ -15,6 +15,7 @@ from puregraph.train.callbacks import (
     Monitor,
     Progress,
     ReduceOnPlateau,
+    WeightAverage,
 )
 from puregraph.train.epochloop import EpochLoop
 from puregraph.train.figures import Figures
@@ -57,6 +58,7 @@ __all__ = [
     "Trainer",
     "Validator",
     "Waiting",
+    "WeightAverage",
 ]
 
 RENAMED = {"Call": FunctionCallback, "Tally": Meters, "Task": Objective}

@@ -51,6 +51,8 @@ class EpochLoop:
         row = {"epoch": trainer.epoch + 1, "step": trainer.step, **trainer.meters.row()}
         if self.checks is not None:
             trainer.objective.reset()
+            with trainer.interrupt.whole():
+                self.call("onValidationBegin")
             found = trainer.validator.run(self.checks)
             row |= {f"val {name}": value for name, value in found.items()}
         with trainer.interrupt.whole():

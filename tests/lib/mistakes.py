@@ -56,6 +56,7 @@ from puregraph import (
     Trainer,
     Validator,
     WarmUp,
+    WeightAverage,
     checkGraph,
     checkModule,
     load,
@@ -175,6 +176,7 @@ def callables():
             ReduceOnPlateau,
             {"monitor": "val loss", "factor": 0.1, "patience": 3, "mode": "auto", "least": 0.0, "lowest": 0.0},
         ),
+        "WeightAverage": (WeightAverage, {"decay": 0.999}),
         "Calculator": (
             lambda **given: Calculator(**given).calculate(DATA), {"net": net(), "batchsize": 4, "compile": True}
         ),

@@ -7,6 +7,7 @@ from puregraph.train.callbacks.earlystop import EarlyStop
 from puregraph.train.callbacks.monitor import Monitor
 from puregraph.train.callbacks.progress import Bar, Lines, Progress
 from puregraph.train.callbacks.reduceonplateau import ReduceOnPlateau
+from puregraph.train.callbacks.weightaverage import WeightAverage
 
 __all__ = [
     "Bar",
@@ -19,4 +20,5 @@ __all__ = [
     "Monitor",
     "Progress",
     "ReduceOnPlateau",
+    "WeightAverage",
 ]

@@ -9,7 +9,7 @@ from puregraph.base.attributes import Settable, checkMethods
 from puregraph.base.keywords import ChecksKeywords
 from puregraph.errors import DataError
 
-HOOKS = ("onTrainBegin", "onEpochBegin", "onBatchEnd", "onEpochEnd", "onInterrupt", "onTrainEnd")
+HOOKS = ("onTrainBegin", "onEpochBegin", "onBatchEnd", "onValidationBegin", "onEpochEnd", "onInterrupt", "onTrainEnd")
 FOREIGN = {
     **dict.fromkeys(("on_train_begin", "on_train_start", "on_fit_start", "onTrainStart"), "onTrainBegin"),
     **dict.fromkeys(("on_train_end", "on_fit_end", "onTrainFinish"), "onTrainEnd"),
@@ -48,6 +48,9 @@ class Callback(ChecksKeywords, Settable):
 
     def onBatchEnd(self, trainer: Any) -> None:
         """A step was taken."""
+
+    def onValidationBegin(self, trainer: Any) -> None:
+        """The steps of an epoch were taken; its validation begins, if there is one."""
 
     def onEpochEnd(self, trainer: Any) -> None:
         """An epoch was finished: its row is `trainer.history[-1]`."""

@@ -1,0 +1,80 @@
+"""WeightAverage: a moving average of the parameters, which is validated and saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph import device
+from puregraph.arguments import Probability, takes
+from puregraph.errors import CheckpointError
+from puregraph.train.callbacks.callback import Callback
+
+
+class WeightAverage(Callback):
+    """average = d average + (1 - d) param after each step,   d = min(decay, (1 + steps) / (10 + steps))
+
+    The network has the averages while it is validated, when an epoch ends, so that a Checkpoint and EarlyStop have
+    them too, and after the run; training goes on with the parameters themselves, also after a resume.
+
+    Source    Polyak, Juditsky 1992; TensorFlow's ExponentialMovingAverage, with its num_updates
+    Raises    ArgumentError for a decay that is not from 0 to below 1
+    """
+
+    order = -1
+
+    @takes(decay=Probability)
+    def __init__(self, decay: float = 0.999):
+        self.decay, self.steps = decay, 0
+        self.isShown = False  # whether the network has the averages, and the parameters are kept here
+        self.arrays: dict[str, Any] = {}
+
+    def onEpochBegin(self, trainer: Any) -> None:
+        if self.isShown:
+            self.exchange(trainer.net)
+
+    def onBatchEnd(self, trainer: Any) -> None:
+        share = 1 - min(self.decay, (1 + self.steps) / (10 + self.steps))
+        self.steps += 1
+        for path, param in trainer.net.params.items():
+            if param.dtype.kind not in "iub":
+                now = param.materialize()
+                if path not in self.arrays:
+                    self.arrays[path] = now.astype(np.promote_types(now.dtype, np.float32), copy=True)
+                else:
+                    own = self.arrays[path] if isAlike(self.arrays[path], now) else device.toDevice(self.arrays[path])
+                    own += share * (now - own)
+                    self.arrays[path] = own
+
+    def onValidationBegin(self, trainer: Any) -> None:
+        if not self.isShown:
+            self.exchange(trainer.net)
+
+    def onEpochEnd(self, trainer: Any) -> None:
+        self.onValidationBegin(trainer)
+
+    def exchange(self, net: Any) -> None:
+        """Give the network the arrays that are kept here, and keep those that it had."""
+        params = net.params
+        for path, array in self.arrays.items():
+            kept = params[path].materialize().copy()
+            params[path].data = array
+            self.arrays[path] = kept
+        self.isShown = not self.isShown
+
+    def state(self) -> dict[str, Any]:
+        return {"steps": self.steps, "isShown": self.isShown, "arrays": dict(self.arrays)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        steps, isShown, arrays = (state.get(name) for name in ("steps", "isShown", "arrays"))
+        isNamed = type(arrays) is dict and all(hasattr(array, "dtype") for array in arrays.values())
+        if type(steps) is not int or type(isShown) is not bool or not isNamed:
+            raise CheckpointError(f"WeightAverage: wanted steps, isShown and arrays by name, got {state!r:.80}")
+        self.steps, self.isShown = steps, isShown
+        self.arrays = {path: array.copy() for path, array in dict(arrays or {}).items()}
+
+
+def isAlike(one: Any, other: Any) -> bool:
+    """Whether two arrays are on the same device."""
+    return device.isDeviceArray(one) == device.isDeviceArray(other)
