@@ -3,6 +3,7 @@
 import time
 
 import pytest
+import recipes
 from launched import isRunning, launched, pidsIn
 
 from puregraph.cli import main
@@ -18,7 +19,7 @@ def act(trainer):
     if trainer.step == step and world().rank == rank:
         if how == "sleep":
             time.sleep(60)
-        os.kill(os.getpid(), {"stop": signal.SIGSTOP, "kill": signal.SIGKILL}[how])
+        os.kill(os.getpid(), signal.SIGSTOP)
 trainer, data, target = recipes.perceptron(callbacks=[FunctionCallback(act)])
 trainer.train(data, target, epochs=50)
 """
@@ -40,12 +41,47 @@ def test_a_late_process_is_named_within_patience_and_ends_the_run(tmp_path, how,
     assert not any(map(isRunning, pidsIn(tmp_path)))
 
 
+KILLED = """
+import os, signal, sys, time
+import recipes
+from launched import tellPid
+from puregraph import Checkpoint
+from puregraph.many import world
+from puregraph.many.treesum import TreeSum
+from puregraph.train.objective import Objective
+import puregraph.checkpoint as checkpoint
+tellPid()
+where, rank = sys.argv[1], int(sys.argv[2])
+trainer, data, target = recipes.perceptron(callbacks=[Checkpoint("run.h5", every=2)])
+def dying(function):
+    def wrapped(*arguments, **named):
+        if trainer.step >= 6 and world().rank == rank:
+            with open("died", "w") as file:
+                file.write(str(time.time()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments, **named)
+    return wrapped
+owner, name = {
+    "forward": (Objective, "learner"),
+    "reduction": (TreeSum, "reduce"),
+    "update": (Objective, "update"),
+    "save": (checkpoint, "write"),
+}[where]
+setattr(owner, name, dying(getattr(owner, name)))
+trainer.train(data, target, epochs=50)
+"""
+
+
 @pytest.mark.mpi
-def test_a_process_that_is_killed_in_training_ends_all_and_is_named(tmp_path):
-    done = launched(3, tmp_path, LATE, "kill", 1)
-    assert done.returncode not in (0, 75)
-    assert "rank 1 of 3 was killed" in done.stderr
+@pytest.mark.parametrize(("where", "rank"), [("forward", 1), ("reduction", 2), ("update", 1), ("save", 0)])
+def test_a_process_that_is_killed_ends_all_within_five_seconds_and_the_file_stays_whole(tmp_path, where, rank):
+    done = launched(3, tmp_path, KILLED, where, rank)
+    ended = time.time()
+    assert done.returncode not in (0, 75), done.stdout + done.stderr
+    assert ended - float((tmp_path / "died").read_text()) < 5
+    assert f"rank {rank} of 3 was killed" in done.stderr
     assert not any(map(isRunning, pidsIn(tmp_path)))
+    assert recipes.perceptron()[0].resume(tmp_path / "run.h5").step in (4, 6)
 
 
 @pytest.mark.mpi
