@@ -221,8 +221,8 @@ class Node(LinkedNode):
             except Exception as error:
                 addLocation(error, f"at '{self.name}' ({self.label}), backward")
                 raise
-            if updGrad:
-                self.grad = grads[0] if count == 1 else list(grads[:count])
+        if updGrad:
+            self.grad = grads[0] if count == 1 else list(grads[:count])
         for param, new, needed in zip(params, grads[count:], needs[count:], strict=True):
             if needed:
                 param.store(new, scale, momentum, alias=new is grad)

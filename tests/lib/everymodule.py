@@ -100,9 +100,6 @@ def shapesFrom(module, shapes):
     return outs if isinstance(outs, list) else [outs]
 
 
-DIFFERENTIABLE = [(found, index) for found, index in EXAMPLES if not examplesOf(found)[index][0].isDiscrete]
-
-
 def alone(module, data):
     """A graph of one module, and what goes into it: inputs that shapes follow from are constants inside."""
     names = [module.arguments[min(i, len(module.arguments) - 1)] for i in range(len(data))]
