@@ -83,7 +83,7 @@ class RMSNorm(Module):
         return x
 
     def hiddenShapeFrom(self, x):
-        return [((*x[:-1], 1), None)]
+        return [(*x[:-1], 1)]
 
     def updateData(self, x, scale):
         f = 1 / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self.epsilon)

@@ -28,6 +28,7 @@ from puregraph.core.rules import gradientRule
 from puregraph.core.shape import bind, fits, valued
 from puregraph.errors import DtypeError, PuregraphError, ShapeError
 from puregraph.graph import Graph
+from puregraph.graph.inference import hiddenTypes
 from puregraph.graph.input import Input
 from puregraph.module import Module
 from puregraph.node import Node
@@ -172,8 +173,10 @@ def shapeRule(case: Case) -> None:
     got = [tuple(np.shape(y)) for y in case.visible(outputs)]
     expect(fits(got, said), f"{case.label}: dataShapeFrom says {said}, updateData gives {got}")
     hidden = [(tuple(np.shape(y)), np.dtype(getattr(y, "dtype", object))) for y in outputs[len(got) :]]
-    declared = [(tuple(s), np.dtype(d or np.float64)) for s, d in case.module.hiddenShapeFrom(*case.shapes)]
-    expect(declared == hidden, f"{case.label}: hiddenShapeFrom says {declared}, updateData gives {hidden}")
+    kinds = case.module.hiddenTypeFrom(*[x.dtype for x in case.inputs], *[None] * case.absent)
+    declared = list(zip(map(tuple, case.module.hiddenShapeFrom(*case.shapes)), kinds, strict=True))
+    said = f"{case.label}: hiddenShapeFrom and hiddenTypeFrom say {declared}"
+    expect(declared == hidden, f"{said}, updateData gives {hidden}")
     flops = case.module.flopsFrom(*case.shapes)
     expect(isinstance(flops, (int, np.integer)) and flops >= 0, f"{case.label}: flopsFrom gives {flops!r}, not a count")
 
@@ -351,12 +354,16 @@ def dtypeRule(case: Case) -> None:
             expect(not isFloating(kind), f"{case.label}: refuses {kind}: {error}")
             continue
         with np.errstate(all="ignore"):
-            outputs = trial.visible(trial.run())
-        found = found if isinstance(found, list) else [found]
-        for name, said, y in zip(module.outputNames, found, outputs, strict=True):
+            outputs = trial.run()
+        found = [
+            *(found if isinstance(found, list) else [found]),
+            *hiddenTypes(trial.module, [*given, *[None] * case.absent]),
+        ]
+        for name, said, y in zip((*module.outputNames, *module.hidden), found, outputs, strict=True):
+            gave = getattr(y, "dtype", None)
             expect(
-                said is None or said == y.dtype,
-                f"{case.label}: of {kind}, dataTypeFrom says {said} for '{name}', updateData gave {y.dtype}",
+                said is None or said == gave,
+                f"{case.label}: of {kind}, its dtype rule says {said} for '{name}', updateData gave {gave}",
             )
 
 

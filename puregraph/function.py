@@ -299,7 +299,10 @@ class FunctionCall(Module):
         return rule(*dtypes) if rule is not None else unknown if len(unknown) > 1 else None
 
     def hiddenShapeFrom(self, *shapes: Any) -> list:
-        return [((), object)]
+        return [()]
+
+    def hiddenTypeFrom(self, *dtypes: Any) -> list:
+        return [np.dtype(object)]
 
     def updateData(self, *inputs: Any) -> tuple:
         arguments, keywords = self.given(inputs)

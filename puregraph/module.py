@@ -186,9 +186,15 @@ class Module(KeepsInitArgs, Parameterized):
             return None
         return unpacked(self.updateData(*values))
 
-    def hiddenShapeFrom(self, *shapes: Any, **options: Any) -> list[tuple[Shape, Any]]:
-        """Shape and dtype (None: the dtype computed in) of each hidden output."""
-        return [(shapes[0], None) for _ in self.hidden]
+    def hiddenShapeFrom(self, *shapes: Any, **options: Any) -> list[Shape]:
+        """The shape of each hidden output, by default that of the first input."""
+        return [shapes[0] for _ in self.hidden]
+
+    def hiddenTypeFrom(self, *dtypes: Any) -> list[Any]:
+        """The dtype of each hidden output, by default the float of the visible ones; None where it is not known."""
+        found = self.dataTypeFrom(*dtypes)
+        floats = [d for d in (found if isinstance(found, list) else [found]) if d is not None and isFloating(d)]
+        return [floats[0] if floats else None] * len(self.hidden)
 
     def updateData(self, *arguments: Any, **options: Any) -> Any:
         """The output from the inputs and parameters; several, or hidden ones, as a tuple."""

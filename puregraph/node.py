@@ -301,5 +301,5 @@ def shapeAt(node: Node, slot: int, shapes: dict) -> Any:
     """The shape of one output of a node, be it a hidden one."""
     shape, count = lookup(shapes, node), len(node.module.outputNames)
     if slot >= count:
-        return node.module.hiddenShapeFrom(*node.inshapes)[slot - count][0]
+        return node.module.hiddenShapeFrom(*node.inshapes)[slot - count]
     return shape[slot] if isinstance(shape, list) else shape

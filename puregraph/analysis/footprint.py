@@ -13,7 +13,7 @@ from puregraph.core.shape import product, symbols
 from puregraph.errors import AutoDiffException, Fault, GraphError
 from puregraph.graph import Graph
 from puregraph.graph.backward import inputNames, readsOf
-from puregraph.graph.inference import StepShapes
+from puregraph.graph.inference import StepShapes, hiddenTypes
 from puregraph.graph.lookup import sourceNames
 from puregraph.graph.steps import GraphStep
 
@@ -146,9 +146,9 @@ class Footprint:
             if outshapes is not None:
                 shapes.update(zip(step.visible, outshapes, strict=True))
                 if step.module.hidden:
-                    hidden = step.module.hiddenShapeFrom(*inshapes)
-                    for number, (shape, dtype) in zip(step.outs[len(outshapes) :], hidden, strict=True):
-                        shapes[number], dtypes[number] = shape, dtype
+                    hidden, given = step.outs[len(outshapes) :], [dtypes.get(n) for n in step.args[: step.inputs]]
+                    shapes.update(zip(hidden, step.module.hiddenShapeFrom(*inshapes), strict=True))
+                    dtypes.update(zip(hidden, hiddenTypes(step.module, given), strict=True))
         sizes = {n: product(shape) * np.dtype(dtypes.get(n) or self.dtype).itemsize for n, shape in shapes.items()}
         self.dtypes = dtypes
         return shapes, sizes

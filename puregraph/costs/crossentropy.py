@@ -63,7 +63,10 @@ class CrossEntropy(Module):
         return ()
 
     def hiddenShapeFrom(self, x, labels):
-        return [(x, None), (labels, np.int64)]
+        return [x, labels]
+
+    def hiddenTypeFrom(self, x, labels):
+        return [x, np.dtype(np.int64)]
 
     def updateData(self, x, labels, weights):
         index = classIndex(labels, x.shape[1], self.ignoreIndex)

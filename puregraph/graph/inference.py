@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from puregraph.base.dtype import BOOL, INDEX, isFloating
+import numpy as np
+
+from puregraph.base.dtype import BOOL, INDEX, isBfloat16, isFloating
 from puregraph.base.signals import isAsynchronous
 from puregraph.core.shape import FreshSymbols, withValues
 from puregraph.errors import DtypeError, Fault, PuregraphError, ShapeError, show
@@ -40,7 +42,6 @@ def inferShapes(steps: Steps, given: list[Any], dtypes: list[Any] | None = None)
     for number, shape, dtype in zip(steps.inputs, given, dtypes or [None] * len(given), strict=True):
         known[number], kinds[number] = shape, dtype
     rows = []
-    read = {n for step in steps.items for n in step.args[: step.inputs]}.union(steps.outputs)
     for step in steps.items:
         numbers = step.args[: step.inputs]
         inshapes = [known[n] for n in numbers]
@@ -48,18 +49,15 @@ def inferShapes(steps: Steps, given: list[Any], dtypes: list[Any] | None = None)
         outs = outs and fresh.named(step.path, step.module, withValues(step.module, inshapes, outs))
         outtypes, wrong = dtypesFrom(step, [kinds[n] for n in numbers], steps) if dtypes is not None else ([], None)
         rows.append(StepShapes(step, inshapes, outs, fault or wrong, outtypes))
-        for number, dtype in zip(step.visible, outtypes):
-            kinds[number] = dtype
+        setTypes(step, outtypes, kinds, steps)
         if outs is None:
             unknown.update(step.outs)
-        else:
-            for number, shape in zip(step.visible, outs, strict=True):
+            continue
+        for number, shape in zip(step.visible, outs, strict=True):
+            known[number] = shape
+        if readsHidden(step, steps):
+            for number, shape in zip(step.outs[len(outs) :], step.module.hiddenShapeFrom(*inshapes), strict=True):
                 known[number] = shape
-        if outs is not None and not read.isdisjoint(hidden := step.outs[len(step.visible) :]):
-            own = step.module.hiddenShapeFrom(*inshapes)
-            usual = next((d for d in outtypes if d is not None and isFloating(d)), None)
-            for number, (shape, dtype) in zip(hidden, own, strict=True):
-                known[number], kinds[number] = shape, None if dtype is object else dtype or usual
     rows = [*undeclared(steps, known, kinds), *rows]
     return Inferred(rows, [known[n] for n in steps.outputs], [kinds[n] for n in steps.outputs], fresh.isUsed)
 
@@ -84,10 +82,30 @@ def inferTypes(steps: Steps, given: list[Any]) -> tuple[list[Any], list[Fault]]:
     for step in steps.items:
         found, fault = dtypesFrom(step, [known[n] for n in step.args[: step.inputs]], steps)
         faults += [fault] if fault else []
-        for number, dtype in zip(step.visible, found):
-            known[number] = dtype
+        setTypes(step, found, known, steps)
     faults += [row.fault for row in undeclared(steps, [None] * steps.count, known) if row.fault]
     return known, faults
+
+
+def setTypes(step: GraphStep, visible: list[Any], known: list[Any], steps: Steps) -> None:
+    """Note the dtypes of what a step gives, of hidden outputs where another step reads one."""
+    for number, dtype in zip(step.visible, visible):
+        known[number] = dtype
+    if visible and readsHidden(step, steps):
+        given = [known[n] for n in step.args[: step.inputs]]
+        for number, dtype in zip(step.outs[len(step.visible) :], hiddenTypes(step.module, given), strict=True):
+            known[number] = dtype
+
+
+def readsHidden(step: GraphStep, steps: Steps) -> bool:
+    """Whether any step reads a hidden output of this one, or the graph gives it."""
+    return bool(step.module.hidden) and not steps.readValues.isdisjoint(step.outs[len(step.visible) :])
+
+
+def hiddenTypes(module: Any, given: list[Any]) -> list[Any]:
+    """The dtypes of a module's hidden outputs, which are not rounded to bfloat16; None for what is no array."""
+    wide = [np.dtype(np.float32) if d is not None and isBfloat16(d) else d for d in given]
+    return [None if d is None or d.kind == "O" else d for d in module.hiddenTypeFrom(*wide)]
 
 
 def inputTypes(steps: Steps, real: Any) -> list[Any]:

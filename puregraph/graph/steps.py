@@ -121,6 +121,11 @@ class Steps:
         return tuple(moved[n] for n in inner.outputs)
 
     @CachedProperty
+    def readValues(self) -> set[int]:
+        """The values that some step takes for an input, and the outputs."""
+        return {n for step in self.items for n in step.args[: step.inputs]}.union(self.outputs)
+
+    @CachedProperty
     def saved(self) -> tuple[list[int], list[tuple[int, Any, str]]]:
         """What gradient rules read of what a user can reach: inputs and outputs by number, and parameters."""
         read: set[int] = set()

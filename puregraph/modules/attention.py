@@ -1,5 +1,7 @@
 """Attention: each query takes a weighted mean of values, with weights from its scores with the keys."""
 
+import numpy as np
+
 from puregraph.arguments import Flag, Number, optional
 from puregraph.base.dtype import isFloating, needFloats, needType, promoted
 from puregraph.base.widen import widen
@@ -52,7 +54,10 @@ class Attention(Module):
         return promoted([q, k, v, *([mask] if mask is not None and isFloating(mask) else [])])
 
     def hiddenShapeFrom(self, q, k, v, mask=None):
-        return [((*q[:3], 1), None)]
+        return [(*q[:3], 1)]
+
+    def hiddenTypeFrom(self, q, k, v, mask=None):
+        return [None if q is None else np.promote_types(q, np.float32)]
 
     def factor(self, q):
         return q.shape[-1] ** -0.5 if self.scale is None else self.scale

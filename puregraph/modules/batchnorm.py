@@ -58,7 +58,10 @@ class BatchNorm(Module):
         return x
 
     def hiddenShapeFrom(self, x):
-        return [((self.maps,), self.mean.dtype)] * 2
+        return [(self.maps,)] * 2
+
+    def hiddenTypeFrom(self, x):
+        return [self.mean.dtype] * 2
 
     def updateData(self, x, scale, bias, mean, var, count):
         if self.train:

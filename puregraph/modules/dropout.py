@@ -36,7 +36,10 @@ class Dropout(Module):
         return x
 
     def hiddenShapeFrom(self, x):
-        return [(x, bool)]
+        return [x]
+
+    def hiddenTypeFrom(self, x):
+        return [np.dtype(bool)]
 
     def updateData(self, x, key, count):
         if not self.train:

@@ -42,8 +42,10 @@ class GroupNorm(Module):
         return x
 
     def hiddenShapeFrom(self, x):
-        dtype = None if self.scale is None else np.promote_types(self.scale.dtype, np.float32)
-        return [((x[0], self.groups, 1), dtype)] * 2
+        return [(x[0], self.groups, 1)] * 2
+
+    def hiddenTypeFrom(self, x):
+        return [x if self.scale is None else np.promote_types(self.scale.dtype, np.float32)] * 2
 
     def grouped(self, x):
         """x with the elements of each group contiguous: (n, groups, maps / groups * positions)."""

@@ -45,7 +45,10 @@ class LayerNorm(Module):
 
     def hiddenShapeFrom(self, x):
         shape = (*x[: -len(self.shape)], *(1,) * len(self.shape))
-        return [(shape, None if self.scale is None else np.promote_types(self.scale.dtype, np.float32))] * 2
+        return [shape] * 2
+
+    def hiddenTypeFrom(self, x):
+        return [x if self.scale is None else np.promote_types(self.scale.dtype, np.float32)] * 2
 
     def updateData(self, x, scale, bias):
         center, variance = moments(x, self.axes, keepdims=True)

@@ -39,7 +39,10 @@ class MaxPoolNd(Module):
         return (*x[:2], *windowShape(x, self.size, self.stride, self.pad, (1,) * rank))
 
     def hiddenShapeFrom(self, x):
-        return [(self.dataShapeFrom(x), np.int32)]
+        return [self.dataShapeFrom(x)]
+
+    def hiddenTypeFrom(self, x):
+        return [np.dtype(np.int32)]
 
     def updateData(self, x):
         return maxPool(x, self.size, self.stride, self.pad)

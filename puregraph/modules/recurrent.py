@@ -3,6 +3,7 @@
 import numpy as np
 
 from puregraph.arguments import Count, Flag, NotNegative, Texts, choice
+from puregraph.base.dtype import promoted
 from puregraph.base.widen import widen
 from puregraph.core import initial
 from puregraph.core.param import Param
@@ -73,9 +74,12 @@ class _Recurrent(Module):
         return found if len(found) > 1 else found[0]
 
     def hiddenShapeFrom(self, x, *others):
-        size, wide = self.sides * self.hsize, np.promote_types(self.W.dtype, np.float32)
-        kept = {"y": (size, None), "gates": (4 * size, wide)}
-        return [((*x[:2], width), dtype) for width, dtype in (kept.get(name, (size, wide)) for name in self.hidden)]
+        size = self.sides * self.hsize
+        return [(*x[:2], 4 * size if name == "gates" else size) for name in self.hidden]
+
+    def hiddenTypeFrom(self, *dtypes):
+        wide = np.promote_types(self.W.dtype, np.float32)
+        return [promoted([self.W.dtype, *dtypes[:1]]) if name == "y" else wide for name in self.hidden]
 
     def flopsFrom(self, x, *others):
         insize, width = self.W.shape

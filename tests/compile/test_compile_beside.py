@@ -93,7 +93,7 @@ class Rms(Module):
         return x
 
     def hiddenShapeFrom(self, x):
-        return [((*x[:-1], 1), None)]
+        return [(*x[:-1], 1)]
 
     def updateData(self, x, scale):
         factor = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-6)

@@ -25,6 +25,7 @@ HOST = {
     "dataShapeFrom",
     "flopsFrom",
     "hiddenShapeFrom",
+    "hiddenTypeFrom",
     "gradShapeFrom",
     "checkAlone",
 }

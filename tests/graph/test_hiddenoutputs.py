@@ -53,6 +53,14 @@ def test_the_indices_of_a_pool_are_an_output_with_shape_and_dtype_ahead_of_data(
     assert np.array_equal(floats, indices.astype(np.float32))
 
 
+def test_dtypes_of_hidden_outputs_are_known_without_shapes():
+    assert pooled().dataTypeFrom("float64") == [np.float64, np.int32, np.float32]
+    assert dropped().dataTypeFrom("float32") == [np.float32, np.bool_]
+    assert centred().calcMode(np.float16).dataTypeFrom("float16") == np.float32  # a center is kept in float32
+    net = centred()
+    assert net.dataTypeFrom("float32") == net(ROWS).dtype
+
+
 def test_what_reads_a_hidden_output_changes_no_gradient():
     net, plain = pooled(), Sequential(MaxPool2D(2))
     y = plain(IMAGE)

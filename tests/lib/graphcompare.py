@@ -248,7 +248,8 @@ def differences(found, eager, others, dtype):
         elif (x.shape, x.dtype.kind) != (y.shape, y.dtype.kind):
             wrong.append(f"{name} is {y.dtype}{list(y.shape)} in place of {x.dtype}{list(x.shape)}")
         elif x.dtype.kind != "f":
-            if not np.array_equal(x, y):
+            isSure = np.all([o[name] == x for o in others], axis=0)  # what the last bits of floats do not decide
+            if np.any((x != y) & isSure):
                 wrong.append(f"{name} is another")
         elif x.size:
             wrong += compared(name, y, x, [o[name] for o in others], dtype, isHeld)

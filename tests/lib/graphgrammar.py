@@ -20,6 +20,9 @@ from puregraph import (
     RNN,
     Abs,
     Add,
+    And,
+    ArgMax,
+    ArgMin,
     Attention,
     AvgPool1D,
     AvgPool2D,
@@ -34,15 +37,20 @@ from puregraph import (
     Einsum,
     Elu,
     Embedder,
+    Equal,
     Flatten,
     Gather,
     Gelu,
     GlobalAvgPool,
+    Greater,
+    GreaterEqual,
     GroupNorm,
     HardSwish,
     Input,
     LayerNorm,
     LeakyRelu,
+    Less,
+    LessEqual,
     Linear,
     MatMul,
     Max,
@@ -50,9 +58,14 @@ from puregraph import (
     MaxPool2D,
     Mean,
     Min,
+    Mod,
     Module,
     Mul,
     MulAddConst,
+    Not,
+    NotEqual,
+    OneHot,
+    Or,
     Pad,
     Pointwise,
     Position,
@@ -72,6 +85,8 @@ from puregraph import (
     Tanh,
     Transpose,
     Upsample2D,
+    Where,
+    Xor,
     costs,
     modules,
 )
@@ -89,16 +104,21 @@ OPTIMIZERS = (
     "RMSProp(0.01)",
     "SGD(0.05, decay=0.1)",
 )
-RULES, WEIGHTS, PARENTS = {}, {}, {}
+RULES, WEIGHTS, DISCRETE, PARENTS = {}, {}, {}, {}
+OTHERS = {"booleans": "b", "integers": "i", "alsoBooleans": "b", "alsoIntegers": "i", "discrete": "bi"}
 ELEMENTWISE = ("arithmetic", "activation", "scaled", "formulaOfOne", "formulaOfTwo", "several")
 
 
-def rule(weight, *parents):
-    """Register a rule; `parents` says which values it may stand on, see `GraphDraft.parents`."""
+def rule(weight, *parents, discrete=0):
+    """Register a rule; `parents` says which values it may stand on, see `GraphDraft.parents`.
+
+    `discrete` is its weight in graphs that have booleans and integers among their values, if it is another one.
+    """
 
     def keep(function):
         name = function.__name__
         RULES[name], WEIGHTS[name], PARENTS[name] = function, weight, parents
+        DISCRETE[name] = discrete or weight
         return function
 
     return keep
@@ -376,6 +396,79 @@ def gather(rng, x, index):
     return make(Gather, axis=rng.randrange(len(x)))
 
 
+# Booleans and integers ------------------------------------------------------------------------------------------------
+
+
+@rule(0, "any", "broadcast", discrete=40)
+def comparison(rng, a, b):
+    return make(rng.choice((Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual)))
+
+
+@rule(0, "integers", "alsoIntegers", discrete=20)
+def comparisonOfIntegers(rng, a, b):
+    return make(rng.choice((Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual)))
+
+
+@rule(0, "booleans", "alsoBooleans", discrete=16)
+def logic(rng, a, b):
+    return make(rng.choice((And, Or, Xor)))
+
+
+@rule(0, "booleans", discrete=8)
+def negation(rng, x):
+    return make(Not)
+
+
+@rule(0, "booleans", "broadcast", "broadcast", discrete=40)
+def choice(rng, condition, a, b):
+    return make(Where)
+
+
+@rule(0, "booleans", "alsoIntegers", "alsoIntegers", discrete=12)
+def choiceOfIntegers(rng, condition, a, b):
+    return make(Where)
+
+
+@rule(0, "booleans", "broadcast", discrete=16)
+def masked(rng, mask, x):
+    return make(Mul)
+
+
+@rule(0, "ranked", discrete=32)
+def position(rng, x):
+    return make(rng.choice((ArgMax, ArgMin)), axis=axisOf(rng, x), keepdims=rng.random() < 0.5)
+
+
+@rule(0, "any", discrete=12)
+def whole(rng, x):
+    return make(Sequential, Clip(-9, 9, name="a"), Cast("int64", name="b"))
+
+
+@rule(0, "integers", "alsoIntegers", discrete=20)
+def integerArithmetic(rng, a, b):
+    return make(rng.choice((Add, Sub, Mul, Mod)))
+
+
+@rule(0, "integers", discrete=16)
+def oneHot(rng, x):
+    return make(OneHot, rng.choice((1, 2, 3, 5)), dtype="bool")
+
+
+@rule(0, "places", discrete=20)
+def lookup(rng, x):
+    return make(Embedder, max(SIZES), rng.choice(SIZES))
+
+
+@rule(0, "discrete", discrete=20)
+def movedIntegers(rng, x):
+    return rng.choice((reshape, transpose, slices) if x else (reshape,))(rng, x)
+
+
+@rule(0, "integers", discrete=12)
+def reductionOfIntegers(rng, x):
+    return make(rng.choice((Sum, Max, Min)), axis=axisOf(rng, x) if x else None, keepdims=rng.random() < 0.5)
+
+
 # Costs ----------------------------------------------------------------------------------------------------------------
 
 
@@ -444,9 +537,9 @@ def shaped(rng, x, wanted):
 class GraphDraft(Rebuilding):
     """A graph that grows, line by line."""
 
-    def __init__(self, rng):
+    def __init__(self, rng, weights=WEIGHTS):
         super().__init__(RULES)
-        self.rng = rng
+        self.rng, self.weights = rng, weights
         for _ in range(rng.randint(1, 2)):
             self.source(self.freshShape())
 
@@ -465,22 +558,21 @@ class GraphDraft(Rebuilding):
         self.add(NodeSpec(kind, shape=tuple(shape)))
         return len(self.lines) - 1, 0
 
-    def values(self, accept=lambda shape: True):
-        """What there is of floats."""
+    def values(self, accept=lambda shape: True, kinds="f"):
+        """What there is of floats, or of other kinds of dtypes."""
         return [
             (i, slot)
-            for i, line in enumerate(self.lines)
-            if line.rule != "indices"
-            for slot, shape in enumerate(self.shapes[i])
-            if accept(shape)
+            for i, types in enumerate(self.types)
+            for slot, (shape, dtype) in enumerate(zip(self.shapes[i], types))
+            if dtype.kind in kinds and accept(shape)
         ]
 
-    def pick(self, accept=lambda shape: True):
+    def pick(self, accept=lambda shape: True, kinds="f"):
         """One of the values, a late one more often than an early one.
 
         Raises    UnfitError if there is none
         """
-        found = self.values(accept)
+        found = self.values(accept, kinds)
         if not found:
             raise UnfitError("nothing of such a shape")
         return found[max(self.rng.randrange(len(found)) for _ in range(self.rng.choice((1, 1, 2))))]
@@ -512,6 +604,12 @@ class GraphDraft(Rebuilding):
                 found.append(self.probability(first))
             elif kind == "labels":
                 found.append(self.whole((first[0], *first[2:])))
+            elif kind in OTHERS:
+                shape = first if kind.startswith("also") else None
+                found.append(self.pick(lambda s, t=shape: t is None or broadcasts(s, t), OTHERS[kind]))
+            elif kind == "places":
+                known = [v for v in self.values(kinds="i") if self.bounds.get(v, max(SIZES) + 1) <= max(SIZES)]
+                found.append(self.rng.choice(known) if known else self.whole((3,)))
             elif kind == "indices":
                 found.append(self.whole(tuple(self.rng.choice((1, 2, 3, 5)) for _ in range(self.rng.randint(1, 2)))))
         return found
@@ -578,14 +676,16 @@ class GraphDraft(Rebuilding):
         """One more node, of any kind; nothing where what was drawn does not fit."""
         before = len(self.lines), dict(self.limits)
         try:
-            self.growBy(self.rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0], self.rng.getrandbits(32))
+            names, weights = list(self.weights), list(self.weights.values())
+            self.growBy(self.rng.choices(names, weights)[0], self.rng.getrandbits(32))
             last = self.modules[-1], [self.shape(p) for p in self.lines[-1].parents]
             if any(math.prod(s) > MOST for s in self.shapes[-1]) or last[0].flopsFrom(*last[1]) > MOSTWORK:
                 raise UnfitError("too large")
         except UnfitError:
-            for kept in (self.lines, self.modules, self.edges, self.shapes):
+            for kept in (self.lines, self.modules, self.edges, self.shapes, self.types):
                 del kept[before[0] :]
             self.limits = before[1]
+            self.bounds = {v: n for v, n in self.bounds.items() if v[0] < before[0]}
 
     def growBy(self, name, seed):
         """A node of a kind."""
@@ -610,11 +710,11 @@ def broadcasts(a, b):
     return all(p == q or 1 in (p, q) for p, q in zip(reversed(a), reversed(b), strict=False))
 
 
-def randomSpec(seed, most=7):
-    """The spec of a seed."""
+def randomSpec(seed, most=7, isDiscrete=False):
+    """The spec of a seed; with `isDiscrete` booleans and integers are among its values."""
     rng = random.Random(seed)
-    draft = GraphDraft(rng)
-    wanted = rng.randint(1, most)
+    draft = GraphDraft(rng, DISCRETE if isDiscrete else WEIGHTS)
+    wanted = rng.randint(1, 2 * most if isDiscrete else most)
     for _ in range(4 * most):
         if sum(line.rule not in SOURCES for line in draft.lines) >= wanted:
             break
@@ -629,6 +729,10 @@ def randomSpec(seed, most=7):
     given = () if forwardOnly else tuple(rng.random() < 0.9 for _ in outputs)
     if given and not any(given):
         given = (True,) * len(outputs)
+    if isDiscrete:
+        others = [v for v in draft.values(kinds="bi") if draft.lines[v[0]].rule not in SOURCES]
+        others = rng.sample(others, min(len(others), rng.randint(0, 2)))
+        outputs, given = (*outputs, *others), given and (*given, *[False] * len(others))
     spec = GraphSpec(
         lines=tuple(draft.lines),
         outputs=outputs,

@@ -5,9 +5,11 @@ import re
 import warnings
 from typing import NamedTuple
 
+import numpy as np
+
 import puregraph
-from puregraph import Embedder, Graph, Input
-from puregraph.errors import GraphWarning, PuregraphError
+from puregraph import ArgMax, ArgMin, Embedder, Graph, Input, OneHot
+from puregraph.errors import DtypeError, GraphWarning, PuregraphError
 from puregraph.module import Module
 
 SOURCES = ("input", "indices")  # lines that are inputs of the graph: floats, and whole numbers
@@ -59,12 +61,14 @@ class Rebuilding:
 
     `shapes`  of each line those of its outputs
     `edges`   of each line what a child takes of it, one for each output
-    `limits`  of each input of whole numbers what they stay below
+    `types`   of each line the dtypes of its outputs, in a graph of float32
+    `limits`  of each input of whole numbers what they stay below, `bounds` the same of integers that are computed
     """
 
     def __init__(self, rules):
         self.rules = rules
-        self.lines, self.modules, self.edges, self.shapes, self.limits = [], [], [], [], {}
+        self.lines, self.modules, self.edges, self.shapes, self.types = [], [], [], [], []
+        self.limits, self.bounds = {}, {}
 
     def add(self, line):
         """One more line.
@@ -74,20 +78,27 @@ class Rebuilding:
         number = len(self.lines)
         if line.rule in SOURCES:
             module, shapes = Input(name=f"x{number}"), [line.shape]
+            types = [np.dtype("float32" if line.rule == "input" else "int64")]
             edges = [(module.node(), 0)]
         else:
             given = [self.shapes[i][slot] for i, slot in line.parents]
             module = self.modules[line.again] if line.again >= 0 else self.made(line, given)
             shapes = self.shapesOf(module, given)
-            for limit, (i, _) in zip(limitsOf(module, given), line.parents, strict=True):
-                if (limit is not None) != (self.lines[i].rule == "indices") or limit == 0:
-                    raise UnfitError("whole numbers are wanted, or not")
-                if limit is not None:
+            limits = limitsOf(module, given)
+            types = self.typesOf(module, [self.types[i][slot] for i, slot in line.parents], limits)
+            for limit, (i, slot) in zip(limits, line.parents, strict=True):
+                isSource = self.lines[i].rule == "indices"
+                isFree = isSource or isinstance(module, OneHot)  # any integer will do
+                if limit == 0 or limit is not None and not isFree and self.bounds.get((i, slot), limit + 1) > limit:
+                    raise UnfitError("no whole numbers so small")
+                if limit is not None and isSource:
                     self.limits[i] = min(limit, self.limits.get(i, limit))
+            if isinstance(module, (ArgMax, ArgMin)):
+                self.bounds[number, 0] = given[0][module.axis]
             node = module.node(*[self.edges[i][slot] for i, slot in line.parents], name=f"n{number}")
             edges = [(node, slot) for slot in range(len(shapes))]
-        kept = self.lines, self.modules, self.edges, self.shapes
-        for each, new in zip(kept, (line, module, edges, shapes), strict=True):
+        kept = self.lines, self.modules, self.edges, self.shapes, self.types
+        for each, new in zip(kept, (line, module, edges, shapes, types), strict=True):
             each.append(new)
 
     def made(self, line, given):
@@ -101,6 +112,18 @@ class Rebuilding:
         except (PuregraphError, ValueError, TypeError, IndexError) as error:
             raise UnfitError(str(error)) from error
         raise UnfitError(f"{line.rule} of {given}")
+
+    def typesOf(self, module, given, limits):
+        """The dtypes of the outputs; integers beside floats, which would be float64, are unfit."""
+        kinds = {dtype.kind for dtype, limit in zip(given, limits, strict=True) if limit is None}
+        if {"i", "f"} <= kinds:
+            raise UnfitError("integers beside floats")
+        try:
+            found = module.dataTypeFrom(*given)
+        except DtypeError as error:
+            raise UnfitError(str(error)) from error
+        found = found if isinstance(found, list) else [found]
+        return [np.dtype("float32") if dtype is None else dtype for dtype in found]
 
     def shapesOf(self, module, given):
         """The shapes of the outputs."""
@@ -123,6 +146,8 @@ def limitOf(module, shapes):
     """What the indices of a module stay below: classes, words, places, time steps."""
     if isinstance(module, Embedder):
         return module.W.shape[0]
+    if isinstance(module, OneHot):
+        return module.classes + 1
     if hasattr(module, "axis"):
         return shapes[0][module.axis]
     return shapes[0][1]

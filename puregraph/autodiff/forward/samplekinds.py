@@ -81,7 +81,7 @@ class SampleKinds:
         try:
             shapes = step.module.dataShapeFrom(*given)
             shapes = shapes if isinstance(shapes, list) else [shapes]
-            inner = [s for s, _ in step.module.hiddenShapeFrom(*given)] if hidden else []
+            inner = step.module.hiddenShapeFrom(*given) if hidden else []
             return [*shapes, *inner]
         except Exception as error:
             if isAsynchronous(error):

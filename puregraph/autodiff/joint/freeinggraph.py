@@ -209,13 +209,14 @@ class FreeingGraph(Graph):
             raise ShapeError(*faults)
         steps, dtype = self.steps(len(shapes)), np.dtype(self.dtype or np.float32)
         found = {n: Descriptor(shape, dtype) for n, shape in zip(steps.inputs, self.inferredShapes or ())}
-        for step, inshapes, outshapes, *_ in rows:
+        for step, _, outshapes, *_ in rows:
             module, dtypes = step.module, [dtype] * len(step.outs)
             for name, n in zip(inputNames(module, step.inputs), step.args):
                 if name in module.indices:
                     found[n] = Descriptor(found[n].shape, None)
             if isinstance(module, Exposed):
-                hidden = [np.dtype(d or dtype) for _, d in module.inner.hiddenShapeFrom(*inshapes)]
+                given = [found[n].dtype if n in found else None for n in step.args[: step.inputs]]
+                hidden = [d or dtype for d in module.inner.hiddenTypeFrom(*given)]
                 dtypes[len(dtypes) - len(hidden) :] = hidden
             if isinstance(module, Outline):
                 dtypes = [found[step.args[0]].dtype]

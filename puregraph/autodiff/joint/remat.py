@@ -41,7 +41,7 @@ class Exposed(Module):
 
     def dataShapeFrom(self, *shapes: Any) -> list:
         found = self.inner.dataShapeFrom(*shapes)
-        hidden = [shape for shape, _ in self.inner.hiddenShapeFrom(*shapes)]
+        hidden = self.inner.hiddenShapeFrom(*shapes)
         return [*(found if isinstance(found, list) else [found]), *hidden]
 
     def dataTypeFrom(self, *dtypes: Any) -> list:

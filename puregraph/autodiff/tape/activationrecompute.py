@@ -168,7 +168,10 @@ class Checkpoint(Module):
         return self.inner.dataTypeFrom(*dtypes)
 
     def hiddenShapeFrom(self, *shapes: Any) -> list:
-        return [((), object)]
+        return [()]
+
+    def hiddenTypeFrom(self, *dtypes: Any) -> list:
+        return [np.dtype(object)]
 
     def flopsFrom(self, *shapes: Any) -> Any:
         return self.graph.flopsFrom(list(shapes)) if self.graph is self.inner else self.inner.flopsFrom(*shapes)
