@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from everymodule import EXAMPLES, MODES, examplesOf, toStrict
+from everymodule import DERIVED, MODES, examplesOf, toStrict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from randomgraphs import randomGraph
@@ -99,7 +99,7 @@ def prove(module, inputs, rng, tolerance=2e-6):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("found", "index"), EXAMPLES, ids=lambda v: getattr(v, "__name__", str(v)))
+@pytest.mark.parametrize(("found", "index"), DERIVED, ids=lambda v: getattr(v, "__name__", str(v)))
 def test_every_module_has_a_derivative_along_directions(found, index, mode, rng):
     module, shapes = examplesOf(found)[index]
     case = Case(module, shapes, train=MODES[mode])
@@ -169,7 +169,7 @@ def test_products_with_the_hessian_are_differences_of_gradients(mode, rng):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("found", "index"), EXAMPLES, ids=lambda v: getattr(v, "__name__", str(v)))
+@pytest.mark.parametrize(("found", "index"), DERIVED, ids=lambda v: getattr(v, "__name__", str(v)))
 def test_every_gradient_rule_has_a_derivative_itself(found, index, mode, rng):
     """The Hessian of <u, sin y> along v, forward over reverse, against differences of gradients."""
     module, shapes = examplesOf(found)[index]
@@ -678,7 +678,7 @@ def derivatives(case, move):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("found", "index"), EXAMPLES, ids=lambda v: getattr(v, "__name__", str(v)))
+@pytest.mark.parametrize(("found", "index"), DERIVED, ids=lambda v: getattr(v, "__name__", str(v)))
 def test_derivatives_run_on_device_arrays(found, index, mode, monkeypatch):
     cases = [Case(*examplesOf(found)[index], train=MODES[mode]) for _ in range(2)]
     cases[1].module = copy.deepcopy(cases[0].module)

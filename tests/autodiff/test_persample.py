@@ -3,7 +3,7 @@ where samples are mixed."""
 
 import numpy as np
 import pytest
-from everymodule import EXAMPLES, MODES, Cube, examplesOf, toStrict
+from everymodule import DERIVED, MODES, Cube, examplesOf, toStrict
 from strict import Strict, useStrict
 
 from puregraph import costs
@@ -82,7 +82,7 @@ def sampled(found, index):
 
 
 COSTS = {found for found in vars(costs).values() if isinstance(found, type)}
-SAMPLED = [(found, index) for found, index in EXAMPLES if sampled(found, index)]
+SAMPLED = [(found, index) for found, index in DERIVED if sampled(found, index)]
 
 
 def mixes(case):

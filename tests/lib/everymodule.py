@@ -87,6 +87,11 @@ def countOf(found):
 EXAMPLES = [(found, index) for found in CLASSES for index in range(countOf(found))]
 
 
+# what shapes alone decide, or whose shape the data decides: there is no direction, or none that leaves the shape
+SIZED = {modules.Constant, modules.Full, modules.NonZero, modules.Shape, modules.Unique}
+DERIVED = [(found, index) for found, index in EXAMPLES if found not in SIZED]
+
+
 def isOpen(found):
     """Whether sizes of a class depend on the data, so that no program is compiled."""
     return any(None in shape for module, shapes in examplesOf(found) for shape in shapesFrom(module, shapes))
