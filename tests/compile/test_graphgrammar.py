@@ -119,6 +119,7 @@ def wrongSoftMax(monkeypatch):
 def test_a_failure_is_cut_down_to_its_smallest_graph_and_printed_as_a_script(wrongSoftMax, quickly):
     hasSoftMax = (s for s in map(randomSpec, itertools.count()) if any(line.rule == "softmax" for line in s.lines))
     large = (s for s in hasSoftMax if len(s.lines) > 5 and s.dtype == "float64")
+    large = (s for s in large if all(line.rule != "example" for line in s.lines))  # which has its shapes fixed
     spec, failure = next((s, f) for s in large if (f := failureOf(s, RULES)) is not None)
     small, failure = shrunk(spec, RULES, failure)
     assert [line.rule for line in small.lines] == ["input", "softmax"]

@@ -679,6 +679,8 @@ class GraphDraft(Rebuilding):
             names, weights = list(self.weights), list(self.weights.values())
             self.growBy(self.rng.choices(names, weights)[0], self.rng.getrandbits(32))
             last = self.modules[-1], [self.shape(p) for p in self.lines[-1].parents]
+            if any(None in s for s in self.shapes[-1]):
+                raise UnfitError("a size that depends on the data")
             if any(math.prod(s) > MOST for s in self.shapes[-1]) or last[0].flopsFrom(*last[1]) > MOSTWORK:
                 raise UnfitError("too large")
         except UnfitError:
