@@ -1,11 +1,12 @@
 """Training on several processes: the world that they are, how they are started, and sums that do not depend on it."""
 
+from importlib import import_module
+from typing import Any
+
 from puregraph.many.countingworld import Collective, CountingWorld, LinkSpeed
 from puregraph.many.current import world
 from puregraph.many.grains import Grains
-from puregraph.many.mpiworld import MpiPending, MpiWorld, Several
 from puregraph.many.treesum import TreeSum
-from puregraph.many.watch import Report, Watch
 from puregraph.many.world import Pending, World
 
 __all__ = [
@@ -23,3 +24,15 @@ __all__ = [
     "World",
     "world",
 ]
+
+LATER = {
+    **dict.fromkeys(("MpiPending", "MpiWorld", "Several"), "mpiworld"),
+    **dict.fromkeys(("Report", "Watch"), "watch"),
+}  # who is alone needs none of them
+
+
+def __getattr__(name: str) -> Any:
+    """A class that only several processes need."""
+    if name not in LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"puregraph.many.{LATER[name]}"), name)

@@ -17,8 +17,9 @@ import numpy as np
 from puregraph.core.initial import SEED
 from puregraph.errors import PuregraphError
 from puregraph.many.current import join
-from puregraph.many.launcher import LASTWORDS
-from puregraph.many.mpiworld import MpiWorld, launcherRank
+from puregraph.many.mpiworld import MpiWorld
+from puregraph.many.startedby import launcherRank
+from puregraph.many.world import LASTWORDS
 from puregraph.native.threads.numthreads import divideAmong
 
 LATER = 5.0  # seconds that others have to say what happened, before a process that knows nothing new ends them

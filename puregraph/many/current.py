@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from puregraph.errors import PuregraphError
-from puregraph.many.mpiworld import MpiWorld, launcherSize
+from puregraph.many.startedby import launcherSize
 from puregraph.many.world import World
+
+if TYPE_CHECKING:
+    from puregraph.many.mpiworld import MpiWorld
 
 ALONE = World()
 CURRENT: list[World] = []
@@ -29,6 +34,8 @@ def world() -> World:
 
 def join() -> MpiWorld:
     """Become one of the processes that a launcher has started."""
+    from puregraph.many.mpiworld import MpiWorld  # only where there are several
+
     joined = MpiWorld()
     CURRENT[:] = [joined]
     return joined

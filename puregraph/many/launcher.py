@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from puregraph.errors import PuregraphError
+from puregraph.many.world import LASTWORDS
 from puregraph.native.threads.numthreads import cores
 
-LASTWORDS = "last-words"  # the note with which the first process that fails says why
 ABORTED = re.compile(rb"Abort\(\d+\) on node .*")  # what MPICH writes then
 RULE = re.compile(rb"[=-]{60,}\s*$")  # how the notes begin that mpiexec writes when a process is gone
 HOSTS = re.compile(r"[^\s:,]+:\d+(,[^\s:,]+:\d+)*")

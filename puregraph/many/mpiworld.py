@@ -14,14 +14,13 @@ import numpy as np
 
 from puregraph.base.environment import variable
 from puregraph.errors import PuregraphError
+from puregraph.many.startedby import SIZES, launcherSize
 from puregraph.many.watch import Watch
 from puregraph.many.world import Pending, World
 
 EAGER = 200  # looks without a pause: what takes microseconds should not wait for a sleeper
 SHORTEST, LONGEST = 2e-5, 5e-4  # seconds between two looks later on: who waits must leave the core to those who compute
 PATIENCE = 60.0  # seconds that a process waits for others before the run ends
-SIZES = {"PMI_SIZE": "MPICH", "OMPI_COMM_WORLD_SIZE": "Open MPI"}  # what launchers tell those that they start
-RANKS = {"PMI_SIZE": "PMI_RANK", "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK"}
 INHERITED = ("PMI_", "PMIX_", "OMPI_", "PRTE_", "HYDI_", "MPI_LOCAL")  # of which a child would take itself for a rank
 
 
@@ -204,18 +203,3 @@ def refuseForeign(own: str) -> None:
         f"this process was started by an mpiexec of {SIZES[name]} ({name}={count}), but mpi4py uses {own}: "
         f"run  puregraph launch -n {count} SCRIPT.py, which takes the mpiexec that is installed beside {sys.executable}"
     )
-
-
-def launcherRank() -> int:
-    """Which of its processes a launcher of MPI has said that this is."""
-    given = launcherSize()
-    return 0 if given is None else int(os.environ.get(RANKS[given[0]], "0"))
-
-
-def launcherSize() -> tuple[str, int] | None:
-    """The variable by which a launcher of MPI has said how many processes it starts, and the number."""
-    for name in SIZES:
-        text = os.environ.get(name, "")
-        if text.isdecimal():
-            return name, int(text)
-    return None

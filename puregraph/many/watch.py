@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.many.launcher import LASTWORDS
+from puregraph.many.world import LASTWORDS
 
 LOOK = 0.2  # seconds between two looks
 SILENT = 10  # looks without a word after which a process counts as silent

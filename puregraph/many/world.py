@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+LASTWORDS = "last-words"  # the note with which the first process that fails says why
+
 
 class Pending:
     """A collective that was started: `isDone()` asks, `wait()` waits. Here it is over already."""
