@@ -39,7 +39,8 @@ def wide(x: Any, axis: int, new: int, count: int) -> Any:
     spread = (*x.shape[:new], count, *x.shape[new:])
     if count == 1 or 0 in shape:
         return np.zeros_like(x, shape=shape) if 0 in shape else x.copy("K")
-    recorder, of = x.recorder, np.broadcast_to(np.expand_dims(x, new), spread).value
+    repeated: Any = np.broadcast_to(np.expand_dims(x, new), spread)  # a tracer, as x is
+    recorder, of = x.recorder, repeated.value
     order = [a + (a >= new) for a in sorted(range(x.ndim), key=lambda a: -abs(x.current.strides[a]))]
     order.insert(order.index(axis + (axis >= new)) + (new > axis), new)
     y = recorder.made(copy, (of,), {}, "copy", spread, of.dtype, dense(spread, order, of.dtype.itemsize))
