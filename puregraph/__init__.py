@@ -60,6 +60,7 @@ from puregraph.train import (
     Trainer,
     Validator,
     WeightAverage,
+    findRate,
 )
 from puregraph.version import __version__ as __version__
 
@@ -111,6 +112,7 @@ __all__ = [
     "autodiff",
     "checkGraph",
     "checkModule",
+    "findRate",
     "load",
     "registerModule",
     "registerRule",

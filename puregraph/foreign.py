@@ -109,6 +109,7 @@ NAMES: dict[str, str] = {
     **each("EarlyStopping", "EarlyStop"),
     **each("ExponentialMovingAverage AveragedModel EMA", "WeightAverage"),
     **each("ModelCheckpoint", "Checkpoint"),
+    **each("LRFinder lr_find LearningRateFinder", "findRate"),
     **each("CSVLogger", "CsvLog"),
     **each("TopKCategoricalAccuracy", "TopK"),
     **each("ConfusionMatrix", "Confusion"),

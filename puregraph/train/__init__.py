@@ -25,6 +25,7 @@ from puregraph.train.meters import Meters, Waiting
 from puregraph.train.metrics import MAE, Accuracy, Confusion, Metric, TopK
 from puregraph.train.modes import Holders
 from puregraph.train.objective import Objective
+from puregraph.train.ratefinder import RateCurve, findRate
 from puregraph.train.sharedstep import Columns, SharedStep
 from puregraph.train.trainer import Trainer
 from puregraph.train.validator import Validator
@@ -52,6 +53,7 @@ __all__ = [
     "Monitor",
     "Objective",
     "Progress",
+    "RateCurve",
     "ReduceOnPlateau",
     "SharedStep",
     "TopK",
@@ -59,6 +61,7 @@ __all__ = [
     "Validator",
     "Waiting",
     "WeightAverage",
+    "findRate",
 ]
 
 RENAMED = {"Call": FunctionCallback, "Tally": Meters, "Task": Objective}

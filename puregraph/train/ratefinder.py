@@ -1,0 +1,73 @@
+"""Rate finder: which learning rate makes the cost fall fastest, tried on a few steps that leave no trace."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.arguments import Positive, takes
+from puregraph.errors import ArgumentError, NotFiniteError
+from puregraph.train.callbacks.callback import FunctionCallback
+from puregraph.train.callbacks.progress import Progress
+
+SMOOTH = 0.8  # share of the costs before in the smoothed cost
+DIVERGED = 4.0  # times the best cost: no larger rate is tried
+
+
+class RateCurve(NamedTuple):
+    """The learning rates that were tried, and the smoothed cost after a step with each."""
+
+    rates: np.ndarray
+    costs: np.ndarray
+
+    @property
+    def best(self) -> float:
+        """The rate at which the cost falls fastest along the logarithm of the rate."""
+        slopes = np.gradient(self.costs, np.log(self.rates))
+        return float(self.rates[np.argmin(slopes)])
+
+
+@takes(steps=Positive)
+def findRate(
+    trainer: Any, data: Any, target: Any = None, lowest: float = 1e-6, highest: float = 1.0, steps: int = 100
+) -> RateCurve:
+    """Take steps with learning rates that grow from `lowest` to `highest`, until the cost goes up; then put network,
+    optimizer and trainer back to where they were: `trainer.optimizer.learnRate = findRate(trainer, x, t).best`.
+
+    Source    Smith 2017, arXiv:1506.01186, section 3.3; exponential growth as in fastai's lr_find
+    Raises    ArgumentError unless 0 < lowest < highest and there are at least 5 steps, or if too few could be taken;
+              what `Trainer.train` raises
+    """
+    if not (0 < lowest < highest and steps >= 5):
+        raise ArgumentError(f"findRate: wanted 0 < lowest < highest and 5 steps, got {lowest!r}, {highest!r}, {steps}")
+    optimizer, first = trainer.optimizer, trainer.optimizer.step
+    saved, before = trainer.save(None), (trainer.callbacks, trainer.progress, optimizer.learnRate, optimizer.schedule)
+    found: list[tuple[float, float]] = []
+
+    def grown(step: int) -> float:
+        return float(lowest * (highest / lowest) ** min(max(step - first, 0) / (steps - 1), 1.0))
+
+    def look(trainer: Any) -> None:
+        trainer.meters.flush()
+        cost = trainer.loss
+        if found:
+            cost = SMOOTH * found[-1][1] + (1 - SMOOTH) * cost
+        found.append((trainer.lastRate, cost))
+        if len(found) == steps or cost > DIVERGED * abs(min(each for _, each in found)):
+            trainer.stop(now=True)
+
+    try:
+        trainer.callbacks, trainer.progress = [FunctionCallback(look)], Progress()
+        optimizer.learnRate, optimizer.schedule = 1.0, grown
+        with suppress(NotFiniteError):  # the rate was too high: that is what was looked for
+            trainer.train(data, target, epochs=steps)
+    finally:
+        trainer.callbacks, trainer.progress, optimizer.learnRate, optimizer.schedule = before
+        trainer.resume(saved)
+        trainer.stopped = trainer.stopsNow = False
+    if len(found) < 5:
+        raise ArgumentError(f"findRate: the cost was not finite after {len(found)} steps; try a smaller lowest")
+    rates, costs = zip(*found)
+    return RateCurve(np.array(rates), np.array(costs))
