@@ -10,7 +10,7 @@ import numpy as np
 
 from puregraph.base.align import readOnly
 from puregraph.base.fingerprint import fingerprint
-from puregraph.base.widen import forwardRule, gradRule
+from puregraph.base.widen import forwardRule, gradRule, hasBfloat16
 from puregraph.core.accumulate import accumulate, isValue, shapeOf
 from puregraph.core.applied import Applied, asGrads, isMarked
 from puregraph.core.hooks import HOOKS
@@ -89,7 +89,8 @@ class Node(LinkedNode):
             self.module.dataShapeFrom(*shapes)
             stored = dict(zip(self.module.ruleNames, self.module.ruleParams()))
             arguments = given + [None if p is None else p.materialize() for p in stored.values()]
-            result = forwardRule(self.module, arguments, len(given))
+            isPlain = not hasBfloat16(arguments)
+            result = self.module.updateData(*arguments) if isPlain else forwardRule(self.module, arguments, len(given))
             outputs = result if type(result) is tuple else (result,)
             if HOOKS.look is not None:
                 HOOKS.look(self.name, self.module, arguments, outputs)
@@ -215,7 +216,9 @@ class Node(LinkedNode):
         if any(needs) and not isNothing(grad):
             try:
                 rule = gradientRule(self.module, needs, self.rule, RuleContext(self))
-                grads = asGrads(gradRule(rule, grad, [*arguments, *outputs]), len(arguments), self.label)
+                isPlain = not hasBfloat16([*arguments, *outputs])
+                found = rule(grad, *arguments, *outputs) if isPlain else gradRule(rule, grad, [*arguments, *outputs])
+                grads = asGrads(found, len(arguments), self.label)
                 if HOOKS.look is not None:
                     HOOKS.look(self.name, self.module, [grad, *arguments, *outputs], grads, True)
             except Exception as error:

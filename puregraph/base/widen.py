@@ -42,8 +42,10 @@ def isNarrow(dtype: Any) -> bool:
 
 
 def hasBfloat16(values: Any) -> bool:
-    """Whether any of some values is an array of bfloat16."""
-    return "ml_dtypes" in sys.modules and any(hasattr(x, "dtype") and isBfloat16(x.dtype) for x in values)
+    """Whether any of some values has the dtype bfloat16."""
+    dtypes = [getattr(x, "dtype", None) for x in values] if "ml_dtypes" in sys.modules else []
+    others = [d for d in dtypes if getattr(d, "kind", "") == "V"]
+    return any(map(isBfloat16, others))
 
 
 def forwardRule(module: Any, arguments: Sequence[Any], count: int) -> Any:
@@ -52,7 +54,7 @@ def forwardRule(module: Any, arguments: Sequence[Any], count: int) -> Any:
     The rule never meets bfloat16: floats of 16 bits are cast to float32, and its outputs to what the dtype rule says.
     Views are made as they are, and so are the parts of a graph.
     """
-    if not hasBfloat16(arguments) or module.views or module.isGraph:
+    if module.views or module.isGraph or not hasBfloat16(arguments):
         return module.updateData(*arguments)
     given = list(map(widen, arguments))
     result = module.updateData(*given)

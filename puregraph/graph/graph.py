@@ -148,7 +148,8 @@ class Graph(NodeGraph):
         Raises    ShapeError, DtypeError, DataError before anything runs; an exception of a rule keeps its type and
                   gains the node's path and the shapes
         """
-        data = inOrder(self, data, "an array")
+        if len(data) == 1 and isinstance(data[0], dict):
+            data = inOrder(self, data, "an array")
         given = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
         if keywords or any(map(holdsNode, given)):
             return self.node(*data, **keywords)

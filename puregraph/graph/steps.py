@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from puregraph.base.cachedproperty import CachedProperty
-from puregraph.base.widen import forwardRule
+from puregraph.base.widen import forwardRule, hasBfloat16
 from puregraph.core.accumulate import isArray
 from puregraph.core.hooks import HOOKS
 from puregraph.core.rules import readBy
@@ -67,6 +66,7 @@ class Steps:
         self.producer: dict[int, str] = {}
         self.names: dict[int, str] = {}
         self.keepsData = True
+        self.makesBfloat16 = False  # a module such as a Cast, from what is none
         self.count = 1
         self.numbers: dict[tuple[int, str], int] = {}
 
@@ -96,6 +96,7 @@ class Steps:
     def add(self, path: str, node: Node, inputs: tuple[int, ...]) -> tuple[int, ...]:
         """Append a call of the node's module; the numbers of its outputs."""
         module = node.module
+        self.makesBfloat16 = self.makesBfloat16 or hasBfloat16([module])
         params = tuple(self.param(module, name, path) for name in module.ruleNames)
         visible = module.outputNames
         names = [path] if len(visible) == 1 else [f"{path}.{n}" for n in visible]
@@ -174,7 +175,7 @@ class Steps:
         step: Any = None
         keeps = self.keepsData and stored is None
         look = HOOKS.look
-        isPlain = "ml_dtypes" not in sys.modules  # so that nothing can be bfloat16
+        isPlain = not (self.makesBfloat16 or hasBfloat16([*data, *[values[n] for n, _, _ in self.params]]))
         valueOf = values.__getitem__
         try:
             for step in self.items:
