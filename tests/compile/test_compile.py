@@ -877,7 +877,7 @@ def test_a_table_has_a_line_for_every_call(rng):
     text = "\n".join(lines)
     wanted = (
         "relu = relu(",
-        "x @ W",
+        "data @ W",
         "float64 8,6",
         "gradient",
         "in place",
@@ -888,7 +888,7 @@ def test_a_table_has_a_line_for_every_call(rng):
     )
     for words in (*wanted, "m, v, param = Adam(", "Adam: m = 0.9 * m + 0.1 * (shrink * grad)"):
         assert words in text, words
-    row = next(line for line in lines if "(x @ W" in line or "= x @ W" in line)
+    row = next(line for line in lines if "data @ W" in line)
     assert row.rstrip().endswith(f"{2 * 8 * 4 * 6}")
 
 
