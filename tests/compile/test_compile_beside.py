@@ -17,11 +17,13 @@ from puregraph.graph.input import Input
 from puregraph.module import Module
 from puregraph.modules import (
     Add,
+    ArgMax,
     BatchNorm,
     Clip,
     Einsum,
     Elu,
     Gelu,
+    Greater,
     GroupNorm,
     LayerNorm,
     Linear,
@@ -392,3 +394,15 @@ def test_a_sum_over_rows_of_what_is_the_same_in_all_of_them_goes_with_a_sum_over
     program, got = compiled(net, data, seed)
     assert not leftToNumpy(program)
     assert all(np.array_equal(got[name], wanted[name]) for name in wanted)
+
+
+@needsNative
+@pytest.mark.parametrize("shape", [(2, 2), (7, 16), (16, 7), (64, 33)])
+def test_indices_of_extremes_along_rows_and_along_columns_follow_one_another(shape):
+    x = Input(name="x").node()
+    along, across = ArgMax(axis=-1, keepdims=True).node(x), ArgMax(axis=-2).node(x)
+    net = Graph(x, Greater().node(across, along))
+    data = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    program = Program(net, [shape], ["f4"])
+    assert not leftToNumpy(program)
+    assert np.array_equal(program.run(data), net(data))

@@ -85,11 +85,14 @@ class PerturbedArray(Tracer):
 
 
 def perturbed(value, noise):
-    """Floats, alone or in lists, with noise in them."""
+    """Floats, alone or in lists, with noise in them; some subnormal ones are 0, as native code has them."""
     if isinstance(value, (list, tuple)):
         return type(value)(perturbed(v, noise) for v in value)
-    isFloat = getattr(value, "dtype", np.dtype(int)).kind == "f"
-    return (value * noise(value)).astype(value.dtype) if isFloat else value
+    if getattr(value, "dtype", np.dtype(int)).kind != "f":
+        return value
+    factors = noise(value)
+    moved = (value * factors).astype(value.dtype)
+    return np.where((factors < 1) & (np.abs(moved) < np.finfo(moved.dtype).tiny), 0, moved).astype(moved.dtype)
 
 
 def plain(value):

@@ -252,6 +252,8 @@ class Fuser:
             return True
         rows, columns = (sets[0], over & rest) if group.inner in sets[0] else (over & rest, sets[0])
         isWhole = rows | columns == rest and not rows & columns
+        if group.isChained(columns):
+            return False
         isLast = not any(group.reducedAxes[n] & columns and columns & set(own) for n, own in group.axes.items())
         return len(set(sets)) == 1 and group.inner in rows and isWhole and isLast and group.spread(rows) <= CHUNK
 

@@ -97,6 +97,18 @@ class Group:
         sets = {s & long for s in self.reductions if s & long}
         return next((s for s in sets if self.inner not in s), frozenset()) if len(sets) > 1 else frozenset()
 
+    def isChained(self, axes: frozenset[int]) -> bool:
+        """Whether a reduction over these axes reads what follows from another one over them."""
+        after: set[str] = set()
+        for name, line in self.lines:
+            isAfter = not after.isdisjoint({line.of} if isinstance(line, Reduce) else line.names)
+            isOver = isinstance(line, Reduce) and bool(line.axes & axes)
+            if isAfter and isOver:
+                return True
+            if isAfter or isOver:
+                after.add(name)
+        return False
+
     def isShort(self, axes: frozenset[int]) -> bool:
         """Whether a reduction over these axes is complete while the same position is still being computed."""
         long = self.spread(axes)
