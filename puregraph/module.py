@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
@@ -90,7 +91,30 @@ class LastCall:
         self.values, self.data, self.grad = values, data, None
 
 
-class Module(KeepsInitArgs, Parameterized):
+class KeepsLastCall:
+    """What keeps its last call on arrays, though no copy or file does."""
+
+    lastCall: LastCall | None
+
+    @property
+    def data(self) -> Any:
+        """The output of the last call on arrays."""
+        return self.lastCall.data if self.lastCall else None
+
+    @property
+    def grad(self) -> Any:
+        """The gradient of the inputs from the last `backward`."""
+        return self.lastCall.grad if self.lastCall else None
+
+    def reset(self) -> None:
+        """Forget the values of the last call."""
+        self.lastCall = None
+
+    def __getstate__(self) -> dict:
+        return {**vars(self), "lastCall": None}
+
+
+class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
     """Parameters and rules, all pure functions of their arguments.
 
     A subclass writes `dataShapeFrom`, `updateData` and, unless its gradient comes from elsewhere, `updateGrad`.
@@ -151,6 +175,8 @@ class Module(KeepsInitArgs, Parameterized):
             cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
         if "valueFrom" in vars(cls):
             cls.followsValues = True
+        if "hiddenShapeFrom" in vars(cls):
+            cls.hiddenShapeFrom = shapesAlone(cls.hiddenShapeFrom)  # type: ignore[method-assign]
         if "dataShapeFrom" in vars(cls):
             cls.dataShapeFrom = withDims(cls.dataShapeFrom)  # type: ignore[method-assign]
 
@@ -313,23 +339,6 @@ class Module(KeepsInitArgs, Parameterized):
         node.updateGrad(grad if len(outputs) > 1 else grad[0], updParamGrads, updGrad, scale, momentum)
         self.lastCall.grad = node.grad
 
-    @property
-    def data(self) -> Any:
-        """The output of the last call on arrays."""
-        return self.lastCall.data if self.lastCall else None
-
-    @property
-    def grad(self) -> Any:
-        """The gradient of the inputs from the last `backward`."""
-        return self.lastCall.grad if self.lastCall else None
-
-    def reset(self) -> None:
-        """Forget the values of the last call."""
-        self.lastCall = None
-
-    def __getstate__(self) -> dict:
-        return {**vars(self), "lastCall": None}
-
     # Testing ----------------------------------------------------------------------------------------------------------
 
     @classmethod
@@ -361,6 +370,21 @@ def withDims(rule: Any) -> Any:
         return rule(self, *[asShape(s) if hasText(s) else s for s in shapes], **options)
 
     return shapeRule
+
+
+def shapesAlone(rule: Any) -> Any:
+    """A rule of hidden shapes that may still give pairs of shape and dtype, as before there was `hiddenTypeFrom`."""
+
+    @functools.wraps(rule)
+    def hiddenShapes(self: Any, *shapes: Any, **options: Any) -> Any:
+        found = rule(self, *shapes, **options)
+        if any(isinstance(s, tuple) and len(s) == 2 and isinstance(s[0], tuple) for s in found):
+            text = f"{type(self).__name__}.hiddenShapeFrom gives shapes alone now: give the dtypes in hiddenTypeFrom"
+            warnings.warn(text, DeprecationWarning, stacklevel=2)
+            return [shape for shape, _ in found]
+        return found
+
+    return hiddenShapes
 
 
 def hasText(shape: Any) -> bool:

@@ -20,6 +20,7 @@ from puregraph import (
     Sequential,
     autodiff,
 )
+from puregraph.module import Module
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.standard_normal((2, 3, 6, 6)).astype(np.float32)
@@ -136,3 +137,26 @@ def test_a_name_that_is_no_output_is_refused_with_those_that_are():
     norm = BatchNorm(3, name="norm")(x)
     with pytest.raises(GraphError, match="has no output 'mean'; it has 3: 0 'y', 1 'center', 2 'factor'"):
         Cast("float32")((norm, "mean"))
+
+
+class Halved(Module):
+    """Its hidden rule gives pairs, as rules did before there was one for dtypes."""
+
+    hidden = ("sign",)
+
+    def dataShapeFrom(self, x):
+        return x
+
+    def hiddenShapeFrom(self, x):
+        return [(x, np.dtype(bool))]
+
+    def updateData(self, x):
+        return x / 2, x > 0
+
+
+def test_pairs_of_shape_and_dtype_are_still_taken_with_a_warning():
+    x = Input(name="x").node()
+    halved = Halved().node(x, name="h")
+    net = Graph(x, [(halved, "y"), (halved, "sign")])
+    with pytest.warns(DeprecationWarning, match="hiddenTypeFrom"):
+        assert net.dataShapeFrom(("N", 3)) == [("N", 3), ("N", 3)]
