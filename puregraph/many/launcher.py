@@ -45,7 +45,12 @@ def launch(options: Any) -> int:
     with tempfile.TemporaryDirectory(prefix="puregraph-") as folder:
         command = commandOf(count, hosts, [options.script, *options.arguments])
         patience = {} if options.patience is None else {"PUREGRAPH_PATIENCE": str(options.patience)}
-        environment = {**os.environ, "PUREGRAPH_RUN": folder, **patience}
+        environment = {
+            **os.environ,
+            "PUREGRAPH_RUN": folder,
+            "TERM": "dumb",
+            **patience,
+        }  # Open MPI gives each a terminal
         run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **OWNGROUP)
         return LaunchedRun(run, folder, count).wait()
 
