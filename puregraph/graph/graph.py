@@ -148,7 +148,7 @@ class Graph(NodeGraph):
         Raises    ShapeError, DtypeError, DataError before anything runs; an exception of a rule keeps its type and
                   gains the node's path and the shapes
         """
-        if len(data) == 1 and isinstance(data[0], dict):
+        if len(data) == 1 and type(data[0]) is dict:
             data = inOrder(self, data, "an array")
         given = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
         if keywords or any(map(holdsNode, given)):
@@ -266,5 +266,5 @@ class Graph(NodeGraph):
 
 def inOrder(graph: Graph, given: tuple, what: str) -> tuple:
     """What a graph is given; a dict by the names of its inputs, in their order."""
-    isNamed = len(given) == 1 and isinstance(given[0], dict)
+    isNamed = len(given) == 1 and type(given[0]) is dict  # a type of its own may be a value
     return tuple(graph.inputSpec.order(given[0], what, graph.title())) if isNamed else given
