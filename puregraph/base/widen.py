@@ -43,9 +43,13 @@ def isNarrow(dtype: Any) -> bool:
 
 def hasBfloat16(values: Any) -> bool:
     """Whether any of some values has the dtype bfloat16."""
-    dtypes = [getattr(x, "dtype", None) for x in values] if "ml_dtypes" in sys.modules else []
-    others = [d for d in dtypes if getattr(d, "kind", "") == "V"]
-    return any(map(isBfloat16, others))
+    if "ml_dtypes" not in sys.modules:
+        return False
+    for x in values:
+        dtype = getattr(x, "dtype", None)
+        if getattr(dtype, "kind", "") == "V" and isBfloat16(dtype):
+            return True
+    return False
 
 
 def forwardRule(module: Any, arguments: Sequence[Any], count: int) -> Any:
