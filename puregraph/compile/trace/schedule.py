@@ -148,8 +148,9 @@ def traceStep(
 
 def checkShapes(graph: Graph, shapes: list[Any]) -> None:
     """Raise    ShapeError if the shapes do not fit; OpenSizesError naming the first node whose sizes depend on data."""
-    graph.dataShapeFrom(shapes)
     found = graph.infer(shapes)
+    if any(row.fault for row in found.rows):
+        graph.dataShapeFrom(shapes)  # its error lists them all
     if found.isOpen:
         row = next(r for r in found.rows if any(symbols(s) for s in r.shapes or ()))
         raise OpenSizesError(f"at '{row.step.path}' ({row.step.label}): sizes depend on the data: {show(row.shapes)}")
