@@ -78,21 +78,30 @@ class Watch:
             self.since[rank] = report.heard
 
     def look(self) -> None:
-        """End the run if a process has waited for too long."""
+        """End the run if a process has waited for too long for others, or all for each other."""
         now = time.monotonic()
         waited = [now - s if r.isWaiting else 0.0 for r, s in zip(self.reports, self.since)]
-        longest = max(range(len(waited)), key=lambda r: waited[r])
-        if waited[longest] >= self.patience:
-            self.end(longest, waited[longest], now)
+        rank = max(range(len(waited)), key=lambda r: waited[r])
+        if waited[rank] < self.patience:
+            return
+        late = self.late(rank, now)
+        if not late:  # those that came first have waited for the last, and only since then for a connection
+            rank = min(range(len(waited)), key=lambda r: waited[r])
+        if waited[rank] >= self.patience:
+            self.end(rank, waited[rank], late)
 
-    def end(self, rank: int, waited: float, now: float) -> None:
-        """Say who is late, and end all processes."""
+    def late(self, rank: int, now: float) -> list[str]:
+        """The processes that have not come to the collective in which this one waits, and what they do."""
         at = self.reports[rank]
-        late = [
+        return [
             f"rank {r} {about(report, at, now - report.heard)}"
             for r, report in enumerate(self.reports)
             if r != rank and (report.done < at.done or now - report.heard > SILENT * LOOK or not report.isWaiting)
         ]
+
+    def end(self, rank: int, waited: float, late: list[str]) -> None:
+        """Say who is late, and end all processes."""
+        at = self.reports[rank]
         where = f"rank {rank} of {self.world.size} has waited {waited:.1f} s in collective {at.done + 1}{inside(at)}"
         who = "; ".join(late) or "all others wait there too: a connection may be cut"
         text = f"puregraph: {where}: {who}"
