@@ -80,7 +80,7 @@ class Watch:
     def look(self) -> None:
         """End the run if a process has waited for too long for others, or all for each other."""
         now = time.monotonic()
-        waited = [now - s if r.isWaiting else 0.0 for r, s in zip(self.reports, self.since)]
+        waited = [now - s if r.isWaiting and not isSilent(r, now) else 0.0 for r, s in zip(self.reports, self.since)]
         rank = max(range(len(waited)), key=lambda r: waited[r])
         if waited[rank] < self.patience:
             return
@@ -94,9 +94,9 @@ class Watch:
         """The processes that have not come to the collective in which this one waits, and what they do."""
         at = self.reports[rank]
         return [
-            f"rank {r} {about(report, at, now - report.heard)}"
+            f"rank {r} {about(report, now)}"
             for r, report in enumerate(self.reports)
-            if r != rank and (report.done < at.done or now - report.heard > SILENT * LOOK or not report.isWaiting)
+            if r != rank and (report.done < at.done or isSilent(report, now) or not report.isWaiting)
         ]
 
     def end(self, rank: int, waited: float, late: list[str]) -> None:
@@ -117,10 +117,15 @@ class Watch:
         self.listen()
 
 
-def about(report: Report, at: Report, silent: float) -> str:
+def isSilent(report: Report, now: float) -> bool:
+    """Whether a process has said nothing since, so that it may do something else by now."""
+    return now - report.heard > SILENT * LOOK
+
+
+def about(report: Report, now: float) -> str:
     """What a late process does."""
-    if silent > SILENT * LOOK:
-        return f"has been silent for {silent:.1f} s, at collective {report.done + 1}{inside(report)}"
+    if isSilent(report, now):
+        return f"has been silent for {now - report.heard:.1f} s, at collective {report.done + 1}{inside(report)}"
     doing = "waiting" if report.isWaiting else "computing"
     return f"is before collective {report.done + 1}{inside(report)}, {doing}"
 

@@ -26,7 +26,7 @@ trainer.train(data, target, epochs=50)
 """
 
 
-class Ended(Exception):
+class EndedError(Exception):
     """The run would end."""
 
 
@@ -48,7 +48,7 @@ class Saying:
 
     def say(self, text):
         """What ends the run here."""
-        raise Ended(text)
+        raise EndedError(text)
 
 
 def looking(*arrived):
@@ -64,9 +64,18 @@ def test_who_has_waited_for_long_does_not_end_the_run_when_the_last_has_just_com
 
 def test_who_all_wait_in_one_collective_for_too_long_have_lost_a_connection():
     with pytest.raises(
-        Ended, match="has waited 3.1 s in collective 7: all others wait there too: a connection may be cut"
+        EndedError, match="has waited 3.1 s in collective 7: all others wait there too: a connection may be cut"
     ):
         looking(3.5, 3.1, 3.5).look()
+
+
+def test_a_silent_process_is_late_even_if_its_last_word_was_that_it_waits():
+    watch = looking(3.4, 3.5, 3.3)
+    watch.reports[1] = watch.reports[1]._replace(heard=time.monotonic() - 3.4)
+    with pytest.raises(
+        EndedError, match="rank 0 of 3 has waited 3.4 s in collective 7: rank 1 has been silent for 3.4 s"
+    ):
+        watch.look()
 
 
 @pytest.mark.mpi
