@@ -1,4 +1,11 @@
-"""Memory does not grow with the work that is done: training, validating, calculating, new shapes, graphs and formulas."""
+"""Memory does not grow with the work that is done: training, validating, calculating, new shapes, graphs and formulas.
+
+What is measured is what stays resident after a collection of cycles, once malloc has given back what is free. The
+process collects every 50 iterations: the nodes of a graph link both ways, so graphs that are dropped wait for Python's
+collector, which comes when there are a quarter more objects than before. The most that ever waited leaves memory
+resident in pieces, up to 20 MB here after 80,000 iterations and no more from then on, whatever is alive. With the
+collections a leak is all that is left to grow.
+"""
 
 import os
 import subprocess
@@ -28,7 +35,12 @@ net = Sequential(Linear(6, 8), Relu(), BatchNorm(8), Linear(8, 3))
 trainer = Trainer(net, CrossEntropy(), Adam(), batchsize=32, progress=None)
 validator, calculator = Validator(net, CrossEntropy(), batchsize=32), Calculator(net, batchsize=64)
 
+leak, leaked = int(sys.argv[3]), []
+
 def work(i):
+    leaked.append(bytes(leak)) if leak else None
+    if i % 50 == 0:
+        gc.collect()
     kind = i % 5
     if kind == 0:
         trainer.train(x, t)
@@ -57,20 +69,24 @@ print(used() - before)
 """
 
 
-def grown(first, last, folder, timeout):
-    """By how many kB a process grows from one iteration to another."""
+def grown(first, last, folder, leak=0):
+    """By how many kB a process grows from one iteration to another; with a leak of so many bytes in each."""
     environment = {**os.environ, "PUREGRAPH_CACHE": str(folder)}
-    command = [sys.executable, "-c", MIXED, str(first), str(last)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment)
+    command = [sys.executable, "-c", MIXED, *map(str, (first, last, leak))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1500, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     return int(done.stdout)
 
 
 def test_memory_does_not_grow_with_mixed_work(tmp_path):
-    assert grown(1000, 2500, tmp_path, 280) < 1024
+    assert grown(1000, 2500, tmp_path) < 128
+
+
+def test_a_leak_of_a_hundred_bytes_an_iteration_would_be_noticed(tmp_path):
+    assert grown(1000, 2500, tmp_path, leak=100) > 128
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(4000)
+@pytest.mark.timeout(1600)
 def test_memory_after_twenty_thousand_iterations_is_that_after_two_thousand(tmp_path):
-    assert grown(2000, 20_000, tmp_path, 3900) < 1024
+    assert grown(2000, 20_000, tmp_path) < 256
