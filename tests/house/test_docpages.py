@@ -4,10 +4,17 @@ import re
 import traceback
 
 import pytest
-from pages import ROOT, outputs, pages, shown
+from pages import ROOT, outputs, pages, run, shown
 
 import puregraph
+from puregraph import kernel
+from puregraph.autodiff.derivatives.declarations import VJPS
+from puregraph.compile.decompose.decomposition import SIMPLER
+from puregraph.compile.lower.registry import LOWERINGS
+from puregraph.core.rules import REGISTRY
+from puregraph.serialize.blueprint import OWN
 
+TABLES = (kernel.registry, LOWERINGS, SIMPLER, VJPS, REGISTRY, OWN)
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 
 
@@ -38,10 +45,17 @@ def test_every_page_is_in_the_index():
     assert not missing, f"docs/README.md does not name {', '.join(missing)}"
 
 
+def test_what_a_page_registers_stays_in_its_own_process():
+    before = [dict.fromkeys(table) for table in TABLES]
+    for _ in range(2):  # the second would find what the first has registered
+        assert len(outputs(ROOT / "docs" / "newkernel.md")) > 5
+    assert [dict.fromkeys(table) for table in TABLES] == before
+
+
 def test_a_wrong_output_is_noticed(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("```python\nprint('one 1')\n```\n\nprints\n\n```text\none 2\n```\n\n```text\nno output\n```\n")
-    ((block, output),) = outputs(page)
+    ((block, output),) = run(page)
     assert shown(block.text, "") != shown(output, "") and shown(block.text, "varies") == shown(output, "varies")
 
 
@@ -49,7 +63,7 @@ def test_an_error_names_its_line(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("words\n\n```python\na = 1\nb = nothing\n```\n")
     with pytest.raises(NameError) as caught:
-        list(outputs(page))
+        list(run(page))
     last = traceback.extract_tb(caught.tb)[-1]
     assert (last.filename, last.lineno) == ("page.md", 5)
 
@@ -57,7 +71,7 @@ def test_an_error_names_its_line(tmp_path):
 def test_a_command_shows_what_it_prints_today(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("```console\n$ puregraph --version\npuregraph 0.0.0\n$ ls\nfile\n```\n")
-    ((_, output),) = outputs(page)
+    ((_, output),) = run(page)
     assert output == f"$ puregraph --version\npuregraph {puregraph.__version__}\n$ ls\nfile\n"
 
 

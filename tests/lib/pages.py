@@ -11,11 +11,14 @@
 
 import contextlib
 import io
+import multiprocessing
 import os
 import re
 import shlex
 import sys
 import tempfile
+import warnings
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,6 +50,18 @@ def blocks(text):
 
 
 def outputs(path):
+    """Run a page in a process of its own, which takes along what the page registers; see `run`."""
+    processes = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, processes, initializer=warnings.simplefilter, initargs=("error",)) as process:
+        return process.submit(listed, path).result()
+
+
+def listed(path):
+    """What `run` yields, as a list."""
+    return list(run(path))
+
+
+def run(path):
     """Run a page in a folder of its own: each block that shows an output, with what it should show.
 
     On the CPU, whose name and numbers the pages show.
@@ -122,7 +137,7 @@ def shown(text, tag):
 
 def rewrite(path):
     """Write the outputs of a page anew."""
-    found = list(outputs(path))
+    found = outputs(path)
     text = path.read_text(encoding="utf-8")
     for block, output in reversed(found):
         text = text[: block.start] + "".join(f"{line.rstrip()}\n" for line in output.splitlines()) + text[block.end :]
