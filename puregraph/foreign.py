@@ -8,7 +8,8 @@ ATTRIBUTES   attributes of what a class makes: a sentence
 from __future__ import annotations
 
 from importlib.abc import MetaPathFinder
-from typing import TYPE_CHECKING, Any
+from inspect import getattr_static
+from typing import Any
 
 
 def each(names: str, meaning: Any) -> dict[str, Any]:
@@ -197,18 +198,35 @@ def hintFor(name: str) -> str:
     return f"it is called {here}: from puregraph import {here}" if here.isidentifier() else here
 
 
+class ForeignAttribute:
+    """An attribute that there is not: reading it raises an AttributeError that says what it is called here.
+
+    A `__getattr__` would do the same, but costs time at every attribute that there is.
+    """
+
+    def __init__(self, name: str, hint: str):
+        self.name, self.hint = name, hint
+
+    def __get__(self, thing: Any, owner: Any) -> Any:
+        for cls in owner.__mro__:
+            found = vars(cls).get(self.name, self)
+            if not isinstance(found, ForeignAttribute):  # of a class that is extended beside ours
+                return found.__get__(thing, owner) if hasattr(found, "__get__") else found
+        kind = f"{owner.__name__!r} object" if thing is not None else f"type object {owner.__name__!r}"
+        raise AttributeError(f"{kind} has no attribute {self.name!r}; {self.hint}", name=self.name, obj=thing)
+
+
 class ForeignAttributes:
     """What says, of an attribute that it has not, what another framework's name for it is here."""
 
-    if not TYPE_CHECKING:  # which would take every attribute for one that there is
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        for name, hint in ATTRIBUTES.get(cls.__name__, {}).items() if cls.__module__.startswith("puregraph.") else ():
+            if not hasattr(cls, name):
+                setattr(cls, name, ForeignAttribute(name, hint))
 
-        def __getattr__(self, name: str) -> Any:
-            if hasattr(type(self), name):  # a property that has raised an AttributeError of its own
-                return object.__getattribute__(self, name)
-            kind = type(self)
-            tables = [ATTRIBUTES[cls.__name__] for cls in kind.__mro__ if cls.__name__ in ATTRIBUTES]
-            hint = next((f"; {table[name]}" for table in tables if name in table), "")
-            raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not isinstance(getattr_static(self, name), ForeignAttribute)]
 
 
 class ForeignFinder(MetaPathFinder):

@@ -89,7 +89,7 @@ class Node(LinkedNode):
             self.module.dataShapeFrom(*shapes)
             stored = dict(zip(self.module.ruleNames, self.module.ruleParams()))
             arguments = given + [None if p is None else p.materialize() for p in stored.values()]
-            isPlain = not hasBfloat16(arguments)
+            isPlain = not hasBfloat16(given, arguments)
             result = self.module.updateData(*arguments) if isPlain else forwardRule(self.module, arguments, len(given))
             outputs = result if type(result) is tuple else (result,)
             if HOOKS.look is not None:
@@ -216,7 +216,7 @@ class Node(LinkedNode):
         if any(needs) and not isNothing(grad):
             try:
                 rule = gradientRule(self.module, needs, self.rule, RuleContext(self))
-                isPlain = not hasBfloat16([*arguments, *outputs])
+                isPlain = not hasBfloat16((), (*arguments, *outputs))
                 found = rule(grad, *arguments, *outputs) if isPlain else gradRule(rule, grad, [*arguments, *outputs])
                 grads = asGrads(found, len(arguments), self.label)
                 if HOOKS.look is not None:

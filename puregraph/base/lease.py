@@ -40,8 +40,8 @@ class Lease(ref):
 def lend(array: Any, leases: list[Lease]) -> Any:
     """A new array over the memory of another one; its lease is among `leases` for as long as anybody has it."""
     found: Any = np.asarray(Owner(array))
-    if found.dtype != array.dtype:
-        found.dtype = array.dtype  # bfloat16, whose description numpy takes for one of bytes
+    if found.dtype.kind == "V":  # bfloat16, whose description numpy takes for one of bytes
+        found.dtype = array.dtype
     lease = Lease(found, leases.remove)
     lease.of = array
     leases.append(lease)

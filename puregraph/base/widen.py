@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -41,13 +40,24 @@ def isNarrow(dtype: Any) -> bool:
     return dtype == HALF or isBfloat16(dtype)
 
 
-def hasBfloat16(values: Any) -> bool:
-    """Whether any of some values has the dtype bfloat16."""
-    if "ml_dtypes" not in sys.modules:
-        return False
-    for x in values:
+class Met:
+    """What this process has met so far: until then nobody looks for it in every pass."""
+
+    bfloat16 = False  # whether anything has been of this dtype
+
+
+def noteDtype(dtype: Any) -> None:
+    """Note that arrays of this dtype may be met from now on."""
+    if isBfloat16(dtype):
+        Met.bfloat16 = True
+
+
+def hasBfloat16(given: Iterable[Any], others: Iterable[Any] = ()) -> bool:
+    """Whether any of some values has the dtype bfloat16: given from outside, or `others`, which were noted if so."""
+    for x in (*given, *others) if Met.bfloat16 else given:
         dtype = getattr(x, "dtype", None)
-        if getattr(dtype, "kind", "") == "V" and isBfloat16(dtype):
+        if getattr(dtype, "kind", None) == "V" and isBfloat16(dtype):
+            Met.bfloat16 = True
             return True
     return False
 

@@ -15,6 +15,7 @@ from puregraph.base.attributes import Settable
 from puregraph.base.dtype import isFloating
 from puregraph.base.fingerprint import fingerprint
 from puregraph.base.lease import Lease, isLendable, lend
+from puregraph.base.widen import noteDtype
 from puregraph.core.initial import SEED, generator, start
 from puregraph.core.versioning import ARRAYVERSIONS, Kept, VersionedAttribute
 from puregraph.errors import ArgumentError, DtypeError, Fault, ShapeError, UnknownAttributeError, show
@@ -37,6 +38,7 @@ def dtypeFrom(dtype: Any, kind: str) -> Any:
     """
     if not isType(dtype) or np.dtype(dtype).kind not in "fiubV":
         raise DtypeError(f"wanted the dtype of a {kind}, such as np.float32, got {dtype!r:.60}")
+    noteDtype(np.dtype(dtype))
     return np.dtype(dtype).newbyteorder("=")
 
 
@@ -173,6 +175,7 @@ class Stored(Settable, Kept):
 
     def adopt(self, array: Any) -> None:
         """Take an array as it is, if it can serve: from those who made it, and do not keep it."""
+        noteDtype(self.dtype)
         self.array = fitting(array, self.dtype)
         self.bumpVersion()
 

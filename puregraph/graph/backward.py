@@ -289,7 +289,7 @@ class BackwardGraph(Graph):
         Without `shows` the forward nodes keep the gradients that they have.
         """
         steps = self.steps()
-        results = steps.run([*grads, *[values[n] for n in self.numbers]])
+        results = steps.run([*grads, *[values[n] for n in self.numbers]], outside=len(grads))
         found = iter([results[n] for n in steps.outputs])
         inputs = [None if edge is None else next(found) for edge in self.inputGrads]
         for index, number in enumerate(self.forwardSteps.inputs):

@@ -154,8 +154,10 @@ class Steps:
 
     # Running ----------------------------------------------------------------------------------------------------------
 
-    def run(self, data: list[Any], stored: dict[int, Any] | None = None) -> list[Any]:
+    def run(self, data: list[Any], stored: dict[int, Any] | None = None, outside: int | None = None) -> list[Any]:
         """Every value of one pass, by number. The state of a pass lives here and nowhere else.
+
+        The first `outside` of the data (None: all) come from outside, the rest from another pass.
 
         With `stored`, which has the parameters and states by number, what modules hold is not read, and nodes keep
         nothing of this pass.
@@ -175,7 +177,7 @@ class Steps:
         step: Any = None
         keeps = self.keepsData and stored is None
         look = HOOKS.look
-        isPlain = not (self.makesBfloat16 or hasBfloat16([*data, *[values[n] for n, _, _ in self.params]]))
+        isPlain = not (self.makesBfloat16 or hasBfloat16(data[:outside], values))
         valueOf = values.__getitem__
         try:
             for step in self.items:

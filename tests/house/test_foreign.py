@@ -138,3 +138,26 @@ def test_the_classes_of_the_table_are_there():
     assert issubclass(puregraph.Module, ForeignAttributes)
     names = {cls.__name__ for owner in OWNERS.values() for cls in type(owner()).__mro__}
     assert set(ATTRIBUTES) <= names
+
+
+def test_a_method_of_a_class_that_is_extended_beside_ours_is_found():
+    class Fits:
+        def fit(self):
+            return "fits"
+
+    class Both(Linear, Fits):
+        pass
+
+    assert Both(3, 4).fit() == "fits"
+
+
+def test_names_of_others_are_no_attributes():
+    for owner in (Linear(3, 4), Linear(3, 4).W, Adam()):
+        hinted = {name for cls in type(owner).__mro__ for name in ATTRIBUTES.get(cls.__name__, ())}
+        assert hinted and not hinted & {*dir(owner)} - {*vars(owner)}
+        assert not any(hasattr(owner, name) for name in hinted - {*vars(owner)})
+
+
+def test_attributes_cost_what_they_cost_in_any_class_of_python():
+    for cls in (puregraph.Module, puregraph.Param, puregraph.Trainer, puregraph.Adam):
+        assert not hasattr(cls, "__getattr__") and cls.__getattribute__ is object.__getattribute__
