@@ -105,17 +105,18 @@ class Contents(NamedTuple):
 # Saving -------------------------------------------------------------------------------------------------------------
 
 
-def save(path: Any, graph: Graph, optimizer: Any = None, extra: Any = None) -> bytes | None:
+def save(path: Any, graph: Graph, optimizer: Any = None, extra: Any = None, state: Any = None) -> bytes | None:
     """Write a graph, and if given an optimizer and `extra`; whatever happens, the old file or the new one is there.
 
     `extra` is None, a number, a text, an array, or lists, tuples and dicts of those; whole numbers may be of any size.
-    A path of None gives the bytes instead. Arrays that several modules share are stored once.
+    A path of None gives the bytes instead. Arrays that several modules share are stored once. `state` is that of the
+    optimizer where it does not have all of it itself.
 
     Raises    CheckpointError naming what cannot be stored, or why the file cannot be written
     """
     if isinstance(path, (bytes, bytearray, memoryview)):
         raise CheckpointError("a path is wanted as text: bytes are the content of a file, see `load`")
-    arrays, about = collect(graph, optimizer, extra)
+    arrays, about = collect(graph, optimizer, extra, state)
     if path is None:
         memory = io.BytesIO()
         write(memory, arrays, about)
@@ -128,7 +129,7 @@ def save(path: Any, graph: Graph, optimizer: Any = None, extra: Any = None) -> b
 Fetched = tuple[Array, Any]
 
 
-def collect(graph: Graph, optimizer: Any, extra: Any) -> tuple[list[Fetched], dict[str, Any]]:
+def collect(graph: Graph, optimizer: Any, extra: Any, given: Any = None) -> tuple[list[Fetched], dict[str, Any]]:
     """The arrays to write, each with a function that fetches it, and the JSON about them."""
     about: dict[str, Any] = {"blueprint": toBlueprint(graph), "optimizer": None}
     checkSize(about["blueprint"], Budget(len(dumps(about["blueprint"]))))
@@ -140,7 +141,7 @@ def collect(graph: Graph, optimizer: Any, extra: Any) -> tuple[list[Fetched], di
             arrays.append((array, lambda s=s: device.toHost(s.materialize())))
     if optimizer is not None:
         part = partOf(graph, optimizer)
-        state = {named(name, part): array for name, array in optimizer.state.items()}
+        state = {named(name, part): array for name, array in (given or wholeOf(optimizer)).items()}
         arrays += [arrayOf(f"optimizer/{i}", array) for i, array in enumerate(state.values())]
         about["optimizer"] = {
             **describe(optimizer, "the optimizer"),
@@ -158,6 +159,16 @@ def collect(graph: Graph, optimizer: Any, extra: Any) -> tuple[list[Fetched], di
 
     about["extra"] = encode(extra, "extra", special)
     return arrays + found, about
+
+
+def wholeOf(optimizer: Any) -> dict[str, Any]:
+    """The arrays of an optimizer, all of which must be here."""
+    parted = [slot.path for slot in getattr(optimizer, "slots", ()) if slot.part is not None]
+    if parted:
+        raise CheckpointError(
+            f"the state of {listed(parted)} is in parts, each in another process; trainer.save writes all of them"
+        )
+    return optimizer.state
 
 
 def partOf(graph: Graph, optimizer: Any) -> dict[str, str] | None:

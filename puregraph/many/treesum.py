@@ -9,6 +9,8 @@ import numpy as np
 from puregraph.many.grains import Grains
 from puregraph.many.world import World
 
+BLOCK = 16  # elements, which no cut divides: a cache line of float32
+
 Span = tuple[int, int]
 
 
@@ -18,21 +20,22 @@ class TreeSum:
     Each process adds what belongs together of its own grains. Then process r gets these sums from all others for the
     r-th piece of the array, adds them in the shape of the tree, and gives its piece to all. Where the processes divide
     the grains evenly, each sends 2 (n - 1) / n arrays, as in a ring.
+
+    `cuts`  where the pieces begin, and the end of the last
     """
 
     def __init__(self, world: World, grains: Grains, size: int, dtype: np.dtype):
-        self.world, self.grains, self.dtype = world, grains, dtype
-        self.cuts = [size * r // world.size for r in range(world.size + 1)]
+        self.world, self.grains, self.size, self.dtype = world, grains, size, dtype
+        self.cuts = cutsOf(size, world.size)
         self.spans = [spansIn(grains.count, begin, end) for begin, end in zip(grains.bounds, grains.bounds[1:])]
         self.spare: list[np.ndarray] = []
-        self.total = np.zeros(size, dtype)
 
     def own(self, leaf: Callable[[int, np.ndarray], None]) -> list[np.ndarray]:
         """The sums of this process's grains, for `reduce`; `leaf(grain, array)` computes one of them into an array."""
 
         def total(begin: int, end: int) -> np.ndarray:
             if end - begin == 1:
-                array = self.spare.pop() if self.spare else np.empty_like(self.total)
+                array = self.spare.pop() if self.spare else np.empty(self.size, self.dtype)
                 leaf(begin, array)
                 return array
             middle = (begin + end) // 2
@@ -43,24 +46,42 @@ class TreeSum:
 
         return [total(*span) for span in self.spans[self.world.rank]]
 
-    def reduce(self, sums: list[np.ndarray]) -> np.ndarray:
-        """The sum of all grains from what `own` gives each process; the array belongs to the next `reduce`."""
-        world, cuts = self.world, self.cuts
+    def reduceScatter(self, sums: list[np.ndarray]) -> np.ndarray:
+        """This process's piece of the sum of all grains, from what `own` gives each of them."""
+        world = self.world
         if world.size == 1:
-            self.total[...] = sums[0]
-        else:
-            pieces = list(zip(cuts, cuts[1:]))
-            begin, end = pieces[world.rank]
-            sent = [np.concatenate([one[a:b] for one in sums]) if len(sums) > 1 else sums[0][a:b] for a, b in pieces]
-            received = [np.empty(len(spans) * (end - begin), self.dtype) for spans in self.spans]
-            world.allToAll(sent, received)
-            parts: dict[Span, np.ndarray] = {}
-            for spans, array in zip(self.spans, received):
-                parts.update(zip(spans, array.reshape(len(spans), end - begin)))
-            self.total[begin:end] = joined(parts, 0, self.grains.count)
-            world.allGather(self.total, cuts)
+            self.spare += sums
+            return sums[0]
+        pieces = list(zip(self.cuts, self.cuts[1:]))
+        begin, end = pieces[world.rank]
+        sent = [np.concatenate([one[a:b] for one in sums]) if len(sums) > 1 else sums[0][a:b] for a, b in pieces]
+        received = [np.empty(len(spans) * (end - begin), self.dtype) for spans in self.spans]
+        world.allToAll(sent, received)
         self.spare += sums
-        return self.total
+        parts: dict[Span, np.ndarray] = {}
+        for spans, array in zip(self.spans, received):
+            parts.update(zip(spans, array.reshape(len(spans), end - begin)))
+        return joined(parts, 0, self.grains.count)
+
+    def gather(self, piece: np.ndarray) -> np.ndarray:
+        """The whole array, of which each process gives its piece; it belongs to the next `own`."""
+        world = self.world
+        if world.size == 1:
+            return piece
+        total = self.spare[0]
+        total[self.cuts[world.rank] : self.cuts[world.rank + 1]] = piece
+        world.allGather(total, self.cuts)
+        return total
+
+    def reduce(self, sums: list[np.ndarray]) -> np.ndarray:
+        """The sum of all grains from what `own` gives each process; the array belongs to the next `own`."""
+        return self.gather(self.reduceScatter(sums))
+
+
+def cutsOf(size: int, count: int) -> list[int]:
+    """Where `count` pieces of an array begin, all of nearly one size, and the end of the last."""
+    blocks = -(-size // BLOCK)
+    return [min(size, BLOCK * (blocks * r // count)) for r in range(count + 1)]
 
 
 def spansIn(count: int, begin: int, end: int) -> list[Span]:

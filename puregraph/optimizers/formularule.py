@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from puregraph.arguments import isNumber
-from puregraph.errors import ArgumentError
+from puregraph.errors import ArgumentError, PuregraphError
 from puregraph.formula import Formula
 from puregraph.optimizers.initrecorder import InitRecorder
 from puregraph.optimizers.slot import Slot
@@ -83,7 +83,15 @@ class FormulaRule(InitRecorder):
         }
 
     def prepare(self, slot: Slot) -> None:
-        """Make the arrays of the state that a parameter does not have yet."""
+        """Make the arrays of the state that a parameter does not have yet.
+
+        Raises    PuregraphError if the state is shared with other processes, of which each updates its own part
+        """
+        if slot.part is not None:
+            raise PuregraphError(
+                f"{type(self).__name__}: '{slot.path}' has its state in parts, each in another process, after training "
+                "with shard; load what trainer.save wrote, which has all of it"
+            )
         for name in states(type(self)):
             if name not in slot.arrays:
                 slot.arrays[name] = slot.blank()

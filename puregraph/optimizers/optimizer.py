@@ -63,8 +63,9 @@ class Optimizer(FormulaRule):
         **dict.fromkeys(("clipnorm", "max_norm", "grad_clip"), "set clipNorm"),
         "param_groups": "parameters have a rate and decay of their own: net['fc'].W.rate",
     }
-    unversioned = frozenset(("step", "norm", "later"))
+    unversioned = frozenset(("step", "norm", "later", "measured"))
     later: Any = None  # what steps on a GPU have still to tell
+    measured: float | None = None  # the norm of all gradients, where several processes have found it together
 
     @takes(schedule=optional(AnyFunction), onNonFinite=optional(choice("raise", "skip")))
     def __init__(
@@ -207,7 +208,9 @@ class Optimizer(FormulaRule):
         """
         if not self.looks:
             return 1.0
-        self.norm = normOf(grads) if found is None or not math.isfinite(found) else found
+        if found is None or not math.isfinite(found):
+            found = normOf(grads) if self.measured is None else self.measured
+        self.norm = found
         if math.isfinite(self.norm):
             return 1.0 if self.clipNorm is None else min(1.0, self.clipNorm / (self.norm + 1e-6))
         if self.onNonFinite == "skip":
@@ -220,13 +223,15 @@ class Optimizer(FormulaRule):
     def state(self) -> dict[str, Any]:
         """The arrays of the state by name, "velocity/stem.conv.W": themselves, not copies. None before an update.
 
-        Where the rule needs it, "step/stem.conv.W" is the number of updates that this parameter has had.
+        Where the rule needs it, "step/stem.conv.W" is the number of updates that this parameter has had. Of several
+        processes that share the state, each has a part of the elements, in a row.
         """
         self.sync()
         found = {}
         for slot in self.slots:
             for name in stored(type(self)) if slot.step else ():
-                found[f"{name}/{slot.path}"] = np.array(slot.step) if name == "step" else slot.arrays[name]
+                if name == "step" or slot.hasState:
+                    found[f"{name}/{slot.path}"] = np.array(slot.step) if name == "step" else slot.arrays[name]
         return found
 
     def restore(self, step: int, arrays: Mapping[str, Any]) -> None:

@@ -15,13 +15,22 @@ from puregraph.kernels.norm import norm
 
 
 class Slot:
-    """What an optimizer keeps for one parameter: its path, the arrays of its state, and how often it was updated."""
+    """What an optimizer keeps for one parameter: its path, the arrays of its state, and how often it was updated.
 
-    __slots__ = ("applied", "arrays", "param", "path", "step")
+    `part`  of which elements, first to behind the last, the state is here, where others have the rest; None: of all
+    """
+
+    __slots__ = ("applied", "arrays", "param", "part", "path", "step")
 
     def __init__(self, path: str, param: Any, arrays: dict[str, Any] | None = None, step: int = 0):
         self.path, self.param, self.arrays, self.step = path, param, arrays or {}, step
         self.applied = -1  # the version of the gradient that was applied last
+        self.part: tuple[int, int] | None = None
+
+    @property
+    def hasState(self) -> bool:
+        """Whether state of any element is here."""
+        return self.part is None or self.part[0] < self.part[1]
 
     def blank(self) -> Any:
         """Zeros like the parameter; float32 for one of 16 bits."""

@@ -26,7 +26,7 @@ from puregraph.train.metrics import MAE, Accuracy, Confusion, Metric, TopK
 from puregraph.train.modes import Holders
 from puregraph.train.objective import Objective
 from puregraph.train.ratefinder import RateCurve, findRate
-from puregraph.train.sharedstep import Columns, SharedStep
+from puregraph.train.together import Columns, ParamPiece, ShardedUpdate, SharedStep
 from puregraph.train.trainer import Trainer
 from puregraph.train.validator import Validator
 
@@ -52,9 +52,11 @@ __all__ = [
     "Metric",
     "Monitor",
     "Objective",
+    "ParamPiece",
     "Progress",
     "RateCurve",
     "ReduceOnPlateau",
+    "ShardedUpdate",
     "SharedStep",
     "TopK",
     "Trainer",

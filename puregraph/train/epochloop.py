@@ -10,8 +10,8 @@ from puregraph.compile.trace.updaterule import isPlain
 from puregraph.data.batches import Arrays, Batch, Stream, groups
 from puregraph.data.prefetch import ahead
 from puregraph.errors import NotFiniteError, addLocation
-from puregraph.train.agreement import together
-from puregraph.train.sharedstep import SharedStep
+from puregraph.train.together.agreement import together
+from puregraph.train.together.sharedstep import SharedStep, slotsOf
 
 
 class EpochLoop:
@@ -78,6 +78,8 @@ class EpochLoop:
         trainer.optimizer.zeroGradParams()
         trainer.lastRate = trainer.rate
         if self.shared is not None:
+            if [slot.param for slot in slotsOf(trainer.optimizer)] != self.shared.params:  # some were frozen, or thawed
+                self.shared = SharedStep(trainer, self.shared.grains.count)
             self.shared.run(group, [self.locationOf(number) for number in range(len(group))])
         else:
             self.learn(group, size)

@@ -15,8 +15,8 @@ from puregraph.errors import DataError, GraphWarning, PuregraphError, addLocatio
 from puregraph.graph.lookup import few
 from puregraph.many.grains import Grains
 from puregraph.modules.batchnorm import BatchNorm
-from puregraph.train.agreement import agree
 from puregraph.train.modes import inMode
+from puregraph.train.together.agreement import agree
 
 NOTHING = 1e-6  # of the highest learning rate: with less than that nothing is learnt
 
@@ -90,6 +90,21 @@ def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None,
     trainer.world.isEnding = False
     agree(trainer, source, checks)
     trainer.running = True
+
+
+def checkShard(shard: Any) -> str | None:
+    """What of a run each process has only a part of.
+
+    Raises    DataError for anything else than what can be divided
+    """
+    if shard == "parameters":
+        raise DataError(
+            'shard="parameters": every process computes with all parameters, which are not divided yet; '
+            '"gradients" divides the state of the optimizer and the sums of gradients'
+        )
+    if shard not in (None, "state", "gradients"):
+        raise DataError(f'shard: wanted None, "state" or "gradients", got {shard!r:.60}')
+    return shard
 
 
 def checkShapes(

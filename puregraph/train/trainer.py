@@ -29,7 +29,8 @@ from puregraph.train.meters import EVERY, Meters
 from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode, leaveIn
 from puregraph.train.objective import Objective, checkKind
-from puregraph.train.prechecks import begin, heldOutFrom, validationFrom
+from puregraph.train.prechecks import begin, checkShard, heldOutFrom, validationFrom
+from puregraph.train.together.shardedupdate import isDivided, wholeState
 from puregraph.train.validator import Validator
 
 FEW = 3  # batches of a fast run
@@ -61,6 +62,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
     `progress`    "bar", "lines", "none", or "auto": a bar in a terminal, else lines
     `grains`      how many fixed parts a batch has, which processes that train together share: the results do then not
                   depend on how many they are, to the bit. None: a part for each process, which is as fast, or faster
+    `shard`       what each process has a part of: "state" of the optimizer (ZeRO-1); "gradients", summed, too (ZeRO-2)
     `readEvery`   on a GPU costs and metrics are read once in this many batches, when they are as many batches old, so
                   that nobody waits for a step
 
@@ -111,10 +113,12 @@ class Trainer(ChecksKeywords, Figures, Settable):
         readEvery: int = EVERY,
         fastRun: bool = False,
         grains: int | None = None,
+        shard: str | None = None,
     ):
         self.batchsize, self.accumulate = checkedSize(batchsize), checkedSize(accumulate, "accumulate")
         self.shuffle, self.prefetch = shuffle, checkedSize(prefetch, "prefetch", 0)
         self.fastRun, self.grains = fastRun, None if grains is None else checkedSize(grains, "grains")
+        self.shard = checkShard(shard)
         self.objective = Objective(net, cost, compile)
         self.net, self.cost = self.objective.net, cost
         checkKind("optimizer", optimizer, ("setupOn", "update", "rate"), "an Optimizer, such as Adam()")
@@ -229,13 +233,15 @@ class Trainer(ChecksKeywords, Figures, Settable):
     def save(self, path: Any) -> Any:
         """Save network, optimizer and where the training is, so that `resume` goes on from there; `None` gives bytes.
 
-        Of several processes, all of which hold the same, the first one writes the file.
+        Of several processes, all of which hold the same, the first one writes the file; with `shard` all call this.
 
         Raises    CheckpointError if it cannot be written, or a module or callback holds what a file cannot
         """
+        optimizer = self.setupOptimizer()
+        given = wholeState(self.world, optimizer) if isDivided(optimizer) else None
         if self.world.rank and path is not None:
             return None
-        return save(path, self.net, self.setupOptimizer(), {"trainer": state.stateFrom(self)})
+        return save(path, self.net, optimizer, {"trainer": state.stateFrom(self)}, given)
 
     @takes(path=FileSource)
     def resume(self, path: Any) -> Trainer:

@@ -23,6 +23,7 @@ from puregraph import (
     Transpose,
 )
 from puregraph.models import gpt
+from puregraph.train.together.shardedupdate import wholeState
 
 GRAINS = {"grains": 8, "progress": "none"}
 
@@ -73,7 +74,7 @@ def hashOf(trainer):
     found = hashlib.sha256()
     for _, stored in sorted({**trainer.net.params, **trainer.net.states}.items()):
         found.update(stored.data.tobytes())
-    for _, array in sorted(trainer.optimizer.state.items()):
+    for _, array in sorted(wholeState(trainer.world, trainer.optimizer).items()):
         found.update(np.asarray(array).tobytes())
     rows = [{name: value for name, value in row.items() if name != "seconds"} for row in trainer.history]
     found.update(json.dumps(rows, sort_keys=True).encode())
@@ -87,6 +88,6 @@ def outcome(name, **options):
     return hashOf(trainer)
 
 
-def outcomes():
-    """The hashes of all runs."""
-    return {name: outcome(name) for name in RECIPES}
+def outcomes(names=tuple(RECIPES), **options):
+    """The hashes of runs, of all if none is named."""
+    return {name: outcome(name, **options) for name in names}

@@ -133,9 +133,9 @@ def test_a_sum_has_the_shape_of_one_tree_whatever_the_number_of_processes(rng):
 
 def test_a_ring_s_bytes_are_sent_where_processes_divide_the_grains():
     world = CountingWorld(4, rank=1)
-    tree = TreeSum(world, Grains(8, world), 4000, np.dtype(np.float32))
+    tree = TreeSum(world, Grains(8, world), 4096, np.dtype(np.float32))
     tree.reduce(tree.own(lambda grain, into: into.fill(grain)))
-    assert world.nbytes == 2 * 3 * 16000 // 4
+    assert world.nbytes == 2 * 3 * 16384 // 4
 
 
 def test_batches_that_cannot_be_cut_are_refused_before_the_first_step():

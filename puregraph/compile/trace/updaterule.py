@@ -66,7 +66,7 @@ class UpdateScalars:
         optimizer = self.optimizer
         shrink = 1.0
         if optimizer.looks:
-            shrink = optimizer.shrinkFor(self.slots, grads, float(found))
+            shrink = optimizer.shrinkFor(self.slots, grads, None if found is None else float(found))
             if shrink is None:
                 return False
         self.refresh(shrink)
@@ -164,7 +164,8 @@ def addUpdate(found: Any, tracer: GraphTracer, optimizer: Any) -> None:
     recorder.origin = CallOrigin("update", type(optimizer).__name__, (), "update")
     grads = [gradOf[id(s.param)] for s in slots]
     updateScalars = UpdateScalars(optimizer, slots)
-    size = recorder.made(norm, tuple(grads), {}, "kernel", (), np.dtype(np.float64)) if optimizer.looks else None
+    isOpen = optimizer.looks and optimizer.measured is None
+    size = recorder.made(norm, tuple(grads), {}, "kernel", (), np.dtype(np.float64)) if isOpen else None
     recorder.add(updateScalars, (size, *grads), {}, [], "host")
     for slot, group, grad in zip(slots, updateScalars.pattern, grads):
         recorder.origin = CallOrigin(slot.path, type(optimizer).__name__, (), "update")

@@ -11,8 +11,10 @@ from puregraph import device
 from puregraph.data.batches import Batch
 from puregraph.errors import DataError, NotFiniteError
 from puregraph.many.grains import Grains
+from puregraph.many.treenorm import treeNorm
 from puregraph.many.treesum import TreeSum
 from puregraph.train.meters import chosen, remedy
+from puregraph.train.together.shardedupdate import ShardedUpdate, isOnDevice
 
 APART = 40  # bits between the counters of random numbers of two grains: more than a run ever draws
 
@@ -33,7 +35,8 @@ class SharedStep:
         self.states = {path: s for path, s in trainer.net.states.items() if once[id(s)] == path}
         drawing = {id(m): m for m in trainer.net.modules().values() if getattr(m, "draws", None)}
         self.counters = [m.states[m.draws] for m in drawing.values()]
-        self.params = [slot.param for slot in trainer.optimizer.slots if slot.param.trainable]
+        slots = slotsOf(trainer.optimizer)
+        self.params = [slot.param for slot in slots]
         self.columns = Columns(size=(), cost=(), stop=(), ignored=(2,), reached=(len(self.params),))
         for path, state in self.states.items():
             self.columns.add(f"state {path}", state.shape)
@@ -43,6 +46,9 @@ class SharedStep:
         self.spans = list(zip(ends, ends[1:]))
         dtype = np.result_type(np.float32, *[p.dtype for p in self.params])
         self.tree = TreeSum(self.world, self.grains, ends[-1], dtype)
+        self.sharded: ShardedUpdate | None = None
+        if trainer.shard is not None and self.world.size > 1:
+            self.sharded = ShardedUpdate(trainer, slots, self.spans, self.tree.cuts, dtype)
         self.blame = remedy(None)
 
     def run(self, group: list[Batch], locations: list[str]) -> None:
@@ -64,8 +70,7 @@ class SharedStep:
             for metric, saved in zip(trainer.metrics, sums):
                 metric.restore(saved)
         self.exchange(locations)
-        self.share(self.tree.reduce(total))
-        trainer.objective.update(trainer.optimizer)
+        self.update(self.tree.reduceScatter(total))
 
     # This process's grains ------------------------------------------------------------------------------------------
 
@@ -183,9 +188,25 @@ class SharedStep:
             array[...] += device.toDevice(change) if device.isDeviceArray(array) else change
         state.bumpVersion()
 
-    def share(self, total: np.ndarray) -> None:
+    def update(self, piece: np.ndarray) -> None:
+        """The update, with this process's piece of the sum of all grains' gradients."""
+        optimizer, reached = self.trainer.optimizer, self.column("reached").any((0, 1))
+        isMeasured = optimizer.looks and (self.sharded is not None or not isOnDevice(self.params[0]))
+        optimizer.measured = treeNorm(self.world, self.tree.cuts, piece) if isMeasured else None
+        try:
+            if self.sharded is not None:
+                optimizer.zeroGradParams()  # what is there is of this process's grains alone
+                if self.trainer.shard == "gradients":
+                    self.tree.spare.clear()
+                self.sharded.run(piece, reached)
+            else:
+                self.share(self.tree.gather(piece), reached)
+                self.trainer.objective.update(optimizer)
+        finally:
+            optimizer.measured = None
+
+    def share(self, total: np.ndarray, reached: Any) -> None:
         """Leave the sum of all grains' gradients in the parameters that any of them reaches."""
-        reached: Any = self.column("reached").any((0, 1))
         for param, (begin, end), isReached in zip(self.params, self.spans, reached):
             grad = total[begin:end].reshape(param.shape).astype(param.dtype, copy=False)
             if not isReached:
@@ -195,6 +216,11 @@ class SharedStep:
             else:
                 param.grad[...] = device.toDevice(grad) if device.isDeviceArray(param.grad) else grad
                 param.grad = param.grad  # another version
+
+
+def slotsOf(optimizer: Any) -> list[Any]:
+    """The slots whose gradients are exchanged: of what is trained, or was, which may have state."""
+    return [slot for slot in optimizer.slots if slot.param.trainable or slot.step]
 
 
 class Columns:

@@ -1,0 +1,189 @@
+"""ShardedUpdate: an update of which each process does a part, so that it keeps a part of the optimizer's state."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from puregraph import device
+from puregraph.base.align import aligned
+from puregraph.compile import Updater
+from puregraph.compile.trace.updaterule import isPlain
+from puregraph.core.param import Param
+from puregraph.errors import DataError, NotFiniteError, PuregraphError
+from puregraph.many.world import World
+from puregraph.optimizers.slot import Slot
+from puregraph.optimizers.updateformulas import states, stored
+
+BUCKET = 1 << 20  # elements of weights that are exchanged at once
+OWN = {"slots", "net", "later"}  # attributes that a part of an optimizer has for itself
+
+
+class ParamPiece(Param):
+    """Some elements of a parameter, in a row, with memory of their own; its settings are those of the parameter.
+
+    `spanIn`  which elements of the parameter they are, and `spanOf` which of all that are updated by this process
+    """
+
+    def __init__(self, slot: Slot, spanIn: slice, spanOf: slice):
+        whole = slot.param
+        super().__init__((spanIn.stop - spanIn.start,), dtype=whole.dtype)
+        self.slot, self.spanIn, self.spanOf = slot, spanIn, spanOf
+        self.array = aligned(whole.materialize().reshape(-1)[spanIn].copy())
+
+    def refresh(self, grad: Any) -> None:
+        """Take the parameter's values and settings as they are now, and a gradient, if there is one."""
+        whole = self.slot.param
+        self.array[...] = whole.materialize().reshape(-1)[self.spanIn]
+        self.bumpVersion()
+        for name in ("rate", "decay", "trainable"):
+            if getattr(self, name) != getattr(whole, name):
+                setattr(self, name, getattr(whole, name))
+        self.grad = grad
+
+
+class ShardedUpdate:
+    """The update of the elements from cuts[rank] to cuts[rank + 1] of all parameters, laid end to end at `spans`.
+
+    The optimizer's slots keep the state of these elements, see `Slot.part`. All processes give each other the new
+    weights, a bucket at a time.
+    """
+
+    def __init__(self, trainer: Any, slots: list[Slot], spans: list[tuple[int, int]], cuts: list[int], dtype: Any):
+        self.world, self.optimizer, self.objective = trainer.world, trainer.optimizer, trainer.objective
+        self.slots, self.spans, self.cuts, self.dtype = slots, spans, cuts, dtype
+        if not isPlain(self.optimizer):
+            raise DataError(
+                f"shard={trainer.shard!r}: {type(self.optimizer).__name__} updates in a way of its own, of which no "
+                "part can be done alone; train without shard"
+            )
+        begin, end = cuts[self.world.rank : self.world.rank + 2]
+        within = [(min(max(begin, a), b) - a, min(max(end, a), b) - a) for a, b in spans]
+        divide(self.world, self.optimizer, slots, within)
+        self.pieces = []
+        for slot, (a, _) in zip(slots, spans):
+            first, last = slot.part or (0, 0)
+            if slot.hasState:
+                spanOf = slice(a + first - begin, a + last - begin)
+                self.pieces.append(ParamPiece(slot, slice(first, last), spanOf))
+        self.part = copy.copy(self.optimizer)
+        self.part.slots = [Slot(piece.slot.path, piece) for piece in self.pieces]
+        for slot in self.part.slots:
+            slot.arrays = slot.param.slot.arrays
+        self.updater: Updater | None = None
+
+    def run(self, piece: np.ndarray, reached: Any) -> None:
+        """Update with this process's piece of the gradient; `reached` says for each parameter whether it has one.
+
+        Raises    PuregraphError if no parameter has a gradient; NotFiniteError for one that is not finite
+        """
+        optimizer, part = self.optimizer, self.part
+        ready = [slot for slot, isReached in zip(self.slots, reached) if isReached and slot.param.trainable]
+        if not ready:
+            raise PuregraphError(f"{type(optimizer).__name__}: none of {len(self.slots)} parameters has a gradient")
+        for name, value in vars(optimizer).items():
+            if name not in OWN and vars(part).get(name) is not value:
+                setattr(part, name, value)
+        if optimizer.measured is not None:
+            optimizer.norm = optimizer.measured
+        if optimizer.measured is not None and not np.isfinite(optimizer.measured):
+            if optimizer.onNonFinite == "skip":
+                return
+            raise NotFiniteError.atUpdate(type(optimizer).__name__, optimizer.step, self.notFinite(piece))
+        for own in self.pieces:
+            grad = piece[own.spanOf].astype(own.dtype, copy=False)
+            own.refresh((device.toDevice(grad) if isOnDevice(own) else grad) if own.slot in ready else None)
+        for slot in part.slots:
+            slot.step = slot.param.slot.step
+        if any(own.grad is not None for own in self.pieces):
+            self.update()
+        optimizer.step += 1
+        for slot in ready:
+            slot.step += 1
+        self.gather(ready)
+
+    def update(self) -> None:
+        """Update the pieces, in a compiled step if there is to be one."""
+        if not self.objective.compile or isOnDevice(self.pieces[0]):
+            self.part.update()
+            return
+        if self.updater is None:
+            self.updater = Updater(self.objective.graph, self.part)
+        self.updater.run()
+
+    def notFinite(self, piece: np.ndarray) -> str:
+        """The parameters whose gradients are not finite, in whichever process."""
+        wrong = [own.slot.path for own in self.pieces if not np.isfinite(piece[own.spanOf]).all()]
+        found = {path for text in self.world.gather("\n".join(wrong).encode()) for path in text.decode().split("\n")}
+        return "the gradient of " + ", ".join(f"'{slot.path}'" for slot in self.slots if slot.path in found)
+
+    def gather(self, changed: list[Slot]) -> None:
+        """Give all processes the new weights."""
+        begin = self.cuts[self.world.rank]
+        for low in range(0, self.cuts[-1], BUCKET):
+            high = min(low + BUCKET, self.cuts[-1])
+            bucket = np.zeros(high - low, self.dtype)
+            for own in self.pieces:
+                at = begin + own.spanOf.start - low
+                a, b = max(at, 0), min(at + own.size, high - low)
+                if a < b:
+                    bucket[a:b] = device.toHost(own.array[a - at : b - at])
+            self.world.allGather(bucket, [min(max(cut, low), high) - low for cut in self.cuts])
+            for slot, (first, last) in zip(self.slots, self.spans):
+                a, b = max(first, low), min(last, high)
+                if a < b and slot in changed:
+                    into = slot.param.materialize().reshape(-1)[a - first : b - first]
+                    new = bucket[a - low : b - low].astype(into.dtype, copy=False)
+                    into[...] = device.toDevice(new) if device.isDeviceArray(into) else new
+        for slot in changed:
+            slot.param.bumpVersion()
+
+
+def isOnDevice(param: Param) -> bool:
+    """Whether a parameter is on a GPU."""
+    return device.isDeviceArray(param.materialize())
+
+
+def divide(world: World, optimizer: Any, slots: list[Slot], parts: list[tuple[int, int]]) -> None:
+    """Keep of the state of each slot only a part; where it is divided in another way already, it is made whole before.
+
+    All processes call it.
+    """
+    differs = np.array([any(slot.part not in (None, part) for slot, part in zip(slots, parts))], np.int64)
+    world.allReduce(differs)
+    whole = wholeState(world, optimizer) if differs[0] else {}
+    for slot, (first, last) in zip(slots, parts):
+        if slot.part is not None and whole:
+            slot.arrays = {name: whole[f"{name}/{slot.path}"] for name in states(type(optimizer)) if slot.step}
+            slot.part = None
+        if slot.part is None:
+            kept = {name: aligned(array.reshape(-1)[first:last].copy()) for name, array in slot.arrays.items()}
+            slot.arrays, slot.part = kept if first < last else {}, (first, last)
+
+
+def isDivided(optimizer: Any) -> bool:
+    """Whether this process has only a part of the state."""
+    return any(slot.part is not None for slot in getattr(optimizer, "slots", ()))
+
+
+def wholeState(world: World, optimizer: Any) -> dict[str, Any]:
+    """What `optimizer.state` is where it is not divided; all processes call it."""
+    slots = [slot for slot in optimizer.slots if slot.step]
+    bounds = np.array([slot.part or (0, slot.param.size) for slot in slots], np.int64).reshape(-1, 2)
+    begins = np.stack([np.frombuffer(data, np.int64).reshape(-1, 2)[:, 0] for data in world.gather(bounds.tobytes())])
+    found = {}
+    for slot, firsts, (first, last) in zip(slots, begins.T.tolist(), bounds.tolist()):
+        for name in stored(type(optimizer)):
+            if name == "step":
+                array = np.array(slot.step)
+            elif slot.part is None:
+                array = slot.arrays[name]
+            else:
+                array = np.empty(slot.param.size, np.promote_types(slot.param.dtype, np.float32))
+                array[first:last] = device.toHost(slot.arrays[name]) if slot.hasState else 0
+                world.allGather(array, [*firsts, slot.param.size])
+                array = array.reshape(slot.param.shape)
+            found[f"{name}/{slot.path}"] = array
+    return found

@@ -1,0 +1,260 @@
+"""State of the optimizer in parts: each process updates its own elements, and the results are those of one process."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import recipes
+from launched import launched, lines
+
+from puregraph import SGD, Adam, CrossEntropy, DataError, Linear, PuregraphError, Sequential, Trainer
+from puregraph.many import World
+from puregraph.many.treenorm import treeNorm
+from puregraph.many.treesum import BLOCK, cutsOf
+
+OUTCOMES = """
+import json, recipes
+from puregraph.many import world
+found = recipes.outcomes(shard="gradients")
+found["state"] = recipes.outcomes(["perceptron", "convolutional"], shard="state")
+print(world().rank, json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """The hashes of all runs in one process that nobody has launched."""
+    return recipes.outcomes()
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 8])
+def test_runs_with_parts_of_the_state_end_as_those_with_all_of_it(alone, count, tmp_path):
+    done = launched(count, tmp_path, OUTCOMES, timeout=280)
+    found = [json.loads(line.partition(" ")[2]) for line in lines(done)]
+    assert len(found) == count
+    for row in found:
+        assert row.pop("state") == {name: alone[name] for name in ("perceptron", "convolutional")}
+        assert row == alone
+
+
+def largest(size, count):
+    """So many elements divided by the processes, in whole blocks."""
+    return BLOCK * math.ceil(math.ceil(size / BLOCK) / count)
+
+
+MEMORY = """
+import json, recipes
+from puregraph.many import world
+trainer, data, target = recipes.perceptron(shard="state")
+trainer.train(data, target, epochs=2)
+kept = sum(array.size for array in trainer.optimizer.state.values() if array.shape)
+arrays = sum(array.nbytes for slot in trainer.optimizer.slots for array in slot.arrays.values())
+trainer.train(data, target)
+print(json.dumps([kept, arrays, sum(p.size for p in trainer.net.params.values())]))
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("count", [2, 3])
+def test_each_process_keeps_its_part_of_the_state_alone(tmp_path, count):
+    found = [json.loads(line) for line in lines(launched(count, tmp_path, MEMORY))]
+    total = found[0][2]
+    most = largest(total, count)
+    assert sum(kept for kept, _, _ in found) == 2 * total  # m and v
+    assert all(2 * (most - 2 * BLOCK) <= kept <= 2 * most and nbytes == 4 * kept for kept, nbytes, _ in found)
+
+
+def test_cuts_are_between_blocks_and_pieces_of_nearly_one_size():
+    for size in (0, 1, 15, 16, 17, 1000, 4096):
+        for count in (1, 2, 3, 8):
+            cuts = cutsOf(size, count)
+            assert (cuts[0], cuts[-1], len(cuts)) == (0, size, count + 1)
+            assert all(cut % BLOCK == 0 or cut == size for cut in cuts)
+            assert max(np.diff(cuts)) <= largest(size, count)
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 1000, 4099])
+def test_a_norm_is_that_of_all_elements(rng, size):
+    x = rng.standard_normal(size).astype(np.float32)
+    assert treeNorm(World(), [0, size], x) == pytest.approx(np.linalg.norm(x.astype(np.float64)), rel=1e-14)
+
+
+class Told(World):
+    """Process `rank` of several that hear from each other through a list: who comes last knows what all have said."""
+
+    def __init__(self, rank, size, said):
+        self.rank, self.size, self.said = rank, size, said
+
+    def allGather(self, array, cuts):
+        self.said.append(array[cuts[self.rank] : cuts[self.rank + 1]].copy())
+        for one, begin in zip(self.said, cuts):
+            array[begin : begin + len(one)] = one
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 8])
+@pytest.mark.parametrize("size", [7, 100, 4099, 65536])
+def test_a_norm_has_the_same_bits_whoever_has_which_piece(rng, size, count):
+    x = rng.standard_normal(size).astype(np.float32)
+    whole = treeNorm(World(), [0, size], x)
+    cuts, said = cutsOf(size, count), []
+    found = [treeNorm(Told(r, count, said), cuts, x[cuts[r] : cuts[r + 1]].copy()) for r in range(count)]
+    assert found[-1] == whole
+
+
+THAWED = """
+import json, recipes
+from puregraph.train import FunctionCallback
+def thaw(trainer):
+    params = list(trainer.net.params.values())
+    params[0].trainable = trainer.step >= 7
+    params[2].trainable = trainer.step < 12
+for shard in (None, "state"):
+    trainer, data, target = recipes.perceptron(callbacks=[FunctionCallback(thaw)], shard=shard)
+    trainer.net.params["0.W" if "0.W" in trainer.net.params else next(iter(trainer.net.params))].trainable = False
+    trainer.train(data, target, epochs=2)
+    trainer.train(data, target, epochs=2)
+    print(recipes.hashOf(trainer))
+"""
+
+
+@pytest.mark.mpi
+def test_parameters_that_are_thawed_and_frozen_meanwhile_are_exchanged_from_then_on(tmp_path):
+    found = set()
+    for count in (1, 2, 3):
+        done = launched(count, tmp_path, THAWED)
+        assert len(lines(done)) == 2 * count
+        found |= set(lines(done))
+    assert len(found) == 1
+
+
+NOTFINITE = """
+import sys, numpy as np, puregraph
+from puregraph import CrossEntropy, Linear, Module, MomentumSGD, Sequential, Trainer
+from puregraph.errors import NotFiniteError
+class Wild(Module):
+    def dataShapeFrom(self, x):
+        return x
+    def updateData(self, x):
+        return x.copy()
+    def updateGrad(self, grad, x, y, needs):
+        return grad * (np.nan if trainer.step == 2 else 1)
+for how in ("skip", "raise"):
+    puregraph.seed(0)
+    net = Sequential(Linear(4, 30, name="one"), Wild(), Linear(30, 3, name="two"))
+    optimizer = MomentumSGD(0.1, onNonFinite=how)
+    trainer = Trainer(net, CrossEntropy(), optimizer, batchsize=8, grains=4, shard=sys.argv[1] if sys.argv[1:] else None,
+                      compile=False, progress="none")
+    rng = np.random.default_rng(0)
+    try:
+        trainer.train(rng.standard_normal((40, 4)).astype(np.float32), rng.integers(0, 3, 40))
+        print(how, optimizer.step, optimizer.norm > 0)
+    except NotFiniteError as error:
+        print(how, error)
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("shard", ["", "state"])
+def test_a_gradient_that_is_not_finite_is_named_or_skipped_by_all(tmp_path, shard):
+    found = lines(launched(3, tmp_path, NOTFINITE, *[shard] * bool(shard)))
+    assert found[3:] == ["skip 4 True"] * 3
+    assert all("the gradient of 'one.W', 'one.b'" in line and "two" not in line for line in found[:3]), found
+
+
+REFUSED = """
+import recipes
+from puregraph import PuregraphError, SGD
+trainer, data, target = recipes.perceptron(shard="state")
+trainer.train(data, target)
+other, _, _ = recipes.perceptron()
+other.net, other.objective.net, other.objective.sizes, other.optimizer = trainer.net, trainer.net, None, trainer.optimizer
+try:
+    other.train(data, target)
+except PuregraphError as error:
+    print(error)
+"""
+
+
+@pytest.mark.mpi
+def test_a_state_in_parts_is_not_taken_for_a_whole_one(tmp_path):
+    found = lines(launched(2, tmp_path, REFUSED))
+    assert len(found) == 2 and all("has its state in parts" in line and "trainer.save" in line for line in found)
+
+
+SAVED = """
+import recipes
+from puregraph import Checkpoint
+from puregraph.checkpoint import load
+from puregraph.errors import CheckpointError
+from puregraph.many import world
+trainer, data, target = recipes.perceptron(shard="gradients", callbacks=[Checkpoint("run.h5", every=7)])
+trainer.train(data, target, epochs=2)
+whole = recipes.hashOf(trainer)
+print(whole)
+loaded = load(trainer.save(None))
+assert loaded.optimizer.step == trainer.optimizer.step
+try:
+    trainer.net.save(f"own-{world().rank}.h5", trainer.optimizer)
+except CheckpointError as error:
+    assert "is in parts" in str(error), error
+again, data, target = recipes.perceptron(shard="state")
+again.resume("run.h5").train(data, target, epochs=2)
+print(recipes.hashOf(again))
+"""
+
+
+@pytest.mark.mpi
+def test_parts_of_the_state_are_saved_as_one(tmp_path):
+    found = lines(launched(3, tmp_path, SAVED))
+    assert len(found) == 6 and len(set(found)) == 1
+    assert not list(tmp_path.glob("own*"))
+    trainer, data, target = recipes.perceptron()
+    trainer.resume(tmp_path / "run.h5").train(data, target, epochs=2)
+    assert recipes.hashOf(trainer) == found[0]
+
+
+def test_what_cannot_be_divided_is_refused():
+    with pytest.raises(DataError, match='shard="parameters".*"gradients" divides'):
+        recipes.perceptron(shard="parameters")
+    with pytest.raises(DataError, match='shard: wanted None, "state" or "gradients", got True'):
+        recipes.perceptron(shard=True)
+
+
+@pytest.mark.mpi
+def test_an_optimizer_with_an_update_of_its_own_is_refused(tmp_path):
+    text = """
+        import recipes
+        from puregraph import SGD
+        class Own(SGD):
+            def update(self):
+                return super().update()
+        trainer, data, target = recipes.perceptron(shard="state")
+        trainer.optimizer = Own(0.1)
+        try:
+            trainer.train(data, target)
+        except recipes.puregraph.DataError as error:
+            print(error)
+    """
+    assert all("Own updates in a way of its own" in line for line in lines(launched(2, tmp_path, text)))
+
+
+def test_alone_there_is_nothing_to_divide():
+    hashes = {recipes.outcome("perceptron", shard=shard, grains=None) for shard in (None, "state", "gradients")}
+    assert len(hashes) == 1
+    net = Sequential(Linear(3, 2))
+    trainer = Trainer(net, CrossEntropy(), Adam(1e-2), shard="state", progress="none")
+    trainer.train(np.ones((8, 3), np.float32), np.zeros(8, int))
+    assert all(slot.part is None for slot in trainer.optimizer.slots)
+
+
+def test_a_part_of_the_state_is_refused_by_an_update_of_all():
+    net = Sequential(Linear(3, 2))
+    optimizer = SGD(0.1).setupOn(net)
+    optimizer.slots[0].part = (0, 2)
+    net.trainMode()
+    net(np.ones((2, 3), np.float32))
+    net.backward(np.ones((2, 2), np.float32))
+    with pytest.raises(PuregraphError, match="has its state in parts"):
+        optimizer.update()
