@@ -28,10 +28,12 @@ EXTRAS = {
     "mpi": ["mpi4py>=4.1"],
     "mpich": ["mpi4py>=4.1", "mpich>=5; sys_platform != 'win32'", "impi-rt>=2021.15; sys_platform == 'win32'"],
     "networkx": ["networkx>=3"],
+    "draw": ["graphlay>=0.3,<0.4"],
     "examples": ["scikit-learn>=1.4"],
     "cupy": ["cupy-cuda13x==14.2.0"],  # to try what is done with it where there is no driver
     "nvrtc": ["nvidia-cuda-nvrtc==13.0.88"],  # with g++, all that proving kernels without a GPU takes
     "test": [
+        "graphlay>=0.3,<0.4",
         "hypothesis>=6.100",
         "ml_dtypes>=0.5",
         "networkx>=3",

@@ -42,6 +42,7 @@ class Graph(NodeGraph):
     save = Late("puregraph.checkpoint", "saveGraph")
     load = Late("puregraph.checkpoint", "loadReport")
     compile = Late("puregraph.compile.cache", "compiled")
+    draw = Late("puregraph.draw.drawing", "drawGraph")
 
     # As a Module ------------------------------------------------------------------------------------------------------
 

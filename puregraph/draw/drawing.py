@@ -1,0 +1,90 @@
+"""Drawing: a picture on its way to a file or a notebook."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from puregraph.arguments import FilePath, Flag, Natural, optional, takes
+from puregraph.draw.collapsing import collapsed, fitting, withoutRepeats
+from puregraph.draw.dot import dotText
+from puregraph.draw.graphpicture import graphPicture
+from puregraph.draw.picture import Picture
+from puregraph.draw.placement import placed
+from puregraph.draw.png import pngBytes
+from puregraph.draw.svg import svgText
+from puregraph.errors import ArgumentError
+from puregraph.storage.atomicwrite import whole
+
+SUFFIXES = (".svg", ".dot", ".png")
+
+
+class Drawing:
+    """A picture that can be saved, and that a notebook shows.
+
+    `depth`     groups nested deeper become one box each; by default as deep as leaves at most 120 boxes
+    `repeats`   whether each of several equal groups in a row is drawn, not the first alone, marked "x 12"
+    """
+
+    def __init__(self, picture: Picture, depth: int | None = None, repeats: bool = False):
+        self.whole = picture
+        self.unrepeated = picture if repeats else withoutRepeats(picture)
+        self.depth = fitting(self.unrepeated) if depth is None else depth
+
+    @property
+    def picture(self) -> Picture:
+        """The picture as it is drawn: collapsed."""
+        return collapsed(self.unrepeated, self.depth)
+
+    def svg(self) -> str:
+        """The picture as SVG.
+
+        Raises    PuregraphError with what to install, where there is no layout library
+        """
+        return svgText(placed(self.picture))
+
+    def dot(self) -> str:
+        """The picture in the DOT language."""
+        return dotText(self.picture)
+
+    def png(self) -> bytes:
+        """The picture as PNG.
+
+        Raises    PuregraphError with what to install, where nothing can convert it
+        """
+        return pngBytes(self.svg())
+
+    @takes(path=FilePath)
+    def save(self, path: Any) -> None:
+        """Write a file: what it ends in says which kind.
+
+        Raises    ArgumentError for another ending than those
+        """
+        suffix = os.path.splitext(os.fspath(path))[1].lower()
+        if suffix not in SUFFIXES:
+            raise ArgumentError(f"wanted a file name that ends in {', '.join(SUFFIXES)}, got {os.fspath(path)!r:.200}")
+        made = getattr(self, suffix[1:])()
+        with whole(path) as file:
+            file.write(made if isinstance(made, bytes) else made.encode())
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def __repr__(self) -> str:
+        return f"<Drawing of {self.whole.title}: {len(self.picture.boxes)} boxes>"
+
+
+@takes(path=optional(FilePath), depth=optional(Natural), repeats=Flag)
+def drawGraph(graph: Any, path: Any = None, *shapes: Any, depth: int | None = None, repeats: bool = False) -> Drawing:
+    """Draw this graph: `net.draw("net.svg", ("N", 1, 28, 28))`; also .dot, .png, or nothing for a notebook.
+
+    Without `shapes`, at those that it was last checked with or that its inputs declare. Every faulty node is marked.
+    Groups nested deeper than `depth` become one box each (by default as deep as leaves at most 120 boxes); `repeats`
+    draws equal groups in a row one by one.
+
+    Raises    ArgumentError for another kind of file; PuregraphError with what to install, where something is missing
+    """
+    drawing = Drawing(graphPicture(graph, *shapes), depth, repeats)
+    if path is not None:
+        drawing.save(path)
+    return drawing

@@ -1,0 +1,89 @@
+"""Labels: a free area beside an edge for its text, on no box, no line and no other text."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+CELL = 96.0
+STEP = 13.0
+GAP = 4.0
+Corners = tuple[float, float, float, float]  # left, top, right, bottom
+Points = list[tuple[float, float]]
+
+
+class LabelFinder:
+    """What labels must not cover, by the cells of a grid; each label that is placed is added."""
+
+    def __init__(
+        self, boxes: Iterable[Corners], titles: Iterable[Corners], frames: Iterable[Corners], lines: list[Points]
+    ):
+        self.cells: dict[tuple[int, int], list[Corners]] = defaultdict(list)
+        for area in (*boxes, *titles):
+            self.add(area)
+        for left, top, right, bottom in frames:
+            corners = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)]
+            self.addLine(corners)
+        for line in lines:
+            self.addLine(line)
+
+    def addLine(self, line: Points) -> None:
+        """Keep labels off a line."""
+        for (x1, y1), (x2, y2) in zip(line, line[1:]):
+            self.add((min(x1, x2) - 1, min(y1, y2) - 1, max(x1, x2) + 1, max(y1, y2) + 1))
+
+    def add(self, area: Corners) -> None:
+        """Keep labels off an area."""
+        for cell in cellsOf(area):
+            self.cells[cell].append(area)
+
+    def isFree(self, area: Corners) -> bool:
+        """Whether nothing is in an area."""
+        left, top, right, bottom = area
+        return all(
+            right <= a or c <= left or bottom <= b or d <= top
+            for cell in cellsOf(area)
+            for a, b, c, d in self.cells.get(cell, ())
+        )
+
+    def find(self, width: float, height: float, lines: list[tuple[int, Points]]) -> tuple[int, Corners] | None:
+        """A free area beside one of some lines, near where the first one begins; and the number of that line."""
+        for number, line in lines:
+            for left, top in candidates(line, width, height):
+                area = (round(left, 1), round(top, 1), round(left + width, 1), round(top + height, 1))
+                if left >= 0 and self.isFree(area):
+                    self.add(area)
+                    return number, area
+        return None
+
+
+def candidates(line: Points, width: float, height: float) -> Iterator[tuple[float, float]]:
+    """Corners of areas beside a line from its start: right and left of upright parts, above and below of others."""
+    for (x1, y1), (x2, y2) in zip(line, line[1:]):
+        if abs(x1 - x2) < abs(y1 - y2):
+            low, high = min(y1, y2), max(y1, y2)
+            offsets = steps(low + 2, high - height - 1)
+            for top in offsets if y1 <= y2 else reversed(offsets):
+                yield x1 + GAP, top
+                yield x1 - GAP - width, top
+        else:
+            low, high = min(x1, x2), max(x1, x2)
+            for left in steps(low + 2, high - width - 2) or [low]:
+                yield left, y1 - height - 2
+                yield left, y1 + 2
+
+
+def steps(low: float, high: float) -> list[float]:
+    """Positions from low to high, at most 40 of them."""
+    if high < low:
+        return []
+    count = min(int((high - low) / STEP), 40)
+    return [low + (high - low) * i / max(count, 1) for i in range(count + 1)]
+
+
+def cellsOf(area: Corners) -> Iterator[tuple[int, int]]:
+    """The cells of the grid that an area touches."""
+    left, top, right, bottom = area
+    for column in range(int(left // CELL), int(right // CELL) + 1):
+        for row in range(int(top // CELL), int(bottom // CELL) + 1):
+            yield column, row

@@ -1,0 +1,293 @@
+"""The picture of a graph: a box for each node, a frame for each nested graph, an edge for each value that is read."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.analysis.summary import bytesText, countText
+from puregraph.core.shape import bind, product, symbols
+from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup
+from puregraph.errors import Fault, plural, show
+from puregraph.graph.inference import StepShapes
+from puregraph.graph.steps import GraphStep, Steps, inputNames
+
+LINE = 44  # letters of a line in a box
+COSTS = "puregraph.costs"
+
+
+class GraphValue(NamedTuple):
+    """What is known of a value: the box and output that it comes from, its shape and dtype."""
+
+    box: str
+    slot: str = ""
+    shape: Any = None
+    dtype: Any = None
+
+
+def graphPicture(graph: Any, *shapes: Any, title: str = "") -> Picture:
+    """A graph at input shapes; without any, at those that were last inferred, or with none known."""
+    given = list(shapes) or knownShapes(graph)
+    rows, inshapes = (graph.infer(*given).rows, graph.inferredShapes) if given else ([], [])
+    steps = graph.steps(len(inshapes)) if given else graph.steps()
+    return GraphDrawing(graph, steps, rows, inshapes, title).picture
+
+
+def knownShapes(graph: Any) -> list[Any]:
+    """The shapes that a graph was last checked with, or that its inputs declare; none where some are not known."""
+    if graph.inferredShapes is not None:
+        return [list(graph.inferredShapes)]
+    declared = [getattr(node.module, "shape", None) if node.module.views else None for node in graph.inputs]
+    return [declared] if declared and None not in declared else []
+
+
+class GraphDrawing:
+    """The picture of a graph while it is made."""
+
+    def __init__(self, graph: Any, steps: Steps, rows: list[StepShapes], inshapes: list[Any], title: str):
+        self.graph, self.steps = graph, steps
+        self.dtype = np.dtype(graph.dtype or np.float32)
+        self.rows = {id(row.step): row for row in rows if row.shapes is not None or row.step in steps.items}
+        self.isKnown = bool(rows)
+        self.declared = {row.step.args[0]: row.fault for row in rows if row.step in steps.declared and row.fault}
+        self.symbols = tuple(dict.fromkeys(s for shape in inshapes for s in symbols(shape)))
+        self.sizes = {self.symbols[0]: 1} if len(self.symbols) == 1 else {}
+        self.values: dict[int, GraphValue] = {}
+        self.owners: dict[int, str] = {}
+        self.counted: set[int] = set()
+        self.picture = Picture(title or graph.name or type(graph).__name__)
+        self.outside = self.addGroups(graph, "")
+        self.addInputs(inshapes)
+        for step in steps.items:
+            self.addStep(step)
+        self.addOutputs()
+        self.picture.notes = tuple(self.notes())
+
+    # What stands around -----------------------------------------------------------------------------------------------
+
+    def addGroups(self, graph: Any, parent: str) -> set[str]:
+        """A frame for every nested graph; and the paths of nodes that other graphs read too."""
+        shared: set[str] = set()
+        waiting = [(graph, parent)]
+        while waiting:
+            outer, path = waiting.pop(0)
+            for node, name in outer.paths.items():
+                full = f"{path}.{name}" if path else name
+                if node.module.isGraph:
+                    self.picture.groups[full] = PictureGroup(full, name, path, type(node.module).__name__)
+                    waiting.append((node.module, full))
+                elif any(link.node not in outer.paths for link in node.fwds):
+                    shared.add(full)
+        return shared
+
+    def groupOf(self, path: str) -> str:
+        """The innermost frame around a node."""
+        while path:
+            path = path.rpartition(".")[0]
+            if path in self.picture.groups:
+                return path
+        return ""
+
+    def addInputs(self, inshapes: list[Any]) -> None:
+        """A box for each input."""
+        dtypes = self.graph.inputTypes(len(self.steps.inputs))
+        for i, number in enumerate(self.steps.inputs):
+            shape = inshapes[i] if inshapes else None
+            name, fault = self.steps.names[number], self.declared.get(number)
+            value = GraphValue(f"input {name}", "", shape, dtypes[i])
+            self.values[number] = value
+            lines = tuple(faultLines(fault)) if fault else ()
+            story = (("input", name), ("shape", self.valueText(value)), *faultStory(fault))
+            kind = "fault" if fault else "input"
+            self.picture.boxes.append(PictureBox(value.box, name, kind, lines, story=story))
+
+    def addOutputs(self) -> None:
+        """A box for each output."""
+        for i, (name, number) in enumerate(zip(self.graph.outputNames, self.steps.outputs)):
+            value = self.values[number]
+            box = f"output {i}"
+            story = (("output", name), ("shape", self.valueText(value)))
+            self.picture.boxes.append(PictureBox(box, name, "output", story=story))
+            self.addEdge(number, box, "")
+
+    def notes(self) -> list[str]:
+        """What the whole graph has, and for which sizes costs are shown."""
+        boxes = self.picture.boxes
+        params = list(self.graph.params.values())
+        found = [f"{plural(len(self.steps.items), 'node')}"]
+        if params:
+            found[0] += f", {sum(p.size for p in params):,} parameters ({bytesText(sum(p.nbytes for p in params))})"
+        flops = [box.flops for box in boxes if box.flops is not None]
+        if flops and len(flops) == len(self.steps.items):
+            found[0] += f", {flopText(sum(flops))} forward"
+        if self.sizes and self.isKnown:
+            found.append(f"bytes and FLOPs for {self.symbols[0]} = 1")
+        faults = sum(box.kind == "fault" for box in boxes)
+        if faults:
+            found.append("1 node does not fit its inputs" if faults == 1 else f"{faults} nodes do not fit their inputs")
+        return found
+
+    # One node ---------------------------------------------------------------------------------------------------------
+
+    def addStep(self, step: GraphStep) -> None:
+        """The box of a node and the edges into it."""
+        module, row, path = step.module, self.rows.get(id(step)), step.path
+        names = module.outputNames
+        for i, number in enumerate(step.outs):
+            isVisible = i < len(step.visible)
+            slot = "" if isVisible and len(names) == 1 else names[i] if isVisible else module.hidden[i - len(names)]
+            shape = row.shapes[i] if row and row.shapes is not None and isVisible else None
+            dtype = row.dtypes[i] if row and i < len(row.dtypes) else None
+            self.values[number] = GraphValue(path, slot, shape, dtype)
+        own = [p for p in module.params.values() if id(p) not in self.counted]
+        self.counted.update(map(id, own))
+        known = row is not None and row.shapes is not None
+        fault = row.fault if row else None
+        nbytes = flops = None
+        if known and row is not None:
+            types = dict(enumerate(row.dtypes))
+            sizes = [product(s) * np.dtype(types.get(i) or self.dtype).itemsize for i, s in enumerate(row.shapes or [])]
+            nbytes = self.number(0 if module.views else sum(sizes))
+            flops = self.number(module.flopsFrom(*row.inshapes))
+        box = PictureBox(
+            path,
+            path.rpartition(".")[2] if self.groupOf(path) else path,
+            self.kindOf(module, fault, known),
+            (),
+            self.groupOf(path),
+            params=sum(p.size for p in own),
+            nbytes=nbytes,
+            flops=flops,
+        )
+        lines = self.linesOf(step, box, fault)
+        read = {n for n in step.outs if n in self.steps.readValues}
+        slots = tuple(self.values[n].slot for n in step.outs if n in read) if len(read) > 1 else ()
+        given = [(n, name) for n, name in zip(step.args, inputNames(module, step.inputs)) if n]
+        arguments = argumentNames([name for _, name in given])
+        story = self.storyOf(step, box, row)
+        self.picture.boxes.append(
+            PictureBox(**{**vars(box), "lines": lines, "story": story, "slots": slots, "arguments": arguments})
+        )
+        for (number, _), name in zip(given, arguments or [""] * len(given)):
+            self.addEdge(number, path, name)
+
+    def kindOf(self, module: Any, fault: Fault | None, known: bool) -> str:
+        """Which shape the box of a module has."""
+        if fault:
+            return "fault"
+        if self.isKnown and not known:
+            return "unknown"
+        if type(module).__module__.startswith(COSTS):
+            return "cost"
+        return "state" if module.states else "module"
+
+    def linesOf(self, step: GraphStep, box: PictureBox, fault: Fault | None) -> tuple[str, ...]:
+        """What stands in a box under its name."""
+        module = step.module
+        lines = textwrap.wrap(module.brief(), LINE)[:3]
+        if fault:
+            return (*lines, *faultLines(fault))
+        if box.kind == "unknown":
+            return (*lines, "shape unknown: a fault above")
+        costs = costLine(box)
+        lines += [costs] if costs else []
+        owner = self.owners.setdefault(id(module), step.path)
+        if owner != step.path and (module.params or module.states):
+            lines.append(f"same module as {owner}")
+        if getattr(module, "isFrozen", False):
+            lines.append("frozen")
+        if step.path in self.outside:
+            lines.append("read outside of this graph too")
+        return tuple(lines)
+
+    def storyOf(self, step: GraphStep, box: PictureBox, row: StepShapes | None) -> tuple[tuple[str, str], ...]:
+        """All that a page says of a node."""
+        module = step.module
+        found = [("node", step.path), ("module", repr(module))]
+        if row:
+            ends = zip(inputNames(module, step.inputs), row.inshapes)
+            found += [("takes", ", ".join(f"{name} {show(s)}" for name, s in ends if s is not None))]
+            found += [("gives", ", ".join(self.valueText(self.values[n]) for n in step.visible))] if row.shapes else []
+        stored = {**module.params, **module.states}
+        found += [("stores", ", ".join(f"{name} {show(p.shape)}" for name, p in stored.items()))] if stored else []
+        found += [("costs", costLine(box))] if costLine(box) else []
+        formula = getattr(module, "formula", None)
+        found += [("formula", str(formula))] if formula is not None and not callable(formula) else []
+        found += faultStory(row.fault) if row and row.fault else []
+        text = inspect.getdoc(type(module)) or ""
+        return (*found, *((("about", text),) if text else ()))
+
+    def addEdge(self, number: int, target: str, argument: str) -> None:
+        """The edge of a value to one of its readers."""
+        value = self.values.get(number)
+        if value is not None:
+            edge = PictureEdge(value.box, target, f"{value.box}:{number}", self.valueText(value), value.slot, argument)
+            self.picture.edges.append(edge)
+
+    # Texts ------------------------------------------------------------------------------------------------------------
+
+    def valueText(self, value: GraphValue) -> str:
+        """The shape of a value, and its dtype where the graph computes in another."""
+        if value.shape is None:
+            return "" if value.dtype is None or value.dtype == self.dtype else str(value.dtype)
+        isUsual = value.dtype is None or value.dtype == self.dtype
+        return show(value.shape) if isUsual else f"{show(value.shape)} {value.dtype}"
+
+    def number(self, size: Any) -> int | None:
+        """A size as a number, for one sample where the batch is the only symbol; None where it cannot be known."""
+        found = bind((size,), self.sizes)[0] if self.sizes else size
+        return int(found) if isinstance(found, (int, np.integer)) else None
+
+
+def argumentNames(names: list[str]) -> tuple[str, ...]:
+    """The names of a node's inputs, numbers where any number may be given; none where they say nothing."""
+    if len(set(names)) == 1:
+        return tuple(map(str, range(len(names)))) if len(names) > 2 else ()
+    return () if all(len(name) == 1 for name in names) else tuple(names)
+
+
+def costLine(box: PictureBox) -> str:
+    """Parameters, bytes and FLOPs of a box on one line."""
+    found = [f"{box.params:,} params"] if box.params else []
+    found += [bytesText(box.nbytes)] if box.nbytes else []
+    found += [flopText(box.flops)] if box.flops else []
+    return ", ".join(found)
+
+
+def flopText(number: int) -> str:
+    """A number of operations in three digits: 852 kFLOP."""
+    text = countText(number)
+    return f"{text}FLOP" if " " in text else f"{text} FLOP"
+
+
+def faultLines(fault: Fault) -> list[str]:
+    """A fault in a box: what was wanted and got, from where, and what to try."""
+    source = f" from {fault.source}" if fault.source else ""
+    found = []
+    for what, text in (("wanted", fault.wanted), ("got", f"{fault.given}{source}"), ("try", fault.hint)):
+        found += textwrap.wrap(f"{what} {text}", LINE, subsequent_indent="  ")[:4] if text else []
+    return found
+
+
+def faultStory(fault: Fault | None) -> list[tuple[str, str]]:
+    """A fault as a page says it."""
+    if fault is None:
+        return []
+    source = f" from {fault.source}" if fault.source else ""
+    rows = [("wanted", fault.wanted), ("got", f"{fault.given}{source}"), ("try", fault.hint)]
+    return [(what, str(text)) for what, text in rows if text]
+
+
+def totals(boxes: list[PictureBox]) -> dict[str, Any]:
+    """What some boxes cost together; None where one of them is not known."""
+    sums: dict[str, Any] = defaultdict(int)
+    sums["params"] = sum(box.params for box in boxes)
+    for name in ("nbytes", "flops"):
+        found = [getattr(box, name) for box in boxes]
+        sums[name] = None if None in found or not found else sum(found)
+    sums["count"] = sum(box.count * box.repeats for box in boxes)
+    return dict(sums)

@@ -1,0 +1,107 @@
+"""Picture: what is to be drawn, and nothing of where: boxes, groups around them, edges between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+
+class PictureEdge(NamedTuple):
+    """A value on its way from one box to another.
+
+    `value`     distinguishes values: edges of one value have one label
+    `label`     its shape, and its dtype where that is not the usual one
+    `slot`      the output that it is, where its source has several; `argument` likewise at its target
+    `kind`      "" for a value, "kept" for one that the backward pass reads again, "state" for one of the next step
+    """
+
+    source: str
+    target: str
+    value: str
+    label: str = ""
+    slot: str = ""
+    argument: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class PictureBox:
+    """One box: a node, an input, an output, or a group that is collapsed.
+
+    `kind`      "input", "output", "module", "state" (has running statistics), "cost", "update", "fault", "unknown"
+                (after a fault), "group": each has a shape of its own
+    `lines`     what stands under the name; `story` (name, text) what a page shows of it on a click
+    `params`, `nbytes`, `flops`   its cost, where known; what `count` nodes make together
+    `slots`, `arguments`          the names of its outputs and inputs, where they are drawn
+    `matches`   the name of the box of another picture that belongs to it
+    `heat`      from 0 to 1
+    """
+
+    name: str
+    title: str
+    kind: str = "module"
+    lines: tuple[str, ...] = ()
+    group: str = ""
+    story: tuple[tuple[str, str], ...] = ()
+    params: int = 0
+    nbytes: int | None = None
+    flops: int | None = None
+    count: int = 1
+    repeats: int = 1
+    slots: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    matches: str = ""
+    heat: float | None = None
+
+
+@dataclass(frozen=True)
+class PictureGroup:
+    """A frame around boxes, for a graph that stands at a node; `repeats`: for how many equal ones in a row."""
+
+    name: str
+    title: str
+    parent: str = ""
+    module: str = ""
+    repeats: int = 1
+
+
+@dataclass
+class Picture:
+    """What is to be drawn, in the order in which it is computed; `notes` stand under the title."""
+
+    title: str
+    boxes: list[PictureBox] = field(default_factory=list)
+    groups: dict[str, PictureGroup] = field(default_factory=dict)
+    edges: list[PictureEdge] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+
+    def depthOf(self, group: str) -> int:
+        """How many frames stand around what is in a group, its own one too."""
+        depth = 0
+        while group:
+            depth, group = depth + 1, self.groups[group].parent
+        return depth
+
+    @property
+    def depth(self) -> int:
+        """The most frames around one another."""
+        return max(map(self.depthOf, self.groups), default=0)
+
+    def without(self, gone: Iterable[str]) -> dict[str, PictureGroup]:
+        """The groups that are left without some."""
+        dropped = set(gone)
+        return {name: group for name, group in self.groups.items() if name not in dropped}
+
+    def labelled(self, names: dict[str, str]) -> list[PictureEdge]:
+        """The edges between boxes that replace others by `names`, each once, none inside of one."""
+        moved = [
+            edge._replace(source=names.get(edge.source, edge.source), target=names.get(edge.target, edge.target))
+            for edge in self.edges
+        ]
+        return list({(e.source, e.target, e.value, e.argument): e for e in moved if e.source != e.target}.values())
+
+
+def replaced(box: PictureBox, **changes: Any) -> PictureBox:
+    """A box with something changed."""
+    return replace(box, **changes)

@@ -1,0 +1,235 @@
+"""Placement: where the boxes, frames, edges and labels of a picture stand; graphlay positions boxes, routes edges."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from puregraph.draw.edgelabels import LabelFinder
+from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup
+from puregraph.draw.textwidth import textWidth
+from puregraph.errors import PuregraphError
+
+NAME, LINE, PORT, LABEL, TITLE = 12.0, 10.0, 8.5, 9.5, 15.0  # sizes of letters
+HEIGHT = {NAME: 15.0, LINE: 13.0}  # of a line
+MARGIN, HEADER, PORTS = 9.0, 16.0, 11.0
+GAPS = ((34.0, 8.0), (46.0, 8.0), (66.0, 18.0), (100.0, 18.0))  # between layers, between edges beside each other
+PATIENCE = 600  # boxes up to which a picture is placed again until each label has its area
+SPACING = {"node_gap": 30.0, "compound_padding": 14.0, "compound_header": HEADER, "dummy_gap": 22.0, "stub": 16.0}
+
+
+class Rectangle(NamedTuple):
+    """An upright rectangle by its corners."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def meets(self, other: Rectangle) -> bool:
+        """Whether two rectangles have more than a border in common."""
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
+
+
+class PlacedLabel(NamedTuple):
+    """A text, and the rectangle that it fills."""
+
+    text: str
+    area: Rectangle
+
+
+class PlacedPicture(NamedTuple):
+    """A picture with its coordinates: everything is at `(0, 0)` or right and below of it.
+
+    `edges` are lines of points in the order of the picture's edges, `labels` one for each edge that has one of its own.
+    """
+
+    picture: Picture
+    width: float
+    height: float
+    boxes: list[tuple[PictureBox, Rectangle]]
+    groups: list[tuple[PictureGroup, Rectangle]]
+    edges: list[tuple[PictureEdge, list[tuple[float, float]], PlacedLabel | None]]
+    ports: list[PlacedLabel]
+
+
+def engine() -> Any:
+    """The layout library.
+
+    Raises    PuregraphError with what to install, where it is not
+    """
+    try:
+        import graphlay  # only pictures need it
+    except ImportError as error:
+        raise PuregraphError(
+            "a picture's boxes are placed by graphlay, which is not installed: pip install 'puregraph[draw]'; "
+            "a .dot file needs nothing"
+        ) from error
+    return graphlay
+
+
+def placed(picture: Picture) -> PlacedPicture:
+    """A picture with coordinates, the same each time for the same picture; with more room where labels find none."""
+    values = len({(edge.source, edge.value) for edge in picture.edges if edge.label})
+    for gap, lane in GAPS:
+        found = placedWith(picture, gap, lane)
+        if len(picture.boxes) > PATIENCE or sum(label is not None for _, _, label in found.edges) == values:
+            break
+    return found
+
+
+def placedWith(picture: Picture, gap: float, lane: float) -> PlacedPicture:
+    """A picture with coordinates, with so much room between layers and between edges beside each other."""
+    if not picture.boxes:
+        return PlacedPicture(picture, 40.0, 40.0, [], [], [], [])
+    groups = framesOf(picture)
+    merging = "none" if any(box.slots for box in picture.boxes) else "forks"  # a fork would join different outputs
+    spacing, routing = {**SPACING, "layer_gap": gap}, {"merge_edges": merging, "lane_gap": lane}
+    options = {"direction": "topbottom", "spacing": spacing, "routing": routing}
+    found = engine().layout(requestOf(picture, groups), options=options)
+    areas = [areaOf(each) for each in found.nodes]
+    lines = [[(p["x"], p["y"]) for p in each["points"]] for each in found.edges]
+    head = 2 * MARGIN + 20.0 + 14.0 * len(picture.notes)
+    left = min([area.left for area in areas] + [x for line in lines for x, _ in line]) - 2 * MARGIN
+    top = min([area.top for area in areas] + [y for line in lines for _, y in line]) - head
+    areas = [
+        Rectangle(*(round(v, 1) for v in (a.left - left, a.top - top, a.right - left, a.bottom - top))) for a in areas
+    ]
+    lines = [[(round(x - left, 1), round(y - top, 1)) for x, y in line] for line in lines]
+    boxes = list(zip(picture.boxes, areas[len(groups) :]))
+    frames = [(picture.groups[name], area) for name, area in zip(groups, areas)]
+    finder = LabelFinder([a for _, a in boxes], [frameTitle(g, a) for g, a in frames], [a for _, a in frames], lines)
+    labels = labelsOf(picture.edges, lines, finder)
+    ports = portsOf(boxes, picture.edges, lines)
+    right = max([a.right for a in areas] + [x for line in lines for x, _ in line] + [b.area.right for b in labels if b])
+    texts = [textWidth(picture.title, TITLE, True), *(textWidth(note, LINE) for note in picture.notes)]
+    bottom = max([a.bottom for a in areas] + [y for line in lines for _, y in line])
+    width, height = max(right, *texts) + 2 * MARGIN, bottom + 2 * MARGIN
+    drawn = list(zip(picture.edges, lines, labels))
+    return PlacedPicture(picture, round(width, 1), round(height, 1), boxes, frames, drawn, ports)
+
+
+def framesOf(picture: Picture) -> list[str]:
+    """The groups that have something inside, the outer ones first."""
+    shown: dict[str, None] = {}
+    for box in picture.boxes:
+        name = box.group
+        while name and name not in shown:
+            shown[name] = None
+            name = picture.groups[name].parent
+    return sorted(shown, key=lambda name: (picture.depthOf(name), name))
+
+
+def requestOf(picture: Picture, groups: list[str]) -> dict[str, Any]:
+    """What graphlay is asked: frames, then boxes, as nodes; edges with where they may meet their boxes."""
+    number = {f"frame {name}": i for i, name in enumerate(groups)}
+    parents = [picture.groups[name].parent for name in groups]
+    nodes = [nodeOf(10.0, 10.0, number[f"frame {parent}"] if parent else None) for parent in parents]
+    for box in picture.boxes:
+        number[box.name] = len(nodes)
+        nodes.append(nodeOf(*boxSize(box), number[f"frame {box.group}"] if box.group else None))
+    boxes = {box.name: box for box in picture.boxes}
+    hasSlots = any(box.slots for box in picture.boxes)
+    edges = []
+    for edge in picture.edges:
+        ends: dict[str, Any] = {"source": number[edge.source], "target": number[edge.target], "weight": 1.0}
+        slots = boxes[edge.source].slots
+        start = portOf(slots, edge.slot) if slots else 0.0 if hasSlots else None
+        if start is not None:
+            ends["source_port"] = {"offset": {"side": "bottom", "t": start}}
+        if edge.argument.isdecimal():
+            ends["target_port"] = {"side": "top"}  # numbers take little room: they are drawn where their edges arrive
+        elif edge.argument:
+            stop = portOf(boxes[edge.target].arguments, edge.argument)
+            ends["target_port"] = {"offset": {"side": "top", "t": stop}}
+        edges.append(ends)
+    return {"nodes": nodes, "edges": edges}
+
+
+def nodeOf(width: float, height: float, parent: int | None) -> dict[str, Any]:
+    """A node as graphlay takes it."""
+    node: dict[str, Any] = {"size": {"width": width, "height": height}, "shape": "box"}
+    return node if parent is None else {**node, "parent": parent}
+
+
+def areaOf(node: dict[str, Any]) -> Rectangle:
+    """The rectangle of a node that graphlay placed."""
+    x, y, w, h = node["center"]["x"], node["center"]["y"], node["size"]["width"], node["size"]["height"]
+    return Rectangle(x - w / 2, y - h / 2, x + w / 2, y + h / 2)
+
+
+# Boxes ----------------------------------------------------------------------------------------------------------------
+
+
+def boxSize(box: PictureBox) -> tuple[float, float]:
+    """Width and height that the texts of a box take."""
+    wide = max([textWidth(titleOf(box), NAME, True), *(textWidth(line, LINE) for line in box.lines)])
+    ends = [sum(textWidth(name, PORT) + 8 for name in names) for names in (box.slots, box.arguments)]
+    widest = [
+        max((textWidth(name, PORT) + 8 for name in names), default=0) * len(names)
+        for names in (box.slots, box.arguments)
+    ]
+    wide = max(wide, *ends, *widest)
+    high = HEIGHT[NAME] + HEIGHT[LINE] * len(box.lines) + 8 + PORTS * (bool(box.slots) + bool(box.arguments))
+    isRound = box.kind in ("input", "output", "cost")
+    return round(max(wide, 30.0) + (3.2 if isRound else 2) * MARGIN, 1), round(high, 1)
+
+
+def titleOf(box: PictureBox) -> str:
+    """The name of a box, with how many equal ones it stands for."""
+    return f"{box.title}  \N{MULTIPLICATION SIGN} {box.repeats}" if box.repeats > 1 else box.title
+
+
+def frameText(group: PictureGroup) -> str:
+    """What stands in the corner of a frame."""
+    count = f"  \N{MULTIPLICATION SIGN} {group.repeats}" if group.repeats > 1 else ""
+    return f"{group.title}{count}  {group.module}"
+
+
+def frameTitle(group: PictureGroup, area: Rectangle) -> Rectangle:
+    """Where the title of a frame stands."""
+    width = min(textWidth(frameText(group), LINE, True), area.right - area.left - 12)
+    return Rectangle(area.left + 6, area.top + 2, area.left + 6 + width, area.top + 2 + HEADER)
+
+
+def portOf(names: tuple[str, ...], name: str) -> float | None:
+    """Where along its side an edge meets a box, from -1 to 1; None where it may meet it anywhere."""
+    if name not in names:
+        return None
+    return (2 * names.index(name) + 1) / len(names) - 1
+
+
+def portsOf(
+    boxes: list[tuple[PictureBox, Rectangle]], edges: list[PictureEdge], lines: list[list[tuple[float, float]]]
+) -> list[PlacedLabel]:
+    """The names of outputs and arguments inside the boxes, where their edges meet them."""
+    found = []
+    arrivals = {(e.target, e.argument): line[-1][0] for e, line in zip(edges, lines) if e.argument.isdecimal()}
+    for box, area in boxes:
+        for names, top in ((box.arguments, area.top + 2), (box.slots, area.bottom - PORTS)):
+            for name in names:
+                middle = (area.left + area.right) / 2 + (portOf(names, name) or 0.0) * (area.right - area.left) / 2
+                if names is box.arguments:
+                    middle = arrivals.get((box.name, name), middle)
+                half = textWidth(name, PORT) / 2
+                found.append(PlacedLabel(name, Rectangle(middle - half, top, middle + half, top + PORTS - 2)))
+    return found
+
+
+def labelsOf(
+    edges: list[PictureEdge], lines: list[list[tuple[float, float]]], finder: LabelFinder
+) -> list[PlacedLabel | None]:
+    """A label for the first edge of each value that leaves a box; its other edges carry the same."""
+    found: list[PlacedLabel | None] = [None] * len(edges)
+    together: dict[tuple[str, str], list[int]] = {}
+    for i, edge in enumerate(edges):
+        if edge.label:
+            together.setdefault((edge.source, edge.value), []).append(i)
+    for numbers in together.values():
+        text = edges[numbers[0]].label
+        area = finder.find(textWidth(text, LABEL), LABEL + 2, [(n, lines[n]) for n in numbers])
+        if area is not None:
+            number, corners = area
+            found[number] = PlacedLabel(text, Rectangle(*corners))
+    return found
