@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.base.align import addressOf
-from puregraph.compile.ir.value import Call, Value, changed
+from puregraph.compile.ir.value import ARRAYS, Call, Value, changed
 from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.memory.planner import MemoryPlan
 from puregraph.compile.runtime.bind import Bound, bound
@@ -22,7 +22,7 @@ from puregraph.kernel import useFast
 VARIABLE = "PUREGRAPH_VERIFY"
 POISON = 255  # the byte of memory that was never written: NaN, -1, True
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
-LEAVES = ("input", "param", "state", "constant")  # roles of values that exist before the first step
+LEAVES = ("input", "param", "state", *ARRAYS)  # roles of values that exist before the first step
 RELATIVE, ABSOLUTE = 64, 16  # error bounds of float operations, in ulps: of an element, of the largest
 ROUNDING = 32  # and in units of the difference between float32 and float64
 TRIES = 12  # evaluations with perturbed intermediates before an element near a discontinuity is called wrong
@@ -201,7 +201,7 @@ class Verifier:
                 return v.call.function(*given, **{k: changed(a, array) for k, a in v.call.options.items()})
             if v.role == "scalar":
                 return cast(self.memory(v).copy())
-            if v.role == "constant":
+            if v.role in ARRAYS:
                 return cast(np.asarray(v.source))
             kept = self.shadows.get(v.number)
             return cast(self.inner[v.number] if kept is None else kept)

@@ -27,7 +27,14 @@ def doubled(x, scale=2.0):
     return x * scale
 
 
-class Rule(Module):
+class Base(Module):
+    """What a method of Rule asks by `super()`."""
+
+    def scale(self):
+        return SCALE
+
+
+class Rule(Base):
     """A module that multiplies by what `scale` says."""
 
     amount = 2.0
@@ -40,6 +47,10 @@ class Rule(Module):
         self.table = {"a": 2.0}
         self.array = np.full((3, 40), 2.0, np.float32)
         self.small = np.full(1, 2.0, np.float32)
+        self.zero = np.full((), 2.0, np.float32)
+        self.wholes = np.full(3, 2)
+        self.arrays = {"a": np.full(3, 2.0, np.float32)}
+        self.V = Param((3,), lambda rng, shape: np.full(shape, 2.0, np.float32))
         self.holder = types.SimpleNamespace(scale=2.0)
         self.number = 2.0
         self.call = functools.partial(doubled, scale=2.0)
@@ -49,6 +60,9 @@ class Rule(Module):
 
     def dataShapeFrom(self, x):
         return x
+
+    def scale(self):
+        return super().scale()
 
     @classmethod
     def ofClass(cls):
@@ -97,6 +111,20 @@ READS = {
     "an array": (lambda self: self.array, lambda module: module.array.fill(5)),
     "an array that took another's place": (lambda self: self.array, lambda m: setattr(m, "array", m.array * 2.5)),
     "a small array": (lambda self: self.small, lambda module: module.small.fill(5)),
+    "an array without axes": (lambda self: self.zero, lambda module: module.zero.fill(5)),
+    "an element of an array": (lambda self: self.array[0, 0], lambda module: module.array.fill(5)),
+    "an element as a number": (lambda self: float(self.array[0, 0]), lambda module: module.array.fill(5)),
+    "an element by item": (lambda self: self.array.item(0), lambda module: module.array.fill(5)),
+    "a row of an array": (lambda self: self.array[1:2], lambda module: module.array.fill(5)),
+    "the maximum of an array": (lambda self: self.array.max(), lambda module: module.array.fill(5)),
+    "a function of an array": (lambda self: np.sqrt(self.array * self.array), lambda module: module.array.fill(5)),
+    "a function of a small array": (lambda self: self.small * 1, lambda module: module.small.fill(5)),
+    "a choice by an array": (lambda s: 5.0 if s.array[0, 0] > 3 else 2.0, lambda module: module.array.fill(5)),
+    "an array of integers": (lambda self: float(self.wholes[0]), lambda module: module.wholes.fill(5)),
+    "an array in a dict": (lambda self: self.arrays["a"][0], lambda module: module.arrays["a"].fill(5)),
+    "data of a parameter": (lambda self: self.V.data[0], lambda module: module.V.data.fill(5)),
+    "other data of a parameter": (lambda s: s.V.data[0], lambda m: setattr(m.V, "data", np.full(3, 5, np.float32))),
+    "a method of a base": (lambda self: self.scale(), replaced("SCALE", 5.0)),
     "an attribute of an object": (lambda self: self.holder.scale, lambda m: setattr(m.holder, "scale", 5.0)),
     "a module inside": (lambda self: self.inner.number, lambda module: setattr(module.inner, "number", 5.0)),
     "a function that it holds": (lambda self: self.call(1.0), lambda module: module.call.keywords.update(scale=5.0)),
@@ -187,6 +215,77 @@ def test_a_program_sees_what_its_rules_read(kind, place):
     change(module)
     moved = [np.allclose(b, 2.5 * a, rtol=1e-5) for a, b in zip(first, both())]
     assert any(moved), "nothing changed: the test shows nothing"
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda self: self.array,
+        lambda self: np.sqrt(self.array[0]),
+        lambda self: self.array.max(axis=0) * self.small,
+        lambda self: np.concatenate([self.array[:1], self.array[1:]]) * self.zero,
+        lambda self: self.array.astype(np.float64).astype(np.float32),
+    ],
+)
+def test_what_a_rule_computes_of_arrays_that_its_module_holds_is_compiled(read):
+    net = Sequential(forward(read)(name="m"), name="net").evalMode()
+    x = np.ones((3, 40), np.float32)
+    program = net.compile([x.shape])
+    for n in (1.0, 3.0):
+        for array in (net["m"].array, net["m"].small, net["m"].zero):
+            array[...] = n
+        assert np.allclose(program.run(x), net(x), rtol=1e-5)
+        assert "rule" not in {call.kind.name for call in program.executable.schedule.calls}
+
+
+def test_equal_arrays_of_two_modules_are_told_apart():
+    cls = forward(lambda self: self.small)
+    net = Sequential(cls(name="a"), cls(name="b"), name="net").evalMode()
+    x = np.ones((3, 40), np.float32)
+    program = net.compile([x.shape])
+    for name, wanted in [("a", 10), ("b", 25)]:
+        program.run(x)
+        net[name].small.fill(5)
+        assert np.all(program.run(x) == wanted)
+
+
+class ByItem(Rule):
+    def updateData(self, x):
+        self.array[0, 0] = 3
+        return x * self.array
+
+
+class ByView(Rule):
+    def updateData(self, x):
+        self.array[0][1:] = 3
+        return x * self.array
+
+
+class ByOut(Rule):
+    def updateData(self, x):
+        return x * np.add(self.array, 1, out=self.array)
+
+
+@pytest.mark.parametrize("cls", [ByItem, ByView, ByOut])
+def test_a_rule_that_writes_to_an_array_that_its_module_holds_runs_as_it_is(cls):
+    net, other = [Sequential(cls(name="m"), name="net").evalMode() for _ in range(2)]
+    x = np.ones((3, 40), np.float32)
+    program = net.compile([x.shape])
+    for _ in range(3):
+        assert np.array_equal(program.run(x), other(x))
+    assert np.array_equal(net["m"].array, other["m"].array)
+
+
+def test_an_array_that_a_module_gives_is_copied():
+    class Table(Rule):
+        def updateData(self, x):
+            return self.array
+
+    net = Sequential(Table(name="m"), name="net").evalMode()
+    program, x = net.compile([(3, 40)]), np.ones((3, 40), np.float32)
+    for copy in (True, False):
+        program.run(x, copy=copy).fill(9)
+        assert np.all(net["m"].array == 2) and np.all(program.run(x) == 2)
 
 
 def test_a_rule_that_reads_constants_alone_is_compiled():

@@ -10,18 +10,20 @@ import numpy as np
 
 from puregraph.compile.ir.kind import KINDS, Kind
 
-LEAVES = ("input", "param", "state", "scalar", "constant", "object")  # roles of Values that no call computes
+ARRAYS = ("attribute", "constant")  # roles of Values whose source is their array
+LEAVES = ("input", "param", "state", "scalar", *ARRAYS, "object")  # roles of Values that no call computes
 
 
 class Value:
     """One array of a step. It is computed once and never changes; writing in place makes another Value.
 
     `number`   its index in the order in which values were made
-    `role`     "input", "param", "state", "scalar" (a number that each run reads), "constant", "made" by a call, or
-               "object": no array, handed from rule to rule as it is
+    `role`     "input", "param", "state", "scalar" (a number that each run reads), "attribute" (an array that a user's
+               module holds, whose elements may change), "constant", "made" by a call, or "object": no array, handed
+               from rule to rule as it is
     `strides`  in bytes, as numpy would lay it out
     `base`     the Value whose memory it is a view of, if it is one, and `offset` in bytes from its start
-    `source`   of a parameter or state its holder, of a constant its array, of a scalar its name
+    `source`   of a parameter or state its holder, of an attribute or constant its array, of a scalar its name
     """
 
     __slots__ = ("base", "call", "dtype", "name", "number", "offset", "role", "shape", "size", "source", "strides")

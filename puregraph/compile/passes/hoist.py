@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.compile.ir.value import Call
+from puregraph.compile.ir.value import ARRAYS, Call
 
-LEAVES = ("param", "state", "constant")
+LEAVES = ("param", "state", *ARRAYS)
 SMALL = 1 << 14  # bytes of a result that may wait for its use
 
 

@@ -9,7 +9,11 @@ from puregraph.compile.ir.value import Value
 from puregraph.compile.report.describe import Describer
 
 WIDE = 80  # letters at most in a box
-SHAPES = {"input": "ellipse", "param": "cylinder", "state": "cylinder", "constant": "plaintext", "scalar": "plaintext"}
+SHAPES = {
+    "input": "ellipse",
+    **dict.fromkeys(("param", "state", "attribute"), "cylinder"),
+    **dict.fromkeys(("constant", "scalar"), "plaintext"),
+}
 
 
 def drawing(plan: Any) -> str:

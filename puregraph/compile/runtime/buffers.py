@@ -10,7 +10,7 @@ import numpy as np
 
 from puregraph.base.align import addressOf
 from puregraph.base.mutex import Mutex
-from puregraph.compile.ir.value import Value, changed
+from puregraph.compile.ir.value import ARRAYS, Value, changed
 from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.memory.planner import Buffer, MemoryPlan
 from puregraph.errors import PuregraphError
@@ -89,7 +89,7 @@ class Buffers:
             call = value.call
             given = [changed(a, self) for a in call.arguments]
             return call.function(*given, **{k: changed(a, self) for k, a in call.options.items()})
-        if value.role == "constant":
+        if value.role in ARRAYS:
             return value.source
         if value.role == "scalar":
             return np.zeros(value.shape, value.dtype)

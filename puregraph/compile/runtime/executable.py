@@ -11,7 +11,7 @@ import numpy as np
 
 from puregraph.base.signals import Deferred
 from puregraph.compile import verify
-from puregraph.compile.ir.value import Call, CallOrigin, Value, store
+from puregraph.compile.ir.value import ARRAYS, Call, CallOrigin, Value, store
 from puregraph.compile.lower.registry import LOWERINGS
 from puregraph.compile.memory.planner import Buffer, MemoryPlan
 from puregraph.compile.runtime.bind import Bound, Running, bound
@@ -252,8 +252,8 @@ class Executable:
             return array[()]
         if value.number in self.plan.ownOutputs:
             return array
-        # only its owner may hold the memory of a parameter or state
-        return array.copy("K") if copy or value.root.role in ("param", "state") else array
+        # only its owner may hold the memory of a parameter or state, or of what a module holds
+        return array.copy("K") if copy or value.root.role in ("param", "state", *ARRAYS) else array
 
 
 def isNative(part: ExecutablePart) -> bool:

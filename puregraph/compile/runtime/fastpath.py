@@ -32,7 +32,7 @@ def fastPathOf(executable: Any) -> Run | None:
     tables = [step.function.table for step in steps]
     entries = [(entry.put, *wanted) for entry, wanted in zip(executable.inputs, executable.wanted)]
     output, workspace, arena, count = memory(schedule.outputs[0]), memory.workspace, memory.arena, len(entries)
-    if output.ndim == 0 or schedule.outputs[0].root.role in ("input", "param", "state"):
+    if output.ndim == 0 or schedule.outputs[0].root.role != "made":
         return None
     packedWeights, packing = executable.packedWeights, executable.packing
     exit = executable.ownOutputs[0] if executable.ownOutputs else None

@@ -9,12 +9,13 @@ import numpy as np
 
 from puregraph.base.align import addressOf
 from puregraph.base.signals import isAsynchronous
+from puregraph.base.widen import forwardRule
 from puregraph.compile.ir.value import Call, CallOrigin, Value, comparable
 from puregraph.compile.trace.memo import MemoEntry, MemoKeys
 from puregraph.compile.trace.numpyrules import readerOf
 from puregraph.compile.trace.opaque import NotCompiledError, OpaqueRule, RuleProfile, outputsOf
-from puregraph.compile.trace.purity import Read, readsOf
-from puregraph.compile.trace.recorder import RecordedArray, Recorder, UnreadableError
+from puregraph.compile.trace.purity import Read, readsOf, rebound, withTracers
+from puregraph.compile.trace.recorder import RecordedArray, RecordedMemory, Recorder, UnreadableError
 from puregraph.core.param import FixedState, Param, State, Stored
 from puregraph.device import toHost
 from puregraph.function import FunctionCall
@@ -113,12 +114,12 @@ class GraphTracer:
         self.known[key] = MemoEntry(self.recorder.calls[mark:], values, found, changes)
         return found, changes
 
-    def read(self, step: GraphStep, values: list[Any]) -> Found:
-        """Run a rule on tracers: its results, and the new Values of States."""
+    def read(self, step: GraphStep, values: list[Any], module: Any = None) -> Found:
+        """Run a rule on tracers: its results, and the new Values of States. A `module` stands for that of the step."""
         if isinstance(step.module, FunctionCall):
             raise UnreadableError("a Function may do more than compute")
         handles = [self.recorder.handle(v) for v in values]
-        result = step.call(*handles)
+        result = forwardRule(module or step.module, handles, step.inputs)
         found = [self.taken(y) for y in (result if type(result) is tuple else (result,))]
         if len(found) != len(step.outs):
             raise UnreadableError("another number of results than the class names")
@@ -138,17 +139,30 @@ class GraphTracer:
         if id(module) in self.unread or reads is None:
             raise UnreadableError("a rule may depend on more than its arguments")
         mark, before = len(calls), dict(vars(module))
-        self.read(step, values)
+        attributes = {name: self.recorder.attribute(before[name], name) for name in reads.arrays}
+        tracers = {name: RecordedArray(self.recorder, v, RecordedMemory()) for name, v in attributes.items()}
+        traced = self.withTracers(step.module, tracers) if tracers else step.module
+        self.read(step, values, traced)
         once = signature(calls[mark:])
         del calls[mark:]
-        found = self.read(step, values)
+        found = self.read(step, values, traced)
         now = vars(module)
         if signature(calls[mark:]) != once or now.keys() != before.keys() or any(now[k] is not before[k] for k in now):
             raise UnreadableError("a rule does not do the same each time")
-        if not all(read.isSame for read in reads):
+        if any(tracers[name].current is not value for name, value in attributes.items()):
+            raise UnreadableError("a rule writes to an array that its module holds")
+        if not all(read.isSame for read in reads.found):
             raise UnreadableError("a rule changes what it reads")
-        self.reads += reads
+        self.reads += reads.found
         return found
+
+    def withTracers(self, module: Any, tracers: dict[str, Any]) -> Any:
+        """The module of a step, or of the one whose gradient it is, with tracers in place of arrays."""
+        of = getattr(module, "of", None)
+        if of is None:
+            return withTracers(module, tracers)
+        inner = withTracers(of, tracers)
+        return withTracers(module, {"of": inner, "rule": rebound(module.rule, of, inner)})
 
     def taken(self, y: Any) -> Any:
         """The Value of a result."""

@@ -7,7 +7,7 @@ from functools import partial
 from types import MethodType
 from typing import Any
 
-from puregraph.compile.ir.value import Call, Value, changed, comparable
+from puregraph.compile.ir.value import ARRAYS, Call, Value, changed, comparable
 from puregraph.compile.trace.recorder import Recorder
 from puregraph.core.param import Stored
 from puregraph.formula import Formula
@@ -28,8 +28,8 @@ class MemoKeys:
         return self.of(module), tuple([None if v is None else self.about(v, values) for v in values])
 
     def about(self, value: Value, values: Sequence[Value | None]) -> Key:
-        """What a rule may know of an argument, and whether it occurred before; a constant is known by its identity."""
-        own = value.number if value.role == "constant" else values.index(value)
+        """What a rule may know of an argument, and whether it occurred before; one of ARRAYS is known by its number."""
+        own = value.number if value.role in ARRAYS else values.index(value)
         return value.role, own, value.shape, value.dtype, value.strides
 
     def of(self, module: Module) -> Key:

@@ -41,6 +41,7 @@ class Recorder:
         self.origin = CallOrigin("")
         self.readerOf = readerOf
         self.constants: dict[Any, Value] = {}
+        self.attributes: dict[int, Value] = {}
         self.layout: Any = None  # the layout of kernels' results, see `channelslast.layoutFor`
         self.decompositionOf: Any = None  # functions composed of others, see `decompose`
         self.keepsComposite: Any = None  # whether a composite kernel is one call
@@ -72,6 +73,14 @@ class Recorder:
             self.held.append(array)
             found = self.value(array.shape, array.dtype, array.strides, "constant", source=array)
             self.constants[key] = found
+        return found
+
+    def attribute(self, array: Any, name: str) -> Value:
+        """The Value of an array that a module holds, known by its identity: its elements are read at each run."""
+        found = self.attributes.get(id(array))
+        if found is None:
+            found = self.value(array.shape, array.dtype, array.strides, "attribute", name, array)
+            self.attributes[id(array)] = found
         return found
 
     def thing(self) -> Value:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.gpu.runtime.h2d import DeviceInputs
-from puregraph.compile.ir.value import Value
+from puregraph.compile.ir.value import ARRAYS, Value
 from puregraph.compile.memory.planner import Buffer, MemoryPlan
 from puregraph.compile.runtime.buffers import Buffers as HostMemory
 
@@ -72,7 +72,7 @@ class DeviceBuffers(HostMemory):
     def pointerOf(self, root: Value) -> Any:
         if root.number in self.known:
             return self.known[root.number].data
-        if root.role == "constant":
+        if root.role in ARRAYS:
             return onDevice(root)
         if root.role in ("input", "scalar"):
             return self.deviceInputs.pointer(root)
