@@ -289,11 +289,11 @@ class Shadow:
     def refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise CheckError(self.label)
 
-    __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __len__ = __iter__ = __bool__ = refuse  # type: ignore[assignment]
+    __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __len__ = __iter__ = __bool__ = refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __neg__ = (
         refuse
     )
-    __matmul__ = __rmatmul__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = refuse  # type: ignore[assignment]
+    __matmul__ = __rmatmul__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = refuse
 
 
 def readsIsTrue(case: Case) -> None:

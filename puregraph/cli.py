@@ -17,6 +17,7 @@ import shutil
 import sys
 import sysconfig
 import traceback
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -311,7 +312,7 @@ def paint(text: str, style: str) -> str:
     return f"\x1b[{style}m{text}\x1b[0m" if style and hasColor() else text
 
 
-def aligned(rows: list[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[str]:
+def aligned(rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[str]:
     """Rows as lines with their columns one under another."""
     wide = [max(map(len, column)) for column in zip(*rows)]
     return [
@@ -405,9 +406,7 @@ def kindOf(value: Any) -> str:
 def required(function: Any) -> list[str]:
     """The arguments that a function cannot do without."""
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    given = list(inspect.signature(function.__init__ if isinstance(function, type) else function).parameters.values())
-    if isinstance(function, type):
-        given = given[1:]
+    given = inspect.signature(function).parameters.values()
     return [p.name for p in given if p.default is p.empty and p.kind not in kinds]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -138,7 +139,7 @@ class Pointwise(Module):
         return description(self.formula, self.order)
 
     @classmethod
-    def examples(cls):
+    def examples(cls) -> Iterator[tuple[Module, list[Any]]]:
         if cls is Pointwise:
             yield cls(formula="x * sigmoid(beta * x)", beta=1.5), [(2, 3)]
             yield cls(formula="a * b + a"), [(2, 3), (3,)]

@@ -77,18 +77,18 @@ class Footprint:
 
     def kept(self, **sizes: int) -> int | None:
         """Bytes that stay from forward until backward, because a gradient rule reads them; without parameters."""
-        return self.liveness and self.liveness.kept(sizes)
+        return None if self.liveness is None else self.liveness.kept(sizes)
 
     def peak(self, **sizes: int) -> int | None:
         """The most bytes at one time, if every value is freed after its last use.
 
         Parameters, states, values and gradients count; what rules use inside and an optimizer's state do not.
         """
-        return self.liveness and self.paramBytes + self.stateBytes + self.liveness.peak(sizes)
+        return None if self.liveness is None else self.paramBytes + self.stateBytes + self.liveness.peak(sizes)
 
     def eager(self, **sizes: int) -> int | None:
         """Bytes after a step that frees nothing, as `Graph` does: every node's `data` and `grad` can be looked at."""
-        return self.liveness and self.paramBytes + self.stateBytes + self.liveness.heldBytes(sizes)
+        return None if self.liveness is None else self.paramBytes + self.stateBytes + self.liveness.heldBytes(sizes)
 
     def livenessFrom(self) -> Liveness | None:
         """Walk through a training step. Values of the backward graph are numbered below 0."""

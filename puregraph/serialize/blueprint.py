@@ -174,7 +174,7 @@ def missing(module: Module) -> list[str]:
 
 def setting(stored: Stored) -> dict[str, Any]:
     """What is set on a parameter or state; what is as usual is left out."""
-    found = {"kind": next(kind for kind, each in KINDS.items() if isinstance(stored, each))}
+    found: dict[str, Any] = {"kind": next(kind for kind, each in KINDS.items() if isinstance(stored, each))}
     found |= {"shape": [int(n) for n in stored.shape], "dtype": stored.dtype.name}
     usual = {"trainable": True, "rate": 1.0, "decay": True}
     values = {name: getattr(stored, name) for name in usual if isinstance(stored, Param)}

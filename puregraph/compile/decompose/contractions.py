@@ -40,9 +40,9 @@ def einsum(equation: Any, *xs: Any, optimize: Any = False) -> Any:
     left, _, output = equation.replace(" ", "").partition("->")
     terms = [diagonals(x, letters) for x, letters in zip(xs, left.split(","), strict=True)]
     for pair in pathOf(equation, xs):
-        chosen = [terms.pop(i) for i in sorted(pair, reverse=True)][::-1]
+        two, one = (terms.pop(i) for i in sorted(pair, reverse=True))
         rest = {*output, *"".join(letters for _, letters in terms)}
-        terms.append(together(*chosen, rest, output))
+        terms.append(together(one, two, rest, output))
     ((x, letters),) = terms
     x, letters = without(x, letters, set(output))
     return np.transpose(x, [letters.index(letter) for letter in output])
@@ -81,9 +81,10 @@ def without(x: Any, letters: str, kept: Any) -> tuple[Any, str]:
     return (x.sum(axis=lone), "".join(filter(kept.__contains__, letters))) if lone else (x, letters)
 
 
-def together(one: Any, two: Any, rest: set[str], output: str) -> tuple[Any, str]:
+def together(one: tuple[Any, str], two: tuple[Any, str], rest: set[str], output: str) -> tuple[Any, str]:
     """The product of two operands, summed over the letters that no other operand has."""
-    (a, own), (b, other) = without(*one, rest | {*two[1]}), without(*two, rest | {*one[1]})
+    (x, own), (y, other) = one, two
+    (a, own), (b, other) = without(x, own, {*rest, *other}), without(y, other, {*rest, *own})
     if output and output[-1] in own and output[-1] not in other:
         (a, own), (b, other) = (b, other), (a, own)
     both = [x for x in own if x in other]

@@ -24,7 +24,8 @@ EXACT = 1 << 24  # integers below this are exact as floats
 
 def split(win: Window) -> tuple[Window, Any]:
     """The windows of the first axis; size, stride, pad and dilation of the others."""
-    return Window(*[each[:1] for each in win]), [each[1:] for each in win[1:]]
+    first = Window(win.spatial[:1], win.size[:1], win.stride[:1], win.pad[:1], win.dilation[:1])
+    return first, [each[1:] for each in win[1:]]
 
 
 def tapIndices(first: Window) -> list[Any]:
@@ -32,17 +33,20 @@ def tapIndices(first: Window) -> list[Any]:
     return [along(2, *first.tapIndex(tap)[1:]) for tap in first.taps]
 
 
-def overFirst(x: Any, do: Callable[[Any], Any]) -> Any:
-    """Apply a function of feature maps at each position along their first axis: x (n, c, first, *rest)."""
+def overFirst(x: Any, do: Callable[..., Any], *options: Any) -> Any:
+    """Apply a function of feature maps, with its options, at each position along their first axis.
+
+    Shapes    x (n, c, first, *rest)
+    """
     n, c, first, *rest = x.shape
-    y = do(np.moveaxis(x, 2, 1).reshape(n * first, c, *rest))
+    y = do(np.moveaxis(x, 2, 1).reshape(n * first, c, *rest), *options)
     return np.moveaxis(y.reshape(n, first, *y.shape[1:]), 1, 2)
 
 
-def alongFirst(x: Any, do: Callable[[Any], Any]) -> Any:
-    """Apply a function of feature maps of one axis along the first of several."""
+def alongFirst(x: Any, do: Callable[..., Any], *options: Any) -> Any:
+    """Apply a function of feature maps of one axis, with its options, along the first of several."""
     n, c, first, *rest = x.shape
-    y = do(np.moveaxis(x, 2, -1).reshape(n, c * prod(rest), first))
+    y = do(np.moveaxis(x, 2, -1).reshape(n, c * prod(rest), first), *options)
     return np.moveaxis(y.reshape(n, c, *rest, y.shape[2]), -1, 2)
 
 
@@ -60,7 +64,7 @@ def convolved(x: Any, W: Any, stride: Any, pad: Any, dilation: Any, groups: int)
     first, (_, *rest) = split(window(x.shape[2:], W.shape[2:], stride, pad, dilation))
     x, found = padded(x, first), None
     for t, index in enumerate(tapIndices(first)):
-        y = overFirst(x[index], lambda part, t=t: convolve(part, W[:, :, t].copy(), *rest, groups))
+        y = overFirst(x[index], convolve, W[:, :, t].copy(), *rest, groups)
         found = y if found is None else found + y
     return found
 
@@ -75,7 +79,7 @@ def convolvedData(grad: Any, W: Any, shape: Any, stride: Any, pad: Any, dilation
     dx = np.zeros_like(grad, shape=(n0, shape[1], *first.full, *shape[3:]))
     for t, index in enumerate(tapIndices(first)):
         inside = (n * count, shape[1], *shape[3:])
-        part = overFirst(grad, lambda g, t=t, s=inside: convolveData(g, W[:, :, t].copy(), s, *rest, groups))
+        part = overFirst(grad, convolveData, W[:, :, t].copy(), inside, *rest, groups)
         dx[index] = dx[index] + part
     return dx[along(2, *inner(first.pad, first.full)[1:])]
 
@@ -100,8 +104,7 @@ def meanPooled(x: Any, size: Any, stride: Any, pad: Any, includePad: bool = True
     if x.ndim - 2 <= MOST:
         return NotImplemented
     first, (*rest, _) = split(window(x.shape[2:], size, stride, pad))
-    x = overFirst(x, lambda part: meanPool(part, *rest, includePad))
-    return alongFirst(x, lambda part: meanPool(part, *first[1:4], includePad))
+    return alongFirst(overFirst(x, meanPool, *rest, includePad), meanPool, *first[1:4], includePad)
 
 
 @simpler(meanPoolGrad)
@@ -112,8 +115,8 @@ def meanPooledGrad(grad: Any, shape: Any, size: Any, stride: Any, pad: Any, incl
     n, c, length, *others = shape
     first, (*rest, _) = split(window(shape[2:], size, stride, pad))
     whole = (n, c * prod(grad.shape[3:]), length)
-    grad = alongFirst(grad, lambda part: meanPoolGrad(part, whole, *first[1:4], includePad))
-    return overFirst(grad, lambda part: meanPoolGrad(part, (n * length, c, *others), *rest, includePad))
+    grad = alongFirst(grad, meanPoolGrad, whole, *first[1:4], includePad)
+    return overFirst(grad, meanPoolGrad, (n * length, c, *others), *rest, includePad)
 
 
 @simpler(maxPool)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from puregraph.compile.ir.value import Call, Value, store
@@ -32,7 +32,7 @@ class NativeCall(NamedTuple):
     """
 
     name: str
-    works: list[KernelCall]
+    works: Sequence[Any]
     calls: list[Call]
     results: int
     over: tuple[int, ...] = ()
@@ -176,15 +176,16 @@ class Lowering:
             return EpilogueSpec(y, own.row, own.batch), [], [y]
         j = self.indices[id(group)]
         kept = [v for v in group.made.values() if self.isRead(v, (j,))]
-        loads = {n: column(group, v, a, tiling) for n, (v, a) in group.loads.items() if v is not y}
-        stores = {group.names[v.number]: column(group, v, group.axes[v.number], tiling) for v in kept}
+        loads: dict[str, Any] = {n: column(group, v, a, tiling) for n, (v, a) in group.loads.items() if v is not y}
+        stores: dict[str, Any] = {group.names[v.number]: column(group, v, group.axes[v.number], tiling) for v in kept}
         (sums,) = [n for n, (v, _) in group.loads.items() if v is y]
         if self.isRead(y, (i, j)):
             stores[sums] = own
             kept = [*kept, y]
-        if any(s is None for s in stores.values()):
+        if any(s is None for s in (*loads.values(), *stores.values())):
             return None
-        nest = canonical(LoopNest(group.space, {**loads, sums: None}, tuple(needed(group, stores)), stores))
+        given: dict[str, Any] = {**loads, sums: None}
+        nest: Any = canonical(LoopNest(group.space, given, tuple(needed(group, stores)), stores))
         (sums,) = [n for n, o in nest.loads.items() if o is None]
         epilogue = Epilogue(sums, {n: o for n, o in nest.loads.items() if o is not None}, nest.lines, nest.stores)
         return epilogue, [v for v, _ in group.loads.values() if v is not y], kept
@@ -207,7 +208,7 @@ class Lowering:
                     over = [
                         len(own) + j
                         for j, v in enumerate(ending[1])
-                        if all(v.root is not x.root for x in own) and isMetOnce(group, v)
+                        if group and all(v.root is not x.root for x in own) and isMetOnce(group, v)
                     ]
                     return [self.step(done, calls, [*own, *ending[1]], ending[2], workspace, over)]
         if call.kind.isRegistered and whole is not None:

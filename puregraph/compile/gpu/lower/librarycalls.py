@@ -55,7 +55,8 @@ def libraryOf(call: Call) -> Any:
         return declared(call.function, "library")(call.outs[0], *call.arguments, tf32=call.origin.isTf32)
     if call.function is not np.matmul or call.options:
         return NotImplemented
-    return product(call.outs[0], *call.arguments, tf32=call.origin.isTf32)
+    a, b = call.arguments
+    return product(call.outs[0], a, b, tf32=call.origin.isTf32)
 
 
 def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
@@ -87,7 +88,8 @@ def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
     if call.kind.isContraction:
         if activation not in PRODUCTS or call.options:
             return None
-        found = product(y, *call.arguments, bias=vector, activation=PRODUCTS[activation], tf32=call.origin.isTf32)
+        a, b = call.arguments
+        found = product(y, a, b, bias=vector, activation=PRODUCTS[activation], tf32=call.origin.isTf32)
     elif declared(call.function, "epilogue") is not None:
         residual = names[rest[0]][0] if rest else None
         make, options = declared(call.function, "library"), {"activation": MAPS[activation], "tf32": call.origin.isTf32}

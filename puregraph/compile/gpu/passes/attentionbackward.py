@@ -25,7 +25,8 @@ class AttendBack:
 
     def launches(self, call: Call) -> Any:
         """The cuDNN call; NotImplemented where cuDNN has no plan."""
-        return attention.attendGrad(call.outs, *call.arguments, tf32=call.origin.isTf32)
+        grad, q, k, v, y, lse, causal, scale = call.arguments
+        return attention.attendGrad(call.outs, grad, q, k, v, y, lse, causal, scale, tf32=call.origin.isTf32)
 
 
 def useLibraryAttention(schedule: Any) -> Any:

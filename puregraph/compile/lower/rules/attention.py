@@ -8,6 +8,7 @@ from puregraph.compile.ir.strides import contiguous
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.registry import lowers
 from puregraph.compile.lower.rules.elementlayout import (
+    allOf,
     broadcastStrides,
     elementStrides,
     isRowMajor,
@@ -22,8 +23,8 @@ from puregraph.native.ops.attention import AttentionSizes, Heads, Mask
 
 def headsOf(value: Value) -> Heads | None:
     """A Value as rows of contiguous elements; None if they are not contiguous."""
-    *lead, last = elementStrides(value)
-    return Heads(value, tuple(lead)) if last == 1 or value.shape[-1] == 1 else None
+    n, h, t, last = elementStrides(value)
+    return Heads(value, (n, h, t)) if last == 1 or value.shape[-1] == 1 else None
 
 
 def sizesOf(q: Value, k: Value, v: Value) -> AttentionSizes:
@@ -37,8 +38,8 @@ def maskOf(mask: Any, q: Value, k: Value) -> Any:
     if mask is None:
         return None
     kind = {"bool": "i8", "float32": "f32"}.get(mask.dtype.name)
-    strides = broadcastStrides(mask, (*q.shape[:3], k.shape[2]))
-    return Mask(kind, mask, strides) if kind and strides[3] in (0, 1) else False
+    n, h, t, s = broadcastStrides(mask, (*q.shape[:3], k.shape[2]))
+    return Mask(kind, mask, (n, h, t, s)) if kind and s in (0, 1) else False
 
 
 @lowers(attend)
@@ -46,10 +47,11 @@ def lowerAttend(call: Call, workspace: Any) -> list[KernelCall] | None:
     """y = softmax(scale q kT + mask) v, and the logarithm of each row's sum of exponentials."""
     q, k, v, mask, causal, scale = call.arguments
     y, lse = call.outs
-    heads, hides = [headsOf(x) for x in (q, k, v, y)], maskOf(mask, q, k)
-    if not isSingle(q, k, v, y, lse) or None in heads or hides is False or not isRowMajor(lse):
+    heads, hides = allOf(map(headsOf, (q, k, v, y))), maskOf(mask, q, k)
+    if not isSingle(q, k, v, y, lse) or heads is None or hides is False or not isRowMajor(lse):
         return None
-    return attention.attend(*heads, lse, sizesOf(q, k, v), causal, float(scale), hides)
+    qs, ks, vs, ys = heads
+    return attention.attend(qs, ks, vs, ys, lse, sizesOf(q, k, v), causal, float(scale), hides)
 
 
 @lowers(attendGrad)
@@ -58,16 +60,17 @@ def lowerAttendGrad(call: Call, workspace: Any) -> list[KernelCall] | None:
     grad, q, k, v, mask, lse, rest, causal, scale, ofMask = call.arguments
     if ofMask or len(call.outs) != 3 or not isSingle(grad, q, k, v, lse, rest, *call.outs):
         return None
-    heads, hides = [headsOf(x) for x in (q, k, v, *call.outs)], maskOf(mask, q, k)
-    if None in heads or hides is False:
+    heads, hides = allOf(map(headsOf, (q, k, v, *call.outs))), maskOf(mask, q, k)
+    if heads is None or hides is False:
         return None
     before: list[KernelCall] = []
     g = headsOf(grad)
     if g is None:
         where, before = toRowMajor(grad, workspace)
-        g = Heads(where, tuple(s // 4 for s in contiguous(grad.shape, 4)[:3]))
+        n, h, t, _ = contiguous(grad.shape, 4)
+        g = Heads(where, (n // 4, h // 4, t // 4))
     lseAt, one = toRowMajor(lse, workspace)
     restAt, two = toRowMajor(rest, workspace)
-    rows = heads[:3], heads[3:]
-    work = attention.attendGrad(g, *rows[0], lseAt, restAt, *rows[1], sizesOf(q, k, v), causal, float(scale), hides)
+    (qs, ks, vs, dq, dk, dv), sizes = heads, sizesOf(q, k, v)
+    work = attention.attendGrad(g, qs, ks, vs, lseAt, restAt, dq, dk, dv, sizes, causal, float(scale), hides)
     return [*before, *one, *two, *work]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,7 +13,14 @@ from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops.copy import stridedCopy
 
 SINGLE = np.dtype(np.float32)
+T = TypeVar("T")
 KINDS = {1: "i8", 2: "i16", 4: "f32", 8: "f64"}  # by bytes: the type that elements are copied as
+
+
+def allOf(found: Iterable[T | None]) -> list[T] | None:
+    """What was found; None if anything was not."""
+    known = [*found]
+    return None if None in known else [each for each in known if each is not None]
 
 
 def isSingle(*values: Any) -> bool:

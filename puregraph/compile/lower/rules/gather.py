@@ -78,9 +78,11 @@ def lowerScatterAdd(call: Call, epilogue: Any, workspace: Any) -> list[KernelCal
         return lowerScatter(call, workspace)
     grad, index, rows = call.arguments
     (table,) = call.outs
+    stride = rowLike(grad, index.ndim)
+    if stride is None:
+        return None
     workspace.check(Bounds(index, -1, rows))
     where, step, before = indicesOf(index, workspace)
-    stride = rowLike(grad, index.ndim)
     return [*before, *scatterAddFused(grad, stride, where, step, index.size, epilogue, rows, table.shape[1], FAULT)]
 
 

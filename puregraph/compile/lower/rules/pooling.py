@@ -92,7 +92,8 @@ def lowerAddAt(call: Call, workspace: Any) -> list[KernelCall] | None:
     if not isSingle(values, y) or index.dtype != np.int32 or not isRowMajor(index) or not isRowMajor(y):
         return None
     where, before = toRowMajor(values, workspace)
-    return [*before, *gather.addAt(where, index, y, *values.shape, size)]
+    rows, count = values.shape
+    return [*before, *gather.addAt(where, index, y, rows, count, size)]
 
 
 lowerMaxPoolGrad.tiling = maxPoolGradTiling

@@ -7,7 +7,14 @@ from typing import Any
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.bounds import Bounds
 from puregraph.compile.lower.registry import lowers
-from puregraph.compile.lower.rules.elementlayout import broadcastStrides, copies, elementStrides, isRowMajor, isSingle
+from puregraph.compile.lower.rules.elementlayout import (
+    allOf,
+    broadcastStrides,
+    copies,
+    elementStrides,
+    isRowMajor,
+    isSingle,
+)
 from puregraph.compile.lower.rules.gather import isIndex
 from puregraph.compile.lower.workspace import Offset
 from puregraph.formula import Formula
@@ -51,7 +58,10 @@ def rowsOf(value: Value) -> tuple[Any, int] | None:
 
 def timeStepMask(on: Any) -> Any:
     """The mask of valid time steps as native code reads it."""
-    return None if on is None else SequenceOperand(on, tuple(elementStrides(on)))
+    if on is None:
+        return None
+    n, t = elementStrides(on)
+    return SequenceOperand(on, (n, t))
 
 
 @lowers(alive)
@@ -69,26 +79,28 @@ def lowerAlive(call: Call, workspace: Any) -> list[KernelCall] | None:
 def packed(kind: str, weight: Value, workspace: Any) -> tuple[Any, list[KernelCall]]:
     """Weights packed for the time steps, and the kernel calls that pack them."""
     (rows, _), units = weight.shape, weight.shape[1] // recurrent.CELLS[kind].gates
-    stride, size = rowsOf(weight)[1], recurrent.packedSize(kind, units, rows)
+    stride, size = elementStrides(weight)[0], recurrent.packedSize(kind, units, rows)
     return workspace.packed(weight, size, lambda to: recurrent.pack(kind, weight, stride, to, rows, units))
 
 
 def inputProducts(x: Value, W: Value, workspace: Any) -> tuple[SequenceOperand, list[KernelCall]]:
     """x W for all time steps, and its kernel calls."""
     (n, t, inputs), width = x.shape, W.shape[1]
-    sums, steps, lanes = workspace(n * t * width), elementStrides(x), jit.lanes(4)
-    epilogue, around = EpilogueSpec(sums, width, (t * width,)), (rowsOf(W)[1], 1)
-    done = gemm(
-        x, W, epilogue, t, width, inputs, steps[1:], around, [BatchAxis(n, steps[0], 0)], lanes, workspace=workspace
+    sums, (sample, step, last), lanes = workspace(n * t * width), elementStrides(x), jit.lanes(4)
+    epilogue, around, batch = (
+        EpilogueSpec(sums, width, (t * width,)),
+        (elementStrides(W)[0], 1),
+        BatchAxis(n, sample, 0),
     )
+    done = gemm(x, W, epilogue, t, width, inputs, (step, last), around, [batch], lanes, workspace=workspace)
     return SequenceOperand(sums, (t * width, width)), done
 
 
-def stateOperand(state: Value, workspace: Any) -> SequenceOperand | None:
+def stateOperand(state: SequenceOperand, workspace: Any) -> SequenceOperand:
     """Where a state is stored: in one row for all time steps if only the next one reads it."""
-    if not workspace.leaves(state):
-        return sequenceOperand(state)
-    n, _, units = state.shape
+    if not workspace.leaves(state.what):
+        return state
+    n, _, units = state.what.shape
     return SequenceOperand(workspace(n * units), (units, 0))
 
 
@@ -106,17 +118,18 @@ def lowerForward(call: Call, workspace: Any) -> list[KernelCall] | None:
     U, d = [*weights, None][:2]
     if step not in STEPS or not isSingle(x, W, U, *states, *[v for v in (b, d) if v is not None], *call.outs):
         return None
-    first = [rowsOf(s) for s in states]
-    if None in (*map(sequenceOperand, (x, *call.outs)), *first, *map(rowsOf, (W, U))):
+    first, weightRows = allOf(map(rowsOf, states)), allOf(map(rowsOf, (W, U)))
+    sequences = allOf(map(sequenceOperand, (x, *call.outs)))
+    if first is None or weightRows is None or sequences is None:
         return None
     if not all(v is None or isRowMajor(v) for v in (b, d)):
         return None
-    kind, (h, *others) = STEPS[step], call.outs[: len(states)]
-    kept = [y for y in call.outs[len(states) :] if not workspace.leaves(y)]
-    sizes = recurrent.RecurrentSizes(*x.shape[:2], states[0].shape[1], x.shape[2])
+    kind, (given, h, *others) = STEPS[step], sequences[: len(states) + 1]
+    kept = [y for y in sequences[len(states) + 1 :] if not workspace.leaves(y.what)]
+    n, t, inputs = x.shape
+    sizes = recurrent.RecurrentSizes(n, t, states[0].shape[1], inputs)
     around, packU = packed(kind, U, workspace)
     if recurrent.readsInputs(kind, sizes):
-        given = sequenceOperand(x)
         into, before = packed(kind, W, workspace)
     else:
         given, before = inputProducts(x, W, workspace)
@@ -127,8 +140,8 @@ def lowerForward(call: Call, workspace: Any) -> list[KernelCall] | None:
         into,
         around,
         first,
-        [sequenceOperand(h), *(stateOperand(state, workspace) for state in others)],
-        sequenceOperand(kept[0]) if kept else None,
+        [h, *(stateOperand(state, workspace) for state in others)],
+        kept[0] if kept else None,
         sizes,
         pool.threads(),
         b,
@@ -149,9 +162,11 @@ def lowerThroughTime(call: Call, workspace: Any) -> list[KernelCall] | None:
         return None
     kind, count = BACKS[back], len(after)
     made, ends = list(call.outs[:-count]), list(call.outs[-count:])
-    tracks = [sequenceOperand(v) for v in (*after, *kept, gy, *made)]
-    begins, around = [sequenceOperand(b) for b in before], rowsOf(U)
-    if not isSingle(U, gy, *before, *after, *kept, *grads, *call.outs) or None in tracks + begins or around is None:
+    tracks = allOf(map(sequenceOperand, (*after, *kept, gy, *made)))
+    begins, around = allOf(map(sequenceOperand, before)), rowsOf(U)
+    if tracks is None or begins is None or around is None:
+        return None
+    if not isSingle(U, gy, *before, *after, *kept, *grads, *call.outs):
         return None
     if not all(map(isRowMajor, ends)):
         return None
