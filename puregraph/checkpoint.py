@@ -43,6 +43,7 @@ from puregraph.storage.archive import Archive, write
 from puregraph.storage.atomicwrite import whole
 from puregraph.storage.hdf import Array
 from puregraph.storage.jsoncodec import decode, dumps, encode
+from puregraph.storage.pieces import PieceSet, isPieceSet, readPieces, removePieces
 
 
 class LoadedCheckpoint(NamedTuple):
@@ -105,12 +106,25 @@ class Contents(NamedTuple):
 # Saving -------------------------------------------------------------------------------------------------------------
 
 
-def save(path: Any, graph: Graph, optimizer: Any = None, extra: Any = None, state: Any = None) -> bytes | None:
+class DividedState(NamedTuple):
+    """The state of an optimizer of which several processes have parts.
+
+    `arrays`  by their names as in `optimizer.state`; None for one that is in pieces
+    `pieces`  the files that these have written
+    """
+
+    arrays: dict[str, Any]
+    pieces: PieceSet | None
+
+
+def save(
+    path: Any, graph: Graph, optimizer: Any = None, extra: Any = None, state: DividedState | None = None
+) -> bytes | None:
     """Write a graph, and if given an optimizer and `extra`; whatever happens, the old file or the new one is there.
 
     `extra` is None, a number, a text, an array, or lists, tuples and dicts of those; whole numbers may be of any size.
     A path of None gives the bytes instead. Arrays that several modules share are stored once. `state` is that of the
-    optimizer where it does not have all of it itself.
+    optimizer where it does not have all of it itself; pieces that only the old file has named are removed at the end.
 
     Raises    CheckpointError naming what cannot be stored, or why the file cannot be written
     """
@@ -123,13 +137,16 @@ def save(path: Any, graph: Graph, optimizer: Any = None, extra: Any = None, stat
         return memory.getvalue()
     with whole(path) as file:
         write(file, arrays, about)
+    removePieces(path, [] if state is None or state.pieces is None else [name for name, _ in state.pieces.files])
     return None
 
 
 Fetched = tuple[Array, Any]
 
 
-def collect(graph: Graph, optimizer: Any, extra: Any, given: Any = None) -> tuple[list[Fetched], dict[str, Any]]:
+def collect(
+    graph: Graph, optimizer: Any, extra: Any, given: DividedState | None = None
+) -> tuple[list[Fetched], dict[str, Any]]:
     """The arrays to write, each with a function that fetches it, and the JSON about them."""
     about: dict[str, Any] = {"blueprint": toBlueprint(graph), "optimizer": None}
     checkSize(about["blueprint"], Budget(len(dumps(about["blueprint"]))))
@@ -141,13 +158,15 @@ def collect(graph: Graph, optimizer: Any, extra: Any, given: Any = None) -> tupl
             arrays.append((array, lambda s=s: device.toHost(s.materialize())))
     if optimizer is not None:
         part = partOf(graph, optimizer)
-        state = {named(name, part): array for name, array in (given or wholeOf(optimizer)).items()}
-        arrays += [arrayOf(f"optimizer/{i}", array) for i, array in enumerate(state.values())]
+        given = given or DividedState(wholeOf(optimizer), None)
+        state = {named(name, part): array for name, array in given.arrays.items()}
+        arrays += [arrayOf(f"optimizer/{i}", array) for i, array in enumerate(state.values()) if array is not None]
         about["optimizer"] = {
             **describe(optimizer, "the optimizer"),
             "step": int(optimizer.step),
             "state": list(state),
             **({} if part is None else {"part": list(part.values())}),
+            **({} if given.pieces is None else {"pieces": list(given.pieces)}),
         }
     found: list[Fetched] = []
 
@@ -229,8 +248,8 @@ class NativeFile:
 
     partial = False
 
-    def __init__(self, file: BinaryIO):
-        self.archive = Archive(file)
+    def __init__(self, file: BinaryIO, folder: str | None = None):
+        self.archive, self.folder = Archive(file), folder
         about = self.archive.manifest
         require(set(about) == {"blueprint", "optimizer", "extra"}, "its manifest", about)
         self.blueprint, self.optimizer, self.extraJson = about["blueprint"], about["optimizer"], about["extra"]
@@ -265,7 +284,9 @@ class NativeFile:
     def state(self) -> dict[str, np.ndarray]:
         """The optimizer's arrays by their names there."""
         names = self.optimizer["state"] if self.optimizer else []
-        return {name: self.array(f"optimizer/{i}") for i, name in enumerate(names)}
+        given = (self.optimizer or {}).get("pieces")
+        pieces = {} if given is None else readPieces(self.folder, PieceSet(*given))
+        return {name: pieces[i] if i in pieces else self.array(f"optimizer/{i}") for i, name in enumerate(names)}
 
     def extra(self) -> Any:
         """What was saved as `extra`, each of its arrays once."""
@@ -306,12 +327,13 @@ def isDescription(value: Any) -> bool:
     """What `collect` writes of an optimizer."""
     return (
         isinstance(value, dict)
-        and set(value) - {"part"} == {"class", "args", "kwargs", "step", "state"}
+        and set(value) - {"part", "pieces"} == {"class", "args", "kwargs", "step", "state"}
         and [type(value[key]) for key in ("class", "args", "kwargs", "step", "state")] == [str, list, dict, int, list]
         and value["step"] >= 0
         and all(type(name) is str for name in value["state"])
         and len(set(value["state"])) == len(value["state"])
         and isinstance(value.get("part", []), list)
+        and isPieceSet(value.get("pieces", [[], []]))
         and all(type(path) is str for path in value.get("part", []))
     )
 
@@ -329,7 +351,7 @@ def opened(source: Any, format: str = "puregraph", root: str | None = None) -> I
         with openFile(source) as file:
             if format not in FORMATS:
                 raise CheckpointError(f"format: wanted {' or '.join(map(repr, FORMATS))}, got {format!r:.60}")
-            found = PuzzleFile(file, root) if format == "puzzlelib" else NativeFile(file)
+            found = PuzzleFile(file, root) if format == "puzzlelib" else NativeFile(file, folderOf(source))
             try:
                 yield found
             finally:
@@ -342,6 +364,13 @@ def opened(source: Any, format: str = "puregraph", root: str | None = None) -> I
         raise CheckpointError(f"cannot load {label}: it is a folder") from error
     except Exception as error:  # of whatever a forged file leads to
         raise CheckpointError(printable(f"cannot load {label}: {type(error).__name__}: {error!s:.300}")) from error
+
+
+def folderOf(source: Any) -> str | None:
+    """Where the pieces of a file are; None for bytes."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return None
+    return os.path.dirname(os.path.realpath(os.fsdecode(source)))
 
 
 def openFile(source: Any) -> BinaryIO:

@@ -23,12 +23,13 @@ NUMBERS = count()
 
 
 @contextmanager
-def whole(path: Any) -> Iterator[BinaryIO]:
+def whole(path: Any, owner: Any = None) -> Iterator[BinaryIO]:
     """A file to write, which replaces `path` when the block ends without an exception.
 
     It is written beside `path` under the name `.NAME.HOST.PID.NUMBER.part`, brought to the disk (fsync), renamed, and
     the rename brought to the disk. What killed processes left beside `path` is removed first. Permissions of the old
-    file stay; a symbolic link stays one, and what it names is replaced.
+    file stay; a symbolic link stays one, and what it names is replaced. What belongs to another file, its `owner`, is
+    written under a temporary name of that, so that it is removed with it.
 
     Raises    CheckpointError with the reason if the system refuses any of this; the old file is then as it was
     """
@@ -36,8 +37,9 @@ def whole(path: Any) -> Iterator[BinaryIO]:
     partial = None
     try:
         mode = modeOf(target)
-        removeOrphans(target)
-        file, partial = openPartial(target, mode)
+        beside = target if owner is None else os.path.realpath(os.fsdecode(owner))
+        removeOrphans(beside)
+        file, partial = openPartial(beside, mode)
         with closing(file):
             yield file
             if mode is not None:

@@ -34,6 +34,7 @@ def stateFrom(trainer: Any) -> dict[str, Any]:
         "version": VERSION,
         KEY: {name: getattr(trainer, name) for name in PROGRESS},
         "settings": {name: getattr(trainer, name) for name in SETTINGS},
+        "grains": trainer.grains,
         "elapsed": trainer.passed(),
         "total": trainer.total,
         "order": trainer.order,
@@ -52,6 +53,7 @@ def check(trainer: Any, saved: Any) -> None:
     if not isinstance(saved, dict) or saved.get("version") != VERSION:
         raise DataError(f"wanted what trainer.save wrote (version {VERSION}), this file holds no trainer of that kind")
     checkKinds(saved)
+    checkGrains(trainer.grains, saved.get("grains"), saved[KEY]["begun"])
     if saved[KEY]["begun"]:
         trainer.meters.check(saved["tally"])
         for name, value in saved["settings"].items():
@@ -77,6 +79,8 @@ def checkKinds(saved: dict[str, Any]) -> None:
     for name in SETTINGS:
         require(type(settings[name]) in (int, bool), f"settings: {name}", "a whole number", settings[name])
     require(isNumber(saved.get("elapsed")) and saved["elapsed"] >= 0, "elapsed", "seconds", saved.get("elapsed"))
+    grains = saved.get("grains")
+    require(grains is None or isCount(grains) and grains, "grains", "a number of parts or None", grains)
     total = saved.get("total")
     require(total is None or isCount(total), "total", "a number of updates or None", total)
     checkOrder(saved.get("order"), progress)
@@ -89,6 +93,18 @@ def checkKinds(saved: dict[str, Any]) -> None:
     for row in saved["callbacks"]:
         good = isNamed(row) and set(row) == {"type", "state"} and type(row["type"]) is str and isNamed(row["state"])
         require(good, "callbacks", "the states of callbacks", row)
+
+
+def checkGrains(given: int | None, saved: int | None, isBegun: bool) -> None:
+    """Whether a trainer with these grains can go on with a run that had those; None goes on with whatever there were.
+
+    Raises    DataError if it cannot
+    """
+    if given not in (None, saved) and (saved is not None or isBegun):
+        raise DataError(
+            f"grains: the run had grains={saved}, it cannot go on with grains={given}; leave grains out, or give "
+            f"{saved}"
+        )
 
 
 def checkOrder(order: Any, progress: dict[str, Any]) -> None:
@@ -144,6 +160,7 @@ def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[],
         "rng": rng,
         "elapsed": saved["elapsed"],
         "total": saved.get("total"),
+        "grains": trainer.grains if saved.get("grains") is None else saved["grains"],
     }
     rows = list(saved["callbacks"])
     pairs: list[tuple[Any, Any]] = []

@@ -30,7 +30,8 @@ from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode, leaveIn
 from puregraph.train.objective import Objective, checkKind
 from puregraph.train.prechecks import begin, checkShard, heldOutFrom, validationFrom
-from puregraph.train.together.shardedupdate import isDivided, wholeState
+from puregraph.train.together.dividedsave import saveDivided
+from puregraph.train.together.shardedupdate import isDivided
 from puregraph.train.validator import Validator
 
 FEW = 3  # batches of a fast run
@@ -237,11 +238,10 @@ class Trainer(ChecksKeywords, Figures, Settable):
 
         Raises    CheckpointError if it cannot be written, or a module or callback holds what a file cannot
         """
-        optimizer = self.setupOptimizer()
-        given = wholeState(self.world, optimizer) if isDivided(optimizer) else None
-        if self.world.rank and path is not None:
-            return None
-        return save(path, self.net, optimizer, {"trainer": state.stateFrom(self)}, given)
+        optimizer, extra = self.setupOptimizer(), {"trainer": state.stateFrom(self)}
+        if isDivided(optimizer):
+            return saveDivided(self.world, path, self.net, optimizer, extra)
+        return None if self.world.rank and path is not None else save(path, self.net, optimizer, extra)
 
     @takes(path=FileSource)
     def resume(self, path: Any) -> Trainer:

@@ -8,6 +8,7 @@ from typing import Any
 
 from puregraph.arguments import FilePath, Positive, Text, optional, takes
 from puregraph.errors import CheckpointError, DataError
+from puregraph.storage.pieces import removePieces
 from puregraph.train.callbacks.monitor import Monitor
 
 
@@ -66,6 +67,7 @@ class Checkpoint(Monitor):
         trainer.save(path)
         for name in () if trainer.world.rank else old:
             path.with_name(name).unlink(missing_ok=True)
+            removePieces(path.with_name(name), [])
         return path
 
     def state(self) -> dict[str, Any]:

@@ -1,0 +1,70 @@
+"""Divided save: a checkpoint of which each process writes the part of the optimizer's state that it has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from puregraph.checkpoint import DividedState, save
+from puregraph.errors import CheckpointError
+from puregraph.graph import Graph
+from puregraph.many.world import World
+from puregraph.optimizers.updateformulas import stored
+from puregraph.storage.pieces import ElementRange, PieceSet, writePiece
+from puregraph.train.together.shardedupdate import wholeState
+
+
+def saveDivided(world: World, path: Any, net: Graph, optimizer: Any, extra: Any) -> bytes | None:
+    """Each process writes its piece; when all are on the disk, the first one writes the file that names them.
+
+    All processes call it. Whoever is ended, and whenever, there is the old file with its pieces, or the new one.
+
+    Raises    CheckpointError, on all of them, naming the process that cannot write
+    """
+    if path is None:
+        return save(None, net, optimizer, extra, DividedState(wholeState(world, optimizer), None))
+    arrays, shapes, runs = partsOf(optimizer)
+    rows = inEach(world, lambda: writePiece(path, world.rank, world.size, runs))
+    state = DividedState(arrays, PieceSet(rows, shapes))
+    inEach(world, lambda: None if world.rank else save(path, net, optimizer, extra, state))
+    return None
+
+
+def partsOf(optimizer: Any) -> tuple[dict[str, Any], list[Any], list[ElementRange]]:
+    """The names of the state, with None where several processes have parts; shapes of these; and what is here."""
+    arrays: dict[str, Any] = {}
+    shapes: list[Any] = []
+    runs = []
+    for slot in optimizer.slots:
+        for name in stored(type(optimizer)) if slot.step else ():
+            index, key = len(arrays), f"{name}/{slot.path}"
+            if name == "step":
+                arrays[key] = np.array(slot.step)
+            elif slot.part is None:
+                arrays[key] = slot.arrays[name]
+            else:
+                arrays[key] = None
+                dtype = np.promote_types(slot.param.dtype, np.float32)
+                shapes.append([index, list(slot.param.shape), dtype.name])
+                first, last = slot.part
+                runs += [ElementRange(index, first, last, slot.arrays[name])] if slot.hasState else []
+    return arrays, shapes, runs
+
+
+def inEach(world: World, action: Callable[[], Any]) -> list[Any]:
+    """What an action gives in each process, as JSON can say it.
+
+    Raises    CheckpointError, on all of them, if it raises that on one
+    """
+    try:
+        outcome: Any = {"given": action()}
+    except CheckpointError as error:
+        outcome = {"error": str(error)}
+    found = [json.loads(data) for data in world.gather(json.dumps(outcome).encode())]
+    for rank, each in enumerate(found):
+        if "error" in each:
+            raise CheckpointError(f"rank {rank} of {world.size}: {each['error']}")
+    return [each["given"] for each in found]
