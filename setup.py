@@ -29,6 +29,7 @@ EXTRAS = {
     "mpich": ["mpi4py>=4.1", "mpich>=5; sys_platform != 'win32'", "impi-rt>=2021.15; sys_platform == 'win32'"],
     "networkx": ["networkx>=3"],
     "draw": ["graphlay>=0.3,<0.4"],
+    "onnx": ["onnx>=1.16"],
     "examples": ["scikit-learn>=1.4"],
     "cupy": ["cupy-cuda13x==14.2.0"],  # to try what is done with it where there is no driver
     "nvrtc": ["nvidia-cuda-nvrtc==13.0.88"],  # with g++, all that proving kernels without a GPU takes
@@ -37,12 +38,13 @@ EXTRAS = {
         "hypothesis>=6.100",
         "ml_dtypes>=0.5",
         "networkx>=3",
+        "onnx>=1.16",
         "pytest>=8.2",
         "pytest-timeout>=2.3",
         "pytest-xdist>=3.6",
         "scikit-learn>=1.4",
     ],
-    "peers": ["networkx>=3", "torch==2.13.0"],
+    "peers": ["networkx>=3", "onnxruntime", "torch==2.13.0"],
     "lint": ["mypy==2.4.1", "ruff==0.17.5"],
     "bench": ["jax", "onnx>=1.16", "onnxruntime", "torch==2.13.0"],
 }

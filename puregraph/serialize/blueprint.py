@@ -73,9 +73,12 @@ BARE = frozenset(  # built-ins that files name without a prefix; other bare name
 @cache
 def builtin() -> dict[str, type]:
     """The classes that puregraph exports: modules by their name, others as `costs.NAME` and `optimizers.NAME`."""
+    from puregraph.onnx import modules as foreign  # late: of them only files that came from ONNX speak
+
     found: dict[str, type] = {c.__name__: c for c in (Checkpoint, Graph, Input, Parallel, Pointwise, Sequential)}
     found["Call"] = FunctionCall
-    for prefix, package in (("", modules), ("costs.", costs), ("optimizers.", optimizers)):
+    packages = (("", modules), ("costs.", costs), ("optimizers.", optimizers), ("onnx.", foreign))
+    for prefix, package in packages:
         for name, value in vars(package).items():
             if isinstance(value, type) and issubclass(value, NAMED) and name[0] != "_":
                 found[prefix + name] = value

@@ -23,7 +23,8 @@ graph
 analysis
 modules costs optimizers compile autodiff data
 text many
-train onnx serialize checkpoint draw profile check
+onnx
+train serialize checkpoint draw profile check
 puregraph
 cli __main__ models examples
 """.strip().splitlines()

@@ -7,13 +7,14 @@ import pytest
 from source import ROOT, Source, library, place
 
 LOWERWORD = re.compile(r"[a-z][a-z0-9]*|__init__|__main__")
-FOREIGN = {  # names of PyTorch, autograd and AnalogVNN, hooks of ast.NodeVisitor, attributes of llvmlite, ctypes, importlib and IPython
+FOREIGN = {  # names of PyTorch, autograd and AnalogVNN, hooks of ast.NodeVisitor, attributes of llvmlite, ctypes, importlib, IPython and onnx
     "_fields_",
     "_repr_html_",
     "_repr_svg_",
     "data_layout",
     "exec_module",
     "find_spec",
+    "supports_device",
     "generic_visit",
     "mark_dirty",
     "mark_non_differentiable",

@@ -1,0 +1,121 @@
+"""FunctionBody: an operator that is written out in others: by the model itself, or by the standard."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from puregraph.core.dim import Dim
+
+
+class FunctionBody(NamedTuple):
+    """The nodes of a function, with the names of its inputs, outputs and attributes."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    opsets: dict[str, int]
+    defaults: dict[str, Any]
+    nodes: Any
+
+    def nodesFor(self, caller: Any, absent: set[str]) -> list[Any]:
+        """The nodes with the attributes that the function is called with, and without inputs that are left out."""
+        given = {**self.defaults, **{a.name: a for a in caller.attribute}}
+        return [rewritten(node, given, absent) for node in self.nodes]
+
+
+def rewritten(node: Any, given: dict[str, Any], absent: set[str]) -> Any:
+    """A copy of a node of a function, its references to attributes replaced by what they stand for."""
+    found = type(node)()
+    found.CopyFrom(node)
+    if absent.intersection(found.input):
+        names = ["" if name in absent else name for name in found.input]
+        del found.input[:]
+        found.input.extend(names)
+    kept = []
+    for attribute in found.attribute:
+        if attribute.ref_attr_name:
+            value = given.get(attribute.ref_attr_name)
+            if value is None:
+                continue
+            name = attribute.name
+            attribute.CopyFrom(value)
+            attribute.name = name
+        graphs = [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
+        for graph in graphs:
+            inner = [rewritten(each, given, absent) for each in graph.node]
+            del graph.node[:]
+            graph.node.extend(inner)
+        kept.append(attribute)
+    copies = [type(a).FromString(a.SerializeToString()) for a in kept]
+    del found.attribute[:]
+    found.attribute.extend(copies)
+    return found
+
+
+def localFunctions(model: Any) -> dict[tuple[str, str, str], FunctionBody]:
+    """The functions that a model brings, by domain, name and overload."""
+    found = {}
+    for function in model.functions:
+        key = (function.domain if function.domain != "ai.onnx" else "", function.name, function.overload)
+        found[key] = bodyFrom(function)
+    return found
+
+
+def bodyFrom(function: Any) -> FunctionBody:
+    """A FunctionProto as a FunctionBody."""
+    opsets = {"" if each.domain == "ai.onnx" else each.domain: each.version for each in function.opset_import}
+    defaults = {a.name: a for a in function.attribute_proto}
+    return FunctionBody(tuple(function.input), tuple(function.output), opsets, defaults, function.node)
+
+
+def bodyOf(domain: str, proto: Any, opset: int, given: list[Any]) -> FunctionBody | None:
+    """How the standard writes out an operator; None where it does not.
+
+    The types of the inputs may choose among several ways.
+    """
+    from onnx import FunctionProto, defs
+
+    if not defs.has(proto.op_type, domain):
+        return None
+    try:
+        schema = defs.get_schema(proto.op_type, max(opset, 1), domain)
+    except defs.SchemaError:
+        return None
+    data = b""
+    if schema.has_context_dependent_function:
+        versions = schema.context_dependent_function_opset_versions
+        version = max((v for v in versions if v <= opset), default=None)
+        types = [typeProto(value) for value in given]
+        if version is not None:
+            node = type(proto)()
+            node.CopyFrom(proto)
+            data = schema.get_context_dependent_function_with_opset_version(
+                version, node.SerializeToString(), [t.SerializeToString() for t in types]
+            )
+    elif schema.has_function:
+        versions = schema.function_opset_versions
+        version = max((v for v in versions if v <= opset), default=None)
+        if version is not None:
+            data = schema.get_function_with_opset_version(version)
+    if not data:
+        return None
+    function = data
+    if isinstance(data, bytes):
+        function = FunctionProto()
+        function.ParseFromString(data)
+    body = bodyFrom(function)
+    defaults = {name: a.default_value for name, a in schema.attributes.items() if a.default_value.name}
+    return body._replace(
+        defaults={**defaults, **body.defaults},
+        opsets={**body.opsets, domain: opset} if domain else {**body.opsets, "": opset},
+    )
+
+
+def typeProto(value: Any) -> Any:
+    """The type of a value, as the standard writes it."""
+    from onnx import TypeProto, helper
+
+    if value is None or value.dtype is None:
+        return TypeProto()
+    kind = helper.np_dtype_to_tensor_dtype(value.dtype)
+    sizes = None if value.shape is None else [str(n) if isinstance(n, Dim) else n for n in value.shape]
+    return helper.make_tensor_type_proto(kind, sizes)

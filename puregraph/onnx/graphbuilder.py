@@ -1,0 +1,175 @@
+"""GraphBuilder: makes the nodes of a graph one after the other, with what is known of each value ahead of data."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from puregraph.core.dim import Dim
+from puregraph.core.shape import FreshSymbols, product, withValues
+from puregraph.errors import GraphError, GraphWarning, PuregraphError, ShapeError
+from puregraph.graph import Graph
+from puregraph.module import Module
+from puregraph.modules import Constant
+from puregraph.node import Node
+from puregraph.onnx.modules.layers.weight import Weight
+from puregraph.onnx.onnxvalue import OnnxValue
+
+COMPUTED = 1 << 16  # elements that are computed while reading, though their inputs are fewer
+
+
+class GraphBuilder:
+    """The nodes of a graph while a file is read.
+
+    `trainable` is whether parameters are; `taken` are the names that are in use; `made` the nodes since `begin`.
+    """
+
+    def __init__(self, trainable: bool = True):
+        self.trainable = trainable
+        self.taken: set[str] = set()
+        self.made: list[Node] = []
+        self.path = ""
+
+    def begin(self, path: str) -> None:
+        """The nodes that follow belong to the node of the file that has this name."""
+        self.path, self.made = path, []
+
+    def end(self, outputs: Iterable[OnnxValue]) -> None:
+        """Name the nodes since `begin`: the one that gives the output as the node of the file, others after it."""
+        main = next((value.edge[0] for value in outputs if value.edge is not None), None)
+        for node in sorted(self.made, key=lambda node: node is not main):
+            if node.rename is None:
+                node.rename = self.fresh(self.path if node is main else f"{self.path}:{node.label.lower()}")
+
+    def fresh(self, text: str) -> str:
+        """A name that no other node has, from one in a file."""
+        base = re.sub(r"[./]+", "_", "".join(c for c in text if c.isprintable()).strip("./")) or "node"
+        name, count = base, 1
+        while name in self.taken:
+            count += 1
+            name = f"{base}:{count}"
+        self.taken.add(name)
+        return name
+
+    def add(self, module: Module, values: Iterable[OnnxValue | None]) -> list[OnnxValue]:
+        """The outputs of a module that reads these values; what follows from constants alone is computed now."""
+        given = list(values)
+        found = self.inferred(module, given)
+        arrays = [None if v is None else v.array for v in given]
+        isConstant = any(a is not None for a in arrays) and all(
+            v is None or a is not None for v, a in zip(given, arrays)
+        )
+        if isConstant and not module.params and not module.states and self.isSmall(found, arrays):
+            return self.computed(module, given, arrays)
+        node = Node(module, None, None)
+        names, skipped = argumentNames(module, len(given)), False
+        for name, value in zip(names, given):
+            skipped = skipped or value is None
+            if value is not None:
+                node.addBackwards(self.edge(value), name if skipped else None)
+        self.made.append(node)
+        for slot, value in enumerate(found):
+            value.edge = (node, slot)
+        return found
+
+    def isSmall(self, found: list[OnnxValue], arrays: list[Any]) -> bool:
+        """Whether a result takes hardly more memory than what it is computed from."""
+        most = max(COMPUTED, 2 * sum(a.size for a in arrays if a is not None))
+        sizes = [None if v.shape is None else product(v.shape) for v in found]
+        return all(size is not None and not isinstance(size, Dim) and size <= most for size in sizes)
+
+    def computed(self, module: Module, given: list[Any], arrays: list[Any]) -> list[OnnxValue]:
+        """The outputs of constants, as constants; a weight in another order is a weight still."""
+        node = Node(module)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            node.updateData(arrays if len(arrays) != 1 else arrays[0])
+        outputs = node.made if isinstance(node.made, list) else [node.made]
+        isWeight = any(v is not None and v.isWeight for v in given)
+        return [OnnxValue.of(self.path, y, isWeight) for y in outputs]
+
+    def inferred(self, module: Module, given: list[OnnxValue | None]) -> list[OnnxValue]:
+        """What is known of the outputs of a module.
+
+        Raises    ShapeError, DtypeError where the inputs do not fit; a shape with symbols is given the benefit of doubt
+        """
+        count = len(module.outputNames)
+        shapes = [None if v is None else v.shape for v in given]
+        dtypes = [None if v is None else v.dtype for v in given]
+        isUnknown = any(v is not None and v.shape is None for v in given)
+        outs: list[Any] = [None] * count if isUnknown else self.shapesFrom(module, shapes, count)
+        kinds = module.dataTypeFrom(*dtypes) if all(v is None or v.dtype is not None for v in given) else None
+        kinds = kinds if isinstance(kinds, list) else [kinds] * count
+        return [OnnxValue(self.path, shape, dtype) for shape, dtype in zip(outs, kinds)]
+
+    def shapesFrom(self, module: Module, shapes: list[Any], count: int) -> list[Any]:
+        """The shapes of the outputs; None for those that no rule knows as long as sizes have symbols."""
+        try:
+            result = module.dataShapeFrom(*shapes)
+        except ShapeError:
+            if any(isinstance(size, Dim) for shape in shapes if shape is not None for size in shape):
+                return [None] * count
+            raise
+        outs = withValues(module, shapes, result if isinstance(result, list) else [result])
+        fresh = FreshSymbols(s for s in shapes if s is not None)
+        return fresh.named(self.path or "value", module, outs)
+
+    def edge(self, value: OnnxValue) -> Any:
+        """Where a value comes from; a known one gets a node of its own when it is first read."""
+        if value.edge is None:
+            if value.array is None:
+                raise GraphError(f"'{value.name}' has no value")
+            module: Module = Constant(value.array)
+            if value.isWeight:
+                module = Weight(value.array.shape, value.array.dtype.name)
+                self.fill(module, W=value.array)
+            value.edge = (Node(module, name=self.fresh(value.name)), 0)
+        return value.edge
+
+    def fill(self, module: Module, **arrays: Any) -> Module:
+        """Give parameters and states of a module their arrays, and the dtype of those."""
+        for name, array in arrays.items():
+            stored = getattr(module, name)
+            stored.calcMode(array.dtype)
+            stored.data = array
+            if hasattr(stored, "trainable") and not self.trainable:
+                stored.trainable = False
+        return module
+
+    def graph(self, inputs: list[Node], outputs: list[OnnxValue], name: str | None) -> Graph:
+        """The graph of what was made; nodes that lead to no output are cut off."""
+        edges = [self.edge(value) for value in outputs]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GraphWarning)
+            found = Graph(inputs, edges, name)
+        inside = {*found.nodes, *found.inputs}
+        for node in inside:
+            node.fwds[:] = [link for link in node.fwds if link.node in inside]
+        return found
+
+
+def argumentNames(module: Module, count: int) -> list[str | None]:
+    """The name of the argument that each value goes to; None where they go by position."""
+    names, _, variadic = module.inputSpec
+    if variadic:
+        return [None] * count
+    if count > len(names):
+        raise PuregraphError(f"{type(module).__name__} takes {len(names)} inputs, not {count}")
+    return list(names[:count])
+
+
+def dimsFrom(sizes: list[Any], name: str) -> tuple:
+    """A shape of a file: numbers, and symbols for names and for what is left open."""
+    found = []
+    for axis, size in enumerate(sizes):
+        if isinstance(size, int) and size >= 0:
+            found.append(size)
+        else:
+            text = size if isinstance(size, str) and size else f"{name}_{axis}"
+            clean = re.sub(r"\W+", "_", text)
+            found.append(Dim(clean if clean[:1].isalpha() else f"n{clean}"))
+    return tuple(found)

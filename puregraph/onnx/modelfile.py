@@ -1,0 +1,109 @@
+"""ModelFile: an ONNX model from a path, and its arrays, those beside the file too."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from puregraph.errors import CheckpointError, quote
+
+NUMERIC = {1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16}  # floats, integers, booleans; 16 is bfloat16
+
+
+class ModelFile:
+    """A model, and the folder in which its external arrays are; None for a model that was given as it is."""
+
+    def __init__(self, model: Any):
+        import onnx
+
+        self.folder: Path | None = None
+        if isinstance(model, (str, os.PathLike)):
+            path = Path(model)
+            self.folder = path.parent
+            if not path.is_file():
+                raise CheckpointError(f"{path}: wanted an ONNX model, there is no such file")
+            try:
+                self.proto = onnx.load(path, load_external_data=False)
+            except Exception as error:  # the decoders of the formats raise their own, and differ
+                raise CheckpointError(f"{path}: wanted an ONNX model, it cannot be decoded: {error}") from error
+        elif isinstance(model, onnx.ModelProto):
+            self.proto = model
+        else:
+            raise CheckpointError(f"wanted a path or a ModelProto, got {type(model).__name__}")
+
+    def array(self, tensor: Any) -> Any:
+        """The elements of a tensor.
+
+        Raises    CheckpointError for elements that are no numbers, and for what does not fill the shape
+        """
+        from onnx import TensorProto, numpy_helper
+
+        where = f"tensor {quote(tensor.name)}"
+        if tensor.data_type not in NUMERIC:
+            known = tensor.data_type in TensorProto.DataType.values()
+            kind = TensorProto.DataType.Name(tensor.data_type) if known else tensor.data_type
+            raise CheckpointError(f"{where}: wanted floats, integers or booleans, got elements of kind {kind}")
+        if any(size < 0 for size in tensor.dims):
+            raise CheckpointError(f"{where}: wanted sizes of at least 0, got {tuple(tensor.dims)}")
+        dtype = dtypeOf(tensor.data_type)
+        try:
+            if tensor.data_location == TensorProto.EXTERNAL:
+                return self.external(tensor, dtype, where)
+            return np.array(numpy_helper.to_array(tensor), dtype)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise CheckpointError(f"{where}: its data does not fill the shape {tuple(tensor.dims)}: {error}") from error
+
+    def external(self, tensor: Any, dtype: Any, where: str) -> Any:
+        """The elements of a tensor that are in a file of their own, which has to be in the model's folder."""
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        location = entries.get("location", "")
+        if self.folder is None:
+            raise CheckpointError(f"{where}: its data is in {quote(location)}; give the path of the model")
+        path = inside(self.folder, location, where)
+        count = int(np.prod([int(size) for size in tensor.dims], dtype=object)) * dtype.itemsize
+        start = wholeFrom(entries.get("offset", "0"), where)
+        length = wholeFrom(entries.get("length", str(count)), where)
+        if length != count or start + count > path.stat().st_size:
+            raise CheckpointError(
+                f"{where}: wanted {count} bytes from {start} on in {quote(location)}, of {path.stat().st_size}, "
+                f"the model says {length}"
+            )
+        with path.open("rb") as file:
+            file.seek(start)
+            found = np.frombuffer(file.read(count), dtype.newbyteorder("<") if dtype.kind != "V" else dtype)
+        return found.astype(dtype).reshape(tuple(tensor.dims))
+
+
+def inside(folder: Path, location: str, where: str) -> Path:
+    """The path of a file in a folder or below it, with no link on the way.
+
+    Raises    CheckpointError for anything else
+    """
+    path = folder / location
+    parts = Path(location).parts
+    isPlain = location and not Path(location).is_absolute() and ".." not in parts and "\\" not in location
+    if not isPlain or "\0" in location:
+        raise CheckpointError(f"{where}: wanted a file in the model's folder, got {quote(location)}")
+    steps = [folder.joinpath(*parts[: i + 1]) for i in range(len(parts))]
+    if any(step.is_symlink() for step in steps):
+        raise CheckpointError(f"{where}: {quote(location)} is a link; wanted a file in the model's folder")
+    if not path.is_file() or path.stat().st_nlink > 1:
+        raise CheckpointError(f"{where}: {quote(location)} is no file of its own in the model's folder")
+    return path
+
+
+def wholeFrom(text: str, where: str) -> int:
+    """A count of bytes."""
+    if not text.isdecimal() or len(text) > 18:
+        raise CheckpointError(f"{where}: wanted a number of bytes, got {quote(text)}")
+    return int(text)
+
+
+def dtypeOf(kind: int) -> Any:
+    """numpy's dtype of a kind of elements."""
+    from onnx import helper
+
+    return np.dtype(helper.tensor_dtype_to_np_dtype(kind))

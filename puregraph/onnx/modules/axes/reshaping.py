@@ -1,0 +1,99 @@
+"""Reshaping: another shape, in which 0 may be a size; a matrix of the first axes by the others."""
+
+import numpy as np
+
+from puregraph.arguments import Flag, Size
+from puregraph.core.shape import givenSizes, product, sizesOf
+from puregraph.errors import need
+from puregraph.module import Module
+
+
+class ReshapeTo(Module):
+    """y = x with another shape, elements in row-major order; -1, once, is what is left.
+
+    0 is a size with `keepsZero`, and copies the size of x without. Without `shape`, `sizes` are a second input.
+
+    Shapes    x (any), sizes (rank) integers -> y (shape)
+    Source    ONNX operator Reshape with allowzero
+    Raises    ShapeError if x has another number of elements, or what is left is no integer
+    """
+
+    reads = ()
+    views = True
+    flopsPerElement = 0
+    indices = shapeInputs = ("sizes",)
+    followsValues = True
+
+    def __init__(self, keepsZero: Flag = True, shape=None, name=None):
+        super().__init__(name)
+        self.keepsZero = keepsZero
+        self.shape = None if shape is None else tuple(shape)
+        if shape is not None:
+            self.sizes = None
+
+    def target(self, x, wanted):
+        """The shape that is meant for x."""
+        need(list(wanted).count(-1) <= 1 and not any(n < -1 for n in wanted), "sizes, and -1 at most once", wanted)
+        need(self.keepsZero or all(n != 0 or i < len(x) for i, n in enumerate(wanted)), "an axis to copy for each 0", x)
+        sizes = [x[i] if n == 0 and not self.keepsZero else n for i, n in enumerate(wanted)]
+        rest = product(n for n in sizes if n != -1)
+        count = product(x)
+        if -1 in sizes:
+            need(rest != 0 and count % rest == 0, f"a multiple of {rest} elements", x)
+            return tuple(count // rest if n == -1 else n for n in sizes)
+        need(rest == count, f"as many elements as {tuple(sizes)} has", x)
+        return tuple(sizes)
+
+    def dataShapeFrom(self, x, sizes=None):
+        wanted = givenSizes(sizes, "sizes") if self.shape is None else self.shape
+        return (None,) * sizes[0] if wanted is None else self.target(x, wanted)
+
+    def updateData(self, x, sizes=None):
+        return x.reshape(self.target(x.shape, self.shape if sizes is None else sizesOf(sizes)))
+
+    def updateGrad(self, grad, x, sizes, y):
+        return grad.reshape(x.shape), None
+
+    def sample(self, rng, x, *sizes):
+        return [rng.standard_normal(x), *[np.array([-1] + [1] * (n - 1)) for (n,) in sizes]]
+
+    @classmethod
+    def examples(cls):
+        yield cls(True, (3, 2)), [(2, 3)]
+        yield cls(True, (0, 5)), [(2, 0)]
+        yield cls(False, (0, -1)), [(2, 3, 2)]
+        yield cls(), [(2, 3), (2,)]
+
+
+class MatrixFrom(Module):
+    """y[i, j] = x, the first `axis` axes as rows, the others as columns, in row-major order.
+
+    Shapes    x (*a, *b), a being `axis` axes -> y (product of a, product of b)
+    Source    ONNX operator Flatten
+    Raises    ShapeError if x has fewer axes
+    """
+
+    reads = ()
+    views = True
+    flopsPerElement = 0
+    followsValues = True
+
+    def __init__(self, axis: Size = 1, name=None):
+        super().__init__(name)
+        self.axis = axis
+
+    def dataShapeFrom(self, x):
+        need(len(x) >= self.axis, f"at least {self.axis} axes", x)
+        return product(x[: self.axis]), product(x[self.axis :])
+
+    def updateData(self, x):
+        return x.reshape(self.dataShapeFrom(x.shape))
+
+    def updateGrad(self, grad, x, y):
+        return grad.reshape(x.shape)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3, 2)]
+        yield cls(0), [(2, 3)]
+        yield cls(2), [(2, 3)]

@@ -1,0 +1,182 @@
+"""Scattering: elements put by index into a copy, in place of what is there, or added, multiplied, compared with it."""
+
+import numpy as np
+
+from puregraph.arguments import Flag, Whole, choice
+from puregraph.core.dim import Dim
+from puregraph.core.shape import normalAxis
+from puregraph.errors import AutoDiffException, need
+from puregraph.module import Module
+from puregraph.onnx.modules.axes.gathering import elementKey, pointKey
+
+KINDS = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+class _Scatter(Module):
+    """The base: y = x, with `updates` where a key says; equal keys count in their order."""
+
+    reads = ("x", "index", "updates")
+    keepsDtype = True
+    indices = ("index",)
+    flopsPerElement = 0
+
+    def setKind(self, reduction):
+        self.reduction = reduction
+        self.isDiscrete = False
+
+    def updateData(self, x, index, updates):
+        y, key = x.copy(), self.key(x, index)
+        kind = KINDS[self.reduction]
+        if kind is None:
+            y[key] = updates
+        else:
+            kind.at(y, key, updates)
+        return y
+
+    def updateGrad(self, grad, x, index, updates, y):
+        key = self.key(x, index)
+        if self.reduction == "add":
+            return grad, None, grad[key]
+        if self.reduction != "none":
+            raise AutoDiffException(f"{type(self).__name__}: there is no gradient for reduction '{self.reduction}'")
+        order = np.arange(updates.size).reshape(updates.shape)
+        last = np.full(x.shape, -1)
+        last[key] = order
+        return (
+            np.where(last < 0, grad, 0).astype(grad.dtype, copy=False),
+            None,
+            np.where(last[key] == order, grad[key], 0).astype(grad.dtype, copy=False),
+        )
+
+
+class ScatterElements(_Scatter):
+    """y = x, but y[..., index[i, j, ...], ...] = updates[i, j, ...], the index in place of that along `axis`.
+
+    With a `reduction` the update is added to what is there, multiplied with it, or the larger or smaller is kept.
+
+    Shapes    x (any), index, updates (as x, no longer along other axes) -> y as x
+    Source    ONNX operator ScatterElements
+    Raises    DataError if an index is out of range; ShapeError if index and updates differ
+    """
+
+    def __init__(self, axis: Whole = 0, reduction: choice(*KINDS) = "none", name=None):
+        super().__init__(name)
+        self.axis = axis
+        self.setKind(reduction)
+
+    def dataShapeFrom(self, x, index, updates):
+        normalAxis(self.axis, len(x))
+        need(
+            index == updates and len(index) == len(x),
+            "index and updates of one shape, of the rank of x",
+            [x, index, updates],
+        )
+        return x
+
+    def key(self, x, index):
+        """Where the updates go."""
+        return elementKey(x, index, self.axis, "ScatterElements")
+
+    def sample(self, rng, x, index, updates):
+        return [rng.standard_normal(x), rng.integers(0, x[self.axis], index), rng.standard_normal(updates)]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(3, 2), (2, 2), (2, 2)]
+        yield cls(1, "add"), [(2, 3), (2, 2), (2, 2)]
+
+
+class ScatterPoints(_Scatter):
+    """y = x, but y[index[i, 0], index[i, 1], ...] = updates[i].
+
+    With a `reduction` the update is added to what is there, multiplied with it, or the larger or smaller is kept.
+
+    Shapes    x (*n), index (*i, k), updates (*i, what is left of n after k axes) -> y as x
+    Source    ONNX operator ScatterND
+    Raises    DataError if an index is out of range; ShapeError if updates have another shape
+    """
+
+    def __init__(self, reduction: choice(*KINDS) = "none", name=None):
+        super().__init__(name)
+        self.setKind(reduction)
+
+    def dataShapeFrom(self, x, index, updates):
+        isKnown = len(index) >= 1 and not isinstance(index[-1], Dim) and index[-1] <= len(x)
+        need(isKnown, f"an index whose last axis has at most {len(x)} elements", index)
+        wanted = (*index[:-1], *x[index[-1] :])
+        need(updates == wanted, f"updates of shape {wanted}", updates)
+        return x
+
+    def key(self, x, index):
+        """Where the updates go."""
+        return pointKey(x, index, 0, "ScatterPoints")
+
+    def sample(self, rng, x, index, updates):
+        return [rng.standard_normal(x), rng.integers(0, min(x[: index[-1]]), index), rng.standard_normal(updates)]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(4, 2), (2, 1), (2, 2)]
+        yield cls("add"), [(3, 3), (4, 2), (4,)]
+
+
+class ScatterSequence(Module):
+    """y = x, but y[n, ..., starts[n] + t, :] = updates[n, ..., t, :] along `axis`; `circular` goes on at the beginning.
+
+    Shapes    x (n, ..., s, ...), updates (n, ..., t, ...), starts (n,) -> y as x
+    Source    ONNX operator TensorScatter
+    Raises    ShapeError if there is no such axis, or the updates are longer
+    """
+
+    reads = ("starts", "updates")
+    keepsDtype = True
+    indices = ("starts",)
+    flopsPerElement = 0
+
+    def __init__(self, axis: Whole = -2, circular: Flag = False, name=None):
+        super().__init__(name)
+        self.axis, self.circular = axis, circular
+
+    def dataShapeFrom(self, x, updates, starts=None):
+        axis = normalAxis(self.axis, len(x))
+        rest = x[:axis] + x[axis + 1 :]
+        need(starts is None or starts == (x[0],), f"starts of shape ({x[0]},)", starts)
+        need(
+            axis > 0 and updates[:axis] + updates[axis + 1 :] == rest, "updates like x but along the axis", [x, updates]
+        )
+        return x
+
+    def key(self, x, updates, starts):
+        """Where the updates go."""
+        axis, count = normalAxis(self.axis, x.ndim), updates.shape[normalAxis(self.axis, x.ndim)]
+        first = np.zeros(x.shape[0], np.int64) if starts is None else starts
+        positions = first[:, None] + np.arange(count)
+        positions = positions % x.shape[axis] if self.circular else positions
+        need(not positions.size or positions.max() < x.shape[axis], "updates that end in x", x.shape)
+        return (np.arange(x.shape[0])[:, None], *(slice(None),) * (axis - 1), positions)
+
+    def moved(self, updates):
+        """The updates with their axis behind the first, as indexing has it."""
+        axis = normalAxis(self.axis, updates.ndim)
+        return updates if axis == 1 else np.moveaxis(updates, axis, 1)
+
+    def updateData(self, x, updates, starts=None):
+        y = x.copy()
+        y[self.key(x, updates, starts)] = self.moved(updates)
+        return y
+
+    def updateGrad(self, grad, x, updates, starts, y):
+        key = self.key(x, updates, starts)
+        gx = grad.copy()
+        gx[key] = 0
+        axis = normalAxis(self.axis, x.ndim)
+        found = grad[key]
+        return gx, found if axis == 1 else np.moveaxis(found, 1, axis), None
+
+    def sample(self, rng, x, updates, *starts):
+        return [rng.standard_normal(x), rng.standard_normal(updates), *[np.zeros(s, np.int64) for s in starts]]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 4, 3), (2, 2, 3), (2,)]
+        yield cls(), [(2, 2, 4, 3), (2, 2, 2, 3)]

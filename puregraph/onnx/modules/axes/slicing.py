@@ -1,0 +1,54 @@
+"""SliceAlong: slices along axes that are inputs themselves."""
+
+import numpy as np
+
+from puregraph.core.shape import normalAxis, sizesOf
+from puregraph.errors import need
+from puregraph.module import Module
+
+
+class SliceAlong(Module):
+    """y = x[..., start:end:step, ...] along the axes that an input names.
+
+    What is left depends on the data.
+
+    Shapes    x (any), starts, ends, axes, steps (count) integers -> y of the same rank
+    Source    ONNX operator Slice
+    Raises    ShapeError if they differ in number
+    """
+
+    reads = ("starts", "ends", "axes", "steps")
+    keepsDtype = True
+    indices = ("starts", "ends", "axes", "steps")
+    flopsPerElement = 0
+
+    def dataShapeFrom(self, x, starts, ends, axes, steps=None):
+        need(starts == ends == axes and steps in (None, starts), "as many starts, ends, axes, steps", [starts, ends])
+        return (None,) * len(x)
+
+    def key(self, x, starts, ends, axes, steps):
+        """What x is indexed with."""
+        found = [slice(None)] * x.ndim
+        lists = [[1] * len(axes) if each is None else sizesOf(each) for each in (axes, starts, ends, steps)]
+        for axis, start, end, step in zip(*lists):
+            at = normalAxis(axis, x.ndim)
+            isBefore = step < 0 and end < -x.shape[at]
+            found[at] = slice(start, None if isBefore else end, step)
+        return tuple(found)
+
+    def updateData(self, x, starts, ends, axes, steps=None):
+        return x[self.key(x, starts, ends, axes, steps)].copy()
+
+    def updateGrad(self, grad, x, starts, ends, axes, steps, y):
+        gx = np.zeros_like(grad, shape=x.shape)
+        gx[self.key(x, starts, ends, axes, steps)] = grad
+        return gx, None, None, None, None
+
+    def sample(self, rng, x, *rest):
+        values = (0, 2, 0, 1)
+        return [rng.standard_normal(x), *[np.full(shape, value) for shape, value in zip(rest, values)]]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(3, 2), (1,), (1,), (1,), (1,)]
+        yield cls(), [(3, 2), (1,), (1,), (1,)]

@@ -1,0 +1,42 @@
+"""Weight: a parameter as a value of its own."""
+
+import numpy as np
+
+from puregraph.arguments import Dtype
+from puregraph.core.param import Param
+from puregraph.core.shape import asShape
+from puregraph.module import Module
+
+
+class Weight(Module):
+    """y = W: a trainable array that other nodes read.
+
+    Shapes    W (shape) -> y (shape)
+    Source    an initializer of ONNX that a float operator reads
+    """
+
+    reads = ()
+    flopsPerElement = 0
+
+    def __init__(self, shape, dtype: Dtype = "float32", name=None):
+        super().__init__(name)
+        self.W = Param(asShape(shape), dtype=np.dtype(dtype))
+
+    def dataShapeFrom(self):
+        return self.W.shape
+
+    def dataTypeFrom(self):
+        return self.W.dtype
+
+    def updateData(self, W):
+        return W.copy()
+
+    def updateGrad(self, grad, W, y):
+        return (grad,)
+
+    def flopsFrom(self):
+        return 0
+
+    @classmethod
+    def examples(cls):
+        yield cls((2, 3)), []

@@ -1,0 +1,69 @@
+"""OnnxNode: a node of a file as the function sees it that reads its operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.errors import GraphError
+from puregraph.onnx.onnxvalue import OnnxValue
+
+
+class OnnxNode:
+    """One use of an operator: its attributes, the version of its operator, and what makes nodes of a graph.
+
+    `node(Module(...), x, y)` adds a node that reads the values x and y and gives its output, a list of them if it has
+    several. `wants` says which outputs somebody reads.
+    """
+
+    def __init__(self, proto: Any, name: str, version: int, attributes: dict[str, Any], builder: Any):
+        self.proto, self.name, self.version, self.attributes, self.builder = proto, name, version, attributes, builder
+        self.type: str = proto.op_type
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An attribute, or what it is where it is left out."""
+        return self.attributes.get(name, default)
+
+    def wants(self, index: int) -> bool:
+        """Whether an output has a name, and so may be read."""
+        return index < len(self.proto.output) and bool(self.proto.output[index])
+
+    def __call__(self, module: Any, *values: OnnxValue | None) -> Any:
+        found = self.builder.add(module, values)
+        return found if len(found) > 1 else found[0]
+
+    def constant(self, array: Any) -> OnnxValue:
+        """A value that is known."""
+        return OnnxValue.of(self.name, array)
+
+    def scalar(self, number: Any, like: OnnxValue) -> OnnxValue:
+        """A number in the dtype of another value."""
+        return self.constant(np.asarray(number, like.dtype or np.float32))
+
+    def rankOf(self, value: OnnxValue) -> int:
+        """The number of axes.
+
+        Raises    GraphError where it is not known
+        """
+        if value.shape is None:
+            raise GraphError(f"the rank of '{value.name}' is not known: give shapes= of the model's inputs")
+        return len(value.shape)
+
+    def known(self, value: OnnxValue | None, what: str) -> Any:
+        """The elements of an input that has to be known ahead of data; None for one that is left out.
+
+        Raises    GraphError where they are not known
+        """
+        if value is None:
+            return None
+        if value.numbers is None:
+            raise GraphError(f"{what} '{value.name}' is known only with the data; a constant can be read")
+        return value.numbers
+
+    def refuse(self, reason: str) -> None:
+        """Say why this use of the operator cannot be read.
+
+        Raises    GraphError
+        """
+        raise GraphError(reason)

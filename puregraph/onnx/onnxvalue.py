@@ -1,0 +1,51 @@
+"""OnnxValue: a value of a file while it is read: where it comes from, and what is known of it ahead of data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.core.shape import valued, valueOf
+
+KNOWN = 1 << 16  # elements up to which a shape carries those of an array
+
+
+class OnnxValue:
+    """An output of a node, or an array that is known.
+
+    `shape`, `dtype`    as rules infer them; None where they are not known
+    `array`     the elements, of an initializer or what follows from constants alone
+    `isWeight`  whether that is to become a parameter where floats are computed with it
+    """
+
+    __slots__ = ("array", "dtype", "edge", "isWeight", "name", "shape")
+
+    def __init__(self, name: str, shape: Any = None, dtype: Any = None, edge: Any = None, array: Any = None):
+        self.name, self.shape, self.dtype, self.edge, self.array = name, shape, dtype, edge, array
+        self.isWeight = False
+
+    @classmethod
+    def of(cls, name: str, array: Any, isWeight: bool = False) -> OnnxValue:
+        """A value that is known."""
+        array = np.asarray(array)
+        known = array if array.dtype.kind in "iub" and array.size <= KNOWN else None
+        found = cls(name, valued(array.shape, known), array.dtype, array=array)
+        found.isWeight = isWeight and array.dtype.kind in "fV"
+        return found
+
+    @property
+    def rank(self) -> int | None:
+        """The number of axes, if it is known."""
+        return None if self.shape is None else len(self.shape)
+
+    @property
+    def numbers(self) -> Any:
+        """The elements as an array of numbers, where they are known and have no symbols."""
+        if self.array is not None:
+            return self.array
+        found = None if self.shape is None else valueOf(self.shape)
+        return None if found is None or found.dtype.kind == "O" else found
+
+    def __repr__(self) -> str:
+        return f"OnnxValue({self.name!r}, {self.shape}, {self.dtype})"

@@ -1,0 +1,1 @@
+"""The operators of ONNX, a file for each family."""

@@ -1,0 +1,106 @@
+"""ActivationOps: nonlinear functions of one input, with their constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph import modules
+from puregraph.base.dtype import isFloating
+from puregraph.onnx.modules.layers.logsoftmax import Hardmax, LogSoftMax
+from puregraph.onnx.opregistry import onnxOp
+from puregraph.pointwise import Pointwise
+
+FORMULAS: dict[str, tuple[str, dict[str, float]]] = {  # with the attributes and what they are where left out
+    "Celu": ("maximum(0, x) + minimum(0, alpha * expm1(x / alpha))", {"alpha": 1.0}),
+    "HardSigmoid": ("clip(alpha * x + beta, 0, 1)", {"alpha": 0.2, "beta": 0.5}),
+    "Mish": ("x * tanh(softplus(x))", {}),
+    "Selu": (
+        "gamma * where(x > 0, x, alpha * expm1(x))",
+        {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
+    ),
+    "Shrink": ("where(x < -lambd, x + bias, where(x > lambd, x - bias, 0))", {"bias": 0.0, "lambd": 0.5}),
+    "Softsign": ("x / (1 + abs(x))", {}),
+    "Swish": ("x * sigmoid(alpha * x)", {"alpha": 1.0}),
+    "ThresholdedRelu": ("where(x > alpha, x, 0)", {"alpha": 1.0}),
+}
+PLAIN = {
+    "HardSwish": modules.HardSwish,
+    "Sigmoid": modules.Sigmoid,
+    "Softplus": modules.SoftPlus,
+    "Tanh": modules.Tanh,
+}
+
+
+@onnxOp(*FORMULAS)
+def formula(op: Any, x: Any) -> Any:
+    """Activations that are a formula."""
+    text, constants = FORMULAS[op.type]
+    given = {name: op.get(name, default) for name, default in constants.items()}
+    y = op(Pointwise(formula=text, **given), x)
+    return y if y.dtype == x.dtype else op(modules.Cast(x.dtype), y)
+
+
+@onnxOp(*PLAIN)
+def plain(op: Any, x: Any) -> Any:
+    """Activations that are a module."""
+    return op(PLAIN[op.type](), x)
+
+
+@onnxOp("Relu")
+def relu(op: Any, x: Any) -> Any:
+    """Relu."""
+    return op(modules.Relu() if isFloating(x.dtype) else Pointwise(formula="maximum(x, 0)"), x)
+
+
+@onnxOp("Elu")
+def elu(op: Any, x: Any) -> Any:
+    """Elu."""
+    return op(modules.Elu(op.get("alpha", 1.0)), x)
+
+
+@onnxOp("LeakyRelu")
+def leakyRelu(op: Any, x: Any) -> Any:
+    """LeakyRelu."""
+    return op(Pointwise(formula="where(x >= 0, x, alpha * x)", alpha=op.get("alpha", 0.01)), x)
+
+
+@onnxOp("Gelu")
+def gelu(op: Any, x: Any) -> Any:
+    """Gelu."""
+    tanh = "0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)))"
+    exact = "0.5 * x * erfc(-x / sqrt(2))"
+    return op(Pointwise(formula=tanh if op.get("approximate", "none") == "tanh" else exact), x)
+
+
+@onnxOp("PRelu")
+def pRelu(op: Any, x: Any, slope: Any) -> Any:
+    """PRelu."""
+    y = op(Pointwise(formula="where(x < 0, slope * x, x)"), x, slope)
+    return y if y.dtype == x.dtype else op(modules.Cast(x.dtype), y)
+
+
+@onnxOp("Softmax", "LogSoftmax", "Hardmax")
+def softmax(op: Any, x: Any) -> Any:
+    """Before opset 13 the axes from `axis` on count as one."""
+    kinds = {"Softmax": modules.SoftMax, "LogSoftmax": LogSoftMax, "Hardmax": Hardmax}
+    if op.version >= 13:
+        return op(kinds[op.type](op.get("axis", -1)), x)
+    rank = op.rankOf(x)
+    axis = op.get("axis", 1) % max(rank, 1)
+    if axis == rank - 1:
+        return op(kinds[op.type](axis), x)
+    flat = op(modules.Flatten(axis), x)
+    y = op(kinds[op.type](axis), flat)
+    return op(modules.Reshape(), y, op(modules.Shape(), x))
+
+
+@onnxOp("Dropout")
+def dropout(op: Any, x: Any, ratio: Any = None, training: Any = None) -> Any:
+    """Zeros at random in the graph's trainMode, if the model does not ask for them itself."""
+    share = op.get("ratio", 0.5) if ratio is None else ratio.numbers
+    isAsked = training is not None and bool(op.known(training, "training_mode"))
+    if isAsked and share is not None and float(share) > 0 or isAsked and share is None:
+        op.refuse("elements are set to zero at random in training_mode, which is left to trainMode() here")
+    isPlain = share is None or isAsked or not 0 < float(share) < 1
+    y = op(modules.Identity() if isPlain else modules.Dropout(float(share)), x)
+    return (y, op(Pointwise(formula="x == x or x != x"), x)) if op.wants(1) else y

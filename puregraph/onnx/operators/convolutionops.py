@@ -1,0 +1,93 @@
+"""ConvolutionOps: convolutions and their transposes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph import modules
+from puregraph.core.dim import Dim
+from puregraph.onnx.modules.layers.convolving import Convolve, ConvolveTransposed
+from puregraph.onnx.opregistry import onnxOp
+
+
+def windowOf(op: Any, x: Any, size: tuple) -> tuple[tuple, tuple, tuple]:
+    """Stride, (before, after) and dilation for each axis; "SAME" needs the lengths, unless the stride is 1."""
+    rank = len(size)
+    stride = tuple(op.get("strides") or (1,) * rank)
+    dilation = tuple(op.get("dilations") or (1,) * rank)
+    kind = op.get("auto_pad", "NOTSET")
+    if kind == "VALID":
+        return stride, ((0, 0),) * rank, dilation
+    if kind in ("SAME_UPPER", "SAME_LOWER"):
+        pads = []
+        for length, k, s, d in zip(x.shape[2:], size, stride, dilation):
+            if isinstance(length, Dim) and s != 1:
+                op.refuse(f"auto_pad {kind} with stride {s} needs the lengths of '{x.name}': give shapes=")
+            whole = d * (k - 1) if s == 1 else max(0, (-(-length // s) - 1) * s + d * (k - 1) + 1 - length)
+            pads.append((whole // 2, whole - whole // 2) if kind == "SAME_UPPER" else (whole - whole // 2, whole // 2))
+        return stride, tuple(pads), dilation
+    flat = op.get("pads") or (0,) * (2 * rank)
+    return stride, tuple(zip(flat[:rank], flat[rank:])), dilation
+
+
+@onnxOp("Conv")
+def convolution(op: Any, x: Any, W: Any, b: Any = None) -> Any:
+    """Conv."""
+    size = tuple(W.shape[2:])
+    stride, pad, dilation = windowOf(op, x, size)
+    groups = op.get("group", 1)
+    isPlain = W.isWeight and (b is None or b.array is not None) and min(map(min, pad), default=0) >= 0
+    if not isPlain:
+        return op(Convolve(stride, pad, dilation, groups), x, W, b)
+    makes = {1: modules.Conv1D, 2: modules.Conv2D, 3: modules.Conv3D}
+    module = makes.get(len(size), modules.ConvNd)(
+        W.shape[1] * groups, W.shape[0], size, stride, pad, dilation, useBias=b is not None, groups=groups
+    )
+    return op(filled(op, module, W, b), x)
+
+
+def filled(op: Any, module: Any, W: Any, b: Any) -> Any:
+    """A module with these arrays for its parameters."""
+    return op.builder.fill(module, W=W.array) if b is None else op.builder.fill(module, W=W.array, b=b.array)
+
+
+@onnxOp("ConvTranspose")
+def transposed(op: Any, x: Any, W: Any, b: Any = None) -> Any:
+    """ConvTranspose."""
+    size = tuple(W.shape[2:])
+    rank, groups = len(size), op.get("group", 1)
+    post = tuple(op.get("output_padding") or (0,) * rank)
+    stride = tuple(op.get("strides") or (1,) * rank)
+    dilation = tuple(op.get("dilations") or (1,) * rank)
+    pad = tuple(zip(*[iter([n for i in range(rank) for n in (op.get("pads") or (0,) * 2 * rank)[i::rank]])] * 2))
+    kind, wanted = op.get("auto_pad", "NOTSET"), op.get("output_shape")
+    if kind == "VALID":
+        pad = ((0, 0),) * rank
+    if wanted is not None or kind.startswith("SAME"):
+        pad = ()
+        for i, (k, s, d) in enumerate(zip(size, stride, dilation)):
+            length = x.shape[2 + i]
+            if wanted is None:
+                whole = d * (k - 1) + 1 + post[i] - s
+            elif isinstance(length, Dim):
+                op.refuse(f"output_shape needs the lengths of '{x.name}': give shapes=")
+            else:
+                whole = s * (length - 1) + post[i] + d * (k - 1) + 1 - wanted[-rank:][i]
+            half = whole // 2
+            if whole < 0:
+                pad = (*pad, (0, whole))
+                continue
+            pad = (*pad, (half, whole - half) if kind == "SAME_UPPER" else (whole - half, half))
+    isPlain = (
+        W.isWeight
+        and (b is None or b.array is not None)
+        and all(p < s for p, s in zip(post, stride))
+        and min(map(min, pad), default=0) >= 0
+    )
+    if not isPlain:
+        return op(ConvolveTransposed(stride, pad, dilation, post, groups), x, W, b)
+    make = modules.Deconv2D if rank == 2 else modules.DeconvNd
+    module = make(
+        W.shape[0], W.shape[1] * groups, size, stride, pad, dilation, post, useBias=b is not None, groups=groups
+    )
+    return op(filled(op, module, W, b), x)

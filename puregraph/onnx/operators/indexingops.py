@@ -1,0 +1,91 @@
+"""IndexingOps: elements chosen and put by index, sorted, counted, one in a class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph import modules
+from puregraph.onnx.modules.axes.choosing import CompressAxis, ReverseLengths, UniqueAlong
+from puregraph.onnx.modules.axes.controlled import TopCount
+from puregraph.onnx.modules.axes.gathering import GatherAxis, GatherElements, GatherPoints
+from puregraph.onnx.modules.axes.onehotvalues import OneHotValues
+from puregraph.onnx.modules.axes.scattering import ScatterElements, ScatterPoints, ScatterSequence
+from puregraph.onnx.modules.axes.topelements import TopElements
+from puregraph.onnx.opregistry import onnxOp
+
+
+@onnxOp("Gather")
+def gather(op: Any, x: Any, index: Any) -> Any:
+    """Gather."""
+    return op(GatherAxis(op.get("axis", 0)), x, index)
+
+
+@onnxOp("GatherElements")
+def gatherElements(op: Any, x: Any, index: Any) -> Any:
+    """GatherElements."""
+    return op(GatherElements(op.get("axis", 0)), x, index)
+
+
+@onnxOp("GatherND")
+def gatherPoints(op: Any, x: Any, index: Any) -> Any:
+    """GatherND."""
+    return op(GatherPoints(op.get("batch_dims", 0)), x, index)
+
+
+@onnxOp("ScatterElements", "Scatter")
+def scatterElements(op: Any, x: Any, index: Any, updates: Any) -> Any:
+    """ScatterElements, Scatter."""
+    return op(ScatterElements(op.get("axis", 0), op.get("reduction", "none")), x, index, updates)
+
+
+@onnxOp("ScatterND")
+def scatterPoints(op: Any, x: Any, index: Any, updates: Any) -> Any:
+    """ScatterND."""
+    return op(ScatterPoints(op.get("reduction", "none")), x, index, updates)
+
+
+@onnxOp("TensorScatter")
+def tensorScatter(op: Any, x: Any, updates: Any, starts: Any = None) -> Any:
+    """TensorScatter."""
+    return op(ScatterSequence(op.get("axis", -2), op.get("mode", "linear") == "circular"), x, updates, starts)
+
+
+@onnxOp("Compress")
+def compress(op: Any, x: Any, condition: Any) -> Any:
+    """Compress."""
+    return op(CompressAxis(op.get("axis")), x, condition)
+
+
+@onnxOp("NonZero")
+def nonZero(op: Any, x: Any) -> Any:
+    """NonZero."""
+    return op(modules.NonZero(), x)
+
+
+@onnxOp("Unique")
+def unique(op: Any, x: Any) -> Any:
+    """Unique."""
+    return tuple(op(UniqueAlong(op.get("axis"), bool(op.get("sorted", 1))), x))
+
+
+@onnxOp("OneHot")
+def oneHot(op: Any, index: Any, depth: Any, values: Any) -> Any:
+    """OneHot."""
+    return op(OneHotValues(op.get("axis", -1)), index, depth, values)
+
+
+@onnxOp("ReverseSequence")
+def reverseSequence(op: Any, x: Any, lengths: Any) -> Any:
+    """ReverseSequence."""
+    return op(ReverseLengths(op.get("time_axis", 0), op.get("batch_axis", 1)), x, lengths)
+
+
+@onnxOp("TopK")
+def topK(op: Any, x: Any, count: Any = None) -> Any:
+    """The count is an attribute before opset 10."""
+    axis, largest = op.get("axis", -1), bool(op.get("largest", 1))
+    known = np.array([op.get("k")]) if count is None else count.numbers
+    module = TopCount(axis, largest) if known is None else TopElements(int(known.ravel()[0]), axis, largest)
+    return tuple(op(module, x, count) if known is None else op(module, x))

@@ -1,0 +1,88 @@
+"""NormalizationOps: values brought to one scale, by statistics of a batch, a sample, or neighbouring channels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph import modules
+from puregraph.onnx.modules.layers.normalizing import LocalResponse, NormalizeLp, ScaleMaps
+from puregraph.onnx.opregistry import onnxOp
+from puregraph.pointwise import Pointwise
+
+
+def allWeights(*values: Any) -> bool:
+    """Whether all of these are arrays of the file."""
+    return all(v.array is not None for v in values)
+
+
+@onnxOp("BatchNormalization")
+def batchNorm(op: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> Any:
+    """With running statistics; in training_mode, with those of the batch, and new running ones."""
+    epsilon, momentum = op.get("epsilon", 1e-5), op.get("momentum", 0.9)
+    rank = op.rankOf(x)
+    if op.get("training_mode", 0):
+        axes = (0, *range(2, rank))
+        center = op(modules.Mean(axes), x)
+        spread = op(modules.Sub(), x, op(modules.Mean(axes, True), x))
+        variance = op(modules.Mean(axes), op(modules.Mul(), spread, spread))
+        y = op(ScaleMaps(epsilon), x, scale, bias, center, variance)
+        blend = "momentum * old + (1 - momentum) * new"
+        kept = [
+            op(Pointwise(formula=blend, momentum=momentum), old, new) for old, new in ((mean, center), (var, variance))
+        ]
+        return y, *[v if v.dtype == old.dtype else op(modules.Cast(old.dtype), v) for v, old in zip(kept, (mean, var))]
+    if not (allWeights(scale, bias, mean, var) and rank >= 2):
+        return op(ScaleMaps(epsilon), x, scale, bias, mean, var)
+    module = modules.BatchNorm(scale.shape[0], epsilon=epsilon, momentum=max(0.0, min(1.0, 1 - momentum)))
+    module.train = False
+    arrays = {"scale": scale.array, "bias": bias.array, "mean": mean.array, "var": var.array}
+    return op(op.builder.fill(module, **arrays), x)
+
+
+@onnxOp("InstanceNormalization")
+def instanceNorm(op: Any, x: Any, scale: Any, bias: Any) -> Any:
+    """InstanceNormalization."""
+    epsilon, maps = op.get("epsilon", 1e-5), x.shape[1]
+    if allWeights(scale, bias):
+        return op(op.builder.fill(modules.GroupNorm(maps, maps, epsilon), scale=scale.array, bias=bias.array), x)
+    y = op(modules.GroupNorm(maps, maps, epsilon, affine=False), x)
+    shape = op.constant(np.array([-1, *[1] * (op.rankOf(x) - 2)]))
+    scale, bias = (op(modules.Reshape(), v, shape) for v in (scale, bias))
+    return op(modules.Add(), op(modules.Mul(), y, scale), bias)
+
+
+@onnxOp("LayerNormalization")
+def layerNorm(op: Any, x: Any, scale: Any, bias: Any = None) -> Any:
+    """With the mean and the inverse of the deviation as further outputs."""
+    rank = op.rankOf(x)
+    axis = op.get("axis", -1) % rank
+    axes, epsilon = tuple(range(axis, rank)), op.get("epsilon", 1e-5)
+    isLayer = allWeights(scale) and (bias is None or allWeights(bias)) and scale.shape == tuple(x.shape[axis:])
+    if isLayer and not op.wants(1) and not op.wants(2):
+        module = modules.LayerNorm(scale.shape, epsilon)
+        zeros = np.zeros(scale.shape, scale.dtype)
+        arrays = {"scale": scale.array, "bias": zeros if bias is None else bias.array}
+        return op(op.builder.fill(module, **arrays), x)
+    wide = x if x.dtype.itemsize >= 4 else op(modules.Cast("float32"), x)
+    mean = op(modules.Mean(axes, True), wide)
+    rest = op(modules.Sub(), wide, mean)
+    variance = op(modules.Mean(axes, True), op(modules.Mul(), rest, rest))
+    factor = op(Pointwise(formula="1 / sqrt(v + epsilon)", epsilon=epsilon), variance)
+    y = op(modules.Mul(), rest, factor)
+    y = y if y.dtype == x.dtype else op(modules.Cast(x.dtype), y)
+    y = op(modules.Mul(), y, scale)
+    return (y if bias is None else op(modules.Add(), y, bias)), mean, factor
+
+
+@onnxOp("LRN")
+def localResponse(op: Any, x: Any) -> Any:
+    """LRN."""
+    return op(LocalResponse(op.get("size"), op.get("alpha", 1e-4), op.get("beta", 0.75), op.get("bias", 1.0)), x)
+
+
+@onnxOp("LpNormalization")
+def normalizeLp(op: Any, x: Any) -> Any:
+    """LpNormalization."""
+    return op(NormalizeLp(op.get("p", 2), op.get("axis", -1)), x)

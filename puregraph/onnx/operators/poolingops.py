@@ -1,0 +1,53 @@
+"""PoolingOps: maxima, means and norms over windows, and over all positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph import modules
+from puregraph.onnx.modules.axes.reduceaxes import ReduceLp
+from puregraph.onnx.modules.layers.pools import PoolMax, PoolMean, PoolNorm, Unpool
+from puregraph.onnx.operators.convolutionops import windowOf
+from puregraph.onnx.opregistry import onnxOp
+
+
+@onnxOp("MaxPool", "AveragePool", "LpPool")
+def pool(op: Any, x: Any) -> Any:
+    """MaxPool, AveragePool, LpPool."""
+    size = tuple(op.get("kernel_shape"))
+    stride, pad, dilation = windowOf(op, x, size)
+    isOpen = bool(op.get("ceil_mode", 0))
+    isPlain = not isOpen and set(dilation) == {1} and all(max(both) < k for both, k in zip(pad, size))
+    isPlain = isPlain and len(size) <= 2 and min(map(min, pad)) >= 0
+    if op.type == "LpPool":
+        return op(PoolNorm(op.get("p", 2), size, stride, pad, dilation, isOpen), x)
+    if op.type == "AveragePool":
+        includePad = bool(op.get("count_include_pad", 0))
+        if isPlain:
+            make = modules.AvgPool1D if len(size) == 1 else modules.AvgPool2D
+            return op(make(size, stride, pad, includePad=includePad), x)
+        return op(PoolMean(size, stride, pad, dilation, isOpen, includePad), x)
+    if isPlain and not op.wants(1) and x.dtype.kind in "fV":
+        make = modules.MaxPool1D if len(size) == 1 else modules.MaxPool2D
+        return op(make(size, stride, pad), x)
+    y, indices = op(PoolMax(size, stride, pad, dilation, isOpen, bool(op.get("storage_order", 0))), x)
+    return (y, indices) if op.wants(1) else y
+
+
+@onnxOp("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+def globalPool(op: Any, x: Any) -> Any:
+    """GlobalAveragePool, GlobalMaxPool, GlobalLpPool."""
+    axes = tuple(range(2, op.rankOf(x)))
+    if op.type == "GlobalLpPool":
+        return op(ReduceLp(op.get("p", 2), axes, True), x)
+    return op((modules.Mean if op.type == "GlobalAveragePool" else modules.Max)(axes, True), x)
+
+
+@onnxOp("MaxUnpool")
+def unpool(op: Any, x: Any, indices: Any, sizes: Any = None) -> Any:
+    """MaxUnpool."""
+    size = tuple(op.get("kernel_shape"))
+    stride, pad, _ = windowOf(op, x, size)
+    lengths = None if sizes is None else tuple(op.known(sizes, "the output's shape").tolist()[2:])
+    natural = tuple((n - 1) * s + k - sum(both) for n, k, s, both in zip(x.shape[2:], size, stride, pad))
+    return op(Unpool(natural, lengths or natural), x, indices)

@@ -1,0 +1,80 @@
+"""ProductOps: products of matrices, sums of products by letters, determinants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph import modules
+from puregraph.onnx.modules.layers.determinant import Determinant
+from puregraph.onnx.modules.layers.vectorproduct import VectorProduct
+from puregraph.onnx.opregistry import onnxOp
+from puregraph.pointwise import Pointwise
+
+
+@onnxOp("MatMul")
+def matMul(op: Any, a: Any, b: Any) -> Any:
+    """A weight on the right is that of a Linear layer."""
+    if b.isWeight and b.rank == 2 and (a.rank or 0) >= 1:
+        return linear(op, a, b.array, None)
+    plain = (a.rank or 0) >= 2 and (b.rank or 0) >= 2
+    return op(modules.MatMul() if plain else VectorProduct(), a, b)
+
+
+def linear(op: Any, x: Any, weight: Any, bias: Any, transpose: bool = False) -> Any:
+    """x W + b, of arrays that are parameters."""
+    insize, outsize = weight.shape[::-1] if transpose else weight.shape
+    module = modules.Linear(insize, outsize, useBias=bias is not None, transpose=transpose)
+    arrays = {"W": weight} if bias is None else {"W": weight, "b": bias}
+    return op(op.builder.fill(module, **arrays), x)
+
+
+@onnxOp("Gemm")
+def gemm(op: Any, a: Any, b: Any, c: Any = None) -> Any:
+    """Gemm."""
+    alpha, beta = op.get("alpha", 1.0), op.get("beta", 1.0)
+    transA, transB = bool(op.get("transA", 0)), bool(op.get("transB", 0))
+    isLayer = alpha == 1 and (c is None or beta == 1) and not transA and b.isWeight and b.rank == 2
+    if isLayer and (c is None or c.isWeight and c.shape == (b.shape[0 if transB else 1],)):
+        return linear(op, a, b.array, None if c is None else c.array, transB)
+    y = op(modules.MatMul(transA, transB), a, b)
+    if alpha != 1:
+        y = scaled(op, y, alpha)
+    if c is None:
+        return y
+    return op(modules.Add(), y, c if beta == 1 else scaled(op, c, beta))
+
+
+def scaled(op: Any, x: Any, factor: float) -> Any:
+    """x times a number, in the dtype of x."""
+    y = op(Pointwise(formula="factor * x", factor=float(factor)), x)
+    return y if y.dtype == x.dtype else op(modules.Cast(x.dtype), y)
+
+
+@onnxOp("Einsum")
+def einsum(op: Any, *xs: Any) -> Any:
+    """Dots stand for the axes that are not named."""
+    equation = op.get("equation").replace(" ", "")
+    if "..." in equation:
+        equation = named(equation, [op.rankOf(x) for x in xs])
+    return op(modules.Einsum(equation), *xs)
+
+
+def named(equation: str, ranks: list[int]) -> str:
+    """An equation with letters in place of dots; inputs that have fewer such axes lack the first letters."""
+    left, arrow, output = equation.partition("->")
+    groups = left.split(",")
+    free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in equation]
+    counts = [rank - len(group.replace("...", "")) for rank, group in zip(ranks, groups)]
+    most = max(count for count, group in zip(counts, groups) if "..." in group)
+    letters = "".join(free[:most])
+    parts = [group.replace("...", letters[most - count :]) for group, count in zip(groups, counts)]
+    if not arrow:
+        plain = left.replace(".", "").replace(",", "")
+        output = "..." + "".join(sorted(c for c in set(plain) if plain.count(c) == 1))
+    return f"{','.join(parts)}->{output.replace('...', letters)}"
+
+
+@onnxOp("Det")
+def determinant(op: Any, x: Any) -> Any:
+    """Det."""
+    return op(Determinant(), x)

@@ -1,0 +1,244 @@
+"""ShapingOps: the same elements in other shapes and orders, joined, cut, repeated; shapes as values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph import modules
+from puregraph.onnx.modelfile import dtypeOf
+from puregraph.onnx.modules.axes.controlled import (
+    NewAxes,
+    Parts,
+    SplitSizes,
+    SqueezeAxes,
+    TriluFrom,
+    UnsqueezeAxes,
+    WithoutAxes,
+)
+from puregraph.onnx.modules.axes.filled import ConstantRange, Identical
+from puregraph.onnx.modules.axes.padding import PadAll
+from puregraph.onnx.modules.axes.reshaping import MatrixFrom, ReshapeTo
+from puregraph.onnx.modules.axes.scattering import ScatterElements
+from puregraph.onnx.modules.axes.slicing import SliceAlong
+from puregraph.onnx.modules.axes.trilu import Trilu
+from puregraph.onnx.opregistry import onnxOp
+
+
+@onnxOp("Constant")
+def constant(op: Any) -> Any:
+    """Constant."""
+    (name, value), *rest = op.attributes.items() or [("", None)]
+    if rest or name not in ("value", "value_float", "value_floats", "value_int", "value_ints"):
+        op.refuse(f"a constant of {name or 'nothing'} is no array of numbers")
+    dtype = {"value_f": np.float32, "value_i": np.int64}.get(name[:7])
+    return op.constant(value if dtype is None else np.asarray(value, dtype))
+
+
+@onnxOp("ConstantOfShape")
+def constantOfShape(op: Any, sizes: Any) -> Any:
+    """ConstantOfShape."""
+    value = op.get("value", np.zeros(1, np.float32)).reshape(())
+    return op(modules.Full(value.item(), value.dtype), sizes)
+
+
+@onnxOp("Shape")
+def shape(op: Any, x: Any) -> Any:
+    """Shape."""
+    return op(modules.Shape(op.get("start", 0), op.get("end")), x)
+
+
+@onnxOp("Size")
+def size(op: Any, x: Any) -> Any:
+    """Size."""
+    return op(modules.Size(), x)
+
+
+@onnxOp("Reshape")
+def reshape(op: Any, x: Any, sizes: Any) -> Any:
+    """Reshape."""
+    keepsZero = bool(op.get("allowzero", 0))
+    known = sizes.numbers
+    if known is None:
+        return op(ReshapeTo(keepsZero) if keepsZero else modules.Reshape(), x, sizes)
+    target = tuple(known.tolist())
+    return op(ReshapeTo(keepsZero, target) if keepsZero or 0 in target else modules.Reshape(target), x)
+
+
+@onnxOp("Flatten")
+def flatten(op: Any, x: Any) -> Any:
+    """Flatten."""
+    axis = op.get("axis", 1)
+    return op(MatrixFrom(axis if axis >= 0 else axis + op.rankOf(x)), x)
+
+
+@onnxOp("Transpose")
+def transpose(op: Any, x: Any) -> Any:
+    """Transpose."""
+    axes = op.get("perm")
+    return op(modules.Transpose(None if axes is None else tuple(axes)), x)
+
+
+@onnxOp("Squeeze", "Unsqueeze")
+def lengthOne(op: Any, x: Any, axes: Any = None) -> Any:
+    """The axes are an attribute before opset 13."""
+    given = op.get("axes") if axes is None else axes.numbers
+    if axes is not None and given is None:
+        return op(SqueezeAxes() if op.type == "Squeeze" else UnsqueezeAxes(), x, axes)
+    if given is None:
+        return op(SqueezeAxes(), x)
+    chosen = tuple(int(axis) for axis in np.ravel(given))
+    return op(WithoutAxes(chosen) if op.type == "Squeeze" else NewAxes(chosen), x)
+
+
+@onnxOp("Concat")
+def concat(op: Any, *xs: Any) -> Any:
+    """Concat."""
+    return op(modules.Concat(op.get("axis")), *xs)
+
+
+@onnxOp("Split")
+def split(op: Any, x: Any, sizes: Any = None) -> Any:
+    """The sizes are an attribute before opset 13; without any, parts are equal but for the last."""
+    axis, count = op.get("axis", 0), max(len(op.proto.output), 1)
+    given = op.get("split") if sizes is None else sizes.numbers
+    if sizes is not None and given is None:
+        return op(SplitSizes(axis, count), x, sizes)
+    if given is None:
+        count = op.get("num_outputs", count)
+        length = None if x.shape is None else x.shape[axis]
+        if not isinstance(length, int) or length % count == 0 and length:
+            return op(modules.Split(axis, count), x)
+        part = -(-length // count)
+        given = [max(0, min(part, length - part * i)) for i in range(count)]
+    return op(Parts(axis, tuple(int(n) for n in given)), x)
+
+
+@onnxOp("Slice")
+def sliced(op: Any, x: Any, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Any:
+    """The ends are attributes before opset 10."""
+    if starts is None:
+        starts, ends = op.constant(np.array(op.get("starts"))), op.constant(np.array(op.get("ends")))
+        axes = None if op.get("axes") is None else op.constant(np.array(op.get("axes")))
+    if axes is None:
+        count = len(starts.numbers) if starts.numbers is not None else starts.shape[0]
+        along = tuple(range(count))
+    else:
+        if axes.numbers is None:
+            return op(SliceAlong(), x, starts, ends, axes, steps)
+        along = tuple(int(axis) for axis in axes.numbers)
+    known = [None if v is None else v.numbers for v in (starts, ends, steps)]
+    if known[0] is None or known[1] is None or steps is not None and known[2] is None:
+        return op(modules.Slice(axes=along), x, starts, ends, steps)
+    lists = [[1] * len(along) if k is None else k.tolist() for k in known]
+    key = [slice(None)] * op.rankOf(x)
+    for axis, *each in zip(along, *lists):
+        key[axis] = cutAt(*each)
+    return op(modules.Slice(tuple(key)), x)
+
+
+def cutAt(start: int, end: int, step: int) -> slice:
+    """A slice; an end far before the first element is left out, as numpy has it."""
+    far = 1 << 62
+    if step < 0 and end <= -far // (1 << 32):
+        return slice(start if start < far else None, None, step)
+    return slice(start, end if end < 1 << 31 else None, step)
+
+
+@onnxOp("Expand")
+def expand(op: Any, x: Any, sizes: Any) -> Any:
+    """Expand."""
+    known = sizes.numbers
+    return op(modules.Expand(), x, sizes) if known is None else op(modules.Expand(tuple(known.tolist())), x)
+
+
+@onnxOp("Tile")
+def tile(op: Any, x: Any, repeats: Any) -> Any:
+    """Tile."""
+    known = repeats.numbers
+    return op(modules.Tile(), x, repeats) if known is None else op(modules.Tile(tuple(known.tolist())), x)
+
+
+@onnxOp("Pad")
+def pad(op: Any, x: Any, pads: Any = None, value: Any = None, axes: Any = None) -> Any:
+    """The widths are an attribute before opset 11; negative ones cut elements off."""
+    mode = op.get("mode", "constant")
+    if pads is None:
+        pads = op.constant(np.array(op.get("pads"), np.int64))
+    fill = op.get("value", 0.0) if value is None else value.numbers
+    rank = op.rankOf(x)
+    if axes is not None and axes.numbers is None:
+        axes, pads = None, spread(op, pads, axes, rank)
+    chosen = range(rank) if axes is None else [int(a) % rank for a in axes.numbers]
+    known = None if pads.numbers is None else tuple(pads.numbers.tolist())
+    pads = None if known is not None else pads
+    if fill is None and pads is None:
+        pads, known = op.constant(np.array(known)), None
+    module = PadAll(tuple(chosen), mode, 0.0 if fill is None else np.ravel(fill)[0].item(), known)
+    return op(module, x, pads, value) if fill is None else op(module, *([x] if pads is None else [x, pads]))
+
+
+def spread(op: Any, pads: Any, axes: Any, rank: int) -> Any:
+    """Pads for all axes, where those of axes that an input does not name are 0."""
+    around = op.constant(np.array(rank, axes.dtype))
+    none = op.constant(np.zeros(rank, np.int64))
+    chosen = op(modules.Mod(), axes, around)
+    ends = op(modules.Split(0, 2), pads)
+    return op(modules.Concat(0), *[op(ScatterElements(0), none, chosen, each) for each in ends])
+
+
+@onnxOp("Trilu")
+def trilu(op: Any, x: Any, diagonal: Any = None) -> Any:
+    """Trilu."""
+    upper = bool(op.get("upper", 1))
+    if diagonal is not None and diagonal.numbers is None:
+        return op(TriluFrom(upper), x, diagonal)
+    return op(Trilu(upper, 0 if diagonal is None else int(diagonal.numbers.ravel()[0])), x)
+
+
+@onnxOp("Range")
+def ranged(op: Any, start: Any, stop: Any, step: Any) -> Any:
+    """Range."""
+    kind = modules.Range() if start.dtype.kind in "iu" else ConstantRange()
+    return op(kind, start, stop, step)
+
+
+@onnxOp("EyeLike")
+def eyeLike(op: Any, x: Any) -> Any:
+    """EyeLike."""
+    kind = op.get("dtype")
+    return op(Identical(op.get("k", 0), x.dtype if kind is None else dtypeOf(kind)), x)
+
+
+@onnxOp("DepthToSpace")
+def depthToSpace(op: Any, x: Any) -> Any:
+    """DepthToSpace."""
+    b = op.get("blocksize")
+    n, c, h, w = x.shape
+    if op.get("mode", "DCR") == "DCR":
+        parts, order = (n, b, b, c // (b * b), h, w), (0, 3, 4, 1, 5, 2)
+    else:
+        parts, order = (n, c // (b * b), b, b, h, w), (0, 1, 4, 2, 5, 3)
+    transposed = op(modules.Transpose(order), op(ReshapeTo(True, open(parts)), x))
+    return op(ReshapeTo(True, open((n, c // (b * b), h * b, w * b))), transposed)
+
+
+@onnxOp("SpaceToDepth")
+def spaceToDepth(op: Any, x: Any) -> Any:
+    """SpaceToDepth."""
+    b = op.get("blocksize")
+    n, c, h, w = x.shape
+    order = (0, 3, 5, 1, 2, 4) if op.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    transposed = op(modules.Transpose(order), op(ReshapeTo(True, open((n, c, h // b, b, w // b, b))), x))
+    return op(ReshapeTo(True, open((n, c * b * b, h // b, w // b))), transposed)
+
+
+def open(shape: tuple) -> tuple:
+    """A shape with the first symbolic size left to be inferred."""
+    found, isOpen = [], False
+    for size in shape:
+        known = isinstance(size, int)
+        found.append(size if known else -1)
+        isOpen = isOpen or not known
+    return tuple(found)

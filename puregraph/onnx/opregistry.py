@@ -1,0 +1,56 @@
+"""OpRegistry: for each operator of ONNX the function that reads it, from the opset on that it holds for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from puregraph.errors import PuregraphError
+
+NEWEST = 28  # the newest opset whose operators are known here
+OLDEST = 7
+FAMILIES = "activation convolution elementwise indexing normalization pooling product reduction shaping".split()
+
+
+class OnnxReader(NamedTuple):
+    """A function that makes the nodes of an operator, and the opset since which it does."""
+
+    since: int
+    read: Callable[..., Any]
+
+
+READERS: dict[tuple[str, str], list[OnnxReader]] = {}
+
+
+def onnxOp(*names: str, since: int = 1, domain: str = "") -> Callable[[Callable], Callable]:
+    """Register the function below it as what reads an operator, from opset `since` of its domain on.
+
+    The function gets an `OnnxNode`, which has the attributes and makes nodes, and the inputs: an `OnnxValue` each, None
+    for one that is left out. It returns an output, or a tuple of them.
+
+    Raises    PuregraphError where another function reads that operator from the same opset on
+    """
+
+    def register(read: Callable) -> Callable:
+        for name in names:
+            known = READERS.setdefault((domain, name), [])
+            if any(other.since == since for other in known):
+                raise PuregraphError(f"onnxOp: {name!r} has a reader since opset {since} already")
+            known.append(OnnxReader(since, read))
+            known.sort(reverse=True)
+        return read
+
+    return register
+
+
+def readerOf(domain: str, name: str, opset: int) -> Callable | None:
+    """What reads an operator in an opset; None where it is not known."""
+    loadFamilies()
+    return next((read for since, read in READERS.get((domain, name), ()) if since <= opset), None)
+
+
+def loadFamilies() -> None:
+    """Import the readers of puregraph's own, a file for each family of operators."""
+    for family in FAMILIES:
+        import_module(f"puregraph.onnx.operators.{family}ops")

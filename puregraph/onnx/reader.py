@@ -1,0 +1,258 @@
+"""Reader: an ONNX model becomes a Graph."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from puregraph.errors import CheckpointError, GraphError, PuregraphError, plural, quote
+from puregraph.graph import Graph
+from puregraph.graph.input import Input
+from puregraph.onnx import opregistry
+from puregraph.onnx.functionbody import bodyOf, localFunctions
+from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
+from puregraph.onnx.modelfile import NUMERIC, ModelFile, dtypeOf
+from puregraph.onnx.onnxnode import OnnxNode
+from puregraph.onnx.onnxvalue import OnnxValue
+
+Outputs = list[OnnxValue | None]
+LISTED = 20  # nodes that an error names
+DEEPEST = 40  # functions in functions
+
+
+class NameScope(NamedTuple):
+    """What the names in a graph of the file stand for: values, the path before its nodes, its operators' versions."""
+
+    values: dict[str, OnnxValue | None]
+    path: str
+    opsets: dict[str, int]
+    depth: int = 0
+
+
+def fromOnnx(model: Any, shapes: dict[str, Any] | None = None, trainable: bool = True) -> Graph:
+    """The Graph of an ONNX model: ordinary modules, named as in the file.
+
+    `model`     a path, or a ModelProto
+    `shapes`    of inputs by name, in place of those that the model declares: sizes, or symbols such as "N"
+    `trainable` whether initializers that floats are computed with become parameters that are trained
+
+    Raises    CheckpointError for a file that cannot be decoded; GraphError listing every node whose operator is not
+              known, or whose inputs do not fit
+    """
+    return ModelReader(ModelFile(model), trainable).read(shapes or {})
+
+
+class ModelReader:
+    """Reads the nodes of a model in their order, and notes what it cannot read instead of stopping there."""
+
+    def __init__(self, file: ModelFile, trainable: bool = True):
+        self.file, self.model = file, file.proto
+        self.builder = GraphBuilder(trainable)
+        self.functions = localFunctions(self.model)
+        self.unknown: dict[str, list[str]] = {}
+        self.faults: list[str] = []
+
+    def read(self, shapes: dict[str, Any]) -> Graph:
+        """The whole model as a graph."""
+        graph = self.model.graph
+        opsets = opsetsOf(self.model.opset_import)
+        scope = NameScope({}, "", opsets)
+        wrong = set(shapes) - {info.name for info in graph.input}
+        if wrong:
+            names = ", ".join(info.name for info in graph.input)
+            raise GraphError(f"shapes: there is no input {', '.join(map(quote, wrong))}; the inputs are {names}")
+        for tensor in graph.initializer:
+            self.initialize(scope, tensor)
+        if graph.sparse_initializer:
+            raise CheckpointError("sparse initializers cannot be read")
+        inputs = [self.input(scope, info, shapes) for info in graph.input if info.name not in scope.values]
+        self.nodes(scope, graph.node, [info.name for info in graph.output])
+        outputs = [self.output(scope, info.name) for info in graph.output]
+        self.report()
+        found = [value for value in outputs if value is not None]
+        return self.builder.graph(inputs, found, quoted(graph.name))
+
+    def initialize(self, scope: NameScope, tensor: Any) -> None:
+        """A weight of the model."""
+        scope.values[tensor.name] = OnnxValue.of(tensor.name, self.file.array(tensor), isWeight=True)
+
+    def input(self, scope: NameScope, info: Any, shapes: dict[str, Any]) -> Any:
+        """The node of an input of the model."""
+        kind = info.type.WhichOneof("value")
+        element = info.type.tensor_type.elem_type
+        if kind != "tensor_type" or element not in NUMERIC:
+            raise GraphError(f"input {quote(info.name)}: wanted an array of floats, integers or booleans, got {kind}")
+        shape = declaredShape(info) if info.name not in shapes else dimsFrom(list(shapes[info.name]), info.name)
+        name = self.builder.fresh(info.name)
+        node = Input(shape, dtypeOf(element), name=name).node()
+        scope.values[info.name] = OnnxValue(info.name, shape, dtypeOf(element), edge=(node, 0))
+        return node
+
+    def output(self, scope: NameScope, name: str) -> OnnxValue | None:
+        """What a name stands for that the model gives."""
+        if name not in scope.values:
+            raise GraphError(f"output {quote(name)}: no node gives it")
+        return scope.values[name]
+
+    # Nodes ------------------------------------------------------------------------------------------------------------
+
+    def nodes(self, scope: NameScope, protos: Any, outputs: list[str]) -> None:
+        """Read the nodes that lead to the outputs, in their order."""
+        for proto in needed(protos, outputs):
+            missing = [name for name in proto.input if name and name not in scope.values]
+            if missing:
+                raise GraphError(
+                    f"node {quote(proto.name or proto.output[0])} ({proto.op_type}) reads {quote(missing[0])}, "
+                    "which no node before it gives"
+                )
+            given = [scope.values[name] if name else OnnxValue("") for name in proto.input]
+            lost = any(value is None for value in given)
+            found = None if lost else self.node(scope, proto)
+            for name, value in zip(proto.output, found or [None] * len(proto.output)):
+                if name:
+                    scope.values[name] = value
+                    if value is not None and not value.name:
+                        value.name = name
+
+    def node(self, scope: NameScope, proto: Any) -> Outputs | None:
+        """The outputs of a node; None where it cannot be read, which is noted."""
+        own = proto.name or next(filter(None, proto.output), proto.op_type)
+        path = f"{scope.path}{own}"
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        given = [scope.values[name] if name else None for name in proto.input]
+        while given and given[-1] is None:
+            given.pop()
+        opset = scope.opsets.get(domain, 0)
+        try:
+            if not domain and opset < opregistry.OLDEST and not meansTheSame(proto.op_type, opset):
+                raise GraphError(f"of opset {opset}; what it means is known from opset {opregistry.OLDEST} on")
+            body = self.functions.get((domain, proto.op_type, getattr(proto, "overload", "")))
+            read = opregistry.readerOf(domain, proto.op_type, opset)
+            if body is None and read is not None:
+                return self.called(proto, read, given, path, opset)
+            body = body or bodyOf(domain, proto, opset, given)
+            if body is not None and scope.depth < DEEPEST:
+                return self.expanded(scope, proto, body, given, path)
+        except (PuregraphError, ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
+            self.faults.append(f"at '{path}' ({proto.op_type}): {error}")
+            return None
+        self.unknown.setdefault(f"{domain}.{proto.op_type}" if domain else proto.op_type, []).append(path)
+        return None
+
+    def called(self, proto: Any, read: Any, given: list, path: str, opset: int) -> Outputs:
+        """The outputs of a node whose operator is read by a function."""
+        attributes = {a.name: self.attribute(a) for a in proto.attribute}
+        self.builder.begin(path)
+        node = OnnxNode(proto, path, opset, attributes, self.builder)
+        found = read(node, *given)
+        outputs = list(found) if isinstance(found, (tuple, list)) else [found]
+        self.builder.end([value for value in outputs if value is not None])
+        wanted = [name for name in proto.output[len(outputs) :] if name]
+        if wanted or any(name and v is None for name, v in zip(proto.output, outputs)):
+            raise GraphError(f"{plural(len(proto.output), 'output')} cannot be read")
+        return outputs[: len(proto.output)]
+
+    def expanded(self, scope: NameScope, proto: Any, body: Any, given: list, path: str) -> Outputs | None:
+        """The outputs of a function: its nodes, with the attributes that it was called with."""
+        values = {name: given[i] if i < len(given) else None for i, name in enumerate(body.inputs)}
+        absent = {name for name, value in values.items() if value is None}
+        inner = NameScope(dict(values), f"{path}:", {**scope.opsets, **body.opsets}, scope.depth + 1)
+        faults = len(self.faults), len(self.unknown)
+        wanted = [inside for inside, outside in zip(body.outputs, proto.output) if outside]
+        self.nodes(inner, body.nodesFor(proto, absent), wanted)
+        if (len(self.faults), len(self.unknown)) != faults:
+            return None
+        return [inner.values[name] if name in wanted else None for name in body.outputs[: len(proto.output)]]
+
+    def attribute(self, proto: Any) -> Any:
+        """The value of an attribute: a number, a text, an array, a list of those, or a graph as it is."""
+        from onnx import AttributeProto, helper
+
+        if proto.type == AttributeProto.TENSOR:
+            return self.file.array(proto.t)
+        found = helper.get_attribute_value(proto)
+        if isinstance(found, bytes):
+            return found.decode("utf-8", "replace")
+        if proto.type == AttributeProto.STRINGS:
+            return [text.decode("utf-8", "replace") for text in found]
+        return list(found) if proto.type in (AttributeProto.INTS, AttributeProto.FLOATS) else found
+
+    def report(self) -> None:
+        """Raise    GraphError with all that could not be read"""
+        lines = []
+        if self.unknown:
+            count = sum(map(len, self.unknown.values()))
+            lines.append(f"{plural(count, 'node')} with operators that are not known:")
+            lines += [f"  {name}: {few(paths)}" for name, paths in sorted(self.unknown.items())]
+            lines.append('write a function for each: @onnxOp("Name") of puregraph.onnx registers it')
+        if self.faults:
+            lines.append(f"{plural(len(self.faults), 'node')} cannot be read:")
+            lines += [f"  {fault}" for fault in self.faults[:LISTED]]
+            lines += [f"  and {len(self.faults) - LISTED} more"] if len(self.faults) > LISTED else []
+        if lines:
+            raise GraphError("\n".join(lines))
+
+
+def needed(protos: Any, outputs: list[str]) -> list[Any]:
+    """The nodes that lead to the outputs, in their order."""
+    wanted, found = set(outputs), []
+    for proto in reversed(protos):
+        if wanted.intersection(filter(None, proto.output)):
+            found.append(proto)
+            wanted.update(readsOf(proto))
+    return found[::-1]
+
+
+def readsOf(proto: Any) -> list[str]:
+    """The names that a node reads, those that graphs in its attributes read from outside too."""
+    found = [name for name in proto.input if name]
+    for attribute in proto.attribute:
+        for graph in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
+            found += [info.name for info in graph.output]
+            for inner in graph.node:
+                found += readsOf(inner)
+    return found
+
+
+def declaredShape(info: Any) -> Any:
+    """The shape that an input declares, with symbols; None where it has none."""
+    if not info.type.tensor_type.HasField("shape"):
+        return None
+    dims = info.type.tensor_type.shape.dim
+    sizes = [d.dim_value if d.HasField("dim_value") else d.dim_param for d in dims]
+    return dimsFrom(sizes, info.name)
+
+
+def opsetsOf(imports: Any) -> dict[str, int]:
+    """The version of each domain of operators.
+
+    Raises    GraphError for one that is older or newer than those that are known
+    """
+    found = {"" if each.domain == "ai.onnx" else each.domain: each.version for each in imports}
+    version = found.get("", opregistry.NEWEST)
+    if not 1 <= version <= opregistry.NEWEST:
+        raise GraphError(
+            f"opset {version}: wanted one from 1 to {opregistry.NEWEST}; onnx.version_converter makes another one of it"
+        )
+    return found
+
+
+def meansTheSame(name: str, opset: int) -> bool:
+    """Whether an operator of an old opset is the same as in the oldest of which all are known."""
+    from onnx import defs
+
+    try:
+        return defs.get_schema(name, opset).since_version == defs.get_schema(name, opregistry.OLDEST).since_version
+    except defs.SchemaError:
+        return False
+
+
+def few(paths: list[str]) -> str:
+    """The names of some nodes."""
+    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+    return ", ".join(quote(path) for path in paths[:5]) + more
+
+
+def quoted(name: str) -> str | None:
+    """The name of a graph as one of ours."""
+    clean = "".join(c if c.isprintable() and c not in "./" else "_" for c in name)
+    return clean or None

@@ -1,0 +1,29 @@
+"""The modules that operators of ONNX are read as hold what modules promise, and survive a file."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import puregraph
+from puregraph import Graph, Input, Module, checkModule
+from puregraph.onnx import modules
+
+CLASSES = [c for _, c in inspect.getmembers(modules, inspect.isclass) if issubclass(c, Module)]
+EXAMPLES = [(m, s) for c in CLASSES for m, s in c.examples()]
+
+
+@pytest.mark.parametrize(("module", "shapes"), EXAMPLES, ids=lambda v: type(v).__name__ if hasattr(v, "reads") else "")
+def test_a_module_of_onnx_keeps_the_contract(module, shapes):
+    with np.errstate(all="ignore"):
+        checkModule(module, shapes)
+
+
+@pytest.mark.parametrize("made", CLASSES, ids=lambda c: c.__name__)
+def test_a_module_of_onnx_survives_a_file(made, tmp_path):
+    module, shapes = next(made.examples())
+    inputs = [Input(name=f"x{i}").node() for i in range(len(shapes))]
+    net = Graph(inputs, module.node(*inputs, name="it"))
+    net.save(tmp_path / "net.h5")
+    again = puregraph.load(tmp_path / "net.h5")
+    assert type(again["it"]) is made and again["it"].initArgs == module.initArgs
