@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.base.cachedproperty import CachedProperty
-from puregraph.base.dtype import needFloats, promoted
+from puregraph.base.dtype import isBfloat16, isFloating, needFloats, promoted
 from puregraph.core.param import Param, State
 from puregraph.core.shape import broadcast, product, valueOf
 from puregraph.errors import FormulaError
@@ -109,7 +109,11 @@ class Pointwise(Module):
         needFloats(zip(self.arguments, dtypes), promoted(p.dtype for p in held.values())) if held else None
         if any(d is None for d in given):
             return None
-        return numpyFrom([self.formula], self.order).plan(tuple(given)).results[0]
+        brain = next((d for d in given if isBfloat16(d)), None)
+        wide = given if brain is None else [np.dtype(np.float32) if isBfloat16(d) else d for d in given]
+        found = numpyFrom([self.formula], self.order).plan(tuple(wide)).results[0]
+        isWide = brain is None or found.kind != "f"
+        return found if isWide else promoted([d for d in given if isFloating(d)])
 
     def valueFrom(self, *shapes: Any) -> Any:
         values = [valueOf(s) for s in shapes]

@@ -62,7 +62,11 @@ def givenSizes(shape: Any, name: str) -> list[Size] | None:
 
 
 def withValues(module: Any, inshapes: Sequence, shapes: list[Any]) -> list[Any]:
-    """The shapes that a module gives, with the elements of those outputs of which they are known ahead of data."""
+    """The shapes that a module gives, with the elements of those outputs of which they are known ahead of data.
+
+    A rule may give the very shape that it got: what is known of the input is not known of the output.
+    """
+    shapes = [tuple(shape) if isinstance(shape, ValuedShape) else shape for shape in shapes]
     if not module.followsValues or any(None in shape for shape in shapes):
         return shapes
     try:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from puregraph.arguments import Dtype, optional
-from puregraph.base.dtype import needType
+from puregraph.base.dtype import isNumeric, needType
 from puregraph.core.param import FixedState
 from puregraph.core.shape import asShape
 from puregraph.errors import need
@@ -33,7 +33,7 @@ class Constant(Module):
             "neither" if value is None else "both",
         )
         array = np.zeros(asShape(shape), dtype or "float32") if value is None else np.asarray(value, dtype)
-        needType(array.dtype.kind in "fiub", "numbers", array.dtype)
+        needType(isNumeric(array.dtype), "numbers", array.dtype)
         self.state = FixedState(array.shape, lambda rng, shape: array, array.dtype)
         self.initArgs = ((), {"shape": array.shape, "dtype": array.dtype.name, "name": name})
         _ = self.state.materialize()

@@ -17,13 +17,16 @@ from puregraph import (
     Cast,
     CheckpointError,
     Concat,
+    Constant,
     CrossEntropy,
+    Div,
     Dropout,
     DtypeError,
     Graph,
     GroupNorm,
     Input,
     LayerNorm,
+    Less,
     Linear,
     Module,
     Param,
@@ -300,3 +303,13 @@ def test_values_that_are_joined_and_dropped_stay_in_bfloat16():
     assert [y.dtype for y in found] == [BRAIN, BRAIN]
     net.backward(found)
     assert [g.dtype for g in net.grad] == [BRAIN, BRAIN]
+
+
+def test_formulas_and_constants_of_bfloat16_have_their_dtype_ahead_of_data():
+    bfloat16 = np.dtype(ml_dtypes.bfloat16)
+    x = Input(dtype=bfloat16, name="x").node()
+    half = Constant(np.array([0.5], bfloat16), name="half").node()
+    net = Graph(x, [Div(name="quotient")(x, half), Less(name="less")(x, half)])
+    assert net.dataTypeFrom(bfloat16) == [bfloat16, np.dtype(bool)]
+    quotient, less = net(np.array([0.25, 3], bfloat16))
+    assert quotient.dtype == bfloat16 and list(quotient) == [0.5, 6] and list(less) == [True, False]

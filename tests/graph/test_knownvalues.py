@@ -16,7 +16,9 @@ from puregraph import (
     Gather,
     Graph,
     GraphWarning,
+    Identity,
     Input,
+    Module,
     Mul,
     Pad,
     Range,
@@ -239,3 +241,24 @@ def test_a_node_that_is_walked_by_hand_knows_values_too():
 def test_no_warning_and_no_fallback_come_from_known_values(recwarn):
     heads().compile((2, 3, 768)).run(values(2, 3, 768))
     assert not [w for w in recwarn if issubclass(w.category, GraphWarning)]
+
+
+class Doubled(Module):
+    """y = 2 x: the shape rule gives the very shape that it gets."""
+
+    isDiscrete = keepsDtype = True
+
+    def dataShapeFrom(self, x):
+        return x
+
+    def updateData(self, x):
+        return 2 * x
+
+
+def test_what_is_known_of_an_input_is_not_known_of_an_output_of_its_shape():
+    x = Input(name="x").node()
+    sizes = Shape(name="sizes")(x)
+    twice = Doubled(name="twice")(sizes)
+    net = Graph(x, [Identity()(x), twice])
+    assert net.valueFrom(("N", 3))[1] is None
+    assert list(net(np.zeros((2, 3)))[1]) == [4, 6]
