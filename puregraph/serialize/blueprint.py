@@ -73,16 +73,21 @@ BARE = frozenset(  # built-ins that files name without a prefix; other bare name
 @cache
 def builtin() -> dict[str, type]:
     """The classes that puregraph exports: modules by their name, others as `costs.NAME` and `optimizers.NAME`."""
-    from puregraph.onnx import modules as foreign  # late: of them only files that came from ONNX speak
-
     found: dict[str, type] = {c.__name__: c for c in (Checkpoint, Graph, Input, Parallel, Pointwise, Sequential)}
     found["Call"] = FunctionCall
-    packages = (("", modules), ("costs.", costs), ("optimizers.", optimizers), ("onnx.", foreign))
-    for prefix, package in packages:
+    for prefix, package in (("", modules), ("costs.", costs), ("optimizers.", optimizers)):
         for name, value in vars(package).items():
             if isinstance(value, type) and issubclass(value, NAMED) and name[0] != "_":
                 found[prefix + name] = value
     return found
+
+
+@cache
+def exchanged() -> dict[str, type]:
+    """The modules that models from elsewhere are read as, as `onnx.NAME`: files of others do without them."""
+    from puregraph.onnx import modules as found
+
+    return {f"onnx.{name}": getattr(found, name) for name in found.__all__}
 
 
 def registerModule(cls: Any = None, name: str | None = None) -> Any:
@@ -112,7 +117,8 @@ def classNamed(name: Any) -> type:
 
     Raises    CheckpointError naming `registerModule` for one that is unknown
     """
-    known = {fileName(n): c for n, c in builtin().items()} | {f"user:{n}": c for n, c in OWN.items()}
+    own = {**builtin(), **exchanged()} if str(name).startswith("puregraph:onnx.") else builtin()
+    known = {fileName(n): c for n, c in own.items()} | {f"user:{n}": c for n, c in OWN.items()}
     full = f"user:{name}" if isinstance(name, str) and ":" not in name and name not in BARE else name
     if not isinstance(name, str) or full not in known:
         near = nearest(str(name)[:80], sorted({**builtin(), **OWN}))
@@ -125,7 +131,8 @@ def classNamed(name: Any) -> type:
 
 def nameOf(cls: type, where: str) -> str:
     """The name that files give a class."""
-    for names in ({fileName(n): c for n, c in builtin().items()}, {f"user:{n}": c for n, c in OWN.items()}):
+    own = exchanged() if cls.__module__.startswith("puregraph.onnx.") else builtin()
+    for names in ({fileName(n): c for n, c in own.items()}, {f"user:{n}": c for n, c in OWN.items()}):
         for name, known in names.items():
             if known is cls:
                 return name
