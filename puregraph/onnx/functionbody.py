@@ -77,7 +77,7 @@ def bodyOf(domain: str, proto: Any, opset: int, given: list[Any]) -> FunctionBod
     if not defs.has(proto.op_type, domain):
         return None
     try:
-        schema = defs.get_schema(proto.op_type, max(opset, 1), domain)
+        schema: Any = defs.get_schema(proto.op_type, max(opset, 1), domain)
     except defs.SchemaError:
         return None
     data = b""

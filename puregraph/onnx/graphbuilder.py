@@ -164,7 +164,7 @@ def argumentNames(module: Module, count: int) -> list[str | None]:
 
 def dimsFrom(sizes: list[Any], name: str) -> tuple:
     """A shape of a file: numbers, and symbols for names and for what is left open."""
-    found = []
+    found: list[Any] = []
     for axis, size in enumerate(sizes):
         if isinstance(size, int) and size >= 0:
             found.append(size)

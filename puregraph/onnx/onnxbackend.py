@@ -31,7 +31,7 @@ def onnxBackend() -> Any:
         """Models as graphs."""
 
         @classmethod
-        def prepare(cls, model: Any, device: str = "CPU", **options: Any) -> GraphRep:
+        def prepare(cls, model: Any, device: str = "CPU", **options: Any) -> Any:
             return GraphRep(fromOnnx(model).evalMode())
 
         @classmethod

@@ -28,8 +28,7 @@ def pool(op: Any, x: Any) -> Any:
             return op(make(size, stride, pad, includePad=includePad), x)
         return op(PoolMean(size, stride, pad, dilation, isOpen, includePad), x)
     if isPlain and not op.wants(1) and x.dtype.kind in "fV":
-        make = modules.MaxPool1D if len(size) == 1 else modules.MaxPool2D
-        return op(make(size, stride, pad), x)
+        return op((modules.MaxPool1D if len(size) == 1 else modules.MaxPool2D)(size, stride, pad), x)
     y, indices = op(PoolMax(size, stride, pad, dilation, isOpen, bool(op.get("storage_order", 0))), x)
     return (y, indices) if op.wants(1) else y
 
