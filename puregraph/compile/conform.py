@@ -1,7 +1,8 @@
-"""Conform: inputs of the wrong count, type, shape or dtype are refused; integers are converted."""
+"""Conform: inputs of the wrong count, type, shape or dtype are refused; integers are converted, or compiled for."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from puregraph.base.dtype import isFloating, isNumeric
@@ -38,3 +39,19 @@ def converted(program: Any, x: Any, shape: Any, dtype: Any, name: str) -> Any:
         )
         raise DtypeError(f"{program!r}: wanted {dtype} for {name}, got {x.dtype}; {hint}")
     return x.astype(dtype)
+
+
+def followFloats(program: Any, inputs: Sequence[Any]) -> None:
+    """Compile for the floats that come in: a graph without parameters computes in those."""
+    kept = [d if not isFloating(d) else getattr(x, "dtype", d) for x, d in zip(inputs, program.dtypes)]
+    if kept != program.dtypes[: len(kept)]:
+        program.build(kept)
+
+
+def adaptIntegers(program: Any, inputs: Sequence[Any]) -> None:
+    """Compile for the integers and booleans that come in, if the rules take them as they are."""
+    given = [getattr(x, "dtype", None) for x in inputs[: len(program.dtypes)]]
+    if len(given) == len(program.dtypes) and (program.executable or program.partitioned) is not None:
+        found = program.graph.inputTypes(len(given), given)
+        if found != program.dtypes:
+            program.build(found)

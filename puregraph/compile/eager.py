@@ -17,9 +17,12 @@ from puregraph.core.accumulate import seedLike
 from puregraph.errors import GraphWarning
 
 
-def eagerStep(program: Any, inputs: list[Any], numbers: dict[str, float]) -> Any:
-    """The outputs of a step that the graph and the optimizer run; gradients of inputs are set as `program.grad`."""
-    graph, options, count = program.graph, program.options, len(program.shapes)
+def eagerStep(program: Any, inputs: list[Any], numbers: dict[str, float], partitioned: Any = None) -> Any:
+    """The outputs of a step that the graph and the optimizer run; gradients of inputs are set as `program.grad`.
+
+    A `partitioned` graph does the same in pieces.
+    """
+    graph, options, count = partitioned or program.graph, program.options, len(program.shapes)
     grads = options.get("grads")
     if program.backend is GPU:
         inputs = list(map(sys.modules["cupy"].asarray, inputs))
@@ -41,7 +44,7 @@ def eagerStep(program: Any, inputs: list[Any], numbers: dict[str, float]) -> Any
             program.grad = graph.grad
             if program.optimizer is not None:
                 with Deferred():
-                    program.optimizer.update()
+                    program.optimizer.update() if partitioned is None else partitioned.applyUpdate(program.optimizer)
     wanted = options.get("wanted") or [True] * len(outputs)
     outputs = [y if w else None for y, w in zip(outputs, wanted)]
     return outputs[0] if len(outputs) == 1 else outputs

@@ -10,7 +10,7 @@ import numpy as np
 from puregraph.base.dtype import isFloating
 from puregraph.base.signals import isAsynchronous
 from puregraph.compile.backend import GPU, NUMPY, backendFor
-from puregraph.compile.conform import conformed
+from puregraph.compile.conform import adaptIntegers, conformed, followFloats
 from puregraph.compile.eager import eagerStep, inMode, runAfterFailure, trialRun
 from puregraph.compile.fallback import REPORT, isOwn, nodesIn, warnOnce
 from puregraph.compile.memory.planner import MemoryPlan
@@ -24,14 +24,23 @@ from puregraph.compile.runtime.errstate import raises
 from puregraph.compile.runtime.fastpath import fastPathOf
 from puregraph.compile.runtime.gc import tidied
 from puregraph.compile.runtime.validity import Validity
-from puregraph.compile.trace.opaque import NotCompiledError, UntriedError
+from puregraph.compile.trace.opaque import NotCompiledError, OpenSizesError, UntriedError
 from puregraph.compile.trace.schedule import Schedule
 from puregraph.compile.verify import VerifyError
 from puregraph.core.hooks import HOOKS
+from puregraph.core.late import Late
 from puregraph.errors import PuregraphError, addLocation, show
 from puregraph.graph import Graph
 
-MADE = ("backend", "executable", "fastPath", "current", "workspace", "results")  # what a copy makes for itself
+MADE = (
+    "backend",
+    "executable",
+    "fastPath",
+    "partitioned",
+    "current",
+    "workspace",
+    "results",
+)  # what a copy makes for itself
 
 
 class Program:
@@ -53,11 +62,16 @@ class Program:
     in its trial run (`why` has the reason), when compiling fails (with a warning), and when a call fails, to report
     where and why.
 
+    Where sizes depend on the data, the step runs in pieces: what gives such a size as it is, what is before and behind
+    as programs, one for each size that comes (`why` names the first such node, and `table()` lists the pieces).
+
     Where the parameters are on a GPU the step runs there, from its second run on as CUDA graphs, and the host does not
     wait for it: outputs are arrays on the GPU, and a gradient that is not finite is reported some runs later.
 
     `data` and `grad` of nodes are not set; `Param.grad` is an array that the next run writes to again.
     """
+
+    partitionedType = Late("puregraph.compile.partitioned", "PartitionedGraph")
 
     def __init__(
         self,
@@ -87,6 +101,7 @@ class Program:
         self.isLoose = self.given is None and self.graph.dtype is None
         self.backend, self.executable, self.current = NUMPY, None, None
         self.fastPath: Callable[[Sequence[Any], bool], Any] | None = None
+        self.partitioned: Any = None
         self.why, self.untried = "", False
         held: list[Any] = []
         unread: set[int] = set()
@@ -102,6 +117,8 @@ class Program:
             except NotCompiledError as error:
                 self.executable = None
                 self.why, self.untried = str(error), type(error) is UntriedError
+                if isinstance(error, OpenSizesError) and not self.scales:
+                    self.partitioned = self.partitionedType(self.graph, self.shapes, self.dtypes, self.options)
                 if type(error) is NotCompiledError:
                     warnOnce(self.graph, f"{self!r} is not compiled, its graph runs instead: {error}")
             except Exception as error:
@@ -184,14 +201,16 @@ class Program:
             with compiling():
                 self.buildExecutable(self.executable.plan)
         if self.isLoose:
-            self.follow(inputs)
-        elif self.given is None and self.executable is not None and not self.executable.takes(inputs):
-            self.adapt(inputs)
+            followFloats(self, inputs)
+        elif self.given is None and not (self.executable is not None and self.executable.takes(inputs)):
+            adaptIntegers(self, inputs)
         executable = self.executable
         given = inputs if executable is not None and executable.takes(inputs) else conformed(self, list(inputs))
         isElsewhere = given is not inputs and executable is not None and not executable.takes(given)
         if HOOKS.look is not None or raises() or isElsewhere:
             return self.runEagerly(list(given), numbers)
+        if self.partitioned is not None:
+            return eagerStep(self, given, numbers, self.partitioned)
         if executable is None:
             return trialRun(self, given, numbers) if self.untried else self.runEagerly(given, numbers)
         self.prepare(executable, numbers)
@@ -210,20 +229,6 @@ class Program:
                 raise
             return runAfterFailure(self, error, list(given), numbers)
         return self.results(self, executable, copy) if isDone else self.runEagerly(list(given), numbers)
-
-    def follow(self, inputs: Sequence[Any]) -> None:
-        """A graph without parameters computes in the dtype that comes in."""
-        kept = [d if not isFloating(d) else getattr(x, "dtype", d) for x, d in zip(inputs, self.dtypes)]
-        if kept != self.dtypes[: len(kept)]:
-            self.build(kept)
-
-    def adapt(self, inputs: Sequence[Any]) -> None:
-        """Compile for the integers and booleans that come in, if the rules take them as they are."""
-        given = [getattr(x, "dtype", None) for x in inputs[: len(self.dtypes)]]
-        if len(given) == len(self.dtypes):
-            found = self.graph.inputTypes(len(given), given)
-            if found != self.dtypes:
-                self.build(found)
 
     def isCurrent(self) -> bool:
         """Whether what was compiled is still what is to be done."""
@@ -269,7 +274,9 @@ class Program:
         return self.executable.plan
 
     def table(self) -> str:
-        """Every call: its node, what it does, dtype, shape and layout, bytes, offset in the arena, operations."""
+        """Every call: its node, what it does, dtype, shape and layout, bytes, offset, operations; pieces come first."""
+        if self.partitioned is not None:
+            return self.partitioned.table()
         return table(self.plan, graphs=None if self.executable is None else self.executable.captured())
 
     def draw(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import compress, repeat
 from typing import Any
 
@@ -281,15 +281,20 @@ class BackwardGraph(Graph):
     # Running ----------------------------------------------------------------------------------------------------------
 
     def gradients(
-        self, grads: list[Any], values: list[Any], shows: bool = True
+        self,
+        grads: list[Any],
+        values: list[Any],
+        shows: bool = True,
+        run: Callable[..., list[Any]] | None = None,
     ) -> tuple[list[Any], list[tuple[Param, Any]]]:
         """The gradients of the inputs, and each parameter with its own, from those of the outputs and a pass.
 
         A parameter that wants a gradient, and that none of the outputs' gradients reaches, has None.
-        Without `shows` the forward nodes keep the gradients that they have.
+        Without `shows` the forward nodes keep the gradients that they have. `run` gives every value of this graph for
+        those of its inputs, if somebody else is to run it.
         """
         steps = self.steps()
-        results = steps.run([*grads, *[values[n] for n in self.numbers]], outside=len(grads))
+        results = (run or steps.run)([*grads, *[values[n] for n in self.numbers]], outside=len(grads))
         found = iter([results[n] for n in steps.outputs])
         inputs = [None if edge is None else next(found) for edge in self.inputGrads]
         for index, number in enumerate(self.forwardSteps.inputs):

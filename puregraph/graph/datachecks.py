@@ -46,9 +46,9 @@ def checkInputTypes(data: list[Any], steps: Steps, rows: list[StepShapes], dtype
             )
 
 
-def checkResults(rows: list[StepShapes], values: list[Any]) -> None:
+def checkResults(rows: list[StepShapes], values: list[Any]) -> dict[str, int]:
     """The outputs of a pass have the shapes and dtypes that the rules said; sizes that depend on the data are those of
-    the first value that has them."""
+    the first value that has them, and the result."""
     sizes: dict[str, int] = {}
     for step, _, shapes, _, dtypes in rows:
         for number, shape, dtype in zip(step.visible, shapes or [], dtypes, strict=True):
@@ -65,6 +65,7 @@ def checkResults(rows: list[StepShapes], values: list[Any]) -> None:
                     f"updateData gave {found}; "
                     "one of the two rules is wrong"
                 )
+    return sizes
 
 
 def fitsSizes(shape: Any, said: Any, sizes: dict[str, int]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.arguments import Flag, Number, takes
-from puregraph.core.accumulate import isArray, shapeOf
+from puregraph.core.accumulate import shapeOf
 from puregraph.core.late import Late
 from puregraph.core.parameterized import PRECISIONS
 from puregraph.core.rules import rulesFor
@@ -17,7 +17,7 @@ from puregraph.core.tracer import tracerOf
 from puregraph.errors import DtypeError, GraphError, PuregraphError, addLocation, misfit, need, show
 from puregraph.graph.datachecks import areMixed, checkInputTypes, checkResults, keyOf
 from puregraph.graph.inference import Inferred, StepShapes, inferShapes, inferTypes, inputTypes, takenTypes
-from puregraph.graph.lastpass import MODE, Pass, savedOf
+from puregraph.graph.lastpass import MODE, Pass, savedOf, storeGrads
 from puregraph.graph.lookup import setInside
 from puregraph.graph.nodegraph import NodeGraph
 from puregraph.graph.steps import Steps
@@ -220,11 +220,7 @@ class Graph(NodeGraph):
         grads = checkGrads(grad, outputs, self.title())
         back = self.backwardGraph(updGrad, updParamGrads, steps)
         inputs, found = back.gradients(grads, values)
-        given = {id(g) for g in grads}
-        for param, new in found:
-            param.store(new, scale, momentum, alias=id(new) in given)
-            given.add(id(new))
-        inputs = [g.copy() if isArray(g) and id(g) in given else g for g in inputs]
+        inputs = storeGrads(grads, inputs, found, scale, momentum)
         self.grad = None if not updGrad else inputs[0] if len(inputs) == 1 else inputs
 
     def backwardGraph(self, updGrad: bool = True, updParamGrads: bool = True, steps: Steps | None = None) -> Any:

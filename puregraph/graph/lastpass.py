@@ -1,4 +1,4 @@
-"""Lastpass: one forward pass, kept for the pass back through it, and the checks that nothing was changed since."""
+"""Lastpass: one forward pass, checks that nothing was changed since, and what the pass back through it leaves."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from puregraph.base.fingerprint import fingerprint
+from puregraph.core.accumulate import isArray
 from puregraph.core.applied import checkMode, isMarked, isModified, modified
 from puregraph.graph.steps import Steps
 
@@ -48,3 +49,12 @@ def savedOf(steps: Steps, values: list[Any]) -> list[tuple[int, Any, Any]]:
         if isMarked(param):
             found.append((n, param, param.mark()))
     return found
+
+
+def storeGrads(grads: list[Any], inputs: list[Any], found: list[tuple[Any, Any]], scale: float, momentum: float) -> Any:
+    """Store the gradients of parameters; those of the inputs, in memory of their own."""
+    given = {id(g) for g in grads}
+    for param, new in found:
+        param.store(new, scale, momentum, alias=id(new) in given)
+        given.add(id(new))
+    return [g.copy() if isArray(g) and id(g) in given else g for g in inputs]

@@ -86,11 +86,11 @@ def test_batches_of_different_counts_are_right_and_so_are_their_gradients(isComp
         assert not grad[~mask].any()
 
 
-def test_a_program_says_which_node_its_memory_cannot_be_planned_for(recwarn):
+def test_a_program_says_at_which_node_it_is_cut(recwarn):
     program = chosen().compile((5, 3), (5,), dtypes=[np.float64, bool])
     assert "rows" in program.why and "depend on the data" in program.why
     with pytest.raises(PuregraphError, match="'rows'"):
-        program.table()
+        _ = program.plan
     assert not recwarn.list
 
 

@@ -89,8 +89,9 @@ class Executable:
         self.ownOutputs = list(plan.ownOutputs.values())
         for patch in chain(self.guard.patches, *[segment.patches for segment in self.segments]):
             self.movedBy(patch[2].root).patches.append(patch)
+        kept = {v.root.number for v in (*self.schedule.kept(), *(check.value for check in self.fractions))}
         for entry in self.inputs:
-            entry.chooseCopy()
+            entry.chooseCopy(kept)
         self.begin = self.beginUpdate()
         self.undo = self.statesBefore(self.parts[: self.begin])
         own = {v for call in calls if type(call.function) is UpdateScalars for v in call.function.numbers.values()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from puregraph.base.align import addressOf
@@ -19,6 +20,7 @@ class StepInput:
     `readers` (list, index, Value) of every argument of a call that is the input or a view of it
     `patches` (slots, index, Value, bytes) of every argument of native code that is the address of one of them
     `fixed`   whether it is also read where nothing can be exchanged; the input is then copied to a fixed address
+    `isRead`  whether the step reads its elements at all, or only its shape was wanted
     """
 
     def __init__(self, value: Value, memory: Buffers):
@@ -27,15 +29,18 @@ class StepInput:
         self.views: list[Value] = []
         self.readers: list[tuple[list, int, Value]] = []
         self.patches: list[tuple[Any, int, Value, int]] = []
-        self.fixed = False
+        self.fixed, self.isRead = False, True
 
-    def chooseCopy(self) -> None:
-        """Choose whether the input is copied, once its readers are known."""
+    def chooseCopy(self, kept: Container[int]) -> None:
+        """Choose whether the input is copied, once its readers are known; `kept` are Values that others read later."""
         readers = len(self.patches) + len(self.readers) + len(self.views)
+        self.isRead = self.fixed or readers > 0 or self.value.number in kept
         self.fixed = self.fixed or self.value.nbytes <= LITTLE + MORE * readers
 
     def put(self, x: Any) -> None:
         """Have the calls read this array."""
+        if not self.isRead:
+            return
         if self.fixed:
             self.array[...] = x
             return

@@ -7,6 +7,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
+from puregraph.base.cachedproperty import CachedProperty
 from puregraph.core.param import Stored
 from puregraph.core.rules import rulesFor
 from puregraph.core.versioning import COUNTER, isVersioned
@@ -117,7 +118,7 @@ class Validity:
 
     def attributesNow(self) -> list[dict[str, Any]]:
         """The attributes of modules, without the values of their last run."""
-        return [{k: v for k, v in each.items() if k not in IGNORED} for each in self.names]
+        return [{k: v for k, v in vars(m).items() if k not in IGNORED and not isCached(m, k)} for m in self.read]
 
     def isSame(self) -> bool:
         """Whether all attributes are equal to what they were, even if some were set again."""
@@ -157,3 +158,8 @@ def sameValues(a: dict[str, Any], b: dict[str, Any]) -> bool:
 def sameValue(a: Any, b: Any) -> bool:
     """Whether two attributes are the same, or equal numbers, texts, or tuples of such."""
     return a is b or (type(a) is type(b) and isinstance(a, (int, float, str, tuple)) and a == b)
+
+
+def isCached(module: Any, name: str) -> bool:
+    """Whether an attribute was computed from others when it was first read."""
+    return type(getattr(type(module), name, None)) is CachedProperty

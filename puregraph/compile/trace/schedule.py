@@ -237,7 +237,7 @@ def forward(found: Schedule, tracer: GraphTracer, shapes: list[Any], dtypes: lis
     stored = {n: p for n, module, name in steps.params if (p := getattr(module, name)) is not None}
     run(found, tracer, steps, values, stored, "forward")
     found.outputs = [values[n] for n in steps.outputs]
-    if any(v is None or v.role == "object" for v in found.outputs):
+    if any(v.role == "object" for v in found.outputs if v is not None):
         raise NotArraysError(f"{found.graph.title()}: an output is no array")
     return values
 
@@ -308,6 +308,8 @@ def backward(found: Schedule, tracer: GraphTracer, values: list[Any], grads: Any
 
 def seedsFor(found: Schedule, tracer: GraphTracer, grads: Any) -> list[Any]:
     """The gradient of each output."""
+    if any(v is None for v in found.outputs):
+        raise NotArraysError(f"{found.graph.title()}: an output is None, and has no gradient")
     if isinstance(grads, str):
         first = found.outputs[0]
         if first.shape != ():

@@ -1,0 +1,119 @@
+"""Partition: the steps of a graph in pieces, cut where sizes depend on the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from puregraph.core.param import FixedState, State
+from puregraph.core.shape import symbols, valueOf
+from puregraph.graph.inference import StepShapes
+from puregraph.graph.steps import ABSENT, GraphStep, Steps
+
+
+class Partition(NamedTuple):
+    """Steps that run one after the other: `sizes` are the symbols in their shapes, `isOpen` those of one step whose
+    result has a size that only running it tells."""
+
+    rows: list[StepShapes]
+    sizes: tuple[str, ...]
+    isOpen: bool
+
+    @property
+    def items(self) -> list[GraphStep]:
+        """The steps."""
+        return [row.step for row in self.rows]
+
+
+def openSteps(rows: Sequence[StepShapes]) -> set[GraphStep]:
+    """The steps that give sizes nobody has seen before, from shapes of inputs that are numbers."""
+    seen: set[str] = set()
+    found = set()
+    for row in rows:
+        new = symbolsIn(row.shapes or ())
+        if not new <= seen:
+            found.add(row.step)
+            seen |= new
+    return found
+
+
+def symbolsIn(shapes: Iterable[Any]) -> set[str]:
+    """The symbols in some shapes, and in the elements that are known of their values."""
+    found: set[str] = set()
+    for shape in shapes:
+        if shape is not None:
+            found.update(symbols(shape))
+            found.update(symbols(()) if valueOf(shape) is None else symbols(valueOf(shape).ravel().tolist()))
+    return found
+
+
+def partition(rows: Sequence[StepShapes], isOpen: set[GraphStep], steps: Steps) -> list[Partition]:
+    """The steps in pieces, in an order in which each finds what it reads: open ones alone, others together with those
+    whose shapes have the same symbols.
+
+    A step is in the first piece of its kind behind all that it reads. Steps that share a state keep their order.
+    """
+    states = {n for n, module, name in steps.params if isWritten(getattr(module, name))}
+    home: dict[int, tuple[int, Any]] = {}  # by value the piece that makes it, or that wrote to the state last
+    pieces: dict[tuple[int, Any], list[StepShapes]] = {}
+    for row in rows:
+        step = row.step
+        kind: Any = step if step in isOpen else tuple(sorted(symbolsIn([*row.inshapes, *(row.shapes or ())])))
+        before = [home[n] for n in step.args if n in home]
+        key = max([depth + (other != kind) for depth, other in before], default=0), kind
+        pieces.setdefault(key, []).append(row)
+        home.update(dict.fromkeys([*step.outs, *states.intersection(step.args)], key))
+    found = []
+    for depth, kind in sorted(pieces, key=lambda key: key[0]):
+        own = pieces[depth, kind]
+        isAlone = isinstance(kind, GraphStep)
+        found.append(Partition(own, tuple(sorted(symbolsIn(own[0].shapes or ()))) if isAlone else kind, isAlone))
+    return found
+
+
+def isWritten(stored: Any) -> bool:
+    """Whether a rule may write to a parameter or state."""
+    return isinstance(stored, State) and not isinstance(stored, FixedState)
+
+
+def withKnown(piece: Partition, rows: Sequence[StepShapes], isOpen: set[GraphStep]) -> list[GraphStep]:
+    """The steps of a piece, after all that compute values it reads which follow from shapes: in a program these are
+    constants, and never inputs."""
+    known = {n: row.step for row in rows if isKnown(row) and row.step not in isOpen for n in row.step.visible}
+    own, wanted = set(piece.items), set()
+    waiting = [n for step in piece.items for n in step.args]
+    while waiting:
+        step = known.get(waiting.pop())
+        if step is not None and step not in own and step not in wanted:
+            wanted.add(step)
+            waiting += step.args
+    return [row.step for row in rows if row.step in wanted] + piece.items
+
+
+def isKnown(row: StepShapes) -> bool:
+    """Whether the elements of all results of a step are known ahead of data."""
+    return bool(row.shapes) and all(valueOf(shape) is not None for shape in row.shapes or ())
+
+
+def stepsOf(steps: Steps, items: Sequence[GraphStep], inputs: Sequence[int], outputs: Sequence[int]) -> Steps:
+    """Some of the steps as Steps of their own, over the same numbers; a run keeps no value longer than it is read."""
+    found = Steps()
+    found.items = [GraphStep(s.path, s.node, s.args, s.outs, s.inputs) for s in items]
+    found.inputs, found.outputs = list(inputs), list(outputs)
+    read = {n for step in items for n in step.args}
+    found.params = [row for row in steps.params if row[0] in read]
+    found.producer, found.names, found.count = steps.producer, steps.names, steps.count
+    found.makesBfloat16 = steps.makesBfloat16
+    found.freeAfterLastUse(argumentsOf)
+    return found
+
+
+def argumentsOf(step: GraphStep) -> tuple[int, ...]:
+    """What a step reads."""
+    return step.args
+
+
+def entering(steps: Steps, items: Sequence[GraphStep]) -> list[int]:
+    """The values that some of the steps read, and others make."""
+    made = {ABSENT, *(n for n, _, _ in steps.params), *(n for step in items for n in step.outs)}
+    return list(dict.fromkeys(n for step in items for n in step.args if n not in made))

@@ -1,0 +1,158 @@
+"""Partitioned: a graph with sizes that depend on the data, run in pieces, of which those between are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.partition import Partition, entering, openSteps, partition, withKnown
+from puregraph.compile.report.partitiontable import partitionTable
+from puregraph.compile.runtime.buffers import Workspace
+from puregraph.compile.subgraph import Subgraph
+from puregraph.compile.updater import Updater
+from puregraph.core.shape import bind
+from puregraph.graph import Graph
+from puregraph.graph.backward import readsOf
+from puregraph.graph.datachecks import checkResults
+from puregraph.graph.inference import StepShapes, inferShapes
+from puregraph.graph.lastpass import storeGrads
+from puregraph.graph.steps import GraphStep, Steps
+
+
+class PartitionedGraph:
+    """Runs the passes of a graph as the graph itself does, in pieces, each compiled for the sizes that it meets.
+
+    `graph`, `rows`  the graph, and what is known of its steps ahead of data
+    `back`           its backward graph, or None; `forward`, `backwards`: the pieces of both
+    `values`         those of the last forward pass that somebody reads, by number; `sizes`: of the symbols in it
+    `outlined`       shape and dtype of the values of which the backward graph only asks the shape
+    """
+
+    def __init__(self, graph: Graph, shapes: Sequence[Any], dtypes: Sequence[Any], options: dict[str, Any]):
+        self.graph, self.options = graph, options
+        self.steps = graph.steps(len(shapes))
+        self.rows = graph.infer(list(shapes), dtypes=list(dtypes)).rows
+        self.isOpen = openSteps(self.rows)
+        self.shapes = dict(zip(self.steps.inputs, shapes))
+        stored(self.steps)  # arrays are made now, and not seen as a change after the first run
+        self.workspace = Workspace()
+        self.back: Any = None
+        self.grad: Any = None
+        self.updaters: list[Updater] = []
+        self.values: list[Any] = []
+        self.sizes: dict[str, int] = {}
+        self.update(self.backwardGraph(), True)
+
+    def backwardGraph(self) -> Any:
+        """The backward graph that this step takes, for the parameters that are trained now."""
+        if self.options.get("grads") is None:
+            return None
+        return self.graph.backwardGraph(self.options.get("updGrad", True), True, self.steps)
+
+    def update(self, back: Any, isFirst: bool = False) -> None:
+        """Make the pieces anew if the backward graph is another one."""
+        if back is self.back and not isFirst:
+            return
+        self.back, self.outlined, self.backwards = back, {}, []
+        wanted = set(self.steps.outputs)
+        if back is not None:
+            inner = back.steps()
+            of = dict(zip(inner.inputs[len(self.steps.outputs) :], back.numbers, strict=True))
+            read = {of.get(n) for step in inner.items for n in readsOf(step)}
+            known = {
+                n: (shape, dtype)
+                for row in self.rows
+                for n, shape, dtype in zip(row.step.visible, row.shapes or (), row.dtypes)
+                if dtype is not None
+            }
+            self.outlined = {n: known[n] for n in back.numbers if n not in read and n in known}
+            wanted |= {n for n in back.numbers if n not in self.outlined}
+            self.backwards = self.pieces(inner, *self.backRows(inner, of), set(inner.outputs))
+        self.forward = self.pieces(self.steps, self.rows, self.isOpen, wanted)
+
+    def backRows(self, inner: Steps, of: dict[int, int]) -> tuple[list[StepShapes], set[GraphStep]]:
+        """What is known of the steps of the backward graph, and the gradients of open steps."""
+        shapes: dict[int, Any] = dict(self.shapes)
+        for row in self.rows:
+            shapes.update(zip(row.step.visible, row.shapes or ()))
+        for n, module, name in self.steps.params:
+            shapes[n] = getattr(getattr(module, name), "shape", ())
+        seeds = [shapes[n] for n in self.steps.outputs]
+        given = [tuple(shape) for shape in (*seeds, *[shapes.get(n, ()) for n in of.values()])]
+        opens = {self.back.gradientNodes[step] for step in self.isOpen if step in self.back.gradientNodes}
+        return inferShapes(inner, given).rows, {step for step in inner.items if step.node in opens}
+
+    def pieces(self, steps: Steps, rows: list[StepShapes], isOpen: set[GraphStep], wanted: set[int]) -> list[Subgraph]:
+        """The pieces of some steps, which leave the `wanted` values and those that other pieces read."""
+        found: list[tuple[Partition, list[GraphStep]]] = [
+            (each, withKnown(each, rows, isOpen)) for each in partition(rows, isOpen, steps)
+        ]
+        inputs = [entering(steps, items) for _, items in found]
+        needed = wanted.union(*inputs)
+        pieces = []
+        for (each, items), read in zip(found, inputs):
+            outputs = [n for step in each.items for n in step.outs if n in needed]
+            if outputs or any(step.stored for step in each.items):
+                pieces.append(Subgraph(self.graph, steps, each, items, read, outputs, self.workspace))
+        return pieces
+
+    # As a Graph -------------------------------------------------------------------------------------------------------
+
+    def __call__(self, data: list[Any]) -> Any:
+        """The outputs of the graph for its inputs.
+
+        Raises    what the graph itself raises; PuregraphError if a size that depends on the data is two numbers
+        """
+        self.update(self.backwardGraph())
+        self.graph.checkData(data, self.steps)
+        values = run(self.forward, self.steps, data)
+        made = [row for row in self.rows if all(values[n] is not None for n in row.step.visible)]
+        self.sizes = checkResults(made, values)
+        self.values = [] if self.back is None else values
+        found = [values[n] for n in self.steps.outputs]
+        return found[0] if len(found) == 1 else found
+
+    def backward(self, grad: Any, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0) -> None:
+        """Back-propagate through the last pass; as `Graph.backward` does."""
+        values, like = list(self.values), self.values[self.steps.inputs[0]]
+        for n, (shape, dtype) in self.outlined.items():
+            values[n] = np.broadcast_to(np.zeros_like(like, shape=(), dtype=dtype), bind(shape, self.sizes))
+        grads = list(grad) if len(self.steps.outputs) > 1 else [grad]
+        inputs, found = self.back.gradients(grads, values, False, self.runBackward)
+        inputs = storeGrads(grads, inputs, found, scale, momentum)
+        self.grad = None if not updGrad else inputs[0] if len(inputs) == 1 else inputs
+        self.values = []
+
+    def runBackward(self, data: list[Any]) -> list[Any]:
+        """Every value of the backward graph that leaves a piece, by number."""
+        return run(self.backwards, self.back.steps(), data)
+
+    def applyUpdate(self, optimizer: Any) -> None:
+        """Have an optimizer use the gradients, in a compiled step."""
+        if not self.updaters:
+            self.updaters = [Updater(self.graph, optimizer)]
+        self.updaters[0].run()
+
+    def table(self) -> str:
+        """The pieces, and the steps of each program."""
+        return partitionTable([*self.forward, *self.backwards], self.updaters)
+
+
+def run(pieces: Sequence[Subgraph], steps: Steps, data: list[Any]) -> list[Any]:
+    """The values that leave the pieces of some steps, by number."""
+    values: list[Any] = [None] * steps.count
+    for number, x in zip(steps.inputs, data, strict=True):
+        values[number] = x
+    for number, array in stored(steps).items():
+        values[number] = array
+    for piece in pieces:
+        piece(values)
+    return values
+
+
+def stored(steps: Steps) -> dict[int, Any]:
+    """The arrays of parameters and states by number."""
+    found = {n: getattr(module, name) for n, module, name in steps.params}
+    return {n: each.materialize() for n, each in found.items() if each is not None}

@@ -1,0 +1,44 @@
+"""Partition table: the pieces of a step, and the calls of each program."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from puregraph.errors import plural, show
+
+HEAD = ("piece", "nodes", "runs as")
+WIDTH = 120
+MOST = 2  # lines that the nodes of a piece may take
+
+
+def partitionTable(pieces: Sequence[Any], updaters: Sequence[Any]) -> str:
+    """Every piece with its nodes and how it runs; then the table of every program."""
+    rows = [
+        (str(i), ", ".join(s.path for s in piece.partition.items), manner(piece)) for i, piece in enumerate(pieces, 1)
+    ]
+    rows += [(str(len(pieces) + 1), f"update by {type(u.optimizer).__name__}", "a program") for u in updaters]
+    wide = max(map(len, [HEAD[2], *(row[2] for row in rows)]))
+    middle = min(WIDTH - wide - len(HEAD[0]) - 4, max(len(row[1]) for row in rows))
+    lines = [f"{HEAD[0]}  {HEAD[1].ljust(middle)}  {HEAD[2]}"]
+    lines += ["-" * (middle + wide + len(HEAD[0]) + 4)]
+    for number, nodes, how in rows:
+        first, *rest = textwrap.wrap(nodes, middle, max_lines=MOST, placeholder=" ...")
+        lines.append(f"{number.rjust(5)}  {first.ljust(middle)}  {how}".rstrip())
+        lines += [f"{'':5}  {each}" for each in rest]
+    parts = [(i, p) for i, piece in enumerate(pieces, 1) for p in piece.compiled]
+    parts += [(len(pieces) + 1, p) for p in updaters if p.executable is not None]
+    tables = [f"piece {i}, {', '.join(map(show, p.shapes)) or 'no inputs'}\n\n{p.table()}" for i, p in parts]
+    return "\n\n".join(["\n".join(lines), *tables])
+
+
+def manner(piece: Any) -> str:
+    """How a piece runs, in a few words."""
+    sizes = ", ".join(piece.partition.sizes)
+    if piece.partition.isOpen:
+        return f"as it is: {sizes} depends on the data" if sizes else "as it is"
+    count = len(piece.compiled)
+    each = f" for each {sizes}" if sizes else ""
+    eager = f", {plural(piece.eager, 'run')} without" if piece.eager else ""
+    return f"a program{each}: {count} so far{eager}"

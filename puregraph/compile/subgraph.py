@@ -1,0 +1,104 @@
+"""Subgraph: some steps of a graph, compiled for each size that they meet, or run as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.cache import Programs
+from puregraph.compile.partition import Partition, stepsOf
+from puregraph.compile.runtime.buffers import Workspace
+from puregraph.graph import Graph
+from puregraph.graph.inference import Inferred
+from puregraph.graph.steps import GraphStep, Steps
+from puregraph.module import Module
+
+
+class StepsGraph(Graph):
+    """Some steps of a graph as a graph that programs are compiled of: its shapes were inferred with the whole.
+
+    Shapes    those of the values that enter -> those of the values that leave
+    Source    partial compilation around a graph break; Ansel and others 2024, PyTorch 2
+    """
+
+    def __init__(self, whole: Graph, steps: Steps):
+        Module.__init__(self, whole.name)
+        self.whole, self.own = whole, steps
+        self.inputs, self.nodes, self.version = [], [], 0
+
+    def steps(self, count: int | None = None, innerKnown: bool = False) -> Steps:
+        return self.own
+
+    def infer(self, *shapes: Any, dtypes: list[Any] | None = None) -> Inferred:
+        return Inferred([], [None] * len(self.own.outputs), [None] * len(self.own.outputs))
+
+    def stored(self, kind: str) -> Any:
+        return self.whole.stored(kind)
+
+    def title(self) -> str:
+        return f"a piece of {self.whole.title()}"
+
+    def __call__(self, *data: Any, **keywords: Any) -> Any:
+        values = self.own.run(list(data[0]))
+        found = [values[n] for n in self.own.outputs]
+        return found[0] if len(found) == 1 else found
+
+
+@dataclass
+class Subgraph:
+    """Some steps of a graph, of which `inputs` enter and `outputs` leave; numbers are those of the whole graph.
+
+    `items`     the steps, after those that are computed again since their values are known ahead
+    `programs`  by which inputs are there, as some gradients are None, the programs of each size
+    `runs`, `eager`   how often it ran, and how often without a program
+    """
+
+    graph: Graph
+    steps: Steps
+    partition: Partition
+    items: Sequence[GraphStep]
+    inputs: list[int]
+    outputs: list[int]
+    workspace: Workspace
+
+    def __post_init__(self) -> None:
+        self.whole = StepsGraph(self.graph, stepsOf(self.steps, self.items, self.inputs, self.outputs))
+        self.programs: dict[tuple[bool, ...], Programs] = {}
+        self.runs = self.eager = 0
+
+    def __call__(self, values: list[Any]) -> None:
+        """Compute what leaves this piece from what enters it."""
+        given = [asArray(values[n]) for n in self.inputs]
+        there = [x for x in given if x is not None]
+        program = None
+        if not self.partition.isOpen and all(hasattr(x, "strides") for x in there):
+            program = self.programsFor(tuple([x is not None for x in given])).get(there)
+        self.runs += 1
+        if program is None:
+            self.eager += 1
+        found = self.whole(given) if program is None else program.run(*there)
+        for n, y in zip(self.outputs, [found] if len(self.outputs) == 1 else found, strict=True):
+            values[n] = y
+
+    def programsFor(self, isThere: tuple[bool, ...]) -> Programs:
+        """The programs for inputs of which some are None."""
+        if isThere not in self.programs:
+            inputs = [n for n, there in zip(self.inputs, isThere) if there]
+            graph = StepsGraph(self.graph, stepsOf(self.steps, self.items, inputs, self.outputs))
+            found = self.programs[isThere] = Programs(graph)
+            found.workspace, found.hasWarned = self.workspace, True  # nobody can pad what the data decides
+        return self.programs[isThere]
+
+    @property
+    def compiled(self) -> list[Any]:
+        """The programs, in the order in which their sizes came."""
+        found = [p for programs in self.programs.values() for p in programs.found.values()]
+        return [p for p in found if p.executable is not None]
+
+
+def asArray(x: Any) -> Any:
+    """A value as a program takes it: a scalar of numpy's as an array."""
+    return np.asarray(x) if isinstance(x, np.generic) else x
