@@ -1,8 +1,8 @@
 """Dim: a size that is not known yet, and the arithmetic of such sizes.
 
-A symbolic size is a polynomial with whole coefficients over symbols and floor divisions, kept in one canonical form
-that prints and compares as text: equal polynomials are always equal, equal floor divisions where a constant, a common
-factor or a division inside can be taken out. Numbers stay plain ints.
+A symbolic size is a polynomial with whole coefficients over symbols, floor divisions and minima, kept in one canonical
+form that prints and compares as text: equal polynomials are always equal, equal floor divisions where a constant, a
+common factor or a division inside can be taken out. Numbers stay plain ints.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from puregraph.base.parsing import syntaxTree
 from puregraph.errors import Fault, ShapeError, need
 
 Size = Any  # an int or a Dim
-Terms = dict[tuple, int]  # {factors: coefficient}, each factor the name of a symbol or a Floor
+Terms = dict[tuple, int]  # {factors: coefficient}, each factor the name of a symbol, a Floor or a Minimum
 
 TERMS = 200  # of one size; those of real networks have a handful
 BITS = 4096  # of one coefficient
@@ -40,14 +40,24 @@ class Floor(NamedTuple):
         return f"{group(self.over)}//{group(self.under)}"
 
 
+class Minimum(NamedTuple):
+    """The factor `min(one, other)` of a term, where neither is known to be the smaller one."""
+
+    one: Size
+    other: Size
+
+    def __str__(self) -> str:
+        return f"min({self.one}, {self.other})"
+
+
 def termsOf(size: Size) -> Terms:
     """A size as a polynomial: factors to their count."""
     return size.terms if isinstance(size, Dim) else {(): int(size)}
 
 
 def order(factors: Iterable) -> list:
-    """What factors are sorted by: names first, then floor divisions."""
-    return [(isinstance(factor, Floor), str(factor)) for factor in factors]
+    """What factors are sorted by: names first, then floor divisions and minima."""
+    return [(not isinstance(factor, str), str(factor)) for factor in factors]
 
 
 def degree(term: tuple[tuple, int]) -> tuple[int, list]:
@@ -63,7 +73,7 @@ def leading(size: Size) -> tuple[tuple, int]:
 def group(size: Size) -> str:
     """A factor in brackets where it needs them."""
     text = str(size)
-    return text if text.isidentifier() or text.isdigit() else f"({text})"
+    return text if text.isidentifier() or text.isdigit() or isinstance(size, Minimum) else f"({text})"
 
 
 def write(terms: Terms) -> str:
@@ -162,21 +172,38 @@ def longDivision(over: Size, under: Size) -> tuple[Size, Size]:
     raise ShapeError(Fault(f"a quotient of at most {TERMS} terms", f"{over!s:.80} // {under!s:.80}"))
 
 
+def minimum(a: Size, b: Size) -> Size:
+    """The smaller one of two sizes, whatever the symbols are."""
+    if most(a - b) <= 0:
+        return a
+    if most(b - a) <= 0:
+        return b
+    one, other = sorted((a, b), key=lambda size: (not isinstance(size, Dim), str(size)))
+    return build({(Minimum(one, other),): 1})
+
+
 def most(size: Size) -> float:
     """The largest value for symbols of at least 1, where a bound is known, else infinity."""
     total: float = 0
     for factors, count in termsOf(size).items():
         lows = [least(factor) for factor in factors]
-        if factors and (count > 0 or min(lows) < 0):
+        if lows and min(lows) < 0:
             return math.inf
-        total += count * math.prod(lows)
+        total += count * math.prod(map(greatest, factors) if count > 0 else lows)
     return total
 
 
-def least(factor: str | Floor) -> float:
+def greatest(factor: str | Floor | Minimum) -> float:
+    """The largest value of a factor, where a bound is known, else infinity."""
+    return min(map(most, factor)) if isinstance(factor, Minimum) else math.inf
+
+
+def least(factor: str | Floor | Minimum) -> float:
     """The smallest value of a factor for symbols of at least 1, where a bound is known, else -infinity."""
-    if not isinstance(factor, Floor):
+    if isinstance(factor, str):
         return 1
+    if isinstance(factor, Minimum):
+        return min(-most(-size) for size in factor)
     low = -most(-factor.over)
     if low == -math.inf or most(-factor.under) > -1:
         return -math.inf
@@ -209,7 +236,7 @@ def compare(rule: Callable[[float, int], bool]) -> Any:
 class Dim(str):
     """A symbolic size such as Dim("N"): a str that holds its canonical expression and can be calculated with.
 
-    Formula: + - * // % with ints and Dims give a Dim, or an int where the symbols cancel: N - N is 0.
+    Formula: + - * // % with ints and Dims give a Dim, or an int where the symbols cancel: N - N is 0. `minimum` too.
     Order: `>=` and `>` hold unless refuted for all positive symbols, `<` and `<=` only when proven for all
     (so H >= 3 holds, H < 3 does not, and an upper limit is written `limit - H >= 0`).
     Raises: ShapeError where the text is no expression, or has no symbol.
@@ -272,6 +299,8 @@ def calculate(node: ast.AST, sizes: Mapping[str, Any]) -> Size:
             return OPERATIONS[type(op)](calculate(a, sizes))
         case ast.BinOp(left=a, op=op, right=b) if type(op) in OPERATIONS:
             return OPERATIONS[type(op)](calculate(a, sizes), calculate(b, sizes))
+        case ast.Call(func=ast.Name(id="min"), args=[a, b], keywords=[]):
+            return minimum(calculate(a, sizes), calculate(b, sizes))
     raise ValueError(f"{type(node).__name__} is not allowed in a size")
 
 
@@ -286,5 +315,5 @@ def read(text: str, sizes: Mapping[str, Any] | None = None) -> Size:
     except ShapeError:
         raise
     except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError) as error:
-        hint = "sizes are written with names, whole numbers, + - * // % and parentheses"
+        hint = "sizes are written with names, whole numbers, + - * // %, min(a, b) and parentheses"
         raise ShapeError(Fault(SIZE, f"{text!r:.200}", hint)) from error

@@ -186,7 +186,7 @@ def broadcast(*shapes: Sequence) -> Shape:
 
 def symbols(shape: Sequence) -> tuple[str, ...]:
     """The names of the symbols in a shape, in the order of their first appearance."""
-    return tuple(dict.fromkeys(name for size in shape for name in re.findall(r"[^\W\d]\w*", str(size))))
+    return tuple(dict.fromkeys(name for size in shape for name in re.findall(r"[^\W\d]\w*\b(?!\()", str(size))))
 
 
 def bind(shape: Sequence, sizes: Mapping[str, Any], complete: bool = False) -> Shape:

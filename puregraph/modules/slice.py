@@ -5,7 +5,7 @@ from numbers import Integral
 import numpy as np
 
 from puregraph.arguments import Axes, optional
-from puregraph.core.dim import Dim
+from puregraph.core.dim import Dim, minimum
 from puregraph.core.shape import normalAxis, sizesOf, valueOf
 from puregraph.errors import need
 from puregraph.module import Module
@@ -17,7 +17,7 @@ class Slice(Module):
     """y = x[slc]: a slice keeps an axis, an integer drops it, None adds one, and ... skips some.
 
     `Slice()[:, 0, ::2]` is the same as `Slice((slice(None), 0, slice(None, None, 2)))`. What is left of a symbolic axis
-    must follow from the symbol: [1:] and [::2] do, [:4] does not.
+    follows from the symbol: [1:] is N - 1, [:4] is min(N, 4); of [-3:7] it does not.
 
     `Slice(axes=(1, 2))` reads the ends of the slices along these axes from further inputs, integers: starts, ends and,
     unless they are 1, steps.
@@ -151,12 +151,21 @@ def lengthOf(part, size, x):
     )
     if step < 0:
         start, stop, step = stop + 1, start + 1, -step
-    length = (stop - start + step - 1) // step
-    if length <= 0:
+    if stop - start <= 0:
         return 0
-    inside = 0 - start <= 0 and stop - size <= 0
-    need(inside, f"a number in place of {size} for [{asText(part)}]", x, f"what is left depends on how large {size} is")
-    return length
+    if not (0 - start <= 0 and stop - size <= 0):
+        ends = [None] if start - stop > 0 else [clipped(start, size), clipped(stop, size)]
+        hint = f"what is left depends on how large {size} is"
+        need(None not in ends, f"a number in place of {size} for [{asText(part)}]", x, hint)
+        start, stop = ends
+    return (stop - start + step - 1) // step
+
+
+def clipped(end, size):
+    """An end of a slice, moved to where the axis begins or ends if it is beyond; None where nobody knows."""
+    if end - size <= 0:
+        return size - minimum(size, size - end)
+    return minimum(end, size) if 0 - end <= 0 else None
 
 
 def isFar(end):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from puregraph.core.dim import minimum
 from puregraph.core.shape import (
     Dim,
     asShape,
@@ -44,7 +45,10 @@ def texts(symbol):
     def grown(inner):
         binary = st.tuples(inner, st.sampled_from("+ - *".split()), inner)
         divided = st.tuples(inner, st.sampled_from("// %".split()), st.one_of(st.integers(1, 6).map(str), inner))
-        return st.one_of(binary, divided).map(lambda parts: f"({' '.join(parts)})") | inner.map("(-{})".format)
+        smaller = st.tuples(inner, inner).map(", ".join).map("min({})".format)
+        return (
+            st.one_of(binary, divided).map(lambda parts: f"({' '.join(parts)})") | inner.map("(-{})".format) | smaller
+        )
 
     return st.recursive(leaves, grown, max_leaves=7)
 
@@ -55,7 +59,7 @@ EXPRESSIONS = texts(["N", "H", "W"])
 def symbolic(text):
     """The expression calculated with Dims by Python itself; divisions by zero are left out."""
     try:
-        return eval(text, {"N": N, "H": H, "W": W})
+        return eval(text, {"N": N, "H": H, "W": W, "min": minimum})
     except ZeroDivisionError:
         assume(False)
 
@@ -96,6 +100,10 @@ def number(text, sizes):
         (window(H, 3, 1, 2), "H"),
         (window(H, 2, 2), "H//2"),
         (transposed(H, 4, 2, 2), "2*H"),
+        (minimum(4, N), "min(N, 4)"),
+        (minimum(H, N + 1), "min(H, N + 1)"),
+        (3 * minimum(N, 4) * H - 1, "3*H*min(N, 4) - 1"),
+        (minimum(N, 8) // 2, "(min(N, 8))//2"),
     ],
 )
 def test_a_size_reads_as_people_write_it(size, reading):
@@ -116,6 +124,8 @@ def test_a_size_reads_as_people_write_it(size, reading):
         ((2 * N + 2) // (N + 1), 2),
         ((N * 16 * (H + 1) * W) // (N * W * (H + 1)), 16),
         ((6 * N + 5) % 3, 2),
+        (minimum(N + 3, 4), 4),
+        (minimum(0, H), 0),
     ],
 )
 def test_a_size_without_symbols_is_an_int(size, value):
@@ -189,6 +199,7 @@ def test_an_inequality_is_decided_where_it_can_be():
     assert -(H // 2) <= 0 and not -(H // 2) > 0
     assert -(H // W) <= 0
     assert -N * H < 0
+    assert minimum(N, 4) <= 4 and minimum(N, 4) < 5 and not minimum(N, 4) <= 3
 
 
 @given(EXPRESSIONS, SIZES)
@@ -365,6 +376,7 @@ def test_symbols_are_listed_in_order():
     assert symbols((W, 3, "H//2 + N", H)) == ("W", "H", "N")
     assert symbols((1, 2)) == symbols(()) == ()
     assert symbols(("batch_2", "größe*2")) == ("batch_2", "größe")
+    assert symbols((minimum(N, 4), "min(H, W)")) == ("N", "H", "W") and symbols(("min",)) == ("min",)
 
 
 def test_sizes_take_the_place_of_symbols():

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peers import compare
 
+from puregraph import Footprint, Graph, Input, Linear
 from puregraph.core.dim import Dim
 from puregraph.core.shape import asShape, bind
 from puregraph.errors import ShapeError
@@ -279,6 +280,12 @@ def test_what_is_left_of_a_symbol_is_what_is_left_of_its_size(part, size):
         (np.s_[:1], 1),
         (np.s_[-1:], 1),
         (np.s_[3:3], 0),
+        (np.s_[:4], "min(N, 4)"),
+        (np.s_[-3:], "min(N, 3)"),
+        (np.s_[2:5], "min(N, 5) - min(N, 2)"),
+        (np.s_[:6:2], "(min(N, 6) + 1)//2"),
+        (np.s_[4::-1], "min(N, 5)"),
+        (np.s_[-5:-2], "min(N, 5) - min(N, 2)"),
     ],
     ids=str,
 )
@@ -287,7 +294,16 @@ def test_slices_of_a_symbol(key, wanted):
     assert left == wanted or left == Dim(wanted)
 
 
-@pytest.mark.parametrize("key", [np.s_[:4], np.s_[-3:], np.s_[2:5], np.s_[-3:7], np.s_[4::-1]], ids=str)
+def test_a_slice_of_a_symbol_goes_on_through_a_graph():
+    x = Input(name="x").node()
+    net = Graph(x, Linear(3, 2, name="fc")(Slice(np.s_[:4], name="first")(x)))
+    assert net.dataShapeFrom(("N", 3)) == ("min(N, 4)", 2)
+    for count in (2, 4, 7):
+        assert net(np.ones((count, 3), np.float32)).shape == (min(count, 4), 2)
+    assert Footprint(net, ("N", 3)).lines[1].nbytes == "8*min(N, 4)"
+
+
+@pytest.mark.parametrize("key", [np.s_[-3:7], np.s_[-3:7:2], np.s_[6:-3:-1]], ids=str)
 def test_a_slice_that_depends_on_the_size_of_a_symbol_is_refused(key):
     with pytest.raises(
         ShapeError, match=r"wanted a number in place of N for \[.*\], got \(N, 2\); what is left depends"
