@@ -57,4 +57,4 @@ def storeGrads(grads: list[Any], inputs: list[Any], found: list[tuple[Any, Any]]
     for param, new in found:
         param.store(new, scale, momentum, alias=id(new) in given)
         given.add(id(new))
-    return [g.copy() if isArray(g) and id(g) in given else g for g in inputs]
+    return [g.copy() if id(g) in given and isArray(g) else g for g in inputs]
