@@ -125,7 +125,7 @@ class PartitionedGraph:
         self.grad = None if not updGrad else inputs[0] if len(inputs) == 1 else inputs
         self.values = []
 
-    def runBackward(self, data: list[Any]) -> list[Any]:
+    def runBackward(self, data: list[Any], outside: int) -> list[Any]:
         """Every value of the backward graph that leaves a piece, by number."""
         return run(self.backwards, self.back.steps(), data)
 
