@@ -7,16 +7,17 @@ import itertools
 import os
 import sys
 import types
+from functools import partial
 
 import numpy as np
 import pytest
-from graphcompare import Comparison, Failure
+from graphcompare import Comparison, Failure, inside, noiseOf
 from graphgrammar import RULES, WEIGHTS, examples, randomSpec
 from graphshrink import failureOf, lower, report, script, shrunk
 from graphspec import SOURCES, UnfitError, rebuilt
 from natively import needsNative
 
-from puregraph import Dropout, Input, SoftMax, costs, modules
+from puregraph import Dropout, Input, Pointwise, SoftMax, costs, modules
 from puregraph.compile import verify
 from puregraph.module import Module
 from puregraph.native.ops.nestcode import NestCode, Scope
@@ -92,6 +93,20 @@ def test_nearly_every_graph_of_the_grammar_runs_and_nearly_every_number_is_compa
                 all_, sure = all_ + x.size, sure + np.sum(spread <= 3e-3 * np.abs(x).max())
     assert ran >= 58
     assert sure >= 0.95 * all_
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,)])
+def test_terms_that_cancel_inside_of_a_formula_say_how_far_off_its_gradient_may_be(shape):
+    """sigmoid(x) is rounded to 2**-24 at most, of which its derivative takes the difference to 1."""
+    module, x = Pointwise(formula="2 * sigmoid(x)"), np.float32(8.168) * np.ones(shape, np.float32)
+    rest = 1 / (1 + np.exp(x.astype(float)))
+    exact = 2 * rest * (1 - rest)
+    spread = 0
+    for seed in range(20):
+        noise = partial(noiseOf, np.random.default_rng(seed), 2.0**-23)
+        (found,) = inside(module.derivative, noise)(x / x, x, module.updateData(x), needs=(True,))
+        spread = np.maximum(spread, np.abs(found - exact))
+    assert np.all(spread > exact * 2.0**-24 / rest) and np.all(spread < exact * 2.0**-20 / rest)
 
 
 def test_a_sketch_is_the_same_graph_each_time():

@@ -202,9 +202,14 @@ def inside(rule, noise):
     def wrapped(value):
         if isinstance(value, (list, tuple)):
             return type(value)(map(wrapped, value))
-        return PerturbedArray(value, noise) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
+        return PerturbedArray(value, noise) if isFloats(value) else value
 
     return wraps(rule)(lambda *args, **kwargs: plain(rule(*wrapped(args), **kwargs)))
+
+
+def isFloats(value):
+    """Whether a value is an array of floats, or a number of numpy, which a rule gets where there are no axes."""
+    return isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind == "f"
 
 
 def optimizerOf(name, rest):
