@@ -19,6 +19,20 @@ LIGHT = 1 << 18  # bytes: gathering them takes less than the 0.1 ms of passing a
 Share = Callable[[int], slice]  # of the samples of a batch, those that are wanted
 
 
+class Names(NamedTuple):
+    """By which arrays of several inputs and targets may be given: those of the inputs, and of outputs with a cost."""
+
+    data: Sequence[str] = ()
+    target: Sequence[str] = ()
+
+    def inOrder(self, data: Any, target: Any) -> tuple[Any, Any]:
+        """Dicts as lists of arrays, in the order of the names; anything else as it is."""
+        return inOrder(data, self.data), inOrder(target, self.target, "target")
+
+
+UNNAMED = Names()
+
+
 class Batch(NamedTuple):
     """Some samples: inputs, targets, how many they are; `whole`: of how many, where other processes have the rest."""
 
@@ -31,18 +45,18 @@ class Batch(NamedTuple):
 class Arrays:
     """Arrays of one length, in batches: whole in memory, mapped from a file, in a file of h5py's, or on the device.
 
-    `data` and `target` are an array each, or a list of arrays where there are several inputs or targets; data may be a
-    dict by the `names` of the inputs. `light` says
-    that batches are made so fast that no thread should do it, or by a GPU, which takes its work from one thread.
+    `data` and `target` are an array each, or a list of arrays where there are several inputs or targets, or a dict by
+    their `names`. `light` says that batches are made so fast that no thread should do it, or by a GPU, which takes its
+    work from one thread.
 
     Raises    DataError if their lengths differ, they are empty, not numeric, or `batchsize` is below 1
     """
 
     oneshot = False
 
-    def __init__(self, data: Any, target: Any = None, batchsize: int = 128, names: Sequence[str] = ()):
+    def __init__(self, data: Any, target: Any = None, batchsize: int = 128, names: Names = UNNAMED):
         self.batchsize = checkedSize(batchsize)
-        self.data, self.target = pairFrom(inOrder(data, names), target)
+        self.data, self.target = pairFrom(*names.inOrder(data, target))
         self.samples = len(self.data[0])
         self.count = -(-self.samples // batchsize)
         rowBytes = sum(x.nbytes for x in (*self.data, *self.target)) // self.samples
@@ -104,7 +118,7 @@ class Stream:
     samples = None
     light = False
 
-    def __init__(self, source: Any, paired: bool = True, names: Sequence[str] = ()):
+    def __init__(self, source: Any, paired: bool = True, names: Names = UNNAMED):
         if isinstance(source, (str, bytes, type)) or not callable(source) and not hasattr(source, "__iter__"):
             raise DataError(f"wanted arrays, an iterable of batches, or a function, got {type(source).__name__}")
         self.source, self.paired, self.names = source, paired, names
@@ -148,7 +162,7 @@ class Stream:
             raise DataError(f"batch {number + 1}: wanted a pair (data, target), got {kind(batch)}")
         data, target = batch if self.paired else (batch, None)
         try:
-            given, targets = pairFrom(inOrder(data, self.names), target)
+            given, targets = pairFrom(*self.names.inOrder(data, target))
         except DataError as error:
             raise DataError(f"batch {number + 1}: {error}") from None
         if type(self.source) not in (list, tuple):
@@ -167,10 +181,9 @@ def copyOf(array: Any) -> Any:
     return array.copy() if isinstance(array, np.ndarray) or device.isDeviceArray(array) else array
 
 
-def batchesFrom(
-    data: Any, target: Any, batchsize: int, paired: bool = True, names: Sequence[str] = ()
-) -> Arrays | Stream:
-    """The training data: arrays with their target, or the batches in place of both; `names` are those of the inputs.
+def batchesFrom(data: Any, target: Any, batchsize: int, paired: bool = True, names: Names = UNNAMED) -> Arrays | Stream:
+    """The training data: arrays with their target, or the batches in place of both; `names` are those that they
+    may be given by.
 
     Raises    DataError if arrays come without the target that `paired` asks for
     """
@@ -187,16 +200,18 @@ def batchesFrom(
     return Stream(data, paired, names)
 
 
-def inOrder(data: Any, names: Sequence[str]) -> Any:
-    """Arrays by the names of the inputs as a list in their order; anything else as it is.
+def inOrder(data: Any, names: Sequence[str], what: str = "data") -> Any:
+    """Arrays by the names of inputs or outputs as a list in their order; anything else as it is.
 
     Raises    DataError for a name that is missing, and for one that is none of theirs
     """
     if not isinstance(data, dict):
         return data
+    if not names:
+        raise DataError(f"{what}: wanted an array, or a list of arrays, got a dict")
     if set(data) != set(names):
         raise DataError(
-            f"data: wanted arrays for {', '.join(names)} by name, got {', '.join(map(str, data)) or 'none'}"
+            f"{what}: wanted arrays for {', '.join(names)} by name, got {', '.join(map(str, data)) or 'none'}"
         )
     return [data[name] for name in names]
 

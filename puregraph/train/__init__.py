@@ -17,6 +17,7 @@ from puregraph.train.callbacks import (
     ReduceOnPlateau,
     WeightAverage,
 )
+from puregraph.train.costsum import CostSum, PartLoss
 from puregraph.train.epochloop import EpochLoop
 from puregraph.train.figures import Figures
 from puregraph.train.history import History
@@ -39,6 +40,7 @@ __all__ = [
     "Checkpoint",
     "Columns",
     "Confusion",
+    "CostSum",
     "CsvLog",
     "EarlyStop",
     "EpochLoop",
@@ -53,6 +55,7 @@ __all__ = [
     "Monitor",
     "Objective",
     "ParamPiece",
+    "PartLoss",
     "Progress",
     "RateCurve",
     "ReduceOnPlateau",

@@ -41,7 +41,7 @@ class Calculator(ChecksKeywords, Settable):
 
         Raises    DataError if there is no sample, or an output has not one row for each
         """
-        source = batchesFrom(data, None, self.batchsize, False, self.objective.net.arguments)
+        source = batchesFrom(data, None, self.batchsize, False, self.objective.names)
         parts: list[list[np.ndarray]] = []
         waiting: deque[DeviceResults] = deque()
         self.objective.renew()

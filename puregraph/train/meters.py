@@ -53,6 +53,10 @@ class Meters:
             raise DataError(f"metrics: two have one name ({', '.join(names)}); give one another, name=...")
         self.reset()
 
+    def include(self, more: list[Metric]) -> None:
+        """Count these metrics too."""
+        Meters.__init__(self, [*self.metrics, *more], self.every, self.learns)
+
     def reset(self) -> None:
         """Begin anew."""
         self.total, self.weight, self.samples, self.last = 0.0, 0, 0, math.nan
@@ -175,6 +179,7 @@ def remedy(batch: Batch | None) -> str:
 
 def chosen(arrays: list[Any], metric: Metric, what: str) -> Any:
     """The output or target that a metric looks at."""
-    if metric.which >= len(arrays):
-        raise DataError(f"{metric.name}: wanted number {metric.which} of the {what}, got {len(arrays)}")
-    return arrays[metric.which]
+    which = metric.which if metric.target is None or what == "outputs" else metric.target
+    if which >= len(arrays):
+        raise DataError(f"{metric.name}: wanted number {which} of the {what}, got {len(arrays)}")
+    return arrays[which]

@@ -15,7 +15,7 @@ from puregraph.compile import Program, Programs, Updater, withCost
 from puregraph.compile.gpu.runtime.h2d import LITTLE, Pinner
 from puregraph.compile.trace.costchecks import lastBefore, warnOf
 from puregraph.compile.trace.updaterule import isPlain
-from puregraph.data import Batch
+from puregraph.data.batches import Batch, Names
 from puregraph.errors import DataError, GraphError, GraphWarning
 from puregraph.graph import Graph
 from puregraph.graph.sequential import Sequential
@@ -43,6 +43,7 @@ class Objective:
             checkKind("cost", cost, ("node", "trainMode"), "a Module, such as MSE()")
         self.net = net if isinstance(net, Graph) else Sequential(net)
         self.cost, self.compile = cost, compile
+        self.names = Names(self.net.arguments, getattr(cost, "parts", ()))
         self.graph: Any = None
         self.sizes: tuple[int, int] | None = None
         self.mutex = Mutex()
@@ -114,7 +115,8 @@ class Objective:
         are, unless the batch is the first. After a cost that is not finite no update is made. `isAlways` has shapes
         compiled when they first come: processes that see them in different order must do alike.
         """
-        wanted = (True, *(slot in slots for slot in range(len(self.net.outputNames))))
+        count = len(self.net.outputNames) + len(self.names.target)
+        wanted = (True, *(slot in slots for slot in range(count)))
         options: dict[str, Any] = {"grads": "one", "updGrad": False, "wanted": wanted, "guarded": True}
         if isLone:
             return self.program(batch, optimizer=optimizer, **options)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from puregraph.data.arrays import pairFrom
-from puregraph.data.batches import Arrays, Stream, batchesFrom, checkedSize
+from puregraph.data.batches import Arrays, Names, Stream, batchesFrom, checkedSize
 from puregraph.data.split import split
 from puregraph.errors import DataError, GraphWarning, PuregraphError, addLocation
 from puregraph.graph.lookup import few
@@ -41,7 +41,7 @@ def heldOutFrom(data: Any, target: Any, validation: Any) -> tuple[tuple[Any, Any
         ) from None
 
 
-def validationFrom(validation: Any, batchsize: int, names: Sequence[str]) -> Arrays | Stream | None:
+def validationFrom(validation: Any, batchsize: int, names: Names) -> Arrays | Stream | None:
     """What is validated on."""
     if validation is None:
         return None

@@ -14,13 +14,14 @@ from puregraph.arguments import FileSource, Flag, Natural, Text, optional, takes
 from puregraph.base.attributes import Settable
 from puregraph.base.keywords import ChecksKeywords
 from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
-from puregraph.data.batches import batchesFrom, checkedSize, inOrder
+from puregraph.data.batches import batchesFrom, checkedSize
 from puregraph.errors import DataError
 from puregraph.many import world
 from puregraph.module import Module
 from puregraph.train import state
 from puregraph.train.callbacks.callback import callbacksFrom
 from puregraph.train.callbacks.progress import progressFrom
+from puregraph.train.costsum import costFrom, partLosses
 from puregraph.train.epochloop import EpochLoop
 from puregraph.train.figures import Figures
 from puregraph.train.history import History
@@ -45,7 +46,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
         trainer.train(data, target, epochs=10, validation=(x, y))      # ten, each followed by a validation
 
     `net`         a Graph or another Module; with several outputs, the cost takes the first or all
-    `cost`        a Module of predictions and targets that gives one number, the mean over the batch
+    `cost`        a Module of predictions and targets that gives one number, the mean over the batch; a dict of them
+                  by the names of outputs is their sum, see `CostSum`
     `optimizer`   updates the part of the network that its `setupOn` was called with, or else all of it
     `batchsize`   samples of a batch of arrays; the last batch of an epoch may be smaller
     `metrics`     what is gathered besides the cost: on the training data here, on that of the validation in copies,
@@ -120,13 +122,15 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.shuffle, self.prefetch = shuffle, checkedSize(prefetch, "prefetch", 0)
         self.fastRun, self.grains = fastRun, None if grains is None else checkedSize(grains, "grains")
         self.shard = checkShard(shard)
-        self.objective = Objective(net, cost, compile)
-        self.net, self.cost = self.objective.net, cost
+        self.cost = costFrom(cost)
+        self.objective = Objective(net, self.cost, compile)
+        self.net = self.objective.net
         checkKind("optimizer", optimizer, ("setupOn", "update", "rate"), "an Optimizer, such as Adam()")
         self.optimizer = optimizer
         self.meters = Meters(metrics, checkedSize(readEvery, "readEvery"))
-        self.validator = Validator(self.net, cost, copy.deepcopy(self.meters.metrics), batchsize, compile)
+        self.validator = Validator(self.net, self.cost, copy.deepcopy(self.meters.metrics), batchsize, compile)
         self.validator.meters.every = readEvery
+        self.meters.include(partLosses(self.net, self.cost))
         self.rng = np.random.default_rng(seed)
         self.progress = progressFrom("none" if self.world.rank else progress)
         self.callbacks = callbacksFrom([*callbacksFrom(callbacks), self.progress])
@@ -165,9 +169,9 @@ class Trainer(ChecksKeywords, Figures, Settable):
                   the network; PuregraphError, naming epoch and batch, if the cost is not finite, which abandons the
                   epoch that is under way
         """
-        (data, target), validation = heldOutFrom(inOrder(data, self.net.arguments), target, validation)
-        source = batchesFrom(data, target, self.batchsize, names=self.net.arguments)
-        checks = validationFrom(validation, self.batchsize, self.net.arguments)
+        (data, target), validation = heldOutFrom(*self.objective.names.inOrder(data, target), validation)
+        source = batchesFrom(data, target, self.batchsize, names=self.objective.names)
+        checks = validationFrom(validation, self.batchsize, self.objective.names)
         if self.fastRun:
             source, checks, epochs = source.few(FEW), None if checks is None else checks.few(FEW), 1
             self.progress.say(f"fast run: {FEW} batches of everything, one epoch, no files")
@@ -189,8 +193,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
                 loop.interrupted()
                 raise
             except BaseException as error:
-                self.step = getattr(error, "step", self.step)  # a GPU tells of it some steps later
-                with suppress(Exception):  # what is told of later steps is no news
+                self.step = getattr(error, "step", self.step)  # a GPU reports it some steps later
+                with suppress(Exception):  # a report of later steps is no news
                     self.sync()
                 self.restart()
                 raise

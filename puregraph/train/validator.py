@@ -13,6 +13,7 @@ from puregraph.data.batches import Arrays, Stream, batchesFrom
 from puregraph.data.prefetch import DEPTH, ahead
 from puregraph.errors import DataError
 from puregraph.module import Module
+from puregraph.train.costsum import costFrom, partLosses
 from puregraph.train.meters import Meters
 from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode
@@ -29,9 +30,11 @@ class Validator(ChecksKeywords, Settable):
     def __init__(
         self, net: Module, cost: Module, metrics: Iterable[Metric] = (), batchsize: int = 128, compile: bool = True
     ):
+        cost = costFrom(cost)
         checkKind("cost", cost, ("node", "trainMode"), "a Module, such as MSE()")
         self.objective, self.cost = Objective(net, cost, compile), cost
         self.meters = Meters(metrics, learns=False)
+        self.meters.include(partLosses(self.objective.net, cost))
         self.batchsize = batchsize
         self.mutex = Mutex()
 
@@ -49,7 +52,7 @@ class Validator(ChecksKeywords, Settable):
         Raises    DataError if they do not fit each other or are empty; PuregraphError, naming batch and sample, if the
                   cost is not finite because they are not
         """
-        return self.run(batchesFrom(data, target, self.batchsize, names=self.objective.net.arguments))
+        return self.run(batchesFrom(data, target, self.batchsize, names=self.objective.names))
 
     def run(self, source: Arrays | Stream) -> dict[str, float]:
         """The same for batches. The metrics are those of this validator, so threads wait for one another here."""

@@ -12,7 +12,8 @@ from puregraph.graph.input import Input
 def withCost(net: Graph, cost: Any, inputs: int, targets: int) -> Graph:
     """The graph of n inputs and m targets that gives the cost, if there is one, and then the network's outputs.
 
-    The cost takes the first output of the network, or all of them if it has an argument for each.
+    The cost takes the first output of the network, or all of them if it has an argument for each. The costs that a
+    CostSum adds come behind the outputs.
 
     Raises    GraphError if they do not fit
     """
@@ -22,7 +23,10 @@ def withCost(net: Graph, cost: Any, inputs: int, targets: int) -> Graph:
     output = net.node(*data)
     found = [(output, slot) for slot in range(len(net.outputNames))]
     wanted = inputsNamed("target", targets, [], taken)
-    if cost is not None:
+    if hasattr(cost, "parts"):
+        node = cost.node(*[found[slot] for slot in cost.slotsIn(net)], *wantedFor(cost, wanted))
+        found = [(node, 0), *found, *[(node, 1 + i) for i in range(len(cost.parts))]]
+    elif cost is not None:
         found = [cost.node(*found[: outputsFor(cost, len(found), targets)], *wanted), *found]
     return Graph([*data, *wanted], found)
 
@@ -36,6 +40,15 @@ def inputsNamed(what: str, count: int, own: list[str], taken: set[str | None]) -
         taken.add(name)
         found.append(Input(name=name if isFree else None).node())
     return found
+
+
+def wantedFor(cost: Any, targets: list[Any]) -> list[Any]:
+    """The targets of a CostSum, one for each of its costs."""
+    if len(targets) != len(cost.parts):
+        raise GraphError(
+            f"{type(cost).__name__}: wanted {len(cost.parts)} targets, for {', '.join(cost.parts)}, got {len(targets)}"
+        )
+    return targets
 
 
 def outputsFor(cost: Any, outputs: int, targets: int) -> int:

@@ -24,6 +24,7 @@ class Metric(ChecksKeywords):
     """
 
     better = "max"
+    target: int | None = None  # which target it looks at, if not that of its output
 
     @takes(which=Natural, name=optional(Text))
     def __init__(self, which: int = 0, name: str | None = None):

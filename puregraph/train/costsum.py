@@ -1,0 +1,100 @@
+"""CostSum: a weighted sum of costs, one for each of several outputs of a network."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from puregraph.arguments import Text, optional, takes
+from puregraph.errors import ArgumentError, GraphError
+from puregraph.graph.graph import Graph
+from puregraph.graph.input import Input
+from puregraph.module import Module
+from puregraph.pointwise import Pointwise
+from puregraph.train.metrics.metric import Metric
+
+
+class CostSum(Graph):
+    """cost = the sum over outputs of weight * cost(output, target): what networks of several tasks are trained with.
+
+        Trainer(net, CostSum({"digit": CrossEntropy(), "area": MSE()}, weights={"area": 0.1}), Adam())
+
+    `costs`    by the name of an output its cost, in the order of the outputs; an output without one is not trained
+    `weights`  by the same names numbers from 0 on; 1 for those that are left out
+
+    A trainer takes the dict of costs itself where all weights are 1. Targets come in the same order, or as a dict by
+    the same names. Trainer and Validator report each cost as `"digit loss"`, without its weight, beside their `loss`.
+
+    Shapes    the outputs, then the targets -> the sum, then each cost
+    Raises    ArgumentError for anything else than costs of an output and a target, and for weights of other names
+    """
+
+    @takes(name=optional(Text))
+    def __init__(self, costs: Any, weights: Any = None, name: str | None = None):
+        parts = checkedCosts(costs)
+        factors = checkedWeights(weights, parts)
+        predictions = [Input(name=each).node() for each in parts]
+        targets = [Input(name=f"target {each}").node() for each in parts]
+        found = [cost.node(x, t) for cost, x, t in zip(costs.values(), predictions, targets)]
+        terms = [f"{weight!r} * c{i}" for i, weight in enumerate(factors)]
+        total = Pointwise("total", " + ".join(terms)).node(*found)
+        super().__init__([*predictions, *targets], [total, *found], name)
+        self.parts, self.weights = parts, factors
+
+    def slotsIn(self, net: Any) -> list[int]:
+        """The slots of the outputs of a network that have a cost.
+
+        Raises    GraphError unless they are outputs of the network, in its order
+        """
+        own = list(net.outputNames)
+        if [each for each in own if each in self.parts] != list(self.parts):
+            raise GraphError(
+                f"{type(self).__name__}: wanted costs for outputs of {net.title()}, which are {', '.join(own)}, in "
+                f"this order; got {', '.join(self.parts)}"
+            )
+        return [own.index(each) for each in self.parts]
+
+
+class PartLoss(Metric):
+    """The mean of one cost of a CostSum."""
+
+    better = "min"
+    target = 0  # any target has as many samples
+
+    def share(self, prediction: Any, target: Any) -> tuple[float, int]:
+        return float(prediction) * len(target), len(target)
+
+
+def checkedCosts(costs: Any) -> tuple[str, ...]:
+    """The names of the costs."""
+    if not isinstance(costs, dict) or not costs or not all(isinstance(name, str) for name in costs):
+        raise ArgumentError(f"costs: wanted a dict of a cost for each output by its name, got {costs!r:.80}")
+    for name, cost in costs.items():
+        if not isinstance(cost, Module) or isinstance(cost, CostSum) or len(cost.arguments) != 2:
+            raise ArgumentError(
+                f"costs[{name!r}]: wanted a cost of an output and its target, such as MSE(), got {cost!r:.60}"
+            )
+    return tuple(costs)
+
+
+def checkedWeights(weights: Any, names: tuple[str, ...]) -> list[float]:
+    """The weight of each cost."""
+    given = {} if weights is None else weights
+    if not isinstance(given, dict) or not set(given) <= set(names):
+        raise ArgumentError(f"weights: wanted a dict by some of the names {', '.join(names)}, got {weights!r:.80}")
+    for name, weight in given.items():
+        isReal = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+        if not isReal or not math.isfinite(weight) or weight < 0:
+            raise ArgumentError(f"weights[{name!r}]: wanted a number from 0 on, got {weight!r:.60}")
+    return [float(given.get(name, 1.0)) for name in names]
+
+
+def costFrom(cost: Any) -> Any:
+    """A dict of costs as their sum; anything else as it is."""
+    return CostSum(cost) if isinstance(cost, dict) else cost
+
+
+def partLosses(net: Any, cost: Any) -> list[Metric]:
+    """What counts each cost of a CostSum, which come behind the outputs of the network."""
+    first = len(net.outputNames)
+    return [PartLoss(first + i, f"{name} loss") for i, name in enumerate(getattr(cost, "parts", ()))]

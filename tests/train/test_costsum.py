@@ -1,0 +1,154 @@
+"""Several outputs, each with a cost of its own."""
+
+import numpy as np
+import pytest
+
+from puregraph import (
+    MSE,
+    SGD,
+    Accuracy,
+    ArgumentError,
+    CostSum,
+    CrossEntropy,
+    DataError,
+    Graph,
+    GraphError,
+    Input,
+    Linear,
+    Trainer,
+    Validator,
+)
+from puregraph.core import initial
+from puregraph.train import FunctionCallback
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(40, 4)).astype("f4")
+DIGITS, AREAS = RNG.integers(0, 3, 40), RNG.normal(size=(40, 1)).astype("f4")
+WEIGHTS = {"area": 0.25}
+
+
+def network():
+    """Two outputs, named digit and area."""
+    initial.seed(3)
+    x = Input(name="x").node()
+    h = Linear(4, 8, name="h").node(x)
+    return Graph([x], [Linear(8, 3, name="digit").node(h), Linear(8, 1, name="area").node(h)])
+
+
+def costs():
+    """A cost for each of them."""
+    return {"digit": CrossEntropy(), "area": MSE()}
+
+
+def byHand(net):
+    """The two costs of all samples, and the gradients of 1 and 0.25 of them."""
+    digit, area = net(X)
+    one, two = CrossEntropy(), MSE()
+    found = float(one(digit, DIGITS)), float(two(area, AREAS))
+    one.backward()
+    two.backward()
+    net.backward([one.grad[0], np.float32(0.25) * two.grad[0]])
+    return found, {name: p.grad.copy() for name, p in net.params.items()}
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_a_step_goes_along_the_weighted_sum_of_the_gradients(compile):
+    own, net = network(), network()
+    (digit, area), grads = byHand(own)
+    trainer = Trainer(net, CostSum(costs(), WEIGHTS), SGD(0.1), batchsize=40, progress="none", compile=compile)
+    (row,) = trainer.train(X, [DIGITS, AREAS])
+    assert row["loss"] == pytest.approx(digit + 0.25 * area, rel=1e-5)
+    assert row["digit loss"] == pytest.approx(digit, rel=1e-5)
+    assert row["area loss"] == pytest.approx(area, rel=1e-5)
+    for name, p in own.params.items():
+        np.testing.assert_allclose(net.params[name].data, p.data - 0.1 * grads[name], rtol=1e-5, atol=1e-6)
+
+
+def test_a_dict_of_costs_and_a_dict_of_targets_are_taken_as_they_are():
+    targets = {"area": AREAS, "digit": DIGITS}
+    rows = []
+    for target in (targets, [DIGITS, AREAS]):
+        trainer = Trainer(network(), costs(), SGD(0.1), 16, metrics=[Accuracy()], progress="none")
+        (row,) = trainer.train(X, target, validation=(X, target))
+        rows.append({name: value for name, value in row.items() if name != "seconds"})
+    assert rows[0] == rows[1]
+    assert {"digit loss", "area loss", "accuracy", "val digit loss", "val area loss", "val accuracy"} <= set(rows[0])
+
+
+def test_smaller_batches_count_for_their_samples():
+    net = network()
+    (digit, area), _ = byHand(net)
+    found = Validator(net, costs(), batchsize=16).validate(X, {"digit": DIGITS, "area": AREAS})
+    assert found == pytest.approx({"loss": digit + area, "digit loss": digit, "area loss": area}, rel=1e-5)
+
+
+def test_fixed_parts_of_a_batch_give_the_same_figures():
+    found = [
+        Trainer(network(), costs(), SGD(0.1), 16, progress="none", **options).train(X, [DIGITS, AREAS])[0]
+        for options in ({}, {"grains": 4})
+    ]
+    for name in ("loss", "digit loss", "area loss"):
+        assert found[0][name] == pytest.approx(found[1][name], rel=1e-5)
+
+
+def test_an_output_without_a_cost_is_not_trained():
+    net = network()
+    before = net.params["area.W"].data.copy()
+    Trainer(net, {"digit": CrossEntropy()}, SGD(0.1), progress="none").train(X, DIGITS)
+    np.testing.assert_array_equal(net.params["area.W"].data, before)
+
+
+def test_an_epoch_is_gone_on_with_after_resume(tmp_path):
+    def trainer():
+        return Trainer(network(), costs(), SGD(0.1), 8, progress="none")
+
+    whole, first, second = trainer(), trainer(), trainer()
+    whole.train(X, [DIGITS, AREAS], epochs=2)
+    first.callbacks.insert(0, stopAt(first, 7))
+    first.train(X, [DIGITS, AREAS], epochs=2)
+    first.save(tmp_path / "run.h5")
+    second.resume(tmp_path / "run.h5").train(X, [DIGITS, AREAS], epochs=2)
+    assert [row["digit loss"] for row in second.history] == [row["digit loss"] for row in whole.history]
+
+
+def stopAt(trainer, step):
+    """A callback that stops the run after this step, at once."""
+    return FunctionCallback(lambda trainer: trainer.stop(now=True) if trainer.step == step else None)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"area": MSE(), "digit": CrossEntropy()}, "which are digit, area, in this order; got area, digit"),
+        ({"digits": CrossEntropy()}, "which are digit, area, in this order; got digits"),
+    ],
+)
+def test_costs_of_other_outputs_or_in_another_order_are_refused(given, words):
+    with pytest.raises(GraphError, match=words):
+        Trainer(network(), given, SGD(0.1), progress="none").train(X, [AREAS, DIGITS][: len(given)])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: CostSum({}), "wanted a dict of a cost for each output by its name"),
+        (lambda: CostSum([MSE()]), "wanted a dict of a cost for each output by its name"),
+        (lambda: CostSum({"a": 3}), r"costs\['a'\]: wanted a cost of an output and its target, such as MSE\(\), got 3"),
+        (lambda: CostSum({"a": MSE()}, {"b": 1}), "wanted a dict by some of the names a, got"),
+        (lambda: CostSum({"a": MSE()}, {"a": -1}), r"weights\['a'\]: wanted a number from 0 on, got -1"),
+        (lambda: CostSum({"a": MSE()}, {"a": float("nan")}), "wanted a number from 0 on, got nan"),
+    ],
+)
+def test_what_is_no_cost_or_weight_is_refused(make, words):
+    with pytest.raises(ArgumentError, match=words):
+        make()
+
+
+def test_targets_that_are_missing_or_have_other_names_are_refused():
+    trainer = Trainer(network(), costs(), SGD(0.1), progress="none")
+    with pytest.raises(DataError, match="target: wanted arrays for digit, area by name, got digit, size"):
+        trainer.train(X, {"digit": DIGITS, "size": AREAS})
+    with pytest.raises(GraphError, match="wanted 2 targets, for digit, area, got 1"):
+        trainer.train(X, DIGITS)
+    with pytest.raises(DataError, match="target: wanted an array, or a list of arrays, got a dict"):
+        Trainer(network(), MSE(), SGD(0.1), progress="none").train(X, {"digit": DIGITS})
