@@ -36,7 +36,7 @@ class Gather(Module):
         values, positions = valueOf(x), valueOf(index)
         if values is None or positions is None or positions.dtype.kind == "O" or (positions < 0).any():
             return None
-        return values.take(positions, axis=self.axis)
+        return np.asarray(values.take(positions, axis=self.axis), values.dtype)  # of a lone symbol too
 
     def updateData(self, x, index):
         if index.dtype.kind not in "iu":

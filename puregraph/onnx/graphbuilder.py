@@ -126,18 +126,19 @@ class GraphBuilder:
             module: Module = Constant(value.array)
             if value.isWeight:
                 module = Weight(value.array.shape, value.array.dtype.name)
-                self.fill(module, W=value.array)
+                self.fill(module, W=value)
             value.edge = (Node(module, name=self.fresh(value.name)), 0)
         return value.edge
 
-    def fill(self, module: Module, **arrays: Any) -> Module:
-        """Give parameters and states of a module their arrays, and the dtype of those."""
-        for name, array in arrays.items():
+    def fill(self, module: Module, **values: OnnxValue) -> Module:
+        """Give parameters and states of a module their arrays, and the dtype of those; only weights are trained."""
+        for name, value in values.items():
+            array = value.array
             stored = getattr(module, name)
             stored.calcMode(array.dtype)
             stored.data = array
-            if hasattr(stored, "trainable") and not self.trainable:
-                stored.trainable = False
+            if hasattr(stored, "trainable"):
+                stored.trainable = self.trainable and value.isWeight
         return module
 
     def graph(self, inputs: list[Node], outputs: list[OnnxValue], name: str | None) -> Graph:

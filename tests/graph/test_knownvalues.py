@@ -262,3 +262,10 @@ def test_what_is_known_of_an_input_is_not_known_of_an_output_of_its_shape():
     net = Graph(x, [Identity()(x), twice])
     assert net.valueFrom(("N", 3))[1] is None
     assert list(net(np.zeros((2, 3)))[1]) == [4, 6]
+
+
+def test_one_symbolic_size_is_gathered_as_a_number():
+    x = Input(name="x").node()
+    size = Gather(0, name="size")(Shape(name="sizes")(x), Constant(0, name="zero").node())
+    net = Graph(x, [Identity()(x), size])
+    assert net.valueFrom(("N", 3))[1] == "N"

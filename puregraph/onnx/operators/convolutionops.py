@@ -36,7 +36,7 @@ def convolution(op: Any, x: Any, W: Any, b: Any = None) -> Any:
     size = tuple(W.shape[2:])
     stride, pad, dilation = windowOf(op, x, size)
     groups = op.get("group", 1)
-    isPlain = W.isWeight and (b is None or b.array is not None) and min(map(min, pad), default=0) >= 0
+    isPlain = W.array is not None and (b is None or b.array is not None) and min(map(min, pad), default=0) >= 0
     if not isPlain:
         return op(Convolve(stride, pad, dilation, groups), x, W, b)
     makes = {1: modules.Conv1D, 2: modules.Conv2D, 3: modules.Conv3D}
@@ -48,7 +48,7 @@ def convolution(op: Any, x: Any, W: Any, b: Any = None) -> Any:
 
 def filled(op: Any, module: Any, W: Any, b: Any) -> Any:
     """A module with these arrays for its parameters."""
-    return op.builder.fill(module, W=W.array) if b is None else op.builder.fill(module, W=W.array, b=b.array)
+    return op.builder.fill(module, W=W) if b is None else op.builder.fill(module, W=W, b=b)
 
 
 @onnxOp("ConvTranspose")
@@ -79,7 +79,7 @@ def transposed(op: Any, x: Any, W: Any, b: Any = None) -> Any:
                 continue
             pad = (*pad, (half, whole - half) if kind == "SAME_UPPER" else (whole - half, half))
     isPlain = (
-        W.isWeight
+        W.array is not None
         and (b is None or b.array is not None)
         and all(p < s for p, s in zip(post, stride))
         and min(map(min, pad), default=0) >= 0

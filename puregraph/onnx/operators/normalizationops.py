@@ -37,7 +37,7 @@ def batchNorm(op: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> An
         return op(ScaleMaps(epsilon), x, scale, bias, mean, var)
     module = modules.BatchNorm(scale.shape[0], epsilon=epsilon, momentum=max(0.0, min(1.0, 1 - momentum)))
     module.train = False
-    arrays = {"scale": scale.array, "bias": bias.array, "mean": mean.array, "var": var.array}
+    arrays = {"scale": scale, "bias": bias, "mean": mean, "var": var}
     return op(op.builder.fill(module, **arrays), x)
 
 
@@ -46,7 +46,7 @@ def instanceNorm(op: Any, x: Any, scale: Any, bias: Any) -> Any:
     """InstanceNormalization."""
     epsilon, maps = op.get("epsilon", 1e-5), x.shape[1]
     if allWeights(scale, bias):
-        return op(op.builder.fill(modules.GroupNorm(maps, maps, epsilon), scale=scale.array, bias=bias.array), x)
+        return op(op.builder.fill(modules.GroupNorm(maps, maps, epsilon), scale=scale, bias=bias), x)
     y = op(modules.GroupNorm(maps, maps, epsilon, affine=False), x)
     shape = op.constant(np.array([-1, *[1] * (op.rankOf(x) - 2)]))
     scale, bias = (op(modules.Reshape(), v, shape) for v in (scale, bias))
@@ -62,8 +62,8 @@ def layerNorm(op: Any, x: Any, scale: Any, bias: Any = None) -> Any:
     isLayer = allWeights(scale) and (bias is None or allWeights(bias)) and scale.shape == tuple(x.shape[axis:])
     if isLayer and not op.wants(1) and not op.wants(2):
         module = modules.LayerNorm(scale.shape, epsilon)
-        zeros = np.zeros(scale.shape, scale.dtype)
-        arrays = {"scale": scale.array, "bias": zeros if bias is None else bias.array}
+        zeros = op.constant(np.zeros(scale.shape, scale.dtype))
+        arrays = {"scale": scale, "bias": zeros if bias is None else bias}
         return op(op.builder.fill(module, **arrays), x)
     wide = x if x.dtype.itemsize >= 4 else op(modules.Cast("float32"), x)
     mean = op(modules.Mean(axes, True), wide)

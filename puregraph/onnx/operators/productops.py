@@ -14,15 +14,20 @@ from puregraph.pointwise import Pointwise
 @onnxOp("MatMul")
 def matMul(op: Any, a: Any, b: Any) -> Any:
     """A weight on the right is that of a Linear layer."""
-    if b.isWeight and b.rank == 2 and (a.rank or 0) >= 1:
-        return linear(op, a, b.array, None)
+    if isLayer(a, b):
+        return linear(op, a, b, None)
     plain = (a.rank or 0) >= 2 and (b.rank or 0) >= 2
     return op(modules.MatMul() if plain else VectorProduct(), a, b)
 
 
+def isLayer(a: Any, b: Any) -> bool:
+    """Whether a product is that of values with a matrix of floats that is known."""
+    return b.array is not None and b.array.dtype.kind in "fV" and b.rank == 2 and (a.rank or 0) >= 1
+
+
 def linear(op: Any, x: Any, weight: Any, bias: Any, transpose: bool = False) -> Any:
     """x W + b, of arrays that are parameters."""
-    insize, outsize = weight.shape[::-1] if transpose else weight.shape
+    insize, outsize = weight.array.shape[::-1] if transpose else weight.array.shape
     module = modules.Linear(insize, outsize, useBias=bias is not None, transpose=transpose)
     arrays = {"W": weight} if bias is None else {"W": weight, "b": bias}
     return op(op.builder.fill(module, **arrays), x)
@@ -33,9 +38,9 @@ def gemm(op: Any, a: Any, b: Any, c: Any = None) -> Any:
     """Gemm."""
     alpha, beta = op.get("alpha", 1.0), op.get("beta", 1.0)
     transA, transB = bool(op.get("transA", 0)), bool(op.get("transB", 0))
-    isLayer = alpha == 1 and (c is None or beta == 1) and not transA and b.isWeight and b.rank == 2
-    if isLayer and (c is None or c.isWeight and c.shape == (b.shape[0 if transB else 1],)):
-        return linear(op, a, b.array, None if c is None else c.array, transB)
+    isPlain = alpha == 1 and (c is None or beta == 1) and not transA and isLayer(a, b)
+    if isPlain and (c is None or c.array is not None and c.shape == (b.shape[0 if transB else 1],)):
+        return linear(op, a, b, c, transB)
     y = op(modules.MatMul(transA, transB), a, b)
     if alpha != 1:
         y = scaled(op, y, alpha)

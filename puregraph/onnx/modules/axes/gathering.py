@@ -48,7 +48,7 @@ class GatherAxis(Module):
         values, positions = valueOf(x), valueOf(index)
         if values is None or positions is None or positions.dtype.kind == "O":
             return None
-        return values.take(positions, axis=self.axis)
+        return np.asarray(values.take(positions, axis=self.axis), values.dtype)
 
     def updateData(self, x, index):
         axis = normalAxis(self.axis, x.ndim)

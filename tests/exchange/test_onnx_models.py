@@ -1,0 +1,47 @@
+"""Models of others: the architectures that come with onnx give their stored outputs, compiled too."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from puregraph.onnx import fromOnnx  # noqa: E402
+
+LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
+NAMES = [path.stem for path in sorted(LIGHT.glob("light_*.onnx"))]
+
+
+def sample(model):
+    """What the stored output was computed from."""
+    known = {tensor.name for tensor in model.graph.initializer}
+    info = next(info for info in model.graph.input if info.name not in known)
+    shape = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
+    return (np.arange(np.prod(shape)).reshape(shape) / np.prod(shape)).astype(np.float32)
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("name", NAMES)
+def test_an_architecture_gives_its_stored_output(name):
+    model = onnx.load(LIGHT / f"{name}.onnx")
+    stored = onnx.load_tensor(LIGHT / f"{name}_output_0.pb")
+    net, x = fromOnnx(model).evalMode(), sample(model)
+    if name == "light_squeezenet":  # softmax of sums of 9e9: it is even if all channels are summed in one order
+        net = net.compile(x.shape)
+    y = net(x)
+    np.testing.assert_allclose(y, onnx.numpy_helper.to_array(stored), rtol=1e-4, atol=1e-6)
+
+
+def test_there_are_nine_architectures():
+    assert len(NAMES) == 9
+
+
+def test_a_graph_of_1746_nodes_is_read_in_two_seconds():
+    model = onnx.load(LIGHT / "light_densenet121.onnx")
+    assert len(model.graph.node) == 1746
+    start = time.process_time()
+    net = fromOnnx(model)
+    assert time.process_time() - start < 2
+    assert net.dataShapeFrom((1, 3, 224, 224)) == (1, 1000, 1, 1)

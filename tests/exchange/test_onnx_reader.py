@@ -1,0 +1,178 @@
+"""What fromOnnx makes of a model: names, parameters, symbols, and one error that says all that is wrong."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+import puregraph  # noqa: E402
+from puregraph import CheckpointError, GraphError  # noqa: E402
+from puregraph.onnx import fromOnnx, onnxOp  # noqa: E402
+from puregraph.onnx.opregistry import READERS  # noqa: E402
+
+
+def model(nodes, inputs, outputs, weights=None, opset=21, functions=()):
+    """A model of these nodes; inputs are (name, shape) of floats, or (name, kind, shape)."""
+    given = [helper.make_tensor_value_info(n, *(k or [TensorProto.FLOAT]), s) for n, *k, s in inputs]
+    found = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs]
+    stored = [numpy_helper.from_array(np.asarray(a), n) for n, a in (weights or {}).items()]
+    graph = helper.make_graph(nodes, "net", given, found, stored)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("own", 1)]
+    return helper.make_model(graph, opset_imports=opsets, functions=list(functions))
+
+
+def mlp():
+    """Two layers, with the batch left open."""
+    rng = np.random.default_rng(1)
+    arrays = {"W1": rng.standard_normal((3, 4)), "b1": rng.standard_normal(4), "W2": rng.standard_normal((2, 4))}
+    nodes = [
+        helper.make_node("Gemm", ["x", "W1", "b1"], ["h"], name="/fc1/Gemm"),
+        helper.make_node("Relu", ["h"], ["a"], name="/relu"),
+        helper.make_node("Gemm", ["a", "W2"], ["y"], name="/fc2/Gemm", transB=1),
+    ]
+    weights = {name: array.astype(np.float32) for name, array in arrays.items()}
+    return model(nodes, [("x", ["batch", 3])], ["y"], weights), weights
+
+
+def test_a_model_is_a_graph_of_ordinary_modules_with_the_names_of_the_file():
+    net = fromOnnx(mlp()[0])
+    assert [type(node.module).__name__ for node in net.nodes] == ["Input", "Linear", "Relu", "Linear"]
+    assert [net.paths[node] for node in net.nodes] == ["x", "fc1_Gemm", "relu", "fc2_Gemm"]
+    assert net.dataShapeFrom(("batch", 3)) == ("batch", 2)
+
+
+def test_weights_are_parameters_that_train_or_are_frozen():
+    proto, weights = mlp()
+    net = fromOnnx(proto)
+    assert np.array_equal(net["fc1_Gemm"].W.data, weights["W1"]) and net["fc1_Gemm"].W.trainable
+    x = np.ones((5, 3), np.float32)
+    hidden = np.maximum(x @ weights["W1"] + weights["b1"], 0)
+    np.testing.assert_allclose(net(x), hidden @ weights["W2"].T, rtol=1e-6)
+    net.backward(np.ones((5, 2), np.float32))
+    np.testing.assert_allclose(net["fc2_Gemm"].W.grad, np.ones((2, 5)) @ hidden, rtol=1e-5)
+    assert not any(p.trainable for p in fromOnnx(proto, trainable=False).params.values())
+
+
+def test_a_model_survives_a_file_of_puregraph(tmp_path):
+    net = fromOnnx(mlp()[0])
+    net.save(tmp_path / "net.h5")
+    x = np.ones((5, 3), np.float32)
+    assert np.array_equal(puregraph.load(tmp_path / "net.h5")(x), net(x))
+
+
+def test_one_error_lists_every_unknown_operator_and_every_node_that_does_not_fit():
+    nodes = [
+        helper.make_node("Nothing", ["x"], ["a"], name="first", domain="own"),
+        helper.make_node("Nothing", ["x"], ["b"], name="second", domain="own"),
+        helper.make_node("Other", ["x"], ["c"], name="third", domain="own"),
+        helper.make_node("MatMul", ["x", "x"], ["d"], name="product"),
+        helper.make_node("Add", ["x", "w"], ["e"], name="sum"),
+        helper.make_node("Sum", ["a", "b", "c", "d", "e"], ["y"], name="all"),
+    ]
+    with pytest.raises(GraphError) as error:
+        fromOnnx(model(nodes, [("x", [2, 3])], ["y"], {"w": np.ones(5, np.float32)}))
+    text = str(error.value)
+    for part in ("own.Nothing: 'first', 'second'", "own.Other: 'third'", "@onnxOp", "'product'", "'sum'"):
+        assert part in text
+    assert "'all'" not in text
+
+
+def test_an_operator_of_ones_own_is_read_once_it_is_registered():
+    try:
+
+        @onnxOp("Thrice", domain="own")
+        def thrice(op, x):
+            return op(puregraph.Pointwise(formula="3 * x"), x)
+
+        node = helper.make_node("Thrice", ["x"], ["y"], domain="own")
+        assert list(fromOnnx(model([node], [("x", [2])], ["y"]))(np.ones(2, np.float32))) == [3, 3]
+        with pytest.raises(puregraph.PuregraphError, match="has a reader since opset 1 already"):
+            onnxOp("Thrice", domain="own")(thrice)
+    finally:
+        READERS.pop(("own", "Thrice"), None)
+
+
+def test_functions_of_a_model_are_written_out_with_the_attributes_of_their_call():
+    body = helper.make_node("LeakyRelu", ["a"], ["b"])
+    body.attribute.add(name="alpha", type=onnx.AttributeProto.FLOAT, ref_attr_name="slope")
+    opsets = [helper.make_opsetid("", 21)]
+    leaky = helper.make_function("own", "Leaky", ["a"], ["b"], [body], opsets, ["slope"])
+    node = helper.make_node("Leaky", ["x"], ["y"], domain="own", slope=0.5)
+    net = fromOnnx(model([node], [("x", [2])], ["y"], functions=[leaky]))
+    assert list(net(np.array([-2, 4], np.float32))) == [-1, 4]
+
+
+def test_shape_arithmetic_keeps_symbols():
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Unsqueeze", ["n", "first"], ["m"]),
+        helper.make_node("Concat", ["m", "rest"], ["t"], axis=0),
+        helper.make_node("Reshape", ["x", "t"], ["y"]),
+    ]
+    weights = {"zero": np.array(0), "first": np.array([0]), "rest": np.array([-1])}
+    net = fromOnnx(model(nodes, [("x", ["N", 2, 3])], ["y"], weights))
+    assert net.dataShapeFrom(("N", 2, 3)) == ("N", 6)
+
+
+def test_what_follows_from_constants_alone_and_what_nobody_reads_is_no_node():
+    nodes = [
+        helper.make_node("Transpose", ["w"], ["wt"]),
+        helper.make_node("MatMul", ["x", "wt"], ["y"], name="product"),
+        helper.make_node("Exp", ["x"], ["unread"]),
+    ]
+    net = fromOnnx(model(nodes, [("x", ["N", 3])], ["y"], {"w": np.ones((4, 3), np.float32)}))
+    assert [type(node.module).__name__ for node in net.nodes] == ["Input", "Linear"]
+
+
+def test_opsets_that_are_not_known_are_refused():
+    node = helper.make_node("Relu", ["x"], ["y"])
+    with pytest.raises(GraphError, match="opset 99: wanted one from 1 to"):
+        fromOnnx(model([node], [("x", [2])], ["y"], opset=99))
+    with pytest.raises(GraphError, match="of opset 5; what it means is known from opset 7 on"):
+        fromOnnx(model([helper.make_node("Add", ["x", "x"], ["y"])], [("x", [2])], ["y"], opset=5))
+
+
+def external(tmp_path, location, length=12, offset=0):
+    """A model with a weight in a file beside it."""
+    proto = model([helper.make_node("Add", ["x", "w"], ["y"])], [("x", [3])], ["y"], {"w": np.ones(3, np.float32)})
+    tensor = proto.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("length", length), ("offset", offset)):
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, str(value)
+    (tmp_path / "model").mkdir(exist_ok=True)
+    path = tmp_path / "model" / "net.onnx"
+    path.write_bytes(proto.SerializeToString())
+    (tmp_path / "model" / "weights.bin").write_bytes(np.arange(4, dtype="<f4").tobytes())
+    (tmp_path / "outside.bin").write_bytes(b"\0" * 16)
+    return path
+
+
+def test_external_data_is_read_from_the_folder_of_the_model(tmp_path):
+    net = fromOnnx(external(tmp_path, "weights.bin", offset=4))
+    assert list(net(np.zeros(3, np.float32))) == [1, 2, 3]
+
+
+def test_external_data_anywhere_else_is_refused(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "link.bin").symlink_to(tmp_path / "outside.bin")
+    for location in ("../outside.bin", str(tmp_path / "outside.bin"), "link.bin", "", "none.bin", "a/../weights.bin"):
+        with pytest.raises(CheckpointError, match="tensor 'w'"):
+            fromOnnx(external(tmp_path, location))
+
+
+def test_external_data_of_another_length_is_refused(tmp_path):
+    for length, offset in ((8, 0), (16, 0), (12, 8), (12, -4), ("1e9", 0)):
+        with pytest.raises(CheckpointError, match="tensor 'w'"):
+            fromOnnx(external(tmp_path, "weights.bin", length, offset))
+
+
+def test_what_is_no_model_is_refused(tmp_path):
+    (tmp_path / "text.onnx").write_text("hello")
+    for path in (tmp_path / "text.onnx", tmp_path / "none.onnx", 7):
+        with pytest.raises((CheckpointError, GraphError)):
+            fromOnnx(path)
