@@ -46,12 +46,10 @@ class Trainer(ChecksKeywords, Figures, Settable):
         trainer.train(data, target, epochs=10, validation=(x, y))      # ten, each followed by a validation
 
     `net`         a Graph or another Module; with several outputs, the cost takes the first or all
-    `cost`        a Module of predictions and targets that gives one number, the mean over the batch; a dict of them
-                  by the names of outputs is their sum, see `CostSum`
+    `cost`        a Module of predictions and targets that gives the mean over the batch; a dict by outputs: `CostSum`
     `optimizer`   updates the part of the network that its `setupOn` was called with, or else all of it
     `batchsize`   samples of a batch of arrays; the last batch of an epoch may be smaller
-    `metrics`     what is gathered besides the cost: on the training data here, on that of the validation in copies,
-                  `trainer.validator.metrics`
+    `metrics`     what is gathered besides the cost; that of the validation in copies, `trainer.validator.metrics`
     `callbacks`   Callbacks, and functions of the trainer, which are called after every step
     `seed`        of the order of the samples: with it, and `initial.seed` before the network is made, a run on the CPU
                   repeats bit for bit
