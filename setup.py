@@ -62,6 +62,7 @@ setup(
     package_dir={"puregraph.models": "models"},
     package_data={
         "puregraph": ["py.typed"],
+        "puregraph.draw": ["page.css", "page.js"],
         "puregraph.cuda": ["headers/*.h", "headers/*.cpp", "libraries/*.json"],
     },
     install_requires=["h5py>=3.10", "numpy>=2", "rich>=13"],

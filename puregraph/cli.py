@@ -1,4 +1,4 @@
-"""The command line: `puregraph shapes | check | inspect | doctor | launch`, or `python -m puregraph`.
+"""The command line: `puregraph shapes | check | draw | inspect | doctor | launch`, or `python -m puregraph`.
 
 Exit codes: 0 all is well; 1 the model or the file has faults; 2 the command cannot be carried out as it was given.
 With --json nothing but JSON is written to stdout: what a model prints goes to stderr.
@@ -30,7 +30,7 @@ from puregraph.base.environment import VARIABLES, variable
 from puregraph.check import CheckError, checkModule
 from puregraph.core.shape import asShape, bind, symbols
 from puregraph.cuda.runtime.diagnose import driverVersion, parts
-from puregraph.errors import GraphError, PuregraphError, quote, show
+from puregraph.errors import ArgumentError, GraphError, PuregraphError, quote, show
 from puregraph.graph import Graph
 from puregraph.graph.lookup import nearest
 from puregraph.many import launcher
@@ -94,6 +94,12 @@ def parser() -> argparse.ArgumentParser:
     for each in (shapes, check):
         each.add_argument("model", metavar="MODEL", help=MODEL)
         each.add_argument("shapes", metavar="SHAPE", nargs="+", help=SHAPE)
+    drawn = command("draw", runDraw, "draw a model as a picture or a page")
+    drawn.add_argument("model", metavar="MODEL", help=MODEL)
+    drawn.add_argument("shapes", metavar="SHAPE", nargs="*", help=f"{SHAPE}; none where the inputs declare theirs")
+    drawn.add_argument("-o", "--output", metavar="FILE", required=True, help="net.svg, net.html, net.dot or net.png")
+    drawn.add_argument("--depth", metavar="N", help="groups nested deeper become one box each")
+    drawn.add_argument("--repeats", action="store_true", help="draw equal groups in a row one by one")
     found = command("inspect", runInspect, "list what is in a checkpoint, without building the model")
     found.add_argument("file", metavar="FILE", help="a checkpoint that graph.save wrote")
     found.add_argument("--format", choices=checkpoint.FORMATS, default="puregraph", help="who wrote it")
@@ -115,6 +121,24 @@ def runShapes(options: argparse.Namespace) -> int:
     else:
         print(render(found, terminalWidth(), hasColor()))
     return 1 if found.faults else 0
+
+
+def runDraw(options: argparse.Namespace) -> int:
+    """A picture of a model, of its faults too."""
+    graph, *shapes = modelAndShapes(options) if options.shapes else [findGraph(options.model)]
+    if options.depth is not None and not options.depth.isdecimal():
+        raise UsageError(f"wanted a whole number for --depth, got {options.depth!r}")
+    depth = None if options.depth is None else int(options.depth)
+    try:
+        drawing = graph.draw(options.output, *shapes, depth=depth, repeats=options.repeats)
+    except ArgumentError as error:
+        raise UsageError(str(error)) from None
+    faults = [box.name for box in drawing.whole.boxes if box.kind == "fault"]
+    if options.json:
+        printJson({"file": options.output, "boxes": len(drawing.picture.boxes), "faults": faults}, options.out)
+    else:
+        print(f"{options.output}: {drawing!r}")
+    return 1 if faults else 0
 
 
 def runCheck(options: argparse.Namespace) -> int:

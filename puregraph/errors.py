@@ -17,6 +17,7 @@ GraphWarning (UserWarning)       something was left out of a graph on purpose, o
 
 from __future__ import annotations
 
+from html import escape
 from reprlib import Repr
 from typing import Any, NamedTuple
 
@@ -114,6 +115,12 @@ class ShapeError(PuregraphError, ValueError):
     def __init__(self, *faults: Fault):
         self.faults = faults
         super().__init__(listed(faults))
+
+    def _repr_html_(self) -> str:
+        head = ("node", "module", "wanted", "got", "from", "try")
+        rows = [(f.path, f.module, f.wanted, f.given, f.source, f.hint) for f in self.faults]
+        cells = ["".join(f"<td>{escape(str(text))}</td>" for text in row) for row in rows]
+        return f"<table><tr>{''.join(f'<th>{t}</th>' for t in head)}</tr><tr>{'</tr><tr>'.join(cells)}</tr></table>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self.faults

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator
+from html import escape
 from typing import Any, NamedTuple
 
 from puregraph.analysis.footprint import Footprint, FootprintLine
@@ -20,6 +21,15 @@ RIGHT = ("params", "bytes", "flops")
 DROPPED = ("gradient shape", "arguments", "flops", "bytes", "module", "from")  # in this order, where width is short
 
 
+class SummaryText(str):
+    """The table of a graph, which a notebook shows as it is printed."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return f'<pre style="line-height: 1.25; overflow-x: auto">{escape(self)}</pre>'
+
+
 class StyledText(NamedTuple):
     """A line, and how a terminal shows it."""
 
@@ -33,7 +43,7 @@ def summary(graph: Graph, *shapes: Any, width: int | None = None) -> str:
 
     A graph with faults has a table too, with every faulty node marked. `width` leaves columns out until the rest fits.
     """
-    return render(Footprint(graph, *shapes), width)
+    return SummaryText(render(Footprint(graph, *shapes), width))
 
 
 def render(found: Footprint, width: int | None = None, color: bool = False) -> str:

@@ -15,7 +15,6 @@ from puregraph.compile.eager import eagerStep, inMode, runAfterFailure, trialRun
 from puregraph.compile.fallback import REPORT, isOwn, nodesIn, warnOnce
 from puregraph.compile.memory.planner import MemoryPlan
 from puregraph.compile.pipeline import schedule
-from puregraph.compile.report.graphviz import drawing
 from puregraph.compile.report.steptable import table
 from puregraph.compile.results import StepResults, gatherGrads
 from puregraph.compile.runtime.buffers import Workspace
@@ -72,6 +71,9 @@ class Program:
     """
 
     partitionedType = Late("puregraph.compile.partitioned", "PartitionedGraph")
+    draw: Any = Late("puregraph.draw.programpicture", "drawProgram")
+    plot: Any = Late("puregraph.draw.programpicture", "plotArena")
+    _repr_html_: Any = Late("puregraph.draw.notebook", "programHtml")
 
     def __init__(
         self,
@@ -278,10 +280,6 @@ class Program:
         if self.partitioned is not None:
             return self.partitioned.table()
         return table(self.plan, graphs=None if self.executable is None else self.executable.captured())
-
-    def draw(self) -> str:
-        """The calls and their values as a graph in the DOT language of Graphviz."""
-        return drawing(self.plan)
 
     # Running eagerly ------------------------------------------------------------------------------------------------
 

@@ -199,6 +199,7 @@ class LinkedNode:
         for visited in reversed(postorder([node], parents)):
             func(visited, *args)
 
+    _repr_html_: Any = Late("puregraph.draw.notebook", "nodeHtml")
     __add__: Any = Late(OPERATORS, "add")
     __radd__: Any = Late(OPERATORS, "radd")
     __sub__: Any = Late(OPERATORS, "sub")

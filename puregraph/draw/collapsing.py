@@ -58,7 +58,21 @@ def unported(edges: list[PictureEdge], names: dict[str, str]) -> list[PictureEdg
     hidden = set(names.values())
     slotless = [e._replace(slot="") if e.source in hidden else e for e in edges]
     plain = [e._replace(argument="") if e.target in hidden else e for e in slotless]
-    return list({(e.source, e.target, e.value, e.argument): e for e in plain}.values())
+    single = {(e.source, e.target, e.value, e.argument): e for e in plain}.values()
+    alike: dict[tuple, list[PictureEdge]] = defaultdict(list)
+    for i, edge in enumerate(single):
+        key = edge.source, edge.target, edge.label, edge.kind
+        alike[(*key, "") if {edge.source, edge.target} & hidden else (*key, str(i))].append(edge)
+    return [several(edges) for edges in alike.values()]
+
+
+def several(edges: list[PictureEdge]) -> PictureEdge:
+    """Values of one shape between the same boxes as one edge: `3 x (N, 10)`."""
+    first, count = edges[0], len(edges)
+    if count == 1:
+        return first
+    label = f"{count} \N{MULTIPLICATION SIGN} {first.label}" if first.label else ""
+    return first._replace(value=" and ".join(edge.value for edge in edges), label=label)
 
 
 def groupBox(picture: Picture, name: str, inside: list[PictureBox]) -> PictureBox:

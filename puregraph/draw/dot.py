@@ -11,6 +11,7 @@ OUTLINES = {
     "output": "shape=ellipse, peripheries=2",
     "cost": "shape=hexagon",
     "update": "shape=note",
+    "gradient": "shape=house",
     "state": "shape=box, style=diagonals",
     "group": "shape=box3d",
     "fault": 'shape=box, color="#b3261e", penwidth=2.5',

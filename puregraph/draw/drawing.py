@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from puregraph.arguments import FilePath, Flag, Natural, optional, takes
 from puregraph.draw.collapsing import collapsed, fitting, withoutRepeats
 from puregraph.draw.dot import dotText
 from puregraph.draw.graphpicture import graphPicture
+from puregraph.draw.page import pageText
 from puregraph.draw.picture import Picture
 from puregraph.draw.placement import placed
 from puregraph.draw.png import pngBytes
 from puregraph.draw.svg import svgText
 from puregraph.errors import ArgumentError
+from puregraph.graph.backward import BackwardGraph
 from puregraph.storage.atomicwrite import whole
 
-SUFFIXES = (".svg", ".dot", ".png")
+
+def write(path: Any, makers: dict[str, Callable[[], str]]) -> None:
+    """Write the file that one of some functions makes, by the ending of its name; a .png from the .svg.
+
+    Raises    ArgumentError for another ending than those
+    """
+    suffix = os.path.splitext(os.fspath(path))[1].lower()
+    if suffix not in (*makers, ".png"):
+        wanted = ", ".join((*makers, ".png"))
+        raise ArgumentError(f"wanted a file name that ends in {wanted}, got {os.fspath(path)!r:.200}")
+    made = pngBytes(makers[".svg"]()) if suffix == ".png" else makers[suffix]().encode()
+    with whole(path) as file:
+        file.write(made)
 
 
 class Drawing:
@@ -24,10 +39,13 @@ class Drawing:
 
     `depth`     groups nested deeper become one box each; by default as deep as leaves at most 120 boxes
     `repeats`   whether each of several equal groups in a row is drawn, not the first alone, marked "x 12"
+    `beside`    pictures that a page shows next to this one
     """
 
-    def __init__(self, picture: Picture, depth: int | None = None, repeats: bool = False):
-        self.whole = picture
+    def __init__(
+        self, picture: Picture, depth: int | None = None, repeats: bool = False, beside: Sequence[Picture] = ()
+    ):
+        self.whole, self.beside = picture, [each if repeats else withoutRepeats(each) for each in beside]
         self.unrepeated = picture if repeats else withoutRepeats(picture)
         self.depth = fitting(self.unrepeated) if depth is None else depth
 
@@ -43,29 +61,24 @@ class Drawing:
         """
         return svgText(placed(self.picture))
 
+    def html(self) -> str:
+        """A page with the picture at every depth, what is said of each node, search and keys; it needs no network.
+
+        Raises    PuregraphError with what to install, where there is no layout library
+        """
+        return pageText([*self.beside, self.unrepeated], self.depth)
+
     def dot(self) -> str:
         """The picture in the DOT language."""
         return dotText(self.picture)
 
-    def png(self) -> bytes:
-        """The picture as PNG.
-
-        Raises    PuregraphError with what to install, where nothing can convert it
-        """
-        return pngBytes(self.svg())
-
     @takes(path=FilePath)
     def save(self, path: Any) -> None:
-        """Write a file: what it ends in says which kind.
+        """Write a file: what its name ends in says which kind.
 
-        Raises    ArgumentError for another ending than those
+        Raises    ArgumentError for another ending; PuregraphError with what to install, where something is missing
         """
-        suffix = os.path.splitext(os.fspath(path))[1].lower()
-        if suffix not in SUFFIXES:
-            raise ArgumentError(f"wanted a file name that ends in {', '.join(SUFFIXES)}, got {os.fspath(path)!r:.200}")
-        made = getattr(self, suffix[1:])()
-        with whole(path) as file:
-            file.write(made if isinstance(made, bytes) else made.encode())
+        write(path, {suffix: getattr(self, suffix[1:]) for suffix in (".svg", ".html", ".dot")})
 
     def _repr_svg_(self) -> str:
         return self.svg()
@@ -76,15 +89,18 @@ class Drawing:
 
 @takes(path=optional(FilePath), depth=optional(Natural), repeats=Flag)
 def drawGraph(graph: Any, path: Any = None, *shapes: Any, depth: int | None = None, repeats: bool = False) -> Drawing:
-    """Draw this graph: `net.draw("net.svg", ("N", 1, 28, 28))`; also .dot, .png, or nothing for a notebook.
+    """Draw this graph: `net.draw("net.svg", ("N", 1, 28, 28))`; also .html, .dot, .png, or none in a notebook.
 
     Without `shapes`, at those that it was last checked with or that its inputs declare. Every faulty node is marked.
     Groups nested deeper than `depth` become one box each (by default as deep as leaves at most 120 boxes); `repeats`
-    draws equal groups in a row one by one.
+    draws equal groups in a row one by one. `shapes` of a backward graph are those of its forward graph, which its page
+    shows beside it.
 
     Raises    ArgumentError for another kind of file; PuregraphError with what to install, where something is missing
     """
-    drawing = Drawing(graphPicture(graph, *shapes), depth, repeats)
+    forward = getattr(graph, "forwardGraph", None)
+    beside = [graphPicture(forward, *shapes)] if type(graph) is BackwardGraph and forward is not None else []
+    drawing = Drawing(graphPicture(graph, *shapes), depth, repeats, beside)
     if path is not None:
         drawing.save(path)
     return drawing

@@ -14,7 +14,7 @@ def visible(text: str) -> str:
     """A text on one line without what XML forbids, and without what turns the order of letters around."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(INSTEAD if isHidden(letter) else letter for letter in " ".join(text.split()) or text)
+    return "".join(" " if letter in "\t\r\n" else INSTEAD if isHidden(letter) else letter for letter in text)
 
 
 def isHidden(letter: str) -> bool:

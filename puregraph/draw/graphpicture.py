@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.analysis.footprint import Footprint
 from puregraph.analysis.summary import bytesText, countText
 from puregraph.core.shape import bind, product, symbols
-from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup
+from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup, replaced
 from puregraph.errors import Fault, plural, show
+from puregraph.graph.backward import BackwardGraph, ForwardValue, Gradient
 from puregraph.graph.inference import StepShapes
 from puregraph.graph.steps import GraphStep, Steps, inputNames
 
@@ -32,6 +34,8 @@ class GraphValue(NamedTuple):
 def graphPicture(graph: Any, *shapes: Any, title: str = "") -> Picture:
     """A graph at input shapes; without any, at those that were last inferred, or with none known."""
     given = list(shapes) or knownShapes(graph)
+    if type(graph) is BackwardGraph:
+        given = gradientShapes(graph, shapes)
     rows, inshapes = (graph.infer(*given).rows, graph.inferredShapes) if given else ([], [])
     steps = graph.steps(len(inshapes)) if given else graph.steps()
     return GraphDrawing(graph, steps, rows, inshapes, title).picture
@@ -45,8 +49,44 @@ def knownShapes(graph: Any) -> list[Any]:
     return [declared] if declared and None not in declared else []
 
 
+def gradientShapes(graph: Any, shapes: Any) -> list[Any]:
+    """The shapes of what a backward graph takes, where its forward graph has inputs of some shapes."""
+    known = list(shapes) or knownShapes(graph.forwardGraph)
+    if not known:
+        return []
+    found = Footprint(graph.forwardGraph, *known)
+    numbers = [*found.steps.outputs, *graph.numbers]
+    isSame = found.steps is graph.forwardSteps and all(n in found.shapes for n in numbers)
+    return [[found.shapes[n] for n in numbers]] if isSame else []
+
+
+def framesOf(graph: Any) -> tuple[dict[str, PictureGroup], set[str]]:
+    """A frame for every nested graph; and the paths of nodes that other graphs read too."""
+    found: dict[str, PictureGroup] = {}
+    shared: set[str] = set()
+    waiting = [(graph, "")]
+    while waiting:
+        outer, path = waiting.pop(0)
+        for node, name in outer.paths.items():
+            full = f"{path}.{name}" if path else name
+            if node.module.isGraph:
+                found[full] = PictureGroup(full, name, path, type(node.module).__name__)
+                waiting.append((node.module, full))
+            elif any(link.node not in outer.paths for link in node.fwds):
+                shared.add(full)
+    if type(graph) is BackwardGraph:  # the frames of what its nodes are gradients of
+        for name, group in framesOf(graph.forwardGraph)[0].items():
+            parent = group.parent and f"grad:{group.parent}"
+            found[f"grad:{name}"] = PictureGroup(f"grad:{name}", f"grad:{group.title}", parent, group.module)
+    return found, shared
+
+
 class GraphDrawing:
-    """The picture of a graph while it is made."""
+    """The picture of a graph while it is made.
+
+    A value that a backward graph takes from the forward pass has no box: its reader says that it keeps it. Nor has the
+    gradient of a parameter: the node that gives it says so.
+    """
 
     def __init__(self, graph: Any, steps: Steps, rows: list[StepShapes], inshapes: list[Any], title: str):
         self.graph, self.steps = graph, steps
@@ -59,43 +99,42 @@ class GraphDrawing:
         self.values: dict[int, GraphValue] = {}
         self.owners: dict[int, str] = {}
         self.counted: set[int] = set()
-        self.picture = Picture(title or graph.name or type(graph).__name__)
-        self.outside = self.addGroups(graph, "")
+        isBack = type(graph) is BackwardGraph
+        self.picture = Picture(title or graph.name or (graph.title() if isBack else type(graph).__name__))
+        self.picture.groups, self.outside = framesOf(graph)
         self.addInputs(inshapes)
         for step in steps.items:
             self.addStep(step)
         self.addOutputs()
+        used = {(edge.source, edge.slot) for edge in self.picture.edges}
+        for i, box in enumerate(self.picture.boxes):
+            slots = tuple(slot for slot in box.slots if (box.name, slot) in used)
+            self.picture.boxes[i] = replaced(box, slots=slots if len(slots) > 1 else ())
         self.picture.notes = tuple(self.notes())
 
     # What stands around -----------------------------------------------------------------------------------------------
 
-    def addGroups(self, graph: Any, parent: str) -> set[str]:
-        """A frame for every nested graph; and the paths of nodes that other graphs read too."""
-        shared: set[str] = set()
-        waiting = [(graph, parent)]
-        while waiting:
-            outer, path = waiting.pop(0)
-            for node, name in outer.paths.items():
-                full = f"{path}.{name}" if path else name
-                if node.module.isGraph:
-                    self.picture.groups[full] = PictureGroup(full, name, path, type(node.module).__name__)
-                    waiting.append((node.module, full))
-                elif any(link.node not in outer.paths for link in node.fwds):
-                    shared.add(full)
-        return shared
-
     def groupOf(self, path: str) -> str:
         """The innermost frame around a node."""
+        path = f"grad:{path[4:]}" if path.startswith("sum:") else path
         while path:
             path = path.rpartition(".")[0]
             if path in self.picture.groups:
                 return path
         return ""
 
+    def nameOf(self, path: str) -> str:
+        """The name of a node's box: it begins with that of the frame around it."""
+        group = self.groupOf(path)
+        return path if path.startswith(f"{group}.") or not group else f"{group}.sum:{path[len(group) :]}"
+
     def addInputs(self, inshapes: list[Any]) -> None:
         """A box for each input."""
         dtypes = self.graph.inputTypes(len(self.steps.inputs))
+        held = {n for node, numbers in self.steps.shown if type(node.module) is ForwardValue for n in numbers}
         for i, number in enumerate(self.steps.inputs):
+            if number in held:
+                continue  # the box of its reader says that it keeps it
             shape = inshapes[i] if inshapes else None
             name, fault = self.steps.names[number], self.declared.get(number)
             value = GraphValue(f"input {name}", "", shape, dtypes[i])
@@ -107,8 +146,12 @@ class GraphDrawing:
 
     def addOutputs(self) -> None:
         """A box for each output."""
-        for i, (name, number) in enumerate(zip(self.graph.outputNames, self.steps.outputs)):
-            value = self.values[number]
+        of = self.graph
+        count = sum(e is not None for e in of.inputGrads) if type(of) is BackwardGraph else len(of.outputNames)
+        for i, (name, number) in enumerate(zip(of.outputNames[:count], self.steps.outputs)):
+            value = self.values.get(number)
+            if value is None:
+                continue
             box = f"output {i}"
             story = (("output", name), ("shape", self.valueText(value)))
             self.picture.boxes.append(PictureBox(box, name, "output", story=story))
@@ -123,7 +166,7 @@ class GraphDrawing:
             found[0] += f", {sum(p.size for p in params):,} parameters ({bytesText(sum(p.nbytes for p in params))})"
         flops = [box.flops for box in boxes if box.flops is not None]
         if flops and len(flops) == len(self.steps.items):
-            found[0] += f", {flopText(sum(flops))} forward"
+            found[0] += f", {flopText(sum(flops))}{'' if type(self.graph) is BackwardGraph else ' forward'}"
         if self.sizes and self.isKnown:
             found.append(f"bytes and FLOPs for {self.symbols[0]} = 1")
         faults = sum(box.kind == "fault" for box in boxes)
@@ -135,7 +178,9 @@ class GraphDrawing:
 
     def addStep(self, step: GraphStep) -> None:
         """The box of a node and the edges into it."""
-        module, row, path = step.module, self.rows.get(id(step)), step.path
+        if type(step.module).__name__ == "Parameter":  # of a joint graph: it is read where it is
+            return
+        module, row, path, group = step.module, self.rows.get(id(step)), self.nameOf(step.path), self.groupOf(step.path)
         names = module.outputNames
         for i, number in enumerate(step.outs):
             isVisible = i < len(step.visible)
@@ -155,25 +200,25 @@ class GraphDrawing:
             flops = self.number(module.flopsFrom(*row.inshapes))
         box = PictureBox(
             path,
-            path.rpartition(".")[2] if self.groupOf(path) else path,
+            path[len(group) + 1 :] if group else path,
             self.kindOf(module, fault, known),
             (),
-            self.groupOf(path),
+            group,
             params=sum(p.size for p in own),
             nbytes=nbytes,
             flops=flops,
+            matches=step.path.partition(":")[2],
         )
         lines = self.linesOf(step, box, fault)
         read = {n for n in step.outs if n in self.steps.readValues}
         slots = tuple(self.values[n].slot for n in step.outs if n in read) if len(read) > 1 else ()
-        given = [(n, name) for n, name in zip(step.args, inputNames(module, step.inputs)) if n]
+        given = [(n, name) for n, name in zip(step.args, inputNames(module, step.inputs)) if n in self.values]
         arguments = argumentNames([name for _, name in given])
         story = self.storyOf(step, box, row)
-        self.picture.boxes.append(
-            PictureBox(**{**vars(box), "lines": lines, "story": story, "slots": slots, "arguments": arguments})
-        )
-        for (number, _), name in zip(given, arguments or [""] * len(given)):
-            self.addEdge(number, path, name)
+        self.picture.boxes.append(replaced(box, lines=lines, story=story, slots=slots, arguments=arguments))
+        grads = getattr(module, "grads", len(given)) if isinstance(module, Gradient) else len(given)
+        for i, ((number, _), name) in enumerate(zip(given, arguments or [""] * len(given))):
+            self.addEdge(number, path, name, "kept" if i >= grads else "")
 
     def kindOf(self, module: Any, fault: Fault | None, known: bool) -> str:
         """Which shape the box of a module has."""
@@ -181,6 +226,8 @@ class GraphDrawing:
             return "fault"
         if self.isKnown and not known:
             return "unknown"
+        if isinstance(module, Gradient):
+            return "gradient"
         if type(module).__module__.startswith(COSTS):
             return "cost"
         return "state" if module.states else "module"
@@ -194,7 +241,9 @@ class GraphDrawing:
         if box.kind == "unknown":
             return (*lines, "shape unknown: a fault above")
         costs = costLine(box)
+        lines += keptLines(module) if isinstance(module, Gradient) else []
         lines += [costs] if costs else []
+        lines += ["computed again"] if step.path.startswith("again:") else []
         owner = self.owners.setdefault(id(module), step.path)
         if owner != step.path and (module.params or module.states):
             lines.append(f"same module as {owner}")
@@ -221,11 +270,13 @@ class GraphDrawing:
         text = inspect.getdoc(type(module)) or ""
         return (*found, *((("about", text),) if text else ()))
 
-    def addEdge(self, number: int, target: str, argument: str) -> None:
+    def addEdge(self, number: int, target: str, argument: str, kind: str = "") -> None:
         """The edge of a value to one of its readers."""
         value = self.values.get(number)
         if value is not None:
-            edge = PictureEdge(value.box, target, f"{value.box}:{number}", self.valueText(value), value.slot, argument)
+            edge = PictureEdge(
+                value.box, target, f"{value.box}:{number}", self.valueText(value), value.slot, argument, kind
+            )
             self.picture.edges.append(edge)
 
     # Texts ------------------------------------------------------------------------------------------------------------
@@ -241,6 +292,18 @@ class GraphDrawing:
         """A size as a number, for one sample where the batch is the only symbol; None where it cannot be known."""
         found = bind((size,), self.sizes)[0] if self.sizes else size
         return int(found) if isinstance(found, (int, np.integer)) else None
+
+
+def keptLines(module: Gradient) -> list[str]:
+    """What a gradient rule reads of the forward pass, and the parameters whose gradients it gives."""
+    of = module.of
+    inputs = inputNames(of, len(module.needed) - len(of.ruleNames))
+    names = [*inputs, *of.ruleNames, *of.outputNames, *of.hidden]
+    there = module.present[module.grads :] if module.present else [True] * len(names)
+    read = [name for name, reads, isThere in zip(names, module.readsData[module.grads :], there) if reads and isThere]
+    given = [of.ruleNames[i - len(inputs)] for i in module.wanted if i >= len(inputs)]
+    lines = [f"keeps {', '.join(dict.fromkeys(read))}"] if read else []
+    return [*lines, f"gives d{', d'.join(given)}"] if given else lines
 
 
 def argumentNames(names: list[str]) -> tuple[str, ...]:

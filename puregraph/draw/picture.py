@@ -29,8 +29,8 @@ class PictureEdge(NamedTuple):
 class PictureBox:
     """One box: a node, an input, an output, or a group that is collapsed.
 
-    `kind`      "input", "output", "module", "state" (has running statistics), "cost", "update", "fault", "unknown"
-                (after a fault), "group": each has a shape of its own
+    `kind`      "input", "output", "module", "state" (has running statistics), "cost", "gradient", "update", "fault",
+                "unknown" (after a fault), "group": each has a shape of its own
     `lines`     what stands under the name; `story` (name, text) what a page shows of it on a click
     `params`, `nbytes`, `flops`   its cost, where known; what `count` nodes make together
     `slots`, `arguments`          the names of its outputs and inputs, where they are drawn

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from puregraph.draw.edgelabels import LabelFinder
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup
-from puregraph.draw.textwidth import textWidth
+from puregraph.draw.textwidth import shortened, textWidth
 from puregraph.errors import PuregraphError
 
 NAME, LINE, PORT, LABEL, TITLE = 12.0, 10.0, 8.5, 9.5, 15.0  # sizes of letters
@@ -49,7 +49,7 @@ class PlacedPicture(NamedTuple):
     width: float
     height: float
     boxes: list[tuple[PictureBox, Rectangle]]
-    groups: list[tuple[PictureGroup, Rectangle]]
+    groups: list[tuple[PictureGroup, Rectangle, str]]
     edges: list[tuple[PictureEdge, list[tuple[float, float]], PlacedLabel | None]]
     ports: list[PlacedLabel]
 
@@ -72,11 +72,15 @@ def engine() -> Any:
 def placed(picture: Picture) -> PlacedPicture:
     """A picture with coordinates, the same each time for the same picture; with more room where labels find none."""
     values = len({(edge.source, edge.value) for edge in picture.edges if edge.label})
+    best, most = None, -1
     for gap, lane in GAPS:
         found = placedWith(picture, gap, lane)
-        if len(picture.boxes) > PATIENCE or sum(label is not None for _, _, label in found.edges) == values:
+        count = sum(label is not None for _, _, label in found.edges)
+        if count > most:
+            best, most = found, count
+        if len(picture.boxes) > PATIENCE or count == values:
             break
-    return found
+    return best or found
 
 
 def placedWith(picture: Picture, gap: float, lane: float) -> PlacedPicture:
@@ -98,8 +102,11 @@ def placedWith(picture: Picture, gap: float, lane: float) -> PlacedPicture:
     ]
     lines = [[(round(x - left, 1), round(y - top, 1)) for x, y in line] for line in lines]
     boxes = list(zip(picture.boxes, areas[len(groups) :]))
-    frames = [(picture.groups[name], area) for name, area in zip(groups, areas)]
-    finder = LabelFinder([a for _, a in boxes], [frameTitle(g, a) for g, a in frames], [a for _, a in frames], lines)
+    frames = [(picture.groups[n], area, frameTitle(picture.groups[n], area, lines)) for n, area in zip(groups, areas)]
+    titles = [
+        Rectangle(a.left + 6, a.top + 2, a.left + 6 + textWidth(t, LINE, True), a.top + HEADER) for _, a, t in frames
+    ]
+    finder = LabelFinder([a for _, a in boxes], titles, [a for _, a, _ in frames], lines)
     labels = labelsOf(picture.edges, lines, finder)
     ports = portsOf(boxes, picture.edges, lines)
     right = max([a.right for a in areas] + [x for line in lines for x, _ in line] + [b.area.right for b in labels if b])
@@ -187,10 +194,17 @@ def frameText(group: PictureGroup) -> str:
     return f"{group.title}{count}  {group.module}"
 
 
-def frameTitle(group: PictureGroup, area: Rectangle) -> Rectangle:
-    """Where the title of a frame stands."""
-    width = min(textWidth(frameText(group), LINE, True), area.right - area.left - 12)
-    return Rectangle(area.left + 6, area.top + 2, area.left + 6 + width, area.top + 2 + HEADER)
+def frameTitle(group: PictureGroup, area: Rectangle, lines: list[list[tuple[float, float]]]) -> str:
+    """The title of a frame, shortened where it would reach over an edge that enters from above."""
+    text, left, band = frameText(group), area.left + 6, area.top + HEADER
+    entering = [
+        x
+        for line in lines
+        for (x, y), (x2, y2) in zip(line, line[1:])
+        if x == x2 and min(y, y2) < band and max(y, y2) > area.top
+    ]
+    room = min([x - left - 3 for x in entering if left + 24 < x < area.right] + [area.right - left - 6])
+    return shortened(text, LINE, room, True)
 
 
 def portOf(names: tuple[str, ...], name: str) -> float | None:

@@ -17,10 +17,8 @@ from puregraph.draw.placement import (
     PlacedLabel,
     PlacedPicture,
     Rectangle,
-    frameText,
     titleOf,
 )
-from puregraph.draw.textwidth import shortened
 
 STYLE = f"""
 text {{ font-family: Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif; fill: #1b2230 }}
@@ -35,6 +33,8 @@ text {{ font-family: Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-se
 .output .shape {{ fill: #e6f3ea; stroke: #3f7a55; stroke-width: 2 }}
 .state .shape, .update .shape {{ fill: #f4effa }}
 .cost .shape {{ fill: #fdf3dc; stroke: #9a7420 }}
+.gradient .shape {{ fill: #fbf0ea; stroke: #a05a33 }}
+.heat {{ fill: #d9480f }}
 .group .shape {{ fill: #e9edf5 }}
 .unknown .shape {{ fill: #f2f2f2; stroke: #8a8a8a; stroke-dasharray: 4 3 }}
 .fault .shape {{ fill: #fdeaea; stroke: #b3261e; stroke-width: 2.6 }}
@@ -69,7 +69,7 @@ def body(placed: PlacedPicture) -> list[str]:
     lines = [f'<text class="title" x="{2 * MARGIN:g}" y="{2 * MARGIN + 6:g}">{markup(placed.picture.title)}</text>']
     for i, note in enumerate(placed.picture.notes):
         lines.append(f'<text class="note" x="{2 * MARGIN:g}" y="{2 * MARGIN + 21 + 14 * i:g}">{markup(note)}</text>')
-    lines += [frameSvg(group, area) for group, area in placed.groups]
+    lines += [frameSvg(*frame) for frame in placed.groups]
     lines += [edgeSvg(edge, points) for edge, points, _ in placed.edges]
     lines += [boxSvg(box, area) for box, area in placed.boxes]
     lines += [portSvg(port) for port in placed.ports]
@@ -77,9 +77,8 @@ def body(placed: PlacedPicture) -> list[str]:
     return lines
 
 
-def frameSvg(group: PictureGroup, area: Rectangle) -> str:
+def frameSvg(group: PictureGroup, area: Rectangle, text: str) -> str:
     """The frame around a nested graph, and its name in the corner."""
-    text = shortened(frameText(group), LINE, area.right - area.left - 12, True)
     return (
         f'<g class="frame" data-name="{markup(group.name)}"><title>{markup(group.name)}</title>{rectangle(area, 8)}'
         f'<text x="{area.left + 6:g}" y="{area.top + HEADER - 4:g}">{markup(text)}</text></g>'
@@ -141,18 +140,34 @@ def shapeSvg(box: PictureBox, area: Rectangle) -> str:
         cut = 9
         corners = [(left + cut, top), (right - cut, top), (right, (top + bottom) / 2), (right - cut, bottom),
                    (left + cut, bottom), (left, (top + bottom) / 2)]  # fmt: skip
-        return polygon(corners)
+        return polygon(corners) + heatSvg(box, area)
     if box.kind == "update":
-        return polygon([(left, top), (right - 9, top), (right, top + 9), (right, bottom), (left, bottom)])
+        return polygon([(left, top), (right - 9, top), (right, top + 9), (right, bottom), (left, bottom)]) + heatSvg(
+            box, area
+        )
+    if box.kind == "gradient":
+        corners = [
+            (left + 7, top),
+            (right - 7, top),
+            (right, top + 7),
+            (right, bottom),
+            (left, bottom),
+            (left, top + 7),
+        ]
+        return polygon(corners) + heatSvg(box, area)
     behind = ""
     if box.kind == "group" or box.repeats > 1:
         behind = rectangle(Rectangle(left + 3, top - 3, right + 3, bottom - 3), 4)
     bar = f'<path class="shape" d="M{left + 4:g} {top:g}V{bottom:g}"/>' if box.kind == "state" else ""
-    heat = ""
-    if box.heat is not None:
-        width = round((right - left) * box.heat, 1)
-        heat = f'<rect class="heat" x="{left:g}" y="{bottom - 4:g}" width="{width:g}" height="4" fill="#d9480f"/>'
-    return behind + rectangle(area, 4) + bar + heat
+    return behind + rectangle(area, 4) + bar + heatSvg(box, area)
+
+
+def heatSvg(box: PictureBox, area: Rectangle) -> str:
+    """A bar along the bottom of a box, as long as its share."""
+    if box.heat is None:
+        return ""
+    width = f"{round((area.right - area.left) * box.heat, 1):g}"
+    return f'<rect class="heat" x="{area.left:g}" y="{area.bottom - 4:g}" width="{width}" height="4"/>'
 
 
 def rectangle(area: Rectangle, radius: float, name: str = "shape") -> str:

@@ -43,6 +43,7 @@ class Graph(NodeGraph):
     load = Late("puregraph.checkpoint", "loadReport")
     compile = Late("puregraph.compile.cache", "compiled")
     draw = Late("puregraph.draw.drawing", "drawGraph")
+    _repr_html_ = Late("puregraph.draw.notebook", "graphHtml")
 
     # As a Module ------------------------------------------------------------------------------------------------------
 

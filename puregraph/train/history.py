@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from puregraph.core.late import Late
 from puregraph.train.callbacks.lines import duration, number, rate
 
 
 class History(list):
     """A list of dicts, one an epoch: `epoch`, `step`, `loss`, metrics, `val ...`, `rate`, `seconds`."""
+
+    _repr_html_: Any = Late("puregraph.draw.notebook", "historyHtml")
 
     def column(self, name: str) -> list[Any]:
         """One figure over all epochs; None where a row has none."""
@@ -18,11 +21,16 @@ class History(list):
         """The names of all figures, in the order of their first appearance."""
         return list(dict.fromkeys(name for row in self for name in row))
 
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """The names of all figures, and the rows, as texts."""
+        names = self.names()
+        titles = ["time" if name == "seconds" else name for name in names]
+        return titles, [[shown(name, row.get(name)) for name in names] for row in self]
+
     def table(self) -> str:
         """The rows under their names, as text."""
-        names = self.names()
-        lines = [["time" if name == "seconds" else name for name in names]]
-        lines += [[shown(name, row.get(name)) for name in names] for row in self]
+        titles, rows = self.cells()
+        lines = [titles, *rows]
         wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join("  ".join(text.rjust(width) for text, width in zip(line, wide, strict=True)) for line in lines)
 

@@ -508,3 +508,19 @@ def test_inspect_writes_no_escapes_and_refuses_forged_files(tmp_path, capsys):
             assert cli.main(["inspect", str(path), *options]) in (0, 1)
             printed = "".join(capsys.readouterr())
             assert "Traceback" not in printed and all(c.isprintable() or c == "\n" for c in printed)
+
+
+def test_a_model_is_drawn_from_the_command_line(tmp_path, capsys, monkeypatch):
+    (tmp_path / "net.py").write_text(
+        "from puregraph import *\nnet = Sequential(Linear(784, 10, name='a'), Linear(12, 10, name='b'))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["draw", "net.py", "N,784", "-o", "net.html"]) == 1  # it has a fault
+    assert "net.html: <Drawing of" in capsys.readouterr().out
+    assert "wanted (..., 12)" in (tmp_path / "net.html").read_text()
+    assert cli.main(["draw", "net.py", "-o", "net.svg", "--depth", "0", "--repeats"]) == 0
+    assert cli.main(["draw", "net.py", "N,784", "-o", "net.dot", "--json"]) == 1
+    assert '"b"' in capsys.readouterr().out
+    for wrong in (["-o", "net.gif"], ["-o", "net.svg", "--depth", "x"]):
+        assert cli.main(["draw", "net.py", *wrong]) == 2
+    assert "wanted a file name that ends in .svg, .html" in capsys.readouterr().err

@@ -82,7 +82,7 @@ def test_states_are_named():
 
 def test_a_drawing_says_the_same():
     text = models.lenet().compile([(4, 1, 28, 28)], train=False).draw()
-    assert 'label="relu1: relu1 = relu(convolve(image, W) + b)"' in text
+    assert "relu1\\nrelu1 = relu(convolve(image, W) + b)\\n" in text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""What a notebook shows of an object: a picture, or a table."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+from puregraph.draw.drawing import Drawing, drawGraph
+from puregraph.draw.escape import markup
+from puregraph.errors import PuregraphError, show
+
+
+def graphHtml(graph: Any) -> str:
+    """A graph as its picture; as its listing, where a picture cannot be made."""
+    try:
+        return pictureHtml(drawGraph(graph), str(graph))
+    except PuregraphError:
+        return preHtml(str(graph))
+
+
+def pictureHtml(drawing: Drawing, text: str) -> str:
+    """A picture that changes nothing of the page around it; `text` is for whoever cannot see it."""
+    data = b64encode(drawing.svg().encode()).decode()
+    return f'<img style="max-width: 100%" alt="{markup(text)}" src="data:image/svg+xml;base64,{data}">'
+
+
+def preHtml(text: str) -> str:
+    """A text as it is, in columns."""
+    lines = "\n".join(map(markup, text.split("\n")))
+    return f'<pre style="line-height: 1.25; overflow-x: auto">{lines}</pre>'
+
+
+def tableHtml(rows: list[tuple[str, ...]], head: tuple[str, ...] = ()) -> str:
+    """Rows as a table."""
+    titles = "".join(f"<th>{markup(text)}</th>" for text in head)
+    lines = "".join(f"<tr>{''.join(f'<td>{markup(text)}</td>' for text in row)}</tr>" for row in rows)
+    return f"<table>{f'<tr>{titles}</tr>' if head else ''}{lines}</table>"
+
+
+def nodeHtml(node: Any) -> str:
+    """A node as a table: its module, what it reads, who reads it, what it holds."""
+    rows = [("node", node.name), ("module", repr(node.module))]
+    rows += [("reads", ", ".join(link.node.name for link in node.bwds))] if node.bwds else []
+    rows += [("is read by", ", ".join(link.node.name for link in node.fwds))] if node.fwds else []
+    stored = {**node.module.params, **node.module.states}
+    rows += [("stores", ", ".join(f"{name} {show(each.shape)}" for name, each in stored.items()))] if stored else []
+    rows += [("shape", show(node.shape))] if node.shape is not None else []
+    return tableHtml([(what, str(text)) for what, text in rows])
+
+
+def historyHtml(history: Any) -> str:
+    """The epochs of a training as a table."""
+    names, cells = history.cells() if history else ([], [])
+    return tableHtml([tuple(row) for row in cells], tuple(names))
+
+
+def programHtml(program: Any) -> str:
+    """A program as the table of its steps; one that is not compiled as the reason why."""
+    try:
+        return preHtml(program.table())
+    except PuregraphError as error:
+        return preHtml(str(error))

@@ -1,0 +1,139 @@
+"""The picture of a program: a box for each step with what it does, who carries it out, and what it takes."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from typing import Any
+
+from puregraph.analysis.summary import bytesText
+from puregraph.arguments import FilePath, Flag, Natural, choice, optional, takes
+from puregraph.compile.report.describe import Describer, by
+from puregraph.compile.report.flops import flopsOf
+from puregraph.draw.arenapicture import arenaSvg
+from puregraph.draw.drawing import Drawing, write
+from puregraph.draw.graphpicture import LINE, flopText
+from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup, replaced
+from puregraph.errors import show
+
+LINES = 4  # of a box, for what a step does
+KINDS = {"grad": "gradient", "update": "update", "cost": "cost"}
+
+
+def programPicture(program: Any) -> Picture:
+    """The steps of a compiled program.
+
+    Raises    PuregraphError where it is not compiled, with the reason
+    """
+    plan = program.plan
+    schedule = plan.schedule
+    picture = Picture(repr(program)[1:-1])
+    describer = Describer(schedule)
+    source: dict[int, str] = {}
+    calls = [call for call in schedule.calls if not call.kind.isView]
+    frames = framesOf([call.origin.path for call in calls if kindOf(call) != "update"])
+    for i, call in enumerate(calls, 1):
+        name = f"{i} {call.origin.path}"
+        for value in dict.fromkeys(v.root for v in call.values()):
+            if value.role == "input" and value.number not in source:
+                source[value.number] = f"input {value.name}"
+                picture.boxes.append(PictureBox(f"input {value.name}", value.name or "input", "input"))
+            if value.number in source:
+                edge = PictureEdge(source[value.number], name, str(value.number), valueText(value))
+                picture.edges.append(edge)
+        picture.boxes.append(stepBox(name, i, call, describer, frames.get(call.origin.path, "")))
+        source.update((y.number, name) for y in call.outs if y is not None)
+    for i, value in enumerate(schedule.outputs):
+        if value is not None and value.root.number in source:
+            picture.boxes.append(PictureBox(f"output {i}", value.name or f"output {i}", "output"))
+            edge = PictureEdge(source[value.root.number], f"output {i}", str(value.root.number), valueText(value))
+            picture.edges.append(edge)
+    for name in dict.fromkeys(box.group for box in picture.boxes if box.group):
+        picture.groups[name] = PictureGroup(name, name)
+    total = sum(map(flopsOf, calls))
+    memory = f"{bytesText(plan.bytes)} of memory in {len(plan.buffers)} buffers"
+    picture.notes = (f"{len(calls)} steps, {memory}, {flopText(total)}",)
+    return picture
+
+
+def stepBox(name: str, i: int, call: Any, describer: Describer, group: str) -> PictureBox:
+    """The box of one call."""
+    found = describer.lines(call)
+    flops, nbytes = flopsOf(call), sum(y.nbytes for y in call.outs if y is not None)
+    lines = [part for each in found for part in textwrap.wrap(each.text, LINE, subsequent_indent="  ")]
+    shown = lines if len(lines) <= LINES else [*lines[: LINES - 1], f"{lines[LINES - 1][: LINE - 4]} ..."]
+    last = [by(call), *([bytesText(nbytes)] if nbytes else []), *([flopText(flops)] if flops else [])]
+    path = call.origin.path
+    story = (
+        ("step", str(i)),
+        ("node", ", ".join(dict.fromkeys(each.path for each in found))),
+        ("does", "\n".join(each.text for each in found)),
+        ("by", by(call)),
+        ("makes", "\n".join(valueText(y) for y in call.outs if y is not None)),
+        ("operations", f"{flops:,}"),
+    )
+    matches = path.partition(":")[2] or path
+    return PictureBox(
+        name,
+        f"{i}  {path}",
+        kindOf(call),
+        (*shown, ", ".join(last)),
+        group,
+        story,
+        nbytes=nbytes,
+        flops=flops,
+        matches=matches,
+    )
+
+
+def kindOf(call: Any) -> str:
+    """Which shape the box of a step has: that of its last part."""
+    return KINDS.get(call.origin.phase) or KINDS.get(call.origin.path.partition(":")[0], "module")
+
+
+def framesOf(paths: list[str]) -> dict[str, str]:
+    """The frame of each step: the nested graph that its node is in, where several steps share it."""
+    groups = {path: path.rpartition(".")[0] for path in paths}
+    common = Counter(groups[path] for path in paths)
+    return {path: group for path, group in groups.items() if group and common[group] > 1}
+
+
+def valueText(value: Any) -> str:
+    """The shape of a value, and its dtype where that is not float32."""
+    kind = "" if value.dtype.name == "float32" else f" {value.dtype}"
+    return f"{show(value.shape)}{kind}"
+
+
+def heated(picture: Picture, heat: str) -> Picture:
+    """The picture with a bar in each box: its share of the greatest one's bytes or operations."""
+    name = {"bytes": "nbytes", "flops": "flops"}[heat]
+    most = max((getattr(box, name) or 0 for box in picture.boxes), default=0) or 1
+    boxes = [replaced(box, heat=getattr(box, name) / most) if getattr(box, name) else box for box in picture.boxes]
+    return Picture(picture.title, boxes, picture.groups, picture.edges, (*picture.notes, f"bars: {heat}"))
+
+
+@takes(path=optional(FilePath), heat=optional(choice("bytes", "flops")), depth=optional(Natural), repeats=Flag)
+def drawProgram(
+    program: Any, path: Any = None, heat: str | None = None, depth: int | None = None, repeats: bool = True
+) -> Any:
+    """Draw the steps: `program.draw("step.svg")`, or .html, .png, .dot; without a path, the text of the last.
+
+    `heat` adds a bar to each step for its share of the greatest one's "bytes" or "flops"; the rest as in `Graph.draw`.
+
+    Raises    PuregraphError where the program is not compiled, with the reason
+    """
+    picture = programPicture(program)
+    drawing = Drawing(heated(picture, heat) if heat else picture, depth, repeats)
+    if path is None:
+        return drawing.dot()
+    drawing.save(path)
+    return drawing
+
+
+@takes(path=FilePath)
+def plotArena(program: Any, path: Any) -> None:
+    """Write a picture of the memory, `program.plot("arena.svg")` or .png: which bytes are in use at which steps.
+
+    Raises    PuregraphError where the program is not compiled, with the reason
+    """
+    write(path, {".svg": lambda: arenaSvg(program.plan, repr(program)[1:-1])})
