@@ -51,6 +51,12 @@ def reflected(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def power(self: Any, other: Any) -> Any:
+    """`**` as arrays have it: they square booleans, which gives another dtype than a power of them."""
+    isSquare = type(other) is int and other == 2 and self.dtype == bool
+    return self.handle(np.square, (self,), {}) if isSquare else self.handle(np.power, (self, other), {})
+
+
 class Tracer:
     """A value that a rule takes for an array: has `shape` and `dtype`, and sees every call that is made on it.
 
@@ -127,7 +133,7 @@ class Tracer:
     __mul__, __rmul__ = method(np.multiply), reflected(np.multiply)
     __truediv__, __rtruediv__ = method(np.true_divide), reflected(np.true_divide)
     __matmul__, __rmatmul__ = method(np.matmul), reflected(np.matmul)
-    __pow__, __rpow__ = method(np.power), reflected(np.power)
+    __pow__, __rpow__ = power, reflected(np.power)
     __floordiv__, __rfloordiv__ = method(np.floor_divide), reflected(np.floor_divide)
     __mod__, __rmod__ = method(np.remainder), reflected(np.remainder)
     __and__, __rand__ = method(np.bitwise_and), reflected(np.bitwise_and)

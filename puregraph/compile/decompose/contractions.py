@@ -27,7 +27,13 @@ def matmul(a: Any, b: Any) -> Any:
         return np.matmul(a, b).reshape(*lead, a.shape[-2], b.shape[-1])
     if b.ndim > 1:
         return np.matmul(np.expand_dims(a, 0), b)[..., 0, :]
-    return (a * b).sum(axis=-1) if a.shape[-1] == b.shape[0] else NotImplemented
+    return added(a * b, -1) if a.shape[-1] == b.shape[0] else NotImplemented
+
+
+def added(x: Any, axis: Any = None) -> Any:
+    """A sum in the dtype of its elements, as products of matrices have it, and no sum of numpy's of narrow integers."""
+    isWide = x.dtype.kind in "fc" or x.dtype.itemsize == 8
+    return x.sum(axis=axis) if isWide else x.sum(axis=axis, dtype=x.dtype)
 
 
 @simpler(np.einsum)
@@ -78,7 +84,7 @@ def diagonals(x: Any, letters: str) -> tuple[Any, str]:
 def without(x: Any, letters: str, kept: Any) -> tuple[Any, str]:
     """Summed over the letters that no other operand has."""
     lone = tuple([i for i, letter in enumerate(letters) if letter not in kept])
-    return (x.sum(axis=lone), "".join(filter(kept.__contains__, letters))) if lone else (x, letters)
+    return (added(x, lone), "".join(filter(kept.__contains__, letters))) if lone else (x, letters)
 
 
 def together(one: tuple[Any, str], two: tuple[Any, str], rest: set[str], output: str) -> tuple[Any, str]:
@@ -95,7 +101,7 @@ def together(one: tuple[Any, str], two: tuple[Any, str], rest: set[str], output:
         return product(grouped(a, own, batch, rows, summed), grouped(b, other, batch, summed, columns)), letters
     spread = [*batch, *rows, *columns, *summed]
     y = seen(a, own, spread) * seen(b, other, spread)
-    return (y.sum(axis=tuple(range(len(letters), y.ndim))) if summed else y), letters
+    return (added(y, tuple(range(len(letters), y.ndim))) if summed else y), letters
 
 
 def grouped(x: Any, letters: str, *groups: list[str]) -> tuple[Any, list[tuple[int, ...]]]:
@@ -158,7 +164,7 @@ def outer(a: Any, b: Any) -> Any:
 @simpler(np.vdot)
 def vdot(a: Any, b: Any) -> Any:
     """The sum of the products of all elements of a and b."""
-    return (a.reshape(-1) * b.reshape(-1)).sum() if areRecorded(a, b) else NotImplemented
+    return added(a.reshape(-1) * b.reshape(-1)) if areRecorded(a, b) else NotImplemented
 
 
 @simpler(np.trace)

@@ -137,7 +137,8 @@ def isExactIn(call: Call) -> bool:
     kinds = [x.dtype for x in call.values()]
     isFormula = isinstance(call.function, Interpreter)
     isBoolean = isFormula and bool(kinds) and all(d.kind == "b" for d in kinds)
-    if not (isBoolean or any(d.kind in "iu" for d in kinds)) or call.function is astype or call.function is fill:
+    areWhole = any(d.kind in "iu" for d in (*kinds, *(y.dtype for y in call.outs)))
+    if not (isBoolean or areWhole) or call.function is astype or call.function is fill:
         return True
     found = formulas(call)
     if found is None:
@@ -250,7 +251,7 @@ def formulasFor(call: Call) -> tuple[Sequence[str], list[Formula]] | None:
     op = "where" if function is np.where else UFUNCS.get(function)
     if op is None or len(call.arguments) != len(TABLE[op].pulls):
         return None
-    if function in BITWISE and any(type(a) is Value and a.dtype != BOOL for a in call.arguments):
+    if function in BITWISE and not all(map(isBoolean, call.arguments)):
         return None
     return operation(op)
 
