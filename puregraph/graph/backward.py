@@ -293,20 +293,24 @@ class BackwardGraph(Graph):
         Without `shows` the forward nodes keep the gradients that they have. `run` gives every value of this graph for
         those of its inputs, if somebody else is to run it.
         """
-        steps = self.steps()
-        results = (run or steps.run)([*grads, *[values[n] for n in self.numbers]], outside=len(grads))
-        found = iter([results[n] for n in steps.outputs])
-        inputs = [None if edge is None else next(found) for edge in self.inputGrads]
+        results = (run or self.steps().run)([*grads, *[values[n] for n in self.numbers]], outside=len(grads))
+        inputs, params = self.found(results)
         for index, number in enumerate(self.forwardSteps.inputs):
             if not isFloat(values[number]):
                 inputs[index] = None
+        if shows:
+            self.show(results, inputs)
+        return inputs, params
+
+    def found(self, results: list[Any]) -> tuple[list[Any], list[tuple[Param, Any]]]:
+        """The gradients of the inputs, and each parameter with its own, among all values of a pass."""
+        found = iter([results[n] for n in self.steps().outputs])
+        inputs = [None if edge is None else next(found) for edge in self.inputGrads]
         params: dict[int, tuple[Param, Any]] = {}
         for param, edge in self.paramGrads:
             new = None if edge is None else next(found)
             _, old = params.get(id(param), (param, None))
             params[id(param)] = param, old if new is None else new if old is None else old + new
-        if shows:
-            self.show(results, inputs)
         return inputs, list(params.values())
 
     def show(self, results: list[Any], inputs: list[Any]) -> None:

@@ -22,6 +22,9 @@ class BatchNorm(Module):
     r being `momentum`, or 1 / count where momentum is None: then they are plain averages. In evalMode m and v are the
     running ones. m and f are the hidden outputs `center` and `factor`. Statistics are in float32 or better.
 
+    Where a Trainer cuts a batch into grains, each of these has statistics of its own; or with `synchronized` they have
+    those of the whole batch, however many processes share it: the sums over grains are exchanged, forward and backward.
+
     Shapes    x (n, maps, *spatial), any number of spatial axes or none; the others (maps,), count () -> y as x
     Source    Ioffe and Szegedy 2015, arXiv:1502.03167, algorithms 1 and 2; the gradient is in section 3
     Raises    ShapeError if maps is not an integer of at least 1, if the second axis of x is not maps long, or in
@@ -39,11 +42,12 @@ class BatchNorm(Module):
         epsilon: NotNegative = 1e-5,
         momentum: optional(Fraction) = 0.1,
         affine: Flag = True,
+        synchronized: Flag = False,
         name=None,
     ):
         super().__init__(name)
         need(isWhole(maps, 1), "maps as a whole number of at least 1", repr(maps))
-        self.maps, self.epsilon, self.momentum = maps, epsilon, momentum
+        self.maps, self.epsilon, self.momentum, self.synchronized = maps, epsilon, momentum, synchronized
         self.scale = Param((maps,), "ones") if affine else None
         self.bias = Param((maps,)) if affine else None
         self.mean = State((maps,))
@@ -70,6 +74,10 @@ class BatchNorm(Module):
             self.follow(center, variance, x.size // self.maps, mean, var, count)
         else:
             center, variance = mean.copy(), var
+        return self.normalized(x, scale, bias, center, variance)
+
+    def normalized(self, x, scale, bias, center, variance):
+        """The outputs, with these statistics."""
         factor = 1 / np.sqrt(variance + self.epsilon)
         y = x - perMap(center, x)
         y *= perMap(factor if scale is None else factor * scale, x)
@@ -83,6 +91,38 @@ class BatchNorm(Module):
         rate = 1 / count if self.momentum is None else self.momentum
         mean += rate * (center - mean)
         var += rate * (variance * (values / (values - 1)) - var)
+
+    def updateTogether(self, given, total):
+        """The outputs for each grain: `given` are its arguments; `total` adds arrays of a length over all grains."""
+        xs = [x for x, *_ in given]
+        sums = total([np.append(x.sum(overMaps(x), np.float64), x.size // self.maps) for x in xs], self.maps + 1)
+        values = int(sums[-1])
+        self.dataShapeFrom((values, self.maps))
+        center = sums[:-1] / values
+        far = [np.square(x - perMap(center, x)).sum(overMaps(x)) for x in xs]
+        variance = total(far, self.maps) / values
+        found = []
+        for x, scale, bias, mean, var, count in given:
+            m, v = center.astype(mean.dtype), variance.astype(mean.dtype)
+            self.follow(m, v, values, mean, var, count)
+            found.append(self.normalized(x, scale, bias, m, v))
+        return found
+
+    def gradTogether(self, given, needs, total):
+        """The gradients of each grain: those of x go through the statistics of all."""
+        sums = []
+        for grad, x, *_, center, factor in given:
+            g, z = grad.astype(np.float64), perMap(factor, x) * (x - perMap(center, x))
+            sums.append(np.concatenate([(g * z).sum(overMaps(x)), g.sum(overMaps(x)), [x.size // self.maps]]))
+        gscale, gbias, (values,) = np.split(total(sums, 2 * self.maps + 1), [self.maps, 2 * self.maps])
+        found = []
+        for own, (grad, x, scale, *_, center, factor) in zip(sums, given):
+            z = perMap(factor, x) * (x - perMap(center, x))
+            g = widen(grad) - perMap(gbias / values, x) - z * perMap(gscale / values, x)
+            gx = (g * perMap(factor if scale is None else factor * scale, x)).astype(x.dtype, copy=False)
+            params = [s.astype(x.dtype) for s in np.split(own[:-1], 2)] if scale is not None else [None, None]
+            found.append((gx if needs[0] else None, *params, None, None, None))
+        return found
 
     def updateGrad(self, grad, x, scale, bias, mean, var, count, y, center, factor, needs):
         g, axes = widen(grad), overMaps(grad)
@@ -104,3 +144,4 @@ class BatchNorm(Module):
         yield cls(3), [(2, 3, 3, 2)]
         yield cls(2, affine=False), [(2, 2, 2, 1, 3)]
         yield cls(2, momentum=None), [(3, 2, 2)]
+        yield cls(2, synchronized=True), [(3, 2, 2)]

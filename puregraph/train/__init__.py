@@ -27,7 +27,7 @@ from puregraph.train.metrics import MAE, Accuracy, Confusion, Metric, TopK
 from puregraph.train.modes import Holders
 from puregraph.train.objective import Objective
 from puregraph.train.ratefinder import RateCurve, findRate
-from puregraph.train.together import Columns, ParamPiece, ShardedUpdate, SharedStep
+from puregraph.train.together import Columns, GrainPass, LockStep, ParamPiece, ShardedUpdate, SharedStep
 from puregraph.train.trainer import Trainer
 from puregraph.train.validator import Validator
 
@@ -45,11 +45,13 @@ __all__ = [
     "EarlyStop",
     "EpochLoop",
     "Figures",
+    "GrainPass",
     "FunctionCallback",
     "History",
     "Holders",
     "Interrupt",
     "Lines",
+    "LockStep",
     "Meters",
     "Metric",
     "Monitor",

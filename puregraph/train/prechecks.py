@@ -17,6 +17,7 @@ from puregraph.many.grains import Grains
 from puregraph.modules.batchnorm import BatchNorm
 from puregraph.train.modes import inMode
 from puregraph.train.together.agreement import agree
+from puregraph.train.together.lockstep import isSynchronized
 
 NOTHING = 1e-6  # of the highest learning rate: with less than that nothing is learnt
 
@@ -83,8 +84,9 @@ def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None,
     if trainer.grains is not None and isinstance(source, Arrays) and trainer.batchsize < trainer.grains:
         wanted = f"grains={trainer.grains}: wanted batches of at least as many samples"
         raise DataError(f"{wanted}, got batchsize {trainer.batchsize}")
-    count = trainer.grains or trainer.world.size
-    checkShapes(trainer, source, "", Grains(count, trainer.world).sizes)
+    parts = Grains(trainer.grains or trainer.world.size, trainer.world).sizes
+    isWhole = any(isSynchronized(module) for module in trainer.net.modules().values())
+    checkShapes(trainer, source, "", (lambda size: [size]) if isWhole else parts)
     with inMode(False, trainer.net, trainer.cost):
         checkShapes(trainer, checks, "the validation")
     trainer.world.isEnding = False

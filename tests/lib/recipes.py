@@ -55,6 +55,18 @@ def convolutional(**options):
     return trainer, rng.standard_normal((76, 1, 8, 8)).astype(np.float32), rng.integers(0, 4, 76)
 
 
+def synchronized(**options):
+    """A network whose batches are normalised as a whole."""
+    puregraph.seed(4)
+    rng = np.random.default_rng(4)
+    net = Sequential(
+        Conv2D(1, 4, 3), BatchNorm(4, synchronized=True), Relu(), Flatten(), Dropout(0.3), Linear(144, 4), name="net"
+    )
+    given = {"batchsize": 20, "metrics": [Accuracy()], **GRAINS, **options}
+    trainer = Trainer(net, CrossEntropy(), Adam(1e-2, clipNorm=1.0), **given)
+    return trainer, rng.standard_normal((70, 1, 8, 8)).astype(np.float32), rng.integers(0, 4, 70)
+
+
 def language(**options):
     """A GPT of two layers."""
     puregraph.seed(3)
@@ -65,8 +77,14 @@ def language(**options):
     return trainer, tokens[:, :-1], tokens[:, 1:]
 
 
-RECIPES = {each.__name__: each for each in (perceptron, accumulated, convolutional, language)}
-EPOCHS = {"perceptron": 6, "accumulated": 15, "convolutional": 8, "language": 10}  # of 30 steps, or a few more
+RECIPES = {each.__name__: each for each in (perceptron, accumulated, convolutional, synchronized, language)}
+EPOCHS = {
+    "perceptron": 6,
+    "accumulated": 15,
+    "convolutional": 8,
+    "synchronized": 8,
+    "language": 10,
+}  # of 30 steps, or a few more
 
 
 def hashOf(trainer):

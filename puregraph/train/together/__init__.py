@@ -1,6 +1,7 @@
 """Together: steps that several processes take, or that are made of the fixed grains of a batch."""
 
+from puregraph.train.together.lockstep import GrainPass, LockStep
 from puregraph.train.together.shardedupdate import ParamPiece, ShardedUpdate
 from puregraph.train.together.sharedstep import Columns, SharedStep
 
-__all__ = ["Columns", "ParamPiece", "ShardedUpdate", "SharedStep"]
+__all__ = ["Columns", "GrainPass", "LockStep", "ParamPiece", "ShardedUpdate", "SharedStep"]

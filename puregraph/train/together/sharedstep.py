@@ -14,6 +14,7 @@ from puregraph.many.grains import Grains
 from puregraph.many.treenorm import treeNorm
 from puregraph.many.treesum import TreeSum
 from puregraph.train.meters import chosen, remedy
+from puregraph.train.together.lockstep import LockStep, isSynchronized
 from puregraph.train.together.shardedupdate import ShardedUpdate, isOnDevice
 
 APART = 40  # bits between the counters of random numbers of two grains: more than a run ever draws
@@ -49,6 +50,9 @@ class SharedStep:
         self.sharded: ShardedUpdate | None = None
         if trainer.shard is not None and self.world.size > 1:
             self.sharded = ShardedUpdate(trainer, slots, self.spans, self.tree.cuts, dtype)
+        self.lockstep: LockStep | None = None
+        if any(isSynchronized(module) for module in trainer.net.modules().values()):
+            self.lockstep = LockStep(self.world, self.grains)
         self.blame = remedy(None)
 
     def run(self, group: list[Batch], locations: list[str]) -> None:
@@ -64,7 +68,9 @@ class SharedStep:
         sums = [metric.state() for metric in trainer.metrics]
         self.world.label = locations[0]
         try:
-            total = self.tree.own(self.learn)
+            if self.lockstep is not None:
+                self.learnTogether(self.lockstep)
+            total = self.tree.own(self.learn if self.lockstep is None else self.learnt)
         finally:
             self.setStates()
             for metric, saved in zip(trainer.metrics, sums):
@@ -78,9 +84,8 @@ class SharedStep:
         """The gradients of one grain, of all batches of the step."""
         isFirst = True
         for number, batch in enumerate(self.group):
-            rows = self.grains.part(grain, batch.whole or 0)
-            if rows.start < rows.stop:
-                part = Batch([x[rows] for x in batch.data], [x[rows] for x in batch.target], rows.stop - rows.start)
+            part = self.partOf(batch, grain)
+            if part.size:
                 self.learnPart(part, grain, number, isFirst)
                 isFirst = False
         self.column("stop")[grain] = self.trainer.interrupt.asked
@@ -88,11 +93,49 @@ class SharedStep:
             isReached = not isFirst and param.grad is not None
             into[begin:end] = device.toHost(param.grad).reshape(-1) if isReached else 0
 
+    def partOf(self, batch: Batch, grain: int) -> Batch:
+        """The samples of a grain."""
+        rows = self.grains.part(grain, batch.whole or 0)
+        return Batch([x[rows] for x in batch.data], [x[rows] for x in batch.target], rows.stop - rows.start)
+
+    def learnTogether(self, lockstep: LockStep) -> None:
+        """The gradients of all grains, which are run in lockstep: kept by grain and parameter for `learnt`."""
+        objective = self.trainer.objective
+        self.sums: dict[tuple[int, int], Any] = {}
+        for number, batch in enumerate(self.group):
+            parts = {grain: part for grain in self.grains.own if (part := self.partOf(batch, grain)).size}
+            given = {grain: list(map(device.toDevice, (*part.data, *part.target))) for grain, part in parts.items()}
+            states = {}
+            for grain in parts:
+                self.setStates(self.apartOf(grain, number))
+                states[grain] = {id(state): state.materialize().copy() for state in self.states.values()}
+            shares = {grain: part.size / self.size for grain, part in parts.items()}
+            count = len(batch.data) + len(batch.target)
+            for grain, (outputs, grads) in lockstep.run(objective.graph, count, given, states, shares).items():
+                for param, new in grads:
+                    old = self.sums.get((grain, id(param)))
+                    self.sums[grain, id(param)] = old if new is None else new if old is None else old + new
+                for state in self.states.values():
+                    state.materialize()[...] = states[grain][id(state)]
+                reached = [self.sums.get((grain, id(param))) is not None for param in self.params]
+                cost, shown = objective.parted(outputs)
+                self.addRow(parts[grain], grain, number, cost, shown, reached)
+
+    def learnt(self, grain: int, into: np.ndarray) -> None:
+        """The gradients of one grain that was run in lockstep with the others."""
+        self.column("stop")[grain] = self.trainer.interrupt.asked
+        for param, (begin, end) in zip(self.params, self.spans):
+            grad = self.sums.pop((grain, id(param)), None)
+            into[begin:end] = 0 if grad is None else device.toHost(grad).reshape(-1)
+
+    def apartOf(self, grain: int, number: int) -> int:
+        """How far the counters of random numbers of a grain of one batch are from what they were."""
+        return number * self.grains.count + grain << APART
+
     def learnPart(self, part: Batch, grain: int, number: int, isFirst: bool) -> None:
         """The gradients of a grain of one batch, left in the parameters, and its row."""
         trainer, objective = self.trainer, self.trainer.objective
-        apart = number * self.grains.count + grain << APART
-        self.setStates(apart)
+        self.setStates(self.apartOf(grain, number))
         slots = {metric.which for metric in trainer.metrics}
         program = objective.learner(part, slots, trainer.optimizer, False, isFirst, True)
         if program is None:
@@ -100,12 +143,16 @@ class SharedStep:
             objective.backward(part.size / self.size, isFirst)
         else:
             cost, *outputs = program.run(*part.data, *part.target, scale=part.size / self.size)
-        row: dict[str, Any] = {"size": part.size, "cost": float(device.toHost(cost))}
-        row["reached"] = [param.grad is not None for param in self.params]
+        self.addRow(part, grain, number, cost, outputs, [param.grad is not None for param in self.params])
+
+    def addRow(self, part: Batch, grain: int, number: int, cost: Any, outputs: list[Any], reached: list[bool]) -> None:
+        """Fill the row of a grain of one batch, which has changed the states."""
+        trainer = self.trainer
+        row: dict[str, Any] = {"size": part.size, "cost": float(device.toHost(cost)), "reached": reached}
         if trainer.ignored is not None and part.target:
             row["ignored"] = int((part.target[0] == trainer.cost.ignoreIndex).sum()), part.target[0].size
         for counter in self.counters:
-            counter.materialize()[...] -= apart
+            counter.materialize()[...] -= self.apartOf(grain, number)
         for path, state in self.states.items():
             after = device.toHost(state.materialize())
             isFloat = state.dtype.kind == "f"

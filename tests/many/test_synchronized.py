@@ -1,0 +1,82 @@
+"""BatchNorm whose statistics are those of the whole batch, whoever has which samples of it."""
+
+import numpy as np
+import pytest
+import recipes
+from launched import launched, lines
+
+import puregraph
+from puregraph import SGD, BatchNorm, Conv2D, CrossEntropy, Flatten, Linear, Relu, Sequential, ShapeError, Trainer
+from puregraph.core.param import Param
+from puregraph.many import Grains, World
+from puregraph.train import LockStep
+
+
+def trained(grains, synchronized=True, accumulate=1, batchsize=22):
+    """A network in float64 after a few steps, the last of them smaller."""
+    puregraph.seed(0)
+    net = Sequential(Conv2D(1, 4, 3), BatchNorm(4, synchronized=synchronized), Relu(), Flatten(), Linear(144, 4))
+    net.calcMode(np.float64)
+    given = {"batchsize": batchsize, "accumulate": accumulate, "shuffle": False, "progress": "none"}
+    trainer = Trainer(net, CrossEntropy(), SGD(0.1), grains=grains, **given)
+    rng = np.random.default_rng(0)
+    trainer.train(rng.standard_normal((50, 1, 8, 8)), rng.integers(0, 4, 50), epochs=2)
+    return {**net.params, **net.states}
+
+
+@pytest.mark.filterwarnings("ignore:accumulate")
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_gradients_and_statistics_are_those_of_one_large_batch(accumulate):
+    found, wanted = (trained(grains, accumulate=accumulate) for grains in (8, None))
+    for path, stored in wanted.items():
+        if accumulate == 1 or isinstance(stored, Param):  # else grains have the mean of what the batches give
+            np.testing.assert_allclose(found[path].data, stored.data, rtol=1e-10, atol=1e-12, err_msg=path)
+
+
+def test_without_it_each_grain_has_statistics_of_its_own():
+    found, wanted = (trained(8, synchronized) for synchronized in (False, True))
+    assert np.abs(found["conv2d.W"].data - wanted["conv2d.W"].data).max() > 1e-4
+
+
+def test_grains_of_one_sample_and_grains_of_none_are_part_of_the_batch():
+    found, wanted = (trained(grains, batchsize=16) for grains in (16, None))  # the last batch has two samples
+    for path, stored in wanted.items():
+        np.testing.assert_allclose(found[path].data, stored.data, rtol=1e-10, atol=1e-12, err_msg=path)
+
+
+OUTCOME = """
+import recipes
+print(recipes.outcome("synchronized"), recipes.outcome("synchronized", compile=False, shard="state"))
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_equal_bits_for_any_number_of_processes(tmp_path, count):
+    alone = f"{recipes.outcome('synchronized')} {recipes.outcome('synchronized', compile=False)}"
+    assert set(lines(launched(count, tmp_path, OUTCOME))) == {alone}
+
+
+def test_one_value_has_no_variance():
+    norm = BatchNorm(3, synchronized=True)
+    norm.trainMode()
+    with pytest.raises(ShapeError, match="at least two values of each map in trainMode"):
+        norm(np.ones((1, 3), np.float32))
+    with pytest.raises(ShapeError, match="at least two values of each map in trainMode"):
+        norm.updateTogether([(np.ones((1, 3), np.float32), *[None] * 5)], lambda sums, length: sum(sums))
+
+
+def test_an_error_of_a_rule_names_its_node():
+    class Faulty(puregraph.Module):
+        def dataShapeFrom(self, x):
+            return x
+
+        def updateData(self, x):
+            raise ValueError("no such thing")
+
+    graph = Sequential(BatchNorm(3, synchronized=True), Faulty(name="faulty"))
+    graph.trainMode()
+    given = {0: [np.ones((4, 3), np.float32)]}
+    with pytest.raises(ValueError, match="no such thing") as found:
+        LockStep(World(), Grains(1, World())).run(graph, 1, given, {0: {}}, {0: 1.0})
+    assert "at 'faulty' (Faulty)" in "".join([str(found.value), *getattr(found.value, "__notes__", [])])
