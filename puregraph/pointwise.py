@@ -58,7 +58,11 @@ class Pointwise(Module):
 
     def __init__(self, name: str | None = None, formula: str | None = None, **constants: float):
         super().__init__(name)
-        general = Formula(type(self).formula if formula is None else formula)
+        text = type(self).formula if formula is None else formula
+        if text is None:
+            label = type(self).__name__
+            raise FormulaError(f"{label}: wanted a formula, as in {label}(formula='x * sigmoid(x)'), got none")
+        general = Formula(text)
         if not general.names:
             raise FormulaError(f"{type(self).__name__}: wanted a formula with a variable for its input, got {general}")
         self.formula = general.put(**constants) if constants else general

@@ -10,6 +10,7 @@ import puregraph as pg
 from puregraph import costs, modules
 from puregraph.compile import Program
 from puregraph.core.param import FixedState
+from puregraph.models.transformer import transformerBlock
 from puregraph.module import Module
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD, NesterovSGD, RMSProp
 
@@ -118,6 +119,10 @@ class Bench:
         layers = pg.GRU(6, 8, outputs="y", name="a"), pg.LSTM(8, 8, outputs="y", name="b"), pg.Flatten()
         end = pg.Linear(40, 8, name="c"), pg.Tanh(), pg.Linear(8, 8, name="d"), pg.Linear(8, 4, name="e")
         return pg.Sequential(*layers, *end, name="net"), (5, 6)
+
+    def attending(self):
+        layers = transformerBlock(8, 2, name="a"), pg.Flatten(), pg.Linear(40, 8, name="c"), pg.Gelu()
+        return pg.Sequential(*layers, pg.Linear(8, 8, name="d"), pg.Linear(8, 4, name="e"), name="net"), (5, 8)
 
     # What is changed
 
@@ -228,7 +233,7 @@ class Bench:
 
 @pytest.mark.costly
 @needsNative
-@pytest.mark.parametrize("kind", ["convolutional", "recurrent"])
+@pytest.mark.parametrize("kind", ["convolutional", "recurrent", "attending"])
 @pytest.mark.parametrize("part", range(5))
 def test_after_any_way_of_changing_weights_all_equals_what_is_new(kind, part, tmp_path):
     bench = Bench(kind, part, tmp_path)

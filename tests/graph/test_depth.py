@@ -79,6 +79,18 @@ def test_a_wide_join_of_5000_branches_costs_linear_time():
     assert out == "done\n"
 
 
+def test_5000_modules_in_a_list_are_built_and_run():
+    out = runLimited("""
+        from puregraph.graph.sequential import Sequential
+        net = Sequential([Identity(), Sequential([Identity() for _ in range(5_000)])])
+        assert len(net.steps().items) == 5001 and net(x).tolist() == x.tolist()
+        net.backward(x)
+        assert net.grad.tolist() == x.tolist()
+        print("done")
+    """)
+    assert out == "done\n"
+
+
 def test_graphs_nest_20_deep():
     out = runLimited("""
         from puregraph.graph.sequential import Sequential

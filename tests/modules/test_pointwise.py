@@ -8,6 +8,7 @@ from peers import ours
 
 from puregraph import Graph, Input, Mean, Param, Pointwise, Sequential, Sum, checkModule
 from puregraph.costs import PointwiseCost
+from puregraph.errors import FormulaError
 from puregraph.formula import Formula
 
 
@@ -175,3 +176,8 @@ def test_modules_of_one_formula_chain_as_any_other():
     chain = Formula(Mish.formula).put(x=Formula("logsigmoid(x) + x")).put(x=Mish.formula)
     np.testing.assert_allclose(y, chain(x=x), rtol=1e-13)
     np.testing.assert_allclose(net.grad, chain.derivative("x")(x=x), rtol=1e-12)
+
+
+def test_a_formula_that_was_given_as_the_name_is_asked_for():
+    with pytest.raises(FormulaError, match=r"wanted a formula, as in Pointwise\(formula=.*got none"):
+        Pointwise("2 * x")
