@@ -13,6 +13,7 @@ NAME, LINE, PORT, LABEL, TITLE = 12.0, 10.0, 8.5, 9.5, 15.0  # sizes of letters
 HEIGHT = {NAME: 15.0, LINE: 13.0}  # of a line
 MARGIN, HEADER, PORTS = 9.0, 16.0, 11.0
 GAPS = ((34.0, 8.0), (46.0, 8.0), (66.0, 18.0), (100.0, 18.0))  # between layers, between edges beside each other
+CAREFUL = 200  # boxes up to which graphlay searches longer for an order with few crossings
 PATIENCE = 600  # boxes up to which a picture is placed again until each label has its area
 SPACING = {"node_gap": 30.0, "compound_padding": 14.0, "compound_header": HEADER, "dummy_gap": 22.0, "stub": 16.0}
 
@@ -90,7 +91,8 @@ def placedWith(picture: Picture, gap: float, lane: float) -> PlacedPicture:
     groups = framesOf(picture)
     merging = "none" if any(box.slots for box in picture.boxes) else "forks"  # a fork would join different outputs
     spacing, routing = {**SPACING, "layer_gap": gap}, {"merge_edges": merging, "lane_gap": lane}
-    options = {"direction": "topbottom", "spacing": spacing, "routing": routing}
+    effort = "thorough" if len(picture.boxes) <= CAREFUL else "balanced"
+    options = {"direction": "topbottom", "spacing": spacing, "routing": routing, "effort": effort}
     found = engine().layout(requestOf(picture, groups), options=options)
     areas = [areaOf(each) for each in found.nodes]
     lines = [[(p["x"], p["y"]) for p in each["points"]] for each in found.edges]

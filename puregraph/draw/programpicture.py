@@ -11,6 +11,7 @@ from puregraph.arguments import FilePath, Flag, Natural, choice, optional, takes
 from puregraph.compile.report.describe import Describer, by
 from puregraph.compile.report.flops import flopsOf
 from puregraph.draw.arenapicture import arenaSvg
+from puregraph.draw.collapsing import MOST
 from puregraph.draw.drawing import Drawing, write
 from puregraph.draw.graphpicture import LINE, flopText
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup, replaced
@@ -31,7 +32,8 @@ def programPicture(program: Any) -> Picture:
     describer = Describer(schedule)
     source: dict[int, str] = {}
     calls = [call for call in schedule.calls if not call.kind.isView]
-    frames = framesOf([call.origin.path for call in calls if kindOf(call) != "update"])
+    paths = [call.origin.path for call in calls if kindOf(call) != "update"]
+    frames = framesOf(paths) if len(calls) > MOST else {}  # frames cost crossings: only where they are to be collapsed
     for i, call in enumerate(calls, 1):
         name = f"{i} {call.origin.path}"
         for value in dict.fromkeys(v.root for v in call.values()):

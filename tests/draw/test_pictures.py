@@ -2,10 +2,12 @@
 
 import re
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 
 import pytest
 from picturefile import PictureFile
 from picturenets import NETS, eightInputs, faulty
+from source import ROOT
 
 import puregraph as pg
 from puregraph import models
@@ -243,3 +245,14 @@ def test_large_graphs_are_folded_until_they_fit():
                       name=f"b{i}") for i in range(50)])  # fmt: skip
     drawing = net.draw(None, ("N", 4))
     assert len(drawing.whole.boxes) == 502 and len(drawing.picture.boxes) <= 120
+
+
+def test_the_pictures_of_the_documentation_are_current():
+    spec = spec_from_file_location("pictures", ROOT / "scripts" / "pictures.py")
+    script = module_from_spec(spec)
+    spec.loader.exec_module(script)
+    for name, drawing in script.drawings():
+        shown, made = PictureFile((script.FOLDER / f"{name}.svg").read_text()), PictureFile(drawing.svg())
+        hint = f"docs/pictures/{name}.svg: run python scripts/pictures.py"
+        assert shown.boxes.keys() == made.boxes.keys(), hint
+        assert sorted(text for text, _ in shown.labels) == sorted(text for text, _ in made.labels), hint
