@@ -12,7 +12,9 @@ from puregraph import (
     MSE,
     SGD,
     Adam,
+    Add,
     BatchNorm,
+    Calculator,
     Compress,
     Concat,
     Constant,
@@ -31,6 +33,7 @@ from puregraph import (
     ShapeError,
     Sum,
     Tanh,
+    Trainer,
     Unique,
 )
 from puregraph.check import Case, alike, listed, stateOf
@@ -420,3 +423,22 @@ def test_a_module_of_any_kind_stands_before_or_behind_an_open_node(found, isBefo
         outputs = listed(program.run(*data, *grads))
         got = stateOf(case, outputs, listed(program.grad))
         same([y for _, y in wanted], [y for _, y in got])
+
+
+def test_a_trainer_and_a_calculator_run_a_network_with_a_mask_in_pieces():
+    x, mask = Input(name="x").node(), Input(name="mask").node()
+    hidden = Tanh(name="tanh")(Linear(3, 4, name="fc")(x))
+    chosen = Sum(axis=0, name="pool")(Tanh(name="deep")(Linear(4, 2, name="mid")(Compress(name="rows")(hidden, mask))))
+    net = Graph([x, mask], Add(name="both")(Linear(4, 2, name="out")(hidden), chosen))
+    other = copy.deepcopy(net)
+    rng = np.random.default_rng(0)
+    data = [rng.standard_normal((23, 3)).astype(np.float32), rng.random(23) < 0.5]
+    target = rng.standard_normal((23, 2)).astype(np.float32)
+    trainers = [Trainer(each, MSE(), Adam(), batchsize=5, seed=0, compile=each is net) for each in (net, other)]
+    for trainer in trainers:
+        trainer.train(data, target, epochs=3)
+    for name, p in net.params.items():
+        np.testing.assert_allclose(p.data, other.params[name].data, rtol=1e-4, atol=1e-5)
+    given = [Calculator(each, batchsize=5, compile=each is net).calculate(data) for each in (net, other)]
+    np.testing.assert_allclose(*given, rtol=1e-4, atol=1e-5)
+    assert all(program.partitioned is not None for program in trainers[0].objective.programs.found.values())

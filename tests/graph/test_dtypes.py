@@ -192,6 +192,16 @@ def test_large_integers_are_compared_exactly_wherever_they_are_given():
         assert [y.tolist() for y in found] == [[False, False], [True, True], [1, 1]]
 
 
+@pytest.mark.parametrize(("kind", "n"), [("int64", 2**53 + 1), ("int32", 2**31 - 1), ("int8", 127), ("uint8", 255)])
+def test_sums_and_differences_of_integers_are_numpys_eager_and_compiled(kind, n):
+    a, b = two()
+    net = Graph([a, b], [Add().node(a, a), Sub().node(a, b), Equal().node(a, b)])
+    x, y = np.full(3, n, kind), np.full(3, n - 1, kind)
+    for found in (net(x, y), net.compile((3,), (3,), dtypes=[kind, kind]).run(x, y), net.compile((3,), (3,)).run(x, y)):
+        for got, wanted in zip(found, (x + x, x - y, x == y), strict=True):
+            assert got.dtype == wanted.dtype and np.array_equal(got, wanted)
+
+
 class Quantised(Module):
     """y = s (x W), with integers in W."""
 
@@ -286,6 +296,7 @@ def test_of_thousands_of_random_graphs_each_runs_as_its_dtypes_say_or_is_refused
         used = [Add(name=f"use{i}").node(node) for i, node in enumerate(inputs)]
         net = Graph(inputs, [*used, *nodes[2:]])
         try:
+            shapes = net.infer([(3, 3), (3, 3)]).shapes  # whatever the dtypes are
             net.dataShapeFrom([(3, 3), (3, 3)])
         except ShapeError:
             continue
@@ -299,6 +310,6 @@ def test_of_thousands_of_random_graphs_each_runs_as_its_dtypes_say_or_is_refused
         x = [(rng.integers(0, 4, (3, 3)) * (1 if k.kind in "iu" else 0.5)).astype(k) for k in kinds]
         with np.errstate(all="ignore"):
             found = net(*x)
-        assert [y.dtype for y in found] == said
+        assert [y.dtype for y in found] == said and [y.shape for y in found] == shapes
         ran += 1
     assert ran > 50
