@@ -194,10 +194,8 @@ class FakeArray(Strict):
         return given
 
     def __setitem__(self, key, value):
-        target, value = self.values[bare(key)], bare(value)
-        if not isinstance(target, np.ndarray):
-            target = self.values[(*(key if isinstance(key, tuple) else (key,)), ...)]
-        self.machine.do(lambda: target.__setitem__(..., value))
+        key, value = bare(key), bare(value)
+        self.machine.do(lambda: self.values.__setitem__(key, value))
 
     def get(self, stream=None, order="C", out=None):
         """A copy on the host."""

@@ -196,7 +196,9 @@ class DeviceInputs:
         block.used.record(stream)
 
     def take(self, value: Value, x: Any, stream: Any) -> None:
-        """Copy an input that is on the GPU already."""
+        """Copy an input that is on the GPU already; one without elements has no memory there."""
+        if value.nbytes == 0:
+            return
         runtime = sys.modules["cupy"].cuda.runtime
         x = sys.modules["cupy"].ascontiguousarray(x)
         kind = runtime.memcpyDeviceToDevice
