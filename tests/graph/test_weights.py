@@ -314,6 +314,16 @@ def test_an_array_that_was_assigned_is_not_shared():
     assert (own == 5).all()
 
 
+def test_the_memory_that_a_network_was_loaded_from_is_not_shared():
+    stored = bytearray(layer().save(None))
+    net, other = pg.load(stored), layer()
+    other.load(stored)
+    before = [{path: p.data.copy() for path, p in each.params.items()} for each in (net, other)]
+    stored[:] = bytes(len(stored))
+    for each, arrays in zip((net, other), before):
+        assert all(np.array_equal(p.data, arrays[path]) for path, p in each.params.items())
+
+
 def test_weights_are_swapped_and_put_back_by_value():
     net = layer()
     a, b = net["a"].b, net["b"].b
