@@ -1,5 +1,6 @@
 """Whole steps on a GPU, as a tracer for CuPy carries them out: they give what the CPU gives, from captured graphs."""
 
+import gc
 import pickle
 from contextlib import suppress
 from typing import NamedTuple
@@ -545,3 +546,52 @@ def test_no_call_is_tried_twice_that_writes_over_what_it_reads(monkeypatch, beta
     monkeypatch.setattr(runner, "stream", lambda: 0)
     autotune.Tuned(Product(), lambda what: what, 0).choose()
     assert bool(tried) == isTried
+
+
+FEW, MANY = np.ones((512, 16), "f4"), np.ones((1024, 16), "f4")
+
+
+def wideNet():
+    """A network whose values take far more memory than its inputs and parameters."""
+    return Sequential(Linear(16, 1024), Relu(), Linear(1024, 8)).evalMode()
+
+
+def inNarrowMemory(machine, spare):
+    """Programs that have run few samples, on a GPU that has `spare` bytes more than the arena for many would take."""
+    net, other = wideNet(), wideNet()
+    programs, wider = Programs(net), Programs(other)
+    wider.get([MANY]).run(MANY)
+    largest = wider.workspace.device.array.size
+    del wider, other
+    gc.collect()
+    programs.get([FEW]).run(FEW)
+    small = programs.workspace.device.array.size
+    assert largest > small > spare
+    machine.total = machine.live - small + largest + spare
+    return net, programs
+
+
+def test_the_smaller_arena_is_let_go_before_a_larger_one_is_made(monkeypatch):
+    machine = useGpu(monkeypatch).machine
+    net, programs = inNarrowMemory(machine, 1 << 20)
+    for x in (MANY, FEW, MANY):
+        close(programs.get([x]).run(x), device.toHost(net(device.toDevice(x))))
+
+
+def test_memory_that_the_pool_keeps_is_given_back_before_a_step_is_refused(monkeypatch):
+    machine = useGpu(monkeypatch).machine
+    net, programs = inNarrowMemory(machine, 1 << 20)
+    machine.cached = 1 << 20
+    close(programs.get([MANY]).run(MANY), device.toHost(net(device.toDevice(MANY))))
+    assert machine.cached == 0
+
+
+def test_too_little_memory_is_said_with_both_figures_and_smaller_batches_go_on(monkeypatch):
+    machine = useGpu(monkeypatch).machine
+    net, programs = inNarrowMemory(machine, 1 << 20)
+    machine.total -= 1 << 21
+    with pytest.raises(
+        MemoryError, match=r"wants [\d,]+ bytes of the GPU at once, [\d,]+ of [\d,]+ are free: take a smaller"
+    ):
+        programs.get([MANY]).run(MANY)
+    close(programs.get([FEW]).run(FEW), device.toHost(net(device.toDevice(FEW))))

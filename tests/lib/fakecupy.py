@@ -49,6 +49,11 @@ class Machine:
         self.allocations = self.reads = self.writes = self.waits = self.launches = self.replays = self.copies = 0
         self.done = self.calls = 0
         self.log = []
+        self.total, self.live, self.cached = None, 0, 0  # bytes there are, if that is known, and those in use or kept
+
+    def give(self, size):
+        """Take back memory that nobody has any more."""
+        self.live -= size
 
     def note(self, what):
         """What the host did, and how many graphs it had started by then that were still to be done."""
@@ -235,11 +240,24 @@ class FakeArray(Strict):
         )
 
 
+class CudaRuntimeError(RuntimeError):
+    """What CUDA's runtime refuses, by its number."""
+
+    def __init__(self, status):
+        super().__init__(f"error {status} of CUDA")
+        self.status = status
+
+
 class Memory:
-    """Bytes outside the pool."""
+    """Bytes outside the pool. With a `total` of the machine there may be too few."""
 
     def __init__(self, size):
+        machine = FakeArray.machine
+        if machine.total is not None and machine.live + machine.cached + size > machine.total:
+            raise CudaRuntimeError(2)
         self.root = np.full(size, 0xFF, np.uint8)
+        machine.live += size
+        weakref.finalize(self.root, machine.give, size)
         self.ptr, self.size = self.root.ctypes.data, size
         FakeArray.machine.own(self.root)
 
@@ -485,6 +503,7 @@ def makeCupy(available=True, fault=None, wrong=0.0, late="", driver=13000):
     cupy.asarray = cupy.array = asarray
     cupy.asnumpy, cupy.ascontiguousarray = asnumpy, ascontiguousarray
     cupy.empty = lambda shape, dtype=float, order="C": FakeArray(shape, dtype, order=order)
+    cupy.get_default_memory_pool = lambda: SimpleNamespace(free_all_blocks=lambda: setattr(machine, "cached", 0))
     cupy.cuda = SimpleNamespace(
         is_available=lambda: available,
         Device=lambda index=0: Ordinal(synchronize),
@@ -493,6 +512,8 @@ def makeCupy(available=True, fault=None, wrong=0.0, late="", driver=13000):
             runtimeGetVersion=lambda: 13020,
             driverGetVersion=lambda: driver,
             deviceSynchronize=synchronize,
+            CUDARuntimeError=CudaRuntimeError,
+            memGetInfo=lambda: (machine.total - machine.live - machine.cached, machine.total),
             memcpyAsync=machine.copy,
             memsetAsync=machine.set,
             memcpyHostToDevice=1,

@@ -6,6 +6,7 @@ import ctypes
 import math
 import sys
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -14,12 +15,39 @@ from puregraph.compile.ir.value import ARRAYS, Value
 from puregraph.compile.memory.planner import Buffer, MemoryPlan
 from puregraph.compile.runtime.buffers import Buffers as HostMemory
 
+OUTOFMEMORY = 2  # cudaErrorMemoryAllocation
+
 
 def block(size: int) -> Any:
-    """n bytes unknown to CuPy's pool: a captured graph may write to them at any time."""
+    """n bytes unknown to CuPy's pool: a captured graph may write to them at any time.
+
+    Raises    MemoryError if there is not so much, even without what CuPy's pool keeps for later
+    """
     cupy = sys.modules["cupy"]
-    memory = cupy.cuda.Memory(max(size, 1))
+    try:
+        memory = allocated(size)
+    except MemoryError:
+        cupy.get_default_memory_pool().free_all_blocks()
+        memory = allocated(size)
     return cupy.ndarray((size,), np.uint8, cupy.cuda.MemoryPointer(memory, 0))
+
+
+def allocated(size: int) -> Any:
+    """n bytes of the device.
+
+    Raises    MemoryError with how much is free
+    """
+    cuda = sys.modules["cupy"].cuda
+    try:
+        return cuda.Memory(max(size, 1))
+    except cuda.runtime.CUDARuntimeError as error:
+        if error.status != OUTOFMEMORY:
+            raise
+        free, total = cuda.runtime.memGetInfo()
+        raise MemoryError(
+            f"a step wants {size:,} bytes of the GPU at once, {free:,} of {total:,} are free: take a smaller batch, "
+            "and Trainer(accumulate=...) for steps as large as before, or calcMode for parameters of fewer bits"
+        ) from None
 
 
 def emptied(shape: Any, dtype: Any, strides: Any) -> Any:
@@ -34,10 +62,17 @@ class DeviceWorkspace:
 
     def __init__(self) -> None:
         self.array: Any = None
+        self.users: WeakSet[Any] = WeakSet()  # the executables of the programs
 
     def reserve(self, size: int) -> Any:
-        """At least n bytes; if that is more than before, all programs have to move there."""
+        """At least n bytes; if that is more than before, all programs have to move there, and let go of the old first.
+
+        Raises    MemoryError if there is not so much
+        """
         if self.array is None or size > self.array.size:
+            self.array = None
+            for user in self.users:
+                user.release()
             self.array = block(size)
         return self.array
 
@@ -49,6 +84,16 @@ class DeviceBuffers(HostMemory):
         super().__init__(plan, room)
         self.deviceInputs = deviceInputs
         self.pointers: dict[int, Any] = {}
+
+    @property
+    def isCurrent(self) -> bool:
+        return self.arena is not None and super().isCurrent
+
+    def release(self) -> None:
+        """Let go of the memory; it is not current from then on."""
+        self.arena = None
+        self.known.clear()
+        self.pointers.clear()
 
     def make(self, value: Value) -> Any:
         """The array of a Value."""

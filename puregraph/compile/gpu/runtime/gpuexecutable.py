@@ -57,6 +57,7 @@ class GpuExecutable:
         self.checks |= {c: fractionsCheck(c.value) for c in self.schedule.checks}
         self.deviceInputs = DeviceInputs(self.schedule.scalars, self.schedule.inputs, list(self.checks), block)
         self.memory = DeviceBuffers(plan, workspace.device, self.deviceInputs)
+        workspace.device.users.add(self)
         self.hostUpdate.bind(self.deviceInputs.number)
         own = self.hostUpdate.own()
         self.numbers = [(v.source, self.deviceInputs.number(v)) for v in self.schedule.scalars if v not in own]
@@ -131,6 +132,13 @@ class GpuExecutable:
             given = [None if v is None or v.role == "object" else self.memory(v) for v in call.arguments]
             return [done(Bound(call, Running(call, outs, self.objects), given, {}))]
         return list(map(done, bound(call, self.memory, self.plan.overwritten.get(i))))
+
+    def release(self) -> None:
+        """Let go of the memory, and of the calls that are bound to it; the program builds another one of the plan."""
+        self.parts.clear()
+        self.sections.clear()
+        self.objects.clear()
+        self.memory.release()
 
     def restore(self) -> None:
         """Do nothing: what a failed call has changed stays."""
