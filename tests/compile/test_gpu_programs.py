@@ -30,10 +30,12 @@ from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
 from puregraph.modules import (
     BatchNorm,
+    Conv2D,
     Gelu,
     LayerNorm,
     Linear,
     Relu,
+    Slice,
 )
 from puregraph.optimizers import SGD, Adam
 from puregraph.train import Accuracy, Calculator, Trainer
@@ -595,3 +597,26 @@ def test_too_little_memory_is_said_with_both_figures_and_smaller_batches_go_on(m
     ):
         programs.get([MANY]).run(MANY)
     close(programs.get([FEW]).run(FEW), device.toHost(net(device.toDevice(FEW))))
+
+
+@pytest.mark.parametrize("first", [3, 8])
+def test_cudnn_gets_no_slice_that_begins_between_its_16_bytes(monkeypatch, rng, first):
+    x = rng.standard_normal((2, 16, 6, 6)).astype("f4")
+
+    def outputs():
+        initial.seed(2)
+        net = Sequential(Conv2D(16, 30, 3, pad=1), Slice()[:, first : first + 16], Conv2D(16, 8, 3, pad=1))
+        program = net.calcMode("bfloat16").evalMode().compile([x.shape])
+        return program, program.run(x)
+
+    with device.useDevice("cpu"):
+        _, wanted = outputs()
+    useGpu(monkeypatch)
+    program, found = outputs()
+    assert program.why == ""
+    np.testing.assert_allclose(device.toHost(found), wanted, atol=3e-2)
+    calls = [
+        each.what for call in program.executable.schedule.calls if call.kind.isNative for each in call.function.works
+    ]
+    libraries = [each for each in calls if isinstance(each, cudnn.CudnnCall)]
+    assert len(libraries) == (2 if first % 8 == 0 else 1)

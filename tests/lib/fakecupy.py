@@ -584,6 +584,8 @@ def prepared(add):
 def runLibrary(self, addresses, workspace, stream):
     """A library's call, in numpy."""
     machine = FakeArray.machine
+    if isinstance(self, cudnn.CudnnCall) and any(address % cudnn.ALIGNED for address in addresses):
+        raise RuntimeError(f"CUDNN_STATUS_NOT_SUPPORTED_MISALIGNED_POINTER: {self.name}")
     if self.workspace:
         machine.bytesAt(workspace, self.workspace)
     arrays = [arrayAt(address, what) for address, (_, what) in zip(addresses, self.slots)]

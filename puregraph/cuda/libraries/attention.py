@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.cuda.libraries.cudnn import CudnnCall, GraphDraft, Tensor, dense, isPlain, isPlanned, tensor
+from puregraph.cuda.libraries.cudnn import CudnnCall, GraphDraft, Tensor, areAligned, dense, isPlain, isPlanned, tensor
 from puregraph.cuda.libraries.librarycall import pointers
 from puregraph.cuda.libraries.tensorview import flat, load, pick, save
 
@@ -145,7 +145,7 @@ def attend(
     if not areHeads(q, k, v, y) or not isRow(lse) or bool(dropout) != (len(random) == 2):
         return NotImplemented
     task = taskOf("attend", q, k, v, y, lse, causal, scale, dropout, tf32)
-    return CudnnCall(task, pointers(q, k, v, *random, y, lse)) if isPlanned(task) else NotImplemented
+    return callOf(task, q, k, v, *random, y, lse)
 
 
 def attendGrad(
@@ -171,7 +171,12 @@ def attendGrad(
         return NotImplemented
     task = taskOf("attendGrad", q, k, v, y, lse, causal, scale, dropout, tf32)
     task = task._replace(grads=tuple(map(heads, (grad, *outs))), repeats=repeats)
-    return CudnnCall(task, pointers(grad, q, k, v, y, lse, *random, *outs)) if isPlanned(task) else NotImplemented
+    return callOf(task, grad, q, k, v, y, lse, *random, *outs)
+
+
+def callOf(task: AttentionTask, *arrays: Any) -> Any:
+    """A task with its arrays, if there is a plan for it."""
+    return CudnnCall(task, pointers(*arrays)) if areAligned(*arrays) and isPlanned(task) else NotImplemented
 
 
 def taskOf(what: str, q: Any, k: Any, v: Any, y: Any, lse: Any, *rest: Any) -> AttentionTask:

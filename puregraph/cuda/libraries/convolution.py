@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.cuda.libraries import pointwiseconv
-from puregraph.cuda.libraries.cudnn import CudnnCall, GraphDraft, Tensor, isPlain, isPlanned, tensor
+from puregraph.cuda.libraries.cudnn import CudnnCall, GraphDraft, Tensor, areAligned, isPlain, isPlanned, tensor
 from puregraph.cuda.libraries.librarycall import pointers
 from puregraph.cuda.libraries.tensorview import flat, load, pick, save
 from puregraph.special.error import erf
@@ -256,7 +256,7 @@ def taskOf(what: str, x: Any, W: Any, y: Any, stride: Any, pad: Any, dilation: A
 
 def callOf(task: ConvolutionTask, groups: int, *arrays: Any) -> Any:
     """A task with its arrays, if there is a plan for it."""
-    if task.groups != groups or not isPlanned(task):
+    if task.groups != groups or not areAligned(*arrays) or not isPlanned(task):
         return NotImplemented
     return CudnnCall(task, pointers(*arrays))
 

@@ -59,6 +59,9 @@ class Tensor(NamedTuple):
         return f"{text}[{','.join(map(str, self.strides))}]"
 
 
+ALIGNED = 16  # bytes: of the addresses that plans are made for
+
+
 class CudnnPlan(NamedTuple):
     """The plan of a task: what cuDNN stores, and the bytes of workspace."""
 
@@ -399,6 +402,12 @@ def tensor(x: Any, lay: Callable[[Sequence[int]], tuple[int, ...]] = channelsLas
     if all(n == 1 or mine == its for n, mine, its in zip(x.shape, found, usual)):
         return Tensor(tuple(x.shape), usual)
     return Tensor(tuple(x.shape), tuple(found))
+
+
+def areAligned(*arrays: Any) -> bool:
+    """Whether arrays, or Values that will be such, begin where plans want them to."""
+    starts = [getattr(getattr(x, "value", x), "offset", 0) for x in arrays if x is not None]
+    return not any(start % ALIGNED for start in starts)
 
 
 def isPlain(x: Any) -> bool:
