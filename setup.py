@@ -14,6 +14,7 @@ EXTRAS = {
         "cupy-cuda12x>=14",
         "nvidia-cublas-cu12>=12.4",
         "nvidia-cuda-nvrtc-cu12>=12.4",
+        "nvidia-cuda-runtime-cu12>=12.4",  # the headers that CuPy's own kernels include
         "nvidia-cudnn-cu12>=9.19,<10",
         "nvidia-cudnn-frontend==1.32.0",
     ],
@@ -21,6 +22,7 @@ EXTRAS = {
         "cupy-cuda13x>=14",
         "nvidia-cublas>=13,<14",
         "nvidia-cuda-nvrtc>=13,<14",
+        "nvidia-cuda-runtime>=13,<14",
         "nvidia-cudnn-cu13>=9.19,<10",
         "nvidia-cudnn-frontend==1.32.0",
     ],
