@@ -19,6 +19,7 @@ from puregraph.node import Node
 from puregraph.onnx.modules.layers.weight import Weight
 from puregraph.onnx.onnxvalue import OnnxValue
 
+TRIED = 8  # a size that stands for symbols where a rule has to have numbers
 COMPUTED = 1 << 16  # elements that are computed while reading, though their inputs are fewer
 
 
@@ -61,7 +62,7 @@ class GraphBuilder:
         found = self.inferred(module, given)
         arrays = [None if v is None else v.array for v in given]
         isConstant = any(a is not None for a in arrays) and all(
-            v is None or a is not None for v, a in zip(given, arrays)
+            v is None or a is not None and not v.isShared for v, a in zip(given, arrays)
         )
         if isConstant and not module.params and not module.states and self.isSmall(found, arrays):
             return self.computed(module, given, arrays)
@@ -111,9 +112,11 @@ class GraphBuilder:
         try:
             result = module.dataShapeFrom(*shapes)
         except ShapeError:
-            if any(isinstance(size, Dim) for shape in shapes if shape is not None for size in shape):
+            if not any(isinstance(size, Dim) for shape in shapes if shape is not None for size in shape):
+                raise
+            result = openShapes(module, shapes)
+            if result is None:
                 return [None] * count
-            raise
         outs = withValues(module, shapes, result if isinstance(result, list) else [result])
         fresh = FreshSymbols(s for s in shapes if s is not None)
         return fresh.named(self.path or "value", module, outs)
@@ -151,6 +154,16 @@ class GraphBuilder:
         for node in inside:
             node.fwds[:] = [link for link in node.fwds if link.node in inside]
         return found
+
+
+def openShapes(module: Module, shapes: list[Any]) -> Any:
+    """Shapes of the right rank whose sizes are not known, from a try with numbers for the symbols; None if it fails."""
+    tried = [None if s is None else tuple(TRIED if isinstance(n, Dim) else n for n in s) for s in shapes]
+    try:
+        found = module.dataShapeFrom(*tried)
+    except PuregraphError:
+        return None
+    return [(None,) * len(s) for s in found] if isinstance(found, list) else (None,) * len(found)
 
 
 def argumentNames(module: Module, count: int) -> list[str | None]:

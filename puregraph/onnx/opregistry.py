@@ -54,3 +54,9 @@ def loadFamilies() -> None:
     """Import the readers of puregraph's own, a file for each family of operators."""
     for family in FAMILIES:
         import_module(f"puregraph.onnx.operators.{family}ops")
+
+
+def loadWriters() -> None:
+    """Import what writes puregraph's own modules."""
+    for family in ("formula", "layer", "shape"):
+        import_module(f"puregraph.onnx.operators.{family}writers")

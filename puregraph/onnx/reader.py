@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 from puregraph.errors import CheckpointError, GraphError, PuregraphError, plural, quote
@@ -60,6 +61,7 @@ class ModelReader:
         if wrong:
             names = ", ".join(info.name for info in graph.input)
             raise GraphError(f"shapes: there is no input {', '.join(map(quote, wrong))}; the inputs are {names}")
+        self.readers = Counter(name for node in graph.node for name in readsOf(node))
         for tensor in graph.initializer:
             self.initialize(scope, tensor)
         if graph.sparse_initializer:
@@ -73,7 +75,9 @@ class ModelReader:
 
     def initialize(self, scope: NameScope, tensor: Any) -> None:
         """A weight of the model."""
-        scope.values[tensor.name] = OnnxValue.of(tensor.name, self.file.array(tensor), isWeight=True)
+        value = OnnxValue.of(tensor.name, self.file.array(tensor), isWeight=True)
+        value.isShared = value.isWeight and self.readers[tensor.name] > 1
+        scope.values[tensor.name] = value
 
     def input(self, scope: NameScope, info: Any, shapes: dict[str, Any]) -> Any:
         """The node of an input of the model."""

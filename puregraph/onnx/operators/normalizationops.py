@@ -14,7 +14,7 @@ from puregraph.pointwise import Pointwise
 
 def allWeights(*values: Any) -> bool:
     """Whether all of these are arrays of the file."""
-    return all(v.array is not None for v in values)
+    return all(v.array is not None and not v.isShared for v in values)
 
 
 @onnxOp("BatchNormalization")

@@ -1,0 +1,302 @@
+"""OnnxWriter: a Graph becomes an ONNX model."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from puregraph.arguments import FilePath, takes
+from puregraph.base.dtype import isBfloat16
+from puregraph.core.dim import Dim
+from puregraph.core.shape import asShape, isShape
+from puregraph.device import toHost
+from puregraph.errors import GraphError, PuregraphError, misfit, plural
+from puregraph.onnx.opregistry import NEWEST, loadWriters
+from puregraph.storage.atomicwrite import whole
+
+WRITERS: dict[type, Callable[..., Any]] = {}
+EXTERNAL = 1 << 30  # bytes of weights from which on they are in a file of their own
+PLAIN = 21  # the opset that is written unless another is asked for: runtimes of today have it
+OLDEST = 13
+NORMED = ("x", "scale", "bias", "mean", "var")
+ROLES = {  # what the inputs of an operator are called
+    **dict.fromkeys(("Gemm", "MatMul", "Conv", "ConvTranspose"), ("x", "W", "b")),
+    **dict.fromkeys(("BatchNormalization", "LayerNormalization", "InstanceNormalization"), NORMED),
+}
+
+
+def writesOnnx(*classes: type) -> Callable[[Callable], Callable]:
+    """Register the function below it as what writes modules of these classes, and of those made from them.
+
+    It gets an `OnnxStep`: the module, the names of its inputs, their shapes, and `op`, which adds a node.
+    """
+
+    def register(write: Callable) -> Callable:
+        WRITERS.update(dict.fromkeys(classes, write))
+        return write
+
+    return register
+
+
+def toOnnx(graph: Any, path: Any = None, shapes: Any = None, opset: int | None = None) -> Any:
+    """The ONNX model of a graph as it is in evalMode; written to a file if there is a path.
+
+    `shapes`    of the inputs, a list of them: symbols become named dimensions; not needed where Inputs declare them
+    `opset`     of the operators, from 13 on
+
+    Weights of 1 GB and more are in a file beside it.
+
+    Raises    GraphError listing every node whose module cannot be written; ShapeError for shapes that do not fit
+    """
+    version = PLAIN if opset is None else opset
+    if not OLDEST <= version <= NEWEST:
+        raise GraphError(f"toOnnx: wanted an opset from {OLDEST} to {NEWEST}, got {version}")
+    model = ModelWriter(graph, shapesFor(graph, shapes), version).model()
+    if path is not None:
+        store(model, path)
+    return model
+
+
+def shapesFor(graph: Any, shapes: Any) -> list[Any]:
+    """One shape for each input: as given, or as the Input declares it."""
+    if shapes is None:
+        declared = [getattr(node.module, "shape", None) for node in graph.inputs]
+        if any(shape is None for shape in declared):
+            raise GraphError("toOnnx: wanted shapes=, one for each input; symbols such as 'N' are open")
+        return declared
+    each = [shapes] if isinstance(shapes, tuple) and isShape(shapes) else list(shapes)
+    return [asShape(shape) for shape in each]
+
+
+@takes(path=FilePath)
+def store(model: Any, path: Any) -> None:
+    """Write a model, its large weights beside it."""
+    import onnx
+
+    size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
+    if size < EXTERNAL:
+        with whole(path) as file:
+            file.write(model.SerializeToString(deterministic=True))
+        return
+    beside = f"{Path(os.fspath(path)).name}.data"
+    onnx.save(model, os.fspath(path), save_as_external_data=True, location=beside, size_threshold=1024)
+
+
+class OnnxStep:
+    """One step of a graph while it is written: `inputs` and `outputs` are names of values, None for one left out.
+
+    `op("Mul", a, b)` adds a node and gives the name of its output; with `out`, the name that it is to have.
+    """
+
+    def __init__(self, writer: ModelWriter, row: Any, inputs: list[str | None], outputs: list[str], path: str):
+        self.writer, self.module, self.path = writer, row.step.module, path
+        self.inputs, self.outputs, self.shapes, self.dtypes = inputs, outputs, row.inshapes, row.dtypes
+        self.outshapes = row.shapes
+        self.indtypes = [writer.kinds.get(n) for n in row.step.args[: row.step.inputs]]
+        self.opset = writer.opset
+        self.count = 0
+
+    @property
+    def x(self) -> str:
+        """The first input."""
+        return str(self.inputs[0])
+
+    @property
+    def y(self) -> str:
+        """The first output."""
+        return self.outputs[0]
+
+    def op(self, kind: str, *inputs: str | None, out: str | list[str] | None = None, **attributes: Any) -> str:
+        """Add a node; the name of its first output."""
+        names = out if isinstance(out, list) else [out if out is not None else self.fresh(kind)]
+        name = self.path if self.y in names else names[0]
+        self.writer.addNode(kind, list(inputs), names, name, attributes)
+        return names[0]
+
+    def fresh(self, kind: str) -> str:
+        """A name after this step."""
+        self.count += 1
+        return self.writer.unique(f"{self.path}:{kind.lower()}")
+
+    def constant(self, array: Any, dtype: Any = None) -> str:
+        """The name of an array that is no weight."""
+        return self.writer.constant(np.asarray(array, dtype), self)
+
+    def whole(self, *numbers: int) -> str:
+        """The name of integers, along one axis."""
+        return self.constant(np.array(numbers, np.int64))
+
+    def param(self, name: str) -> str | None:
+        """The name of a parameter or state of the module; None for one that is left out."""
+        stored = getattr(self.module, name)
+        return None if stored is None else self.writer.weight(stored, f"{self.path}:{name}")
+
+
+class ModelWriter:
+    """Writes the steps of a graph in their order."""
+
+    def __init__(self, graph: Any, shapes: list[Any], opset: int):
+        loadWriters()
+        self.graph, self.opset = graph, opset
+        inferred = graph.infer(list(shapes))
+        faults = [row.fault for row in inferred.rows if row.fault]
+        if faults:
+            raise misfit(faults)
+        self.rows, self.shapes, self.inferred = inferred.rows, shapes, inferred
+        self.steps = graph.steps(len(shapes))
+        self.taken: set[str] = set()
+        self.nodes: list[Any] = []
+        self.weights: dict[int, tuple[str, Any]] = {}
+        self.values: dict[int, str | None] = {0: None}
+        self.kinds: dict[int, Any] = {}
+
+    def unique(self, text: str) -> str:
+        """A name that nothing else has."""
+        base = re.sub(r"[./]+", "_", text)
+        name, count = base, 1
+        while name in self.taken:
+            count += 1
+            name = f"{base}:{count}"
+        self.taken.add(name)
+        return name
+
+    def model(self) -> Any:
+        """The whole model."""
+        from onnx import helper, numpy_helper
+
+        dtypes = self.graph.inputTypes(len(self.shapes))
+        inputs = []
+        for number, shape, dtype in zip(self.steps.inputs, self.shapes, dtypes):
+            name = self.unique(self.steps.names[number])
+            self.values[number], self.kinds[number] = name, dtype
+            inputs.append(helper.make_tensor_value_info(name, kindOf(dtype), dimsOf(shape)))
+        self.write()
+        outputs: list[Any] = []
+        for number, shape, dtype in zip(self.steps.outputs, self.inferred.shapes, self.inferred.dtypes):
+            name = str(self.values[number])
+            if name in {info.name for info in [*inputs, *outputs]}:
+                name = self.unique(f"{name}:output")
+                self.addNode("Identity", [self.values[number]], [name], name, {})
+            outputs.append(helper.make_tensor_value_info(name, kindOf(dtype), dimsOf(shape)))
+        nodes = ordered(self.nodes, [info.name for info in outputs])
+        names = renamed(nodes, {name for name, _ in self.weights.values()}, {info.name for info in outputs})
+        read = {name for node in nodes for name in node.input} | {info.name for info in outputs}
+        arrays = {names.get(name, name): array for name, array in self.weights.values()}
+        stored = [(name, arrays[name]) for name in sorted(arrays) if name in read]
+        tensors = [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in stored]
+        made = helper.make_graph(nodes, self.graph.name or "graph", inputs, outputs, tensors)
+        domains = [helper.make_opsetid("", self.opset)]
+        return helper.make_model(made, opset_imports=domains, producer_name="puregraph", ir_version=10)
+
+    def write(self) -> None:
+        """All steps.
+
+        Raises    GraphError listing those whose module cannot be written
+        """
+        faults = []
+        for row in self.rows:
+            step = row.step
+            path = self.unique(step.path)
+            count = len(step.visible)
+            names = [path] if count == 1 else [self.unique(f"{step.path}:{name}") for name in step.module.outputNames]
+            names += [self.unique(f"{step.path}:{name}") for name in step.module.hidden]
+            self.values.update(zip(step.outs, names))
+            self.kinds.update(zip(step.visible, row.dtypes))
+            write = next((WRITERS[c] for c in type(step.module).__mro__ if c in WRITERS), None)
+            inputs = [self.values[number] for number in step.args[: step.inputs]]
+            try:
+                if write is None:
+                    raise GraphError("has no words in ONNX: @writesOnnx of puregraph.onnx registers what writes it")
+                write(OnnxStep(self, row, inputs, names, path))
+            except PuregraphError as error:
+                faults.append(f"  at '{step.path}' ({step.label}): {error}")
+        if faults:
+            raise GraphError("\n".join([f"{plural(len(faults), 'node')} cannot be written:", *faults]))
+
+    def addNode(self, kind: str, inputs: list[str | None], outputs: list[str], name: str, attributes: dict) -> None:
+        """Add a node; attributes that are None are left out."""
+        from onnx import helper
+
+        given = [i or "" for i in inputs]
+        while given and not given[-1]:
+            given.pop()
+        kept = {key: value for key, value in attributes.items() if value is not None}
+        self.nodes.append(helper.make_node(kind, given, outputs, name=name, **kept))
+
+    def constant(self, array: np.ndarray, step: OnnxStep) -> str:
+        """A node that gives an array."""
+        from onnx import numpy_helper
+
+        name = step.fresh("constant")
+        self.addNode("Constant", [], [name], name, {"value": numpy_helper.from_array(array)})
+        return name
+
+    def weight(self, stored: Any, name: str) -> str:
+        """The name of a stored array, the same wherever it is used."""
+        if id(stored) not in self.weights:
+            self.weights[id(stored)] = self.unique(name), toHost(stored.materialize())
+        return self.weights[id(stored)][0]
+
+    def alias(self, step: OnnxStep, stored: Any) -> None:
+        """Make a stored array itself the output of a step."""
+        if id(stored) in self.weights:
+            self.addNode("Identity", [self.weights[id(stored)][0]], [step.y], step.path, {})
+        else:
+            self.weights[id(stored)] = step.y, toHost(stored.materialize())
+
+
+def ordered(nodes: list[Any], outputs: list[str]) -> list[Any]:
+    """The nodes that lead to the outputs, each after those that it reads, in the order of its inputs."""
+    makers = {name: node for node in nodes for name in node.output}
+    found, seen = [], set()
+    stack: list[tuple[str, bool]] = [(name, False) for name in reversed(outputs)]
+    while stack:
+        name, isReady = stack.pop()
+        node = makers.get(name)
+        if node is None or node.output[0] in seen:
+            continue
+        if isReady:
+            seen.add(node.output[0])
+            found.append(node)
+        else:
+            stack.append((name, True))
+            stack += [(i, False) for i in reversed(node.input) if i]
+    return found
+
+
+def renamed(nodes: list[Any], weights: set[str], outputs: set[str]) -> dict[str, str]:
+    """Name constants and weights after the first node that reads them, so that a model that is read and written again
+    has the same names; what each was called before."""
+    fixed = {node.output[0]: node for node in nodes if node.op_type == "Constant"}
+    found: dict[str, str] = {}
+    for node in nodes:
+        for i, name in enumerate(node.input):
+            if name not in found and name not in outputs and (name in fixed or name in weights):
+                roles = ROLES.get(node.op_type, ())
+                found[name] = f"{roles[i] if i < len(roles) else i}@{node.name}"
+    for node in nodes:
+        for ends in (node.input, node.output):
+            for i, name in enumerate(ends):
+                ends[i] = found.get(name, name)
+        if node.op_type == "Constant":
+            node.name = node.output[0]
+    return found
+
+
+def kindOf(dtype: Any) -> int:
+    """ONNX's number of a dtype."""
+    from onnx import TensorProto, helper
+
+    if dtype is None:
+        raise GraphError("toOnnx: the dtype of an input or output is not known: declare it, as in Input(dtype=...)")
+    return TensorProto.BFLOAT16 if isBfloat16(dtype) else helper.np_dtype_to_tensor_dtype(dtype)
+
+
+def dimsOf(shape: Any) -> list[Any]:
+    """Sizes as ONNX has them: numbers, and names for symbols."""
+    return [str(size) if isinstance(size, Dim) else size for size in shape]

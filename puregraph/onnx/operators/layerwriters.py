@@ -1,0 +1,284 @@
+"""LayerWriters: layers with weights, windows, norms, attention and sums as operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph import modules
+from puregraph.modules.convbase import _Convolution
+from puregraph.onnx.modules.axes.reduceaxes import REDUCTIONS
+from puregraph.onnx.modules.layers.logsoftmax import LogSoftMax
+from puregraph.onnx.modules.layers.weight import Weight
+from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
+
+
+@writesOnnx(modules.Linear)
+def linear(step: OnnxStep) -> None:
+    """Gemm for a matrix, else MatMul and Add."""
+    module = step.module
+    if len(step.shapes[0]) == 2:
+        step.op("Gemm", step.x, step.param("W"), step.param("b"), out=step.y, transB=int(module.transpose) or None)
+        return
+    weight = step.param("W")
+    if module.transpose:
+        weight = step.op("Transpose", weight, perm=[1, 0])
+    if module.b is None:
+        step.op("MatMul", step.x, weight, out=step.y)
+    else:
+        step.op("Add", step.op("MatMul", step.x, weight), step.param("b"), out=step.y)
+
+
+@writesOnnx(_Convolution)
+def convolution(step: OnnxStep) -> None:
+    """Conv, ConvTranspose."""
+    module = step.module
+    options: dict[str, Any] = {
+        "kernel_shape": module.size,
+        "strides": module.stride,
+        "dilations": module.dilation,
+        "pads": [both[0] for both in module.pad] + [both[1] for both in module.pad],
+        "group": module.groups,
+    }
+    if module.isTransposed:
+        options["output_padding"] = module.postpad
+    kind = "ConvTranspose" if module.isTransposed else "Conv"
+    step.op(kind, step.x, step.param("W"), step.param("b"), out=step.y, **options)
+
+
+@writesOnnx(modules.MaxPoolNd, modules.AvgPoolNd)
+def pool(step: OnnxStep) -> None:
+    """MaxPool, AveragePool."""
+    module = step.module
+    options: dict[str, Any] = {
+        "kernel_shape": module.size,
+        "strides": module.stride,
+        "pads": [both[0] for both in module.pad] + [both[1] for both in module.pad],
+    }
+    if isinstance(module, modules.MaxPoolNd):
+        step.op("MaxPool", step.x, out=step.y, **options)
+    else:
+        step.op("AveragePool", step.x, out=step.y, count_include_pad=int(module.includePad), **options)
+
+
+@writesOnnx(modules.GlobalAvgPool)
+def globalPool(step: OnnxStep) -> None:
+    """A mean over all positions."""
+    reduce(step, "ReduceMean", tuple(range(2, len(step.shapes[0]))), False)
+
+
+def reduce(step: OnnxStep, kind: str, axes: tuple, keepdims: bool) -> None:
+    """A reduction; the axes are an input of most since opset 18, of sums since 13."""
+    isInput = step.opset >= (13 if kind == "ReduceSum" else 18)
+    out: Any = step.y
+    if not axes:
+        step.op("Identity", step.x, out=out)
+    elif isInput:
+        step.op(kind, step.x, step.whole(*axes), out=out, keepdims=int(keepdims))
+    else:
+        step.op(kind, step.x, out=out, keepdims=int(keepdims), axes=list(axes))
+
+
+@writesOnnx(*REDUCTIONS.values())
+def reduction(step: OnnxStep) -> None:
+    """ReduceSum, ReduceMean and the like."""
+    module, rank = step.module, len(step.shapes[0])
+    axes = module.axis if isinstance(module.axis, tuple) else range(rank) if module.axis is None else (module.axis,)
+    kind = next(kind for kind, made in REDUCTIONS.items() if made is type(module))
+    if step.dtypes[0] != step.indtypes[0]:
+        step.inputs[0] = step.op("Cast", step.x, to=kindOf(step.dtypes[0]))
+    reduce(step, f"Reduce{kind}", tuple(axis % rank for axis in axes), module.keepdims)
+
+
+@writesOnnx(modules.ArgMax, modules.ArgMin)
+def argExtremum(step: OnnxStep) -> None:
+    """ArgMax, ArgMin."""
+    module = step.module
+    step.op(type(module).__name__, step.x, out=step.y, axis=module.axis, keepdims=int(module.keepdims))
+
+
+@writesOnnx(modules.BatchNorm)
+def batchNorm(step: OnnxStep) -> None:
+    """BatchNormalization with the running statistics."""
+    module = step.module
+    scale = step.param("scale") or step.constant(np.ones(module.maps), module.mean.dtype)
+    bias = step.param("bias") or step.constant(np.zeros(module.maps), module.mean.dtype)
+    given = (step.x, scale, bias, step.param("mean"), step.param("var"))
+    step.op("BatchNormalization", *given, out=step.y, epsilon=module.epsilon)
+
+
+@writesOnnx(modules.LayerNorm)
+def layerNorm(step: OnnxStep) -> None:
+    """LayerNormalization since opset 17, else its formula."""
+    module, dtype = step.module, step.dtypes[0]
+    axis = -len(module.shape)
+    if step.opset >= 17:
+        scale = step.param("scale") or step.constant(np.ones(module.shape), dtype)
+        given = (step.x, scale, step.param("bias"))
+        step.op("LayerNormalization", *given, out=step.y, axis=axis, epsilon=module.epsilon)
+        return
+    axes = list(range(axis, 0))
+    rest = step.op("Sub", step.x, step.op("ReduceMean", step.x, axes=axes))
+    variance = step.op("ReduceMean", step.op("Mul", rest, rest), axes=axes)
+    deviation = step.op("Sqrt", step.op("Add", variance, step.constant(module.epsilon, dtype)))
+    y = step.op("Div", rest, deviation, out=step.y if module.scale is None else None)
+    if module.scale is not None:
+        step.op("Add", step.op("Mul", y, step.param("scale")), step.param("bias"), out=step.y)
+
+
+@writesOnnx(modules.GroupNorm)
+def groupNorm(step: OnnxStep) -> None:
+    """InstanceNormalization of the groups, then scale and bias of the channels."""
+    module, rank, dtype = step.module, len(step.shapes[0]), step.dtypes[0]
+    rows = step.op("Reshape", step.x, step.whole(0, module.groups, -1))
+    ones, zeros = (step.constant(np.full(module.groups, n), dtype) for n in (1, 0))
+    y = step.op("InstanceNormalization", rows, ones, zeros, epsilon=module.epsilon)
+    back = step.op("Reshape", y, step.op("Shape", step.x), out=step.y if module.scale is None else None)
+    if module.scale is not None:
+        shape = step.whole(module.maps, *[1] * (rank - 2))
+        scale, bias = (step.op("Reshape", step.param(name), shape) for name in ("scale", "bias"))
+        step.op("Add", step.op("Mul", back, scale), bias, out=step.y)
+
+
+@writesOnnx(modules.SoftMax, LogSoftMax)
+def softmax(step: OnnxStep) -> None:
+    """Softmax, LogSoftmax."""
+    kind = "Softmax" if isinstance(step.module, modules.SoftMax) else "LogSoftmax"
+    step.op(kind, step.x, out=step.y, axis=step.module.axis)
+
+
+@writesOnnx(modules.Dropout, modules.Identity)
+def identity(step: OnnxStep) -> None:
+    """The input itself: zeros are put at random in training alone."""
+    step.op("Identity", step.x, out=step.y)
+
+
+@writesOnnx(modules.MatMul)
+def matMul(step: OnnxStep) -> None:
+    """MatMul, after a Transpose where there is one."""
+    found = []
+    for name, shape, isTransposed in zip(step.inputs, step.shapes, (step.module.transpA, step.module.transpB)):
+        order = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
+        found.append(step.op("Transpose", name, perm=order) if isTransposed else name)
+    step.op("MatMul", *found, out=step.y)
+
+
+@writesOnnx(modules.Add, modules.Mul)
+def broadcast(step: OnnxStep) -> None:
+    """Add, Mul, of any number of inputs."""
+    kind, (total, *rest) = type(step.module).__name__, step.inputs
+    for i, x in enumerate(rest):
+        total = step.op(kind, total, x, out=step.y if i == len(rest) - 1 else None)
+    if not rest:
+        step.op("Identity", total, out=step.y)
+
+
+@writesOnnx(modules.Einsum)
+def einsum(step: OnnxStep) -> None:
+    """Einsum."""
+    step.op("Einsum", *step.inputs, out=step.y, equation=f"{','.join(step.module.inputLetters)}->{step.module.output}")
+
+
+@writesOnnx(Weight)
+def weight(step: OnnxStep) -> None:
+    """An initializer."""
+    step.writer.alias(step, step.module.W)
+
+
+@writesOnnx(modules.Constant)
+def constant(step: OnnxStep) -> None:
+    """Constant."""
+    from onnx import numpy_helper
+
+    step.op("Constant", out=step.y, value=numpy_helper.from_array(np.asarray(step.module.state.materialize())))
+
+
+@writesOnnx(modules.Embedder)
+def embedder(step: OnnxStep) -> None:
+    """Gather; the vector of -1 is zero."""
+    kind, table = step.indtypes[0], step.param("W")
+    none = step.constant(0, kind)
+    y = step.op("Gather", table, step.op("Max", step.x, none))
+    isWord = step.op("Unsqueeze", step.op("GreaterOrEqual", step.x, none), step.whole(-1))
+    step.op("Mul", y, step.op("Cast", isWord, to=kindOf(step.dtypes[0])), out=step.y)
+
+
+@writesOnnx(modules.Position)
+def position(step: OnnxStep) -> None:
+    """The first rows of the table are added."""
+    length = step.shapes[0][-2]
+    table = step.param("W")
+    if length != step.module.W.shape[0]:
+        table = step.op("Gather", table, positions(step, step.x, -2))
+    step.op("Add", step.x, table, out=step.y)
+
+
+def positions(step: OnnxStep, x: str | None, axis: int) -> str:
+    """0, 1, 2, ... along an axis of a value."""
+    length = step.op("Gather", step.op("Shape", x), step.constant(axis, np.int64))
+    return step.op("Range", step.constant(0, np.int64), length, step.constant(1, np.int64))
+
+
+@writesOnnx(modules.Prepend)
+def prepend(step: OnnxStep) -> None:
+    """The vectors, once for each sequence, and then the sequence."""
+    count, size = step.module.W.shape
+    lead = step.op("Slice", step.op("Shape", step.x), step.whole(0), step.whole(-2), step.whole(0), step.whole(1))
+    rows = step.op("Expand", step.param("W"), step.op("Concat", lead, step.whole(count, size), axis=0))
+    step.op("Concat", rows, step.x, out=step.y, axis=-2)
+
+
+@writesOnnx(modules.Attention)
+def attention(step: OnnxStep) -> None:
+    """Products, a mask and Softmax; a query that sees no key is given zeros only where a mask is of booleans."""
+    module, (q, k, v, *masks) = step.module, step.inputs
+    dtype, (_, h, _, d), heads = step.dtypes[0], step.shapes[0], step.shapes[1][1]
+    if heads != h:
+        groups = h // heads
+        k, v = (repeated(step, x, groups, h) for x in (k, v))
+    transposed = step.op("Transpose", k, perm=[0, 1, 3, 2])
+    scale = step.constant(d**-0.5 if module.scale is None else module.scale, dtype)
+    scores = step.op("Mul", step.op("MatMul", q, transposed), scale)
+    least = step.constant(np.finfo(np.float32).min / 2, dtype)
+    if masks and masks[0] is not None:
+        mask = masks[0]
+        if step.indtypes[3] == np.dtype(bool):
+            scores = step.op("Where", mask, scores, least)
+        else:
+            scores = step.op("Add", scores, mask)
+    if module.causal:
+        queries, keys = (positions(step, x, 2) for x in (q, k))
+        isSeen = step.op("LessOrEqual", keys, step.op("Unsqueeze", queries, step.whole(1)))
+        scores = step.op("Where", isSeen, scores, least)
+    weights = step.op("Softmax", scores, axis=-1)
+    if module.causal or masks and masks[0] is not None:
+        isBlind = step.op("Less", extreme(step, scores), step.constant(-1e30, dtype))
+        weights = step.op("Where", isBlind, step.constant(0, dtype), weights)
+    step.op("MatMul", weights, v, out=step.y)
+
+
+def extreme(step: OnnxStep, scores: str) -> str:
+    """The largest score of each query."""
+    if step.opset >= 18:
+        return step.op("ReduceMax", scores, step.whole(3), keepdims=1)
+    return step.op("ReduceMax", scores, axes=[3], keepdims=1)
+
+
+def repeated(step: OnnxStep, x: str | None, groups: int, heads: int) -> str:
+    """The heads of keys or values, each for several of the queries."""
+    found = step.op("Unsqueeze", x, step.whole(2))
+    found = step.op("Expand", found, step.whole(1, 1, groups, 1, 1))
+    shape = step.op("Shape", x)
+    sizes = [step.op("Gather", shape, step.whole(i)) for i in (0, 2, 3)]
+    return step.op("Reshape", found, step.op("Concat", sizes[0], step.whole(heads), *sizes[1:], axis=0))
+
+
+@writesOnnx(modules.PairDot)
+def pairDot(step: OnnxStep) -> None:
+    """All products, of which those below the diagonal are gathered."""
+    count = len(step.inputs)
+    rows = step.op("Concat", *[step.op("Unsqueeze", x, step.whole(1)) for x in step.inputs], axis=1)
+    dots = step.op("MatMul", rows, step.op("Transpose", rows, perm=[0, 2, 1]))
+    flat = step.op("Reshape", dots, step.whole(0, -1))
+    step.op("Gather", flat, step.whole(*[i * count + j for i in range(count) for j in range(i)]), out=step.y, axis=1)

@@ -1,0 +1,215 @@
+"""ShapeWriters: modules that move, cut, join and repeat elements, and shapes as values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from puregraph import modules
+from puregraph.errors import GraphError
+from puregraph.onnx.modules.axes.controlled import NewAxes, WithoutAxes
+from puregraph.onnx.modules.axes.gathering import GatherAxis
+from puregraph.onnx.modules.axes.padding import PadAll
+from puregraph.onnx.modules.axes.reshaping import MatrixFrom, ReshapeTo
+from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
+
+LAST = (1 << 63) - 1
+
+
+@writesOnnx(modules.Flatten)
+def flatten(step: OnnxStep) -> None:
+    """Reshape, the first axes as they are."""
+    start = step.module.start % len(step.shapes[0])
+    if start == 1:
+        step.op("Flatten", step.x, out=step.y, axis=1)
+    else:
+        step.op("Reshape", step.x, step.whole(*[0] * start, -1), out=step.y)
+
+
+@writesOnnx(MatrixFrom)
+def matrix(step: OnnxStep) -> None:
+    """Flatten."""
+    step.op("Flatten", step.x, out=step.y, axis=step.module.axis)
+
+
+@writesOnnx(modules.Reshape)
+def reshape(step: OnnxStep) -> None:
+    """Reshape."""
+    sizes = step.inputs[1] if step.module.shape is None else step.whole(*step.module.shape)
+    step.op("Reshape", step.x, sizes, out=step.y)
+
+
+@writesOnnx(ReshapeTo)
+def reshapeTo(step: OnnxStep) -> None:
+    """Reshape with allowzero."""
+    sizes = step.inputs[1] if step.module.shape is None else step.whole(*step.module.shape)
+    step.op("Reshape", step.x, sizes, out=step.y, allowzero=int(step.module.keepsZero) or None)
+
+
+@writesOnnx(modules.Transpose)
+def transpose(step: OnnxStep) -> None:
+    """Transpose."""
+    step.op("Transpose", step.x, out=step.y, perm=list(step.module.order(len(step.shapes[0]))))
+
+
+@writesOnnx(modules.Concat)
+def concat(step: OnnxStep) -> None:
+    """Concat."""
+    step.op("Concat", *step.inputs, out=step.y, axis=step.module.axis)
+
+
+@writesOnnx(modules.Split)
+def split(step: OnnxStep) -> None:
+    """Split, with the sizes of the parts."""
+    module = step.module
+    axis = module.axis % len(step.shapes[0])
+    sizes = [shape[axis] for shape in step.outshapes]
+    if not all(isinstance(size, int) for size in sizes):
+        raise GraphError("the sizes of its parts have symbols")
+    step.op("Split", step.x, step.whole(*sizes), out=list(step.outputs), axis=module.axis)
+
+
+@writesOnnx(modules.Slice)
+def cut(step: OnnxStep) -> None:
+    """Slice, without the axes that an integer drops, and with those that None adds."""
+    module, rank = step.module, len(step.shapes[0])
+    if module.axes is not None:
+        _, starts, ends, *steps = step.inputs
+        step.op("Slice", step.x, starts, ends, step.whole(*module.axes), *steps, out=step.y)
+        return
+    named = sum(part is not None and part is not ... for part in module.key)
+    parts = []
+    for part in module.key:
+        parts += [slice(None)] * (rank - named) if part is ... else [part]
+    axis, axes, dropped, added, y = 0, [], [], [], 0
+    for part in parts:
+        if part is None:
+            added.append(y)
+            y += 1
+            continue
+        if isinstance(part, slice):
+            if part != slice(None):
+                axes.append((axis, part))
+            y += 1
+        else:
+            axes.append((axis, slice(part, part + 1 if part != -1 else LAST)))
+            dropped.append(axis)
+        axis += 1
+    found = step.x
+    if axes:
+        parts = [endsOf(part) for _, part in axes]
+        lists = [step.whole(*each) for each in zip(*parts)]
+        found = step.op(
+            "Slice", found, *lists[:2], step.whole(*[a for a, _ in axes]), lists[2], out=last(step, dropped, added)
+        )
+    if dropped:
+        found = step.op("Squeeze", found, step.whole(*dropped), out=last(step, added))
+    if added:
+        found = step.op("Unsqueeze", found, step.whole(*added), out=step.y)
+    if found == step.x:
+        step.op("Identity", found, out=step.y)
+
+
+def last(step: OnnxStep, *later: list) -> str | None:
+    """The name of the output, where nothing comes after."""
+    return None if any(later) else step.y
+
+
+def endsOf(part: slice) -> tuple[int, int, int]:
+    """Start, end and step of a slice, as ONNX has them."""
+    by = 1 if part.step is None else part.step
+    start = (0 if by > 0 else LAST) if part.start is None else part.start
+    end = (LAST if by > 0 else -LAST) if part.stop is None else part.stop
+    return start, end, by
+
+
+@writesOnnx(WithoutAxes, NewAxes)
+def lengthOne(step: OnnxStep) -> None:
+    """Squeeze, Unsqueeze."""
+    kind = "Squeeze" if isinstance(step.module, WithoutAxes) else "Unsqueeze"
+    step.op(kind, step.x, step.whole(*step.module.axes), out=step.y)
+
+
+@writesOnnx(modules.Expand)
+def expand(step: OnnxStep) -> None:
+    """Expand."""
+    sizes = step.inputs[1] if step.module.shape is None else step.whole(*step.module.shape)
+    step.op("Expand", step.x, sizes, out=step.y)
+
+
+@writesOnnx(modules.Tile)
+def tile(step: OnnxStep) -> None:
+    """Tile."""
+    sizes = step.inputs[1] if step.module.times is None else step.whole(*step.module.times)
+    step.op("Tile", step.x, sizes, out=step.y)
+
+
+@writesOnnx(modules.Shape)
+def shape(step: OnnxStep) -> None:
+    """Shape."""
+    step.op("Shape", step.x, out=step.y, start=step.module.start or None, end=step.module.end)
+
+
+@writesOnnx(modules.Size)
+def size(step: OnnxStep) -> None:
+    """Size."""
+    step.op("Size", step.x, out=step.y)
+
+
+@writesOnnx(modules.Range)
+def ranged(step: OnnxStep) -> None:
+    """Range."""
+    given = step.inputs
+    kind = step.indtypes[0]
+    start = given[0] if len(given) > 1 else step.constant(0, kind)
+    stop = given[1] if len(given) > 1 else given[0]
+    by = given[2] if len(given) > 2 else step.constant(1, kind)
+    step.op("Range", start, stop, by, out=step.y)
+
+
+@writesOnnx(modules.Cast)
+def cast(step: OnnxStep) -> None:
+    """Cast."""
+    step.op("Cast", step.x, out=step.y, to=kindOf(step.module.dtype))
+
+
+@writesOnnx(GatherAxis)
+def gatherAxis(step: OnnxStep) -> None:
+    """Gather."""
+    step.op("Gather", *step.inputs, out=step.y, axis=step.module.axis or None)
+
+
+@writesOnnx(modules.Pad)
+def pad(step: OnnxStep) -> None:
+    """Pad."""
+    module = step.module
+    if module.pad is None:
+        raise GraphError("its pads are an input in pairs")
+    widths = module.widths(len(step.shapes[0]))
+    flat = [before for before, _ in widths] + [after for _, after in widths]
+    fill = step.constant(module.fillValue, step.dtypes[0]) if module.mode == "constant" else None
+    step.op("Pad", step.x, step.whole(*flat), fill, out=step.y, mode=module.mode)
+
+
+@writesOnnx(PadAll)
+def padAll(step: OnnxStep) -> None:
+    """Pad, of all axes."""
+    module, rank = step.module, len(step.shapes[0])
+    if module.width is None:
+        raise GraphError("its pads are an input")
+    widths = module.widths(rank, module.width)
+    flat = [before for before, _ in widths] + [after for _, after in widths]
+    fill = step.constant(module.fillValue, step.dtypes[0]) if module.mode == "constant" else None
+    step.op("Pad", step.x, step.whole(*flat), fill, out=step.y, mode=module.mode)
+
+
+@writesOnnx(modules.Upsample2D)
+def upsample(step: OnnxStep) -> None:
+    """Resize by whole factors, from the centres of pixels."""
+    module = step.module
+    if module.scale is None:
+        raise GraphError("its scales are an input of integers")
+    scales = step.constant(np.array([1, 1, *module.scale]), np.float32)
+    options = {"mode": module.mode, "coordinate_transformation_mode": "half_pixel"}
+    if module.mode == "nearest":
+        options = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    step.op("Resize", step.x, None, scales, out=step.y, **options)

@@ -1,0 +1,122 @@
+"""What toOnnx writes is checked by onnx, runs in onnxruntime, and comes back as the same network."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from puregraph import (  # noqa: E402
+    Graph,
+    GraphError,
+    GroupNorm,
+    Input,
+    Module,
+    Pointwise,
+    Relu,
+    Sequential,
+    Upsample2D,
+    models,
+)
+from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
+
+NETS = {
+    "mlp": (lambda: models.mlp(6, (5,), 3), [("N", 6)]),
+    "lenet": (lambda: models.lenet(), [("N", 1, 28, 28)]),
+    "resnet20": (lambda: models.resnet20(), [("N", 3, 32, 32)]),
+    "resnet18": (lambda: models.resnet18(), [(1, 3, 64, 64)]),
+    "vgg11": (lambda: models.vgg11(classes=7), [(1, 3, 224, 224)]),
+    "mobilenet": (lambda: models.mobilenet(), [(1, 3, 64, 64)]),
+    "unet": (lambda: models.unet(), [(1, 1, 32, 32)]),
+    "vit": (lambda: models.vit(16, 4, 2, 2, 8, 5), [("N", 3, 16, 16)]),
+    "dlrm": (lambda: models.dlrm(3, (9, 9), 4, (5,), (6,)), [("N", 3), ("N", 2)]),
+    "gpt": (lambda: models.gpt(11, 6, 2, 2, 8), [("N", "T")]),
+}
+
+
+def made(name):
+    """A network, its shapes, and data for it."""
+    build, shapes = NETS[name]
+    net = build().evalMode()
+    rng = np.random.default_rng(3)
+    sizes = {"N": 2, "T": 5}
+    data = []
+    for shape, dtype in zip(shapes, net.inputTypes()):
+        whole = [sizes.get(n, n) for n in shape]
+        data.append(rng.integers(0, 9, whole) if dtype.kind == "i" else rng.standard_normal(whole).astype(dtype))
+    return net, shapes, data
+
+
+def close(a, b):
+    """Two outputs, to 1e-5 of the largest."""
+    np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * max(1.0, float(np.abs(b).max())))
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_network_goes_to_onnx_and_back(name, tmp_path):
+    net, shapes, data = made(name)
+    wanted = net(*data)
+    first = toOnnx(net, tmp_path / "net.onnx", shapes)
+    onnx.checker.check_model(first, full_check=True)
+    again = fromOnnx(tmp_path / "net.onnx").evalMode()
+    close(again(*data), wanted)
+    assert again.dataShapeFrom(list(shapes)) == net.dataShapeFrom(list(shapes))
+    second = toOnnx(again, shapes=shapes)
+    assert second.SerializeToString(deterministic=True) == first.SerializeToString(deterministic=True)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("opset", [13, 17, 21])
+def test_a_network_runs_in_onnxruntime(name, opset, tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    net, shapes, data = made(name)
+    toOnnx(net, tmp_path / "net.onnx", shapes, opset)
+    session = runtime.InferenceSession(tmp_path / "net.onnx", providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {info.name: x for info, x in zip(session.get_inputs(), data)})
+    close(found, net(*data))
+
+
+@pytest.mark.parametrize(
+    "module", [GroupNorm(2, 4), Upsample2D((2, 3)), Pointwise(formula="expm1(x) * (x > 0.5) - floor(x) % 2")]
+)
+def test_a_module_goes_to_onnx_and_back_or_is_refused(module):
+    net, x = Sequential(module), np.random.default_rng(0).standard_normal((2, 4, 3, 3)).astype(np.float32)
+    model = toOnnx(net, shapes=[("N", 4, 3, 3)])
+    onnx.checker.check_model(model, full_check=True)
+    try:
+        again = fromOnnx(model)
+    except GraphError as error:
+        assert "Resize" in str(error)
+        return
+    close(again(x), net(x))
+
+
+class Own(Module):
+    """y = x"""
+
+    def dataShapeFrom(self, x):
+        return x
+
+    def updateData(self, x):
+        return x
+
+
+def test_every_node_that_cannot_be_written_is_listed():
+    x = Input(name="x").node()
+    net = Graph(x, Own(name="second")(Relu(name="relu")(Own(name="first")(x))))
+    with pytest.raises(GraphError) as error:
+        toOnnx(net, shapes=[("N", 2)])
+    assert "2 nodes cannot be written" in str(error.value)
+    assert all(part in str(error.value) for part in ("'first' (Own)", "'second' (Own)", "@writesOnnx"))
+
+
+def test_opsets_that_cannot_be_written_are_refused():
+    with pytest.raises(GraphError, match="wanted an opset from 13 to"):
+        toOnnx(Sequential(Relu()), shapes=[(2,)], opset=7)
+
+
+def test_parameters_that_are_shared_stay_shared():
+    net, shapes, _ = made("gpt")
+    assert net.ties
+    again = fromOnnx(toOnnx(net, shapes=shapes))
+    assert sum(p.size for p in again.params.values()) == sum(p.size for p in net.params.values())
