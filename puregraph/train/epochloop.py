@@ -20,7 +20,7 @@ class EpochLoop:
     def __init__(self, trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None):
         self.trainer, self.source, self.checks = trainer, source, checks
         count = trainer.grains or trainer.world.size
-        self.shared = SharedStep(trainer, count) if count > 1 or trainer.grains else None
+        self.shared = SharedStep(trainer, count) if count > 1 else None
         self.asks = not isPlain(trainer.optimizer)  # before it updates in a way of its own, whether the cost is finite
 
     def runEpoch(self) -> None:

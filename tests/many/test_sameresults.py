@@ -66,6 +66,10 @@ def test_grains_leave_what_is_learnt_nearly_as_it_was():
     np.testing.assert_allclose(with_[0].history.column("loss"), without[0].history.column("loss"), rtol=1e-5)
 
 
+def test_one_grain_is_a_batch_that_nobody_cuts():
+    assert recipes.outcome("convolutional", grains=1) == recipes.outcome("convolutional", grains=None)
+
+
 def test_metrics_of_grains_are_those_of_whole_batches():
     rows = []
     for grains in (8, None):

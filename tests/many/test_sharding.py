@@ -66,6 +66,26 @@ def test_each_process_keeps_its_part_of_the_state_alone(tmp_path, count):
     assert all(2 * (most - 2 * BLOCK) <= kept <= 2 * most and nbytes == 4 * kept for kept, nbytes, _ in found)
 
 
+SUMS = """
+import gc, recipes
+from puregraph.many.treesum import TreeSum
+from puregraph.train import FunctionCallback
+def look(trainer):
+    sums = sum(array.size for each in gc.get_objects() if type(each) is TreeSum for array in each.spare)
+    print(trainer.shard, sums > 0, any(param.grad is not None for param in trainer.net.params.values()))
+for shard in ("state", "gradients"):
+    trainer, data, target = recipes.perceptron(callbacks=[FunctionCallback(look)], shard=shard)
+    trainer.train(data, target)
+    del trainer
+    gc.collect()
+"""
+
+
+@pytest.mark.mpi
+def test_sums_of_gradients_are_let_go_before_weights_are_updated(tmp_path):
+    assert set(lines(launched(2, tmp_path, SUMS))) == {"state True False", "gradients False False"}
+
+
 def test_cuts_are_between_blocks_and_pieces_of_nearly_one_size():
     for size in (0, 1, 15, 16, 17, 1000, 4096):
         for count in (1, 2, 3, 8):
@@ -126,6 +146,32 @@ def test_parameters_that_are_thawed_and_frozen_meanwhile_are_exchanged_from_then
         done = launched(count, tmp_path, THAWED)
         assert len(lines(done)) == 2 * count
         found |= set(lines(done))
+    assert len(found) == 1
+
+
+SETTINGS = """
+import recipes
+from puregraph import Cosine
+from puregraph.train import FunctionCallback
+def turn(trainer):
+    first = next(iter(trainer.net.params.values()))
+    if trainer.step == 4:
+        trainer.optimizer.learnRate, first.rate = 0.03, 0.5
+    if trainer.step == 7:
+        trainer.optimizer.decay, first.decay = 0.1, False
+    if trainer.step == 9:
+        first.data = first.data * 2
+for shard in (None, "gradients"):
+    trainer, data, target = recipes.perceptron(callbacks=[FunctionCallback(turn)], shard=shard)
+    trainer.optimizer.schedule = Cosine(20)
+    trainer.train(data, target, epochs=3)
+    print(recipes.hashOf(trainer))
+"""
+
+
+@pytest.mark.mpi
+def test_settings_and_weights_that_callbacks_change_hold_for_parts_as_well(tmp_path):
+    found = {line for count in (1, 2) for line in lines(launched(count, tmp_path, SETTINGS))}
     assert len(found) == 1
 
 
