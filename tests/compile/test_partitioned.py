@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from everymodule import CLASSES, examplesOf, label
 
+import puregraph
 from puregraph import (
     MSE,
     SGD,
@@ -172,6 +173,34 @@ def test_what_does_not_depend_on_the_size_is_compiled_once():
     for piece in [*parts.forward, *parts.backwards]:
         wanted = 0 if piece.partition.isOpen else len(MASKS) if piece.partition.sizes else 1
         assert len(piece.compiled) == wanted
+
+
+def test_a_piece_leaves_what_others_read_and_no_value_of_which_only_the_shape_is_asked():
+    program = compressed().compile((5, 3), (5,), train=True)
+    first, *_ = parts = program.partitioned.forward
+    names = program.partitioned.steps.names
+    assert [names[n] for n in first.outputs] == [
+        "tanh"
+    ]  # and not what Linear gives, as Tanh's gradient reads its output
+    assert all(n in program.partitioned.outlined for n in program.partitioned.back.numbers if names[n] == "fc")
+    program.run(values(5, 3, dtype=np.float32), MASKS[0], np.ones(1, np.float32))
+    outlined = [
+        entry for piece in program.partitioned.backwards for p in piece.compiled for entry in p.executable.inputs
+    ]
+    assert not all(entry.isRead for entry in outlined) and len(parts) == 4
+
+
+def test_detection_of_anomalies_and_numpys_errors_run_the_graph_itself():
+    net = compressed().calcMode(np.float64)
+    program = net.compile((5, 3), (5,), train=False, dtypes=[np.float64, bool])
+    given = [values(5, 3), MASKS[0]]
+    wanted = program.run(*given)
+    runs = [piece.runs for piece in program.partitioned.forward]
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(program.run(*given), wanted)
+    with puregraph.autodiff.detect_anomaly():
+        np.testing.assert_array_equal(program.run(*given), wanted)
+    assert [piece.runs for piece in program.partitioned.forward] == runs
 
 
 def test_more_sizes_than_are_kept_run_as_they_are():

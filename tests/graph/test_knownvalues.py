@@ -78,6 +78,15 @@ def test_an_array_expands_to_the_shape_of_another_without_a_step_for_the_shape()
     np.testing.assert_array_equal(program.run(x, y), np.broadcast_to(x, (2, 3)))
 
 
+def test_an_input_of_which_only_the_shape_is_read_is_not_copied():
+    x, like = Input(name="x").node(), Input(name="like").node()
+    net = Graph([x, like], Expand(name="whole")(x, Shape(name="sizes")(like)))
+    program = net.compile((1, 700), (300, 700))
+    given = values(1, 700), np.broadcast_to(np.float32(0), (300, 700))
+    np.testing.assert_array_equal(program.run(*given), net(*given))
+    assert [entry.isRead for entry in program.executable.inputs] == [True, False]
+
+
 def test_positions_of_a_length_are_a_constant_of_the_program():
     x = Input(name="x").node()
     positions = Range().node(Shape(1, 2).node(x)[0])
