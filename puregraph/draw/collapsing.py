@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 from puregraph.draw.graphpicture import costLine, totals
-from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup, replaced
+from puregraph.draw.picture import Picture, PictureBox, PictureEdge, replaced
 from puregraph.errors import plural
 
 MOST = 120  # boxes that are drawn where nobody says a depth
@@ -94,44 +95,42 @@ def groupBox(picture: Picture, name: str, inside: list[PictureBox]) -> PictureBo
 
 def withoutRepeats(picture: Picture) -> Picture:
     """The picture with runs of equal groups, each reading the one before it, drawn once: `x 12`."""
-    while True:
-        run = nextRun(picture)
-        if run is None:
-            return picture
-        picture = merged(picture, run)
+    for depth in range(1, picture.depth + 1):  # the outer ones before what is inside of them
+        runs = runsAt(picture, depth)
+        picture = merged(picture, runs) if runs else picture
+    return picture
 
 
-def nextRun(picture: Picture) -> list[str] | None:
-    """The first run of at least two equal groups, the outer ones before what is inside of them."""
+def runsAt(picture: Picture, depth: int) -> list[list[str]]:
+    """The runs of at least two equal groups at a depth."""
     contents: dict[str, list[PictureBox]] = defaultdict(list)
     for box in picture.boxes:
-        group = box.group
-        while group:
+        group, level = box.group, picture.depthOf(box.group)
+        while level > depth:
+            group, level = picture.groups[group].parent, level - 1
+        if level == depth:
             contents[group].append(box)
-            group = picture.groups[group].parent
     into: dict[str, list[PictureEdge]] = defaultdict(list)
     outof: dict[str, list[PictureEdge]] = defaultdict(list)
     for edge in picture.edges:
         into[edge.target].append(edge)
         outof[edge.source].append(edge)
     siblings: dict[str, list[str]] = defaultdict(list)
-    order = {box.name: i for i, box in enumerate(picture.boxes)}
-    for name in sorted(
-        picture.groups, key=lambda g: (picture.depthOf(g), order[contents[g][0].name] if contents[g] else 0)
-    ):
-        if contents[name] and picture.groups[name].repeats == 1:
-            siblings[picture.groups[name].parent].append(name)
+    for name in contents:  # in the order of their first boxes
+        siblings[picture.groups[name].parent].append(name)
+    runs = []
     for names in siblings.values():
         forms = {name: formOf(picture, name, contents[name], into, outof) for name in names}
-        run = [names[0]]
+        run, links = [names[0]], None
         for name in [*names[1:], ""]:
-            if name and follows(run[-1], name, forms):
+            found = linksOf(run[-1], name, forms) if name else None
+            if found and links in (None, found):
                 run.append(name)
+                links = found
                 continue
-            if len(run) > 1:
-                return run
-            run = [name]
-    return None
+            runs += [run] if len(run) > 1 else []
+            run, links = [name], None
+    return runs
 
 
 class GroupForm:
@@ -164,41 +163,41 @@ def formOf(
     return GroupForm((picture.groups[name].module, tuple(inside)), taken, given)
 
 
-def follows(name: str, after: str, forms: dict[str, GroupForm]) -> bool:
-    """Whether a group is equal to the one before it and reads nothing but that one, or what both read."""
+def linksOf(name: str, after: str, forms: dict[str, GroupForm]) -> list[str] | None:
+    """What a group reads of the one before it, if both are equal and read nothing else but what both read."""
     one, other = forms[name], forms[after]
     if one.inside != other.inside or len(one.taken) != len(other.taken):
-        return False
+        return None
     prefix = f"{name}."
-    chained = [source.startswith(prefix) for source, _, _ in other.taken]
-    same = all(isChained or a == b for isChained, a, b in zip(chained, one.taken, other.taken))
-    return same and any(chained) and all(target.startswith(f"{after}.") for _, target in one.given)
+    links = [source.removeprefix(prefix) if source.startswith(prefix) else "" for source, _, _ in other.taken]
+    isSame = all(link or a == b for link, a, b in zip(links, one.taken, other.taken))
+    return links if isSame and any(links) and all(target.startswith(f"{after}.") for _, target in one.given) else None
 
 
-def merged(picture: Picture, run: list[str]) -> Picture:
-    """The picture with a run of groups as its first one."""
-    first, last = run[0], run[-1]
+def merged(picture: Picture, runs: list[list[str]]) -> Picture:
+    """The picture with each run of groups as its first one."""
+    runOf = {name: run for run in runs for name in run[1:]}
+    gone: dict[str, str] = {}  # each group that goes, by itself and by what is inside of it
+    for group in picture.groups:
+        outer = group
+        while outer and outer not in runOf:
+            outer = picture.groups[outer].parent
+        if outer:
+            gone[group] = outer
     names: dict[str, str] = {}
-    gone: set[str] = set()
-    for name in run[1:]:
-        gone.update(g for g in picture.groups if g == name or g.startswith(f"{name}."))
+    kept: dict[str, str] = {}  # those of the last group of a run, which others read
     for box in picture.boxes:
-        for name in run[1:]:
-            if box.name.startswith(f"{name}."):
-                names[box.name] = first + box.name[len(name) :]
-    owner = {old: old.removesuffix(new[len(first) :]) for old, new in names.items()}
-    edges = []
-    for edge in picture.edges:
-        isInner = edge.target in names
-        isFrom = edge.source in names
-        if isInner:
-            continue  # what a later one reads is what the first one reads, or the one before
-        edges.append(edge._replace(source=names[edge.source]) if isFrom and owner[edge.source] == last else edge)
+        outer = gone.get(box.group, "")
+        if outer:
+            names[box.name] = runOf[outer][0] + box.name[len(outer) :]
+            if outer == runOf[outer][-1]:
+                kept[box.name] = names[box.name]
+    # what a later group reads is what the first one reads, or the group before
+    edges = [e._replace(source=kept.get(e.source, e.source)) for e in picture.edges if e.target not in names]
     groups = picture.without(gone)
-    count = len(run)
-    groups[first] = PictureGroup(
-        first, f"{groups[first].title} \N{HORIZONTAL ELLIPSIS} {picture.groups[last].title}",
-        groups[first].parent, groups[first].module, count,
-    )  # fmt: skip
+    for run in runs:
+        first, last = groups[run[0]], picture.groups[run[-1]]
+        title = f"{first.title} \N{HORIZONTAL ELLIPSIS} {last.title}"
+        groups[run[0]] = replace(first, title=title, repeats=len(run))
     boxes = [box for box in picture.boxes if box.name not in names]
     return Picture(picture.title, boxes, groups, edges, picture.notes)

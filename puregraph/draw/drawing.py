@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
+from base64 import b64encode
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 from puregraph.arguments import FilePath, Flag, Natural, optional, takes
 from puregraph.draw.collapsing import collapsed, fitting, withoutRepeats
 from puregraph.draw.dot import dotText
+from puregraph.draw.escape import markup
 from puregraph.draw.graphpicture import graphPicture
 from puregraph.draw.page import pageText
 from puregraph.draw.picture import Picture
 from puregraph.draw.placement import placed
-from puregraph.draw.png import pngBytes
 from puregraph.draw.svg import svgText
-from puregraph.errors import ArgumentError
+from puregraph.errors import ArgumentError, PuregraphError
 from puregraph.graph.backward import BackwardGraph
 from puregraph.storage.atomicwrite import whole
+
+SCALE = 2  # dots of a .png for each unit of the picture
 
 
 def write(path: Any, makers: dict[str, Callable[[], str]]) -> None:
@@ -32,6 +36,24 @@ def write(path: Any, makers: dict[str, Callable[[], str]]) -> None:
     made = pngBytes(makers[".svg"]()) if suffix == ".png" else makers[suffix]().encode()
     with whole(path) as file:
         file.write(made)
+
+
+def pngBytes(text: str) -> bytes:
+    """The picture of an SVG text.
+
+    Raises    PuregraphError saying what to install, where there is no converter
+    """
+    try:
+        return bytes(import_module("resvg_py").svg_to_bytes(svg_string=text, zoom=SCALE))
+    except ImportError:
+        pass
+    try:
+        return import_module("cairosvg").svg2png(bytestring=text.encode(), scale=SCALE)
+    except (ImportError, OSError) as error:  # OSError: there is no libcairo
+        raise PuregraphError(
+            "a .png is converted from SVG by resvg-py or CairoSVG, and neither is installed: pip install resvg-py; "
+            "a .svg file needs none"
+        ) from error
 
 
 class Drawing:
@@ -80,8 +102,9 @@ class Drawing:
         """
         write(path, {suffix: getattr(self, suffix[1:]) for suffix in (".svg", ".html", ".dot")})
 
-    def _repr_svg_(self) -> str:
-        return self.svg()
+    def _repr_html_(self) -> str:
+        data = b64encode(self.svg().encode()).decode()  # as an image: its style changes nothing of the page around it
+        return f'<img style="max-width: 100%" alt="{markup(repr(self))}" src="data:image/svg+xml;base64,{data}">'
 
     def __repr__(self) -> str:
         return f"<Drawing of {self.whole.title}: {len(self.picture.boxes)} boxes>"

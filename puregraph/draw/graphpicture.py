@@ -13,8 +13,9 @@ from puregraph.analysis.footprint import Footprint
 from puregraph.analysis.summary import bytesText, countText
 from puregraph.core.shape import bind, product, symbols
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup, replaced
-from puregraph.errors import Fault, plural, show
-from puregraph.graph.backward import BackwardGraph, ForwardValue, Gradient
+from puregraph.errors import Fault, FormulaError, plural, show
+from puregraph.formula import Formula
+from puregraph.graph.backward import BackwardGraph, ForwardValue, Gradient, readsOf
 from puregraph.graph.inference import StepShapes
 from puregraph.graph.steps import GraphStep, Steps, inputNames
 
@@ -214,11 +215,14 @@ class GraphDrawing:
         slots = tuple(self.values[n].slot for n in step.outs if n in read) if len(read) > 1 else ()
         given = [(n, name) for n, name in zip(step.args, inputNames(module, step.inputs)) if n in self.values]
         arguments = argumentNames([name for _, name in given])
+        if isinstance(module, Gradient):  # of several values it asks the shape alone
+            read, arguments = set(readsOf(step)), ()
+            given = [(n, name) for n, name in given if n in read]
         story = self.storyOf(step, box, row)
         self.picture.boxes.append(replaced(box, lines=lines, story=story, slots=slots, arguments=arguments))
-        grads = getattr(module, "grads", len(given)) if isinstance(module, Gradient) else len(given)
-        for i, ((number, _), name) in enumerate(zip(given, arguments or [""] * len(given))):
-            self.addEdge(number, path, name, "kept" if i >= grads else "")
+        grads = step.args[: module.grads] if isinstance(module, Gradient) else step.args
+        for (number, _), name in zip(given, arguments or [""] * len(given)):
+            self.addEdge(number, path, name, "" if number in grads else "kept")
 
     def kindOf(self, module: Any, fault: Fault | None, known: bool) -> str:
         """Which shape the box of a module has."""
@@ -265,7 +269,7 @@ class GraphDrawing:
         found += [("stores", ", ".join(f"{name} {show(p.shape)}" for name, p in stored.items()))] if stored else []
         found += [("costs", costLine(box))] if costLine(box) else []
         formula = getattr(module, "formula", None)
-        found += [("formula", str(formula))] if formula is not None and not callable(formula) else []
+        found += formulaStory(formula) if isinstance(formula, Formula) else []
         found += faultStory(row.fault) if row and row.fault else []
         text = inspect.getdoc(type(module)) or ""
         return (*found, *((("about", text),) if text else ()))
@@ -343,6 +347,17 @@ def faultStory(fault: Fault | None) -> list[tuple[str, str]]:
     source = f" from {fault.source}" if fault.source else ""
     rows = [("wanted", fault.wanted), ("got", f"{fault.given}{source}"), ("try", fault.hint)]
     return [(what, str(text)) for what, text in rows if text]
+
+
+def formulaStory(formula: Formula) -> list[tuple[str, str]]:
+    """A formula and its derivatives by its inputs, as a page says them."""
+    rows = [("formula", str(formula))]
+    for name in formula.names:
+        try:
+            rows.append((f"d/d{name}", f"{formula.derivative(name)!s:.400}"))
+        except FormulaError:
+            continue  # it has none
+    return rows
 
 
 def totals(boxes: list[PictureBox]) -> dict[str, Any]:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from typing import Any
 
-from puregraph.draw.drawing import Drawing, drawGraph
+from puregraph.draw.drawing import drawGraph
 from puregraph.draw.escape import markup
-from puregraph.errors import PuregraphError, show
+from puregraph.errors import PuregraphError, plural, show
+
+MOST = 500  # nodes outside of groups that are drawn, or listed
 
 
 def graphHtml(graph: Any) -> str:
-    """A graph as its picture; as its listing, where a picture cannot be made."""
+    """A graph as its picture; as its listing where a picture cannot be made, or would be too large to look at."""
     try:
-        return pictureHtml(drawGraph(graph), str(graph))
+        if len(graph.nodes) <= MOST:
+            return f"{drawGraph(graph)._repr_html_()}<details><summary>listing</summary>{preHtml(str(graph))}</details>"
     except PuregraphError:
-        return preHtml(str(graph))
-
-
-def pictureHtml(drawing: Drawing, text: str) -> str:
-    """A picture that changes nothing of the page around it; `text` is for whoever cannot see it."""
-    data = b64encode(drawing.svg().encode()).decode()
-    return f'<img style="max-width: 100%" alt="{markup(text)}" src="data:image/svg+xml;base64,{data}">'
+        pass
+    lines = str(graph).split("\n")
+    rest = len(lines) - MOST
+    return preHtml("\n".join([*lines[:MOST], *([f"and {plural(rest, 'node')} more"] if rest > 0 else [])]))
 
 
 def preHtml(text: str) -> str:

@@ -114,7 +114,7 @@ def placedWith(picture: Picture, gap: float, lane: float) -> PlacedPicture:
     right = max([a.right for a in areas] + [x for line in lines for x, _ in line] + [b.area.right for b in labels if b])
     texts = [textWidth(picture.title, TITLE, True), *(textWidth(note, LINE) for note in picture.notes)]
     bottom = max([a.bottom for a in areas] + [y for line in lines for _, y in line])
-    width, height = max(right, *texts) + 2 * MARGIN, bottom + 2 * MARGIN
+    width, height = max(right, 2 * MARGIN + max(texts)) + 2 * MARGIN, bottom + 2 * MARGIN
     drawn = list(zip(picture.edges, lines, labels))
     return PlacedPicture(picture, round(width, 1), round(height, 1), boxes, frames, drawn, ports)
 

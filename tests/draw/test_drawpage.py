@@ -123,7 +123,9 @@ def test_a_notebook_shows_a_picture_of_a_graph_that_changes_nothing_around_it(mo
     html = net._repr_html_()
     data = re.search(r'src="data:image/svg\+xml;base64,([^"]*)"', html)[1]
     assert "conv1" in PictureFile(b64decode(data).decode()).boxes
-    assert "<style" not in html and "conv1" in re.search(r'alt="([^"]*)"', html)[1]
+    assert (
+        "<style>" not in html and "conv1  Conv2D" in html and "lenet: 14 boxes" in re.search(r'alt="([^"]*)"', html)[1]
+    )
     monkeypatch.setitem(__import__("sys").modules, "graphlay", None)
     assert net._repr_html_().startswith("<pre") and "conv1" in net._repr_html_()
 
@@ -144,3 +146,18 @@ def test_a_notebook_shows_tables_of_nodes_history_errors_and_summaries():
     program = net.compile([(2, 1, 28, 28)])
     program.run(np.zeros((2, 1, 28, 28), np.float32))
     assert program._repr_html_().startswith("<pre") and "8 steps" in program._repr_html_()
+
+
+def test_a_drawing_in_a_notebook_is_an_image():
+    assert models.mlp().draw()._repr_html_().startswith("<img style=")
+
+
+def test_a_notebook_lists_what_is_too_large_to_look_at():
+    html = pg.Sequential(*[pg.Relu(name=f"r{i}") for i in range(600)])._repr_html_()
+    assert html.startswith("<pre") and "r400" in html and "r598  Relu" not in html and "and 101 nodes more" in html
+
+
+def test_the_story_of_a_node_has_its_formula_and_derivative():
+    net = pg.Sequential(pg.Gelu(name="g"))
+    story = dict(net.draw(None, ("N", 4)).picture.boxes[1].story)
+    assert story["formula"] == "0.5 * x * erfc(-x / sqrt(2))" and story["d/dx"].startswith("0.5 * erfc(-x / sqrt(2))")

@@ -256,3 +256,35 @@ def test_the_pictures_of_the_documentation_are_current():
         hint = f"docs/pictures/{name}.svg: run python scripts/pictures.py"
         assert shown.boxes.keys() == made.boxes.keys(), hint
         assert sorted(text for text, _ in shown.labels) == sorted(text for text, _ in made.labels), hint
+
+
+def test_groups_that_read_different_nodes_of_the_one_before_are_no_run():
+    def block(name):
+        x = pg.Input("x").node()
+        a = pg.Linear(4, 4, name="a").node(x)
+        return pg.Graph(x, [a, pg.Linear(4, 4, name="b").node(a)], name=name)
+
+    x = pg.Input("x").node()
+    one = block("one").node(x)
+    two = block("two").node((one, 1))
+    three = block("three").node((two, 1))
+    four = block("four").node((three, 0))
+    graph = pg.Graph(x, (four, 1))
+    groups = graph.draw(None, ("N", 4), depth=9).picture.groups
+    assert {name: group.repeats for name, group in groups.items()} == {"one": 3, "four": 1}
+
+
+def test_runs_inside_of_runs_are_drawn_once_as_well():
+    def inner(name):
+        return pg.Sequential(pg.Linear(4, 4, name="a"), pg.Relu(name="b"), name=name)
+
+    def outer(name):
+        return pg.Sequential(pg.Tanh(name="t"), inner("i1"), inner("i2"), inner("i3"), name=name)
+
+    net = pg.Sequential(outer("o1"), outer("o2"), pg.Relu(name="between"), outer("o3"), outer("o4"), name="nested")
+    drawing = net.draw(None, ("N", 4), depth=9)
+    repeats = {name: group.repeats for name, group in drawing.picture.groups.items()}
+    assert repeats == {"o1": 2, "o1.i1": 3, "o3": 2, "o3.i1": 3}
+    found = [(e.source, e.target) for e in drawing.picture.edges if "between" in (e.source, e.target)]
+    assert found == [("o1.i1.b", "between"), ("between", "o3.t")]
+    assert PictureFile(drawing.svg()).linesThroughBoxes() == []

@@ -9,7 +9,7 @@ from picturefile import PictureFile
 
 import puregraph as pg
 from puregraph import models
-from puregraph.autodiff import add_backward_pass
+from puregraph.autodiff import ForwardGraph, Variable, add_backward_pass
 
 
 def tidy(drawing):
@@ -131,3 +131,26 @@ def test_the_programs_of_larger_networks_are_drawn(tmp_path):
     assert PictureFile(drawing.svg()).boxesOnBoxes() == []
     program.run(np.zeros((2, 3, 32, 32), np.float32))
     program.plot(tmp_path / "arena.svg")
+
+
+def test_graphs_of_callables_are_drawn():
+    graph = ForwardGraph()
+    graph.add_edge(graph.INPUT, np.tanh, in_arg=0)
+    graph.add_node(np.tanh, "say <tanh>")
+    graph.add_connection(np.tanh, pg.Relu(name="r"), graph.OUTPUT)
+    drawing = graph.draw()
+    file = tidy(drawing)
+    assert set(file.boxes) == {"INPUT", "say <tanh>", "OUTPUT", "r"}
+    assert {box.kind for box in drawing.picture.boxes} == {"input", "module", "output"}
+    assert [text for text, _ in file.labels] == ["[0] -> []"]
+    assert graph._repr_html_().startswith("<img ")
+
+
+def test_the_tape_of_a_variable_is_drawn(tmp_path):
+    x = Variable(np.ones((2, 3)), requires_grad=True)
+    y = (x * x + x).sum()
+    drawing = y.grad_fn.draw(tmp_path / "tape.svg")
+    file = tidy(drawing)
+    assert len(file.boxes) == 4 and sum("AccumulateGrad" in name for name in file.boxes) == 1
+    assert len(file.lines) == 5  # of sum, of both sides of +, twice of x * x
+    assert (tmp_path / "tape.svg").read_text() == y.grad_fn.draw().svg()

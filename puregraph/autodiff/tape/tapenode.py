@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from puregraph.core.accumulate import combine
+from puregraph.core.late import Late
 from puregraph.errors import AutoDiffException
 
 NUMBERS = itertools.count(1)
@@ -86,6 +87,8 @@ class TapeNode:
         """Store the gradient of an output in a Variable at the end of each pass, while that is there."""
         self.kept = self.kept or {}
         self.kept.setdefault(slot, []).append(weakref.ref(variable))
+
+    draw: Any = Late("puregraph.draw.callablepicture", "drawTape")
 
     def __str__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"

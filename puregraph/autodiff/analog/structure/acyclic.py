@@ -12,6 +12,7 @@ from puregraph.autodiff.analog.structure.executionplan import ExecutionPlan, Ins
 from puregraph.autodiff.analog.structure.graphdrawing import dot_of, networkx_of, table, value_label
 from puregraph.autodiff.analog.structure.graphenum import GraphEnum
 from puregraph.autodiff.analog.structure.labelledgraph import LabelledGraph
+from puregraph.core.late import Late
 from puregraph.errors import GraphError, plural
 
 
@@ -203,6 +204,11 @@ class AcyclicDirectedGraph(LabelledGraph):
             f"<{self.title()}: {plural(len(self.nodes), 'node')}, {plural(edges, 'edge')}, "
             f"{'static' if self.is_static else 'dynamic'}>"
         )
+
+    draw: Any = Late("puregraph.draw.callablepicture", "drawCallables")
+
+    def _repr_html_(self) -> str:
+        return self.draw()._repr_html_()
 
     def dot(self) -> str:
         """This graph in the language of Graphviz, each edge with its label."""

@@ -1,0 +1,68 @@
+"""The picture of a graph of callables, and of the nodes that a Variable's operations left on the tape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.arguments import FilePath, optional, takes
+from puregraph.draw.drawing import Drawing
+from puregraph.draw.picture import Picture, PictureBox, PictureEdge
+from puregraph.errors import plural
+
+
+def callablePicture(graph: Any) -> Picture:
+    """A graph of callables: a box for each node, an edge with what it passes on."""
+    names = graph.names
+    picture = Picture(type(graph).__name__)
+    for node, name in names.items():
+        kind = "input" if node is graph.START else "output" if node is graph.END else "module"
+        kinds = () if kind != "module" or type(node).__name__ in ("function", "ufunc") else (type(node).__name__,)
+        story = (("node", name), ("type", type(node).__name__))
+        picture.boxes.append(PictureBox(name, name, kind, kinds, story=story))
+    for edges in graph.outgoing.values():
+        for i, edge in enumerate(edges):
+            isLabelled = graph.taken_label(edge) or graph.given_label(edge)
+            source, target = names[edge.source], names[edge.target]
+            picture.edges.append(PictureEdge(source, target, f"{target} {i}", edge.label if isLabelled else ""))
+    picture.notes = (f"{plural(len(picture.boxes), 'node')}, {plural(len(picture.edges), 'edge')}",)
+    return picture
+
+
+def tapePicture(node: Any) -> Picture:
+    """The nodes that a gradient runs through from this one on, down to what accumulates it."""
+    picture = Picture(f"the tape of {node.name()}")
+    names = {id(node): f"1 {node.name()}"}
+    waiting = [node]
+    while waiting:
+        one = waiting.pop(0)
+        ends = [edge for edge in one.next_functions if edge[0] is not None]
+        kind = "gradient" if ends else "output"
+        picture.boxes.append(PictureBox(names[id(one)], one.name(), kind))
+        for i, (after, slot) in enumerate(ends):
+            if id(after) not in names:
+                names[id(after)] = f"{len(names) + 1} {after.name()}"
+                waiting.append(after)
+            label = f"output {slot}" if after.num_outputs > 1 else ""
+            picture.edges.append(PictureEdge(names[id(one)], names[id(after)], f"{names[id(one)]} {i}", label))
+    picture.notes = (plural(len(picture.boxes), "node"),)
+    return picture
+
+
+@takes(path=optional(FilePath))
+def drawCallables(graph: Any, path: Any = None) -> Drawing:
+    """Draw this graph: `graph.draw("net.svg")`, or .html, .dot, .png, or none in a notebook."""
+    return drawn(callablePicture(graph), path)
+
+
+@takes(path=optional(FilePath))
+def drawTape(node: Any, path: Any = None) -> Drawing:
+    """Draw what a gradient runs through: `y.grad_fn.draw("tape.svg")`, or .html, .dot, .png, or none in a notebook."""
+    return drawn(tapePicture(node), path)
+
+
+def drawn(picture: Picture, path: Any) -> Drawing:
+    """A picture, in a file if wanted."""
+    drawing = Drawing(picture)
+    if path is not None:
+        drawing.save(path)
+    return drawing
