@@ -118,7 +118,7 @@ def dying(function):
     return wrapped
 owner, name = {
     "forward": (Objective, "learner"),
-    "reduction": (TreeSum, "reduce"),
+    "reduction": (TreeSum, "reduceScatter"),
     "update": (Objective, "update"),
     "save": (checkpoint, "write"),
 }[where]
