@@ -1,4 +1,4 @@
-"""The command line: `puregraph shapes | check | draw | inspect | doctor | launch`, or `python -m puregraph`.
+"""The command line: `puregraph shapes | check | draw | inspect | onnx | doctor | launch`, or `python -m puregraph`.
 
 Exit codes: 0 all is well; 1 the model or the file has faults; 2 the command cannot be carried out as it was given.
 With --json nothing but JSON is written to stdout: what a model prints goes to stderr.
@@ -103,6 +103,11 @@ def parser() -> argparse.ArgumentParser:
     found = command("inspect", runInspect, "list what is in a checkpoint, without building the model")
     found.add_argument("file", metavar="FILE", help="a checkpoint that graph.save wrote")
     found.add_argument("--format", choices=checkpoint.FORMATS, default="puregraph", help="who wrote it")
+    foreign = command("onnx", runOnnx, "print what is in an ONNX model, as a graph; convert or compare it")
+    foreign.add_argument("file", metavar="FILE", help="an ONNX model")
+    foreign.add_argument("shapes", metavar="SHAPE", nargs="*", help=SHAPE)
+    foreign.add_argument("--to", metavar="FILE.h5", help="save the graph with its weights")
+    foreign.add_argument("--check", action="store_true", help="compare its outputs with onnxruntime's")
     command("doctor", runDoctor, "say which device is used and why, which versions are there, how many threads")
     started = commands.add_parser("launch", help=LAUNCH, description=f"{LAUNCH[0].upper()}{LAUNCH[1:]}.")
     launcher.addArguments(started)
@@ -213,6 +218,32 @@ def runInspect(options: argparse.Namespace) -> int:
     for line in aligned(list(facts.items())):
         print(line)
     return 0
+
+
+def runOnnx(options: argparse.Namespace) -> int:
+    """What is in an ONNX model; it is saved, or compared with onnxruntime, where that is asked for."""
+    if importlib.util.find_spec("onnx") is None:
+        raise UsageError("onnx is not installed: pip install puregraph[onnx]")
+    from puregraph.onnx.onnxsummary import OnnxSummary  # nothing else here needs it
+
+    found = OnnxSummary(options.file, [readShape(text) for text in options.shapes] or None)
+    facts: dict[str, Any] = {"opsets": found.opsets, "operators": dict(found.operators), "problem": found.problem}
+    if not options.json:
+        print(found.text(terminalWidth(), hasColor()))
+    if found.graph is not None and options.to:
+        found.graph.save(options.to)
+        if not options.json:
+            print(f"saved as {options.to}")
+    isClose = True
+    if options.check:
+        facts["distances"], shapes = found.compare()
+        isClose = max(facts["distances"], default=0.0) <= 1e-4
+        if not options.json:
+            text = ", ".join(f"{d:.1e}" for d in facts["distances"])
+            print(f"outputs at {', '.join(shapes)} differ from onnxruntime's by {text} of the largest")
+    if options.json:
+        printJson(facts, options.out)
+    return 0 if found.graph is not None and isClose else 1
 
 
 def trainerFacts(saved: dict[str, Any]) -> dict[str, str]:

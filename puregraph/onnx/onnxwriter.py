@@ -31,7 +31,7 @@ ROLES = {  # what the inputs of an operator are called
 
 
 def writesOnnx(*classes: type) -> Callable[[Callable], Callable]:
-    """Register the function below it as what writes modules of these classes, and of those made from them.
+    """Register the function below it as what writes modules of these classes, and of subclasses.
 
     It gets an `OnnxStep`: the module, the names of its inputs, their shapes, and `op`, which adds a node.
     """

@@ -1,0 +1,84 @@
+"""OnnxSummary: what is in an ONNX model, and whether its graph gives what onnxruntime gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from puregraph.analysis.footprint import Footprint
+from puregraph.analysis.summary import render
+from puregraph.core.dim import Dim
+from puregraph.errors import GraphError, plural, show
+from puregraph.onnx.modelfile import ModelFile
+from puregraph.onnx.reader import ModelReader, declaredShape, opsetsOf
+
+OPEN = 2  # what symbols become for a trial
+
+
+class OnnxSummary:
+    """A model's opsets and operators, and its graph, if it can be read; else `problem` says what is in the way."""
+
+    def __init__(self, path: Any, shapes: list[Any] | None = None):
+        file = ModelFile(path)
+        self.path, self.graph, self.problem = path, None, ""
+        proto = file.proto.graph
+        known = {tensor.name for tensor in proto.initializer}
+        ends = [info for info in proto.input if info.name not in known]
+        self.opsets = {each.domain or "ai.onnx": each.version for each in file.proto.opset_import}
+        self.operators = Counter(f"{n.domain}.{n.op_type}" if n.domain else n.op_type for n in proto.node)
+        self.producer = f"{file.proto.producer_name} {file.proto.producer_version}".strip()
+        given = dict(zip([info.name for info in ends], shapes or []))
+        self.shapes = shapes or [declaredShape(info) for info in ends]
+        try:
+            opsetsOf(file.proto.opset_import)
+            self.graph = ModelReader(file).read(given)
+        except GraphError as error:
+            self.problem = str(error)
+
+    def text(self, width: int | None, color: bool) -> str:
+        """The table of the graph's nodes, and what is in the file."""
+        facts = [
+            f"{self.path}: opset {', '.join(f'{v} of {d}' for d, v in self.opsets.items())}"
+            + (f", written by {self.producer}" if self.producer else ""),
+            f"{plural(sum(self.operators.values()), 'node')} of {plural(len(self.operators), 'operator')}: "
+            + ", ".join(f"{name} {count}" for name, count in sorted(self.operators.items())),
+        ]
+        if self.graph is None:
+            return "\n".join([*facts, "", self.problem])
+        if any(shape is None for shape in self.shapes):
+            return "\n".join([*facts, "", "the shapes of its inputs are not known: give them"])
+        return "\n".join([render(Footprint(self.graph, *self.shapes), width, color), "", *facts])
+
+    def compare(self) -> tuple[list[float], list[Any]]:
+        """How far the outputs are from those of onnxruntime, over the largest, on random data; the shapes of that.
+
+        Raises    GraphError where onnxruntime is not installed
+        """
+        try:
+            import onnxruntime as runtime
+        except ImportError:
+            raise GraphError("--check compares with onnxruntime, which is not installed") from None
+        if self.graph is None:
+            raise GraphError(self.problem)
+        rng, whole = np.random.default_rng(0), []
+        for shape in self.shapes:
+            whole.append(tuple(OPEN if isinstance(size, Dim) else size for size in shape))
+        data = [
+            rng.standard_normal(shape).astype(dtype) if dtype.kind == "f" else rng.integers(0, 2, shape).astype(dtype)
+            for shape, dtype in zip(whole, self.graph.inputTypes())
+        ]
+        session = runtime.InferenceSession(str(self.path), providers=["CPUExecutionProvider"])
+        wanted = session.run(None, {info.name: x for info, x in zip(session.get_inputs(), data)})
+        found = self.graph.evalMode()(*data)
+        found = found if isinstance(found, list) else [found]
+        return [distance(a, b) for a, b in zip(found, wanted)], [show(shape) for shape in whole]
+
+
+def distance(found: Any, wanted: Any) -> float:
+    """The largest difference, over the largest that is wanted; infinite where the shapes differ."""
+    if found.shape != wanted.shape:
+        return float("inf")
+    a, b = (np.asarray(x, np.float64) for x in (found, wanted))
+    return float(np.abs(a - b).max(initial=0) / max(1e-30, np.abs(b).max(initial=0)))
