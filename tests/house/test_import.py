@@ -8,6 +8,7 @@ from source import library
 
 OPTIONAL = [
     "cupy",
+    "graphlay",
     "llvmlite",
     "matplotlib",
     "mpi4py",
