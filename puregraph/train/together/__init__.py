@@ -1,4 +1,4 @@
-"""Together: steps that several processes take, or that are made of the fixed grains of a batch."""
+"""Together: steps that several processes take, or that consist of the fixed grains of a batch."""
 
 from puregraph.train.together.lockstep import GrainPass, LockStep
 from puregraph.train.together.shardedupdate import ParamPiece, ShardedUpdate
