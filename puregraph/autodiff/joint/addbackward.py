@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from puregraph.autodiff.joint.backwardimplementation import BackwardResult
@@ -10,6 +11,7 @@ from puregraph.autodiff.joint.gradientgraph import GradientGraph, connected
 from puregraph.autodiff.joint.remat import CotangentInput, Outline
 from puregraph.autodiff.joint.rematpolicy import choices, stored_by
 from puregraph.autodiff.joint.valuenames import _Names, _Target
+from puregraph.core.late import Late
 from puregraph.core.linkednode import Edge
 from puregraph.core.param import State
 from puregraph.errors import AutoDiffException
@@ -98,8 +100,20 @@ class ForwardPassGraph(FreeingGraph):
         return f"forward function of {self.forwardGraph.title()}"
 
 
+class ReadModel:
+    """What reads models of other formats, which stands above this package."""
+
+    onnx = Late("puregraph.onnx.reader", "fromOnnx")
+
+
+def graph_of(graph_or_model: Any) -> Any:
+    """A graph as it is; that of an ONNX model, or of the path of one, which ends in .onnx."""
+    isPath = isinstance(graph_or_model, (str, os.PathLike)) and os.fspath(graph_or_model).endswith(".onnx")
+    return ReadModel.onnx(graph_or_model) if isPath or hasattr(graph_or_model, "opset_import") else graph_or_model
+
+
 def add_backward_pass(
-    graph: Graph,
+    graph: Any,
     outputs: Any,
     inputs: Any,
     accumulate: bool = False,
@@ -110,6 +124,7 @@ def add_backward_pass(
 ) -> JointGraph:
     """A new graph that gives a graph's outputs, and the gradients of some values with respect to others.
 
+    `graph`               a Graph, an ONNX model, or the path of one
     `outputs`, `inputs`   Nodes, `(node, slot)`, or names: of an input, of a node, of a parameter (`"fc.W"`, or its last
                           part where that is only one value's). Any value may be either; outputs need be neither scalar
                           nor the graph's own.
@@ -130,6 +145,7 @@ def add_backward_pass(
     Raises    AutoDiffException for what is no graph, for a name that is not exactly one value, for an output or input
               that no gradient goes between, for a node without a gradient rule, for a budget that cannot be met
     """
+    graph = graph_of(graph)
     names = names_of(graph)
     outs, ins = names.all(outputs, "output"), names.all(inputs, "input")
     refuse_states(names, outs, ins)
@@ -144,7 +160,7 @@ def add_backward_pass(
 
 
 def make_backward_function(
-    graph_or_model: Graph,
+    graph_or_model: Any,
     apply_strict: bool = False,
     required_grads: Any = None,
     data_forwarding_strategy: str = "store_all",
@@ -159,6 +175,7 @@ def make_backward_function(
 
     `required_grads`   nodes or names as for `add_backward_pass`; by default every input and trained parameter that the
                        outputs depend on
+    `graph_or_model`   a Graph, an ONNX model, or the path of one
     `apply_strict`     for models that are converted first; a Graph is taken as it is
     `shapes`           of the inputs, where the forwarded values' shapes and dtypes are to be known
 
@@ -167,8 +184,9 @@ def make_backward_function(
 
     Raises    AutoDiffException as `add_backward_pass` does
     """
-    names = names_of(graph_or_model)
-    graph, flat = graph_or_model, names.flat
+    graph = graph_of(graph_or_model)
+    names = names_of(graph)
+    flat = names.flat
     if required_grads is None:
         trained = [n for n, module, _ in flat.params if module.wants(names.params[n])]
         reached, _ = connected(flat, flat.outputs, [*flat.inputs, *trained])
