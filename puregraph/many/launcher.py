@@ -112,7 +112,7 @@ class LaunchedRun:
         self.process, self.folder, self.count = process, Path(folder), count
         self.asked = False
         self.notes: list[bytes] = []  # of mpiexec's own
-        self.gone: list[int] = []  # which processes have ended, in this order
+        self.gone: list[int] = []  # which processes ended first: several, where nobody saw which of them did
 
     def wait(self) -> int:
         """Wait for the end of all; the exit code."""
@@ -158,13 +158,13 @@ class LaunchedRun:
         return found
 
     def watch(self) -> None:
-        """Note in which order processes end: mpiexec, which ends the others, may name any of them."""
+        """Note which process ends first: mpiexec, which ends the others, may name any of them."""
         if not hasattr(os, "pidfd_open"):
             return
         known: dict[int, int] = {}
         seen: set[int] = set()
         poll = select.poll()
-        while self.process.poll() is None or len(seen) < len(self.pids()):
+        while not self.gone and (self.process.poll() is None or len(seen) < len(self.pids())):
             for rank, pid in self.pids().items() if len(seen) < self.count else ():
                 if rank not in seen:
                     seen.add(rank)
@@ -175,10 +175,9 @@ class LaunchedRun:
                         continue
                     known[descriptor] = rank
                     poll.register(descriptor, select.POLLIN)
-            for descriptor, _ in poll.poll(20):
-                poll.unregister(descriptor)
-                os.close(descriptor)
-                self.gone.append(known.pop(descriptor))
+            self.gone += [known[descriptor] for descriptor, _ in poll.poll(20)]
+        for descriptor in known:
+            os.close(descriptor)
 
     def tellEnd(self, code: int) -> None:
         """Say why the run ended: the last words of a process, or which was killed, or what mpiexec says."""
@@ -186,7 +185,8 @@ class LaunchedRun:
         if words.exists():
             print(words.read_text(encoding="utf-8").rstrip(), file=sys.stderr)
         elif code and self.gone and not self.asked:
-            who = f"rank {self.gone[0]} of {self.count}"
+            ranks = " or ".join(map(str, sorted(self.gone)))
+            who = f"rank {ranks} of {self.count}"
             print(f"puregraph: {who} was killed (exit code {code}), which has ended the run", file=sys.stderr)
         else:
             sys.stdout.buffer.write(b"".join(self.notes))

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -42,6 +43,12 @@ def lines(done):
     """The lines that a run has printed, in order of their text; processes print in any order."""
     assert done.returncode == 0, done.stdout + done.stderr
     return sorted(done.stdout.splitlines())
+
+
+def namedAsKilled(done, count):
+    """The ranks that a run names as killed: several where others ended so soon that nobody saw which was first."""
+    found = re.search(rf"puregraph: rank ([\d or]+) of {count} was killed \(exit code", done.stderr)
+    return [] if found is None else list(map(int, found[1].split(" or ")))
 
 
 def isRunning(pid):

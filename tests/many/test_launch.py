@@ -5,11 +5,12 @@ import sys
 import time
 
 import pytest
-from launched import command, isRunning, launched, lines, pidsIn, waited, written
+from launched import command, isRunning, launched, lines, namedAsKilled, pidsIn, waited, written
 from processes import environment
 
 from puregraph.cli import main
 from puregraph.many import launcher
+from puregraph.many.launcher import LaunchedRun
 
 
 def refusal(capsys, *arguments):
@@ -87,7 +88,7 @@ def test_a_killed_process_ends_all_within_five_seconds_and_is_named(tmp_path):
     done = launched(3, tmp_path, text)
     assert done.returncode != 0
     assert time.monotonic() - begun < 5 + 5  # five for the start of three processes
-    assert "puregraph: rank 2 of 3 was killed (exit code" in done.stderr
+    assert 2 in namedAsKilled(done, 3), done.stderr
     pids = pidsIn(tmp_path)
     assert len(pids) == 3
     assert not any(map(isRunning, pids))
@@ -129,3 +130,22 @@ def test_a_script_that_is_not_there_is_refused_by_each_process():
     done = subprocess.run(run, env=environment(), capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "wanted a script to run" in done.stderr and "'nowhere.py'" in done.stderr
+
+
+def test_of_processes_that_end_at_once_none_alone_is_named(tmp_path, capsys):
+    sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
+    processes = [subprocess.Popen(sleeping) for _ in range(3)]
+    try:
+        for rank, process in enumerate(processes):
+            (tmp_path / f"rank-{rank}").write_text(str(process.pid))
+        processes[0].kill()
+        processes[2].kill()
+        assert waited(lambda: not isRunning(processes[0].pid) and not isRunning(processes[2].pid), 10)
+        run = LaunchedRun(processes[1], str(tmp_path), 3)
+        run.watch()
+        run.tellEnd(9)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert "puregraph: rank 0 or 2 of 3 was killed (exit code 9)" in capsys.readouterr().err
