@@ -14,7 +14,7 @@ OURS = {  # a metaphor, and the terms of the field; "in place" is one of them, a
     r"lies|lie": "is stored",
     r"so many": "n",
     r"made of": "computed from, consists of",
-    r"folds?|folded": "reduction",
+    r"(?<!k-)folds?|folded": "reduction",
     r"twins?": "implementation, clone",
     r"crew": "workers",
     r"by way of": "in, through",

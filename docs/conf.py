@@ -1,0 +1,15 @@
+"""Sphinx's settings for the site; `python scripts/website.py` builds it."""
+
+from puregraph.version import __version__
+
+project = "puregraph"
+release = __version__
+copyright = "the authors of puregraph"
+extensions = ["myst_parser"]
+html_theme = "furo"
+html_title = f"puregraph {__version__}"
+html_show_sphinx = False
+html_copy_source = False
+myst_heading_anchors = 4
+myst_enable_extensions = ["deflist"]
+python_display_short_literal_types = True

@@ -1,0 +1,308 @@
+"""Build the site: the pages of docs/, and a page for each public name, made from its docstring and examples.
+
+    pip install -e ".[docs]" && python scripts/website.py [FOLDER]
+
+FOLDER is build/site unless given. A warning of Sphinx, a dead link or an example that fails ends it with an error.
+"""
+
+import importlib
+import inspect
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PACKAGES = ("puregraph", "puregraph.autodiff", "puregraph.data", "puregraph.models", "puregraph.onnx", "puregraph.text")
+GUIDES = {  # in the order in which people come
+    "First steps": ["start", "recipes", "modules", "training", "checkpoints", "pictures", "notation"],
+    "Shapes and speed": ["shapes", "compile", "memory", "gpu", "many", "performance", "accuracy"],
+    "Your own": ["newmodule", "newkernel"],
+    "Coming from": ["comingfrom", "puzzlelib", "onnx"],
+    "Derivatives and research": ["derivatives", "autodiff", "backwardgraph", "text", "fashion"],
+    "Reference": ["reference", "models", "commandline", "refusals", "operations", "glossary"],
+    "The code": ["reading", "architecture", "examples", "contributing", "changelog"],
+}
+NOTGUIDES = ("README", "refusals", "operations", "reading", "architecture", "glossary", "accuracy", "performance")
+SECTION = re.compile(r"(Shapes|Source|Params|Raises)\s{2,}(.*)")
+PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "README.md": "index.md"}
+LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\((?!https?:|#|mailto:)([^)#]+)(#[^)]*)?\)")
+
+
+def publicNames():
+    """(package, name, object) of everything that is public, each object once, where it stands first."""
+    seen = set()
+    for package in PACKAGES:
+        module = importlib.import_module(package)
+        for name in sorted(module.__all__, key=str.lower):
+            found = getattr(module, name)
+            key = id(found)
+            if key not in seen and not inspect.ismodule(found):
+                seen.add(key)
+                yield package, name, found
+
+
+def guides():
+    """The text of each guide: a page that says how something is done."""
+    pages = {page.stem: page for page in sorted(DOCS.glob("*.md")) if page.stem not in NOTGUIDES}
+    order = [stem for stems in GUIDES.values() for stem in stems if stem in pages]
+    return {stem: pages[stem].read_text(encoding="utf-8") for stem in [*order, *pages]}
+
+
+def mentions(name, texts):
+    """The guides that name something in code."""
+    code = re.compile(rf"```.*?\b{name}\b.*?```|`[^`\n]*\b{name}\b[^`\n]*`", re.S)
+    fenced = re.compile(rf"(?<![\w.]){name}\b")
+    return [stem for stem, text in texts.items() if fenced.search(text) and code.search(text)]
+
+
+def sections(text):
+    """A docstring as its body and its sections: {"Shapes": ..., "Source": ...}."""
+    body, found, current = [], {}, None
+    for line in text.splitlines():
+        match = SECTION.match(line)
+        if match:
+            current = match[1]
+            found[current] = match[2]
+        elif current and line.startswith(" "):
+            found[current] += f" {line.strip()}"
+        else:
+            current = None
+            body.append(line)
+    return "\n".join(body).strip(), found
+
+
+def escape(text):
+    """Text as Markdown that shows it; what stands in backticks stays code."""
+    parts = re.split(r"(`[^`\n]+`)", text)
+    parts[::2] = [re.sub(r"([\\*_<>\[\]|$`#{}])", r"\\\1", part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def prose(body):
+    """The body of a docstring: formulas and columns as they are, sentences as text."""
+    found = []
+    for i, paragraph in enumerate(re.split(r"\n\s*\n", body)):
+        isFormula = i == 0 and "=" in paragraph and not paragraph.rstrip().endswith(".")
+        asIs = isFormula or re.search(r"^ |\S {2,}\S", paragraph, re.M)
+        found.append(f"```text\n{paragraph}\n```" if asIs else escape(paragraph))
+    return "\n\n".join(found)
+
+
+def table(head, rows):
+    """Rows as a table of Markdown."""
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def signatureOf(found):
+    """The signature, or None for what has none."""
+    try:
+        return inspect.signature(found)
+    except (TypeError, ValueError):
+        return None
+
+
+def code(text):
+    """Inline code, in a table too."""
+    return f"`{str(text).replace('|', chr(92) + '|')}`" if "`" not in str(text) else escape(str(text))
+
+
+def argumentRows(signature):
+    """Each argument: its name, what it takes, its default."""
+    for argument in signature.parameters.values():
+        taken = "" if argument.annotation is argument.empty else code(argument.annotation)
+        default = "" if argument.default is argument.empty else code(repr(argument.default))
+        yield code(str(argument).split(":")[0].split("=")[0]), taken, default
+
+
+def memberRows(found):
+    """Each public method and property that a class defines itself: its call, and its first sentence."""
+    for name, member in vars(found).items():
+        bare = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
+        if name[0] != "_" and (inspect.isfunction(bare) or isinstance(bare, property)) and inspect.getdoc(bare):
+            line = inspect.getdoc(bare).split("\n\n")[0].replace("\n", " ")
+            call = name if isinstance(bare, property) else f"{name}({', '.join(signatureOf(bare).parameters)})"
+            yield code(call), escape(line)
+
+
+def runExample(package, name, found):
+    """An example that ran just now: a module's own, with the shapes that it gives; None where it has none."""
+    from puregraph import Module
+
+    if not (inspect.isclass(found) and issubclass(found, Module)):
+        return None
+    try:
+        examples = list(found.examples())
+    except NotImplementedError:
+        return None
+    for module, shapes in examples:
+        text = repr(module)
+        space = {}
+        try:
+            exec(f"from {package} import *\nfound = {text}", space)  # noqa: S102 - the text is a repr of ours
+            outcome = space["found"].dataShapeFrom(*shapes)
+        except Exception:  # an example whose arguments are arrays or functions cannot be written as text
+            continue
+        given = ", ".join(map(str, shapes))
+        return f"from {package} import {name}\n\nprint({text}.dataShapeFrom({given}))    # {outcome}"
+    return None
+
+
+def page(package, name, found, texts):
+    """The page of one public name."""
+    signature, text = signatureOf(found), inspect.getdoc(found) or ""
+    body, parts = sections(text)
+    kind = "class" if inspect.isclass(found) else "function" if callable(found) else "data"
+    names = ", ".join(str(each).split(":")[0] for each in signature.parameters.values()) if signature else ""
+    call = f"{package}.{name}({re.sub(r'=.*?(?=,|$)', '', names)})" if kind != "data" else f"{package}.{name}"
+    lines = [f"# {name}", f"```{{py:{kind}}} {call}\n```", f"from `{package}`", prose(body)]
+    lines += [f"**{title}**: {escape(value)}" for title, value in parts.items()]
+    rows = list(argumentRows(signature)) if signature else []
+    lines += [f"## Arguments\n\n{table(('argument', 'takes', 'default'), rows)}"] if rows else []
+    example = runExample(package, name, found)
+    lines += [f"## Example\n\n```python\n{example}\n```"] if example else []
+    used = mentions(name, texts)
+    lines += [f"## Guides\n\n{', '.join(f'[{stem}](../{stem}.md)' for stem in used)}"] if used else []
+    members = list(memberRows(found)) if kind == "class" else []
+    lines += [f"## Methods and properties\n\n{table(('', ''), members)}"] if members else []
+    try:
+        source = inspect.getsource(found).rstrip()
+        where = Path(inspect.getsourcefile(found)).resolve().relative_to(ROOT).as_posix()
+        lines.append(f"## Source\n\n`{where}`\n\n````python\n{source}\n````")
+    except (OSError, TypeError, ValueError):
+        pass
+    return "\n\n".join(lines) + "\n"
+
+
+def referenceIndex(names):
+    """The list of all public names, by package, with the first line of each."""
+    lines = ["# Reference", "Every public name, with the first line of what it is."]
+    for package in PACKAGES:
+        rows = []
+        for at, name, found in names:
+            if at == package:
+                first = (inspect.getdoc(found) or "").split("\n")[0]
+                rows.append((f"[{name}](reference/{package}.{name}.md)", escape(first)))
+        lines.append(f"## {package}\n\n{table(('', ''), rows)}")
+    tree = "\n".join(f"reference/{package}.{name}" for package, name, _ in names)
+    return "\n\n".join(lines) + f"\n\n```{{toctree}}\n:hidden:\n\n{tree}\n```\n"
+
+
+def modelsPage():
+    """The models, each with what its docstring says of shapes, parameters and source."""
+    models = importlib.import_module("puregraph.models")
+    rows = []
+    for name in models.__all__:
+        body, parts = sections(inspect.getdoc(getattr(models, name)) or "")
+        told = [escape(parts.get(title, "")) for title in ("Params", "Source")]
+        rows.append(
+            (f"[{name}](reference/puregraph.models.{name}.md)", escape(body.split("\n\n")[0].replace("\n", " ")), *told)
+        )
+    return f"# Models\n\n`from puregraph.models import resnet50`\n\n{table(('', '', 'parameters', 'source'), rows)}\n"
+
+
+def commandPage():
+    """What each command says of itself."""
+    from puregraph.cli import parser
+
+    (commands,) = [action.choices for action in parser()._actions if hasattr(action, "choices") and action.choices]
+    parts = [f"## {name}\n\n```text\n{command.format_help().rstrip()}\n```" for name, command in commands.items()]
+    return "# Command line\n\n" + "\n\n".join(parts) + "\n"
+
+
+def examplesPage():
+    """The scripts of examples/."""
+    parts = [
+        f"## {path.name}\n\n```python\n{path.read_text(encoding='utf-8')}```"
+        for path in sorted((ROOT / "examples").glob("*.py"))
+    ]
+    return "# Examples\n\n" + "\n\n".join(parts) + "\n"
+
+
+def relink(path):
+    """A page of the repository, with links that hold in the site; what has no page there is named without a link."""
+
+    def changed(match):
+        target = (path.parent / match[2]).resolve().relative_to(ROOT)
+        up = "../" * (len(path.relative_to(ROOT).parts) - 2)
+        if target.parts[0] == "docs" and target.suffix:
+            page = target.relative_to("docs").as_posix()
+        elif target.parts[:2] == ("docs", "decisions"):
+            page = "decisions/index.md"
+        elif target.parts[0] == "examples":
+            page = "examples.md"
+        elif target.as_posix() in PAGES:
+            page = PAGES[target.as_posix()]
+        else:
+            return match[1]
+        return f"[{match[1]}]({up}{page}{match[3] or ''})"
+
+    return LINK.sub(changed, path.read_text(encoding="utf-8"))
+
+
+def top(names):
+    """The first page: what it is, and where everything stands."""
+    lines = ["# puregraph", (ROOT / "README.md").read_text(encoding="utf-8").split("\n\n")[1]]
+    lines.append(f"{len(names)} public names, each with a page: [reference](reference.md).")
+    for title, stems in GUIDES.items():
+        lines.append(f"```{{toctree}}\n:caption: {title}\n:maxdepth: 1\n\n" + "\n".join(stems) + "\n```")
+    lines.append("```{toctree}\n:caption: Decisions\n:maxdepth: 1\n\ndecisions/index\n```")
+    return "\n\n".join(lines) + "\n"
+
+
+def write(source):
+    """Write all pages of the site into a folder, as Markdown; how many names have one."""
+    names, texts = list(publicNames()), guides()
+    shutil.copytree(DOCS / "pictures", source / "pictures")
+    shutil.copy(DOCS / "conf.py", source)
+    (source / "decisions").mkdir()
+    (source / "reference").mkdir()
+    for path in DOCS.glob("*.md"):
+        if path.stem != "README":
+            (source / path.name).write_text(relink(path), encoding="utf-8")
+    for path in (DOCS / "decisions").glob("*.md"):
+        (source / "decisions" / path.name).write_text(relink(path), encoding="utf-8")
+    made = {"index": top(names), "reference": referenceIndex(names), "models": modelsPage()}
+    made["decisions/index"] = (
+        "# Decisions\n\nWhy it is built like this.\n\n```{toctree}\n:maxdepth: 1\n:glob:\n\n0*\n```\n"
+    )
+    made |= {"commandline": commandPage(), "examples": examplesPage()}
+    made |= {stem: relink(ROOT / f"{stem.upper()}.md") for stem in ("contributing", "changelog")}
+    for stem, text in made.items():
+        (source / f"{stem}.md").write_text(text, encoding="utf-8")
+    for package, name, found in names:
+        (source / "reference" / f"{package}.{name}.md").write_text(page(package, name, found, texts), encoding="utf-8")
+    return len(names)
+
+
+def main(folder):
+    """Write the pages, and let Sphinx build them."""
+    with tempfile.TemporaryDirectory() as temporary:
+        source = Path(temporary) / "source"
+        source.mkdir()
+        count = write(source)
+        command = [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-W",
+            "--keep-going",
+            "-q",
+            "-E",
+            "-b",
+            "html",
+            str(source),
+            str(folder),
+        ]
+        result = subprocess.run(command, check=False)
+    if result.returncode == 0:
+        print(f"{folder}: {count} public names, {len(list(Path(folder).rglob('*.html')))} pages")
+    return result.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "site"))

@@ -1,0 +1,67 @@
+"""The site has a page for each public name, and each public name stands in a guide."""
+
+import importlib.util
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+SPEC = importlib.util.spec_from_file_location("website", ROOT / "scripts" / "website.py")
+website = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(website)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    website.write(folder)
+    return folder
+
+
+def test_every_public_name_stands_in_a_guide():
+    texts = website.guides()
+    missing = [f"{package}.{name}" for package, name, _ in website.publicNames() if not website.mentions(name, texts)]
+    assert not missing, f"no guide of docs/ names {', '.join(missing)}; docs/modules.md says which name is for what"
+
+
+def test_every_public_name_has_a_page_of_its_docstring(source):
+    names = list(website.publicNames())
+    assert len(names) > 250
+    for package, name, found in names:
+        text = (source / "reference" / f"{package}.{name}.md").read_text(encoding="utf-8")
+        assert inspect.getdoc(found) and text.startswith(f"# {name}\n") and "## Guides" in text, name
+
+
+def test_every_public_module_shows_an_example_that_ran(source):
+    found = (source / "reference" / "puregraph.Linear.md").read_text(encoding="utf-8")
+    assert "print(Linear(3, 4).dataShapeFrom((5, 3)))    # (5, 4)" in found
+
+
+def test_every_page_and_every_guide_is_reached_from_the_first(source):
+    listed = {*re.findall(r"^(\S+)$", (source / "index.md").read_text(encoding="utf-8"), re.M)}
+    pages = {path.stem for path in source.glob("*.md")} - {"index"}
+    assert pages <= listed, f"GUIDES of scripts/website.py does not list {', '.join(sorted(pages - listed))}"
+
+
+def test_a_name_in_prose_alone_is_no_mention():
+    assert website.mentions(
+        "Relu", {"a": "a Relu", "b": "`Relu()`", "c": "```python\nRelu()\n```", "d": "`LeakyRelu`"}
+    ) == ["b", "c"]
+
+
+def test_sections_of_a_docstring_are_told_apart():
+    body, parts = website.sections("y = 2 x\n\nMore.\n\nShapes    x (n,)\n          -> y as x\nSource    a paper")
+    assert body == "y = 2 x\n\nMore." and parts == {"Shapes": "x (n,) -> y as x", "Source": "a paper"}
+
+
+def test_markdown_in_a_docstring_stays_text():
+    assert website.escape("a * b_c < `d * e` | [f]") == r"a \* b\_c \< `d * e` \| \[f\]"
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("furo", reason="the extra puregraph[docs] brings Sphinx, furo and myst-parser")
+    assert website.main(tmp_path / "site") == 0
+    assert (tmp_path / "site" / "reference" / "puregraph.Linear.html").exists()
