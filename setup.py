@@ -33,6 +33,7 @@ EXTRAS = {
     "draw": ["graphlay>=0.3,<0.4"],
     "onnx": ["onnx>=1.16"],
     "docs": ["furo>=2025", "myst-parser>=4", "sphinx>=8"],
+    "notebook": ["ipykernel>=6", "nbclient>=0.10"],
     "examples": ["scikit-learn>=1.4"],
     "cupy": ["cupy-cuda13x==14.2.0"],  # to try what is done with it where there is no driver
     "nvrtc": ["nvidia-cuda-nvrtc==13.0.88"],  # with g++, all that proving kernels without a GPU takes

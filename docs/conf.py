@@ -13,3 +13,5 @@ html_copy_source = False
 myst_heading_anchors = 4
 myst_enable_extensions = ["deflist"]
 python_display_short_literal_types = True
+html_static_path = ["static"]
+html_css_files = ["site.css"]

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -82,13 +83,32 @@ def escape(text):
     return "".join(parts)
 
 
+def described(paragraph):
+    """The rows of a paragraph in two columns, "`name`   what it is", or nothing where it is something else."""
+    rows = []
+    for line in paragraph.splitlines():
+        match = re.match(r"(`[^`]+`) {2,}(.*)", line)
+        if match:
+            rows.append([match[1], match[2]])
+        elif rows and line.startswith("  "):
+            rows[-1][1] += f" {line.strip()}"
+        else:
+            return []
+    return rows
+
+
 def prose(body):
-    """The body of a docstring: formulas and columns as they are, sentences as text."""
+    """The body of a docstring: formulas and code as they are, columns as tables, sentences as text."""
     found = []
     for i, paragraph in enumerate(re.split(r"\n\s*\n", body)):
         isFormula = i == 0 and "=" in paragraph and not paragraph.rstrip().endswith(".")
-        asIs = isFormula or re.search(r"^ |\S {2,}\S", paragraph, re.M)
-        found.append(f"```text\n{paragraph}\n```" if asIs else escape(paragraph))
+        rows = described(paragraph)
+        if rows:
+            found.append(table(("", ""), [(name, escape(text)) for name, text in rows]))
+        elif isFormula or re.search(r"^ |\S {2,}\S", paragraph, re.M):
+            found.append(f"```{{code-block}} text\n:class: wrapped\n\n{textwrap.dedent(paragraph)}\n```")
+        else:
+            found.append(escape(paragraph))
     return "\n\n".join(found)
 
 
@@ -258,6 +278,7 @@ def write(source):
     """Write all pages of the site into a folder, as Markdown; how many names have one."""
     names, texts = list(publicNames()), guides()
     shutil.copytree(DOCS / "pictures", source / "pictures")
+    shutil.copytree(DOCS / "static", source / "static")
     shutil.copy(DOCS / "conf.py", source)
     (source / "decisions").mkdir()
     (source / "reference").mkdir()

@@ -56,6 +56,11 @@ def test_sections_of_a_docstring_are_told_apart():
     assert body == "y = 2 x\n\nMore." and parts == {"Shapes": "x (n,) -> y as x", "Source": "a paper"}
 
 
+def test_columns_of_a_docstring_become_a_table():
+    assert website.described("`a`    one\n       and more\n`bc`   two") == [["`a`", "one and more"], ["`bc`", "two"]]
+    assert website.described("x = 1   y") == []
+
+
 def test_markdown_in_a_docstring_stays_text():
     assert website.escape("a * b_c < `d * e` | [f]") == r"a \* b\_c \< `d * e` \| \[f\]"
 

@@ -1,4 +1,4 @@
-"""Progress: a live bar in a terminal, and everywhere else one line an epoch."""
+"""Progress: a live bar in a terminal, a live line in a notebook, and everywhere one line an epoch."""
 
 from __future__ import annotations
 
@@ -122,6 +122,35 @@ class Bar(Progress):
         return [loss, *left, *others, speed(trainer.speed()), shown]
 
 
+class NotebookLine(Lines, Bar):
+    """A live line in a notebook, above those of the finished epochs; it is empty when the run ends."""
+
+    def __init__(self) -> None:
+        self.shown = self.begun = 0.0
+
+    def onTrainBegin(self, trainer: Any) -> None:
+        from IPython.display import display  # there: a kernel of its is running
+
+        self.begun, self.first = time.perf_counter(), doneOf(trainer)
+        self.handle = display({"text/html": ""}, raw=True, display_id=True)
+
+    def onTrainEnd(self, trainer: Any) -> None:
+        self.handle.update({"text/html": ""}, raw=True)
+
+    def show(self, trainer: Any) -> None:
+        self.shown = time.perf_counter()
+        if trainer.epoch < trainer.until:
+            position = f"{trainer.position}/{trainer.count or '?'}"
+            words = [f"epoch {trainer.epoch + 1}/{trainer.until}", position, *self.tail(trainer)]
+            self.handle.update({"text/plain": "  ".join(words)}, raw=True)
+
+
+def isNotebook() -> bool:
+    """Whether a kernel of IPython's runs this, which shows what it is given in a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
+
+
 def roomFor(head: str, tail: list[str], width: int) -> int:
     """The columns that are left for the bar."""
     return width - len(head) - sum(len(text) + 2 for text in tail) - 2
@@ -137,17 +166,20 @@ def styleOf(name: str) -> str:
     return {"epoch": "bold", "rate": "dim", "": "dim"}.get(name, "cyan" if name.startswith("val ") else "")
 
 
-KINDS = {"bar": Bar, "lines": Lines, "none": Progress}
+KINDS = {"bar": Bar, "lines": Lines, "none": Progress}  # a NotebookLine has no name: it needs a kernel
 
 
 def progressFrom(value: Any) -> Progress:
-    """A Progress by name: "bar", "lines", "none", or "auto": a bar in a terminal that can show one, else lines.
+    """A Progress by name: "bar", "lines", "none", or "auto": a bar in a terminal that can show one, in a notebook
+    a live line, else lines.
 
     Raises    DataError for another name
     """
     if isinstance(value, Progress):
         return value
     if isinstance(value, str) and value == "auto":
+        if isNotebook():
+            return NotebookLine()
         isTerminal = sys.stdout is not None and sys.stdout.isatty()
         return Bar() if isTerminal and os.environ.get("TERM", "dumb") not in ("dumb", "unknown") else Lines()
     name = "none" if value is None or value is False else value
