@@ -5,7 +5,7 @@ from puregraph.train.callbacks.checkpointing import Checkpoint
 from puregraph.train.callbacks.csvlog import CsvLog
 from puregraph.train.callbacks.earlystop import EarlyStop
 from puregraph.train.callbacks.monitor import Monitor
-from puregraph.train.callbacks.progress import Bar, Lines, Progress
+from puregraph.train.callbacks.progress import Bar, Lines, NotebookLine, Progress
 from puregraph.train.callbacks.reduceonplateau import ReduceOnPlateau
 from puregraph.train.callbacks.weightaverage import WeightAverage
 
@@ -18,6 +18,7 @@ __all__ = [
     "FunctionCallback",
     "Lines",
     "Monitor",
+    "NotebookLine",
     "Progress",
     "ReduceOnPlateau",
     "WeightAverage",
