@@ -44,6 +44,7 @@ ROWS = (1, 2, 3, 4, 5, 8, 13, 16, 31, 64, 100, 128, 256, 512, 777, 1024, 2048)
 SIDES = (128, 256, 512, 1000, 2048, 4096)
 KINDS = ("packed", "turned", "rows")
 BLOCK = 5e-3  # seconds of a round for each of them
+REST = 0.15 if options.threads > 1 else 0.0  # seconds for which threads of numpy's BLAS poll, and hold a processor
 CLOCK = time.thread_time if options.cpu else time.perf_counter
 
 
@@ -72,13 +73,22 @@ def callsFor(m, n, k):
     rows, y, own = aligned(np.ascontiguousarray(w.T)), room(m * n).reshape(m, n), room(m * n).reshape(m, n)
     calls = {"numpy": lambda: np.matmul(x, w.T, out=y)}
     calls["numpy"]()
+    time.sleep(REST)
     for kind in KINDS:
         call = ours(kind, x, rows if kind == "rows" else w.T, own)
         if call is not None:
-            call()
+            settle(call)
             np.testing.assert_allclose(own, y, rtol=0, atol=2e-5 * k**0.5)
             calls[kind] = call
     return calls
+
+
+def settle(call):
+    """Call until it is known whether one thread or all are faster."""
+    start, calls = time.perf_counter(), 0
+    while calls < 32 and time.perf_counter() - start < 0.4:
+        call()
+        calls += 1
 
 
 def seconds(call, count):
@@ -93,11 +103,13 @@ def seconds(call, count):
 def ratios(calls):
     """numpy's seconds, and its median over that of each kind."""
     once = min(seconds(calls["numpy"], 1) for _ in range(3))
+    time.sleep(REST)
     count = max(1, min(1000, round(BLOCK / once)))
     times = {name: [] for name in calls}
     for turn in range(options.rounds):
         for name in sorted(calls, reverse=turn % 2 == 1):
             times[name].append(seconds(calls[name], count))
+            time.sleep(REST if name == "numpy" else 0)
     middle = {name: statistics.median(found) for name, found in times.items()}
     return middle["numpy"], {name: middle["numpy"] / middle[name] for name in calls if name != "numpy"}
 

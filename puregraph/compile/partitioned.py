@@ -135,6 +135,12 @@ class PartitionedGraph:
             self.updaters = [Updater(self.graph, optimizer)]
         self.updaters[0].run()
 
+    @property
+    def bytes(self) -> int:
+        """The largest arena of a piece so far: pieces share one workspace."""
+        programs = [p for piece in [*self.forward, *self.backwards] for p in piece.compiled]
+        return max([p.bytes for p in programs], default=0)
+
     def table(self) -> str:
         """The pieces, and the steps of each program."""
         return partitionTable([*self.forward, *self.backwards], self.updaters)

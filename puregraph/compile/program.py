@@ -263,7 +263,7 @@ class Program:
     @property
     def bytes(self) -> int:
         """The size of the arena: the most memory that a run takes besides what goes in, comes out, and stays."""
-        return self.plan.bytes
+        return self.plan.bytes if self.partitioned is None else self.partitioned.bytes
 
     @property
     def plan(self) -> MemoryPlan:
@@ -272,7 +272,8 @@ class Program:
         Raises    PuregraphError where there is none, with the reason
         """
         if self.executable is None:
-            raise PuregraphError(f"{self!r} is not compiled: {self.why}")
+            hint = "" if self.partitioned is None else "; it runs in pieces, which `table()` lists with their plans"
+            raise PuregraphError(f"{self!r} is not compiled: {self.why}{hint}")
         return self.executable.plan
 
     def table(self) -> str:

@@ -30,6 +30,12 @@ LENGTH = 10_000  # characters of one size that is read
 SIZE = 'a size of at least 0, or a symbol such as "N" or "2*N + 1"'
 
 
+class DataDependent(str):
+    """The name of a symbol whose size depends on the data: it may be 0, which other symbols are not."""
+
+    __slots__ = ()
+
+
 class Floor(NamedTuple):
     """The factor `over // under` of a term, where it cannot be divided further."""
 
@@ -183,7 +189,7 @@ def minimum(a: Size, b: Size) -> Size:
 
 
 def most(size: Size) -> float:
-    """The largest value for symbols of at least 1, where a bound is known, else infinity."""
+    """The largest value for symbols of at least 1, or 0 where they depend on the data; infinity without a bound."""
     total: float = 0
     for factors, count in termsOf(size).items():
         lows = [least(factor) for factor in factors]
@@ -199,9 +205,9 @@ def greatest(factor: str | Floor | Minimum) -> float:
 
 
 def least(factor: str | Floor | Minimum) -> float:
-    """The smallest value of a factor for symbols of at least 1, where a bound is known, else -infinity."""
+    """The smallest value of a factor, where a bound is known, else -infinity; see `most`."""
     if isinstance(factor, str):
-        return 1
+        return 0 if isinstance(factor, DataDependent) else 1
     if isinstance(factor, Minimum):
         return min(-most(-size) for size in factor)
     low = -most(-factor.over)
@@ -252,7 +258,7 @@ class Dim(str):
         return size
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Dim, (str(self),)
+        return build, (self.terms,)
 
     def __neg__(self) -> Size:
         return multiply(self, -1)

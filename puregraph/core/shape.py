@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
-from puregraph.core.dim import SIZE, Dim, Size, read
+from puregraph.core.dim import SIZE, DataDependent, Dim, Size, build, read
 from puregraph.core.tracer import Tracer
 from puregraph.device import toHost
 from puregraph.errors import PuregraphError, need, show
@@ -111,7 +111,7 @@ class FreshSymbols:
         while name in self.taken:
             name += "_"
         self.taken.add(name)
-        return Dim(name)
+        return build({(DataDependent(name),): 1})
 
 
 def asSize(size: Any) -> Size:

@@ -27,6 +27,7 @@ from puregraph import (
     Input,
     Linear,
     NonZero,
+    PuregraphError,
     Relu,
     Reshape,
     Sequential,
@@ -304,6 +305,29 @@ def test_shapes_that_are_computed_by_nodes_are_constants_of_every_piece():
         same(runs(net, given, seeds), runs(net, given, seeds, program))
     for piece in program.partitioned.forward:
         assert all(p.why == "" for programs in piece.programs.values() for p in programs.found.values())
+
+
+def test_a_slice_of_rows_that_may_be_none_runs_and_trains():
+    x, mask = Input(name="x").node(), Input(name="mask").node()
+    rows = Compress(name="rows")(Linear(3, 4, name="fc")(x), mask)
+    net = Graph([x, mask], Sum(name="sum")(Tanh(name="tanh")(rows[:2]))).calcMode(np.float64)
+    program = Program(net, [(5, 3), (5,)], [np.float64, bool], grads=(True,))
+    for mask in MASKS:
+        given = [values(5, 3), mask]
+        same(runs(net, given, [np.ones(())]), runs(net, given, [np.ones(())], program))
+
+
+def test_pieces_have_the_largest_of_their_arenas_and_no_plan_of_the_whole():
+    x, mask = Input(name="x").node(), Input(name="mask").node()
+    rows = Compress(name="rows")(Linear(3, 4, name="fc")(x), mask)
+    net = Graph([x, mask], Sum(name="sum")(Tanh(name="tanh")(rows))).calcMode(np.float64)
+    program = Program(net, [(5, 3), (5,)], [np.float64, bool], grads=(True,))
+    assert program.bytes == 0
+    runs(net, [values(5, 3), MASKS[0]], [np.ones(())], program)
+    pieces = [*program.partitioned.forward, *program.partitioned.backwards]
+    assert program.bytes == max(p.bytes for piece in pieces for p in piece.compiled) > 0
+    with pytest.raises(PuregraphError, match=r"depend on the data.*`table\(\)` lists"):
+        program.plan
 
 
 def test_indices_that_were_found_read_an_embedding_and_train_it():

@@ -133,6 +133,15 @@ def test_a_count_that_is_not_what_it_was_elsewhere_names_the_rule():
         net(np.zeros(4))
 
 
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_slice_of_what_may_be_empty_is_as_long_as_there_are_elements(count):
+    x, mask = Input(name="x").node(), Input(name="mask").node()
+    net = Graph([x, mask], Compress(axis=0, name="chosen")(x, mask)[:1])
+    assert net.dataShapeFrom([("N", 3), ("N",)]) == ("min(chosen_0, 1)", 3)
+    data, isChosen = values(5, 3), np.arange(5) < count
+    np.testing.assert_array_equal(net(data, isChosen), data[isChosen][:1])
+
+
 def test_sizes_are_bound_anew_in_each_pass():
     net = chosen()
     for mask in MASKS:
