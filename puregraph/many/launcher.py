@@ -128,7 +128,7 @@ class LaunchedRun:
                 signal.signal(each, handler)
             with suppress(OSError):
                 self.process.kill()
-        watch.join(1)
+        watch.join()
         self.tellEnd(code)
         return code if 0 <= code < 256 else 1
 

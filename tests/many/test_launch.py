@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 
 import pytest
 from launched import command, isRunning, launched, lines, namedAsKilled, pidsIn, waited, written
@@ -11,6 +10,7 @@ from processes import environment
 from puregraph.cli import main
 from puregraph.many import launcher
 from puregraph.many.launcher import LaunchedRun
+from puregraph.many.watch import CODE
 
 
 def refusal(capsys, *arguments):
@@ -72,7 +72,7 @@ def test_the_exit_code_is_that_of_the_processes(tmp_path, code, wanted):
 
 
 @pytest.mark.mpi
-def test_a_killed_process_ends_all_within_five_seconds_and_is_named(tmp_path):
+def test_a_killed_process_ends_all_and_is_named_before_anybody_is_missed(tmp_path):
     text = """
         import os, signal, time
         from launched import tellPid
@@ -84,10 +84,8 @@ def test_a_killed_process_ends_all_within_five_seconds_and_is_named(tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
         w.barrier()
     """
-    begun = time.monotonic()
     done = launched(3, tmp_path, text)
-    assert done.returncode != 0
-    assert time.monotonic() - begun < 5 + 5  # five for the start of three processes
+    assert done.returncode not in (0, CODE), done.stderr  # the watch of the others has not ended the run
     assert 2 in namedAsKilled(done, 3), done.stderr
     pids = pidsIn(tmp_path)
     assert len(pids) == 3
@@ -116,13 +114,13 @@ def test_ending_the_launcher_ends_all(tmp_path):
         from launched import tellPid
         world()
         tellPid()
-        time.sleep(60)
+        time.sleep(600)
     """
     run = subprocess.Popen(command(2, written(tmp_path, text)), env=environment(), cwd=tmp_path)
     assert waited(lambda: len(pidsIn(tmp_path)) == 2, 60)
     run.terminate()
-    assert run.wait(20) != 0
-    assert waited(lambda: not any(map(isRunning, pidsIn(tmp_path))), 5)
+    assert run.wait(60) != 0
+    assert waited(lambda: not any(map(isRunning, pidsIn(tmp_path))), 60)
 
 
 def test_a_script_that_is_not_there_is_refused_by_each_process():

@@ -1,13 +1,15 @@
 """A process for which others wait too long is named, and the run ends."""
 
-import time
+import re
+from types import SimpleNamespace
 
 import pytest
 import recipes
 from launched import isRunning, launched, namedAsKilled, pidsIn
 
 from puregraph.cli import main
-from puregraph.many.watch import Report, Watch
+from puregraph.many import watch
+from puregraph.many.watch import CODE, Report, Watch
 
 LATE = """
 import os, signal, sys, time, recipes
@@ -17,10 +19,12 @@ from puregraph.train import FunctionCallback
 tellPid()
 how, rank, step = sys.argv[1], int(sys.argv[2]), 7
 def act(trainer):
-    if trainer.step == step and world().rank == rank:
-        if how == "sleep":
-            time.sleep(60)
-        os.kill(os.getpid(), signal.SIGSTOP)
+    if trainer.step == step:  # all have compiled: until here, who compiles for long is not late
+        world().watch.patience /= 20
+        if world().rank == rank:
+            if how == "sleep":
+                time.sleep(600)
+            os.kill(os.getpid(), signal.SIGSTOP)
 trainer, data, target = recipes.perceptron(callbacks=[FunctionCallback(act)])
 trainer.train(data, target, epochs=50)
 """
@@ -51,44 +55,49 @@ class Saying:
         raise EndedError(text)
 
 
-def looking(*arrived):
-    """A watch over processes of which each has come to collective 7 so many seconds ago."""
-    now = time.monotonic()
-    reports = [Report(6, True, "", now) for _ in arrived]
-    return Looking(Saying(), 3.0, reports, [now - each for each in arrived])
+NOW = 1000.0
 
 
-def test_who_has_waited_for_long_does_not_end_the_run_when_the_last_has_just_come():
+@pytest.fixture
+def looking(monkeypatch):
+    """Makes a watch over processes of which each has come to collective 7 so many seconds ago; the clock stands."""
+    monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: NOW))
+
+    def made(*arrived):
+        reports = [Report(6, True, "", NOW) for _ in arrived]
+        return Looking(Saying(), 3.0, reports, [NOW - each for each in arrived])
+
+    return made
+
+
+def test_who_has_waited_for_long_does_not_end_the_run_when_the_last_has_just_come(looking):
     looking(3.5, 0.1, 3.5).look()
 
 
-def test_who_all_wait_in_one_collective_for_too_long_have_lost_a_connection():
+def test_who_all_wait_in_one_collective_for_too_long_have_lost_a_connection(looking):
     with pytest.raises(
         EndedError, match="has waited 3.1 s in collective 7: all others wait there too: a connection may be cut"
     ):
         looking(3.5, 3.1, 3.5).look()
 
 
-def test_a_silent_process_is_late_even_if_its_last_word_was_that_it_waits():
-    watch = looking(3.4, 3.5, 3.3)
-    watch.reports[1] = watch.reports[1]._replace(heard=time.monotonic() - 3.4)
+def test_a_silent_process_is_late_even_if_its_last_word_was_that_it_waits(looking):
+    found = looking(3.4, 3.5, 3.3)
+    found.reports[1] = found.reports[1]._replace(heard=NOW - 3.4)
     with pytest.raises(
         EndedError, match="rank 0 of 3 has waited 3.4 s in collective 7: rank 1 has been silent for 3.4 s"
     ):
-        watch.look()
+        found.look()
 
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(("how", "rank"), [("sleep", 2), ("stop", 0), ("stop", 1)])
-def test_a_late_process_is_named_within_patience_and_ends_the_run(tmp_path, how, rank):
-    begun = time.monotonic()
-    done = launched(
-        3, tmp_path, LATE, how, rank, PUREGRAPH_PATIENCE="6"
-    )  # longer than a step takes that compiles, on a busy machine
-    assert done.returncode == 75, done.stdout + done.stderr
-    assert time.monotonic() - begun < 60
+def test_a_late_process_is_named_once_patience_is_over_and_ends_the_run(tmp_path, how, rank):
+    done = launched(3, tmp_path, LATE, how, rank, PUREGRAPH_PATIENCE="50")
+    assert done.returncode == CODE, done.stdout + done.stderr
     last = done.stderr.strip().splitlines()[-1]
-    assert "has waited 6." in last or "has waited 7." in last, last
+    waited = float(re.search(r"has waited (\d+\.\d) s", last)[1])
+    assert 2.5 <= waited < 25, last  # a twentieth of the patience; less than half of it on any machine
     named = {word.strip(":;") for word in last.partition("): ")[2].split("rank ")[1:] for word in [word.split()[0]]}
     assert named == {str(rank)}, last
     assert "(epoch 2, batch 3)" in last
@@ -97,7 +106,7 @@ def test_a_late_process_is_named_within_patience_and_ends_the_run(tmp_path, how,
 
 
 KILLED = """
-import os, signal, sys, time
+import os, signal, sys
 import recipes
 from launched import tellPid
 from puregraph import Checkpoint
@@ -111,8 +120,7 @@ trainer, data, target = recipes.perceptron(callbacks=[Checkpoint("run.h5", every
 def dying(function):
     def wrapped(*arguments, **named):
         if trainer.step >= 6 and world().rank == rank:
-            with open("died", "w") as file:
-                file.write(str(time.time()))
+            open("died", "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
         return function(*arguments, **named)
     return wrapped
@@ -129,25 +137,23 @@ trainer.train(data, target, epochs=50)
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(("where", "rank"), [("forward", 1), ("reduction", 2), ("update", 1), ("save", 0)])
-def test_a_process_that_is_killed_ends_all_within_five_seconds_and_the_file_stays_whole(tmp_path, where, rank):
+def test_a_process_that_is_killed_ends_all_and_the_file_stays_whole(tmp_path, where, rank):
     done = launched(3, tmp_path, KILLED, where, rank)
-    ended = time.time()
-    assert done.returncode not in (0, 75), done.stdout + done.stderr
-    assert ended - float((tmp_path / "died").read_text()) < 5
+    assert done.returncode not in (0, CODE), done.stdout + done.stderr  # nobody had to be missed
+    assert (tmp_path / "died").exists()
     assert rank in namedAsKilled(done, 3), done.stderr
     assert not any(map(isRunning, pidsIn(tmp_path)))
     assert recipes.perceptron()[0].resume(tmp_path / "run.h5").step in (4, 6)
 
 
-@pytest.mark.mpi
-def test_computing_for_long_is_no_fault_while_nobody_waits(tmp_path):
-    text = """
-        import time
-        from puregraph.many import world
-        time.sleep(3)
-        world().barrier()
-    """
-    assert launched(2, tmp_path, text, PUREGRAPH_PATIENCE="1.5").returncode == 0
+def test_computing_for_long_is_no_fault_while_nobody_waits(looking):
+    found = looking(0, 0, 0)
+    for rank in range(3):
+        found.take(rank, Report(5, False, "", NOW - 100))
+        found.take(rank, Report(5, False, "", NOW))
+    found.look()
+    found.take(0, Report(5, True, "", NOW))  # has only just come
+    found.look()
 
 
 def test_a_patience_that_cannot_be_is_refused(capsys, tmp_path):

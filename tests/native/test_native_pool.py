@@ -472,9 +472,7 @@ atexit.register(mixings, 1, 50)  # and before
 time.sleep({pause})
 print("done")
 """
-        start = time.monotonic()
         assert output(process(code)) == "done"
-        assert time.monotonic() - start < 50
 
 
 def test_a_process_ends_while_another_thread_is_in_a_run():
