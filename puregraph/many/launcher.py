@@ -162,22 +162,26 @@ class LaunchedRun:
         if not hasattr(os, "pidfd_open"):
             return
         known: dict[int, int] = {}
-        seen: set[int] = set()
         poll = select.poll()
-        while not self.gone and (self.process.poll() is None or len(seen) < len(self.pids())):
-            for rank, pid in self.pids().items() if len(seen) < self.count else ():
-                if rank not in seen:
-                    seen.add(rank)
-                    try:
-                        descriptor = os.pidfd_open(pid)
-                    except ProcessLookupError:
-                        self.gone.append(rank)
-                        continue
-                    known[descriptor] = rank
-                    poll.register(descriptor, select.POLLIN)
-            self.gone += [known[descriptor] for descriptor, _ in poll.poll(20)]
+        while not self.gone and (self.process.poll() is None or len(known) < len(self.pids())):
+            self.follow(known, poll)
+            if poll.poll(20):
+                self.follow(known, poll)  # one that began meanwhile may have ended before those that were followed
+                self.gone += [known[descriptor] for descriptor, _ in poll.poll(0)]
         for descriptor in known:
             os.close(descriptor)
+
+    def follow(self, known: dict[int, int], poll: select.poll) -> None:
+        """Let poll tell the end of each process that has begun: `known` has the rank of each descriptor."""
+        for rank, pid in self.pids().items() if len(known) < self.count else ():
+            if rank not in known.values() and rank not in self.gone:
+                try:
+                    descriptor = os.pidfd_open(pid)
+                except ProcessLookupError:
+                    self.gone.append(rank)
+                else:
+                    known[descriptor] = rank
+                    poll.register(descriptor, select.POLLIN)
 
     def tellEnd(self, code: int) -> None:
         """Say why the run ended: the last words of a process, or which was killed, or what mpiexec says."""

@@ -130,20 +130,50 @@ def test_a_script_that_is_not_there_is_refused_by_each_process():
     assert "wanted a script to run" in done.stderr and "'nowhere.py'" in done.stderr
 
 
-def test_of_processes_that_end_at_once_none_alone_is_named(tmp_path, capsys):
+@pytest.fixture
+def sleepers(tmp_path):
+    """Three processes that sleep, each of which has left its number for the launcher."""
     sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
     processes = [subprocess.Popen(sleeping) for _ in range(3)]
-    try:
-        for rank, process in enumerate(processes):
-            (tmp_path / f"rank-{rank}").write_text(str(process.pid))
-        processes[0].kill()
-        processes[2].kill()
-        assert waited(lambda: not isRunning(processes[0].pid) and not isRunning(processes[2].pid), 10)
-        run = LaunchedRun(processes[1], str(tmp_path), 3)
-        run.watch()
-        run.tellEnd(9)
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    for rank, process in enumerate(processes):
+        (tmp_path / f"rank-{rank}").write_text(str(process.pid))
+    yield processes
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def killed(*processes):
+    """Kill processes, and wait until they are gone, though nobody has waited for them."""
+    for process in processes:
+        process.kill()
+    assert waited(lambda: not any(isRunning(process.pid) for process in processes), 10)
+
+
+def test_of_processes_that_end_at_once_none_alone_is_named(tmp_path, capsys, sleepers):
+    killed(sleepers[0], sleepers[2])
+    run = LaunchedRun(sleepers[1], str(tmp_path), 3)
+    run.watch()
+    run.tellEnd(9)
+    assert "puregraph: rank 0 or 2 of 3 was killed (exit code 9)" in capsys.readouterr().err
+
+
+def test_a_process_that_began_and_ended_between_two_looks_is_named_beside_the_one_that_was_seen(
+    tmp_path, capsys, sleepers, monkeypatch
+):
+    known = LaunchedRun.pids
+    looks = []
+
+    def pids(run):
+        looks.append(1)
+        found = known(run)
+        if len(looks) == 1:
+            killed(sleepers[2], sleepers[0])  # while the launcher has not yet seen that process 2 is there
+            del found[2]
+        return found
+
+    monkeypatch.setattr(LaunchedRun, "pids", pids)
+    run = LaunchedRun(sleepers[1], str(tmp_path), 3)
+    run.watch()
+    run.tellEnd(9)
     assert "puregraph: rank 0 or 2 of 3 was killed (exit code 9)" in capsys.readouterr().err
