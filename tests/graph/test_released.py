@@ -26,7 +26,6 @@ from puregraph.autodiff.tape.tapenode import get_gradient_edge
 @pytest.fixture(autouse=True)
 def withoutCollector():
     """No test of this file may be saved by the collector."""
-    gc.collect()
     gc.disable()
     yield
     gc.enable()
