@@ -44,6 +44,7 @@ ROWS = (1, 2, 3, 4, 5, 8, 13, 16, 31, 64, 100, 128, 256, 512, 777, 1024, 2048)
 SIDES = (128, 256, 512, 1000, 2048, 4096)
 KINDS = ("packed", "turned", "rows")
 BLOCK = 5e-3  # seconds of a round for each of them
+MEAN = 100  # calls in a round above which the clock itself would be measured
 REST = 0.15 if options.threads > 1 else 0.0  # seconds for which threads of numpy's BLAS poll, and hold a processor
 CLOCK = time.thread_time if options.cpu else time.perf_counter
 
@@ -92,12 +93,21 @@ def settle(call):
 
 
 def seconds(call, count):
-    """Seconds of one call, of `count` calls, after one that is not measured."""
+    """Seconds of one call after one that is not measured: the median, or the mean of `count` that are very short."""
     call()
+    if count <= MEAN:
+        return statistics.median(secondsOfOne(call) for _ in range(count))
     start = CLOCK()
     for _ in range(count):
         call()
     return (CLOCK() - start) / count
+
+
+def secondsOfOne(call):
+    """Seconds of this call."""
+    start = CLOCK()
+    call()
+    return CLOCK() - start
 
 
 def ratios(calls):

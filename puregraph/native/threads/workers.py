@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from puregraph.native.llvm import jit
-from puregraph.native.threads import workerloop
+from puregraph.native.threads import affinity, workerloop
 from puregraph.native.threads.pages import AlignedBlock
 
 SMALLEST = 64 << 10
@@ -41,6 +41,7 @@ class Workers:
         self.asleep: deque[threading.Lock | None] = deque()
         self.workers: list[threading.Thread] = []
         self.gates: list[threading.Lock] = []
+        self.avoided: int | None = None  # the CPU that no worker runs on
         self.scratch: list[AlignedBlock] = []
         self.retired: list[AlignedBlock] = []
         self.lock = threading.RLock()  # a signal's handler may fork while this thread holds it
@@ -94,6 +95,7 @@ class Workers:
 
     def wake(self) -> None:
         """Wake who sleeps; start who was never started."""
+        self.spread()
         with suppress(IndexError):  # nobody is left
             while True:
                 gate = self.asleep.pop()
@@ -112,6 +114,15 @@ class Workers:
                 worker = threading.Thread(target=self.serve, args=(index,), name=f"puregraph-{index}", daemon=True)
                 self.workers.append(worker)
                 worker.start()
+            self.avoided = None
+            self.spread()
+
+    def spread(self) -> None:
+        """Keep the workers off the CPU of the calling thread."""
+        cpu = affinity.currentCpu()
+        if cpu != self.avoided and self.workers:
+            self.avoided = cpu
+            affinity.keepOff(cpu, [worker.native_id for worker in self.workers if worker.native_id is not None])
 
     def serve(self, index: int) -> None:
         """The main loop of a worker.
