@@ -5,18 +5,28 @@ from puregraph.core.shape import normalAxis, product
 from puregraph.module import Module
 
 
-class Flatten(Module):
+class _Reshaped(Module):
+    """The base of what gives the same elements, in the same order, another shape."""
+
+    reads = ()
+    views = True
+    flopsPerElement = 0
+    followsValues = True
+
+    def updateData(self, x):
+        return x.reshape(self.dataShapeFrom(x.shape))
+
+    def updateGrad(self, grad, x, y):
+        return grad.reshape(x.shape)
+
+
+class Flatten(_Reshaped):
     """y[n, i w + j] = x[n, i, j], w being the length of j: the axes from `start` on as one, in row-major order.
 
     Shapes    x (n, ...) -> y (n, product of the rest)
     Source    ONNX operator Flatten; PuzzleLib's Flatten
     Raises    ShapeError if x has no axis `start`
     """
-
-    reads = ()
-    views = True
-    flopsPerElement = 0
-    followsValues = True
 
     def __init__(self, start: Whole = 1, name=None):
         super().__init__(name)
@@ -25,12 +35,6 @@ class Flatten(Module):
     def dataShapeFrom(self, x):
         start = normalAxis(self.start, len(x), "start")
         return (*x[:start], product(x[start:]))
-
-    def updateData(self, x):
-        return x.reshape(self.dataShapeFrom(x.shape))
-
-    def updateGrad(self, grad, x, y):
-        return grad.reshape(x.shape)
 
     @classmethod
     def examples(cls):

@@ -87,7 +87,7 @@ def exchanged() -> dict[str, type]:
     """The modules that models from elsewhere are read as, as `onnx.NAME`: files of others do without them."""
     from puregraph.onnx import modules as found
 
-    return {f"onnx.{name}": getattr(found, name) for name in found.__all__}
+    return {f"onnx.{name}": each for name, each in vars(found).items() if isinstance(each, type)}
 
 
 def registerModule(cls: Any = None, name: str | None = None) -> Any:

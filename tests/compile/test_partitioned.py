@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from brokenrules import TwoCounts
 from everymodule import CLASSES, examplesOf, label
 
 import puregraph
@@ -40,7 +41,6 @@ from puregraph import (
 )
 from puregraph.check import Case, alike, listed, stateOf
 from puregraph.compile import Program, withCost
-from puregraph.module import Module
 from puregraph.node import Node
 
 MASKS = [np.array(m, bool) for m in ([1, 0, 1, 1, 0], [0, 0, 0, 0, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0])]
@@ -388,22 +388,9 @@ def test_labels_out_of_range_behind_a_mask_are_named():
     program.run(np.arange(5), MASKS[0])
 
 
-class Broken(Module):
-    """One count in two outputs, of which a broken rule gives two."""
-
-    outputNames = ("a", "b")
-    sharesSize = True
-
-    def dataShapeFrom(self, x):
-        return [(None,), (None,)]
-
-    def updateData(self, x):
-        return x[:2], x[:1]
-
-
 def test_a_count_that_is_not_what_it_was_elsewhere_is_refused():
     x = Input(name="x").node()
-    net = Graph(x, Broken().node(x, name="t"))
+    net = Graph(x, TwoCounts().node(x, name="t"))
     with pytest.raises(Exception, match=r"dataShapeFrom says \(t_count,\) with t_count = 2"):
         net.compile((4,)).run(np.zeros(4, np.float32))
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from brokenrules import TwoCounts
 
 from puregraph import (
     Add,
@@ -21,7 +22,6 @@ from puregraph import (
     Unique,
 )
 from puregraph.compile import Program
-from puregraph.module import Module
 
 
 def values(*shape, seed=0):
@@ -111,22 +111,9 @@ def test_what_meets_a_count_that_is_another_is_refused_ahead():
         net.dataShapeFrom([(5, 3), (5,)])
 
 
-class Twice(Module):
-    """One count in two outputs, of which a broken rule gives two."""
-
-    outputNames = ("a", "b")
-    sharesSize = True
-
-    def dataShapeFrom(self, x):
-        return [(None,), (None,)]
-
-    def updateData(self, x):
-        return x[:2], x[:1]
-
-
 def test_a_count_that_is_not_what_it_was_elsewhere_names_the_rule():
     x = Input(name="x").node()
-    net = Graph(x, Twice().node(x, name="t"))
+    net = Graph(x, TwoCounts().node(x, name="t"))
     with pytest.raises(
         PuregraphError, match=r"dataShapeFrom says \(t_count,\) with t_count = 2, updateData gave shape \(1,\)"
     ):

@@ -1,22 +1,31 @@
 """Modules that operators of ONNX are read as, and networks are seldom written with."""
 
-from puregraph.onnx.modules.axes import (
+from puregraph.onnx.modules.axes.accumulation import CumProd, CumSum
+from puregraph.onnx.modules.axes.choosing import (
     CompressAxis,
-    ConstantRange,
-    CumProd,
-    CumSum,
+    ReverseLengths,
+    UniqueAlong,
+)
+from puregraph.onnx.modules.axes.controlled import (
     CumulativeAxis,
+    Parts,
+    ReduceAxes,
+    SplitSizes,
+    SqueezeAxes,
+    TopCount,
+    TriluFrom,
+    UnsqueezeAxes,
+)
+from puregraph.onnx.modules.axes.extremeindex import LastExtreme
+from puregraph.onnx.modules.axes.filled import ConstantRange, Identical
+from puregraph.onnx.modules.axes.gathering import (
     GatherAxis,
     GatherElements,
     GatherPoints,
-    Identical,
-    LastExtreme,
-    MatrixFrom,
-    NewAxes,
-    OneHotValues,
-    PadAll,
-    Parts,
-    ReduceAxes,
+)
+from puregraph.onnx.modules.axes.onehotvalues import OneHotValues
+from puregraph.onnx.modules.axes.padding import PadAll
+from puregraph.onnx.modules.axes.reduceaxes import (
     ReduceFilled,
     ReduceL1,
     ReduceL2,
@@ -25,95 +34,35 @@ from puregraph.onnx.modules.axes import (
     ReduceLp,
     ReduceProd,
     ReduceSumSquare,
+)
+from puregraph.onnx.modules.axes.reshaping import (
+    MatrixFrom,
+    NewAxes,
     ReshapeTo,
-    ReverseLengths,
+    WithoutAxes,
+)
+from puregraph.onnx.modules.axes.scattering import (
     ScatterElements,
     ScatterPoints,
     ScatterSequence,
-    SliceAlong,
-    SplitSizes,
-    SqueezeAxes,
-    TopCount,
-    TopElements,
-    Trilu,
-    TriluFrom,
-    UniqueAlong,
-    UnsqueezeAxes,
-    WithoutAxes,
 )
-from puregraph.onnx.modules.layers import (
-    BitShift,
-    Bitwise,
-    Convolve,
-    ConvolveTransposed,
-    Determinant,
-    Hardmax,
+from puregraph.onnx.modules.axes.slicing import SliceAlong
+from puregraph.onnx.modules.axes.topelements import TopElements
+from puregraph.onnx.modules.axes.trilu import Trilu
+from puregraph.onnx.modules.layers.bits import BitShift, Bitwise
+from puregraph.onnx.modules.layers.convolving import Convolve, ConvolveTransposed
+from puregraph.onnx.modules.layers.determinant import Determinant
+from puregraph.onnx.modules.layers.logsoftmax import Hardmax, LogSoftMax
+from puregraph.onnx.modules.layers.normalizing import (
     LocalResponse,
-    LogSoftMax,
     NormalizeLp,
+    ScaleMaps,
+)
+from puregraph.onnx.modules.layers.pools import (
     PoolMax,
     PoolMean,
     PoolNorm,
-    ScaleMaps,
     Unpool,
-    VectorProduct,
-    Weight,
 )
-
-__all__ = [
-    "BitShift",
-    "Bitwise",
-    "CompressAxis",
-    "ConstantRange",
-    "Convolve",
-    "ConvolveTransposed",
-    "CumProd",
-    "CumSum",
-    "CumulativeAxis",
-    "Determinant",
-    "GatherAxis",
-    "GatherElements",
-    "GatherPoints",
-    "Hardmax",
-    "Identical",
-    "LastExtreme",
-    "LocalResponse",
-    "LogSoftMax",
-    "MatrixFrom",
-    "NewAxes",
-    "NormalizeLp",
-    "OneHotValues",
-    "PadAll",
-    "Parts",
-    "PoolMax",
-    "PoolMean",
-    "PoolNorm",
-    "ReduceAxes",
-    "ReduceFilled",
-    "ReduceL1",
-    "ReduceL2",
-    "ReduceLogSum",
-    "ReduceLogSumExp",
-    "ReduceLp",
-    "ReduceProd",
-    "ReduceSumSquare",
-    "ReshapeTo",
-    "ReverseLengths",
-    "ScaleMaps",
-    "ScatterElements",
-    "ScatterPoints",
-    "ScatterSequence",
-    "SliceAlong",
-    "SplitSizes",
-    "SqueezeAxes",
-    "TopCount",
-    "TopElements",
-    "Trilu",
-    "TriluFrom",
-    "UniqueAlong",
-    "Unpool",
-    "UnsqueezeAxes",
-    "VectorProduct",
-    "Weight",
-    "WithoutAxes",
-]
+from puregraph.onnx.modules.layers.vectorproduct import VectorProduct
+from puregraph.onnx.modules.layers.weight import Weight

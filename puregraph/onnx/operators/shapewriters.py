@@ -6,10 +6,9 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.errors import GraphError
-from puregraph.onnx.modules.axes.controlled import NewAxes, WithoutAxes
 from puregraph.onnx.modules.axes.gathering import GatherAxis
 from puregraph.onnx.modules.axes.padding import PadAll
-from puregraph.onnx.modules.axes.reshaping import MatrixFrom, ReshapeTo
+from puregraph.onnx.modules.axes.reshaping import MatrixFrom, NewAxes, ReshapeTo, WithoutAxes
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
 
 LAST = (1 << 63) - 1

@@ -9,17 +9,15 @@ import numpy as np
 from puregraph import modules
 from puregraph.onnx.modelfile import dtypeOf
 from puregraph.onnx.modules.axes.controlled import (
-    NewAxes,
     Parts,
     SplitSizes,
     SqueezeAxes,
     TriluFrom,
     UnsqueezeAxes,
-    WithoutAxes,
 )
 from puregraph.onnx.modules.axes.filled import ConstantRange, Identical
 from puregraph.onnx.modules.axes.padding import PadAll
-from puregraph.onnx.modules.axes.reshaping import MatrixFrom, ReshapeTo
+from puregraph.onnx.modules.axes.reshaping import MatrixFrom, NewAxes, ReshapeTo, WithoutAxes
 from puregraph.onnx.modules.axes.scattering import ScatterElements
 from puregraph.onnx.modules.axes.slicing import SliceAlong
 from puregraph.onnx.modules.axes.trilu import Trilu

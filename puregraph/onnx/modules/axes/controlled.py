@@ -10,6 +10,7 @@ from puregraph.errors import need
 from puregraph.module import Module
 from puregraph.onnx.modules.axes.accumulation import CumProd, CumSum
 from puregraph.onnx.modules.axes.reduceaxes import REDUCTIONS, ReduceFilled
+from puregraph.onnx.modules.axes.reshaping import NewAxes, WithoutAxes
 from puregraph.onnx.modules.axes.topelements import TopElements
 from puregraph.onnx.modules.axes.trilu import Trilu
 
@@ -87,77 +88,6 @@ class SqueezeAxes(_Controlled):
     def examples(cls):
         yield cls(), [(1, 2, 1)]
         yield cls(), [(1, 1, 3), (1,)]
-
-
-class WithoutAxes(Module):
-    """y = x without axes of length one; the elements keep their order.
-
-    Shapes    x (any) -> y without the axes
-    Source    ONNX operator Squeeze
-    Raises    ShapeError if one has another length
-    """
-
-    reads = ()
-    views = True
-    followsValues = True
-    flopsPerElement = 0
-
-    def __init__(self, axes, name=None):
-        super().__init__(name)
-        self.axes = tuple(axes)
-
-    def dataShapeFrom(self, x):
-        axes = [normalAxis(axis, len(x)) for axis in self.axes]
-        need(len(set(axes)) == len(axes), "every axis at most once", self.axes)
-        need(all(x[axis] == 1 for axis in axes), f"length one along the axes {self.axes}", x)
-        return tuple(n for i, n in enumerate(x) if i not in axes)
-
-    def updateData(self, x):
-        return x.reshape(self.dataShapeFrom(x.shape))
-
-    def updateGrad(self, grad, x, y):
-        return grad.reshape(x.shape)
-
-    @classmethod
-    def examples(cls):
-        yield cls((0, -1)), [(1, 2, 1)]
-        yield cls(()), [(2,)]
-
-
-class NewAxes(Module):
-    """y = x with axes of length one, `axes` of y.
-
-    Shapes    x (any) -> y with as many axes more
-    Source    ONNX operator Unsqueeze
-    Raises    ShapeError if an axis is named twice, or is none of y's
-    """
-
-    reads = ()
-    views = True
-    followsValues = True
-    flopsPerElement = 0
-
-    def __init__(self, axes, name=None):
-        super().__init__(name)
-        self.axes = tuple(axes)
-
-    def dataShapeFrom(self, x):
-        rank = len(x) + len(self.axes)
-        axes = [normalAxis(axis, rank) for axis in self.axes]
-        need(len(set(axes)) == len(axes), "every axis at most once", self.axes)
-        rest = iter(x)
-        return tuple(1 if i in axes else next(rest) for i in range(rank))
-
-    def updateData(self, x):
-        return x.reshape(self.dataShapeFrom(x.shape))
-
-    def updateGrad(self, grad, x, y):
-        return grad.reshape(x.shape)
-
-    @classmethod
-    def examples(cls):
-        yield cls((0, -1)), [(2, 3)]
-        yield cls((0,)), [()]
 
 
 class UnsqueezeAxes(_Controlled):

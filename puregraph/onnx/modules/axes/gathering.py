@@ -7,6 +7,7 @@ from puregraph.core.dim import Dim
 from puregraph.core.shape import normalAxis, product, valueOf
 from puregraph.errors import DataError, need
 from puregraph.module import Module
+from puregraph.modules.gather import Gather
 
 
 def positive(index, size, what):
@@ -21,7 +22,15 @@ def positive(index, size, what):
     return np.where(index < 0, index + size, index)
 
 
-class GatherAxis(Module):
+def fromStart(index, size):
+    """Indices counted from the first; those that are out of range stay so."""
+    if index.dtype.kind not in "i":
+        return index
+    below = np.where(index < -size, index - (size == 0), index + np.int64(size))
+    return np.where(index < 0, below, index)
+
+
+class GatherAxis(Gather):
     """y[..., i, ...] = x[..., index[i], ...] along `axis`; an index below 0 counts from the end.
 
     Elements that are read several times get the sum of the gradients.
@@ -31,19 +40,6 @@ class GatherAxis(Module):
     Raises    DataError if an index is out of range; ShapeError if x has no such axis
     """
 
-    reads = ("index",)
-    keepsDtype = True
-    indices = ("index",)
-    flopsPerElement = 0
-
-    def __init__(self, axis: Whole = 0, name=None):
-        super().__init__(name)
-        self.axis = axis
-
-    def dataShapeFrom(self, x, index):
-        axis = normalAxis(self.axis, len(x))
-        return (*x[:axis], *index, *x[axis + 1 :])
-
     def valueFrom(self, x, index):
         values, positions = valueOf(x), valueOf(index)
         if values is None or positions is None or positions.dtype.kind == "O":
@@ -51,40 +47,39 @@ class GatherAxis(Module):
         return np.asarray(values.take(positions, axis=self.axis), values.dtype)
 
     def updateData(self, x, index):
-        axis = normalAxis(self.axis, x.ndim)
-        found = positive(index, x.shape[axis], "GatherAxis")
-        return np.take(x, found, axis=axis)
+        return super().updateData(x, fromStart(index, x.shape[self.axis]))
 
     def updateGrad(self, grad, x, index, y):
-        axis = normalAxis(self.axis, x.ndim)
-        found = positive(index, x.shape[axis], "GatherAxis").ravel()
-        parts = grad.reshape(*x.shape[:axis], found.size, *x.shape[axis + 1 :])
-        gx = np.zeros_like(grad, shape=(x.shape[axis], *x.shape[:axis], *x.shape[axis + 1 :]))
-        np.add.at(gx, found, np.moveaxis(parts, axis, 0))
-        return np.moveaxis(gx, 0, axis), None
+        return super().updateGrad(grad, x, fromStart(index, x.shape[self.axis]), y)
 
     def sample(self, rng, x, index):
         return [rng.standard_normal(x), rng.integers(-x[self.axis], x[self.axis], index)]
 
-    @classmethod
-    def examples(cls):
-        yield cls(), [(4, 3), (5,)]
-        yield cls(axis=1), [(2, 3, 4), (2, 2)]
-        yield cls(axis=-1), [(2, 5), ()]
+
+class _Gathered(Module):
+    """The base of what indexes x with `key`; elements that are read several times get the sum of the gradients."""
+
+    reads = ("index",)
+    keepsDtype = True
+    indices = ("index",)
+    flopsPerElement = 0
+
+    def updateData(self, x, index):
+        return x[self.key(x, index)]
+
+    def updateGrad(self, grad, x, index, y):
+        gx = np.zeros_like(grad, shape=x.shape)
+        np.add.at(gx, self.key(x, index), grad)
+        return gx, None
 
 
-class GatherElements(Module):
+class GatherElements(_Gathered):
     """y[i, j, ...] = x[..., index[i, j, ...], ...], the index in place of that along `axis`.
 
     Shapes    x (any), index (as x, no longer along other axes) -> y as index
     Source    ONNX operator GatherElements
     Raises    DataError if an index is out of range; ShapeError if the ranks differ
     """
-
-    reads = ("index",)
-    keepsDtype = True
-    indices = ("index",)
-    flopsPerElement = 0
 
     def __init__(self, axis: Whole = 0, name=None):
         super().__init__(name)
@@ -99,14 +94,6 @@ class GatherElements(Module):
     def key(self, x, index):
         """What x is indexed with."""
         return elementKey(x, index, self.axis, "GatherElements")
-
-    def updateData(self, x, index):
-        return x[self.key(x, index)]
-
-    def updateGrad(self, grad, x, index, y):
-        gx = np.zeros_like(grad, shape=x.shape)
-        np.add.at(gx, self.key(x, index), grad)
-        return gx, None
 
     def sample(self, rng, x, index):
         return [rng.standard_normal(x), rng.integers(-x[self.axis], x[self.axis], index)]
@@ -124,18 +111,13 @@ def elementKey(x, index, axis, what):
     return tuple(positive(index, x.shape[i], what) if i == axis else grid[i] for i in range(x.ndim))
 
 
-class GatherPoints(Module):
+class GatherPoints(_Gathered):
     """y[b, i] = x[b, index[b, i, 0], index[b, i, 1], ...], b being the first `batch` axes of both.
 
     Shapes    x (*b, *n), index (*b, *i, k) -> y (*b, *i, what is left of n after k axes)
     Source    ONNX operator GatherND
     Raises    DataError if an index is out of range; ShapeError if the first axes differ, or k is too large
     """
-
-    reads = ("index",)
-    keepsDtype = True
-    indices = ("index",)
-    flopsPerElement = 0
 
     def __init__(self, batch: Size = 0, name=None):
         super().__init__(name)
@@ -154,14 +136,6 @@ class GatherPoints(Module):
     def key(self, x, index):
         """What x is indexed with."""
         return pointKey(x, index, self.batch, "GatherPoints")
-
-    def updateData(self, x, index):
-        return x[self.key(x, index)]
-
-    def updateGrad(self, grad, x, index, y):
-        gx = np.zeros_like(grad, shape=x.shape)
-        np.add.at(gx, self.key(x, index), grad)
-        return gx, None
 
     def sample(self, rng, x, index):
         most = min(x[self.batch : self.batch + index[-1]], default=1)

@@ -108,9 +108,7 @@ class ReduceL1(_SumOf):
     """
 
     needsFloats = False
-
-    def dataTypeFrom(self, x):
-        return None if x is None else np.zeros(1, x).sum().dtype
+    dataTypeFrom = Sum.dataTypeFrom
 
     def updateData(self, x):
         return self.summed(np.abs(x))
@@ -128,9 +126,7 @@ class ReduceSumSquare(_SumOf):
     """
 
     needsFloats = False
-
-    def dataTypeFrom(self, x):
-        return None if x is None else np.zeros(1, x).sum().dtype
+    dataTypeFrom = Sum.dataTypeFrom
 
     def updateData(self, x):
         return self.summed(x * x)

@@ -1,11 +1,12 @@
-"""Reshaping: another shape, in which 0 may be a size; a matrix of the first axes by the others."""
+"""Reshaping: another shape, in which 0 may be a size; a matrix of the first axes by the others; axes of length one."""
 
 import numpy as np
 
 from puregraph.arguments import Flag, Size
-from puregraph.core.shape import givenSizes, product, sizesOf
+from puregraph.core.shape import givenSizes, normalAxis, product, sizesOf
 from puregraph.errors import need
 from puregraph.module import Module
+from puregraph.modules.flatten import _Reshaped
 
 
 class ReshapeTo(Module):
@@ -65,18 +66,13 @@ class ReshapeTo(Module):
         yield cls(), [(2, 3), (2,)]
 
 
-class MatrixFrom(Module):
+class MatrixFrom(_Reshaped):
     """y[i, j] = x, the first `axis` axes as rows, the others as columns, in row-major order.
 
     Shapes    x (*a, *b), a being `axis` axes -> y (product of a, product of b)
     Source    ONNX operator Flatten
     Raises    ShapeError if x has fewer axes
     """
-
-    reads = ()
-    views = True
-    flopsPerElement = 0
-    followsValues = True
 
     def __init__(self, axis: Size = 1, name=None):
         super().__init__(name)
@@ -86,14 +82,57 @@ class MatrixFrom(Module):
         need(len(x) >= self.axis, f"at least {self.axis} axes", x)
         return product(x[: self.axis]), product(x[self.axis :])
 
-    def updateData(self, x):
-        return x.reshape(self.dataShapeFrom(x.shape))
-
-    def updateGrad(self, grad, x, y):
-        return grad.reshape(x.shape)
-
     @classmethod
     def examples(cls):
         yield cls(), [(2, 3, 2)]
         yield cls(0), [(2, 3)]
         yield cls(2), [(2, 3)]
+
+
+class WithoutAxes(_Reshaped):
+    """y = x without axes of length one; the elements keep their order.
+
+    Shapes    x (any) -> y without the axes
+    Source    ONNX operator Squeeze
+    Raises    ShapeError if one has another length
+    """
+
+    def __init__(self, axes, name=None):
+        super().__init__(name)
+        self.axes = tuple(axes)
+
+    def dataShapeFrom(self, x):
+        axes = [normalAxis(axis, len(x)) for axis in self.axes]
+        need(len(set(axes)) == len(axes), "every axis at most once", self.axes)
+        need(all(x[axis] == 1 for axis in axes), f"length one along the axes {self.axes}", x)
+        return tuple(n for i, n in enumerate(x) if i not in axes)
+
+    @classmethod
+    def examples(cls):
+        yield cls((0, -1)), [(1, 2, 1)]
+        yield cls(()), [(2,)]
+
+
+class NewAxes(_Reshaped):
+    """y = x with axes of length one, `axes` of y.
+
+    Shapes    x (any) -> y with as many axes more
+    Source    ONNX operator Unsqueeze
+    Raises    ShapeError if an axis is named twice, or is none of y's
+    """
+
+    def __init__(self, axes, name=None):
+        super().__init__(name)
+        self.axes = tuple(axes)
+
+    def dataShapeFrom(self, x):
+        rank = len(x) + len(self.axes)
+        axes = [normalAxis(axis, rank) for axis in self.axes]
+        need(len(set(axes)) == len(axes), "every axis at most once", self.axes)
+        rest = iter(x)
+        return tuple(1 if i in axes else next(rest) for i in range(rank))
+
+    @classmethod
+    def examples(cls):
+        yield cls((0, -1)), [(2, 3)]
+        yield cls((0,)), [()]
