@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.arguments import Positive, takes
+from puregraph.arguments import NotNegative, Positive, takes
 from puregraph.errors import ArgumentError, NotFiniteError
 from puregraph.train.callbacks.callback import FunctionCallback
 from puregraph.train.callbacks.progress import Progress
+from puregraph.train.objective import checkKind
 
 SMOOTH = 0.8  # share of the costs before in the smoothed cost
 DIVERGED = 4.0  # times the best cost: no larger rate is tried
@@ -29,7 +30,7 @@ class RateCurve(NamedTuple):
         return float(self.rates[np.argmin(slopes)])
 
 
-@takes(steps=Positive)
+@takes(lowest=NotNegative, highest=NotNegative, steps=Positive)
 def findRate(
     trainer: Any, data: Any, target: Any = None, lowest: float = 1e-6, highest: float = 1.0, steps: int = 100
 ) -> RateCurve:
@@ -42,6 +43,7 @@ def findRate(
     """
     if not (0 < lowest < highest and steps >= 5):
         raise ArgumentError(f"findRate: wanted 0 < lowest < highest and 5 steps, got {lowest!r}, {highest!r}, {steps}")
+    checkKind("trainer", trainer, ("train", "resume"), "a Trainer")
     optimizer, first = trainer.optimizer, trainer.optimizer.step
     saved, before = trainer.save(None), (trainer.callbacks, trainer.progress, optimizer.learnRate, optimizer.schedule)
     found: list[tuple[float, float]] = []

@@ -59,6 +59,7 @@ from puregraph import (
     WeightAverage,
     checkGraph,
     checkModule,
+    findRate,
     load,
     registerRule,
     seed,
@@ -92,7 +93,7 @@ WRONG = {
 LARGE = ("100000",)
 COSTLY = {  # arguments that a large number would make slow, not wrong
     "count", "dilation", "embsize", "epochs", "length", "maps", "outmaps", "outsize", "pad", "scale", "shape", "size",
-    "stride", "vocabulary", "classes", "hsize", "insize", "inmaps", "sections",
+    "steps", "stride", "vocabulary", "classes", "hsize", "insize", "inmaps", "sections",
 }  # fmt: skip
 NUMBERS = np.random.default_rng(0)
 DATA, LABELS = NUMBERS.normal(size=(12, 4)).astype("f4"), NUMBERS.integers(0, 3, 12)
@@ -246,6 +247,10 @@ def callables():
         "useDevice": (lambda wanted: useDevice(wanted).close(), {"wanted": "cpu"}),
         "Formula": (Formula, {"text": "x"}),
         "Dim": (Dim, {"text": "N"}),
+        "findRate": (
+            lambda **given: findRate(**given),
+            {"trainer": trainer(), "data": DATA, "target": LABELS, "lowest": 1e-6, "highest": 1.0, "steps": 5},
+        ),
         "split": (split, {"data": DATA, "target": LABELS, "part": 0.25, "seed": 0, "stratify": True}),
     }  # fmt: skip
 
