@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from puregraph.arguments import Flag, ModuleLike, OptimizerLike, Types, optional, takes
@@ -37,6 +38,7 @@ class Programs:
         self.used: dict[Any, int] = {}  # by key the index of the last batch
         self.count = 0
         self.hasWarned = False
+        self.around: Callable[[list[Any]], AbstractContextManager] = nullcontext  # what a program of shapes is made in
 
     def __getstate__(self) -> dict:
         return {"graph": self.graph, "check": self.check}
@@ -67,7 +69,8 @@ class Programs:
                 self.check(shapes)
             if len(self.found) >= MOST and not self.evictOldest():
                 return None
-            program = self.found[key] = Program(self.graph, shapes, dtypes, workspace=self.workspace, **options)
+            with self.around(shapes):
+                program = self.found[key] = Program(self.graph, shapes, dtypes, workspace=self.workspace, **options)
         self.found.move_to_end(key)
         self.used[key] = self.count
         return program

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from puregraph.errors import DataError, GraphError, GraphWarning
 from puregraph.graph import Graph
 from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
+from puregraph.train.announcing import compiling
 
 WHOLE = np.dtype(np.int64)
 
@@ -45,6 +47,7 @@ class Objective:
         self.cost, self.compile = cost, compile
         self.names = Names(self.net.arguments, getattr(cost, "parts", ()))
         self.graph: Any = None
+        self.say: Callable[[str], Any] | None = None  # what compiling for long is said by
         self.sizes: tuple[int, int] | None = None
         self.mutex = Mutex()
 
@@ -55,6 +58,8 @@ class Objective:
                 self.sizes = None
                 self.graph = withCost(self.net, self.cost, inputs, targets)
                 self.programs = Programs(self.graph, self.checkShapes)
+                if self.say is not None:
+                    self.programs.around = partial(compiling, self, self.say)
                 self.updaters: list[Updater] = []
             self.taken: dict[tuple[Any, ...], list[Any]] = {}
             self.sizes = inputs, targets  # last: other threads go by it

@@ -15,6 +15,7 @@ from puregraph.errors import DataError, GraphWarning, PuregraphError, addLocatio
 from puregraph.graph.lookup import few
 from puregraph.many.grains import Grains
 from puregraph.modules.batchnorm import BatchNorm
+from puregraph.train.announcing import NATIVE
 from puregraph.train.modes import inMode
 from puregraph.train.together.agreement import agree
 from puregraph.train.together.lockstep import isSynchronized
@@ -77,6 +78,8 @@ def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None,
             )
     trainer.count = None if source.count is None else -(-source.count // trainer.accumulate)
     trainer.validates = checks is not None
+    if trainer.objective.compile:
+        NATIVE(trainer.progress.say)
     trainer.setupOptimizer()
     checkParams(trainer)
     fitSchedule(trainer)

@@ -1,0 +1,58 @@
+"""Announcing: what a trainer says while it compiles for long, and once where there is no native code."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from puregraph import device
+from puregraph.base.environment import variable
+from puregraph.errors import plural, show
+from puregraph.native.llvm import jit
+
+PATIENCE = 1.0  # seconds that compiling takes in silence
+SLOWER = "5 to 20"  # times: steps of mlp(784, (256,), 10) and lenet(), batches of 128, with and without native code
+
+
+class Announcement:
+    """A context that says a text if it is not left within `PATIENCE` seconds, so that nobody takes it for a hang."""
+
+    def __init__(self, say: Callable[[str], Any], text: str):
+        self.timer = threading.Timer(PATIENCE, say, (text,))
+        self.timer.daemon = True
+
+    def __enter__(self) -> Announcement:
+        self.timer.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.timer.cancel()
+
+
+class NativeHint:
+    """Says once in a process that steps run without native code on this CPU, and what to install."""
+
+    def __init__(self) -> None:
+        self.isSaid = False
+
+    def __call__(self, say: Callable[[str], Any]) -> None:
+        if self.isSaid or device.name() != "cpu" or not variable("NATIVE", True):
+            return
+        self.isSaid = True
+        why = jit.missing()
+        if why is not None:
+            say(f"no native code: {why}; a step takes about {SLOWER} times as long without it")
+
+
+NATIVE = NativeHint()
+
+
+def compiling(objective: Any, say: Callable[[str], Any], shapes: list[Any]) -> Announcement:
+    """The announcement of a step for arrays of these shapes that is about to be compiled."""
+    what = "a pass" if objective.cost is None else "a training step"
+    data = show(tuple(shapes[0])) if shapes else "no data"
+    text = (
+        f"compiling {what} of {objective.net.title()}, {plural(len(objective.net.nodes), 'node')}, for data {data} ..."
+    )
+    return Announcement(say, text)

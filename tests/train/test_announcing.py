@@ -1,0 +1,71 @@
+"""What a trainer says while a step is being compiled, and where there is no native code."""
+
+import re
+import time
+
+import numpy as np
+import pytest
+
+from puregraph import SGD, CrossEntropy, Linear, Trainer
+from puregraph.compile import Program
+from puregraph.native.llvm import jit
+from puregraph.train import announcing
+
+X = np.random.default_rng(1).standard_normal((20, 3)).astype(np.float32)
+
+
+def said(capsys, **options):
+    """What training one epoch with two sizes of batches prints, line by line."""
+    Trainer(Linear(3, 3, name="fc"), CrossEntropy(), SGD(0.5), 8, **options).train(X, X.argmax(1))
+    return capsys.readouterr().out.splitlines()
+
+
+def slow(monkeypatch, seconds):
+    """Let every program take this much longer to compile."""
+    build = Program.build
+    monkeypatch.setattr(Program, "build", lambda *given: (time.sleep(seconds), build(*given)))
+
+
+@pytest.fixture(autouse=True)
+def anew(monkeypatch):
+    monkeypatch.setattr(announcing.NATIVE, "isSaid", False)
+
+
+def test_compiling_for_long_is_said_with_what_is_compiled_and_for_which_shape(capsys, monkeypatch):
+    monkeypatch.setattr(announcing, "PATIENCE", 0.05)
+    slow(monkeypatch, 0.2)
+    lines = said(capsys, progress="lines")
+    found = [line for line in lines if line.startswith("compiling")]
+    assert found[0] == "compiling a training step of Sequential, 1 node, for data (8, 3) ..."
+    assert found[1].endswith("for data (4, 3) ...") and len(found) == 2
+
+
+def test_compiling_that_takes_no_second_is_not_said(capsys):
+    assert not [line for line in said(capsys, progress="lines") if "compiling" in line]
+
+
+def test_nothing_is_said_of_compiling_where_progress_is_none(capsys, monkeypatch):
+    monkeypatch.setattr(announcing, "PATIENCE", 0.01)
+    slow(monkeypatch, 0.05)
+    assert said(capsys, progress="none") == []
+
+
+def test_the_line_does_not_come_after_compiling_has_failed(capsys, monkeypatch):
+    monkeypatch.setattr(announcing, "PATIENCE", 0.05)
+    with pytest.raises(KeyError), announcing.Announcement(print, "compiling"):
+        raise KeyError
+    time.sleep(0.1)
+    assert capsys.readouterr().out == ""
+
+
+def test_without_native_code_one_line_says_how_much_slower_it_is_and_what_to_install(capsys, monkeypatch):
+    monkeypatch.setattr(jit, "missing", lambda: "native kernels need llvmlite (none): pip install puregraph[fast]")
+    first, second = said(capsys, progress="lines"), said(capsys, progress="lines")
+    assert re.fullmatch(r"no native code: .*need llvmlite.*pip install puregraph\[fast\].* times .*", first[0])
+    assert not [line for line in second if "native" in line]
+
+
+def test_who_has_switched_native_code_off_is_not_told_of_it(capsys, monkeypatch):
+    monkeypatch.setenv("PUREGRAPH_NATIVE", "off")
+    monkeypatch.setattr(jit, "missing", lambda: "native kernels are switched off by PUREGRAPH_NATIVE")
+    assert not [line for line in said(capsys, progress="lines") if "native" in line]
