@@ -12,7 +12,7 @@ from puregraph.errors import plural, show
 from puregraph.native.llvm import jit
 
 PATIENCE = 1.0  # seconds that compiling takes in silence
-SLOWER = "5 to 20"  # times: steps of mlp(784, (256,), 10) and lenet(), batches of 128, with and without native code
+SLOWER = "5 to 9"  # times: steps of mlp(784, (256,), 10) and lenet(), batches of 128, on two cores
 
 
 class Announcement:
@@ -28,6 +28,7 @@ class Announcement:
 
     def __exit__(self, *error: Any) -> None:
         self.timer.cancel()
+        self.timer.join()  # so that nothing is said behind its end
 
 
 class NativeHint:

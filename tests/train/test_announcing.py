@@ -58,6 +58,15 @@ def test_the_line_does_not_come_after_compiling_has_failed(capsys, monkeypatch):
     assert capsys.readouterr().out == ""
 
 
+def test_a_line_that_is_being_said_is_finished_before_what_comes_behind_it(monkeypatch):
+    monkeypatch.setattr(announcing, "PATIENCE", 0.01)
+    order = []
+    with announcing.Announcement(lambda text: (time.sleep(0.1), order.append(text)), "compiling"):
+        time.sleep(0.05)
+    order.append("next")
+    assert order == ["compiling", "next"]
+
+
 def test_without_native_code_one_line_says_how_much_slower_it_is_and_what_to_install(capsys, monkeypatch):
     monkeypatch.setattr(jit, "missing", lambda: "native kernels need llvmlite (none): pip install puregraph[fast]")
     first, second = said(capsys, progress="lines"), said(capsys, progress="lines")
