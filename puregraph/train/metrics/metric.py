@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from puregraph import device
 from puregraph.arguments import Natural, Text, optional, takes
@@ -13,6 +12,9 @@ from puregraph.base.dtype import isFloating
 from puregraph.base.keywords import ChecksKeywords
 from puregraph.errors import DataError
 from puregraph.kernels.labels import labelFault
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 class Metric(ChecksKeywords):
