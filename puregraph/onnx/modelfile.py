@@ -33,6 +33,7 @@ class ModelFile:
             self.proto = model
         else:
             raise CheckpointError(f"wanted a path or a ModelProto, got {type(model).__name__}")
+        checkTexts(self.proto)
 
     def array(self, tensor: Any) -> Any:
         """The elements of a tensor.
@@ -75,6 +76,21 @@ class ModelFile:
             file.seek(start)
             found = np.frombuffer(file.read(count), dtype.newbyteorder("<") if dtype.kind != "V" else dtype)
         return found.astype(dtype).reshape(tuple(tensor.dims))
+
+
+def checkTexts(message: Any) -> None:
+    """Check that every text of a message, and of those in it, is one: protobuf gives bytes for what is no UTF-8.
+
+    Raises    CheckpointError for one that is not
+    """
+    for field, found in message.ListFields():
+        if field.cpp_type == field.CPPTYPE_MESSAGE:
+            for each in (found,) if hasattr(found, "ListFields") else found:
+                checkTexts(each)
+        elif field.type == field.TYPE_STRING:
+            for each in (found,) if isinstance(found, (str, bytes)) else found:
+                if isinstance(each, bytes):
+                    raise CheckpointError(f"{field.full_name}: wanted a text in UTF-8, got {each[:60]!r}")
 
 
 def inside(folder: Path, location: str, where: str) -> Path:

@@ -11,7 +11,7 @@ onnx = pytest.importorskip("onnx")
 
 from test_onnx_reader import mlp  # noqa: E402
 
-from puregraph import Graph, PuregraphError  # noqa: E402
+from puregraph import CheckpointError, Graph, PuregraphError  # noqa: E402
 from puregraph.onnx import fromOnnx  # noqa: E402
 
 
@@ -56,6 +56,24 @@ def check(count, seed, tmp_path, monkeypatch):
             except PuregraphError:
                 pass
     assert set(opened) <= {str(path)}
+
+
+@pytest.mark.parametrize("field", ["graph", "node", "input", "output", "kind", "array"])
+def test_a_name_that_is_no_text_is_refused(tmp_path, field):
+    model = mlp()[0]
+    graph = model.graph
+    if field == "graph":
+        graph.name = "@@@@"
+    elif field == "kind":
+        graph.node[0].op_type = "@@@@"
+    else:
+        {"node": graph.node, "input": graph.input, "output": graph.output, "array": graph.initializer}[field][
+            0
+        ].name = "@@@@"
+    path = tmp_path / "net.onnx"
+    path.write_bytes(model.SerializeToString().replace(b"@@@@", b"a\xff\xfeb"))
+    with pytest.raises(CheckpointError, match=r"wanted a text in UTF-8, got b'a\\xff\\xfeb'"):
+        fromOnnx(path)
 
 
 def test_300_damaged_models_are_refused_or_read(tmp_path, monkeypatch):
