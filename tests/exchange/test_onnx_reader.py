@@ -176,3 +176,23 @@ def test_what_is_no_model_is_refused(tmp_path):
     for path in (tmp_path / "text.onnx", tmp_path / "none.onnx", 7):
         with pytest.raises((CheckpointError, GraphError)):
             fromOnnx(path)
+
+
+@pytest.mark.parametrize("given", ["known", "open", "data"])
+def test_a_slice_that_goes_backward_from_before_the_first_element_has_that_one(given):
+    ends = {"starts": [-5], "ends": [-9], "axes": [0], "steps": [-1]}
+    weights = {name: np.array(value) for name, value in ends.items() if name != "steps" or given != "data"}
+    inputs = [("x", ["N" if given == "open" else 3])]
+    inputs += [("steps", TensorProto.INT64, [1])] if given == "data" else []
+    proto = model([helper.make_node("Slice", ["x", *ends], ["y"])], inputs, ["y"], weights)
+    x = np.arange(3, dtype=np.float32)
+    net = fromOnnx(proto)
+    np.testing.assert_array_equal(net(x, np.array([-1])) if given == "data" else net(x), [0])
+
+
+def test_a_full_array_of_booleans_is_read():
+    value = numpy_helper.from_array(np.array([True]))
+    proto = model(
+        [helper.make_node("ConstantOfShape", ["n"], ["y"], value=value)], [("n", TensorProto.INT64, [1])], ["y"]
+    )
+    np.testing.assert_array_equal(fromOnnx(proto)(np.array([2])), [True, True])

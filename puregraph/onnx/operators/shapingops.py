@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import modules
+from puregraph.core.dim import Dim
 from puregraph.onnx.modelfile import dtypeOf
 from puregraph.onnx.modules.axes.controlled import (
     Parts,
@@ -19,7 +20,7 @@ from puregraph.onnx.modules.axes.filled import ConstantRange, Identical
 from puregraph.onnx.modules.axes.padding import PadAll
 from puregraph.onnx.modules.axes.reshaping import MatrixFrom, NewAxes, ReshapeTo, WithoutAxes
 from puregraph.onnx.modules.axes.scattering import ScatterElements
-from puregraph.onnx.modules.axes.slicing import SliceAlong
+from puregraph.onnx.modules.axes.slicing import FAR, SliceAlong, cutAt
 from puregraph.onnx.modules.axes.trilu import Trilu
 from puregraph.onnx.opregistry import onnxOp
 
@@ -38,7 +39,7 @@ def constant(op: Any) -> Any:
 def constantOfShape(op: Any, sizes: Any) -> Any:
     """ConstantOfShape."""
     value = op.get("value", np.zeros(1, np.float32)).reshape(())
-    return op(modules.Full(value.item(), value.dtype), sizes)
+    return op(modules.Full(int(value) if value.dtype.kind == "b" else value.item(), value.dtype), sizes)
 
 
 @onnxOp("Shape")
@@ -127,21 +128,20 @@ def sliced(op: Any, x: Any, starts: Any = None, ends: Any = None, axes: Any = No
             return op(SliceAlong(), x, starts, ends, axes, steps)
         along = tuple(int(axis) for axis in axes.numbers)
     known = [None if v is None else v.numbers for v in (starts, ends, steps)]
-    if known[0] is None or known[1] is None or steps is not None and known[2] is None:
+    isBackward = steps is not None and (known[2] is None or min(known[2], default=1) < 0)
+    if known[0] is None or known[1] is None or isBackward and known[2] is None:
+        if isBackward:
+            return op(SliceAlong(), x, starts, ends, op.constant(np.array(along)) if axes is None else axes, steps)
         return op(modules.Slice(axes=along), x, starts, ends, steps)
     lists = [[1] * len(along) if k is None else k.tolist() for k in known]
     key = [slice(None)] * op.rankOf(x)
-    for axis, *each in zip(along, *lists):
-        key[axis] = cutAt(*each)
+    for axis, start, end, step in zip(along, *lists):
+        size = x.shape[axis]
+        if step < 0 and start < -1 and isinstance(size, Dim):
+            return op(SliceAlong(), x, starts, ends, op.constant(np.array(along)), steps)
+        isFar = end >= FAR if step > 0 else end <= -FAR
+        key[axis] = cutAt(start, None if isFar else end, step, size)
     return op(modules.Slice(tuple(key)), x)
-
-
-def cutAt(start: int, end: int, step: int) -> slice:
-    """A slice; an end far before the first element is left out, as numpy has it."""
-    far = 1 << 62
-    if step < 0 and end <= -far // (1 << 32):
-        return slice(start if start < far else None, None, step)
-    return slice(start, end if end < 1 << 31 else None, step)
 
 
 @onnxOp("Expand")

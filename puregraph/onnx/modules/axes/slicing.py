@@ -6,6 +6,13 @@ from puregraph.core.shape import normalAxis, sizesOf
 from puregraph.errors import need
 from puregraph.module import Module
 
+FAR = 1 << 30  # an end from which on a slice has none
+
+
+def cutAt(start, end, step, size):
+    """The slice of an axis; one that goes backward from before the first element has that one, not none as numpy's."""
+    return slice(max(start, -size) if step < 0 and start < -1 else start, end, step)
+
 
 class SliceAlong(Module):
     """y = x[..., start:end:step, ...] along the axes that an input names.
@@ -32,8 +39,7 @@ class SliceAlong(Module):
         lists = [[1] * len(axes) if each is None else sizesOf(each) for each in (axes, starts, ends, steps)]
         for axis, start, end, step in zip(*lists):
             at = normalAxis(axis, x.ndim)
-            isBefore = step < 0 and end < -x.shape[at]
-            found[at] = slice(start, None if isBefore else end, step)
+            found[at] = cutAt(start, end, step, x.shape[at])
         return tuple(found)
 
     def updateData(self, x, starts, ends, axes, steps=None):

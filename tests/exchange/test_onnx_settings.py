@@ -1,0 +1,138 @@
+"""Operators of ONNX in random settings give what onnxruntime gives, in every opset that changed one."""
+
+import warnings
+import zlib
+
+import numpy as np
+import pytest
+from onnxclaims import CLAIMED
+from onnxsettings import READERS, setting
+
+onnx = pytest.importorskip("onnx")
+runtime = pytest.importorskip("onnxruntime")
+
+from onnx import helper  # noqa: E402
+
+from puregraph.onnx import fromOnnx  # noqa: E402
+
+OPSETS = (7, 9, 11, 13, 17, 21, 23)
+UNKNOWN = {"CumProd", "Swish"}  # operators that onnxruntime has not yet
+TRIED = 400  # settings that are drawn for those that onnxruntime takes
+TOLERANCES = {"float16": 4e-3, "float32": 2e-5, "float64": 1e-9}
+
+
+def modelOf(name, opset, rng):
+    """A model of one node, and what is given to it; about half of what follows the first input is a constant."""
+    attributes, inputs, count = setting(name, rng, opset)
+    node = helper.make_node(
+        name,
+        [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)],
+        [f"y{i}" for i in range(count)],
+        **attributes,
+    )
+    given, constants, isOpen = {}, [], rng.random() < 0.3
+    for i, x in enumerate(inputs):
+        if x is not None and i and rng.random() < 0.6:
+            constants.append(onnx.numpy_helper.from_array(x, f"x{i}"))
+        elif x is not None:
+            given[f"x{i}"] = x
+    ends = [
+        helper.make_tensor_value_info(
+            key,
+            helper.np_dtype_to_tensor_dtype(x.dtype),
+            [f"{key}n{i}" if isOpen and i == 0 and n else n for i, n in enumerate(x.shape)],
+        )
+        for key, x in given.items()
+    ]
+    outs = [helper.make_empty_tensor_value_info(f"y{i}") for i in range(count)]
+    graph = helper.make_graph([node], "one", ends, outs, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), given
+
+
+def since(name):
+    """The opsets to try: those in which the operator is, and from the newest of them on its meaning may be another."""
+    found = {}
+    for opset in OPSETS:
+        try:
+            schema = onnx.defs.get_schema(name, opset)
+        except onnx.defs.SchemaError:
+            continue
+        if not schema.deprecated:
+            found[schema.since_version] = opset
+    return sorted(found.values())
+
+
+def expected(model, given):
+    """What onnxruntime gives; None where it takes no such types, shapes or opset."""
+    try:
+        options = runtime.SessionOptions()
+        options.log_severity_level, options.intra_op_num_threads = 4, 1
+        session = runtime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+        return session.run(None, given)
+    except Exception:  # its own errors have no common base
+        return None
+
+
+def differences(name, count, seed):
+    """What differs from onnxruntime in `count` settings for each opset, as sentences; and how many were compared."""
+    wrong, compared = [], 0
+    rng = np.random.default_rng([zlib.crc32(name.encode()), seed])
+    for opset in since(name):
+        found = 0
+        for _ in range(TRIED):
+            if found == count:
+                break
+            model, given = modelOf(name, opset, rng)
+            wanted = expected(model, given)
+            if wanted is None:
+                continue
+            found, compared = found + 1, compared + 1
+            fault = difference(model, given, wanted)
+            if fault:
+                shapes = [(x.shape, x.dtype.name) for x in given.values()]
+                text = str(model.graph.node[0]).replace("\n", " ")
+                wrong.append(f"opset {opset}: {text} of {shapes}: {fault}")
+    return wrong, compared
+
+
+def difference(model, given, wanted):
+    """How the graph differs from what is wanted; None if it does not."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            net = fromOnnx(model).evalMode()
+            found = net(*given.values())
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+    found = found if isinstance(found, list) else [found]
+    for y, want in zip(found, wanted, strict=True):
+        if y.shape != want.shape or y.dtype != want.dtype:
+            return f"{y.shape} {y.dtype} for {want.shape} {want.dtype}"
+        near = TOLERANCES.get(y.dtype.name)
+        if near is None and not np.array_equal(y, want):
+            return f"{y.tolist()} for {want.tolist()}"
+        if near is not None and not np.allclose(
+            y, want, near, near * max(1.0, np.abs(want).max(initial=0, where=np.isfinite(want))), equal_nan=True
+        ):
+            return f"{y.tolist()} for {want.tolist()}"
+    return None
+
+
+def test_every_operator_that_is_claimed_has_settings():
+    without = {"CastLike", "Constant", "Scatter", "TensorScatter"}  # onnxruntime has none of these by themselves
+    assert set(CLAIMED) - set(READERS) <= without
+
+
+def test_two_settings_of_every_operator_in_each_opset_give_what_onnxruntime_gives():
+    found = {name: differences(name, 2, 2) for name in READERS}
+    assert not [fault for wrong, _ in found.values() for fault in wrong]
+    without = {name for name, (_, compared) in found.items() if not compared}
+    assert without <= UNKNOWN, without
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(READERS.keys() - UNKNOWN))
+def test_an_operator_gives_what_onnxruntime_gives_in_random_settings(name):
+    wrong, compared = differences(name, 20, 1)
+    assert compared >= 20, compared
+    assert not wrong, "\n".join(wrong[:5])
