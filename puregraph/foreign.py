@@ -36,6 +36,7 @@ KEYWORDS: dict[str, tuple[str, ...]] = {
     "padding": ("pad",),
     "strides": ("stride",),
     **each("weight class_weight", ("weights",)),
+    **each("sample_weight sample_weights", ("sampleWeight",)),
     "ignore_index": ("ignoreIndex", "ignore"),
     "label_smoothing": ("smoothing",),
     "negative_slope": ("slope",),

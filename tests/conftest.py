@@ -25,7 +25,9 @@ from puregraph.cuda.runtime import compiler
 from puregraph.cuda.emulator import emulator
 from puregraph.kernel import useFast
 from puregraph.native.llvm import jit
+from puregraph.train import announcing
 
+announcing.PATIENCE = 600  # a busy machine adds no line to what is printed
 settings.register_profile("suite", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("suite")
 

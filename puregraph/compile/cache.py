@@ -12,7 +12,7 @@ from puregraph.arguments import Flag, ModuleLike, OptimizerLike, Types, optional
 from puregraph.compile.program import Program
 from puregraph.compile.runtime.buffers import Workspace
 from puregraph.compile.trace.costchecks import warnOf
-from puregraph.compile.trace.withcost import withCost
+from puregraph.compile.trace.withcost import isWeighed, withCost
 from puregraph.errors import GraphError, GraphWarning, need
 from puregraph.graph import Graph
 from puregraph.module import shapesOf
@@ -124,7 +124,7 @@ def compiled(
     grads: str | tuple[bool, ...] | None = None
     if cost is not None:
         inputs = len(graph.inputs)
-        net = withCost(graph, cost, inputs, len(found) - inputs)
+        net = withCost(graph, cost, inputs, len(found) - inputs, isWeighed(cost, found[inputs:]))
         warnOf(net, cost, found)
         grads, train = "one", True if train is None else train
         options.setdefault("updGrad", False)

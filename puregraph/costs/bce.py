@@ -25,14 +25,14 @@ class BCE(PointwiseCost):
     def __init__(self, posWeight: NotNegative = 1.0, name=None):
         super().__init__(name, posWeight=posWeight)
 
-    def updateData(self, x, target):
+    def updateData(self, x, target, sampleWeight=None):
         checkFractions(target)
-        return super().updateData(x, target)
+        return super().updateData(x, target, sampleWeight)
 
-    def sample(self, rng, x, target):
-        return [rng.standard_normal(x), rng.random(target)]
+    def sample(self, rng, x, target, *more):
+        return [rng.standard_normal(x), rng.random(target), *map(rng.random, more)]
 
     @classmethod
     def examples(cls):
         yield cls(), [(4, 3), (4, 3)]
-        yield cls(posWeight=2.5), [(6, 1), (6, 1)]
+        yield cls(posWeight=2.5), [(6, 1), (6, 1), (6,)]

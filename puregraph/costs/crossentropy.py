@@ -6,6 +6,7 @@ from puregraph import device
 from puregraph.arguments import Fraction, Whole, optional
 from puregraph.base.widen import widen
 from puregraph.core.param import State
+from puregraph.costs.pointwisecost import alongSamples, needWeights
 from puregraph.errors import ArgumentError, need, show
 from puregraph.kernels.entropy import entropyGrad
 from puregraph.kernels.labels import classIndex
@@ -21,21 +22,22 @@ class CrossEntropy(Module):
 
     p = softmax(x) over the c classes, on axis 1; i runs over batch and spatial positions, those labelled `ignoreIndex`
     left out; w are the class `weights`, 1 by default; s is the `smoothing`, which gives that share of each label to all
-    classes alike. Where no position counts, cost and gradient are 0.
+    classes alike. Where no position counts, cost and gradient are 0. With a `sampleWeight` v each l_i is multiplied by
+    v of its sample, and the divisor stays as it is.
 
     `weights` is a weight for each class, or a dict from every class to its weight. No label is left out unless
     `ignoreIndex` says which, such as -1 or, in data made for PyTorch, -100. float16 is computed in float32. The
     probabilities are kept, so that the gradient takes no second softmax; compiled for a GPU it takes one, which costs
     less there than memory does.
 
-    Shapes    x (n, c, *spatial), labels (n, *spatial) of integers -> a scalar
+    Shapes    x (n, c, *spatial), labels (n, *spatial) of integers, perhaps sampleWeight (n,) -> a scalar
     Source    Bishop 2006, Pattern Recognition and Machine Learning, eq. 4.108; Szegedy et al. 2015, arXiv:1512.00567,
               section 7 (smoothing)
     Raises    ShapeError if labels do not fit x, or weights the classes; ArgumentError for weights that cannot be meant;
               DataError naming a label that is no class, and its position
     """
 
-    reads = ("weights", "p", "index")
+    reads = ("sampleWeight", "weights", "p", "index")
     hidden = ("p", "index")
     indices = ("labels",)
     needsFloats = True
@@ -50,7 +52,7 @@ class CrossEntropy(Module):
             given = classWeights(weights)
             self.weights = State((len(given),), _Given(given), np.float64)
 
-    def dataShapeFrom(self, x, labels):
+    def dataShapeFrom(self, x, labels, sampleWeight=None):
         need(len(x) >= 2, "(n, classes, ...)", x)
         wanted = x[:1] + x[2:]
         last = len(x) > 2 and labels == x[:-1]
@@ -60,15 +62,16 @@ class CrossEntropy(Module):
         need(x[1] != 0, "at least one class", x)
         if self.weights is not None:
             need(x[1] == self.weights.size, f"{self.weights.size} classes, as many as weights", x)
+        needWeights(sampleWeight, x)
         return ()
 
-    def hiddenShapeFrom(self, x, labels):
+    def hiddenShapeFrom(self, x, labels, sampleWeight=None):
         return [x, labels]
 
-    def hiddenTypeFrom(self, x, labels):
+    def hiddenTypeFrom(self, x, labels, sampleWeight=None):
         return [x, np.dtype(np.int64)]
 
-    def updateData(self, x, labels, weights):
+    def updateData(self, x, labels, sampleWeight=None, weights=None):
         index = classIndex(labels, x.shape[1], self.ignoreIndex)
         z = widen(x)
         z = z - z.max(axis=1, keepdims=True)
@@ -76,20 +79,39 @@ class CrossEntropy(Module):
         total = summed(e, 1, keepdims=True)
         log = np.log(total)
         share, smooth = self.shares(index, weights, z)
+        count = norm(share)
+        if sampleWeight is not None:
+            share, smooth = share * alongSamples(sampleWeight, share), smooth * alongSamples(sampleWeight, smooth)
         cost = (share * (log[:, 0] - takeClass(z, index))).sum()
         if self.smoothing:
             cost = (1 - self.smoothing) * cost + (smooth * (log - z)).sum()
-        return (cost / norm(share)).astype(x.dtype), (e / total).astype(x.dtype), index
+        return (cost / count).astype(x.dtype), (e / total).astype(x.dtype), index
 
-    def updateGrad(self, grad, x, labels, weights, y, p, index):
-        p = widen(p)
+    def updateGrad(self, grad, x, labels, *others, needs):
+        weight, weights = [None, *others[:-3]][-2:]  # the first may be absent
+        p, index = widen(others[-2]), others[-1]
         share, smooth = self.shares(index, weights, p)
         scale = widen(grad) / norm(share)
+        ofWeight = None
+        if weight is not None:
+            if needs[2]:
+                ofWeight = self.weightGrad(p, self.targets(share, smooth, index, p), scale).astype(weight.dtype)
+            share, smooth = share * alongSamples(weight, share), smooth * alongSamples(weight, smooth)
         if not self.smoothing:
-            return entropyGrad(p, share, index, scale).astype(x.dtype), None, None
-        target = (1 - self.smoothing) * putClass(share, index, x.shape[1]) + smooth
-        slope = p * target.sum(axis=1, keepdims=True) - target
-        return (slope * scale).astype(x.dtype), None, None
+            slope = entropyGrad(p, share, index, scale)
+        else:
+            target = self.targets(share, smooth, index, p)
+            slope = (p * target.sum(axis=1, keepdims=True) - target) * scale
+        return (slope.astype(x.dtype), None, ofWeight, None)[: len(needs)]
+
+    def targets(self, share, smooth, index, p):
+        """What each class of each position is to be, times its weight."""
+        return (1 - self.smoothing) * putClass(share, index, p.shape[1]) + smooth
+
+    def weightGrad(self, p, target, scale):
+        """The gradient of each sample's weight, its own share of the cost; a p that underflowed counts as the least."""
+        log = np.log(np.maximum(p, np.finfo(p.dtype).tiny))
+        return -(target * log).sum(axis=tuple(range(1, p.ndim))) * scale
 
     def shares(self, index, weights, like):
         """w[label] of each position, and s / c w for each of its classes; 0 where the position is ignored."""
@@ -100,11 +122,11 @@ class CrossEntropy(Module):
         weights = weights.astype(like.dtype)
         return gather(weights, index), each * weights.reshape(-1, *(1,) * (like.ndim - 2))
 
-    def sample(self, rng, x, labels):
+    def sample(self, rng, x, labels, *more):
         chosen = rng.integers(0, x[1], labels)
         if self.ignoreIndex is not None:
             chosen = np.where(rng.random(labels) < 0.2, self.ignoreIndex, chosen)
-        return [rng.standard_normal(x), chosen]
+        return [rng.standard_normal(x), chosen, *map(rng.random, more)]
 
     @classmethod
     def examples(cls):
@@ -114,6 +136,8 @@ class CrossEntropy(Module):
         yield cls(weights=(0.5, 2.0, 1.0), ignoreIndex=-100), [(5, 3, 2), (5, 2)]
         yield cls(smoothing=0.1), [(4, 3), (4,)]
         yield cls(weights=[1.0, 0.25], ignoreIndex=1, smoothing=0.3), [(6, 2, 2), (6, 2)]
+        yield cls(), [(4, 3), (4,), (4,)]
+        yield cls(weights=[1.0, 0.25], ignoreIndex=1, smoothing=0.3), [(6, 2, 2), (6, 2), (6,)]
 
 
 def classWeights(weights):

@@ -7,7 +7,7 @@ import numpy as np
 from puregraph.base.dtype import needFloats
 from puregraph.base.widen import widen
 from puregraph.core.shape import product
-from puregraph.errors import FormulaError, need
+from puregraph.errors import FormulaError, need, show
 from puregraph.formula import Formula
 from puregraph.module import Module
 
@@ -15,7 +15,8 @@ NAMES = ("x", "target")
 
 
 class PointwiseCost(Module):
-    """cost = mean of formula(x, target); 0 where there is nothing to take the mean of.
+    """cost = mean of formula(x, target); 0 where there is nothing to take the mean of. With a `sampleWeight` w the
+    terms of sample i are multiplied by w_i: cost = 1 / size(x) sum_i w_i sum_j formula(x_ij, target_ij).
 
         class MSE(PointwiseCost):
             formula = "(x - target) ** 2"
@@ -24,12 +25,12 @@ class PointwiseCost(Module):
     no class at all. Targets may be integers or bools; float targets get a gradient too. float16 is computed
     and summed in float32.
 
-    Shapes    x and target of one shape -> a scalar; nothing broadcasts
+    Shapes    x and target of one shape (n, ...), perhaps sampleWeight (n,) -> a scalar; nothing broadcasts
     Source    the gradient is the formula's derivative, over the number of elements
     Raises    FormulaError for a formula that cannot be read; ShapeError for a target of another shape
     """
 
-    reads = NAMES
+    reads = (*NAMES, "sampleWeight")
     formula = "(x - target) ** 2"
 
     def __init__(self, name=None, formula=None, **constants):
@@ -39,28 +40,39 @@ class PointwiseCost(Module):
             raise FormulaError(f"{type(self).__name__}: wanted a formula of x and target, got {self.formula}")
         self.formula.numpy(NAMES)  # a name that is neither is an error now
 
-    def dataShapeFrom(self, x, target):
+    def dataShapeFrom(self, x, target, sampleWeight=None):
         need(x == target, x, target, "the target has the shape of x, nothing broadcasts: reshape one")
+        needWeights(sampleWeight, x)
         return ()
 
-    def dataTypeFrom(self, x, target):
+    def dataTypeFrom(self, x, target, sampleWeight=None):
         needFloats([("x", x)])
         return x
 
-    def updateData(self, x, target):
+    def updateData(self, x, target, sampleWeight=None):
         terms = self.formula.numpy(NAMES)(widen(x), widen(target))
+        if sampleWeight is not None:
+            terms = terms * alongSamples(sampleWeight, terms)
         return (terms.sum() / max(x.size, 1)).astype(x.dtype)
 
-    def updateGrad(self, grad, x, target, y, needs):
-        share = np.broadcast_to(widen(grad) / max(x.size, 1), x.shape)
-        values = share, widen(x), widen(target)
+    def updateGrad(self, grad, x, target, *others, needs):
+        weight = others[0] if len(others) > 1 else None  # one that was left out may be None, or absent
+        share = widen(grad) / max(x.size, 1)
+        slope = share if weight is None else share * alongSamples(weight, x)
+        values = np.broadcast_to(slope, x.shape), widen(x), widen(target)
         gx, gt = slopes(self.formula)
         return (
             gx(*values).astype(x.dtype) if needs[0] else None,
             gt(*values).astype(target.dtype) if needs[1] else None,
-        )
+            self.weightGrad(share, *values[1:], weight) if len(needs) > 2 and needs[2] else None,
+        )[: len(needs)]
 
-    def flopsFrom(self, x, target):
+    def weightGrad(self, share, x, target, weight):
+        """The gradient of each sample's weight: its own share of the cost."""
+        terms = self.formula.numpy(NAMES)(x, target)
+        return (share * terms.sum(axis=tuple(range(1, terms.ndim)))).astype(weight.dtype)
+
+    def flopsFrom(self, x, target, sampleWeight=None):
         return (self.formula.flops + 1) * product(x)
 
     @classmethod
@@ -69,7 +81,7 @@ class PointwiseCost(Module):
             yield cls(formula="log(cosh(scale * (x - target)))", scale=0.5), [(4, 3), (4, 3)]
         else:
             yield cls(), [(4, 3), (4, 3)]
-            yield cls(), [(2, 3, 2, 1), (2, 3, 2, 1)]
+            yield cls(), [(2, 3, 2, 1), (2, 3, 2, 1), (2,)]
 
 
 @cache
@@ -77,3 +89,18 @@ def slopes(formula):
     """For x and target, the function (share, x, target) -> share times the formula's derivative."""
     gradient = formula.gradient(NAMES, seed="share")
     return [gradient[name].numpy(("share", *NAMES)) for name in NAMES]
+
+
+def needWeights(sampleWeight, x):
+    """Refuse weights that are not one for each sample.
+
+    Raises    ShapeError for another shape
+    """
+    if sampleWeight is not None:
+        need(len(x) > 0, "(n, ...), samples along the first axis", x)
+        need(sampleWeight == x[:1], f"sampleWeight of shape {show(x[:1])}", sampleWeight, "one weight for each sample")
+
+
+def alongSamples(weight, like):
+    """The weights of samples as they broadcast along the first axis of an array, in what it computes in."""
+    return widen(weight).reshape(-1, *(1,) * (like.ndim - 1))

@@ -23,4 +23,4 @@ class SmoothL1(PointwiseCost):
     def examples(cls):
         yield cls(), [(4, 3), (4, 3)]
         yield cls(beta=0.3), [(2, 3, 2), (2, 3, 2)]
-        yield cls(beta=0), [(5,), (5,)]
+        yield cls(beta=0), [(5,), (5,), (5,)]

@@ -70,7 +70,8 @@ def checkedCosts(costs: Any) -> tuple[str, ...]:
     if not isinstance(costs, dict) or not costs or not all(isinstance(name, str) for name in costs):
         raise ArgumentError(f"costs: wanted a dict of a cost for each output by its name, got {costs!r:.80}")
     for name, cost in costs.items():
-        if not isinstance(cost, Module) or isinstance(cost, CostSum) or len(cost.arguments) != 2:
+        isCost = isinstance(cost, Module) and not isinstance(cost, CostSum)
+        if not isCost or len(cost.inputSpec.names) - len(cost.inputSpec.optional) != 2:
             raise ArgumentError(
                 f"costs[{name!r}]: wanted a cost of an output and its target, such as MSE(), got {cost!r:.60}"
             )

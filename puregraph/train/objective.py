@@ -16,6 +16,7 @@ from puregraph.compile import Program, Programs, Updater, withCost
 from puregraph.compile.gpu.runtime.h2d import LITTLE, Pinner
 from puregraph.compile.trace.costchecks import lastBefore, warnOf
 from puregraph.compile.trace.updaterule import isPlain
+from puregraph.compile.trace.withcost import isWeighed
 from puregraph.data.batches import Batch, Names
 from puregraph.errors import DataError, GraphError, GraphWarning
 from puregraph.graph import Graph
@@ -48,21 +49,21 @@ class Objective:
         self.names = Names(self.net.arguments, getattr(cost, "parts", ()))
         self.graph: Any = None
         self.say: Callable[[str], Any] | None = None  # what compiling for long is said by
-        self.sizes: tuple[int, int] | None = None
+        self.sizes: tuple[int, int, bool] | None = None
         self.mutex = Mutex()
 
-    def build(self, inputs: int, targets: int) -> None:
+    def build(self, inputs: int, targets: int, weighed: bool) -> None:
         """Link network and cost for this many arrays, and forget which dtypes they are to have."""
         with self.mutex.lock:
-            if self.sizes != (inputs, targets):
+            if self.sizes != (inputs, targets, weighed):
                 self.sizes = None
-                self.graph = withCost(self.net, self.cost, inputs, targets)
+                self.graph = withCost(self.net, self.cost, inputs, targets, weighed)
                 self.programs = Programs(self.graph, self.checkShapes)
                 if self.say is not None:
                     self.programs.around = partial(compiling, self, self.say)
                 self.updaters: list[Updater] = []
             self.taken: dict[tuple[Any, ...], list[Any]] = {}
-            self.sizes = inputs, targets  # last: other threads go by it
+            self.sizes = inputs, targets, weighed  # last: other threads go by it
 
     def renew(self) -> None:
         """Look again at what network and cost compute in."""
@@ -77,8 +78,9 @@ class Objective:
 
     def prepare(self, batch: Batch, pinner: Pinner | None = None) -> Batch:
         """The batch with the dtypes that the graph computes in; made on the host, in any thread."""
-        if self.sizes != (len(batch.data), len(batch.target)):
-            self.build(len(batch.data), len(batch.target))
+        sizes = len(batch.data), len(batch.target), isWeighed(self.cost, [t.shape for t in batch.target])
+        if self.sizes != sizes:
+            self.build(*sizes)
         dtypes = self.dtypesOf([*batch.data, *batch.target])
         given = [converted(x, dtype, name, pinner) for (name, x), dtype in zip(named(batch), dtypes, strict=True)]
         return batch._replace(data=given[: len(batch.data)], target=given[len(batch.data) :])

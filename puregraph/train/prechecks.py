@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.data.arrays import pairFrom
+from puregraph.compile.trace.withcost import WEIGHT
+from puregraph.data.arrays import arraysFrom, pairFrom
 from puregraph.data.batches import Arrays, Names, Stream, batchesFrom, checkedSize
 from puregraph.data.split import split
-from puregraph.errors import DataError, GraphWarning, PuregraphError, addLocation
+from puregraph.errors import DataError, GraphWarning, PuregraphError, addLocation, show
 from puregraph.graph.lookup import few
 from puregraph.many.grains import Grains
 from puregraph.modules.batchnorm import BatchNorm
@@ -41,6 +42,29 @@ def heldOutFrom(data: Any, target: Any, validation: Any) -> tuple[tuple[Any, Any
             f"validation: wanted a fraction of {len(targets[0])} samples that leaves some on each side, such as 0.2, "
             f"got {validation}"
         ) from None
+
+
+def weighed(target: Any, weight: Any, cost: Any) -> Any:
+    """Targets with the weights of samples behind them, as costs take them; the targets alone where there are none.
+
+    Raises    DataError for weights that are not one finite number from 0 on for each sample, or a cost without them
+    """
+    if weight is None:
+        return target
+    if WEIGHT not in cost.arguments:
+        raise DataError(f"sampleWeight: {type(cost).__name__} takes none; CrossEntropy, MSE, BCE, Abs, SmoothL1 do")
+    if target is None:
+        raise DataError("sampleWeight: goes with arrays; of batches each is (data, [target, sampleWeight])")
+    targets, (array,) = arraysFrom(target, "target"), arraysFrom([np.asarray(weight)], "sampleWeight")
+    if array.shape != (len(targets[0]),):
+        raise DataError(
+            f"sampleWeight: wanted a number for each of {len(targets[0])} samples, got shape {show(array.shape)}"
+        )
+    wrong = ~(np.isfinite(array) & (array >= 0))
+    if wrong.any():
+        i = int(wrong.argmax())
+        raise DataError(f"sampleWeight: wanted finite numbers from 0 on, got {array[i]} for sample {i}")
+    return [*targets, array.astype(np.float32) if array.dtype.kind in "iub" else array]
 
 
 def validationFrom(validation: Any, batchsize: int, names: Names) -> Arrays | Stream | None:

@@ -30,7 +30,7 @@ from puregraph.train.meters import EVERY, Meters
 from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode, leaveIn
 from puregraph.train.objective import Objective, checkKind
-from puregraph.train.prechecks import begin, checkShard, heldOutFrom, validationFrom
+from puregraph.train.prechecks import begin, checkShard, heldOutFrom, validationFrom, weighed
 from puregraph.train.together.dividedsave import saveDivided
 from puregraph.train.together.shardedupdate import isDivided
 from puregraph.train.validator import Validator
@@ -149,7 +149,9 @@ class Trainer(ChecksKeywords, Figures, Settable):
     # Use --------------------------------------------------------------------------------------------------------------
 
     @takes()
-    def train(self, data: Any, target: Any = None, epochs: int = 1, validation: Any = None) -> History:
+    def train(
+        self, data: Any, target: Any = None, epochs: int = 1, validation: Any = None, sampleWeight: Any = None
+    ) -> History:
         """Train for `epochs` passes over the data, and return the history of all epochs so far.
 
         `data` and `target` are arrays, or lists of arrays where there are several inputs or targets; tables and tensors
@@ -157,6 +159,9 @@ class Trainer(ChecksKeywords, Figures, Settable):
         network and cost compute in. Data alone is an iterable of (data, target) batches, or a function that returns one
         for each epoch. `validation` is (data, target), an iterable of batches, or a fraction of arrays that is held
         out: of labels the same fraction of each class, and the same samples in every call.
+
+        `sampleWeight` has a number from 0 on for each sample: its cost is multiplied by it, the mean taken over all
+        samples as before. In batches, and in a `validation`, it stands behind the targets, [target, sampleWeight].
 
         After `resume`, or after Ctrl-C, the run that was interrupted goes on where it was: `epochs` is then the number
         for all of that run, as it was the first time.
@@ -168,7 +173,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
                   the network; PuregraphError, naming epoch and batch, if the cost is not finite, which abandons the
                   epoch that is under way
         """
-        (data, target), validation = heldOutFrom(*self.objective.names.inOrder(data, target), validation)
+        data, target = self.objective.names.inOrder(data, target)
+        (data, target), validation = heldOutFrom(data, weighed(target, sampleWeight, self.cost), validation)
         source = batchesFrom(data, target, self.batchsize, names=self.objective.names)
         checks = validationFrom(validation, self.batchsize, self.objective.names)
         if self.fastRun:

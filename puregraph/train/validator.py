@@ -18,6 +18,7 @@ from puregraph.train.meters import Meters
 from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode
 from puregraph.train.objective import Objective, checkKind
+from puregraph.train.prechecks import weighed
 
 
 class Validator(ChecksKeywords, Settable):
@@ -44,15 +45,17 @@ class Validator(ChecksKeywords, Settable):
         return self.meters.metrics
 
     @takes()
-    def validate(self, data: Any, target: Any = None) -> dict[str, float]:
+    def validate(self, data: Any, target: Any = None, sampleWeight: Any = None) -> dict[str, float]:
         """`{"loss": ..., "accuracy": ...}`: the mean cost, weighted by batch size, and each metric of one number.
 
-        `data` and `target` are arrays or lists of arrays; data alone is an iterable of (data, target).
+        `data` and `target` are arrays or lists of arrays; data alone is an iterable of (data, target). The cost of each
+        sample is multiplied by its `sampleWeight`.
 
         Raises    DataError if they do not fit each other or are empty; PuregraphError, naming batch and sample, if the
                   cost is not finite because they are not
         """
-        return self.run(batchesFrom(data, target, self.batchsize, names=self.objective.names))
+        data, target = self.objective.names.inOrder(data, target)
+        return self.run(batchesFrom(data, weighed(target, sampleWeight, self.cost), self.batchsize))
 
     def run(self, source: Arrays | Stream) -> dict[str, float]:
         """The same for batches. The metrics are those of this validator, so threads wait for one another here."""

@@ -72,7 +72,7 @@ def test_a_foreign_attribute_is_answered_with_what_to_write(owner, name):
 
 @pytest.mark.parametrize("word", KEYWORDS)
 def test_each_foreign_argument_is_one_of_some_class_or_function_here(word):
-    takers = [keywords(cls) or () for cls in MAKERS] + [("data", "target", "epochs", "validation")]
+    takers = [keywords(cls) or () for cls in MAKERS] + [("data", "target", "epochs", "validation", "sampleWeight")]
     assert any(set(KEYWORDS[word]) & set(names) for names in takers)
 
 

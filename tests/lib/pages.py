@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from puregraph import cli, useDevice
+from puregraph.train import announcing
 
 ROOT = Path(__file__).parent.parent.parent
 FENCE = re.compile(r"^```(\w+)[ ]?([\w-]*)\n(.*?)^```$", re.S | re.M)
@@ -68,6 +69,7 @@ def run(path):
     """
     text = path.read_text(encoding="utf-8")
     space, printed = {"__name__": "__main__"}, None
+    announcing.PATIENCE = 600  # a busy machine adds no line
     with working(), useDevice("cpu"):
         for block in blocks(text):
             if block.language == "text" and printed is not None:

@@ -40,7 +40,8 @@ def test_compiling_for_long_is_said_with_what_is_compiled_and_for_which_shape(ca
     assert found[1].endswith("for data (4, 3) ...") and len(found) == 2
 
 
-def test_compiling_that_takes_no_second_is_not_said(capsys):
+def test_compiling_that_takes_no_second_is_not_said(capsys, monkeypatch):
+    monkeypatch.setattr(announcing, "PATIENCE", 30)
     assert not [line for line in said(capsys, progress="lines") if "compiling" in line]
 
 

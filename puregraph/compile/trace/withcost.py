@@ -8,9 +8,13 @@ from puregraph.errors import GraphError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 
+WEIGHT = "sampleWeight"  # the name of the input by which costs take a weight for each sample
 
-def withCost(net: Graph, cost: Any, inputs: int, targets: int) -> Graph:
+
+def withCost(net: Graph, cost: Any, inputs: int, targets: int, weighed: bool = False) -> Graph:
     """The graph of n inputs and m targets that gives the cost, if there is one, and then the network's outputs.
+
+    With `weighed` the last of the targets has a weight for each sample.
 
     The cost takes the first output of the network, or all of them if it has an argument for each. The costs that a
     CostSum adds come behind the outputs.
@@ -22,13 +26,14 @@ def withCost(net: Graph, cost: Any, inputs: int, targets: int) -> Graph:
     data = inputsNamed("data", inputs, own, taken)
     output = net.node(*data)
     found = [(output, slot) for slot in range(len(net.outputNames))]
-    wanted = inputsNamed("target", targets, [], taken)
+    wanted = inputsNamed("target", targets - weighed, [], taken)
+    weight = inputsNamed(WEIGHT, int(weighed), [], taken)
     if hasattr(cost, "parts"):
         node = cost.node(*[found[slot] for slot in cost.slotsIn(net)], *wantedFor(cost, wanted))
         found = [(node, 0), *found, *[(node, 1 + i) for i in range(len(cost.parts))]]
     elif cost is not None:
-        found = [cost.node(*found[: outputsFor(cost, len(found), targets)], *wanted), *found]
-    return Graph([*data, *wanted], found)
+        found = [cost.node(*found[: outputsFor(cost, len(found), len(wanted))], *wanted, *weight), *found]
+    return Graph([*data, *wanted, *weight], found)
 
 
 def inputsNamed(what: str, count: int, own: list[str], taken: set[str | None]) -> list[Any]:
@@ -40,6 +45,11 @@ def inputsNamed(what: str, count: int, own: list[str], taken: set[str | None]) -
         taken.add(name)
         found.append(Input(name=name if isFree else None).node())
     return found
+
+
+def isWeighed(cost: Any, targets: list[Any]) -> bool:
+    """Whether the last of the targets, given by their shapes, has a weight for each sample, which the cost takes."""
+    return len(targets) > 1 and len(targets[-1]) == 1 and WEIGHT in getattr(cost, "arguments", ())
 
 
 def wantedFor(cost: Any, targets: list[Any]) -> list[Any]:
@@ -54,15 +64,16 @@ def wantedFor(cost: Any, targets: list[Any]) -> list[Any]:
 def outputsFor(cost: Any, outputs: int, targets: int) -> int:
     """How many outputs of a network a cost takes."""
     spec = cost.inputSpec
+    names = [name for name in spec.names if name != WEIGHT]
     least = len(spec.names) - len(spec.optional) - spec.variadic
     for count in (1, outputs):
-        if least <= count + targets <= len(spec.names) and not spec.variadic:
+        if least <= count + targets <= len(names) and not spec.variadic:
             return count
     if spec.variadic:
         return outputs
     first = "its first output" if outputs == 1 else f"its first output or all {outputs}"
     raise GraphError(
-        f"{type(cost).__name__} takes {', '.join(spec.names)}; wanted targets that make these together with "
+        f"{type(cost).__name__} takes {', '.join(names)}; wanted targets that make these together with "
         f"what the network gives, {first}, got {targets} target{'s' * (targets != 1)}"
     )
 

@@ -1,0 +1,145 @@
+"""Weights of samples: costs, gradients and figures are those by hand, in batches, in steps of several, in validation."""
+
+import numpy as np
+import pytest
+
+import puregraph
+from puregraph import BCE, MSE, SGD, Accuracy, CostSum, CrossEntropy, Graph, Linear, Trainer, Validator
+from puregraph.errors import DataError, GraphError, ShapeError
+
+RNG = np.random.default_rng(3)
+X = RNG.standard_normal((12, 4)).astype(np.float32)
+LABELS = RNG.integers(0, 3, 12)
+WEIGHT = RNG.random(12).astype(np.float32) * 3
+
+
+def net(outputs=3):
+    puregraph.seed(1)
+    return Linear(4, outputs, name="fc")
+
+
+def trained(cost, target, outputs=3, weight=WEIGHT, **options):
+    """A network after one pass, the trainer, and the network as it was."""
+    made = net(outputs)
+    trainer = Trainer(made, cost, SGD(0.1), progress="none", shuffle=False, **options)
+    trainer.train(X, target, sampleWeight=weight)
+    return made, trainer, net(outputs)
+
+
+def softmax(z):
+    e = np.exp(z - z.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("compile", [True, False])
+def test_a_step_of_weighed_labels_is_the_one_by_hand(compile):
+    made, trainer, before = trained(CrossEntropy(), LABELS, compile=compile)
+    p = softmax(before(X).astype(np.float64))
+    slope = WEIGHT[:, None] * (p - np.eye(3)[LABELS]) / 12
+    np.testing.assert_allclose(made.W.data, before.W.data - 0.1 * X.T @ slope, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(trainer.history[-1]["loss"], (-WEIGHT * np.log(p[range(12), LABELS])).mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("compile", [True, False])
+def test_a_step_of_weighed_numbers_is_the_one_by_hand(compile):
+    target = RNG.standard_normal((12, 2)).astype(np.float32)
+    made, trainer, before = trained(MSE(), target, 2, compile=compile)
+    off = before(X) - target
+    np.testing.assert_allclose(
+        made.W.data, before.W.data - 0.1 * X.T @ (2 * WEIGHT[:, None] * off / 24), rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_allclose(trainer.history[-1]["loss"], (WEIGHT[:, None] * off**2).mean(), rtol=1e-5)
+
+
+def test_four_batches_of_one_step_are_one_batch():
+    whole, one, _ = trained(CrossEntropy(), LABELS, batchsize=12)
+    parts, four, _ = trained(CrossEntropy(), LABELS, batchsize=3, accumulate=4)
+    np.testing.assert_allclose(parts.W.data, whole.W.data, rtol=1e-5)
+    np.testing.assert_allclose(four.history[-1]["loss"], one.history[-1]["loss"], rtol=1e-5)
+
+
+def test_weights_of_one_change_nothing():
+    weighed, _, _ = trained(CrossEntropy(), LABELS, weight=np.ones(12, int))
+    plain, _, _ = trained(CrossEntropy(), LABELS, weight=None)
+    np.testing.assert_allclose(weighed.W.data, plain.W.data, rtol=1e-6)
+
+
+def test_class_weights_ignored_labels_and_smoothing_go_with_weights_of_samples():
+    cost = CrossEntropy(weights=[1.0, 2.0, 0.5], ignoreIndex=0, smoothing=0.2)
+    x = RNG.standard_normal((12, 3))
+    classes = np.array([1.0, 2.0, 0.5])
+    log = np.log(softmax(x))
+    each = -0.8 * classes[LABELS] * log[range(12), LABELS] - 0.2 / 3 * (log * classes).sum(1)
+    counts = LABELS != 0
+    wanted = (each * WEIGHT * counts).sum() / (classes[LABELS] * counts).sum()
+    np.testing.assert_allclose(cost(x, LABELS, WEIGHT.astype(np.float64)), wanted, rtol=1e-12)
+
+
+def test_a_validation_is_weighed_by_its_own_weights_and_metrics_are_not():
+    made = net()
+    trainer = Trainer(made, CrossEntropy(), SGD(0.1), metrics=[Accuracy()], progress="none")
+    row = trainer.train(X, LABELS, sampleWeight=WEIGHT, validation=(X, [LABELS, WEIGHT]))[-1]
+    p = softmax(made(X).astype(np.float64))
+    np.testing.assert_allclose(row["val loss"], (-WEIGHT * np.log(p[range(12), LABELS])).mean(), rtol=1e-5)
+    assert row["val accuracy"] == (p.argmax(1) == LABELS).mean()
+    found = Validator(made, CrossEntropy()).validate(X, LABELS, sampleWeight=WEIGHT)
+    np.testing.assert_allclose(found["loss"], row["val loss"], rtol=1e-6)
+
+
+def test_a_fraction_is_held_out_with_its_weights():
+    made = net()
+    trainer = Trainer(made, CrossEntropy(), SGD(0.0), progress="none")
+    row = trainer.train(X, LABELS, validation=0.25, sampleWeight=np.full(12, 2.0))[-1]
+    plain = Trainer(net(), CrossEntropy(), SGD(0.0), progress="none").train(X, LABELS, validation=0.25)[-1]
+    np.testing.assert_allclose(row["val loss"], 2 * plain["val loss"], rtol=1e-6)
+
+
+def test_batches_have_weights_behind_their_targets():
+    made = net()
+    batches = [(X[i : i + 6], [LABELS[i : i + 6], WEIGHT[i : i + 6]]) for i in (0, 6)]
+    Trainer(made, CrossEntropy(), SGD(0.1), progress="none").train(batches)
+    other, _, _ = trained(CrossEntropy(), LABELS, batchsize=6)
+    np.testing.assert_array_equal(made.W.data, other.W.data)
+
+
+@pytest.mark.parametrize(
+    ("weight", "words"),
+    [
+        (WEIGHT[:5], "wanted a number for each of 12 samples, got shape (5,)"),
+        (WEIGHT[:, None], "wanted a number for each of 12 samples, got shape (12, 1)"),
+        (-WEIGHT, "wanted finite numbers from 0 on, got -"),
+        (np.full(12, np.nan), "got nan for sample 0"),
+    ],
+)
+def test_weights_that_cannot_be_meant_are_refused(weight, words):
+    with pytest.raises(DataError) as caught:
+        trained(CrossEntropy(), LABELS, weight=weight)
+    assert words in str(caught.value) and str(caught.value).startswith("sampleWeight: ")
+
+
+def test_a_cost_without_weights_says_which_have_them():
+    with pytest.raises(DataError, match="sampleWeight: CostSum takes none; CrossEntropy, MSE"):
+        trained(CostSum({"fc": CrossEntropy()}), LABELS)
+    trainer = Trainer(net(), CrossEntropy(), SGD(0.1), progress="none")
+    with pytest.raises(DataError, match="each is .data, .target, sampleWeight.."):
+        trainer.train([(X, LABELS)], sampleWeight=WEIGHT)
+
+
+def test_a_column_in_place_of_weights_is_refused_by_the_cost_and_as_a_second_target():
+    with pytest.raises(ShapeError, match=r"sampleWeight of shape \(12,\)"):
+        BCE().dataShapeFrom((12, 1), (12, 1), (12, 1))
+    trainer = Trainer(net(1), BCE(), SGD(0.1), progress="none")
+    with pytest.raises(GraphError, match="BCE takes x, target; .* got 2 targets"):
+        trainer.train(X, [np.ones((12, 1), np.float32), WEIGHT[:, None]])
+
+
+def test_a_compiled_step_takes_weights_behind_the_target():
+    made = net()
+    program = Graph(x := puregraph.Input().node(), made.node(x)).compile([(12, 4), (12,), (12,)], cost=CrossEntropy())
+    np.testing.assert_allclose(program.run(X, LABELS, WEIGHT)[0], CrossEntropy()(made(X), LABELS, WEIGHT), rtol=1e-5)
+
+
+def test_an_own_graph_reads_a_weight_by_name():
+    x, t, w = (puregraph.Input(name=name).node() for name in "xtw")
+    graph = Graph([x, t, w], CrossEntropy().node(net().node(x), t, sampleWeight=w))
+    np.testing.assert_allclose(graph(X, LABELS, WEIGHT), CrossEntropy()(net()(X), LABELS, WEIGHT), rtol=1e-6)
