@@ -1,4 +1,4 @@
-"""Announcing: what a trainer says while it compiles for long, and once where there is no native code."""
+"""Announcing: what a trainer says in a terminal while it compiles for long, and once where there is no native code."""
 
 from __future__ import annotations
 

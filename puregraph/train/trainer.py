@@ -131,7 +131,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.meters.include(partLosses(self.net, self.cost))
         self.rng = np.random.default_rng(seed)
         self.progress = progressFrom("none" if self.world.rank else progress)
-        self.objective.say = self.progress.say
+        self.objective.say = self.progress.notice
         self.callbacks = callbacksFrom([*callbacksFrom(callbacks), self.progress])
         self.history = History()
         self.interrupt = Interrupt()

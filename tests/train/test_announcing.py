@@ -10,8 +10,15 @@ from puregraph import SGD, CrossEntropy, Linear, Trainer
 from puregraph.compile import Program
 from puregraph.native.llvm import jit
 from puregraph.train import announcing
+from puregraph.train.callbacks.progress import Bar, Lines, NotebookLine
 
 X = np.random.default_rng(1).standard_normal((20, 3)).astype(np.float32)
+
+
+class Watched(Lines):
+    """Lines that somebody looks at."""
+
+    notice = Lines.say
 
 
 def said(capsys, **options):
@@ -34,21 +41,30 @@ def anew(monkeypatch):
 def test_compiling_for_long_is_said_with_what_is_compiled_and_for_which_shape(capsys, monkeypatch):
     monkeypatch.setattr(announcing, "PATIENCE", 0.05)
     slow(monkeypatch, 0.2)
-    lines = said(capsys, progress="lines")
-    found = [line for line in lines if line.startswith("compiling")]
+    found = [line for line in said(capsys, progress=Watched()) if line.startswith("compiling")]
     assert found[0] == "compiling a training step of Sequential, 1 node, for data (8, 3) ..."
     assert found[1].endswith("for data (4, 3) ...") and len(found) == 2
 
 
 def test_compiling_that_takes_no_second_is_not_said(capsys, monkeypatch):
     monkeypatch.setattr(announcing, "PATIENCE", 30)
-    assert not [line for line in said(capsys, progress="lines") if "compiling" in line]
+    assert not [line for line in said(capsys, progress=Watched()) if "compiling" in line]
 
 
-def test_nothing_is_said_of_compiling_where_progress_is_none(capsys, monkeypatch):
+def test_what_goes_to_a_file_does_not_depend_on_how_long_compiling_takes(capsys, monkeypatch):
     monkeypatch.setattr(announcing, "PATIENCE", 0.01)
     slow(monkeypatch, 0.05)
     assert said(capsys, progress="none") == []
+    (line,) = said(capsys, progress="lines")
+    assert line.startswith("epoch 1/1")
+
+
+@pytest.mark.parametrize("kind", [Bar, NotebookLine])
+def test_in_a_terminal_and_a_notebook_a_notice_is_a_line(kind, monkeypatch):
+    found = []
+    monkeypatch.setattr(kind, "say", lambda progress, text: found.append(text))
+    kind().notice("compiling")
+    assert found == ["compiling"]
 
 
 def test_the_line_does_not_come_after_compiling_has_failed(capsys, monkeypatch):

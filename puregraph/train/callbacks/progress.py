@@ -25,6 +25,9 @@ class Progress(Callback):
     def say(self, text: str) -> None:
         """A line of its own."""
 
+    def notice(self, text: str) -> None:
+        """A line for somebody who looks on and waits: what is written to a file does not depend on how fast this is."""
+
 
 class Lines(Progress):
     """One line an epoch: `epoch 3/10  loss 0.0812  accuracy 0.9741  rate 0.001  2.1 s`"""
@@ -54,6 +57,9 @@ class Bar(Progress):
 
     def say(self, text: str) -> None:
         self.console.print(text, markup=False)
+
+    def notice(self, text: str) -> None:
+        self.say(text)
 
     def onTrainBegin(self, trainer: Any) -> None:
         self.begun, self.first = time.perf_counter(), doneOf(trainer)
