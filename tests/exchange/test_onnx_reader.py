@@ -196,3 +196,18 @@ def test_a_full_array_of_booleans_is_read():
         [helper.make_node("ConstantOfShape", ["n"], ["y"], value=value)], [("n", TensorProto.INT64, [1])], ["y"]
     )
     np.testing.assert_array_equal(fromOnnx(proto)(np.array([2])), [True, True])
+
+
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_a_recurrent_layer_with_the_usual_options_is_a_layer_that_trains(kind):
+    gates, rng = {"RNN": 1, "GRU": 3, "LSTM": 4}[kind], np.random.default_rng(1)
+    shapes = {"W": (2, gates * 3, 4), "R": (2, gates * 3, 3), "B": (2, gates * 6)}
+    weights = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    options = {"linear_before_reset": 1} if kind == "GRU" else {}
+    node = helper.make_node(kind, ["x", *weights], ["y"], hidden_size=3, direction="bidirectional", **options)
+    net = fromOnnx(model([node], [("x", ["T", "N", 4])], ["y"], weights))
+    assert kind in [type(node.module).__name__ for node in net.nodes]
+    assert net.dataShapeFrom(("T", "N", 4)) == ("T", 2, "N", 3)
+    x = rng.standard_normal((5, 2, 4)).astype(np.float32)
+    net.backward(np.ones_like(net(x)))
+    assert all(p.trainable and np.abs(p.grad).max() > 0 for p in net.params.values())

@@ -597,6 +597,34 @@ def constantOfShape(rng, opset):
     return optional(rng, value=value), [whole(*shape(rng))], 1
 
 
+@onnxSetting("RNN", "GRU", "LSTM")
+def recurrent(rng, opset, name="LSTM"):
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[name]
+    t, n, i, h = (int(n) for n in rng.integers(1, 4, 4))
+    direction = str(rng.choice(["forward", "reverse", "bidirectional"]))
+    sides = 2 if direction == "bidirectional" else 1
+    attributes = {"hidden_size": h, "direction": direction}
+    if rng.random() < 0.3:
+        plain = ["Sigmoid", "Tanh", "Relu", "HardSigmoid", "Softsign"]
+        count = {"RNN": 1, "GRU": 2, "LSTM": 3}[name] * sides
+        attributes["activations"] = [str(each) for each in rng.choice(plain, count)]
+        used = attributes["activations"].count("HardSigmoid")
+        if used:
+            attributes |= {"activation_alpha": [0.25] * used, "activation_beta": [0.5] * used}
+    attributes |= optional(rng, clip=0.75) if rng.random() < 0.3 else {}
+    attributes |= optional(rng, linear_before_reset=1) if name == "GRU" else {}
+    attributes |= optional(rng, input_forget=1) if name == "LSTM" and rng.random() < 0.3 else {}
+    W, R = values(rng, (sides, gates * h, i), low=-1, high=1), values(rng, (sides, gates * h, h), low=-1, high=1)
+    given = [values(rng, (t, n, i), low=-1, high=1), W, R]
+    state = values(rng, (sides, n, h), low=-1, high=1)
+    rest = [values(rng, (sides, 2 * gates * h), low=-1, high=1), rng.integers(1, t + 1, n).astype(np.int32), state]
+    rest += [state, values(rng, (sides, 3 * h), low=-1, high=1)] if name == "LSTM" else []
+    given += [x if rng.random() < 0.5 else None for x in rest]
+    while given[-1] is None:
+        given.pop()
+    return attributes, given, 3 if name == "LSTM" else 2
+
+
 def setting(name, rng, opset):
     """Attributes, inputs (None for one that is left out) and the count of outputs of a use of an operator."""
     draw = READERS[name]

@@ -1,0 +1,128 @@
+"""RecurrentOps: RNN, GRU and LSTM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph import modules
+from puregraph.onnx.modules.layers.recurrentcells import CONSTANTS, GATES, PLAIN, RecurrentCells
+from puregraph.onnx.onnxvalue import OnnxValue
+from puregraph.onnx.opregistry import onnxOp
+
+ORDERS = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}  # where the file has the gates of our layers
+LAYERS = {"RNN": modules.RNN, "GRU": modules.GRU, "LSTM": modules.LSTM}
+
+
+@onnxOp(*GATES)
+def recurrent(op: Any, x: Any, W: Any, R: Any, B: Any = None, lengths: Any = None, *states: Any) -> Any:
+    """As a layer of ours where there is one with these options; else by cells in each direction."""
+    first: list[Any] = [*states, None, None, None][:3]
+    isSamplesFirst = bool(op.get("layout", 0))
+    if isSamplesFirst:
+        first[:2] = [None if s is None else op(modules.Transpose((1, 0, 2)), s) for s in first[:2]]
+    run = layer if isLayer(op, W, R, B, first[2]) else cells
+    if isSamplesFirst:
+        x = op(modules.Transpose((1, 0, 2)), x)
+    y, *last = run(op, x, W, R, B, lengths, *first)
+    if isSamplesFirst:
+        y = op(modules.Transpose((2, 0, 1, 3)), y)
+        last = [op(modules.Transpose((1, 0, 2)), s) for s in last]
+    return (y, *last)
+
+
+def activationsOf(op: Any) -> list[tuple[str, float, float]]:
+    """(name, alpha, beta) of each activation of each direction."""
+    count = 2 if op.get("direction", "forward") == "bidirectional" else 1
+    names = op.get("activations") or [*PLAIN[op.type]] * count
+    alphas, betas = iter(op.get("activation_alpha") or ()), iter(op.get("activation_beta") or ())
+    known = {each.lower(): each for each in (*CONSTANTS, "Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")}
+    found = []
+    for name in names:
+        name = known.get(name.lower(), name)
+        alpha, beta = CONSTANTS.get(name, (None, None))
+        alpha, beta = next(alphas, alpha) if alpha is not None else 0.0, next(betas, beta) if beta is not None else 0.0
+        found.append((name, alpha, beta))
+    return found
+
+
+def isLayer(op: Any, W: Any, R: Any, B: Any, P: Any) -> bool:
+    """Whether a layer of ours has these options, and the weights are its own."""
+    names = {name for name, _, _ in activationsOf(op)}
+    isUsual = names == set(PLAIN[op.type]) or op.type == "RNN" and names == {"Relu"}
+    isUsual = isUsual and op.get("direction", "forward") != "reverse" and P is None
+    isUsual = isUsual and not op.get("clip") and not op.get("input_forget", 0)
+    ours = activationsOf(op)[: len(PLAIN[op.type])]
+    isUsual = isUsual and (op.type == "RNN" or [name for name, _, _ in ours] == [*PLAIN[op.type]])
+    if op.type == "GRU":
+        isUsual = isUsual and bool(op.get("linear_before_reset", 0))
+    return isUsual and all(v is None or v.array is not None and not v.isShared for v in (W, R, B))
+
+
+def layer(op: Any, x: Any, W: Any, R: Any, B: Any, lengths: Any, h0: Any, c0: Any, _: Any) -> list[Any]:
+    """A layer of ours, between transposes: samples come first in it, and the directions last."""
+    sides, width, insize = W.shape
+    hsize = width // GATES[op.type]
+    options = {"mode": activationsOf(op)[0][0].lower()} if op.type == "RNN" else {}
+    names = ("y", "h", "c") if op.type == "LSTM" else ("y", "h")
+    direction = "bi" if sides == 2 else "uni"
+    module = LAYERS[op.type](insize, hsize, direction=direction, useBias=B is not None, outputs=names, **options)
+    order = ORDERS[op.type]
+    arrays = {"W": inOrder(W.array, order), "U": inOrder(R.array, order)}
+    if B is not None:
+        wide, own = B.array.reshape(sides, 2, width).swapaxes(0, 1)
+        if op.type == "GRU":
+            own = own.copy()
+            arrays["d"] = own[:, 2 * hsize :].ravel().copy()
+            own[:, 2 * hsize :] = 0
+        arrays["b"] = inOrder(wide + own, order)
+    values = {name: OnnxValue.of(name, array, isWeight=W.isWeight) for name, array in arrays.items()}
+    x = op(modules.Transpose((1, 0, 2)), x)
+    h0, c0 = (None if s is None else merged(op, s, sides * hsize) for s in (h0, c0))
+    states = [h0, c0] if op.type == "LSTM" else [h0]
+    y, *last = op(op.builder.fill(module, **values), x, *states, lengths)
+    apart = (0, 0, sides, hsize)
+    y = op(modules.Transpose((1, 2, 0, 3)), op(modules.Reshape(apart), y))
+    return [y, *[op(modules.Transpose((1, 0, 2)), op(modules.Reshape(apart[1:]), s)) for s in last]]
+
+
+def inOrder(array: Any, order: tuple) -> Any:
+    """Weights (sides, gates hsize, ...) as ours: transposed, the gates in our order, the directions side by side."""
+    sides, width, *rest = array.shape
+    gates = array.reshape(sides, len(order), width // len(order), *rest)[:, list(order)]
+    flat = gates.reshape(sides * width, *rest)
+    return np.ascontiguousarray(flat.T)
+
+
+def merged(op: Any, state: Any, width: int) -> Any:
+    """A first state (sides, n, hsize) as ours, (n, sides hsize)."""
+    return op(modules.Reshape((-1, width)), op(modules.Transpose((1, 0, 2)), state))
+
+
+def cells(op: Any, x: Any, W: Any, R: Any, B: Any, lengths: Any, *states: Any) -> list[Any]:
+    """A node of cells for each direction."""
+    direction, functions = op.get("direction", "forward"), activationsOf(op)
+    sides = 2 if direction == "bidirectional" else 1
+    hsize = op.get("hidden_size") or R.shape[2]
+    each = len(functions) // sides
+    found = []
+    for i in range(sides):
+        module = RecurrentCells(
+            op.type,
+            hsize,
+            tuple(functions[i * each : (i + 1) * each]),
+            float(op.get("clip", 0.0)),
+            direction == "reverse" or i == 1,
+            bool(op.get("linear_before_reset", 0)),
+            bool(op.get("input_forget", 0)),
+        )
+        W1, R1, B1, *own = (None if v is None else op(modules.Slice(i), v) for v in (W, R, B, *states))
+        found.append(op(module, x, W1, R1, B1, lengths, *own))
+    joined = []
+    for index, parts in enumerate(zip(*found)):
+        axis = 1 if index == 0 else 0
+        key = (slice(None), None) if index == 0 else (None,)
+        both = [op(modules.Slice(key), part) for part in parts]
+        joined.append(op(modules.Concat(axis), *both) if sides == 2 else both[0])
+    return joined
