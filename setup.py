@@ -37,6 +37,8 @@ EXTRAS = {
     "examples": ["scikit-learn>=1.4"],
     "cupy": ["cupy-cuda13x==14.2.0"],  # to try what is done with it where there is no driver
     "nvrtc": ["nvidia-cuda-nvrtc==13.0.88"],  # with g++, all that proving kernels without a GPU takes
+    "plot": ["matplotlib>=3.8"],
+    "tensorboard": ["tensorboardX>=2.6.2"],
     "test": [
         "graphlay>=0.3,<0.4",
         "hypothesis>=6.100",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from numbers import Integral
+from typing import Any
 
 from puregraph.arguments import AnyFunction, Fraction, NotNegative, optional, takes
+from puregraph.core.late import Late
 from puregraph.errors import ArgumentError
 from puregraph.optimizers.initrecorder import InitRecorder
 
@@ -17,6 +19,8 @@ class Schedule(InitRecorder):
     All lengths are counted in updates, not in epochs. `end` is the update from which on the factor stays as it is,
     None where there is none. A `total` that is left out is that of the run: a Trainer sets it by `fit`.
     """
+
+    plot: Any = Late("puregraph.draw.charts.plots", "plotSchedule")
 
     @property
     def end(self) -> int | None:

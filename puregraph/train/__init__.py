@@ -3,6 +3,7 @@
 import warnings
 from typing import Any
 
+from puregraph.train.announcing import Announcement, NativeHint
 from puregraph.train.calculator import Calculator
 from puregraph.train.callbacks import (
     Bar,
@@ -34,6 +35,7 @@ from puregraph.train.validator import Validator
 __all__ = [
     "MAE",
     "Accuracy",
+    "Announcement",
     "Bar",
     "Calculator",
     "Callback",
@@ -55,6 +57,7 @@ __all__ = [
     "Meters",
     "Metric",
     "Monitor",
+    "NativeHint",
     "Objective",
     "ParamPiece",
     "PartLoss",

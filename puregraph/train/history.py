@@ -12,6 +12,7 @@ class History(list):
     """A list of dicts, one an epoch: `epoch`, `step`, `loss`, metrics, `val ...`, `rate`, `seconds`."""
 
     _repr_html_: Any = Late("puregraph.draw.notebook", "historyHtml")
+    plot: Any = Late("puregraph.draw.charts.plots", "plotHistory")
 
     def column(self, name: str) -> list[Any]:
         """One figure over all epochs; None where a row has none."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.arguments import NotNegative, Positive, takes
+from puregraph.core.late import Late
 from puregraph.errors import ArgumentError, NotFiniteError
 from puregraph.train.callbacks.callback import FunctionCallback
 from puregraph.train.callbacks.progress import Progress
@@ -17,11 +18,20 @@ SMOOTH = 0.8  # share of the costs before in the smoothed cost
 DIVERGED = 4.0  # times the best cost: no larger rate is tried
 
 
-class RateCurve(NamedTuple):
-    """The learning rates that were tried, and the smoothed cost after a step with each."""
+class _Tried(NamedTuple):
+    """Learning rates, and the smoothed cost after a step with each."""
 
     rates: np.ndarray
     costs: np.ndarray
+
+
+class RateCurve(_Tried):
+    """The learning rates that were tried, and the smoothed cost after a step with each: `rates` and `costs`.
+
+    `curve.plot()` is its chart, `best` the rate at which the cost falls fastest.
+    """
+
+    plot: Any = Late("puregraph.draw.charts.plots", "plotRates")
 
     @property
     def best(self) -> float:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from puregraph.arguments import Positive, Whole, optional, takes
+from puregraph.core.late import Late
 from puregraph.errors import DataError
 from puregraph.train.metrics.metric import Metric, labelled
 
@@ -17,6 +20,8 @@ class Confusion(Metric):
 
     Raises    DataError if predictions and targets do not fit, or a label is no class
     """
+
+    plot: Any = Late("puregraph.draw.charts.plots", "plotConfusion")
 
     @takes(classes=Positive, axis=Whole, ignore=optional(Whole))
     def __init__(self, classes: int, axis: int = 1, ignore: int | None = None, which: int = 0, name: str | None = None):

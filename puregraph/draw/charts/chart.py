@@ -1,0 +1,65 @@
+"""Chart: what can be looked at as text in a terminal, and as a picture in a notebook or a file."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import io
+from typing import Any
+
+from puregraph.draw.escape import markup
+from puregraph.errors import ArgumentError
+
+DOTS = 110  # for an inch of a picture
+
+
+class Chart:
+    """Text by `str(chart)`, a picture by `chart.save("curves.png")` and in notebooks; a subclass makes both.
+
+    Raises    ArgumentError from `save` where there is no matplotlib, or for a file of a kind that it does not write
+    """
+
+    def text(self) -> str:
+        """The chart in characters, at most 80 columns wide where it can be."""
+        raise NotImplementedError(f"{type(self).__name__} has no text: write text(self)")
+
+    def drawOn(self, figure: Any) -> None:
+        """Draw on an empty Figure of matplotlib's."""
+        raise NotImplementedError(f"{type(self).__name__} has no picture: write drawOn(self, figure)")
+
+    def figure(self) -> Any:
+        """A Figure of matplotlib's, which no window and no state of pyplot's holds.
+
+        Raises    ArgumentError where matplotlib is not installed
+        """
+        if importlib.util.find_spec("matplotlib") is None:
+            raise ArgumentError("pictures of charts need matplotlib: pip install puregraph[plot]")
+        from matplotlib.figure import Figure
+
+        found = Figure(layout="constrained")
+        self.drawOn(found)
+        return found
+
+    def save(self, path: Any) -> Chart:
+        """Write a picture; the ending of the name says of which kind, such as .png, .svg or .pdf."""
+        figure = self.figure()
+        try:
+            figure.savefig(path, dpi=DOTS)
+        except ValueError as error:  # a kind that matplotlib does not know
+            raise ArgumentError(f"{path}: {error}") from None
+        return self
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        """A picture; the text where matplotlib is not installed."""
+        if importlib.util.find_spec("matplotlib") is None:
+            return f'<pre style="line-height: 1.25">{markup(self.text())}</pre>'
+        made = io.BytesIO()
+        self.figure().savefig(made, format="png", dpi=DOTS)
+        picture = base64.b64encode(made.getvalue()).decode()
+        return f'<img alt="{markup(self.text())}" src="data:image/png;base64,{picture}">'

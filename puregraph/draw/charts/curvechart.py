@@ -1,0 +1,100 @@
+"""CurveChart: curves over one axis, in a panel for each quantity."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from puregraph.draw.charts.chart import Chart
+from puregraph.errors import DataError
+
+WIDTH, HEIGHT = 60, 12  # of the plane, in characters
+EDGE = 11  # columns of the scale on the left
+MARKS = "*o+x#@"
+
+
+class Panel(NamedTuple):
+    """Curves that share their scales: a title, and by name the points of each, as two rows of numbers."""
+
+    title: str
+    curves: dict[str, tuple[Sequence[float], Sequence[float]]]
+    across: str = ""
+    isLog: bool = False  # along the horizontal axis
+
+    def points(self) -> dict[str, list[tuple[float, float]]]:
+        """The points of each curve that are finite; their place along a logarithmic axis is that of the logarithm."""
+        return {
+            name: [
+                (math.log10(x) if self.isLog else float(x), float(y))
+                for x, y in zip(xs, ys)
+                if y is not None and math.isfinite(y) and (x > 0 or not self.isLog)
+            ]
+            for name, (xs, ys) in self.curves.items()
+        }
+
+
+class CurveChart(Chart):
+    """Panels one below the other.
+
+    Raises    DataError if there is no point to draw
+    """
+
+    def __init__(self, panels: list[Panel]):
+        self.panels = [panel for panel in panels if any(panel.points().values())]
+        if not self.panels:
+            raise DataError("a chart: wanted at least one finite figure, got none")
+
+    def text(self) -> str:
+        return "\n\n".join(map(panelText, self.panels))
+
+    def drawOn(self, figure: Any) -> None:
+        figure.set_size_inches(6.4, 2.6 * len(self.panels) + 0.4)
+        for axes, panel in zip(figure.subplots(len(self.panels), 1, squeeze=False)[:, 0], self.panels):
+            for name, (xs, ys) in panel.curves.items():
+                values = [math.nan if y is None else y for y in ys]
+                axes.plot(xs, values, label=name, marker="." if len(values) <= 40 else None)
+            axes.set_title(panel.title, loc="left")
+            axes.set_xlabel(panel.across)
+            axes.grid(alpha=0.3)
+            if panel.isLog:
+                axes.set_xscale("log")
+            if len(panel.curves) > 1:
+                axes.legend()
+
+
+def panelText(panel: Panel) -> str:
+    """The curves of a panel in characters, each with a mark of its own; of two in one position the first is seen."""
+    points = panel.points()
+    every = [point for curve in points.values() for point in curve]
+    (left, right), (low, high) = (rangeOf([point[i] for point in every]) for i in (0, 1))
+    cells = [[" "] * WIDTH for _ in range(HEIGHT)]
+    for mark, curve in reversed(list(zip(MARKS * len(points), points.values()))):
+        for x, y in between(curve, (right - left) / WIDTH / 2):
+            column = round((x - left) / ((right - left) or 1) * (WIDTH - 1))
+            row = round((high - y) / ((high - low) or 1) * (HEIGHT - 1))
+            cells[row][column] = mark
+    names = [f"{mark} {name}" for mark, name in zip(MARKS * len(points), points)] if len(points) > 1 else []
+    lines = ["  ".join([panel.title, *names]).rjust(EDGE + 2 + len("  ".join([panel.title, *names])))]
+    for row, line in enumerate(cells):
+        scale = f"{high - (high - low) * row / (HEIGHT - 1):.4g}" if row in (0, HEIGHT // 2, HEIGHT - 1) else ""
+        lines.append(f"{scale:>{EDGE}} |{''.join(line)}".rstrip())
+    ends = [f"{10**x if panel.isLog else x:.4g}" for x in (left, right)]
+    gap = WIDTH - len(ends[0]) - len(ends[1])
+    lines.append(f"{'':{EDGE}} +{'-' * WIDTH}")
+    lines.append(f"{'':{EDGE}}  {ends[0]}{panel.across:^{gap}}{ends[1]}")
+    return "\n".join(lines)
+
+
+def rangeOf(values: list[float]) -> tuple[float, float]:
+    """The least and the largest of some values."""
+    return min(values), max(values)
+
+
+def between(curve: list[tuple[float, float]], step: float) -> list[tuple[float, float]]:
+    """The points of a curve, and as many on the lines between them that no column is left out."""
+    found = curve[:1]
+    for (x0, y0), (x1, y1) in zip(curve, curve[1:]):
+        count = max(1, math.ceil(abs(x1 - x0) / step)) if step > 0 else 1
+        found += [(x0 + (x1 - x0) * k / count, y0 + (y1 - y0) * k / count) for k in range(1, count + 1)]
+    return found
