@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,15 @@ class SeedCounter:
         with self.mutex.lock:
             self.count += 1
             return self.entropy, self.count
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """What is made inside takes no stream from what is made later."""
+        count = self.count
+        try:
+            yield
+        finally:
+            self.count = count
 
 
 SEED = SeedCounter()

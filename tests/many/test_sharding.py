@@ -9,14 +9,17 @@ import recipes
 from launched import launched, lines
 
 from puregraph import SGD, Adam, CrossEntropy, DataError, Linear, PuregraphError, Sequential, Trainer
-from puregraph.many import World
+from puregraph.many import CountingWorld, World, current
 from puregraph.many.treenorm import treeNorm
 from puregraph.many.treesum import BLOCK, cutsOf
+from puregraph.train.together import shardedupdate
 
 OUTCOMES = """
 import json, recipes
 from puregraph.many import world
+from puregraph.train.together import shardedupdate
 found = recipes.outcomes(shard="gradients")
+shardedupdate.BUCKET = 50  # elements: weights are exchanged in many parts
 found["state"] = recipes.outcomes(["perceptron", "convolutional"], shard="state")
 print(world().rank, json.dumps(found))
 """
@@ -37,6 +40,38 @@ def test_runs_with_parts_of_the_state_end_as_those_with_all_of_it(alone, count, 
     for row in found:
         assert row.pop("state") == {name: alone[name] for name in ("perceptron", "convolutional")}
         assert row == alone
+
+
+class Weighing(CountingWorld):
+    """A world that notes how many elements each process gives to every gathering."""
+
+    def startAllGather(self, array, cuts):
+        """What a process gives, by its rank."""
+        self.given.append(np.diff(cuts).tolist())
+        return super().startAllGather(array, cuts)
+
+
+def test_each_process_gives_as_many_weights_as_the_others_to_every_gathering(monkeypatch):
+    world = Weighing(3)
+    world.given = []
+    monkeypatch.setattr(current, "CURRENT", [world])
+    monkeypatch.setattr(shardedupdate, "BUCKET", 48)
+    trainer, data, target = recipes.perceptron(shard="state", batchsize=72)
+    trainer.train(data, target)
+    size = sum(param.size for param in trainer.net.params.values())
+    gathered = [given for given in world.given if sum(given) <= 48][-math.ceil(size / 48) :]
+    assert sum(map(sum, gathered)) == size
+    assert all(max(given) - min(given) <= BLOCK for given in gathered), gathered
+
+
+def test_what_is_made_after_a_run_starts_alike_whoever_had_which_part(monkeypatch):
+    keys = set()
+    for rank, shard in [(0, None), (0, "state"), (7, "state")]:
+        monkeypatch.setattr(current, "CURRENT", [CountingWorld(8, rank)])
+        trainer, data, target = recipes.perceptron(shard=shard)
+        trainer.train(data, target)
+        keys.add(Linear(3, 3).W.key)
+    assert len(keys) == 1, keys
 
 
 def largest(size, count):

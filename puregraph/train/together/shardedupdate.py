@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from puregraph import device
 from puregraph.base.align import aligned
 from puregraph.compile import Updater
 from puregraph.compile.trace.updaterule import isPlain
+from puregraph.core.initial import SEED
 from puregraph.core.param import Param
 from puregraph.errors import DataError, NotFiniteError, PuregraphError
 from puregraph.many.world import World
@@ -67,7 +69,8 @@ class ShardedUpdate:
             first, last = slot.part or (0, 0)
             if slot.hasState:
                 spanOf = slice(a + first - begin, a + last - begin)
-                self.pieces.append(ParamPiece(slot, slice(first, last), spanOf))
+                with SEED.undisturbed():  # other processes have more pieces, or fewer
+                    self.pieces.append(ParamPiece(slot, slice(first, last), spanOf))
         self.part = copy.copy(self.optimizer)
         self.part.slots = [Slot(piece.slot.path, piece) for piece in self.pieces]
         for slot in self.part.slots:
@@ -121,24 +124,38 @@ class ShardedUpdate:
 
     def gather(self, changed: list[Slot]) -> None:
         """Give all processes the new weights."""
-        begin = self.cuts[self.world.rank]
-        for low in range(0, self.cuts[-1], BUCKET):
-            high = min(low + BUCKET, self.cuts[-1])
-            bucket = np.zeros(high - low, self.dtype)
-            for own in self.pieces:
-                at = begin + own.spanOf.start - low
-                a, b = max(at, 0), min(at + own.size, high - low)
+        own = self.cuts[self.world.rank]
+        for spans in self.buckets():
+            ends = np.cumsum([0, *[end - begin for begin, end in spans]]).tolist()
+            bucket = np.zeros(ends[-1], self.dtype)
+            begin, end = spans[self.world.rank]
+            mine = bucket[ends[self.world.rank] :]
+            for piece in self.pieces:
+                a, b = max(own + piece.spanOf.start, begin), min(own + piece.spanOf.stop, end)
                 if a < b:
-                    bucket[a:b] = device.toHost(own.array[a - at : b - at])
-            self.world.allGather(bucket, [min(max(cut, low), high) - low for cut in self.cuts])
-            for slot, (first, last) in zip(self.slots, self.spans):
-                a, b = max(first, low), min(last, high)
-                if a < b and slot in changed:
-                    into = slot.param.materialize().reshape(-1)[a - first : b - first]
-                    new = bucket[a - low : b - low].astype(into.dtype, copy=False)
-                    into[...] = device.toDevice(new) if device.isDeviceArray(into) else new
+                    first = own + piece.spanOf.start
+                    mine[a - begin : b - begin] = device.toHost(piece.array[a - first : b - first])
+            self.world.allGather(bucket, ends)
+            for (begin, end), at in zip(spans, ends):
+                self.take(bucket[at:], begin, end, changed)
         for slot in changed:
             slot.param.bumpVersion()
+
+    def buckets(self) -> Iterator[list[tuple[int, int]]]:
+        """The spans of elements that the processes give at once, of each as many: MPI is slow where one gives all."""
+        each = max(BUCKET // self.world.size, 1)
+        pieces = list(zip(self.cuts, self.cuts[1:]))
+        for at in range(0, max(end - begin for begin, end in pieces), each):
+            yield [(min(begin + at, end), min(begin + at + each, end)) for begin, end in pieces]
+
+    def take(self, bucket: np.ndarray, begin: int, end: int, changed: list[Slot]) -> None:
+        """Write new weights, those of the elements from `begin` to `end`, to the parameters."""
+        for slot, (first, last) in zip(self.slots, self.spans):
+            a, b = max(first, begin), min(last, end)
+            if a < b and slot in changed:
+                into = slot.param.materialize().reshape(-1)[a - first : b - first]
+                new = bucket[a - begin : b - begin].astype(into.dtype, copy=False)
+                into[...] = device.toDevice(new) if device.isDeviceArray(into) else new
 
 
 def isOnDevice(param: Param) -> bool:
