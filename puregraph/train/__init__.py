@@ -16,6 +16,7 @@ from puregraph.train.callbacks import (
     Monitor,
     Progress,
     ReduceOnPlateau,
+    TensorBoard,
     WeightAverage,
 )
 from puregraph.train.costsum import CostSum, PartLoss
@@ -66,6 +67,7 @@ __all__ = [
     "ReduceOnPlateau",
     "ShardedUpdate",
     "SharedStep",
+    "TensorBoard",
     "TopK",
     "Trainer",
     "Validator",

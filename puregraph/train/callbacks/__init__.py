@@ -7,6 +7,7 @@ from puregraph.train.callbacks.earlystop import EarlyStop
 from puregraph.train.callbacks.monitor import Monitor
 from puregraph.train.callbacks.progress import Bar, Lines, NotebookLine, Progress
 from puregraph.train.callbacks.reduceonplateau import ReduceOnPlateau
+from puregraph.train.callbacks.tensorboard import TensorBoard
 from puregraph.train.callbacks.weightaverage import WeightAverage
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "NotebookLine",
     "Progress",
     "ReduceOnPlateau",
+    "TensorBoard",
     "WeightAverage",
 ]

@@ -1,0 +1,73 @@
+"""TensorBoard: the figures of each epoch, and histograms of the parameters, as TensorBoard reads them."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from pathlib import Path
+from typing import Any
+
+from puregraph import device
+from puregraph.arguments import FilePath, Flag, takes
+from puregraph.errors import ArgumentError, DataError
+from puregraph.train.callbacks.callback import Callback
+
+
+class TensorBoard(Callback):
+    """Writes event files into `folder`: `tensorboard --logdir folder` shows them while the training runs.
+
+        Trainer(net, cost, Adam(), callbacks=[TensorBoard("runs/first")])
+
+    Each epoch it writes every figure of the history at the number of steps taken: the cost, metrics, those of the
+    validation in the same chart, the learning rate; with `histograms` each parameter too, and its gradient in the last
+    step where the optimizer leaves one. The listing of the network is a text. Training that goes on from a checkpoint
+    hides what was written after it.
+
+    Source    tensorboardX writes the files: pip install puregraph[tensorboard]
+    Raises    ArgumentError where that is not installed; DataError if the folder cannot be written when training begins
+    """
+
+    @takes(folder=FilePath, histograms=Flag)
+    def __init__(self, folder: Any, histograms: bool = True):
+        if importlib.util.find_spec("tensorboardX") is None:
+            raise ArgumentError("TensorBoard: tensorboardX writes its files: pip install puregraph[tensorboard]")
+        self.folder, self.histograms = Path(folder), histograms
+        self.writer: Any = None
+
+    def onTrainBegin(self, trainer: Any) -> None:
+        if not trainer.writes:
+            return
+        from tensorboardX import SummaryWriter  # takes a tenth of a second: where something is written
+
+        first = trainer.step + 1 if trainer.step else None
+        try:  # two files of one second would have one name
+            self.writer = SummaryWriter(str(self.folder), purge_step=first, filename_suffix=f".{trainer.step}")
+        except OSError as error:
+            raise DataError(f"TensorBoard: cannot write into {self.folder}: {error}") from error
+        if not trainer.step:
+            listing = "\n".join(f"    {line}" for line in str(trainer.net).splitlines())  # as Markdown has code
+            self.writer.add_text("network", listing, 0)
+
+    def onEpochEnd(self, trainer: Any) -> None:
+        if self.writer is None:
+            return
+        for name, value in trainer.history[-1].items():
+            if name not in ("epoch", "step", "seconds") and isinstance(value, (int, float)):
+                part, base = ("validation", name[4:]) if name.startswith("val ") else ("training", name)
+                self.writer.add_scalar(f"{base}/{part}".replace(" ", "_"), value, trainer.step)
+        for path, param in trainer.net.params.items() if self.histograms else ():
+            self.add(f"weights/{path}", param.data, trainer.step)
+            self.add(f"gradients/{path}", param.grad, trainer.step)
+        self.writer.flush()
+
+    def add(self, tag: str, values: Any, step: int) -> None:
+        """A histogram of what is there, and finite."""
+        if values is not None and values.size:
+            found = device.toHost(values).astype("float64", copy=False)
+            if math.isfinite(found.sum()):
+                self.writer.add_histogram(tag, found, step)
+
+    def onTrainEnd(self, trainer: Any) -> None:
+        if self.writer is not None:
+            self.writer.close()
+            self.writer = None
