@@ -20,7 +20,7 @@ from puregraph.onnx.modules.layers.weight import Weight
 from puregraph.onnx.onnxvalue import OnnxValue
 
 TRIED = 8  # a size that stands for symbols where a rule has to have numbers
-COMPUTED = 1 << 16  # elements that are computed while reading, though their inputs are fewer
+COMPUTED = 1 << 16  # bytes that are computed while reading, though their inputs are fewer
 
 
 class GraphBuilder:
@@ -79,8 +79,8 @@ class GraphBuilder:
 
     def isSmall(self, found: list[OnnxValue], arrays: list[Any]) -> bool:
         """Whether a result takes hardly more memory than what it is computed from."""
-        most = max(COMPUTED, 2 * sum(a.size for a in arrays if a is not None))
-        sizes = [None if v.shape is None else product(v.shape) for v in found]
+        most = max(COMPUTED, 2 * sum(a.nbytes for a in arrays if a is not None))
+        sizes = [None if v.shape is None else product(v.shape) * (v.dtype or np.dtype("f8")).itemsize for v in found]
         return all(size is not None and not isinstance(size, Dim) and size <= most for size in sizes)
 
     def computed(self, module: Module, given: list[Any], arrays: list[Any]) -> list[OnnxValue]:

@@ -10,9 +10,9 @@ from puregraph.errors import PuregraphError
 
 NEWEST = 28  # the newest opset whose operators are known here
 OLDEST = 7
-FAMILIES = (
-    "activation convolution elementwise indexing normalization pooling product recurrent reduction shaping".split()
-)
+FAMILIES = """
+activation convolution elementwise indexing normalization pooling product quantized recurrent reduction shaping
+""".split()
 
 
 class OnnxReader(NamedTuple):

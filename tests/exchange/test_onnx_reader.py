@@ -211,3 +211,13 @@ def test_a_recurrent_layer_with_the_usual_options_is_a_layer_that_trains(kind):
     x = rng.standard_normal((5, 2, 4)).astype(np.float32)
     net.backward(np.ones_like(net(x)))
     assert all(p.trainable and np.abs(p.grad).max() > 0 for p in net.params.values())
+
+
+def test_quantised_weights_stay_integers_in_memory():
+    W = np.random.default_rng(1).integers(-128, 127, (300, 300)).astype(np.int8)
+    nodes = [helper.make_node("DequantizeLinear", ["W", "s"], ["w"]), helper.make_node("MatMul", ["x", "w"], ["y"])]
+    net = fromOnnx(model(nodes, [("x", ["N", 300])], ["y"], {"W": W, "s": np.float32(0.5)}))
+    held = sum(state.data.nbytes for state in net.states.values())
+    assert W.nbytes <= held < W.nbytes + 100 and not net.params
+    x = np.ones((2, 300), np.float32)
+    np.testing.assert_allclose(net(x), x @ (W * np.float32(0.5)), rtol=1e-5)

@@ -625,6 +625,59 @@ def recurrent(rng, opset, name="LSTM"):
     return attributes, given, 3 if name == "LSTM" else 2
 
 
+@onnxSetting("QuantizeLinear", "DequantizeLinear")
+def quantization(rng, opset, name="QuantizeLinear"):
+    sizes, dtype = shape(rng, 1, empty=False), rng.choice(["int8", "uint8"])
+    axis, isEach, block = axisOf(rng, len(sizes)), opset >= 13 and rng.random() < 0.6, int(rng.integers(1, 4))
+    isBlock = isEach and opset >= 21 and rng.random() < 0.5
+    blocks = list(sizes)
+    blocks[axis] = -(-sizes[axis] // block)
+    one = tuple(blocks) if isBlock else (sizes[axis],) if isEach else ()
+    scale, zero = values(rng, one, low=1), values(rng, one, dtype, -9, 9)
+    attributes = {"axis": axis} if isEach else {}
+    attributes |= {"block_size": block} if isBlock else {}
+    x = values(rng, sizes, low=-150, high=150) if name == "QuantizeLinear" else values(rng, sizes, dtype, -128, 127)
+    return attributes, [x, scale, zero if rng.random() < 0.7 or dtype == "int8" else None], 1
+
+
+@onnxSetting("DynamicQuantizeLinear")
+def dynamicQuantization(rng, opset):
+    return {}, [values(rng, shape(rng, 1, empty=False), low=-9, high=9)], 3
+
+
+@onnxSetting("MatMulInteger", "QLinearMatMul")
+def integerProduct(rng, opset, name="MatMulInteger"):
+    i, j, k = (int(n) for n in rng.integers(1, 5, 3))
+    a, b = (
+        values(rng, (*shape(rng, 0, 1, False), i, j), "uint8", 0, 255),
+        values(rng, (j, k), rng.choice(["int8", "uint8"]), -128, 127),
+    )
+    aZero, bZero = values(rng, (), "uint8", 0, 255), values(rng, (k,) if rng.random() < 0.5 else (), b.dtype, -128, 127)
+    if name == "MatMulInteger":
+        return {}, [a, b, aZero, bZero][: int(rng.choice([2, 4]))], 1
+    scales = [values(rng, one, low=1) / np.float32(50) for one in ((), bZero.shape, ())]
+    return {}, [a, scales[0], aZero, b, scales[1], bZero, scales[2], values(rng, (), "uint8", 0, 255)], 1
+
+
+@onnxSetting("ConvInteger", "QLinearConv")
+def integerConvolution(rng, opset, name="ConvInteger"):
+    attributes, (x, W, *rest), _ = convolution(rng, opset, "Conv")
+    x, W = (
+        values(rng, x.shape, "uint8", 0, 255),
+        values(rng, W.shape, "int8" if name == "QLinearConv" else "uint8", -128, 127),
+    )
+    xZero, wZero = (
+        values(rng, (), "uint8", 0, 255),
+        np.zeros((), W.dtype) if name == "QLinearConv" else values(rng, (), W.dtype),
+    )
+    if name == "ConvInteger":
+        return attributes, [x, W, xZero, wZero][: int(rng.choice([2, 4]))], 1
+    each = W.shape[:1] if rng.random() < 0.5 else ()
+    given = [x, np.float32(0.02), xZero, W, values(rng, each, low=1) / np.float32(50), np.zeros(each, W.dtype)]
+    given += [np.float32(2), values(rng, (), "uint8", 0, 255)]
+    return attributes, [*given, *[values(rng, b.shape, "int32", -99, 99) for b in rest]], 1
+
+
 def setting(name, rng, opset):
     """Attributes, inputs (None for one that is left out) and the count of outputs of a use of an operator."""
     draw = READERS[name]

@@ -64,6 +64,7 @@ from puregraph.onnx.modules.layers.pools import (
     PoolNorm,
     Unpool,
 )
+from puregraph.onnx.modules.layers.quantized import Dequantize, Quantize
 from puregraph.onnx.modules.layers.recurrentcells import RecurrentCells
 from puregraph.onnx.modules.layers.vectorproduct import VectorProduct
 from puregraph.onnx.modules.layers.weight import Weight

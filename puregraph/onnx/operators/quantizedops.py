@@ -1,0 +1,113 @@
+"""QuantizedOps: floats as integers with a scale, and products and convolutions of such integers, which are exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph import modules
+from puregraph.onnx.modelfile import NUMERIC, dtypeOf
+from puregraph.onnx.modules.layers.convolving import Convolve
+from puregraph.onnx.modules.layers.quantized import Dequantize, Quantize
+from puregraph.onnx.modules.layers.vectorproduct import VectorProduct
+from puregraph.onnx.operators.convolutionops import windowOf
+from puregraph.onnx.opregistry import onnxOp
+from puregraph.pointwise import Pointwise
+
+
+@onnxOp("QuantizeLinear")
+def quantize(op: Any, x: Any, scale: Any, zero: Any = None) -> Any:
+    """The dtype is the zero point's, or an attribute's, or uint8."""
+    kind = op.get("output_dtype", 0)
+    if kind and kind not in NUMERIC:
+        op.refuse(f"elements of kind {kind} are no integers of 8 bits or more")
+    dtype = zero.dtype if zero is not None else dtypeOf(kind) if kind else np.dtype(np.uint8)
+    if dtype.kind not in "iu":
+        op.refuse(f"elements of {dtype} are no integers of 8 bits or more")
+    return op(Quantize(dtype, op.get("axis", 1), op.get("block_size", 0)), x, fixed(scale), zero)
+
+
+def fixed(scale: Any) -> Any:
+    """A scale as a constant, which is not trained: rounding has no gradient."""
+    scale.isWeight = False
+    return scale
+
+
+@onnxOp("DequantizeLinear")
+def dequantize(op: Any, x: Any, scale: Any, zero: Any = None) -> Any:
+    """In the dtype of the scale, or an attribute's."""
+    kind = op.get("output_dtype", 0)
+    dtype = dtypeOf(kind) if kind else None
+    return op(Dequantize(op.get("axis", 1), op.get("block_size", 0), dtype), x, fixed(scale), zero)
+
+
+@onnxOp("MatMulInteger")
+def integerProduct(op: Any, a: Any, b: Any, aZero: Any = None, bZero: Any = None) -> Any:
+    """In float64, in which sums of products of 8 bits are exact."""
+    return op(modules.Cast("int32"), product(op, a, b, aZero, bZero))
+
+
+@onnxOp("QLinearMatMul")
+def quantizedProduct(op: Any, a: Any, aScale: Any, aZero: Any, b: Any, bScale: Any, bZero: Any, *y: Any) -> Any:
+    """The exact product, scaled and rounded once."""
+    aScale = column(op, aScale, a)
+    return rescaled(op, product(op, a, b, aZero, bZero), aScale, bScale, *y)
+
+
+def product(op: Any, a: Any, b: Any, aZero: Any, bZero: Any) -> Any:
+    """The product of integers, as float64; a zero point of several is one for each row of a, each column of b."""
+    return op(VectorProduct(), centered(op, a, column(op, aZero, a)), centered(op, b, bZero))
+
+
+def column(op: Any, value: Any, a: Any) -> Any:
+    """What there is for each row of a matrix, as a column."""
+    if value is None or value.rank != 1 or value.shape == (1,) or (a.rank or 0) < 2:
+        return value
+    return op(modules.Reshape((-1, 1)), value)
+
+
+def centered(op: Any, x: Any, zero: Any) -> Any:
+    """x minus its zero point, as float64."""
+    wide = op(modules.Cast("float64"), x)
+    return wide if zero is None else op(modules.Sub(), wide, op(modules.Cast("float64"), zero))
+
+
+@onnxOp("ConvInteger")
+def integerConvolution(op: Any, x: Any, W: Any, xZero: Any = None, wZero: Any = None) -> Any:
+    """In float64, in which sums of products of 8 bits are exact."""
+    return op(modules.Cast("int32"), convolved(op, x, W, xZero, wZero))
+
+
+@onnxOp("QLinearConv")
+def quantizedConvolution(
+    op: Any, x: Any, xScale: Any, xZero: Any, W: Any, wScale: Any, wZero: Any, yScale: Any, yZero: Any, b: Any = None
+) -> Any:
+    """The exact convolution, with the bias, scaled and rounded once."""
+    found = convolved(op, x, W, xZero, wZero)
+    if b is not None:
+        found = op(modules.Add(), found, channels(op, op(modules.Cast("float64"), b), len(W.shape) - 2))
+    return rescaled(op, found, xScale, channels(op, wScale, len(W.shape) - 2), yScale, yZero)
+
+
+def convolved(op: Any, x: Any, W: Any, xZero: Any, wZero: Any) -> Any:
+    """The convolution of integers, as float64."""
+    size = tuple(W.shape[2:])
+    stride, pad, dilation = windowOf(op, x, size)
+    wide = centered(op, W, channels(op, wZero, len(size) + 1))
+    return op(Convolve(stride, pad, dilation, op.get("group", 1)), centered(op, x, xZero), wide, None)
+
+
+def channels(op: Any, value: Any, rank: int) -> Any:
+    """What there is for each output channel, in front of `rank` axes; what is one for all stays."""
+    if value is None or value.rank == 0 or value.shape == (1,):
+        return value if value is None or value.rank == 0 else op(modules.Reshape(()), value)
+    return op(modules.Reshape((-1, *(1,) * rank)), value)
+
+
+def rescaled(op: Any, x: Any, aScale: Any, bScale: Any, yScale: Any, yZero: Any) -> Any:
+    """round(x aScale bScale / yScale) + yZero in the dtype of that: the factor in float32, as others have it."""
+    scales = [op(modules.Cast("float32"), fixed(scale)) for scale in (aScale, bScale, yScale)]
+    factor = op(Pointwise(formula="a * b / y"), *scales)
+    y = op(modules.Mul(), op(modules.Cast("float32"), x), factor)
+    return op(Quantize(yZero.dtype), y, op.constant(np.float32(1)), yZero)
