@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import Any
 
+from puregraph.many.cluster import Cluster
 from puregraph.many.countingworld import Collective, CountingWorld, LinkSpeed
 from puregraph.many.current import world
 from puregraph.many.grains import Grains
@@ -10,6 +11,7 @@ from puregraph.many.treesum import TreeSum
 from puregraph.many.world import Pending, World
 
 __all__ = [
+    "Cluster",
     "Collective",
     "CountingWorld",
     "Grains",

@@ -23,7 +23,7 @@ class Panel(NamedTuple):
     isLog: bool = False  # along the horizontal axis
 
     def points(self) -> dict[str, list[tuple[float, float]]]:
-        """The points of each curve that are finite; their place along a logarithmic axis is that of the logarithm."""
+        """The points of each curve that are finite; on a logarithmic axis by their logarithm."""
         return {
             name: [
                 (math.log10(x) if self.isLog else float(x), float(y))

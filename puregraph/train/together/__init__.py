@@ -3,5 +3,6 @@
 from puregraph.train.together.lockstep import GrainPass, LockStep
 from puregraph.train.together.shardedupdate import ParamPiece, ShardedUpdate
 from puregraph.train.together.sharedstep import Columns, SharedStep
+from puregraph.train.together.splitplan import SplitPlan, StepSplit
 
-__all__ = ["Columns", "GrainPass", "LockStep", "ParamPiece", "ShardedUpdate", "SharedStep"]
+__all__ = ["Columns", "GrainPass", "LockStep", "ParamPiece", "ShardedUpdate", "SharedStep", "SplitPlan", "StepSplit"]

@@ -1,0 +1,94 @@
+"""Measure: the figures of this machine that a plan takes, found by the processes of `puregraph plan --measure`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from puregraph.costs import MSE
+from puregraph.graph.sequential import Sequential
+from puregraph.many.countingworld import LinkSpeed
+from puregraph.many.current import world
+from puregraph.many.world import World
+from puregraph.modules import Linear, Relu
+
+WIDTH, SAMPLES = 1024, 128
+SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 21)  # elements that are exchanged
+TURNS = 7
+
+
+def fastest(here: World, action: Callable[[], object]) -> float:
+    """The least seconds that an action takes of several times, on the process where it takes longest."""
+    found = []
+    for _ in range(TURNS):
+        here.barrier()
+        begin = time.perf_counter()
+        action()
+        found.append(time.perf_counter() - begin)
+    every = np.zeros(here.size)
+    every[here.rank] = min(found)
+    here.allReduce(every)
+    return float(every.max()) if here.size > 1 else min(found)
+
+
+def linkFrom(times: dict[int, float], rounds: int = 2) -> LinkSpeed:
+    """The link with which exchanges of these bytes take these seconds: least squares of relative errors."""
+    rows = np.array([[rounds / t, n / t] for n, t in times.items()])
+    latency, perByte = np.linalg.lstsq(rows, np.ones(len(rows)), rcond=None)[0]
+    return LinkSpeed(1 / max(perByte, 1e-15), max(latency, 0.0))
+
+
+def exchange(here: World, array: Any, cuts: list[int], parts: list[Any], received: list[Any]) -> None:
+    """What a step exchanges: parts for their owners, then the whole for all."""
+    here.allToAll(parts, received)
+    here.allGather(array, cuts)
+
+
+def exchangeTimes(here: World) -> dict[int, float]:
+    """By the bytes that a process sends the seconds of the exchange of a step, without its additions."""
+    found = {}
+    for size in SIZES:
+        array = np.ones(size, np.float32)
+        cuts = [size * r // here.size for r in range(here.size + 1)]
+        parts = [array[a:b] for a, b in zip(cuts, cuts[1:])]
+        received = [np.empty_like(parts[here.rank]) for _ in parts]
+
+        sent = 2 * (here.size - 1) * array.nbytes // here.size
+        found[sent] = fastest(here, partial(exchange, here, array, cuts, parts, received))
+    return found
+
+
+def computeRate(here: World) -> float:
+    """The operations a second of forward and backward of a network, while all processes compute."""
+    net = Sequential(Linear(WIDTH, WIDTH), Relu(), Linear(WIDTH, WIDTH), name="net")
+    shape = (SAMPLES, WIDTH)
+    program = net.compile(shape, shape, cost=MSE())
+    x = np.ones(shape, np.float32)
+    program.run(x, x)
+    return 3 * 2 * 2 * SAMPLES * WIDTH**2 / fastest(here, lambda: program.run(x, x))
+
+
+def memoryRate(here: World) -> float:
+    """The bytes a second that an addition reads and writes, while all processes add."""
+    one, two = np.ones(1 << 24, np.float32), np.ones(1 << 24, np.float32)
+    return 3 * one.nbytes / fastest(here, lambda: np.add(one, two, out=one))
+
+
+def main() -> None:
+    """Measure, and print the options of `puregraph plan`."""
+    here = world()
+    link = linkFrom(exchangeTimes(here))
+    flops, bandwidth = computeRate(here), memoryRate(here)
+    if here.rank == 0:
+        print(
+            f"--link {link.bandwidth:.3g},{link.latency:.3g} --flops {flops:.3g} --bandwidth {bandwidth:.3g}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

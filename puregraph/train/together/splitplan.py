@@ -1,0 +1,217 @@
+"""SplitPlan: what each way to train on several processes takes, from the graph alone: bytes, memory and time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.analysis.footprint import Footprint
+from puregraph.analysis.summary import bytesText, scaled
+from puregraph.errors import ArgumentError, show
+from puregraph.graph import Graph
+from puregraph.many.cluster import Cluster
+from puregraph.many.countingworld import Collective, CountingWorld
+from puregraph.many.grains import Grains
+from puregraph.many.treesum import Span, cutsOf, spansIn
+from puregraph.optimizers.updateformulas import states
+from puregraph.train.together.shardedupdate import BUCKET
+
+SHARDS = (None, "state", "gradients")
+GRAINS = (1, 2, 4, 8)  # of each process
+BACKWARD = 2  # times the operations of forward: a gradient for each of two factors
+ROW = 5  # numbers in a row of `SharedStep` besides those of parameters, states and metrics
+LOOKED = 64  # processes of which the one is taken that has most to send
+
+
+class StepSplit(NamedTuple):
+    """A way to divide a step, and what it takes of one process, the one that has most to send.
+
+    `shard`, `grains`  as the Trainer takes them
+    `calls`            the collectives of a step in their order
+    `memory`           bytes at the peak
+    `compute`          seconds of forward and backward; `update` of adding gradients and of the update
+    """
+
+    shard: str | None
+    grains: int
+    calls: list[Collective]
+    memory: int
+    compute: float
+    update: float
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the process sends."""
+        return sum(call.nbytes for call in self.calls)
+
+    @property
+    def exchange(self) -> float:
+        """The seconds of all collectives."""
+        return sum(call.seconds for call in self.calls)
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of a step."""
+        return self.compute + self.update + self.exchange
+
+
+class SplitPlan:
+    """The splits of a batch over the processes of a cluster, of which `best` is the fastest that fits.
+
+    Nothing is allocated and nothing runs: sizes are those of `Footprint` at the shapes of a grain.
+
+    `graph`      the network; inputs of `shapes` are a whole batch, along their first axis
+    `optimizer`  a class of optimizers, or one of them: how many numbers it keeps for each weight
+
+    Counted are the weights, gradients and state of the optimizer, values of a grain, and what sums are gathered in; not
+    the data, metrics, packed weights, or Python itself. Backward takes twice the operations of forward.
+
+    Raises    ShapeError for shapes that do not fit; ArgumentError without a batch in numbers, and for one of
+              fewer samples than processes
+    """
+
+    def __init__(self, graph: Graph, shapes: Sequence[Any], cluster: Cluster, optimizer: Any):
+        self.graph, self.shapes, self.cluster = graph, [tuple(s) for s in shapes], cluster.checked()
+        sizes = {shape[0] if shape else 0 for shape in self.shapes}
+        self.batch: int = next(iter(sizes), 0)
+        if len(sizes) != 1 or type(self.batch) is not int:
+            raise ArgumentError(f"wanted the shapes of one whole batch, in numbers, got {', '.join(map(show, shapes))}")
+        if self.batch < cluster.ranks:
+            raise ArgumentError(
+                f"a batch of {self.batch} cannot be divided among {cluster.ranks} processes: each takes a sample at "
+                "least; give larger shapes, or fewer --ranks"
+            )
+        kind = optimizer if isinstance(optimizer, type) else type(optimizer)
+        self.params = [param for param in graph.params.values() if param.trainable]
+        self.keeps = len(states(kind))
+        most = [g for g in GRAINS if g * cluster.ranks <= self.batch]
+        self.splits = [self.split(shard, g) for g in most for shard in (SHARDS if cluster.ranks > 1 else (None,))]
+
+    @property
+    def best(self) -> StepSplit | None:
+        """The fastest that fits; of equally fast ones the one that takes least memory. None if none fits."""
+        fitting = [split for split in self.splits if split.memory <= self.cluster.memory]
+        return min(fitting, key=lambda split: (round(split.seconds, 9), split.memory), default=None)
+
+    def split(self, shard: str | None, each: int) -> StepSplit:
+        """A split with `each` grains for a process."""
+        cluster, count = self.cluster, self.cluster.ranks * each
+        found = self.footprint(-(-self.batch // count))
+        dtype = np.result_type(np.float32, *[param.dtype for param in self.params])
+        size = sum(param.size for param in self.params)
+        total, ranks = size * dtype.itemsize, cluster.ranks
+        world, spans = busiest(cluster, count)
+        own, cuts = len(spans[world.rank]), cutsOf(size, ranks)
+        piece = (cuts[world.rank + 1] - cuts[world.rank]) * dtype.itemsize
+        parts = sum(map(len, spans)) if ranks > 1 else 0
+        gathered = parts * piece
+        if ranks > 1:
+            self.call(world, shard, count, size, dtype, own * (total - piece))
+        updated = total if shard is None else piece
+        memory = found.paramBytes + found.stateBytes + self.keeps * updated + (0 if shard is None else 2 * piece)
+        memory += self.values(found) + arraysFor(spans[world.rank]) * total + gathered
+        memory += parts.bit_length() * piece if parts > 2 else piece if parts else 0  # sums on the way to the root
+        memory += own * total if own > 1 and ranks > 1 else 0  # pieces of several sums are joined to be sent
+        grains = len(Grains(count, world).own)
+        moved = total * (2 + 2 * grains + 3 * (grains - 1)) + 3 * gathered + (3 + 2 * self.keeps) * updated
+        flops = (1 + BACKWARD) * int(found.flops) * grains
+        return StepSplit(shard, count, world.calls, memory, flops / cluster.flops, moved / cluster.bandwidth)
+
+    def footprint(self, samples: int) -> Footprint:
+        """What the graph takes for n samples.
+
+        Raises    ShapeError for a graph that does not fit them
+        """
+        shapes = [(samples, *shape[1:]) for shape in self.shapes]
+        self.graph.dataShapeFrom(shapes)
+        return Footprint(self.graph, *shapes)
+
+    def values(self, found: Footprint) -> int:
+        """The bytes of the values and gradients of a grain."""
+        return (found.peak() or found.eager() or 0) - found.paramBytes - found.stateBytes
+
+    def call(self, world: CountingWorld, shard: str | None, count: int, size: int, dtype: Any, sent: int) -> None:
+        """Count the collectives of a step, as `SharedStep` calls them."""
+        held = {id(state): state.size for state in self.graph.states.values()}
+        row = ROW + len(self.params) + sum(held.values())
+        world.startAllGather(nothing(count * row, np.float64), [])
+        world.count("allToAll", sent, world.size - 1)
+        if shard is None:
+            world.startAllGather(nothing(size, dtype), [])
+            return
+        pieces, each = np.diff(cutsOf(size, world.size)), max(BUCKET // world.size, 1)
+        for at in range(0, int(pieces.max()), each):
+            world.startAllGather(nothing(int(np.clip(pieces - at, 0, each).sum()), dtype), [])
+
+    def table(self) -> str:
+        """Every split as a line, and what the best one exchanges."""
+        names = ("shard", "grains", "memory", "sent", "compute", "exchange", "update", "step", "waited")
+        best = self.best
+        rows = [names, *[self.row(split) for split in self.splits]]
+        wide = [max(map(len, column)) for column in zip(*rows)]
+        lines = ["  ".join(c.rjust(w) for c, w in zip(row, wide)) for row in rows]
+        for i, split in enumerate(self.splits, 1):
+            fits = split.memory <= self.cluster.memory
+            lines[i] += "  best" if split is best else "" if fits else "  too large"
+        title = f"{self.graph.title()}, a batch of {self.batch:,} on {self.cluster.ranks:,} processes"
+        if best is None:
+            return "\n".join([title, *lines, "none of them fits"])
+        return "\n".join([title, *lines, "", *self.exchanges(best)])
+
+    def row(self, split: StepSplit) -> tuple[str, ...]:
+        """A split in words."""
+        times = split.compute, split.exchange, split.update, split.seconds
+        shown = [secondsText(t) for t in times]
+        waited = f"{100 * split.exchange / split.seconds:.0f} %" if split.seconds else "0 %"
+        sizes = bytesText(split.memory), bytesText(split.nbytes)
+        return (split.shard or "nothing", f"{split.grains:,}", *sizes, *shown, waited)
+
+    def exchanges(self, split: StepSplit) -> list[str]:
+        """The collectives of a split, equal ones in a row as one line."""
+        lines: list[tuple[Collective, int]] = []
+        for call in split.calls:
+            if lines and lines[-1][0] == call:
+                lines[-1] = call, lines[-1][1] + 1
+            else:
+                lines.append((call, 1))
+        return [
+            f"{call.name:<13}{f'{times} x ' if times > 1 else ''}{bytesText(call.nbytes)}, {secondsText(call.seconds)}"
+            for call, times in lines
+        ]
+
+    def __repr__(self) -> str:
+        return f"<SplitPlan of {self.graph.title()} for {self.cluster.ranks} processes: {len(self.splits)} splits>"
+
+
+def busiest(cluster: Cluster, count: int) -> tuple[CountingWorld, list[list[Span]]]:
+    """The process that has the most spans of the tree to send, among the first ones; and the spans of all looked at.
+
+    Where processes divide the grains evenly, all have as many; the spans of those not looked at are then like these.
+    """
+    worlds = [CountingWorld(cluster.ranks, rank, cluster.share) for rank in range(min(cluster.ranks, LOOKED))]
+    bounds = Grains(count, worlds[0]).bounds
+    spans = [spansIn(count, begin, end) for begin, end in zip(bounds, bounds[1 : LOOKED + 1])]
+    rank = max(range(len(spans)), key=lambda r: len(spans[r]))
+    return worlds[rank], spans + [spans[rank]] * (cluster.ranks - len(spans))
+
+
+def arraysFor(spans: list[Span]) -> int:
+    """The most arrays that `TreeSum.own` needs at one time for these parts of the tree."""
+
+    def needed(leaves: int) -> int:
+        half = leaves // 2
+        return 1 if leaves == 1 else max(needed(half), 1 + needed(leaves - half))
+
+    return max(i + needed(end - begin) for i, (begin, end) in enumerate(spans))
+
+
+def nothing(size: int, dtype: Any) -> np.ndarray:
+    """An array of n elements that takes no memory."""
+    return np.broadcast_to(np.zeros((), dtype), (size,))
+
+
+def secondsText(seconds: float) -> str:
+    """Seconds in three digits: 1.23 ms."""
+    return scaled(seconds * 1e6, 1000, (" us", " ms", " s")) if seconds < 999 else f"{seconds:,.0f} s"

@@ -1,0 +1,180 @@
+"""Plans of several processes: what they promise is what a step then takes."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from launched import launched, lines
+from processes import environment
+
+from puregraph import SGD, Adam, BatchNorm, CrossEntropy, Dropout, Linear, MomentumSGD, Relu, Sequential, Trainer
+from puregraph.cli import main
+from puregraph.errors import ArgumentError, ShapeError
+from puregraph.many import Cluster, CountingWorld, LinkSpeed, current
+from puregraph.many.measure import linkFrom
+from puregraph.models import mlp
+from puregraph.train import FunctionCallback
+from puregraph.train.together import SplitPlan, shardedupdate
+
+MODEL = "puregraph.models:lenet"
+
+
+def network():
+    """A network with running statistics and counters of random numbers."""
+    return Sequential(Linear(10, 16), BatchNorm(16), Relu(), Dropout(0.1), Linear(16, 4), name="net")
+
+
+def counted(monkeypatch, ranks, rank, shard, grains):
+    """The collectives of one step of a process of a world that only counts."""
+    world = CountingWorld(ranks, rank)
+    monkeypatch.setattr(current, "CURRENT", [world])
+    marks = []
+    data, target = np.ones((48, 10), np.float32), np.zeros(48, int)
+    trainer = Trainer(
+        network(), CrossEntropy(), Adam(1e-3), 48, shard=shard, grains=grains, shuffle=False, progress="none",
+        callbacks=[FunctionCallback(lambda trainer: marks.append(len(world.calls)))],
+    )  # fmt: skip
+    trainer.train(data, target, epochs=3)
+    return world.calls[marks[0] : marks[1]]
+
+
+@pytest.mark.parametrize("shard", [None, "state", "gradients"])
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_a_plan_names_each_collective_of_a_step_with_its_bytes(monkeypatch, ranks, shard):
+    monkeypatch.setattr(shardedupdate, "BUCKET", 100)
+    monkeypatch.setattr("puregraph.train.together.splitplan.BUCKET", 100)
+    plan = SplitPlan(network(), [(48, 10)], Cluster(ranks), Adam)
+    for each in (1, 2, 4):
+        split = next(s for s in plan.splits if (s.shard, s.grains) == (shard, each * ranks))
+        every = [counted(monkeypatch, ranks, rank, shard, each * ranks) for rank in range(ranks)]
+        found = max(every, key=lambda calls: sum(call.nbytes for call in calls))
+        assert [call.name for call in found] == [call.name for call in split.calls]
+        for call, wanted in zip(found, split.calls):
+            assert call.nbytes == pytest.approx(wanted.nbytes, abs=4 * 16 * ranks)  # pieces are whole blocks
+
+
+MEASURED = """
+import gc, json, sys, time
+import numpy as np, puregraph
+from puregraph import Adam, CrossEntropy, Trainer
+from puregraph.many import world
+from puregraph.models import mlp
+from puregraph.train import FunctionCallback
+shard, grains, width = sys.argv[1] if sys.argv[1] != "nothing" else None, int(sys.argv[2]), int(sys.argv[3])
+def status(name):
+    return next(1024 * int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(name))
+def run(width, steps):
+    rng, times = np.random.default_rng(0), []
+    data, target = rng.standard_normal((64, width)).astype(np.float32), rng.integers(0, 10, 64)
+    trainer = Trainer(mlp(width, (width, width), 10), CrossEntropy(), Adam(1e-3), 64, shard=shard, grains=grains,
+                      shuffle=False, progress="none",
+                      callbacks=[FunctionCallback(lambda trainer: times.append(time.perf_counter()))])
+    trainer.train(data, target, epochs=steps)
+    return min(np.diff(times))
+run(64, 2)
+gc.collect()
+before = status("VmRSS")
+open("/proc/self/clear_refs", "w").write("5")
+seconds = run(width, 4)
+print(json.dumps([status("VmHWM") - before, seconds]))
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.slow
+@pytest.mark.parametrize(("ranks", "shard", "grains"), [(2, "nothing", 4), (4, "state", 4)])
+def test_each_process_takes_the_memory_that_was_planned(tmp_path, ranks, shard, grains):
+    width = 1536
+    plan = SplitPlan(mlp(width, (width, width), 10), [(64, width)], Cluster(ranks), Adam)
+    split = next(s for s in plan.splits if (s.shard or "nothing", s.grains) == (shard, grains))
+    launched(ranks, tmp_path, MEASURED, shard, grains, width)  # native code is then there: LLVM takes memory as well
+    for line in lines(launched(ranks, tmp_path, MEASURED, shard, grains, width)):
+        taken, _ = json.loads(line)
+        assert taken == pytest.approx(split.memory, rel=0.2), (taken, split.memory)
+
+
+def test_a_plan_for_a_hundred_thousand_processes_takes_no_memory_and_says_what_is_waited():
+    cluster = Cluster(100_000, LinkSpeed(25e9, 5e-6), node=8, flops=1e14, bandwidth=1e12, memory=80e9)
+    plan = SplitPlan(mlp(4096, (16384, 16384), 10), [(200_000, 4096)], cluster, Adam)
+    best = plan.best
+    assert best.memory < 80e9
+    assert best.seconds == pytest.approx(best.compute + best.update + sum(call.seconds for call in best.calls))
+    assert f"{100 * best.exchange / best.seconds:.0f} %  best" in plan.table()
+
+
+def test_what_is_divided_takes_less_memory_and_what_does_not_fit_is_never_the_best():
+    net = mlp(256, (256, 256), 10)
+    free = SplitPlan(net, [(64, 256)], Cluster(4), Adam)
+    by = {(split.shard, split.grains): split for split in free.splits}
+    assert by["state", 4].memory < by[None, 4].memory
+    assert by[None, 8].memory > by[None, 4].memory  # one more array for sums
+    least = min(split.memory for split in free.splits)
+    assert SplitPlan(net, [(64, 256)], Cluster(4, memory=least), Adam).best.memory == least
+    small = SplitPlan(net, [(64, 256)], Cluster(4, memory=least - 1), Adam)
+    assert small.best is None and small.table().endswith("none of them fits")
+
+
+def test_an_optimizer_takes_what_it_keeps():
+    sizes = [SplitPlan(network(), [(24, 10)], Cluster(1), kind).splits[0].memory for kind in (SGD, MomentumSGD, Adam)]
+    weights = 4 * sum(param.size for param in network().params.values())
+    assert np.diff(sizes).tolist() == [weights, weights]
+
+
+def test_machines_that_share_a_link_get_their_part_of_it():
+    link = LinkSpeed(8e9, 1e-6)
+    assert Cluster(16, link).share == link
+    assert Cluster(8, link, node=8).share == link  # one machine
+    assert Cluster(64, link, node=8).share.bandwidth == pytest.approx(8e9 / 8 / (56 / 63))
+
+
+def test_a_link_is_fitted_to_what_was_measured():
+    link = LinkSpeed(1e9, 3e-6)
+    times = {n: 2 * link.latency + n / link.bandwidth for n in (1000, 10_000, 1_000_000)}
+    found = linkFrom(times)
+    assert found == pytest.approx(link)
+
+
+def test_what_cannot_be_planned_is_refused():
+    with pytest.raises(ArgumentError, match="a batch of 2 cannot be divided among 4 processes"):
+        SplitPlan(network(), [(2, 10)], Cluster(4), Adam)
+    with pytest.raises(ArgumentError, match="wanted the shapes of one whole batch, in numbers"):
+        SplitPlan(network(), [("N", 10)], Cluster(4), Adam)
+    with pytest.raises(ShapeError, match="11"):
+        SplitPlan(network(), [(24, 11)], Cluster(4), Adam)
+    with pytest.raises(ArgumentError, match="flops: wanted a number above 0, got 0"):
+        SplitPlan(network(), [(24, 10)], Cluster(4, flops=0), Adam)
+    with pytest.raises(ArgumentError, match="node: wanted a number of processes of at least 1, got 0"):
+        SplitPlan(network(), [(24, 10)], Cluster(4, node=0), Adam)
+
+
+def test_the_command_prints_the_plan_of_a_model(capsys):
+    arguments = ["plan", MODEL, "64,1,28,28", "--ranks", "4", "--memory", "1e9", "--optimizer", "SGD"]
+    assert main(arguments) == 0
+    assert "a batch of 64 on 4 processes" in capsys.readouterr().out
+    assert main([*arguments, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["shard"] for row in rows} == {None, "state", "gradients"}
+    assert rows[0]["calls"][1]["name"] == "allToAll"
+    assert main([*arguments[:5], "--memory", "1000"]) == 1
+
+
+def test_the_command_refuses_what_it_cannot_read(capsys):
+    for arguments, wanted in [
+        (["plan"], "wanted a model and the shapes of a batch, or --measure"),
+        (["plan", MODEL, "64,1,28,28", "--link", "fast"], "--link: wanted two numbers with a comma between them"),
+        (["plan", MODEL, "64,1,28,28", "--optimizer", "Adams"], "there is no optimizer 'Adams'"),
+        (["plan", MODEL, "64,1,28,28", "--ranks", "65"], "a batch of 64 cannot be divided among 65 processes"),
+    ]:
+        assert main(arguments) == 2
+        assert wanted in capsys.readouterr().err
+
+
+@pytest.mark.mpi
+def test_two_processes_measure_the_figures_of_this_machine():
+    run = [sys.executable, "-m", "puregraph", "plan", "--measure"]
+    done = subprocess.run(run, env=environment(PUREGRAPH_DEVICE="cpu"), capture_output=True, text=True, timeout=100)
+    words = lines(done)[0].split()
+    assert words[::2] == ["--link", "--flops", "--bandwidth"]
+    assert main(["plan", MODEL, "64,1,28,28", "--ranks", "4", *words]) == 0
