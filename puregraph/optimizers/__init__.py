@@ -8,7 +8,7 @@ from puregraph.optimizers.momentumsgd import MomentumSGD
 from puregraph.optimizers.nesterovsgd import NesterovSGD
 from puregraph.optimizers.optimizer import Optimizer
 from puregraph.optimizers.rmsprop import RMSProp
-from puregraph.optimizers.schedules import Cosine, OneCycle, Schedule, Step, WarmUp
+from puregraph.optimizers.schedules import Cosine, Epochs, OneCycle, Schedule, Step, WarmUp
 from puregraph.optimizers.sgd import SGD
 from puregraph.optimizers.slot import Slot
 
@@ -17,6 +17,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Cosine",
+    "Epochs",
     "MomentumSGD",
     "NesterovSGD",
     "OneCycle",

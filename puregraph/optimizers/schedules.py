@@ -16,8 +16,9 @@ from puregraph.optimizers.initrecorder import InitRecorder
 class Schedule(InitRecorder):
     """factor = schedule(step); step 0 is the first update. A subclass writes `__call__`.
 
-    All lengths are counted in updates, not in epochs. `end` is the update from which on the factor stays as it is,
-    None where there is none. A `total` that is left out is that of the run: a Trainer sets it by `fit`.
+    All lengths are counted in updates; those of a schedule in `Epochs` in epochs. `end` is the update from which on the
+    factor stays as it is, None where there is none. A `total` that is left out is that of the run: a Trainer sets it by
+    `fit`.
     """
 
     plot: Any = Late("puregraph.draw.charts.plots", "plotSchedule")
@@ -29,6 +30,9 @@ class Schedule(InitRecorder):
 
     def fit(self, total: int) -> None:
         """Be as long as a run of `total` updates, where no length was given."""
+
+    def fitEpoch(self, count: int) -> None:
+        """Know that an epoch has `count` updates; a Trainer says so."""
 
     def __call__(self, step: int) -> float:
         raise NotImplementedError(f"{type(self).__name__} has no factor: write __call__(self, step)")
@@ -116,6 +120,10 @@ class WarmUp(Schedule):
         if isinstance(self.then, Schedule):
             self.then.fit(max(1, total - self.steps))
 
+    def fitEpoch(self, count: int) -> None:
+        if isinstance(self.then, Schedule):
+            self.then.fitEpoch(count)
+
     def __call__(self, step: int) -> float:
         if step < self.steps:
             return self.start + (1.0 - self.start) * step / self.steps
@@ -157,6 +165,47 @@ class OneCycle(_Ending):
         if step <= top:
             return arc(self.start, 1.0, step / top)
         return arc(1.0, self.final, (step - top) / (total - 1 - top))
+
+
+class Epochs(Schedule):
+    """factor = schedule(step / n) with n updates an epoch: a schedule, or a function, whose lengths are epochs.
+
+        Adam(1e-3, schedule=Epochs(Step(30)))                    # a tenth after 30 epochs, a hundredth after 60
+        Adam(1e-3, schedule=Epochs(WarmUp(5, Cosine(85))))       # the rate changes with every update
+
+    A Trainer says how many updates an epoch has. What is as long as the run, `Cosine()` or `OneCycle()`, needs no
+    `Epochs`, and `OneCycle`, which counts the updates of its two sides, takes none.
+
+    Source    the schedules of PyTorch, which count epochs where `scheduler.step()` is called once in each
+    Raises    ArgumentError for a OneCycle or another Epochs; in use, where no Trainer has said what an epoch is
+    """
+
+    @takes(schedule=AnyFunction)
+    def __init__(self, schedule: Callable[[float], float]):
+        if isinstance(schedule, (OneCycle, Epochs)) or isinstance(getattr(schedule, "then", None), (OneCycle, Epochs)):
+            raise ArgumentError(f"Epochs: wanted a schedule such as Step(30), got {schedule!r:.60}")
+        self.schedule = schedule
+        self.count: int | None = None
+
+    @property
+    def end(self) -> int | None:
+        last = getattr(self.schedule, "end", None)
+        return None if last is None or self.count is None else math.ceil(last * self.count)
+
+    def fit(self, total: int) -> None:
+        if self.count is not None and isinstance(self.schedule, Schedule):
+            self.schedule.fit(max(1, round(total / self.count)))
+
+    def fitEpoch(self, count: int) -> None:
+        self.count = count
+
+    def __call__(self, step: int) -> float:
+        if self.count is None:
+            raise ArgumentError(
+                "Epochs: nobody has said how many updates an epoch has; a Trainer does, where the length of its data "
+                "is known, or call fitEpoch(n)"
+            )
+        return self.schedule(step / self.count)
 
 
 def arc(start: float, end: float, part: float) -> float:

@@ -182,6 +182,8 @@ def fitSchedule(trainer: Any) -> None:
     optimizer, schedule = trainer.optimizer, getattr(trainer.optimizer, "schedule", None)
     if schedule is None:
         return
+    if hasattr(schedule, "fitEpoch") and trainer.count is not None:
+        schedule.fitEpoch(trainer.count)
     if trainer.total is None and trainer.count is not None:
         left = (trainer.until - trainer.epoch) * trainer.count - trainer.position
         trainer.total = optimizer.step + left

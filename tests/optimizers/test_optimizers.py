@@ -9,7 +9,7 @@ import pytest
 from puregraph import costs, device
 from puregraph.core.param import Param
 from puregraph.costs import BCE, CrossEntropy
-from puregraph.errors import CheckpointError, DataError, GraphWarning, PuregraphError
+from puregraph.errors import ArgumentError, CheckpointError, DataError, GraphWarning, PuregraphError
 from puregraph.graph.backward import BackwardGraph
 from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
@@ -19,6 +19,7 @@ from puregraph.optimizers import (
     Adam,
     AdamW,
     Cosine,
+    Epochs,
     MomentumSGD,
     NesterovSGD,
     OneCycle,
@@ -647,6 +648,31 @@ def rates(schedule, epochs=3, source=SAMPLES, **options):
 )
 def test_a_schedule_without_a_length_is_as_long_as_the_run(build):
     assert rates(build()) == rates(build(30)) and len(rates(build())) == 30
+
+
+def test_the_lengths_of_a_schedule_in_epochs_are_epochs():
+    assert rates(Epochs(Step(1))) == rates(Step(10)) == [0.1**k for k in range(3) for _ in range(10)]
+    assert rates(Epochs(Step(1)), accumulate=5) == [1.0] * 2 + [0.1] * 2 + [0.1**2] * 2
+    np.testing.assert_allclose(rates(Epochs(Cosine(3))), rates(Cosine(30)), rtol=1e-12)
+    np.testing.assert_allclose(rates(Epochs(Cosine())), rates(Cosine(30)), rtol=1e-12)
+    np.testing.assert_allclose(
+        rates(Epochs(WarmUp(1, Cosine(2), start=0.5))), rates(WarmUp(10, Cosine(20), start=0.5)), rtol=1e-12
+    )
+    np.testing.assert_allclose(rates(WarmUp(10, Epochs(Step(1)))), rates(WarmUp(10, Step(10))), rtol=1e-12)
+    assert rates(Epochs(lambda epoch: 0.5 ** int(epoch)))[::10] == [1.0, 0.5, 0.25]
+
+
+def test_a_schedule_in_epochs_that_is_over_before_the_run_says_so_in_updates():
+    with pytest.warns(GraphWarning, match="is over after 20 updates, this run after 30"):
+        rates(Epochs(Cosine(2)))
+
+
+def test_a_schedule_in_epochs_wants_somebody_to_say_how_long_one_is():
+    with pytest.raises(ArgumentError, match=r"nobody has said how many updates an epoch has.* fitEpoch\(n\)"):
+        rates(Epochs(Step(1)), source=(lambda: iter([(SAMPLES[0][:4], SAMPLES[1][:4])]),))
+    for wrong in (OneCycle(), Epochs(Step(1)), WarmUp(3, OneCycle(9))):
+        with pytest.raises(ArgumentError, match="Epochs: wanted a schedule such as"):
+            Epochs(wrong)
 
 
 def test_a_schedule_without_a_length_counts_steps_of_several_batches():
