@@ -102,6 +102,8 @@ class Fuser:
     def assign(self, i: int, read: NestLines, call: Call) -> None:
         """Put a call into the group that computes what it reads, one that reads the same, or a new one."""
         sources = sorted(self.sources(i), key=lambda g: g.size)
+        while len(sources) > 1 and (both := self.merge(*sources[-2:])) is not None:
+            sources[-2:] = [both]
         for group in sources[:-1]:
             self.close(group)
         if i in self.taken:
@@ -122,6 +124,21 @@ class Fuser:
         else:
             self.steps.append(call)
             self.done(i)
+
+    def merge(self, one: Group, two: Group) -> Group | None:
+        """Replace two open groups, neither of which reads the other's results, by one with the calls of both; None if
+        they do not fit into one."""
+        if one.space != two.space:
+            return None
+        both = two.copy()
+        for call in one.calls:
+            read = self.target.lines(call)
+            if read is None or not self.join(both, read, call):
+                return None
+        self.makers.update(dict.fromkeys(both.made, both))
+        self.open.remove(one)
+        self.open[self.open.index(two)] = both
+        return both
 
     def enter(self, group: Group, i: int, read: NestLines) -> bool:
         """Put a call into an open group, if it fits."""

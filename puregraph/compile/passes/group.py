@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from typing import Any
 
 from puregraph.compile.ir.kind import KINDS
@@ -52,6 +53,12 @@ class Group:
 
     def __repr__(self) -> str:
         return f"<group over {self.space}: {'; '.join(f'{n} = {x}' for n, x in self.lines)}>"
+
+    def copy(self) -> Group:
+        """A group with the same calls, which grows by itself."""
+        made = copy(self)
+        vars(made).update({k: copy(v) for k, v in vars(self).items() if isinstance(v, (list, dict))})
+        return made
 
     def load(self, value: Value, axes: Axes) -> str:
         """The name of a Value that is read along these axes."""
