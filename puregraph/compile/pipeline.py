@@ -19,6 +19,7 @@ from puregraph.compile.passes.dce import eliminateDeadCode
 from puregraph.compile.passes.fusion import fuse
 from puregraph.compile.passes.hoist import hoistConstants
 from puregraph.compile.passes.hoistupdates import hoistUpdates
+from puregraph.compile.passes.inline import inlineCheapValues
 from puregraph.compile.passes.predicate import storePredicates
 from puregraph.compile.passes.relusign import readReluSigns
 from puregraph.compile.passes.reorder import reorderForMemory
@@ -47,6 +48,7 @@ NATIVE = Pipeline(
         hoistConstants,
         hoistUpdates,
         fuse,
+        inlineCheapValues,
         lower,
         reorderForMemory,
     ),
@@ -73,6 +75,7 @@ def gpuPasses() -> Pipeline:
             fuseCrossEntropy,
             transposeWeights,
             fuseForGpu,
+            inlineCheapValues,
             lowerToGpu,
         ),
     )

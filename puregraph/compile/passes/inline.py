@@ -1,0 +1,181 @@
+"""Inlining: a group computes cheap values of an earlier group again, in place of storing and loading them.
+
+The gradient of a normalisation is the example: its sums need z = (x - m) f and the gradient where a relu let it pass,
+and so does the pass after these sums. It reads x and the gradient, as the first one did, and neither value is stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from puregraph.compile.ir.value import Call, Value
+from puregraph.compile.passes.fusion import MOST, renamed
+from puregraph.compile.passes.group import Axes, Group
+from puregraph.compile.passes.nestlines import operand
+from puregraph.formula.expr import leaf, walk
+from puregraph.formula.formula import Formula, formulaOf
+from puregraph.formula.loopnest import HEAVY, Reduce, isAxis
+
+LARGE = 1 << 16  # bytes from which a value is worth it
+SMALL = 8  # a value with so many times fewer elements costs nothing to load
+MAXLINES = 12  # that are computed again for one value, at most
+
+
+class Recipe(NamedTuple):
+    """How a group computes one value: lines, and the operands that they need, by their names in that group."""
+
+    lines: list[tuple[str, Formula]]
+    loads: dict[str, tuple[Value, Axes]]
+
+
+def inlineCheapValues(schedule: Any) -> Any:
+    """Have groups compute cheap values of earlier groups again, where less memory is read and written so."""
+    Inliner(schedule).run()
+    return schedule
+
+
+class Inliner:
+    """Looks at each value that a group stores, in the order of the steps."""
+
+    def __init__(self, schedule: Any):
+        self.steps = steps = schedule.calls
+        self.readers: dict[int, list[int]] = {}
+        self.makers: dict[int, int] = {}
+        self.front: dict[
+            int, list[tuple[str, Formula]]
+        ] = {}  # by the index of a reader what was put in front of its lines
+        for i, step in enumerate(steps):
+            for v in () if not isinstance(step, Group) and step.kind.isView else step.values():
+                self.readers.setdefault(v.root.number, []).append(i)
+            self.makers.update((y.number, i) for y in step.outs if y is not None)
+        for v in schedule.kept():
+            self.readers.setdefault(v.root.number, []).append(len(steps))
+        self.overwritten = overwrites(schedule, self.makers)
+
+    def run(self) -> None:
+        for i, step in enumerate(self.steps):
+            if isinstance(step, Group) and step.arithmetic == "f32":
+                for y in list(step.made.values()):
+                    self.value(i, step, y)
+
+    def value(self, i: int, group: Group, y: Value) -> None:
+        """Inline a value of a group into those groups of its readers for which that pays."""
+        later = sorted(set(self.readers.get(y.number, ())) - {i})
+        if not later or y.nbytes < LARGE or y.size != group.size:
+            return
+        recipe = self.recipe(group, y)
+        if recipe is None or any(v.strides != scaled(y, v) for v, _ in self.large(recipe, y)):
+            return
+        fit = [r for r in later if self.fits(i, group, y, recipe, r)]
+        gains = {r: y.nbytes - self.extra(recipe, y, r) for r in fit}
+        if len(fit) == len(later) and sum(gains.values()) + y.nbytes > 0 and self.extension(recipe, y, fit) <= y.nbytes:
+            chosen = fit
+        else:
+            chosen = [r for r in fit if gains[r] > 0 and not self.extension(recipe, y, [r])]
+        for r in chosen:
+            self.inline(recipe, group, y, r)
+
+    def recipe(self, group: Group, y: Value) -> Recipe | None:
+        """How a group computes a value; None if that is costly, or needs a reduction that is not stored."""
+        lines, small = dict(group.lines), {group.names[v.number]: v for v in group.made.values()}
+        found: dict[str, Formula] = {}
+        loads: dict[str, tuple[Value, Axes]] = {}
+        stack = [group.names[y.number]]
+        while stack:
+            name = stack.pop()
+            line, made = lines.get(name), small.get(name)
+            if name in group.loads:
+                loads[name] = group.loads[name]
+            elif made is not None and made.size * SMALL <= y.size:
+                loads[name] = made, group.axes[made.number]
+            elif isinstance(line, Reduce) or len(found) == MAXLINES:
+                return None
+            elif line is not None and name not in found:
+                if any(isAxis(n) for n in line.names) or HEAVY & {t.op for t in walk(line.term)}:
+                    return None
+                found[name] = line
+                stack += line.names
+        return Recipe([(n, found[n]) for n, _ in group.lines if n in found], loads)
+
+    def large(self, recipe: Recipe, y: Value) -> list[tuple[Value, Axes]]:
+        """The operands of a recipe that are worth a pass over memory."""
+        return [(v, axes) for v, axes in recipe.loads.values() if v.size * SMALL > y.size]
+
+    def fits(self, i: int, group: Group, y: Value, recipe: Recipe, r: int) -> bool:
+        """Whether a step is a group that can compute a value of another one."""
+        reader = self.steps[r] if r < len(self.steps) else None
+        if not isinstance(reader, Group) or reader.space != group.space or reader.arithmetic != group.arithmetic:
+            return False
+        read = [axes for v, axes in reader.loads.values() if v.root is y]
+        isSame = len(read) == 1 and read[0] == group.axes[y.number] and y in reader.values()
+        isLate = any(r > self.overwritten.get(v.root.number, r) for v, _ in recipe.loads.values())
+        if not isSame or isLate or len(reader.loads) + len(recipe.loads) > MOST:
+            return False
+        large = [v for v, _ in self.large(recipe, y)]
+        isEpilogue = not group.reductions and any(self.isAlone(v, i) for v in large)
+        return not isEpilogue and not self.isTail(reader) and self.areOperands(reader) and self.areOperands(group)
+
+    def isAlone(self, value: Value, i: int) -> bool:
+        """Whether no other step than this one reads a value of a product, so that it need not be stored."""
+        maker = self.makers.get(value.root.number)
+        isCall = maker is not None and not isinstance(self.steps[maker], Group)
+        return isCall and set(self.readers[value.root.number]) <= {i}
+
+    def isTail(self, group: Group) -> bool:
+        """Whether a product may compute a group as its epilogue."""
+        if group.reductions:
+            return False
+        latest = max(group.values(), key=lambda v: self.makers.get(v.root.number, -1))
+        maker = self.makers.get(latest.root.number)
+        return maker is not None and isinstance(self.steps[maker], Call) and latest.shape == group.space
+
+    def areOperands(self, group: Group) -> bool:
+        """Whether all that a group reads and computes is stored as loop nests read it."""
+        made = [(v, group.axes[v.number]) for v in group.made.values()]
+        return all(operand(group.space, v, axes) is not None for v, axes in (*group.loads.values(), *made))
+
+    def extra(self, recipe: Recipe, y: Value, r: int) -> int:
+        """The bytes that a reader then reads besides."""
+        known = {(v.number, axes) for v, axes in self.steps[r].loads.values()}
+        return sum(v.nbytes for v, axes in self.large(recipe, y) if (v.number, axes) not in known)
+
+    def extension(self, recipe: Recipe, y: Value, readers: list[int]) -> int:
+        """The bytes that are then kept longer."""
+        roots = {v.root.number: v.root for v, _ in self.large(recipe, y) if v.root.role == "made"}
+        return sum(v.nbytes for n, v in roots.items() if max(self.readers[n]) < max(readers))
+
+    def inline(self, recipe: Recipe, group: Group, y: Value, r: int) -> None:
+        """Have a group compute a value of another one from its operands, in lines in front of its own."""
+        reader, front = self.steps[r], self.front.setdefault(r, [])
+        (old,) = [n for n, (v, _) in reader.loads.items() if v is y]
+        names: dict[str, str] = {}
+        for n, (v, axes) in recipe.loads.items():
+            names[n] = reader.known.get((v.number, axes)) or reader.load(v, axes)
+        known = {line: name for name, line in front}
+        for n, line in recipe.lines:
+            same = renamed(line, names)
+            names[n] = known.setdefault(same, f"z{len(front)}")
+            if names[n] not in dict(front):
+                front.append((names[n], same))
+        del reader.loads[old]
+        front.append((old, formulaOf(leaf(names[group.names[y.number]]))))
+        reader.lines = [*front, *((n, line) for n, line in reader.lines if n not in dict(front))]
+        self.readers[y.number].remove(r)
+        for v, _ in recipe.loads.values():
+            if r not in self.readers.setdefault(v.root.number, []):
+                self.readers[v.root.number].append(r)
+
+
+def overwrites(schedule: Any, makers: dict[int, int]) -> dict[int, int]:
+    """The index of the step that replaces the content of a parameter or state, by the number of the old content."""
+    old = {id(target): v.root.number for target, v in schedule.held}
+    found = {old[id(t)]: makers[v.root.number] for t, v in schedule.stores if id(t) in old and v.root.number in makers}
+    for i, step in enumerate(schedule.calls):
+        if not isinstance(step, Group) and step.kind.isStore and id(step.options["target"]) in old:
+            found.setdefault(old[id(step.options["target"])], i)
+    return found
+
+
+def scaled(y: Value, v: Value) -> tuple[int, ...]:
+    """The strides that a value of this dtype has in the layout of another one."""
+    return tuple([s // y.dtype.itemsize * v.dtype.itemsize for s in y.strides])
