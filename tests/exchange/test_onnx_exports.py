@@ -1,0 +1,96 @@
+"""Networks exported by PyTorch, in opsets 17 and 18, are read, give what it gives, and have its gradients."""
+
+import io
+import warnings
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+torch = pytest.importorskip("torch")
+
+from puregraph.onnx import fromOnnx  # noqa: E402
+
+pytestmark = pytest.mark.peers
+nn = torch.nn
+
+
+class First(nn.Module):
+    """The first output of a layer that has several."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, *xs):
+        return self.layer(*xs)[0]
+
+
+class Block(nn.Module):
+    """A layer of a transformer."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.attention = nn.LayerNorm(8), nn.MultiheadAttention(8, 2, batch_first=True)
+        self.mlp = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8))
+
+    def forward(self, x):
+        h = self.norm(x)
+        x = x + self.attention(h, h, h, need_weights=False)[0]
+        return x + self.mlp(x)
+
+
+def images(*layers):
+    """A network on a picture of 8 x 8."""
+    return nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), *layers), [(2, 2, 8, 8)]
+
+
+NETS = {
+    "mlp": lambda: (nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), [(5, 3)]),
+    "norm": lambda: images(nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 3)),
+    "groups": lambda: images(nn.GroupNorm(2, 4), nn.SiLU(), nn.AvgPool2d(3, 2, 1)),
+    "instance": lambda: images(nn.InstanceNorm2d(4, affine=True), nn.LeakyReLU(0.2), nn.AdaptiveAvgPool2d(1)),
+    "depthwise": lambda: images(nn.Conv2d(4, 4, 3, 2, 1, groups=4), nn.Hardswish(), nn.Softmax(1)),
+    "transposed": lambda: images(nn.ConvTranspose2d(4, 3, 3, 2, 1, 1), nn.Sigmoid()),
+    "dilated": lambda: images(nn.Conv2d(4, 4, 3, dilation=2), nn.ELU(), nn.PReLU(4)),
+    "sequence": lambda: (nn.Sequential(nn.Conv1d(2, 4, 3), nn.Softplus(), nn.MaxPool1d(2)), [(2, 2, 9)]),
+    "volume": lambda: (nn.Sequential(nn.Conv3d(1, 2, 2), nn.Softsign()), [(1, 1, 3, 4, 3)]),
+    "rnn": lambda: (First(nn.RNN(3, 4, batch_first=True)), [(2, 5, 3)]),
+    "lstm": lambda: (First(nn.LSTM(3, 4, bidirectional=True)), [(5, 2, 3)]),
+    "deep lstm": lambda: (First(nn.LSTM(3, 4, num_layers=2, batch_first=True)), [(2, 5, 3)]),
+    "gru": lambda: (First(nn.GRU(3, 4, batch_first=True)), [(2, 5, 3)]),
+    "layer norm": lambda: (nn.Sequential(nn.LayerNorm(6), nn.GELU(), nn.Linear(6, 2)), [(2, 3, 6)]),
+    "attention": lambda: (First(nn.MultiheadAttention(8, 2, batch_first=True)), [(2, 3, 8)] * 3),
+    "encoder": lambda: (Block(), [(2, 3, 8)]),
+    "unflattened": lambda: (nn.Sequential(nn.Linear(6, 6), nn.Unflatten(1, (2, 3)), nn.Mish(), nn.CELU()), [(4, 6)]),
+    "shuffle": lambda: images(nn.PixelShuffle(2), nn.Hardsigmoid()),
+    "pads": lambda: images(nn.ReflectionPad2d(1), nn.ConstantPad2d(1, 0.5), nn.LogSoftmax(1)),
+    "selu": lambda: (nn.Sequential(nn.Linear(4, 4), nn.SELU(), nn.Dropout(), nn.Softmin(1)), [(3, 4)]),
+}
+
+
+QUICK = ("norm", "lstm", "encoder")
+SLOW = [pytest.param(n, o, marks=pytest.mark.slow) for n in NETS for o in (17, 18) if n not in QUICK or o == 18]
+
+
+@pytest.mark.parametrize(("name", "opset"), [*((name, 17) for name in QUICK), *SLOW])
+def test_a_network_exported_by_torch_gives_its_outputs_and_gradients(name, opset):
+    torch.manual_seed(1)
+    net, shapes = NETS[name]()
+    net.eval()
+    xs = [torch.randn(shape, requires_grad=True) for shape in shapes]
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(net, tuple(xs), file, dynamo=False, opset_version=opset)
+    graph = fromOnnx(onnx.load_from_string(file.getvalue())).evalMode()
+    wanted = net(*xs)
+    y = graph(*[x.detach().numpy() for x in xs])
+    np.testing.assert_allclose(y, wanted.detach().numpy(), rtol=1e-5, atol=1e-5)
+    gy = torch.randn(wanted.shape)
+    wanted.backward(gy)
+    graph.backward(gy.numpy())
+    grads = graph.grad if isinstance(graph.grad, list) else [graph.grad]
+    for x, gx in zip(xs, grads, strict=True):
+        np.testing.assert_allclose(gx, x.grad.numpy(), rtol=1e-4, atol=1e-5)
+    assert any(p.trainable for p in graph.params.values())
