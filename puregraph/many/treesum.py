@@ -32,19 +32,19 @@ class TreeSum:
 
     def own(self, leaf: Callable[[int, np.ndarray], None]) -> list[np.ndarray]:
         """The sums of this process's grains, for `reduce`; `leaf(grain, array)` computes one of them into an array."""
+        return [self.sumOf(leaf, begin, end) for begin, end in self.spans[self.world.rank]]
 
-        def total(begin: int, end: int) -> np.ndarray:
-            if end - begin == 1:
-                array = self.spare.pop() if self.spare else np.empty(self.size, self.dtype)
-                leaf(begin, array)
-                return array
-            middle = (begin + end) // 2
-            left, right = total(begin, middle), total(middle, end)
-            left += right
-            self.spare.append(right)
-            return left
-
-        return [total(*span) for span in self.spans[self.world.rank]]
+    def sumOf(self, leaf: Callable[[int, np.ndarray], None], begin: int, end: int) -> np.ndarray:
+        """The sum of the grains from `begin` to before `end`: a part of the tree."""
+        if end - begin == 1:
+            array = self.spare.pop() if self.spare else np.empty(self.size, self.dtype)
+            leaf(begin, array)
+            return array
+        middle = (begin + end) // 2
+        left, right = self.sumOf(leaf, begin, middle), self.sumOf(leaf, middle, end)
+        left += right
+        self.spare.append(right)
+        return left
 
     def reduceScatter(self, sums: list[np.ndarray]) -> np.ndarray:
         """This process's piece of the sum of all grains, from what `own` gives each of them."""

@@ -1,6 +1,8 @@
 """The same results to the bit, however many processes compute the grains of each batch."""
 
+import gc
 import json
+import weakref
 
 import numpy as np
 import pytest
@@ -140,6 +142,18 @@ def test_a_ring_s_bytes_are_sent_where_processes_divide_the_grains():
     tree = TreeSum(world, Grains(8, world), 4096, np.dtype(np.float32))
     tree.reduce(tree.own(lambda grain, into: into.fill(grain)))
     assert world.nbytes == 2 * 3 * 16384 // 4
+
+
+def test_sums_are_freed_with_the_last_reference_to_them():
+    tree = TreeSum(World(), Grains(4, World()), 64, np.dtype(np.float32))
+    tree.own(lambda grain, into: into.fill(grain))
+    freed = weakref.ref(tree)
+    gc.disable()
+    try:
+        del tree
+        assert freed() is None  # without the garbage collector: these are the largest arrays of a step
+    finally:
+        gc.enable()
 
 
 def test_batches_that_cannot_be_cut_are_refused_before_the_first_step():
