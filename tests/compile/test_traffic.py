@@ -1,0 +1,123 @@
+"""Traffic: the bytes that the steps of a training step read and write on a GPU, and the count of its launches.
+
+All is planned without a GPU and without data. `traffic.json` has what each node took; a change that adds a pass over
+memory fails with the node whose step was added. `python tests/compile/test_traffic.py` writes that file anew.
+"""
+
+import json
+import sys
+from collections import Counter
+from math import prod
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path += [str(path) for path in (ROOT, ROOT / "tests" / "lib") if str(path) not in sys.path]
+
+from fakecupy import useGpu  # noqa: E402 - found through the line above
+from texts import Hollow  # noqa: E402
+
+from benchmarks import workloads  # noqa: E402
+from benchmarks.contenders import puregraph as side  # noqa: E402
+from puregraph.compile import program  # noqa: E402
+from puregraph.compile.backend import GPU  # noqa: E402
+from puregraph.compile.gpu.lower.copylaunch import stored  # noqa: E402
+from puregraph.cuda.runtime.launch import PointerTable  # noqa: E402
+
+GOLDEN = Path(__file__).with_name("traffic.json")
+CASES = {
+    "resnet50": (256, "bfloat16"),
+    "gpt2": (16, "bfloat16"),
+    "vit": (64, "bfloat16"),
+    "unet": (4, "float32"),
+    "lstm": (32, "float32"),
+    "mlp": (64, "float32"),
+    "lenet": (64, "float32"),
+}
+MEGABYTE = 10**6
+
+
+class Planned:
+    """In place of what would run a plan: the plan."""
+
+    neverWarns, isStale, packedWeights = True, False, None
+
+    def __init__(self, plan, workspace, poison=False):
+        self.plan = plan
+
+
+def planOf(name):
+    """The plan of a workload's training step, whose libraries have a plan for everything."""
+    batch, precision = CASES[name]
+    workload = workloads.load(name)
+    inputs, target = workloads.dataOf(workload, 1)
+    shapes = [(batch * x.shape[0], *x.shape[1:]) for x in (*inputs, target)]
+    with pytest.MonkeyPatch.context() as patch:
+        net = side.network(name, None).calcMode(precision).trainMode()
+        useGpu(patch)
+        for each in (*net.params.values(), *net.states.values()):
+            each.array = Hollow(each.shape, each.dtype)
+        patch.setattr(program, "backendFor", lambda graph, dtype: GPU._replace(build=Planned))
+        cost, optimizer = side.COSTS[workload.COST](), side.OPTIMIZERS[workload.OPTIMIZER]()
+        wanted = [True, *[False] * len(net.outputNames)]
+        made = net.compile(shapes, cost=cost, optimizer=optimizer, train=True, wanted=wanted, keepGrads=False)
+        return made.executable.plan
+
+
+def bytesOf(what):
+    """The bytes that a launch touches of an argument: along an axis that is broadcast it reads the same ones."""
+    if isinstance(what, PointerTable):
+        return sum(map(bytesOf, what.whats))
+    x = what if hasattr(what, "shape") else what.value
+    return prod(n for n, s in zip(x.shape, x.strides) if s) * x.dtype.itemsize
+
+
+def trafficOf(plan):
+    """By node and phase the launches, and the megabytes that they read and write."""
+    launches, moved = Counter(), Counter()
+    for call in plan.schedule.calls:
+        if not call.kind.isView:
+            node = f"{call.origin.phase} {call.origin.path}"
+            works = [task.what for task in call.function.works] if call.kind.isNative else []
+            launches[node] += len(works) or 1
+            moved[node] += sum(bytesOf(x) for work in works for kind, x in work.slots if kind == "pointer")
+    for target, value in plan.copies:
+        launches["copies"] += len(stored(value, target.array))
+    return {node: [n, round(moved[node] / MEGABYTE, 1)] for node, n in launches.items()}
+
+
+def totals(found):
+    """The launches and the megabytes of a step."""
+    return sum(n for n, _ in found.values()), sum(size for _, size in found.values())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_reads_and_writes_no_more_than_before_and_the_node_that_does_is_named(name):
+    wanted, found = json.loads(GOLDEN.read_text())[name], trafficOf(planOf(name))
+    more = [
+        f"{node}: {n} launches, {size} MB, and were {was[0]}, {was[1]} MB"
+        for node, (n, size) in found.items()
+        if n > (was := wanted.get(node, [0, 0.0]))[0] or size > was[1] + 0.5
+    ]
+    launches, size = totals(found)
+    before, least = totals(wanted)
+    assert launches <= before and size <= least * 1.001, "\n".join(["added to the step:", *more])
+    assert launches == before and size >= least * 0.999, (
+        f"{GOLDEN.name} has {before} launches, {least:.0f} MB: renew it"
+    )
+
+
+def test_an_added_pass_is_named(monkeypatch):
+    from puregraph.compile import pipeline
+
+    monkeypatch.setattr(pipeline, "inlineCheapValues", lambda schedule: schedule)
+    with pytest.raises(AssertionError, match=r"added to the step:\s+forward resnet50.relu: 1 launches"):
+        test_a_step_reads_and_writes_no_more_than_before_and_the_node_that_does_is_named("resnet50")
+
+
+if __name__ == "__main__":
+    rows = {name: trafficOf(planOf(name)) for name in CASES}
+    GOLDEN.write_text(json.dumps(rows, indent=0) + "\n")
+    for name, found in rows.items():
+        print(name, *CASES[name], "{} launches, {:.0f} MB".format(*totals(found)))
