@@ -9,6 +9,7 @@ import numpy as np
 from puregraph.analysis.liveness import Liveness
 from puregraph.base.dtype import isFloating
 from puregraph.core.dim import Size, termsOf
+from puregraph.core.late import Late
 from puregraph.core.shape import product, symbols
 from puregraph.errors import AutoDiffException, Fault, GraphError
 from puregraph.graph import Graph
@@ -49,6 +50,8 @@ class Footprint:
 
     Raises    GraphError for what is no Graph; ShapeError for what is no shape
     """
+
+    _repr_html_: Any = Late("puregraph.draw.notebook", "footprintHtml")
 
     def __init__(self, graph: Graph, *shapes: Any):
         if not isinstance(graph, Graph):

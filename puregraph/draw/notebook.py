@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from puregraph.analysis.summary import render
 from puregraph.draw.drawing import drawGraph
 from puregraph.draw.escape import markup
 from puregraph.errors import PuregraphError, plural, show
@@ -29,7 +31,7 @@ def preHtml(text: str) -> str:
     return f'<pre style="line-height: 1.25; overflow-x: auto">{lines}</pre>'
 
 
-def tableHtml(rows: list[tuple[str, ...]], head: tuple[str, ...] = ()) -> str:
+def tableHtml(rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ()) -> str:
     """Rows as a table."""
     titles = "".join(f"<th>{markup(text)}</th>" for text in head)
     lines = "".join(f"<tr>{''.join(f'<td>{markup(text)}</td>' for text in row)}</tr>" for row in rows)
@@ -51,6 +53,29 @@ def historyHtml(history: Any) -> str:
     """The epochs of a training as a table."""
     names, cells = history.cells() if history else ([], [])
     return tableHtml([tuple(row) for row in cells], tuple(names))
+
+
+def footprintHtml(found: Any) -> str:
+    """A footprint as the summary of its graph."""
+    return preHtml(render(found))
+
+
+def confusionHtml(confusion: Any) -> str:
+    """A confusion as a table: a row for each class, a column for what it was taken for."""
+    rows = [(str(number), *map(str, row)) for number, row in enumerate(confusion.value().tolist())]
+    return tableHtml(rows, ("class", *(str(number) for number in range(len(rows)))))
+
+
+def trainerHtml(trainer: Any) -> str:
+    """A trainer as a table: what it trains, with what, and how far it is; then its epochs."""
+    rows = [
+        ("network", f"{trainer.net.title()}, {sum(p.size for p in trainer.net.params.values()):,} parameters"),
+        ("cost", repr(trainer.cost)),
+        ("optimizer", repr(trainer.optimizer)),
+        ("batchsize", str(trainer.batchsize)),
+        ("epochs, steps", f"{trainer.epoch}, {trainer.step}"),
+    ]
+    return tableHtml(rows) + (historyHtml(trainer.history) if trainer.history else "")
 
 
 def programHtml(program: Any) -> str:

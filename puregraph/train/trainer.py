@@ -14,6 +14,7 @@ from puregraph.arguments import FileSource, Flag, Natural, Text, optional, takes
 from puregraph.base.attributes import Settable
 from puregraph.base.keywords import ChecksKeywords
 from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
+from puregraph.core.late import Late
 from puregraph.data.batches import batchesFrom, checkedSize
 from puregraph.errors import DataError
 from puregraph.many import world
@@ -82,6 +83,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         **dict.fromkeys(("loss_fn", "criterion"), "the cost is an argument of Trainer(...): make another one"),
     }
 
+    _repr_html_: Any = Late("puregraph.draw.notebook", "trainerHtml")
     world = property(lambda self: world(), doc="The processes that train together, of which this is `world.rank`.")
     writes = property(lambda self: not (self.fastRun or self.world.rank), doc="Whether callbacks write their files.")
 

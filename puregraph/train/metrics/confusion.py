@@ -21,6 +21,7 @@ class Confusion(Metric):
     Raises    DataError if predictions and targets do not fit, or a label is no class
     """
 
+    _repr_html_: Any = Late("puregraph.draw.notebook", "confusionHtml")
     plot: Any = Late("puregraph.draw.charts.plots", "plotConfusion")
 
     @takes(classes=Positive, axis=Whole, ignore=optional(Whole))
