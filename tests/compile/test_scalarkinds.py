@@ -98,8 +98,10 @@ def compare(function, x):
     if x.dtype.kind in "iub" and wanted.dtype.kind in "iub":
         np.testing.assert_array_equal(found, wanted)
     else:
-        rough = np.float16 in (x.dtype, wanted.dtype)
-        np.testing.assert_allclose(found, wanted, rtol=1e-2 if rough else 1e-4, atol=1e-3)
+        rtol = {np.float16: 1e-2, np.float32: 1e-4, np.float64: 1e-12}
+        least = min((d.type for d in (x.dtype, wanted.dtype) if d.kind == "f"), key=lambda d: np.finfo(d).bits)
+        atol = {np.float16: 1e-3, np.float32: 1e-4, np.float64: 1e-15}
+        np.testing.assert_allclose(found, wanted, rtol=rtol[least], atol=atol[least])
     return wanted
 
 

@@ -22,6 +22,7 @@ from puregraph import (
     Sequential,
     Sigmoid,
     SoftMax,
+    Sum,
     Tanh,
     models,
 )
@@ -141,6 +142,16 @@ def test_elements_beside_a_kink_that_rounding_decides_are_not_called_wrong(verif
     rng = np.random.default_rng(1)
     for _ in range(3):
         program.run(rng.standard_normal((40, 2)).astype(np.float32), np.ones((40, 2), np.float32))
+
+
+@needsNative
+@pytest.mark.parametrize("count", [8, 40])
+def test_sums_that_cancel_are_as_exact_as_their_terms(verified, count):
+    program = Sequential(Sum(axis=0)).compile([(count, 1)])
+    for seed in range(300):
+        x = np.random.default_rng(seed).standard_normal((count, 1), np.float32)
+        x[-1] -= x.sum(0)
+        np.testing.assert_allclose(program.run(x), np.sum(x.astype(float), 0), atol=1e-5)
 
 
 @pytest.fixture

@@ -198,9 +198,9 @@ def lacking(*parts: Part) -> list[str]:
     return sorted({t.op for t in order if t.args and t.op not in EMIT})
 
 
-def emit(code: IRBuilder, part: Part, values: Mapping[str, IRValue]) -> IRValue:
-    """The value of a formula of named values; a comparison gives i1."""
-    return emitAll(code, [part], values)[0]
+def emit(code: IRBuilder, part: Part, values: Mapping[str, IRValue], kind: str | None = None) -> IRValue:
+    """The value of a formula of named values, see `emitAll`; a comparison gives i1."""
+    return emitAll(code, [part], values, kind)[0]
 
 
 def emitIntegers(code: IRBuilder, part: Part, values: Mapping[str, IRValue], kind: str) -> IRValue:
@@ -220,14 +220,17 @@ def emitIntegers(code: IRBuilder, part: Part, values: Mapping[str, IRValue], kin
     return done[root] if root.op in LOGICAL else asNumber(code, done[root], kind)
 
 
-def emitAll(code: IRBuilder, parts: Sequence[Part], values: Mapping[str, IRValue]) -> list[IRValue]:
+def emitAll(
+    code: IRBuilder, parts: Sequence[Part], values: Mapping[str, IRValue], kind: str | None = None
+) -> list[IRValue]:
     """The values of several formulas; what they share is computed once.
 
-    All values are converted to f64 if one is f64, else to f32. A formula gives the same bits wherever it is computed:
-    which products become an fma follows from the formula alone, not from LLVM. So a rematerialized value equals the
-    first one, and may be compared with it.
+    All values are converted to a kind of floats: f64 if one is f64, else f32, unless it is given. A formula gives the
+    same bits wherever it is computed: which products become an fma follows from the formula alone, not from LLVM. So a
+    rematerialized value equals the first one, and may be compared with it.
     """
-    kind = "f64" if any(v.kind == "f64" for v in values.values()) else "f32"
+    if kind is None:
+        kind = "f64" if any(v.kind == "f64" for v in values.values()) else "f32"
     roots = [lowered(part) for part in parts]
     if kind == "f32":
         roots = [rebuild(root, {}, quick) for root in roots]
@@ -254,10 +257,10 @@ def emitAll(code: IRBuilder, parts: Sequence[Part], values: Mapping[str, IRValue
     return [done[root] if root.op in LOGICAL else asNumber(code, done[root], kind) for root in roots]
 
 
-def factorsOf(code: IRBuilder, part: Part, values: Mapping[str, IRValue]) -> list[IRValue] | None:
+def factorsOf(code: IRBuilder, part: Part, values: Mapping[str, IRValue], kind: str) -> list[IRValue] | None:
     """The two factors of a formula that ends with a product; None for any other."""
     root = lowered(part)
-    return emitAll(code, root.args, values) if root.op == "*" else None
+    return emitAll(code, root.args, values, kind) if root.op == "*" else None
 
 
 def fusedIn(order: Sequence[Term], roots: Sequence[Term]) -> set[Term]:

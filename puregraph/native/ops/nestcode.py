@@ -260,7 +260,7 @@ class Scope:
         if isinstance(line, Reduce):
             raise ValueError(f"{name} is wanted before it is complete")
         values = {n: self.get(n) for n in line.names}
-        return emit.emitIntegers(code, line, values, kind) if kind in INTEGERS else emit.emit(code, line, values)
+        return emit.emitIntegers(code, line, values, kind) if kind in INTEGERS else emit.emit(code, line, values, kind)
 
     def joined(self, reduction: Reduce, total: IRValue, start: IRValue | None = None) -> IRValue:
         """An accumulator joined with the value here; `start` fills lanes that are off. A product is added by an fma."""
@@ -268,7 +268,8 @@ class Scope:
         code = writer.code
         isSum = reduction.how == "sum" and start is None and writer.nest.kind not in INTEGERS
         if isSum and isinstance(line, Formula) and reduction.of not in self.values:
-            factors = emit.factorsOf(code, line, {n: self.get(n) for n in line.names})
+            values = {n: self.get(n) for n in line.names}
+            factors = emit.factorsOf(code, line, values, writer.nest.kind)
             if factors is not None:
                 return code.call("fmuladd", *(code.splat(x, self.lanes) for x in factors), total)
         value = code.splat(self.get(reduction.of), self.lanes)
