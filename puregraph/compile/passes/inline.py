@@ -17,7 +17,7 @@ from puregraph.formula.formula import Formula, formulaOf
 from puregraph.formula.loopnest import HEAVY, Reduce, isAxis
 
 LARGE = 1 << 16  # bytes from which a value is worth it
-SMALL = 8  # a value with so many times fewer elements costs nothing to load
+SMALL = 8  # a value that is smaller by this factor costs nothing to load
 MAXLINES = 12  # that are computed again for one value, at most
 
 
