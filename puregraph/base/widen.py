@@ -14,13 +14,14 @@ HALF = np.dtype(np.float16)
 
 
 def widened(rule: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """`rule`, with float16 arrays passed as float32, and its result cast back to float16."""
+    """`rule`, with float16 arrays passed as float32, and its result cast back if all floats were of float16."""
 
     @wraps(rule)
     def wide(*args: Any, **options: Any) -> np.ndarray:
         if not any(map(isHalf, args)):
             return rule(*args, **options)
-        return rule(*map(widen, args), **options).astype(np.float16)
+        arrays = [a for a in args if hasattr(a, "dtype") and not isinstance(a, np.generic)]
+        return rule(*map(widen, args), **options).astype(promoted(a.dtype for a in arrays if isFloating(a.dtype)))
 
     return wide
 

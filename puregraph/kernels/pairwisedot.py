@@ -23,7 +23,7 @@ def pairDots(*xs):
 @pairDots.shape
 def pairDots(*xs):
     """y (n, f (f - 1) / 2)."""
-    return (xs[0].shape[0], len(xs) * (len(xs) - 1) // 2), xs[0].dtype
+    return (xs[0].shape[0], len(xs) * (len(xs) - 1) // 2), np.result_type(*(x.dtype for x in xs))
 
 
 @pairDots.cuda

@@ -313,3 +313,20 @@ def test_of_thousands_of_random_graphs_each_runs_as_its_dtypes_say_or_is_refused
         assert [y.dtype for y in found] == said and [y.shape for y in found] == shapes
         ran += 1
     assert ran > 50
+
+
+JOINED = {"Add": puregraph.Add, "Mul": puregraph.Mul, "Sub": puregraph.Sub, "Div": puregraph.Div,
+          "MatMul": puregraph.MatMul, "PairDot": puregraph.PairDot, "Concat": lambda: puregraph.Concat(0),
+          "Einsum": lambda: puregraph.Einsum("ab,bc->ac")}  # fmt: skip
+
+
+@pytest.mark.parametrize("kinds", [("float16", "float32"), ("float32", "float16"), ("float16", "float64")], ids=str)
+@pytest.mark.parametrize("name", JOINED)
+def test_floats_of_two_sizes_give_the_larger_as_said_ahead_of_data(name, kinds, rng):
+    inputs = two()
+    net = Graph(inputs, JOINED[name]().node(*inputs))
+    shape = (3, 3)
+    x = [rng.standard_normal(shape).astype(kind) for kind in kinds]
+    wanted = np.result_type(*kinds)
+    assert net.dataTypeFrom([a.dtype for a in x]) == net(*x).dtype == wanted
+    assert net.compile([shape, shape], dtypes=[a.dtype for a in x]).run(*x).dtype == wanted
