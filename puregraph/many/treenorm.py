@@ -21,7 +21,7 @@ def treeNorm(world: World, cuts: list[int], piece: np.ndarray) -> float:
     first = bounds[world.rank]
     own = [halved(sums[begin - first : end - first], end - begin) for begin, end in spans[world.rank]]
     ends = np.cumsum([0, *map(len, spans)]).tolist()
-    found = np.empty(ends[-1])
+    found = np.zeros(ends[-1])  # in a world that only counts, the others give nothing
     found[ends[world.rank] : ends[world.rank + 1]] = own
     world.allGather(found, ends)
     parts = dict(zip([span for row in spans for span in row], found))

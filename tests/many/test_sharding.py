@@ -136,6 +136,12 @@ def test_a_norm_is_that_of_all_elements(rng, size):
     assert treeNorm(World(), [0, size], x) == pytest.approx(np.linalg.norm(x.astype(np.float64)), rel=1e-14)
 
 
+def test_in_a_world_that_only_counts_a_norm_is_that_of_the_own_piece():
+    for _ in range(20):
+        np.full(2, np.nan)  # which the memory of a new array may then hold
+        assert treeNorm(CountingWorld(2, 1), [0, BLOCK, 2 * BLOCK], np.ones(BLOCK, np.float32)) == BLOCK**0.5
+
+
 class Told(World):
     """Process `rank` of several that hear from each other through a list: who comes last knows what all have said."""
 
