@@ -163,9 +163,11 @@ class LaunchedRun:
             return
         known: dict[int, int] = {}
         poll = select.poll()
-        while not self.gone and (self.process.poll() is None or len(known) < len(self.pids())):
+        isOver = False
+        while not self.gone and not isOver:
+            isOver = self.process.poll() is not None  # asked first: the last look then comes after the end of all
             self.follow(known, poll)
-            if poll.poll(20):
+            if poll.poll(0 if isOver else 20):
                 self.follow(known, poll)  # one that began meanwhile may have ended before those that were followed
                 self.gone += [known[descriptor] for descriptor, _ in poll.poll(0)]
         for descriptor in known:

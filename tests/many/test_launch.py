@@ -177,3 +177,24 @@ def test_a_process_that_began_and_ended_between_two_looks_is_named_beside_the_on
     run.watch()
     run.tellEnd(9)
     assert "puregraph: rank 0 or 2 of 3 was killed (exit code 9)" in capsys.readouterr().err
+
+
+def test_a_process_that_ends_between_the_last_two_looks_is_named_though_mpiexec_has_ended_as_well(
+    tmp_path, capsys, sleepers
+):
+    class Mpiexec:
+        """What is asked whether it has ended: the second time it has, and has just killed a process."""
+
+        asked = 0
+
+        def poll(self):
+            self.asked += 1
+            if self.asked == 1:
+                return None
+            killed(sleepers[1])
+            return 9
+
+    run = LaunchedRun(Mpiexec(), str(tmp_path), 3)
+    run.watch()
+    run.tellEnd(9)
+    assert "puregraph: rank 1 of 3 was killed (exit code 9)" in capsys.readouterr().err
