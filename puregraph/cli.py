@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import puregraph
-from puregraph import checkpoint, device, optimizers
+from puregraph import checkpoint, device
 from puregraph.analysis.footprint import Footprint
 from puregraph.analysis.summary import bytesText, cut, render
 from puregraph.base.environment import VARIABLES, variable
@@ -33,11 +33,11 @@ from puregraph.cuda.runtime.diagnose import driverVersion, parts
 from puregraph.errors import ArgumentError, GraphError, PuregraphError, quote, show
 from puregraph.graph import Graph
 from puregraph.graph.lookup import nearest
-from puregraph.many import Cluster, LinkSpeed, launcher
+from puregraph.many import launcher
 from puregraph.module import Module
 from puregraph.native.llvm import jit
 from puregraph.storage.jsoncodec import decode
-from puregraph.train.together import SplitPlan
+from puregraph.train.together import plancommand
 
 MODEL = "FILE.py, FILE.py:NAME or package.module:NAME: a Graph, or a function or class without arguments that makes one"
 LAUNCH = "run a script as several processes that train together, with the mpiexec beside Python"
@@ -112,14 +112,7 @@ def parser() -> argparse.ArgumentParser:
     planned = command("plan", runPlan, "say what each way to train on several processes takes: bytes, memory, time")
     planned.add_argument("model", metavar="MODEL", nargs="?", help=MODEL)
     planned.add_argument("shapes", metavar="SHAPE", nargs="*", help="one for each input, of a whole batch: 4096,784")
-    planned.add_argument("--ranks", metavar="N", default="2", help="how many processes train together")
-    planned.add_argument("--link", metavar="BYTES,S", default="25e9,5e-6", help="bytes a second and latency of a link")
-    planned.add_argument("--node", metavar="N", default="1", help="how many processes share the link of a machine")
-    planned.add_argument("--flops", metavar="F", default="1e12", help="operations a second of a process")
-    planned.add_argument("--bandwidth", metavar="BYTES", default="1e11", help="bytes a second of its memory")
-    planned.add_argument("--memory", metavar="BYTES", default="inf", help="the most that it may take")
-    planned.add_argument("--optimizer", metavar="NAME", default="Adam", help="Adam, SGD, ...")
-    planned.add_argument("--measure", action="store_true", help="measure these figures with two processes here")
+    plancommand.addArguments(planned)
     command("doctor", runDoctor, "say which device is used and why, which versions are there, how many threads")
     started = commands.add_parser("launch", help=LAUNCH, description=f"{LAUNCH[0].upper()}{LAUNCH[1:]}.")
     launcher.addArguments(started)
@@ -261,42 +254,20 @@ def runOnnx(options: argparse.Namespace) -> int:
 def runPlan(options: argparse.Namespace) -> int:
     """What each split of a model takes on the machines described; or the figures of this one."""
     if options.measure:
-        from puregraph.many import measure  # nothing else here needs it
-
-        launched = argparse.Namespace(n=2, hosts=None, patience=None, script=measure.__file__, arguments=[])
-        return launcher.launch(launched)
+        return plancommand.measureHere()
     if options.model is None:
         raise UsageError("wanted a model and the shapes of a batch, or --measure")
     graph, *shapes = modelAndShapes(options)
-    kind = getattr(optimizers, options.optimizer, None)
-    if not (isinstance(kind, type) and issubclass(kind, optimizers.Optimizer)):
-        raise UsageError(f"--optimizer: there is no optimizer {options.optimizer!r}; write Adam, SGD, ...")
-    link = numbersOf("link", options.link, 2)
-    ranks, node = (int(numbersOf(name, getattr(options, name))[0]) for name in ("ranks", "node"))
-    rest = {name: numbersOf(name, getattr(options, name))[0] for name in ("flops", "bandwidth", "memory")}
     try:
-        plan = SplitPlan(graph, shapes, Cluster(ranks, LinkSpeed(*link), node, **rest), kind)
+        plan = plancommand.planFrom(options, graph, shapes)
     except ArgumentError as error:
         raise UsageError(str(error)) from None
     if options.json:
-        printJson(
-            [{**split._asdict(), "calls": [c._asdict() for c in split.calls]} for split in plan.splits], options.out
-        )
+        rows = [{**split._asdict(), "calls": [call._asdict() for call in split.calls]} for split in plan.splits]
+        printJson(rows, options.out)
     else:
         print(plan.table())
     return 0 if plan.best is not None else 1
-
-
-def numbersOf(name: str, text: str, count: int = 1) -> list[float]:
-    """The numbers of an option, as in 25e9,5e-6."""
-    try:
-        found = [float(part) for part in text.split(",")]
-    except ValueError:
-        found = []
-    if len(found) != count:
-        wanted = "a number" if count == 1 else "two numbers with a comma between them, as in 25e9,5e-6"
-        raise UsageError(f"--{name}: wanted {wanted}, got {text!r}")
-    return found
 
 
 def trainerFacts(saved: dict[str, Any]) -> dict[str, str]:

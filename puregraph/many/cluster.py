@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import NamedTuple
 
 from puregraph.errors import ArgumentError
@@ -16,7 +17,7 @@ class Cluster(NamedTuple):
     `link`       what connects machines; `node` processes of one machine share its bandwidth
     `flops`      operations a second
     `bandwidth`  bytes a second that a process reads and writes in its memory
-    `memory`     bytes
+    `memory`     bytes; inf for any
     """
 
     ranks: int
@@ -40,12 +41,15 @@ class Cluster(NamedTuple):
         Raises    ArgumentError for what no machine has
         """
         for name in ("ranks", "node"):
-            if getattr(self, name) < 1:
-                raise ArgumentError(f"{name}: wanted a number of processes of at least 1, got {getattr(self, name)}")
-        rates = {"flops": self.flops, "bandwidth": self.bandwidth, "memory": self.memory}
-        for name, value in {**rates, "link": self.link.bandwidth}.items():
-            if not value > 0:
-                raise ArgumentError(f"{name}: wanted a number above 0, got {value:g}")
-        if not self.link.latency >= 0:
-            raise ArgumentError(f"link: wanted a latency of at least 0 seconds, got {self.link.latency:g}")
+            value: object = getattr(self, name)
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+                raise ArgumentError(f"{name}: wanted a whole number of processes of at least 1, got {value}")
+        rates = {"flops": self.flops, "bandwidth": self.bandwidth, "link": self.link.bandwidth}
+        for name, value in rates.items():
+            if not 0 < value < math.inf:
+                raise ArgumentError(f"{name}: wanted a finite number above 0, got {value:g}")
+        if not self.memory > 0:
+            raise ArgumentError(f"memory: wanted a number of bytes above 0, or inf for any, got {self.memory:g}")
+        if not 0 <= self.link.latency < math.inf:
+            raise ArgumentError(f"link: wanted a finite latency of at least 0 seconds, got {self.link.latency:g}")
         return self

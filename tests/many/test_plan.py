@@ -143,9 +143,9 @@ def test_what_cannot_be_planned_is_refused():
         SplitPlan(network(), [("N", 10)], Cluster(4), Adam)
     with pytest.raises(ShapeError, match="11"):
         SplitPlan(network(), [(24, 11)], Cluster(4), Adam)
-    with pytest.raises(ArgumentError, match="flops: wanted a number above 0, got 0"):
+    with pytest.raises(ArgumentError, match="flops: wanted a finite number above 0, got 0"):
         SplitPlan(network(), [(24, 10)], Cluster(4, flops=0), Adam)
-    with pytest.raises(ArgumentError, match="node: wanted a number of processes of at least 1, got 0"):
+    with pytest.raises(ArgumentError, match="node: wanted a whole number of processes of at least 1, got 0"):
         SplitPlan(network(), [(24, 10)], Cluster(4, node=0), Adam)
 
 
@@ -166,6 +166,24 @@ def test_the_command_refuses_what_it_cannot_read(capsys):
         (["plan", MODEL, "64,1,28,28", "--link", "fast"], "--link: wanted two numbers with a comma between them"),
         (["plan", MODEL, "64,1,28,28", "--optimizer", "Adams"], "there is no optimizer 'Adams'"),
         (["plan", MODEL, "64,1,28,28", "--ranks", "65"], "a batch of 64 cannot be divided among 65 processes"),
+        (
+            ["plan", MODEL, "64,1,28,28", "--ranks", "2.5"],
+            "ranks: wanted a whole number of processes of at least 1, got",
+        ),
+        (
+            ["plan", MODEL, "64,1,28,28", "--ranks", "inf"],
+            "ranks: wanted a whole number of processes of at least 1, got",
+        ),
+        (["plan", MODEL, "64,1,28,28", "--node", "2.5"], "node: wanted a whole number of processes of at least 1, got"),
+        (["plan", MODEL, "64,1,28,28", "--node", "0"], "node: wanted a whole number of processes of at least 1, got 0"),
+        (["plan", MODEL, "64,1,28,28", "--flops", "inf"], "flops: wanted a finite number above 0, got inf"),
+        (["plan", MODEL, "64,1,28,28", "--bandwidth", "nan"], "bandwidth: wanted a finite number above 0, got nan"),
+        (["plan", MODEL, "64,1,28,28", "--memory", "nan"], "memory: wanted a number of bytes above 0, or inf for any"),
+        (["plan", MODEL, "64,1,28,28", "--link", "inf,0"], "link: wanted a finite number above 0, got inf"),
+        (
+            ["plan", MODEL, "64,1,28,28", "--link", "1e9,nan"],
+            "link: wanted a finite latency of at least 0 seconds, got",
+        ),
     ]:
         assert main(arguments) == 2
         assert wanted in capsys.readouterr().err
