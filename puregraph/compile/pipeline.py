@@ -60,7 +60,9 @@ def gpuPasses() -> Pipeline:
     from puregraph.compile.gpu.lower.gpulowering import fuseForGpu, lowerToGpu
     from puregraph.compile.gpu.passes.attentionbackward import useLibraryAttention
     from puregraph.compile.gpu.passes.autocast import autocast
+    from puregraph.compile.gpu.passes.concatgrads import concatenateGradients
     from puregraph.compile.gpu.passes.fusedxent import fuseCrossEntropy
+    from puregraph.compile.gpu.passes.gemmepilogues import fuseEpilogues
     from puregraph.compile.gpu.passes.lossscale import scaleLoss
     from puregraph.compile.gpu.passes.predication import predicate
     from puregraph.compile.gpu.passes.weightlayout import transposeWeights
@@ -72,8 +74,10 @@ def gpuPasses() -> Pipeline:
             autocast,
             predicate,
             useLibraryAttention,
+            concatenateGradients,
             fuseCrossEntropy,
             transposeWeights,
+            fuseEpilogues,
             fuseForGpu,
             inlineCheapValues,
             lowerToGpu,

@@ -19,14 +19,22 @@ from puregraph.kernels.attention import attend, attendGrad
 
 
 class AttendBack:
-    """The function of a call that reads y in place of `rest`; its last arguments are causal and scale."""
+    """The function of a call that reads y in place of `rest`; its last arguments are causal and scale.
+
+    `parts`  the gradients as views of its one result, if it has but one
+    """
 
     __name__ = "attendGrad"
+
+    def __init__(self, parts: list[Value] | None = None):
+        self.parts = parts
 
     def launches(self, call: Call) -> Any:
         """The cuDNN call; NotImplemented where cuDNN has no plan."""
         grad, q, k, v, y, lse, causal, scale = call.arguments
-        return attention.attendGrad(call.outs, grad, q, k, v, y, lse, causal, scale, tf32=call.origin.isTf32)
+        return attention.attendGrad(
+            self.parts or call.outs, grad, q, k, v, y, lse, causal, scale, tf32=call.origin.isTf32
+        )
 
 
 def useLibraryAttention(schedule: Any) -> Any:

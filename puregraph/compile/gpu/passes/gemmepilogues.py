@@ -1,0 +1,165 @@
+"""GEMM epilogues of training: what cuBLASLt computes beside a product, from elements that it has in registers.
+
+    y, t = gelu(a b + bias), a b + bias     GELU_AUX: one call for the product, its bias, and GELU
+    dt = (dy b') gelu'(t)                   DGELU: the gradient of GELU with the product before it
+    dW, db = x' g, sum of the rows of g     BGRAD: the gradient of a bias with that of its weights
+
+Otherwise each is one more pass over t, dt or g. GELU is the approximation by a tanh, the one that the library has.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.gpu.lower.librarycalls import ACTIVATIONS, flat
+from puregraph.compile.ir.value import Call, Value
+from puregraph.cuda.libraries.librarygemm import product
+from puregraph.formula import Formula
+from puregraph.formula.formula import formulasOf
+
+GELU = Formula(ACTIVATIONS["gelu"]).put(t="t")
+GELUGRAD = GELU.gradient(("t",), "grad")["t"]
+
+
+class FusedProduct:
+    """The function of a call that stands for a product and others; `options` are those of `librarygemm.product`.
+
+    Its arguments are the factors, then what `names` say; its results the product, then what `made` says.
+    """
+
+    __name__ = "matmul"
+
+    def __init__(self, calls: list[Call], names: tuple[str, ...] = (), made: tuple[str, ...] = (), **options: Any):
+        self.calls, self.names, self.made, self.options = calls, names, made, options
+
+    def launches(self, call: Call) -> Any:
+        """The library call; NotImplemented where the library has none."""
+        a, b, *rest = call.arguments
+        y, *more = call.outs
+        given = dict(zip((*self.names, *self.made), (*rest, *more)))
+        if "bias" in given:
+            given["bias"] = flat(given["bias"])
+        return product(y, a, b, **given, **self.options, tf32=call.origin.isTf32)
+
+
+def fuseEpilogues(schedule: Any) -> Any:
+    """The schedule with products that have such an epilogue as one call each."""
+    return EpilogueFusion(schedule).run()
+
+
+class EpilogueFusion:
+    """Rewrites the calls of one schedule.
+
+    `readers`  by the number of a Value with memory the calls that read it, or a view of it
+    `kept`     the numbers of Values that are read after the step
+    `order`    by the id of a call its position
+    `births`   by the number of a Value the position of the call that computes it
+    `gone`     the ids of calls that another one stands for
+    """
+
+    def __init__(self, schedule: Any):
+        self.schedule = schedule
+        self.kept = {v.root.number for v in schedule.kept()}
+        self.order = {id(call): i for i, call in enumerate(schedule.calls)}
+        self.births = {y.number: i for i, call in enumerate(schedule.calls) for y in call.outs if y is not None}
+        self.gone: set[int] = set()
+        self.readers: dict[int, list[Call]] = {}
+        for call in schedule.calls:
+            for v in () if call.kind.isView else {v.root.number: v for v in call.values()}.values():
+                self.readers.setdefault(v.root.number, []).append(call)
+
+    def run(self) -> Any:
+        """All calls."""
+        found = []
+        for call in self.schedule.calls:
+            if id(call) not in self.gone:
+                isProduct = call.function is np.matmul and not call.options and min(v.ndim for v in call.values()) > 1
+                found.append(self.fused(call) if isProduct else call)
+        self.schedule.calls = found
+        return self.schedule
+
+    def fused(self, call: Call) -> Call:
+        """A product with its epilogue, if it has one."""
+        found = self.withGelu(call) or self.withGeluGrad(call) or self.withBiasGrad(call)
+        if found is None or found.function.launches(found) is NotImplemented:
+            return call
+        self.gone |= {id(each) for each in found.function.calls}
+        for y in found.outs:
+            y.call = found
+        return found
+
+    def onlyReader(self, y: Value) -> Call | None:
+        """The one call that reads a Value."""
+        found = self.readers.get(y.root.number, [])
+        return found[0] if len(found) == 1 and y.root.number not in self.kept else None
+
+    def withGelu(self, call: Call) -> Call | None:
+        """A product, the bias that is added and the GELU of that, whose input the backward pass reads."""
+        t, calls, rest = call.outs[0], [call], []
+        add = self.onlyReader(t)
+        bias = None if add is None else self.biasOf(add, call)
+        if add is not None and bias is not None:
+            calls, rest, t = [call, add], [bias], add.outs[0]
+        gelu = next((c for c in self.readers.get(t.number, ()) if formulaOf(c, {t.number: "t"}) == GELU), None)
+        if gelu is None or t.number in self.kept or self.onlyReader(t) is not None:
+            return None
+        (y,) = gelu.outs
+        if not y.dtype == t.dtype == call.outs[0].dtype or y.strides != t.strides:
+            return None
+        function = FusedProduct([*calls, gelu], ("bias",) * len(rest), ("kept",), activation="gelu")
+        return inPlaceOf(call, function, rest, [y, t])
+
+    def withGeluGrad(self, call: Call) -> Call | None:
+        """A product that is the gradient of a GELU, with the gradient of its input."""
+        (dy,) = call.outs
+        back = self.onlyReader(dy)
+        others = [] if back is None else [v for v in back.values() if v is not dy]
+        if back is None or len(others) != 1:
+            return None
+        (t,), dt = others, back.outs[0]
+        if formulaOf(back, {t.number: "t", dy.number: "grad"}) != GELUGRAD:
+            return None
+        if not dt.dtype == t.dtype == dy.dtype or t.base is not None or not dt.strides == t.strides == dy.strides:
+            return None
+        return inPlaceOf(call, FusedProduct([call, back], ("kept",), back="gelu"), [t], [dt])
+
+    def withBiasGrad(self, call: Call) -> Call | None:
+        """The gradient of weights with the sum of the rows of the gradient that it multiplies."""
+        (dW,), g = call.outs, call.arguments[1]
+        for total in self.readers.get(g.root.number, ()):
+            isSum = total.function is np.sum and total.arguments[0] is g and not total.options.get("keepdims")
+            if isSum and g.ndim == 2 and total.options.get("axis") in (0, (0,)) and total.outs[0].dtype == dW.dtype:
+                if self.order[id(total)] > self.order[id(call)]:
+                    function = FusedProduct([call, total], (), ("total",), of="b")
+                    return inPlaceOf(call, function, [], [dW, total.outs[0]])
+        return None
+
+    def biasOf(self, add: Call, call: Call) -> Value | None:
+        """What is added to each row of a product, if it is known before that."""
+        (t,) = call.outs
+        others = [v for v in add.values() if v is not t]
+        if add.function is not np.add or len(others) != 1 or others[0].dtype != t.dtype:
+            return None
+        (bias,) = others
+        isEarlier = self.births.get(bias.root.number, -1) < self.order[id(call)]
+        isRow = bias.ndim > 0 and bias.size == bias.shape[-1] == t.shape[-1] and add.outs[0].shape == t.shape
+        return bias if isEarlier and isRow and flat(bias) is not None else None
+
+
+def inPlaceOf(call: Call, function: FusedProduct, rest: list[Value], outs: list[Value]) -> Call:
+    """A call in place of a product: its factors, and what else is read."""
+    return Call(function, (*call.arguments, *rest), {}, outs, "launch", function.calls[-1].origin, True)
+
+
+def formulaOf(call: Call, names: dict[int, str]) -> Formula | None:
+    """The formula of a call with the names of Values by number; None if it has other arguments, or results."""
+    if not hasattr(call.function, "terms") or len(call.outs) != 1:
+        return None
+    (formula,) = formulasOf(call.function)
+    given = dict(zip(call.function.names, call.arguments))
+    numbers = {name: getattr(given[name], "number", None) for name in formula.names}
+    if not all(number in names for number in numbers.values()):
+        return None
+    return formula.put(**{name: names[number] for name, number in numbers.items()})
