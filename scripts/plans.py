@@ -112,10 +112,10 @@ def heads(call, kind, tf32, *lays, **more):
     return attention.attend([y, row(q)], q, k, v, causal, scale, tf32=tf32, **more)
 
 
-def headsGrad(call, kind, tf32, *lays, **more):
+def headsGrad(call, kind, tf32, *lays, isInPlace=False, **more):
     grad, q, k, v, mask, lse, rest, causal, scale, ofMask = call.arguments
-    outs = [arrayOf(x, kind) for x in call.outs]
     grad, q, k, v = (arrayOf(x, kind) for x in (grad, q, k, v))
+    outs = [q, k, v] if isInPlace else [arrayOf(x, kind) for x in call.outs]
     return attention.attendGrad(outs, grad, q, k, v, grad, row(q), causal, scale, tf32=tf32, **more)
 
 
@@ -154,6 +154,7 @@ def tasks(names):
             for call, kind in product(calls(*entry), workspaces.KINDS):
                 how = Kind(kind), kind == "tf32"
                 made += [TASKS[call.function](call, *how, *lays) for lays in LAYS]
+                made += [headsGrad(call, *how, isInPlace=True)] if call.function is attendGrad else []
                 made += further(call, *how) if name in FURTHER else []
     return {call.name: call.task for call in made if isinstance(call, cudnn.CudnnCall)}
 

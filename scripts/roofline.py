@@ -1,0 +1,84 @@
+"""Estimates what a training step takes on a GPU, by arithmetic alone: nothing is run, and no GPU is asked.
+
+    python scripts/roofline.py                   launches, GB and estimated ms of each workload of tests/compile/traffic.json
+    python scripts/roofline.py gpt2 --launches   each launch with its MB, GFLOP and us
+
+A launch takes the longer of what its bytes and its operations take, and 1.2 us between launches, 1 us more where it is
+shorter than 3 us. Assumed are 2.8 TB/s; products 350 to 700 TFLOP/s by their shape, convolutions 550, attention 320 and
+its gradient 280.
+"""
+
+import argparse
+import sys
+from math import prod
+from pathlib import Path
+
+HERE = Path(__file__).parent.parent
+sys.path += [str(HERE), str(HERE / "tests" / "lib"), str(HERE / "tests" / "compile")]
+
+import test_traffic as traffic  # noqa: E402 - found through the line above
+
+from puregraph.cuda.libraries.attention import AttentionTask  # noqa: E402
+from puregraph.cuda.libraries.librarygemm import GemmTask  # noqa: E402
+
+BANDWIDTH, TERA, BETWEEN, SHORT, EXTRA = 2.8e12, 1e12, 1.2e-6, 3e-6, 1e-6
+
+
+def product(task, calls):
+    """The operations of products, and how many of them a second."""
+    inner = task.a.rows if task.transA else task.a.columns
+    sides = task.d.rows, task.d.columns
+    rate = 700 if min(sides) >= 1024 and inner >= 2048 else 600 if inner >= 512 else 450
+    return 2 * prod(sides) * inner * task.d.copies * calls, (350 if min(sides) <= 128 else rate) * TERA
+
+
+def attention(task):
+    """The operations of attention or its gradient, and how many of them a second."""
+    n, heads, queries, features = task.q.shape
+    flops = 2 * n * heads * queries * task.k.shape[2] * (features + task.v.shape[3]) * (0.5 if task.causal else 1)
+    return (flops * 2.5, 280 * TERA) if task.grads else (flops, 320 * TERA)
+
+
+def work(what):
+    """The operations of a launch that are not bound by memory, and how many of them a second."""
+    task = getattr(what, "task", None)
+    if isinstance(task, GemmTask):
+        return product(task, len(what.starts))
+    if isinstance(task, AttentionTask):
+        return attention(task)
+    if hasattr(task, "W"):
+        return 2 * prod(task.y.shape) * prod(task.W.shape[1:]), 550 * TERA
+    return 0, TERA
+
+
+def launches(plan):
+    """Each launch of a plan: its node, its name, its bytes, its operations and its seconds."""
+    found = []
+    for call in plan.schedule.calls:
+        for task in call.function.works if call.kind.isNative else ():
+            found.append((call.origin.path, task.what))
+    for target, value in plan.copies:
+        found += [("copies", what) for what in traffic.stored(value, target.array)]
+    for path, what in found:
+        size = sum(traffic.bytesOf(x) for kind, x in what.slots if kind == "pointer")
+        flops, rate = work(what)
+        seconds = max(flops / rate, size / BANDWIDTH)
+        yield path, what.name, size, flops, seconds + BETWEEN + EXTRA * (seconds < SHORT)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("workloads", nargs="*", default=list(traffic.CASES), help="of " + ", ".join(traffic.CASES))
+    parser.add_argument("--launches", action="store_true", help="each launch")
+    options = parser.parse_args()
+    for name in options.workloads:
+        rows = list(launches(traffic.planOf(name)))
+        for path, what, size, flops, seconds in rows if options.launches else ():
+            print(f"{path[-40:]:40} {size / 1e6:9.1f} MB {flops / 1e9:9.1f} GFLOP {seconds * 1e6:8.1f} us  {what[:80]}")
+        total = [sum(row[i] for row in rows) for i in (2, 4)]
+        head = f"{name} {traffic.CASES[name][0]} {traffic.CASES[name][1]}"
+        print(f"{head:24} {len(rows):4} launches {total[0] / 1e9:7.2f} GB {total[1] * 1e3:7.2f} ms")
+
+
+if __name__ == "__main__":
+    main()
