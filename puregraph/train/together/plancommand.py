@@ -51,7 +51,7 @@ def measureHere() -> int:
 def numbersOf(name: str, text: str, count: int = 1) -> list[float]:
     """The numbers of an option, as in 25e9,5e-6.
 
-    Raises    ArgumentError if there are not so many
+    Raises    ArgumentError if there are more or fewer
     """
     try:
         found = [float(part) for part in text.split(",")]
