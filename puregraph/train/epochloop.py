@@ -13,6 +13,8 @@ from puregraph.errors import NotFiniteError, addLocation
 from puregraph.train.together.agreement import together
 from puregraph.train.together.sharedstep import SharedStep, slotsOf
 
+UNSAVED = "not saved: train(...) goes on from here; with a Checkpoint among the callbacks, another process could too"
+
 
 class EpochLoop:
     """Takes a trainer through its data: each step is whole or torn, and errors say in which batch they were raised."""
@@ -168,19 +170,24 @@ class EpochLoop:
             for callback in reversed(self.trainer.callbacks):
                 calls.callback(callback.onTrainEnd, self.trainer)
 
-    def interrupted(self) -> None:
-        """After Ctrl-C, or `stop(now=True)`: save where there is a Checkpoint, and say where it stopped."""
+    def interrupted(self) -> str:
+        """After Ctrl-C, or `stop(now=True)`: save where there is a Checkpoint, and say where it stopped, in a line."""
         trainer = self.trainer
         why = f": {trainer.reason}" if trainer.stopped and trainer.reason else ""
+        wasAsked = trainer.stopped and trainer.stopsNow
         trainer.stopped = trainer.stopsNow = False
         count = f" of {trainer.count}" if trainer.count else ""
-        location = f"stopped in epoch {trainer.epoch + 1}, after step {trainer.position}{count}"
+        line = f"stopped in epoch {trainer.epoch + 1}, after step {trainer.position}{count}"
         if trainer.interrupt.torn:
-            trainer.progress.say(f"{location}, in the middle of the next one: go on from a file that was saved before")
+            line += ", in the middle of the next one: go on from a file that was saved before"
             trainer.restart()
-            return
-        trainer.elapsed, trainer.clock = trainer.passed(), time.perf_counter()
-        trainer.world.isEnding = trainer.interrupt.agreed
-        saved = [path for callback in trainer.callbacks if (path := callback.onInterrupt(trainer))]
-        known = f"saved in {saved[0]}: trainer.resume({str(saved[0])!r}) goes on from there" if saved else ""
-        trainer.progress.say(f"{location}{why}{known and (why and '; ' or ', ')}{known}")
+        else:
+            trainer.elapsed, trainer.clock = trainer.passed(), time.perf_counter()
+            trainer.world.isEnding = trainer.interrupt.agreed
+            saved = [path for callback in trainer.callbacks if (path := callback.onInterrupt(trainer))]
+            known = UNSAVED * (not wasAsked)
+            if saved:
+                known = f"saved in {saved[0]}: trainer.resume({str(saved[0])!r}) goes on from there"
+            line += f"{why}{known and (why and '; ' or ', ')}{known}"
+        trainer.progress.say(line)
+        return line

@@ -1,12 +1,15 @@
-"""Interrupt: Ctrl-C waits for a step to be finished, and for nothing else."""
+"""Interrupt: Ctrl-C waits for a step to be finished, and for nothing else; a script that it ends shows no traceback."""
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+SAID = "saidOfRun"  # of an exception: what is still to be said of where the run stopped
 
 
 class Interrupt:
@@ -54,3 +57,23 @@ class Interrupt:
         if self.agreed if self.shared else self.asked:
             self.asked = False
             raise KeyboardInterrupt
+
+
+def endQuietly(error: KeyboardInterrupt, line: str) -> None:
+    """Have a script that this exception ends show `line`, unless that is empty, in place of a traceback.
+
+    Python ends as it does after any Ctrl-C, by the signal itself: shells say 130. A hook that somebody has set, as
+    notebooks and debuggers do, is left alone.
+    """
+    setattr(error, SAID, line)
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = showUnsaid
+
+
+def showUnsaid(kind: Any, error: BaseException, trace: Any) -> None:
+    """What Python shows of an exception that nobody caught, but for those of which a trainer has said it all."""
+    line = getattr(error, SAID, None)
+    if line is None:
+        sys.__excepthook__(kind, error, trace)
+    elif line:
+        print(line, file=sys.stderr)

@@ -26,7 +26,7 @@ from puregraph.train.costsum import costFrom, partLosses
 from puregraph.train.epochloop import EpochLoop
 from puregraph.train.figures import Figures
 from puregraph.train.history import History
-from puregraph.train.interrupt import Interrupt
+from puregraph.train.interrupt import Interrupt, endQuietly
 from puregraph.train.meters import EVERY, Meters
 from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode, leaveIn
@@ -185,8 +185,9 @@ class Trainer(ChecksKeywords, Figures, Settable):
                 self.running = False
                 if self.stopped and self.reason:
                     self.progress.say(f"stopped after epoch {self.epoch}: {self.reason}")
-            except KeyboardInterrupt:
-                loop.interrupted()
+            except KeyboardInterrupt as error:
+                line = loop.interrupted()
+                endQuietly(error, "" if self.world.rank or self.progress.isShown else line)
                 raise
             except BaseException as error:
                 self.step = getattr(error, "step", self.step)  # a GPU reports it some steps later

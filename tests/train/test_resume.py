@@ -289,12 +289,58 @@ def test_ctrl_c_saves_and_a_fresh_process_goes_on(tmp_path):
     assert whole.returncode == 0, whole.stderr
     path = tmp_path / "run.h5"
     broken = inProcess(path, 8, tmp_path)
-    assert broken.returncode != 0 and "KeyboardInterrupt" in broken.stderr
+    assert broken.returncode == -signal.SIGINT
+    assert "Traceback" not in broken.stderr and "KeyboardInterrupt" not in broken.stderr
     assert f"stopped in epoch 2, after step 3 of 5, saved in {path}" in broken.stdout
     resumed = inProcess(path, -1, tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     assert resumed.stdout.splitlines()[-1] == whole.stdout.splitlines()[-1]
     assert resumed.stdout.count("epoch ") == 3  # the second to the fourth
+
+
+STOPPED = """
+import os, signal, sys
+import numpy as np
+from puregraph import MSE, SGD, Linear, Trainer
+
+def press(trainer):
+    if trainer.step == 3:
+        os.kill(os.getpid(), signal.SIGINT)
+
+trainer = Trainer(Linear(2, 1), MSE(), SGD(0.1), batchsize=4, callbacks=[press], progress=sys.argv[1])
+{before}
+trainer.train(np.ones((20, 2)), np.ones((20, 1)), epochs=2)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGINT") or os.name == "nt", reason="Ctrl-C is another thing on Windows")
+@pytest.mark.parametrize("progress", ["lines", "none"])
+def test_a_script_that_ctrl_c_ends_shows_one_line_and_no_traceback(tmp_path, progress):
+    script = tmp_path / "script.py"
+    script.write_text(STOPPED.format(before=""))
+    line = "stopped in epoch 1, after step 3 of 5, not saved: train(...) goes on from here; with a Checkpoint among"
+    command = ["sh", "-c", '"$0" "$@"; echo code $?', sys.executable, str(script), progress]
+    found = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env=environment(PUREGRAPH_DEVICE="cpu")
+    )
+    *shown, code = found.stdout.splitlines()
+    assert code == "code 130"  # as shells have it for a process that the signal ended
+    (only,) = shown + found.stderr.splitlines()
+    assert only.startswith(line)
+    assert bool(shown) == (progress == "lines")
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGINT") or os.name == "nt", reason="Ctrl-C is another thing on Windows")
+def test_other_exceptions_and_hooks_of_others_are_shown_as_ever(tmp_path):
+    script = tmp_path / "script.py"
+    variables = environment(PUREGRAPH_DEVICE="cpu")
+    script.write_text(STOPPED.format(before="sys.excepthook = lambda *error: print('mine', error[0].__name__)"))
+    found = subprocess.run([sys.executable, script, "none"], capture_output=True, text=True, timeout=120, env=variables)
+    assert (found.stdout, found.stderr) == ("mine KeyboardInterrupt\n", "")
+    again = "try:\n    trainer.train(np.ones((20, 2)), np.ones((20, 1)))\nexcept KeyboardInterrupt:\n    raise ValueError('other')"
+    script.write_text(STOPPED.format(before=again))
+    found = subprocess.run([sys.executable, script, "none"], capture_output=True, text=True, timeout=120, env=variables)
+    assert found.returncode == 1 and "Traceback" in found.stderr and "ValueError: other" in found.stderr
 
 
 # Forged files -------------------------------------------------------------------------------------------------

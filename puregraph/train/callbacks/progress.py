@@ -21,6 +21,7 @@ class Progress(Callback):
     """Shows nothing."""
 
     order = 1
+    isShown = False
 
     def say(self, text: str) -> None:
         """A line of its own."""
@@ -31,6 +32,8 @@ class Progress(Callback):
 
 class Lines(Progress):
     """One line an epoch: `epoch 3/10  loss 0.0812  accuracy 0.9741  rate 0.001  2.1 s`"""
+
+    isShown = True
 
     def say(self, text: str) -> None:
         with suppress(OSError, ValueError):  # a full disk or a reader that left must not end hours of training
@@ -43,6 +46,8 @@ class Lines(Progress):
 
 class Bar(Progress):
     """A live line with bar, figures, speed and the time that is left; finished epochs stay above it."""
+
+    isShown = True
 
     def __init__(self) -> None:
         from rich.console import Console  # only where somebody looks
