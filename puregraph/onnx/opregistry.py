@@ -11,7 +11,8 @@ from puregraph.errors import PuregraphError
 NEWEST = 28  # the newest opset whose operators are known here
 OLDEST = 7
 FAMILIES = """
-activation convolution elementwise indexing normalization pooling product quantized recurrent reduction shaping
+activation convolution elementwise indexing normalization pooling product quantized recurrent reduction sampling
+shaping
 """.split()
 
 
@@ -60,5 +61,5 @@ def loadFamilies() -> None:
 
 def loadWriters() -> None:
     """Import what writes puregraph's own modules."""
-    for family in ("formula", "layer", "shape"):
-        import_module(f"puregraph.onnx.operators.{family}writers")
+    for family in ("formula", "layer", "sampling", "shape"):
+        import_module(f"puregraph.onnx.writers.{family}writers")

@@ -15,7 +15,7 @@ from onnx import helper  # noqa: E402
 
 from puregraph.onnx import fromOnnx  # noqa: E402
 
-OPSETS = (7, 9, 11, 13, 17, 21, 23)
+OPSETS = (7, 9, 10, 11, 13, 17, 18, 21, 23)
 UNKNOWN = {"CumProd", "Swish"}  # operators that onnxruntime has not yet
 TRIED = 400  # settings that are drawn for those that onnxruntime takes
 TOLERANCES = {"float16": 4e-3, "float32": 2e-5, "float64": 1e-9}

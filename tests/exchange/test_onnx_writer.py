@@ -18,6 +18,7 @@ from puregraph import (  # noqa: E402
     models,
 )
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
+from puregraph.onnx.modules import ResizeAxes  # noqa: E402
 
 NETS = {
     "mlp": (lambda: models.mlp(6, (5,), 3), [("N", 6)]),
@@ -122,3 +123,35 @@ def test_parameters_that_are_shared_stay_shared():
     assert net.ties
     again = fromOnnx(toOnnx(net, shapes=shapes))
     assert sum(p.size for p in again.params.values()) == sum(p.size for p in net.params.values())
+
+
+RESIZES = [
+    {"by": "scales", "factors": (1.0, 1.0, 2.0, 0.5)},
+    {"by": "sizes", "factors": (2, 1, 7, 3), "mode": "linear", "coordinates": "align_corners"},
+    {"by": "scales", "factors": (1.0, 1.0, 1.5, 2.0), "mode": "cubic", "cubicA": -0.5, "excludeOutside": True},
+]
+NEWER = [
+    {"axes": (2, 3), "by": "sizes", "factors": (3, 5), "mode": "linear", "policy": "not_larger"},
+    {"axes": (2, 3), "factors": (0.5, 0.5), "mode": "linear", "antialias": True},
+    {"axes": (2, 3), "by": "sizes", "factors": (5, 7), "coordinates": "tf_crop_and_resize", "mode": "linear",
+     "bounds": (0.1, 0.2, 1.5, 0.75), "outside": 2.0},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "opset"), [(o, n) for o in RESIZES for n in (13, 21)] + [(o, 21) for o in NEWER])
+def test_a_resize_is_written_as_onnxruntime_understands_it_and_read_back(options, opset, tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    net = Sequential(ResizeAxes(**{"axes": (0, 1, 2, 3), **options}, name="other"), name="it")
+    x = np.random.default_rng(2).standard_normal((2, 1, 4, 6)).astype(np.float32)
+    first = toOnnx(net, tmp_path / "net.onnx", [x.shape], opset=opset)
+    session = runtime.InferenceSession(first.SerializeToString(), providers=["CPUExecutionProvider"])
+    close(net(x), session.run(None, {session.get_inputs()[0].name: x})[0])
+    again = fromOnnx(first)
+    np.testing.assert_array_equal(again(x), net(x))
+    assert toOnnx(again, None, [x.shape], opset=opset).SerializeToString() == first.SerializeToString()
+
+
+def test_options_of_a_resize_that_an_opset_lacks_are_refused():
+    net = Sequential(ResizeAxes((2, 3), factors=(0.5, 0.5), mode="linear", antialias=True, name="other"), name="it")
+    with pytest.raises(GraphError, match="antialias, axes can be written from opset 18 on, not in 13"):
+        toOnnx(net, None, [(1, 1, 4, 4)], opset=13)

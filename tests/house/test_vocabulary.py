@@ -19,7 +19,7 @@ OURS = {  # a metaphor, and the terms of the field; "in place" is one of them, a
     r"crew": "workers",
     r"by way of": "in, through",
     r"deals?(?: \w+)? out|dealt": "distribute",
-    r"stretch(?:es)?": "vector, block",
+    r"(?<!\")stretch(?:es)?": "vector, block",
 }
 PATTERNS = {words: re.compile(rf"(?<![^\W_])(?:{words})(?![^\W_])", re.I) for words in OURS}
 BEFORE = 2929  # as this count began

@@ -13,9 +13,9 @@ Greater GreaterOrEqual HardSigmoid HardSwish Hardmax Identity InstanceNormalizat
 LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax LpNormalization LpPool MatMul MatMulInteger Max MaxPool
 Mean Min Mish Mod Mul Neg NonZero Not OneHot Or PRelu Pad Pow QLinearConv QLinearMatMul QuantizeLinear RNN Range
 Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
-ReduceSumSquare Relu Reshape ReverseSequence Round Scatter ScatterElements ScatterND Selu Shape Shrink Sigmoid Sign Sin
+ReduceSumSquare Relu Reshape Resize ReverseSequence Round Scatter ScatterElements ScatterND Selu Shape Shrink Sigmoid Sign Sin
 Sinh Size Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Swish Tan Tanh TensorScatter
-ThresholdedRelu Tile TopK Transpose Trilu Unique Unsqueeze Where Xor
+ThresholdedRelu Tile TopK Transpose Trilu Unique Unsqueeze Upsample Where Xor
 """.split()
 
 EXPANDED = """
@@ -34,4 +34,4 @@ LEFTOUT = {
     "training_dropout": "elements are set to zero at random",
 }
 
-PLAIN, WRITTENOUT = 1065, 400  # cases that pass; they may only grow
+PLAIN, WRITTENOUT = 1109, 400  # cases that pass; they may only grow

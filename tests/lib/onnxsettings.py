@@ -678,6 +678,50 @@ def integerConvolution(rng, opset, name="ConvInteger"):
     return attributes, [*given, *[values(rng, b.shape, "int32", -99, 99) for b in rest]], 1
 
 
+@onnxSetting("Resize")
+def resizing(rng, opset):
+    mode = str(rng.choice(["nearest", "linear", "cubic"][: 2 if opset == 10 else 3]))
+    rank = 4 if mode == "cubic" or rng.random() < 0.5 else 2
+    spatial = [rank - 2, rank - 1]
+    x = values(rng, [*shape(rng, rank - 2, rank - 2, False), *map(int, rng.integers(2, 7, 2))], "float32", -4, 4)
+    scales = np.ones(rank, np.float32)
+    scales[spatial] = rng.choice([0.5, 1, 1.5, 2, 3], 2)
+    if opset == 10:
+        return {"mode": mode}, [x, scales], 1
+    kinds = ["half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners", "tf_crop_and_resize"]
+    kinds += ["half_pixel_symmetric"] if opset >= 19 else []
+    attributes = {"mode": mode, "coordinate_transformation_mode": str(rng.choice(kinds))}
+    if mode == "nearest":
+        attributes["nearest_mode"] = str(rng.choice(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]))
+    if mode == "cubic":
+        attributes |= optional(rng, cubic_coeff_a=-0.5) | optional(rng, exclude_outside=1)
+    isCrop = attributes["coordinate_transformation_mode"] == "tf_crop_and_resize"
+    axes = spatial if opset >= 18 and rng.random() < 0.5 else range(rank)
+    attributes |= {"axes": axes} if axes is spatial else {}
+    region = [[0.0] * rank, [1.0] * rank]
+    region[0][-1], region[1][-1], region[1][-2] = 0.25, 0.75, 1.25
+    region = np.array(region, np.float32)[:, list(axes)].ravel() if isCrop else None
+    attributes |= optional(rng, extrapolation_value=3.0) if isCrop else {}
+    isExact = isCrop or attributes["coordinate_transformation_mode"] == "align_corners"
+    if isExact or rng.random() < 0.5:
+        sizes = np.array([*x.shape[:-2], *rng.integers(1, 9, 2)])[list(axes)]
+        if isCrop:  # onnxruntime crops nothing off an axis that keeps its length
+            sizes[-2:] = np.array(x.shape[-2:]) + rng.integers(1, 4, 2)
+        elif opset >= 18 and axes is spatial and not isExact:
+            attributes |= optional(rng, keep_aspect_ratio_policy=str(rng.choice(["not_larger", "not_smaller"])))
+        return attributes, [x, region, None, sizes], 1
+    if opset >= 18 and mode != "nearest" and attributes["coordinate_transformation_mode"] == "half_pixel":
+        attributes |= optional(rng, antialias=1)
+    return attributes, [x, region, scales[list(axes)]], 1
+
+
+@onnxSetting("Upsample")
+def upsampling(rng, opset):
+    x = values(rng, [*shape(rng, 2, 2, False), *map(int, rng.integers(1, 6, 2))], "float32", -4, 4)
+    mode, scales = str(rng.choice(["nearest", "linear"])), np.float32([1, 1, *rng.choice([1, 1.5, 2, 3], 2)])
+    return ({"mode": mode, "scales": scales}, [x], 1) if opset < 9 else ({"mode": mode}, [x, scales], 1)
+
+
 def setting(name, rng, opset):
     """Attributes, inputs (None for one that is left out) and the count of outputs of a use of an operator."""
     draw = READERS[name]

@@ -68,3 +68,4 @@ from puregraph.onnx.modules.layers.quantized import Dequantize, Quantize
 from puregraph.onnx.modules.layers.recurrentcells import RecurrentCells
 from puregraph.onnx.modules.layers.vectorproduct import VectorProduct
 from puregraph.onnx.modules.layers.weight import Weight
+from puregraph.onnx.modules.sampling.resizeaxes import ResizeAxes

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from puregraph import modules
 from puregraph.errors import GraphError
 from puregraph.onnx.modules.axes.gathering import GatherAxis
@@ -199,16 +197,3 @@ def padAll(step: OnnxStep) -> None:
     flat = [before for before, _ in widths] + [after for _, after in widths]
     fill = step.constant(module.fillValue, step.dtypes[0]) if module.mode == "constant" else None
     step.op("Pad", step.x, step.whole(*flat), fill, out=step.y, mode=module.mode)
-
-
-@writesOnnx(modules.Upsample2D)
-def upsample(step: OnnxStep) -> None:
-    """Resize by whole factors, from the centres of pixels."""
-    module = step.module
-    if module.scale is None:
-        raise GraphError("its scales are an input of integers")
-    scales = step.constant(np.array([1, 1, *module.scale]), np.float32)
-    options = {"mode": module.mode, "coordinate_transformation_mode": "half_pixel"}
-    if module.mode == "nearest":
-        options = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    step.op("Resize", step.x, None, scales, out=step.y, **options)

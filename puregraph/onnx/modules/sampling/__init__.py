@@ -1,0 +1,1 @@
+"""Sampling: arrays read between their elements."""

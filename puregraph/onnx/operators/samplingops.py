@@ -1,0 +1,67 @@
+"""SamplingOps: arrays read between their elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.base.dtype import isFloating
+from puregraph.onnx.modules.sampling.resizeaxes import CROP, ResizeAxes
+from puregraph.onnx.opregistry import onnxOp
+
+
+@onnxOp("Upsample")
+def upsample(op: Any, x: Any, scales: Any = None) -> Any:
+    """The scales are an attribute before opset 9."""
+    given = op.constant(np.asarray(op.get("scales"), np.float32)) if scales is None else scales
+    return resizing(op, x, given, "scales", range(op.rankOf(x)), coordinates="asymmetric", rounding="simple")
+
+
+@onnxOp("Resize", since=10)
+def resizeByScales(op: Any, x: Any, scales: Any) -> Any:
+    """Opset 10 says nothing of rounding: up where an axis shrinks, else down, as onnxruntime does."""
+    return resizing(op, x, scales, "scales", range(op.rankOf(x)), coordinates="asymmetric", rounding="simple")
+
+
+@onnxOp("Resize", since=11)
+def resize(op: Any, x: Any, region: Any = None, scales: Any = None, sizes: Any = None) -> Any:
+    """Resize."""
+    coordinates = op.get("coordinate_transformation_mode", "half_pixel")
+    by = "scales" if scales is not None and scales.shape != (0,) else "sizes"
+    return resizing(
+        op,
+        x,
+        scales if by == "scales" else sizes,
+        by,
+        op.get("axes", range(op.rankOf(x))),
+        region if coordinates == CROP else None,
+        coordinates=coordinates,
+        rounding=op.get("nearest_mode", "round_prefer_floor"),
+        cubicA=op.get("cubic_coeff_a", -0.75),
+        antialias=bool(op.get("antialias", 0)),
+        excludeOutside=bool(op.get("exclude_outside", 0)),
+        policy=op.get("keep_aspect_ratio_policy", "stretch"),
+        outside=op.get("extrapolation_value", 0.0),
+    )
+
+
+def resizing(op: Any, x: Any, given: Any, by: str, axes: Any, region: Any = None, **options: Any) -> Any:
+    """A ResizeAxes; factors and region are inputs where they are known only with the data."""
+    mode = op.get("mode", "nearest")
+    if mode != "nearest" and not isFloating(x.dtype):
+        op.refuse(f"interpolates between {x.dtype}, of which the standard does not say how they are rounded")
+    factors, bounds = given.numbers, None if region is None else region.numbers
+    module = ResizeAxes(
+        tuple(axes),
+        by,
+        None if factors is None else tuple(factors.tolist()),
+        mode="linear" if mode == "bilinear" else mode,
+        bounds=None if bounds is None else tuple(bounds.tolist()),
+        **options,
+    )
+    free = given if factors is None else None
+    values = [x, free if by == "sizes" else None, free if by == "scales" else None, region if bounds is None else None]
+    while values[-1] is None:
+        values.pop()
+    return op(module, *values)

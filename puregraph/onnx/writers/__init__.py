@@ -1,0 +1,1 @@
+"""What writes modules as operators of ONNX, a file for each family."""

@@ -1,0 +1,59 @@
+"""SamplingWriters: modules that read arrays between their elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph import modules
+from puregraph.errors import GraphError
+from puregraph.onnx.modules.sampling.resizeaxes import CROP, ResizeAxes
+from puregraph.onnx.onnxwriter import OnnxStep, writesOnnx
+
+
+@writesOnnx(modules.Upsample2D)
+def upsample(step: OnnxStep) -> None:
+    """Resize by whole factors, from the centres of pixels."""
+    module = step.module
+    if module.scale is None:
+        raise GraphError("its scales are an input of integers")
+    scales = step.constant(np.array([1, 1, *module.scale]), np.float32)
+    options = {"mode": module.mode, "coordinate_transformation_mode": "half_pixel"}
+    if module.mode == "nearest":
+        options = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    step.op("Resize", step.x, None, scales, out=step.y, **options)
+
+
+@writesOnnx(ResizeAxes)
+def resize(step: OnnxStep) -> None:
+    """Resize; axes are written from opset 18 on, before they have to be all."""
+    module, rank = step.module, len(step.shapes[0])
+    options: dict[str, Any] = {"mode": module.mode, "coordinate_transformation_mode": module.coordinates}
+    if module.mode == "nearest":
+        options["nearest_mode"] = roundingOf(module)
+    if module.mode == "cubic":
+        options["cubic_coeff_a"] = float(module.cubicA)
+    options |= {"exclude_outside": 1} if module.excludeOutside else {}
+    options |= {"extrapolation_value": float(module.outside)} if module.outside else {}
+    newer: dict[str, Any] = {"antialias": 1} if module.antialias else {}
+    newer |= {"keep_aspect_ratio_policy": module.policy} if module.policy != "stretch" else {}
+    newer |= {"axes": list(module.axes)} if module.axes != tuple(range(rank)) else {}
+    if step.opset < 18 and newer:
+        raise GraphError(f"{', '.join(newer)} can be written from opset 18 on, not in {step.opset}")
+    _, sizes, scales, region = [*step.inputs, None, None, None][:4]
+    if module.factors is not None:
+        given = step.constant(module.factors, np.int64 if module.by == "sizes" else np.float32)
+        sizes, scales = (given, None) if module.by == "sizes" else (None, given)
+    if module.coordinates == CROP and region is None:
+        region = step.constant(module.bounds or (0,) * len(module.axes) + (1,) * len(module.axes), np.float32)
+    step.op("Resize", step.x, region, scales, *([sizes] if sizes else []), out=step.y, **options, **newer)
+
+
+def roundingOf(module: Any) -> str:
+    """The nearest_mode, which old operators say by whether an axis shrinks."""
+    if module.rounding != "simple":
+        return str(module.rounding)
+    if module.by == "sizes" or module.factors is None or min(module.factors) < 1 < max(module.factors):
+        raise GraphError("nearest elements of an axis that grows and of one that shrinks want two operators")
+    return "ceil" if min(module.factors) < 1 else "floor"
