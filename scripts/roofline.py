@@ -1,6 +1,6 @@
 """Estimates what a training step takes on a GPU, by arithmetic alone: nothing is run, and no GPU is asked.
 
-    python scripts/roofline.py                   launches, GB and estimated ms of each workload of tests/compile/traffic.json
+    python scripts/roofline.py                   launches, GB and estimated ms a step, as in tests/compile/traffic.json
     python scripts/roofline.py gpt2 --launches   each launch with its MB, GFLOP and us
 
 A launch takes the longer of what its bytes and its operations take, and 1.2 us between launches, 1 us more where it is

@@ -153,7 +153,7 @@ def inPlaceOf(call: Call, function: FusedProduct, rest: list[Value], outs: list[
     return Call(function, (*call.arguments, *rest), {}, outs, "launch", function.calls[-1].origin, True)
 
 
-def formulaOf(call: Call, names: dict[int, str]) -> Formula | None:
+def formulaOf(call: Call, names: dict[Any, str]) -> Formula | None:
     """The formula of a call with the names of Values by number; None if it has other arguments, or results."""
     if not hasattr(call.function, "terms") or len(call.outs) != 1:
         return None
