@@ -8,7 +8,7 @@ import numpy as np
 
 from puregraph import device
 from puregraph.base.dtype import isNumeric
-from puregraph.errors import DataError
+from puregraph.errors import DataError, show
 
 
 def isArray(value: Any) -> bool:
@@ -82,3 +82,19 @@ def pairFrom(data: Any, target: Any) -> tuple[list[Any], list[Any]]:
     if samples == 0:
         raise DataError(f"wanted at least one sample, got data of shape {tuple(given[0].shape)}")
     return given, targets
+
+
+def weightFrom(weight: Any, samples: int) -> Any:
+    """The weights of samples as an array of floats.
+
+    Raises    DataError unless they are one finite number from 0 on for each sample; it names the first that is not
+    """
+    (array,) = arraysFrom([weight if isArray(weight) else np.asarray(weight)], "sampleWeight")
+    if array.shape != (samples,):
+        raise DataError(f"sampleWeight: wanted a number for each of {samples} samples, got shape {show(array.shape)}")
+    there = device.toHost(array[:])
+    wrong = ~(np.isfinite(there) & (there >= 0))
+    if wrong.any():
+        i = int(wrong.argmax())
+        raise DataError(f"sampleWeight: wanted finite numbers from 0 on, got {there[i]} for sample {i}")
+    return array.astype(np.float32) if array.dtype.kind in "iub" else array

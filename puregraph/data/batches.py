@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph import device
-from puregraph.data.arrays import isArray, isSeveral, pairFrom, rowsOf
+from puregraph.data.arrays import isArray, isSeveral, pairFrom, rowsOf, weightFrom
 from puregraph.errors import DataError
 
 LIGHT = 1 << 18  # bytes: gathering them takes less than the 0.1 ms of passing a batch between threads
@@ -34,28 +34,32 @@ UNNAMED = Names()
 
 
 class Batch(NamedTuple):
-    """Some samples: inputs, targets, how many they are; `whole`: of how many, where other processes have the rest."""
+    """Some samples: inputs, targets, how many they are; `whole`: of how many, where other processes have the rest;
+    `isWeighed`: whether the last of the targets are the weights of the samples."""
 
     data: list[Any]
     target: list[Any]
     size: int
     whole: int | None = None
+    isWeighed: bool = False
 
 
 class Arrays:
     """Arrays of one length, in batches: whole in memory, mapped from a file, in a file of h5py's, or on the device.
 
     `data` and `target` are an array each, or a list of arrays where there are several inputs or targets, or a dict by
-    their `names`. `light` says that batches are made so fast that no thread should do it, or by a GPU, which takes its
-    work from one thread.
+    their `names`; with `isWeighed` the last of the targets are the weights of the samples. `light` says that batches
+    are made so fast that no thread should do it, or by a GPU, which takes its work from one thread.
 
     Raises    DataError if their lengths differ, they are empty, not numeric, or `batchsize` is below 1
     """
 
     oneshot = False
 
-    def __init__(self, data: Any, target: Any = None, batchsize: int = 128, names: Names = UNNAMED):
-        self.batchsize = checkedSize(batchsize)
+    def __init__(
+        self, data: Any, target: Any = None, batchsize: int = 128, names: Names = UNNAMED, isWeighed: bool = False
+    ):
+        self.batchsize, self.isWeighed = checkedSize(batchsize), isWeighed
         self.data, self.target = pairFrom(*names.inOrder(data, target))
         self.samples = len(self.data[0])
         self.count = -(-self.samples // batchsize)
@@ -69,14 +73,15 @@ class Arrays:
 
     def first(self, size: int) -> Batch:
         """A batch of the first samples."""
-        return Batch([x[:size] for x in self.data], [t[:size] for t in self.target], size)
+        data, target = ([x[:size] for x in xs] for xs in (self.data, self.target))
+        return Batch(data, target, size, isWeighed=self.isWeighed)
 
     def few(self, count: int) -> Arrays:
         """The first samples alone: this many batches, the last of them as small as the last of all."""
         less = -self.samples % self.batchsize
         end = min(self.samples, count * self.batchsize - less)
         data, target = ([x[:end] for x in xs] for xs in (self.data, self.target))
-        return Arrays(data, target or None, self.batchsize)
+        return Arrays(data, target or None, self.batchsize, isWeighed=self.isWeighed)
 
     def order(self, rng: np.random.Generator) -> np.ndarray:
         """The samples in a new random order."""
@@ -102,15 +107,16 @@ class Arrays:
             rows = slice(first, last) if order is None else order[first:last]
             there = rows if far is None else far[first:last]
             data, target = ([rowsOf(x, rows, there) for x in xs] for xs in (self.data, self.target))
-            yield Batch(data, target, last - first, whole)
+            yield Batch(data, target, last - first, whole, self.isWeighed)
 
 
 class Stream:
     """The batches of an iterable, or of a function that returns one; each batch is (data, target).
 
-    A function is called once an epoch; if it takes an argument, with the index of the epoch, from 0 on. With
-    `paired=False` a batch is data alone. Batches are read before they are wanted, so each is copied: what gives them
-    may refill the same arrays for the next one. Those of a list or tuple are there already, and are not.
+    A third array of a batch are the weights of its samples. A function is called once an epoch; if it takes an
+    argument, with the index of the epoch, from 0 on. With `paired=False` a batch is data alone. Batches are read before
+    they are wanted, so each is copied: what gives them may refill the same arrays for the next one. Those of a list or
+    tuple are there already, and are not.
 
     Raises    DataError, naming the batch, if one is not a pair or its arrays do not fit each other
     """
@@ -158,22 +164,23 @@ class Stream:
                 source.close()
 
     def check(self, batch: Any, number: int) -> Batch:
-        if self.paired and not (isinstance(batch, (list, tuple)) and len(batch) == 2):
+        if self.paired and not (isinstance(batch, (list, tuple)) and len(batch) in (2, 3)):
             raise DataError(f"batch {number + 1}: wanted a pair (data, target), got {kind(batch)}")
-        data, target = batch if self.paired else (batch, None)
+        data, target, *weights = batch if self.paired else (batch, None)
         try:
             given, targets = pairFrom(*self.names.inOrder(data, target))
+            targets += [weightFrom(weight, len(given[0])) for weight in weights]
         except DataError as error:
             raise DataError(f"batch {number + 1}: {error}") from None
         if type(self.source) not in (list, tuple):
             given, targets = list(map(copyOf, given)), list(map(copyOf, targets))
-        return Batch(given, targets, len(given[0]))
+        return Batch(given, targets, len(given[0]), isWeighed=bool(weights))
 
 
 def sharedBatch(batch: Batch, part: slice) -> Batch:
     """Some of the samples of a batch."""
     data, target = [x[part] for x in batch.data], [t[part] for t in batch.target]
-    return Batch(data, target, part.stop - part.start, batch.size)
+    return Batch(data, target, part.stop - part.start, batch.size, batch.isWeighed)
 
 
 def copyOf(array: Any) -> Any:
@@ -181,15 +188,17 @@ def copyOf(array: Any) -> Any:
     return array.copy() if isinstance(array, np.ndarray) or device.isDeviceArray(array) else array
 
 
-def batchesFrom(data: Any, target: Any, batchsize: int, paired: bool = True, names: Names = UNNAMED) -> Arrays | Stream:
+def batchesFrom(
+    data: Any, target: Any, batchsize: int, paired: bool = True, names: Names = UNNAMED, isWeighed: bool = False
+) -> Arrays | Stream:
     """The training data: arrays with their target, or the batches in place of both; `names` are those that they
-    may be given by.
+    may be given by; with `isWeighed` the last of the targets are the weights of the samples.
 
     Raises    DataError if arrays come without the target that `paired` asks for
     """
     checkedSize(batchsize)
     if target is not None:
-        return Arrays(data, target, batchsize, names)
+        return Arrays(data, target, batchsize, names, isWeighed)
     isData = hasattr(data, "dtype") or hasattr(data, "__array__") or isSeveral(data) or isinstance(data, dict)
     if isData and paired:
         raise DataError(

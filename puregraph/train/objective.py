@@ -16,7 +16,6 @@ from puregraph.compile import Program, Programs, Updater, withCost
 from puregraph.compile.gpu.runtime.h2d import LITTLE, Pinner
 from puregraph.compile.trace.costchecks import lastBefore, warnOf
 from puregraph.compile.trace.updaterule import isPlain
-from puregraph.compile.trace.withcost import isWeighed
 from puregraph.data.batches import Batch, Names
 from puregraph.errors import DataError, GraphError, GraphWarning
 from puregraph.graph import Graph
@@ -78,7 +77,7 @@ class Objective:
 
     def prepare(self, batch: Batch, pinner: Pinner | None = None) -> Batch:
         """The batch with the dtypes that the graph computes in; made on the host, in any thread."""
-        sizes = len(batch.data), len(batch.target), isWeighed(self.cost, [t.shape for t in batch.target])
+        sizes = len(batch.data), len(batch.target), batch.isWeighed
         if self.sizes != sizes:
             self.build(*sizes)
         dtypes = self.dtypesOf([*batch.data, *batch.target])

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.trace.withcost import WEIGHT
-from puregraph.data.arrays import arraysFrom, pairFrom
+from puregraph.compile.trace.withcost import needWeighable
+from puregraph.data.arrays import arraysFrom, pairFrom, weightFrom
 from puregraph.data.batches import Arrays, Names, Stream, batchesFrom, checkedSize
 from puregraph.data.split import split
-from puregraph.errors import DataError, GraphWarning, PuregraphError, addLocation, show
+from puregraph.errors import DataError, GraphWarning, PuregraphError, addLocation
 from puregraph.graph.lookup import few
 from puregraph.many.grains import Grains
 from puregraph.modules.batchnorm import BatchNorm
@@ -24,8 +24,10 @@ from puregraph.train.together.lockstep import isSynchronized
 NOTHING = 1e-6  # of the highest learning rate: with less than that nothing is learnt
 
 
-def heldOutFrom(data: Any, target: Any, validation: Any) -> tuple[tuple[Any, Any], Any]:
+def heldOutFrom(data: Any, target: Any, validation: Any, isWeighed: bool = False) -> tuple[tuple[Any, Any], Any]:
     """((data, target), validation): of a fraction, the samples that are held out; anything else as it was given.
+
+    With `isWeighed` the last of the targets are the weights of the samples.
 
     Raises    DataError for a fraction of what are no arrays, or one that leaves nothing on either side
     """
@@ -36,12 +38,13 @@ def heldOutFrom(data: Any, target: Any, validation: Any) -> tuple[tuple[Any, Any
     targets = pairFrom(data, target)[1]
     isLabels = targets[0].ndim == 1 and targets[0].dtype.kind in "iub"
     try:
-        return split(data, target, float(validation), stratify=isLabels)
+        rest, (x, t) = split(data, target, float(validation), stratify=isLabels)
     except PuregraphError:
         raise DataError(
             f"validation: wanted a fraction of {len(targets[0])} samples that leaves some on each side, such as 0.2, "
             f"got {validation}"
         ) from None
+    return rest, (x, t[:-1], t[-1]) if isWeighed else (x, t)
 
 
 def weighed(target: Any, weight: Any, cost: Any) -> Any:
@@ -51,31 +54,27 @@ def weighed(target: Any, weight: Any, cost: Any) -> Any:
     """
     if weight is None:
         return target
-    if WEIGHT not in cost.arguments:
-        raise DataError(f"sampleWeight: {type(cost).__name__} takes none; CrossEntropy, MSE, BCE, Abs, SmoothL1 do")
+    needWeighable(cost)
     if target is None:
-        raise DataError("sampleWeight: goes with arrays; of batches each is (data, [target, sampleWeight])")
-    targets, (array,) = arraysFrom(target, "target"), arraysFrom([np.asarray(weight)], "sampleWeight")
-    if array.shape != (len(targets[0]),):
-        raise DataError(
-            f"sampleWeight: wanted a number for each of {len(targets[0])} samples, got shape {show(array.shape)}"
-        )
-    wrong = ~(np.isfinite(array) & (array >= 0))
-    if wrong.any():
-        i = int(wrong.argmax())
-        raise DataError(f"sampleWeight: wanted finite numbers from 0 on, got {array[i]} for sample {i}")
-    return [*targets, array.astype(np.float32) if array.dtype.kind in "iub" else array]
+        raise DataError("sampleWeight: goes with arrays; of batches each is (data, target, sampleWeight)")
+    targets = arraysFrom(target, "target")
+    return [*targets, weightFrom(weight, len(targets[0]))]
 
 
-def validationFrom(validation: Any, batchsize: int, names: Names) -> Arrays | Stream | None:
-    """What is validated on."""
+def validationFrom(validation: Any, batchsize: int, names: Names, cost: Any) -> Arrays | Stream | None:
+    """What is validated on: (data, target), (data, target, sampleWeight), or batches."""
     if validation is None:
         return None
     isPair = isinstance(validation, (list, tuple)) and len(validation) == 2
     isBatches = isinstance(validation, list) and all(isinstance(batch, tuple) for batch in validation)
-    data, target = validation if isPair and not isBatches else (validation, None)
+    isWeighed = isinstance(validation, tuple) and len(validation) == 3 and not isinstance(validation[2], (tuple, list))
+    isArrays = isWeighed or isPair and not isBatches
+    data, target, *weights = validation if isArrays else (validation, None)
     try:
-        return batchesFrom(data, target, batchsize, names=names)
+        if weights:
+            data, target = names.inOrder(data, target)
+            target = weighed(target, weights[0], cost)
+        return batchesFrom(data, target, batchsize, names=names, isWeighed=isWeighed)
     except DataError as error:
         raise DataError(f"validation: {error}") from None
 

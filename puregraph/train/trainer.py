@@ -152,7 +152,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         out: of labels the same fraction of each class, and the same samples in every call.
 
         `sampleWeight` has a number from 0 on for each sample: its cost is multiplied by it, the mean taken over all
-        samples as before. In batches, and in a `validation`, it stands behind the targets, [target, sampleWeight].
+        samples as before. In batches, and in a `validation`, it stands third: (data, target, sampleWeight).
 
         After `resume`, or after Ctrl-C, the run that was interrupted goes on where it was: `epochs` is then the number
         for all of that run, as it was the first time.
@@ -165,9 +165,13 @@ class Trainer(ChecksKeywords, Figures, Settable):
                   epoch that is under way
         """
         data, target = self.objective.names.inOrder(data, target)
-        (data, target), validation = heldOutFrom(data, weighed(target, sampleWeight, self.cost), validation)
-        source = batchesFrom(data, target, self.batchsize, names=self.objective.names)
-        checks = validationFrom(validation, self.batchsize, self.objective.names)
+        (data, target), validation = heldOutFrom(
+            data, weighed(target, sampleWeight, self.cost), validation, sampleWeight is not None
+        )
+        source = batchesFrom(
+            data, target, self.batchsize, names=self.objective.names, isWeighed=sampleWeight is not None
+        )
+        checks = validationFrom(validation, self.batchsize, self.objective.names, self.cost)
         if self.fastRun:
             source, checks, epochs = source.few(FEW), None if checks is None else checks.few(FEW), 1
             self.progress.say(f"fast run: {FEW} batches of everything, one epoch, no files")

@@ -55,7 +55,8 @@ class Validator(ChecksKeywords, Settable):
                   cost is not finite because they are not
         """
         data, target = self.objective.names.inOrder(data, target)
-        return self.run(batchesFrom(data, weighed(target, sampleWeight, self.cost), self.batchsize))
+        target, isWeighed = weighed(target, sampleWeight, self.cost), sampleWeight is not None
+        return self.run(batchesFrom(data, target, self.batchsize, isWeighed=isWeighed))
 
     def run(self, source: Arrays | Stream) -> dict[str, float]:
         """The same for batches. The metrics are those of this validator, so threads wait for one another here."""

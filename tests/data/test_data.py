@@ -336,7 +336,7 @@ def test_a_function_gets_the_number_of_the_epoch_if_it_takes_one():
     ("batch", "words"),
     [
         (np.zeros(3), r"batch 2: wanted a pair \(data, target\), got array of shape \(3,\)"),
-        ((np.zeros(3),) * 3, "batch 2: wanted a pair .* got tuple of 3"),
+        ((np.zeros(3),) * 4, "batch 2: wanted a pair .* got tuple of 4"),
         ((np.zeros(3), np.zeros(2)), "batch 2: data has 3 samples, target 2"),
         ((np.array(["a"]), np.zeros(1)), "batch 2: data: wanted numbers"),
     ],

@@ -42,6 +42,30 @@ def test_runs_with_parts_of_the_state_end_as_those_with_all_of_it(alone, count, 
         assert row == alone
 
 
+WEIGHED = """
+import sys, numpy as np, recipes
+from puregraph.many import world
+shard = None if sys.argv[1] == "None" else sys.argv[1]
+trainer, data, target = recipes.perceptron(shard=shard)
+weight = np.random.default_rng(4).random(72).astype(np.float32) * 2
+batches = [(data[:11], target[:11], weight[:11])]
+trainer.train(data, target, epochs=2, sampleWeight=weight, validation=(data, target, weight))
+trainer.train(batches)
+print("found", np.concatenate([p.data.reshape(-1) for p in trainer.net.params.values()]).tobytes().hex())
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("shard", [None, "state", "gradients"])
+@pytest.mark.parametrize("count", [2, 3])
+def test_runs_with_weights_of_samples_end_as_that_of_one_process(count, shard, tmp_path):
+    def found(count, shard):
+        return set(lines(launched(count, tmp_path, WEIGHED, shard, timeout=280)))
+
+    (alone,) = found(1, None)
+    assert found(count, shard) == {alone}
+
+
 class Weighing(CountingWorld):
     """A world that notes how many elements each process gives to every gathering."""
 

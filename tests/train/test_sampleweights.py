@@ -78,7 +78,7 @@ def test_class_weights_ignored_labels_and_smoothing_go_with_weights_of_samples()
 def test_a_validation_is_weighed_by_its_own_weights_and_metrics_are_not():
     made = net()
     trainer = Trainer(made, CrossEntropy(), SGD(0.1), metrics=[Accuracy()], progress="none")
-    row = trainer.train(X, LABELS, sampleWeight=WEIGHT, validation=(X, [LABELS, WEIGHT]))[-1]
+    row = trainer.train(X, LABELS, sampleWeight=WEIGHT, validation=(X, LABELS, WEIGHT))[-1]
     p = softmax(made(X).astype(np.float64))
     np.testing.assert_allclose(row["val loss"], (-WEIGHT * np.log(p[range(12), LABELS])).mean(), rtol=1e-5)
     assert row["val accuracy"] == (p.argmax(1) == LABELS).mean()
@@ -96,7 +96,7 @@ def test_a_fraction_is_held_out_with_its_weights():
 
 def test_batches_have_weights_behind_their_targets():
     made = net()
-    batches = [(X[i : i + 6], [LABELS[i : i + 6], WEIGHT[i : i + 6]]) for i in (0, 6)]
+    batches = [(X[i : i + 6], LABELS[i : i + 6], WEIGHT[i : i + 6]) for i in (0, 6)]
     Trainer(made, CrossEntropy(), SGD(0.1), progress="none").train(batches)
     other, _, _ = trained(CrossEntropy(), LABELS, batchsize=6)
     np.testing.assert_array_equal(made.W.data, other.W.data)
@@ -121,7 +121,7 @@ def test_a_cost_without_weights_says_which_have_them():
     with pytest.raises(DataError, match="sampleWeight: CostSum takes none; CrossEntropy, MSE"):
         trained(CostSum({"fc": CrossEntropy()}), LABELS)
     trainer = Trainer(net(), CrossEntropy(), SGD(0.1), progress="none")
-    with pytest.raises(DataError, match="each is .data, .target, sampleWeight.."):
+    with pytest.raises(DataError, match="each is .data, target, sampleWeight."):
         trainer.train([(X, LABELS)], sampleWeight=WEIGHT)
 
 
@@ -143,3 +143,65 @@ def test_an_own_graph_reads_a_weight_by_name():
     x, t, w = (puregraph.Input(name=name).node() for name in "xtw")
     graph = Graph([x, t, w], CrossEntropy().node(net().node(x), t, sampleWeight=w))
     np.testing.assert_allclose(graph(X, LABELS, WEIGHT), CrossEntropy()(net()(X), LABELS, WEIGHT), rtol=1e-6)
+
+
+@pytest.mark.parametrize("cost", [MSE(), BCE()], ids=["MSE", "BCE"])
+def test_a_second_target_of_a_number_for_each_sample_is_never_taken_for_weights(cost):
+    target = np.ones((12, 1), np.float32)
+    for data, second in ((X, [target, WEIGHT]), ([(X, [target, WEIGHT])], None)):
+        trainer = Trainer(net(1), cost, SGD(0.1), progress="none")
+        with pytest.raises(GraphError, match=r"got 2 targets; weights of samples are given as .data, target, sampleW"):
+            trainer.train(data, second)
+    with pytest.raises(GraphError, match="got 2 targets; weights"):
+        Trainer(net(1), cost, SGD(0.1), progress="none").train(X, target, validation=(X, [target, WEIGHT]))
+
+
+def spoilt(i, value):
+    found = WEIGHT.copy()
+    found[i] = value
+    return found
+
+
+@pytest.mark.parametrize(("value", "shown"), [(np.nan, "nan"), (np.inf, "inf"), (-1.0, "-1.0")])
+def test_weights_in_batches_and_validations_are_checked_and_their_position_named(value, shown):
+    def refused(words, *given, **options):
+        made = net()
+        before = made.W.data.copy()
+        with pytest.raises(DataError) as caught:
+            Trainer(made, CrossEntropy(), SGD(0.1), progress="none").train(*given, **options)
+        assert words in str(caught.value)
+        return made, before
+
+    words = f"sampleWeight: wanted finite numbers from 0 on, got {shown} for sample 4"
+    refused(f"batch 2: {words}", [(X, LABELS, WEIGHT), (X, LABELS, spoilt(4, value))])
+    made, before = refused(f"validation: {words}", X, LABELS, validation=(X, LABELS, spoilt(4, value)))
+    np.testing.assert_array_equal(made.W.data, before)  # before the first step
+    refused(f"batch 1: {words}", X, LABELS, validation=[(X, LABELS, spoilt(4, value))])
+    refused("batch 1: sampleWeight: wanted a number for each of 12 samples, got shape (5,)", [(X, LABELS, WEIGHT[:5])])
+
+
+def test_a_cost_without_weights_refuses_them_in_batches_and_in_a_validation():
+    cost = {"fc": CrossEntropy()}
+    for given, options in (([(X, LABELS, WEIGHT)], {}), ((X, LABELS), {"validation": (X, LABELS, WEIGHT)})):
+        trainer = Trainer(net(), cost, SGD(0.1), progress="none")
+        with pytest.raises(DataError, match="sampleWeight: CostSum takes none; CrossEntropy, MSE"):
+            trainer.train(*(given if isinstance(given, tuple) else [given]), **options)
+
+
+@pytest.mark.parametrize("compile", [True, False])
+def test_grains_have_the_weights_of_their_samples(compile):
+    whole, one, _ = trained(CrossEntropy(), LABELS, batchsize=6, compile=compile)
+    parts, four, _ = trained(CrossEntropy(), LABELS, batchsize=6, compile=compile, grains=4)
+    np.testing.assert_allclose(parts.W.data, whole.W.data, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(four.history[-1]["loss"], one.history[-1]["loss"], rtol=1e-6)
+
+
+def test_a_fast_run_has_the_weights():
+    made = net()
+    trainer = Trainer(made, CrossEntropy(), SGD(0.1), batchsize=2, progress="none", shuffle=False, fastRun=True)
+    trainer.train(X, LABELS, sampleWeight=WEIGHT, validation=(X, LABELS, WEIGHT))
+    other = net()
+    Trainer(other, CrossEntropy(), SGD(0.1), batchsize=2, progress="none", shuffle=False).train(
+        X[:6], LABELS[:6], sampleWeight=WEIGHT[:6]
+    )
+    np.testing.assert_array_equal(made.W.data, other.W.data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.errors import GraphError
+from puregraph.errors import DataError, GraphError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 
@@ -21,6 +21,8 @@ def withCost(net: Graph, cost: Any, inputs: int, targets: int, weighed: bool = F
 
     Raises    GraphError if they do not fit
     """
+    if weighed:
+        needWeighable(cost)
     taken = {net.name, None if cost is None else cost.name}
     own = [net.paths[node] if isinstance(node.module, Input) else "" for node in net.inputs]
     data = inputsNamed("data", inputs, own, taken)
@@ -52,6 +54,12 @@ def isWeighed(cost: Any, targets: list[Any]) -> bool:
     return len(targets) > 1 and len(targets[-1]) == 1 and WEIGHT in getattr(cost, "arguments", ())
 
 
+def needWeighable(cost: Any) -> None:
+    """Refuse a cost without an input for the weights of samples."""
+    if WEIGHT not in getattr(cost, "arguments", ()):
+        raise DataError(f"{WEIGHT}: {type(cost).__name__} takes none; CrossEntropy, MSE, BCE, Abs, SmoothL1 do")
+
+
 def wantedFor(cost: Any, targets: list[Any]) -> list[Any]:
     """The targets of a CostSum, one for each of its costs."""
     if len(targets) != len(cost.parts):
@@ -71,10 +79,15 @@ def outputsFor(cost: Any, outputs: int, targets: int) -> int:
             return count
     if spec.variadic:
         return outputs
+    hint = (
+        "; weights of samples are given as (data, target, sampleWeight), or as sampleWeight="
+        if WEIGHT in spec.names and targets > 1
+        else ""
+    )
     first = "its first output" if outputs == 1 else f"its first output or all {outputs}"
     raise GraphError(
         f"{type(cost).__name__} takes {', '.join(names)}; wanted targets that make these together with "
-        f"what the network gives, {first}, got {targets} target{'s' * (targets != 1)}"
+        f"what the network gives, {first}, got {targets} target{'s' * (targets != 1)}{hint}"
     )
 
 

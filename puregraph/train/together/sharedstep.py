@@ -96,7 +96,8 @@ class SharedStep:
     def partOf(self, batch: Batch, grain: int) -> Batch:
         """The samples of a grain."""
         rows = self.grains.part(grain, batch.whole or 0)
-        return Batch([x[rows] for x in batch.data], [x[rows] for x in batch.target], rows.stop - rows.start)
+        data, target = [x[rows] for x in batch.data], [x[rows] for x in batch.target]
+        return batch._replace(data=data, target=target, size=rows.stop - rows.start, whole=None)
 
     def learnTogether(self, lockstep: LockStep) -> None:
         """The gradients of all grains, which are run in lockstep: kept by grain and parameter for `learnt`."""
