@@ -21,6 +21,7 @@ from puregraph.many.world import Pending, World
 EAGER = 200  # looks without a pause: what takes microseconds should not wait for a sleeper
 SHORTEST, LONGEST = 2e-5, 5e-4  # seconds between two looks later on: who waits must leave the core to those who compute
 PATIENCE = 60.0  # seconds that a process waits for others before the run ends
+ABORTING = 5.0  # seconds that MPI has to end all processes, before this one ends by itself
 INHERITED = ("PMI_", "PMIX_", "OMPI_", "PRTE_", "HYDI_", "MPI_LOCAL")  # of which a child would take itself for a rank
 
 
@@ -138,7 +139,9 @@ class MpiWorld(World):
     def abort(self, code: int = 1) -> None:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        self.MPI.COMM_WORLD.Abort(code)
+        self.MPI.COMM_WORLD.Abort(code)  # MPICH's returns, and ends nobody where its launcher cannot be reached
+        time.sleep(ABORTING)
+        os._exit(code)
 
 
 class Several:

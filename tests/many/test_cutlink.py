@@ -1,0 +1,99 @@
+"""A connection that is cut between two machines: whoever is on the other side is named, and nobody is left behind."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from launched import isRunning, pidsIn, waited, written
+from processes import environment
+
+from puregraph.many.watch import CODE
+
+ADDRESSES = ("10.78.0.1", "10.78.0.2")
+SSH = """#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+case "$1" in %s) host=%s;; *) host=%s;; esac
+shift
+exec ip netns exec $host sh -c "$*"
+"""  # what mpiexec takes for ssh: OPTIONS HOST COMMAND
+CUT = """
+import subprocess, sys, recipes
+from launched import tellPid
+from puregraph.many import world
+from puregraph.train import FunctionCallback
+tellPid()
+def act(trainer):
+    if trainer.step == 7:  # all have compiled: until here, who compiles for long is not late
+        world().watch.patience /= 20
+        world().barrier()
+        if world().rank == 1:
+            subprocess.run(["ip", "link", "set", sys.argv[1], "down"], check=True)
+            open("cut", "w").close()
+trainer, data, target = recipes.perceptron(callbacks=[FunctionCallback(act)])
+trainer.train(data, target, epochs=50)
+"""
+
+
+def ip(*words):
+    """Run `ip`; whether it has worked, and what it says."""
+    done = subprocess.run(["ip", *words], capture_output=True, text=True)
+    return done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def hosts():
+    """The names of two network namespaces, joined by one link."""
+    if shutil.which("ip") is None:
+        pytest.skip("there is no ip, which makes network namespaces")
+    names = [f"pg{os.getpid()}{letter}" for letter in "ab"]
+    try:
+        works, said = ip("netns", "add", names[0])
+        if not works:
+            pytest.skip(f"network namespaces cannot be made here: {said.strip()}")
+        steps = [["netns", "add", names[1]]]
+        steps += [["link", "add", names[0], "netns", names[0], "type", "veth", "peer", names[1], "netns", names[1]]]
+        for name, address in zip(names, ADDRESSES):
+            steps += [["-n", name, "addr", "add", f"{address}/24", "dev", name]]
+            steps += [["-n", name, "link", "set", each, "up"] for each in (name, "lo")]
+        for step in steps:
+            works, said = ip(*step)
+            if not works:
+                pytest.skip(f"two network namespaces cannot be joined here: {said.strip()}")
+        yield names
+    finally:
+        for name in names:
+            works, pids = ip("netns", "pids", name)
+            for pid in pids.split() if works else ():
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)  # mpiexec's own process on the far side, which nobody reaches
+            ip("netns", "del", name)
+
+
+@pytest.mark.mpi
+def test_who_is_behind_a_cut_connection_is_named_and_ends_as_well(tmp_path, hosts):
+    if (Path(sys.executable).parent / "prterun").exists():
+        pytest.skip("Open MPI takes no stand-in for ssh that knows addresses of namespaces")
+    ssh = tmp_path / "ssh"
+    ssh.write_text(SSH % (ADDRESSES[0], *hosts))
+    ssh.chmod(0o755)
+    given = environment(
+        PUREGRAPH_DEVICE="cpu", PUREGRAPH_PATIENCE="50", HYDRA_LAUNCHER="ssh", HYDRA_LAUNCHER_EXEC=str(ssh),
+        UCX_TLS="tcp", MPIR_CVAR_NOLOCAL="1",
+    )  # fmt: skip
+    where = ",".join(f"{address}:1" for address in ADDRESSES)
+    run = ["ip", "netns", "exec", hosts[0], sys.executable, "-m", "puregraph", "launch", "--hosts", where]
+    run += [str(written(tmp_path, CUT)), hosts[1]]
+    done = subprocess.run(run, env=given, capture_output=True, text=True, timeout=100, cwd=tmp_path)
+    assert (tmp_path / "cut").exists(), done.stdout + done.stderr
+    assert done.returncode == CODE, done.stdout + done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    late = [f"rank {own} of 2 has waited" in last and f": rank {other} has been silent" in last
+            for own, other in [(0, 1), (1, 0)]]  # fmt: skip
+    assert any(late) and "(epoch 2, batch 3)" in last, last
+    assert len(pidsIn(tmp_path)) == 2
+    assert waited(lambda: not any(map(isRunning, pidsIn(tmp_path))), 60), "a process is left behind"
