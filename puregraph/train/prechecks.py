@@ -79,6 +79,17 @@ def validationFrom(validation: Any, batchsize: int, names: Names, cost: Any) -> 
         raise DataError(f"validation: {error}") from None
 
 
+def sourcesFrom(
+    trainer: Any, data: Any, target: Any, validation: Any, weight: Any
+) -> tuple[Arrays | Stream, Arrays | Stream | None]:
+    """What is trained on and what is validated on, from what `Trainer.train` was given."""
+    names, cost, isWeighed = trainer.objective.names, trainer.cost, weight is not None
+    data, target = names.inOrder(data, target)
+    (data, target), validation = heldOutFrom(data, weighed(target, weight, cost), validation, isWeighed)
+    source = batchesFrom(data, target, trainer.batchsize, names=names, isWeighed=isWeighed)
+    return source, validationFrom(validation, trainer.batchsize, names, cost)
+
+
 def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None, epochs: int) -> None:
     """Begin a run, or go on with one, after everything was checked that can be before the first step."""
     checkedSize(epochs, "epochs")

@@ -15,7 +15,7 @@ from puregraph.base.attributes import Settable
 from puregraph.base.keywords import ChecksKeywords
 from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
 from puregraph.core.late import Late
-from puregraph.data.batches import batchesFrom, checkedSize
+from puregraph.data.batches import checkedSize
 from puregraph.errors import DataError
 from puregraph.many import world
 from puregraph.module import Module
@@ -31,7 +31,7 @@ from puregraph.train.meters import EVERY, Meters
 from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode, leaveIn
 from puregraph.train.objective import Objective, checkKind
-from puregraph.train.prechecks import begin, checkShard, heldOutFrom, validationFrom, weighed
+from puregraph.train.prechecks import begin, checkShard, sourcesFrom
 from puregraph.train.together.dividedsave import saveDivided
 from puregraph.train.together.shardedupdate import isDivided
 from puregraph.train.validator import Validator
@@ -164,14 +164,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
                   the network; PuregraphError, naming epoch and batch, if the cost is not finite, which abandons the
                   epoch that is under way
         """
-        data, target = self.objective.names.inOrder(data, target)
-        (data, target), validation = heldOutFrom(
-            data, weighed(target, sampleWeight, self.cost), validation, sampleWeight is not None
-        )
-        source = batchesFrom(
-            data, target, self.batchsize, names=self.objective.names, isWeighed=sampleWeight is not None
-        )
-        checks = validationFrom(validation, self.batchsize, self.objective.names, self.cost)
+        source, checks = sourcesFrom(self, data, target, validation, sampleWeight)
         if self.fastRun:
             source, checks, epochs = source.few(FEW), None if checks is None else checks.few(FEW), 1
             self.progress.say(f"fast run: {FEW} batches of everything, one epoch, no files")
