@@ -26,5 +26,7 @@ class _Extremum(_Reduction):
 @widened
 def shared(grad, x, y, axis):
     """The gradient in equal parts where x is y, both perhaps NaN, and zero elsewhere."""
+    if x.size == 0:
+        return np.zeros_like(x)
     chosen = (x == y) | (x != x) & (y != y)
     return np.where(chosen, grad / chosen.sum(axis=axis, keepdims=True).astype(grad.dtype), 0)

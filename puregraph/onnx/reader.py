@@ -129,6 +129,8 @@ class ModelReader:
         try:
             if not domain and opset < opregistry.OLDEST and not meansTheSame(proto.op_type, opset):
                 raise GraphError(f"of opset {opset}; what it means is known from opset {opregistry.OLDEST} on")
+            if not domain and proto.op_type == "If":
+                return self.branch(scope, proto, given[0], path)
             body = self.functions.get((domain, proto.op_type, getattr(proto, "overload", "")))
             read = opregistry.readerOf(domain, proto.op_type, opset)
             if body is None and read is not None:
@@ -166,6 +168,27 @@ class ModelReader:
         if (len(self.faults), len(self.unknown)) != faults:
             return None
         return [inner.values[name] if name in wanted else None for name in body.outputs[: len(proto.output)]]
+
+    def branch(self, scope: NameScope, proto: Any, condition: Any, path: str) -> Outputs | None:
+        """The outputs of the branch of an If whose condition is known.
+
+        Raises    GraphError where the condition is known only with the data
+        """
+        numbers = None if condition is None else condition.numbers
+        if numbers is None or numbers.size != 1:
+            raise GraphError("its condition is known only with the data; one that follows from shapes can be read")
+        wanted = "then_branch" if numbers.item() else "else_branch"
+        graph = next(attribute.g for attribute in proto.attribute if attribute.name == wanted)
+        if scope.depth >= DEEPEST:
+            raise GraphError(f"more than {DEEPEST} graphs in one another")
+        inner = NameScope(dict(scope.values), f"{path}:", scope.opsets, scope.depth + 1)
+        for tensor in graph.initializer:
+            self.initialize(inner, tensor)
+        faults = len(self.faults), len(self.unknown)
+        self.nodes(inner, graph.node, [info.name for info in graph.output])
+        if (len(self.faults), len(self.unknown)) != faults:
+            return None
+        return [self.output(inner, info.name) for info in graph.output]
 
     def attribute(self, proto: Any) -> Any:
         """The value of an attribute: a number, a text, an array, a list of those, or a graph as it is."""

@@ -32,6 +32,8 @@ from puregraph.onnx.modules.axes.reduceaxes import (
     ReduceLogSum,
     ReduceLogSumExp,
     ReduceLp,
+    ReduceMax,
+    ReduceMin,
     ReduceProd,
     ReduceSumSquare,
 )

@@ -8,10 +8,11 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.base.dtype import isFloating
+from puregraph.core.dim import Dim
 from puregraph.onnx.modules.axes.accumulation import CumProd, CumSum
 from puregraph.onnx.modules.axes.controlled import CumulativeAxis, ReduceAxes
 from puregraph.onnx.modules.axes.extremeindex import LastExtreme
-from puregraph.onnx.modules.axes.reduceaxes import OFFLOATS, REDUCTIONS, ReduceFilled
+from puregraph.onnx.modules.axes.reduceaxes import OFFLOATS, OPEN, REDUCTIONS, ReduceFilled
 from puregraph.onnx.opregistry import onnxOp
 
 NAMES = [f"Reduce{kind}" for kind in REDUCTIONS]
@@ -34,7 +35,9 @@ def reduce(op: Any, x: Any, axes: Any = None) -> Any:
         given = range(op.rankOf(x))
     axes = tuple(int(axis) for axis in given)
     isEmpty = x.shape is not None and any(x.shape[axis] == 0 for axis in axes)
-    y = op(ReduceFilled(kind, axes, keepdims) if isEmpty else REDUCTIONS[kind](axes, keepdims), x)
+    isOpen = x.shape is None or any(isinstance(x.shape[axis], Dim) for axis in axes)
+    make = OPEN.get(kind, REDUCTIONS[kind]) if isOpen else REDUCTIONS[kind]
+    y = op(ReduceFilled(kind, axes, keepdims) if isEmpty else make(axes, keepdims), x)
     return typed(op, y, dtype)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.modules.convbase import _Convolution
-from puregraph.onnx.modules.axes.reduceaxes import REDUCTIONS
+from puregraph.onnx.modules.axes.reduceaxes import OPEN, REDUCTIONS
 from puregraph.onnx.modules.layers.logsoftmax import LogSoftMax
 from puregraph.onnx.modules.layers.weight import Weight
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
@@ -80,12 +80,12 @@ def reduce(step: OnnxStep, kind: str, axes: tuple, keepdims: bool) -> None:
         step.op(kind, step.x, out=out, keepdims=int(keepdims), axes=list(axes))
 
 
-@writesOnnx(*REDUCTIONS.values())
+@writesOnnx(*REDUCTIONS.values(), *OPEN.values())
 def reduction(step: OnnxStep) -> None:
     """ReduceSum, ReduceMean and the like."""
     module, rank = step.module, len(step.shapes[0])
     axes = module.axis if isinstance(module.axis, tuple) else range(rank) if module.axis is None else (module.axis,)
-    kind = next(kind for kind, made in REDUCTIONS.items() if made is type(module))
+    kind = next(kind for kind, made in [*REDUCTIONS.items(), *OPEN.items()] if made is type(module))
     if step.dtypes[0] != step.indtypes[0]:
         step.inputs[0] = step.op("Cast", step.x, to=kindOf(step.dtypes[0]))
     reduce(step, f"Reduce{kind}", tuple(axis % rank for axis in axes), module.keepdims)

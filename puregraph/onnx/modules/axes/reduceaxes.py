@@ -66,7 +66,7 @@ class ReduceLogSumExp(_Reduction):
 
     def updateData(self, x):
         axes = tuple(range(x.ndim)) if self.axis is None else self.axis
-        return logSumExp(x, axes, self.keepdims)
+        return empty(self, "LogSumExp", x) if x.size == 0 else logSumExp(x, axes, self.keepdims)
 
     def updateGrad(self, grad, x, y):
         kept = reduced(x.shape, self.axis, True)
@@ -177,6 +177,34 @@ class ReduceLogSum(_SumOf):
         return [1 + rng.random(x)]
 
 
+class ReduceMax(Max):
+    """y = max of x over `axis`, and the least there can be where there is nothing to choose from.
+
+    Shapes    x (any) -> y without the axes, or of length one there
+    Source    ONNX operator ReduceMax
+    Raises    ShapeError if x has no such axis, or one is named twice
+    """
+
+    purpose = ""
+
+    def updateData(self, x):
+        return empty(self, "Max", x) if x.size == 0 else super().updateData(x)
+
+
+class ReduceMin(Min):
+    """y = min of x over `axis`, and the largest there can be where there is nothing to choose from.
+
+    Shapes    x (any) -> y without the axes, or of length one there
+    Source    ONNX operator ReduceMin
+    Raises    ShapeError if x has no such axis, or one is named twice
+    """
+
+    purpose = ""
+
+    def updateData(self, x):
+        return empty(self, "Min", x) if x.size == 0 else super().updateData(x)
+
+
 OFFLOATS = ("L2", "LogSum", "LogSumExp")  # kinds that integers are converted for
 REDUCTIONS = {
     "Sum": Sum,
@@ -190,6 +218,7 @@ REDUCTIONS = {
     "LogSumExp": ReduceLogSumExp,
     "SumSquare": ReduceSumSquare,
 }
+OPEN = {"Max": ReduceMax, "Min": ReduceMin}  # of axes whose length is a symbol, and may be 0
 
 
 class ReduceFilled(Module):
@@ -218,6 +247,11 @@ class ReduceFilled(Module):
     def examples(cls):
         yield cls("Sum", (0,)), [(0, 3)]
         yield cls("Prod", (1,), keepdims=False), [(2, 0)]
+
+
+def empty(module, kind, x):
+    """What a reduction of an array without elements gives."""
+    return np.full_like(x, neutral(kind, x.dtype), shape=reduced(x.shape, module.axis, module.keepdims))
 
 
 def neutral(kind, dtype):

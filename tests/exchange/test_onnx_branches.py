@@ -1,0 +1,55 @@
+"""An If whose condition is known ahead of data is the branch that it takes; another one is refused."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper  # noqa: E402
+
+from puregraph import GraphError  # noqa: E402
+from puregraph.onnx import fromOnnx  # noqa: E402
+
+
+def branchOf(name, kind, weight):
+    """A graph that reads x from outside, and has a weight of its own."""
+    node = helper.make_node(kind, ["x", "w"], [f"{name}_y"], name=f"{name}_node")
+    end = helper.make_tensor_value_info(f"{name}_y", TensorProto.FLOAT, None)
+    return helper.make_graph([node], name, [], [end], [onnx.numpy_helper.from_array(weight, "w")])
+
+
+def model(nodes, condition):
+    """x, multiplied by a matrix if it has three axes, or else added to."""
+    weights = np.full((3, 3), 2, np.float32), np.full(3, 5, np.float32)
+    branches = {
+        "then_branch": branchOf("then", "MatMul", weights[0]),
+        "else_branch": branchOf("else", "Add", weights[1]),
+    }
+    choice = helper.make_node("If", [condition], ["y"], name="choice", **branches)
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3])]
+    inputs += [] if nodes else [helper.make_tensor_value_info(condition, TensorProto.BOOL, [])]
+    end = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    constants = [onnx.numpy_helper.from_array(np.array([n]), f"c{n}") for n in (1, 2, 3)]
+    graph = helper.make_graph([*nodes, choice], "it", inputs, [end], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize(("size", "isThen"), [(3, True), (2, False)])
+def test_a_condition_of_shapes_chooses_the_branch_while_reading(size, isThen):
+    nodes = [
+        helper.make_node("Shape", ["x"], ["sizes"], name="sizes"),
+        helper.make_node("Gather", ["sizes", "c1"], ["width"], name="width"),
+        helper.make_node("Equal", ["width", f"c{size}"], ["same"], name="same"),
+    ]
+    net = fromOnnx(model(nodes, "same"))
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(net(x), x @ np.full((3, 3), 2, np.float32) if isThen else x + 5)
+    assert len(list(net.params)) == 1
+    y = net(x)
+    net.backward(np.ones_like(y))
+    np.testing.assert_array_equal(net.inputs[0].grad, np.full_like(x, 6) if isThen else np.ones_like(x))
+
+
+def test_a_condition_that_comes_with_the_data_is_refused():
+    with pytest.raises(GraphError, match=r"at 'choice' \(If\): its condition is known only with the data"):
+        fromOnnx(model([], "flag"))
