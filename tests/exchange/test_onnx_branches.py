@@ -53,3 +53,15 @@ def test_a_condition_of_shapes_chooses_the_branch_while_reading(size, isThen):
 def test_a_condition_that_comes_with_the_data_is_refused():
     with pytest.raises(GraphError, match=r"at 'choice' \(If\): its condition is known only with the data"):
         fromOnnx(model([], "flag"))
+
+
+def test_limits_of_a_range_may_have_one_axis():
+    limits = [onnx.numpy_helper.from_array(np.array(n), name) for name, n in (("a", [1]), ("b", 7), ("c", [2]))]
+    nodes = [
+        helper.make_node("Range", ["a", "b", "c"], ["r"], name="range"),
+        helper.make_node("Add", ["r", "x"], ["y"], name="y"),
+    ]
+    ends = [[helper.make_tensor_value_info(name, TensorProto.INT64, [3])] for name in "xy"]
+    graph = helper.make_graph(nodes, "it", *ends, limits)
+    net = fromOnnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    np.testing.assert_array_equal(net(np.zeros(3, np.int64)), [1, 3, 5])

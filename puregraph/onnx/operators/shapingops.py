@@ -197,9 +197,9 @@ def trilu(op: Any, x: Any, diagonal: Any = None) -> Any:
 
 @onnxOp("Range")
 def ranged(op: Any, start: Any, stop: Any, step: Any) -> Any:
-    """Range."""
-    kind = modules.Range() if start.dtype.kind in "iu" else ConstantRange()
-    return op(kind, start, stop, step)
+    """Range; its limits may have one axis, of length one, as functions of the standard write them."""
+    limits = [op(WithoutAxes((0,)), each) if each.shape == (1,) else each for each in (start, stop, step)]
+    return op(modules.Range() if start.dtype.kind in "iu" else ConstantRange(), *limits)
 
 
 @onnxOp("EyeLike")
