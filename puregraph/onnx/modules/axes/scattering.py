@@ -5,7 +5,7 @@ import numpy as np
 from puregraph.arguments import Flag, Whole, choice
 from puregraph.core.dim import Dim
 from puregraph.core.shape import normalAxis
-from puregraph.errors import AutoDiffException, need
+from puregraph.errors import need
 from puregraph.module import Module
 from puregraph.onnx.modules.axes.gathering import elementKey, pointKey
 
@@ -37,8 +37,10 @@ class _Scatter(Module):
         key = self.key(x, index)
         if self.reduction == "add":
             return grad, None, grad[key]
+        if self.reduction == "mul":
+            return productGrad(grad, x, key, updates)
         if self.reduction != "none":
-            raise AutoDiffException(f"{type(self).__name__}: there is no gradient for reduction '{self.reduction}'")
+            return extremeGrad(grad, x, key, updates, self.updateData(x, index, updates))
         order = np.arange(updates.size).reshape(updates.shape)
         last = np.full(x.shape, -1)
         last[key] = order
@@ -49,10 +51,34 @@ class _Scatter(Module):
         )
 
 
+def productGrad(grad, x, key, updates):
+    """Each factor's gradient is the product of the others: of none where two are 0, that of the rest for a single 0."""
+    zeros, rest = (x == 0).astype(np.int64), np.where(x == 0, x.dtype.type(1), x)
+    np.add.at(zeros, key, (updates == 0).astype(np.int64))
+    np.multiply.at(rest, key, np.where(updates == 0, x.dtype.type(1), updates))
+
+    def others(factor, zeros, rest):
+        isZero = factor == 0
+        return np.where(zeros == isZero, rest / np.where(isZero, factor.dtype.type(1), factor), factor.dtype.type(0))
+
+    return grad * others(x, zeros, rest), None, grad[key] * others(updates, zeros[key], rest[key])
+
+
+def extremeGrad(grad, x, key, updates, y):
+    """All that are equal to the largest, or smallest, share the gradient evenly."""
+    isKept, isTaken = x == y, updates == y[key]
+    count = isKept.astype(grad.dtype)
+    np.add.at(count, key, isTaken.astype(grad.dtype))
+    share = grad / np.maximum(count, count.dtype.type(1))  # 0 equal it where it is not a number
+    nothing = grad.dtype.type(0)
+    return np.where(isKept, share, nothing), None, np.where(isTaken, share[key], nothing)
+
+
 class ScatterElements(_Scatter):
     """y = x, but y[..., index[i, j, ...], ...] = updates[i, j, ...], the index in place of that along `axis`.
 
-    With a `reduction` the update is added to what is there, multiplied with it, or the larger or smaller is kept.
+    With a `reduction` the update is added to what is there, multiplied with it, or the larger or smaller is kept; equal
+    ones share their gradient evenly.
 
     Shapes    x (any), index, updates (as x, no longer along other axes) -> y as x
     Source    ONNX operator ScatterElements
@@ -83,13 +109,15 @@ class ScatterElements(_Scatter):
     @classmethod
     def examples(cls):
         yield cls(), [(3, 2), (2, 2), (2, 2)]
-        yield cls(1, "add"), [(2, 3), (2, 2), (2, 2)]
+        for kind in ("add", "mul", "max", "min"):
+            yield cls(1, kind), [(2, 3), (2, 4), (2, 4)]
 
 
 class ScatterPoints(_Scatter):
     """y = x, but y[index[i, 0], index[i, 1], ...] = updates[i].
 
-    With a `reduction` the update is added to what is there, multiplied with it, or the larger or smaller is kept.
+    With a `reduction` the update is added to what is there, multiplied with it, or the larger or smaller is kept; equal
+    ones share their gradient evenly.
 
     Shapes    x (*n), index (*i, k), updates (*i, what is left of n after k axes) -> y as x
     Source    ONNX operator ScatterND
@@ -117,7 +145,8 @@ class ScatterPoints(_Scatter):
     @classmethod
     def examples(cls):
         yield cls(), [(4, 2), (2, 1), (2, 2)]
-        yield cls("add"), [(3, 3), (4, 2), (4,)]
+        for kind in ("add", "mul", "max", "min"):
+            yield cls(kind), [(3, 3), (4, 2), (4,)]
 
 
 class ScatterSequence(Module):
