@@ -61,7 +61,7 @@ def elu(op: Any, x: Any) -> Any:
 @onnxOp("LeakyRelu")
 def leakyRelu(op: Any, x: Any) -> Any:
     """LeakyRelu."""
-    return op(Pointwise(formula="where(x >= 0, x, alpha * x)", alpha=op.get("alpha", 0.01)), x)
+    return op(modules.LeakyRelu(op.get("alpha", 0.01)), x)
 
 
 @onnxOp("Gelu")
@@ -75,7 +75,7 @@ def gelu(op: Any, x: Any) -> Any:
 @onnxOp("PRelu")
 def pRelu(op: Any, x: Any, slope: Any) -> Any:
     """PRelu."""
-    y = op(Pointwise(formula="where(x < 0, slope * x, x)"), x, slope)
+    y = op(Pointwise(formula="where(x > 0, x, slope * x)"), x, slope)
     return y if y.dtype == x.dtype else op(modules.Cast(x.dtype), y)
 
 

@@ -148,10 +148,10 @@ def clip(op: Any, x: Any, low: Any = None, high: Any = None) -> Any:
         if low <= high:
             return op(modules.Clip(float(low), float(high)), x)
         return op(Pointwise(formula="minimum(maximum(x, low), high)", low=low, high=high), x)
-    if low is not None:
-        x = op(Pointwise(formula="maximum(x, low)"), x, low)
+    if low is not None:  # at a bound the gradient is all of x; maximum would share it
+        x = op(Pointwise(formula="where(x < low, low, x)"), x, low)
     if high is not None:
-        x = op(Pointwise(formula="minimum(x, high)"), x, high)
+        x = op(Pointwise(formula="where(x > high, high, x)"), x, high)
     return x if low is not None or high is not None else op(modules.Identity(), x)
 
 

@@ -8,14 +8,14 @@ from puregraph.module import Module
 
 
 class Determinant(Module):
-    """y = det x
+    """y = det x; its gradient is the matrix of cofactors, also where x is singular.
 
     Shapes    x (..., n, n) -> y (...)
     Source    ONNX operator Det; the gradient: Giles 2008, section 2.2.4
     Raises    ShapeError if x is no square matrix
     """
 
-    reads = ("x", "y")
+    reads = ("x",)
     needsFloats = True
 
     def dataShapeFrom(self, x):
@@ -26,7 +26,7 @@ class Determinant(Module):
         return determinants(x)
 
     def updateGrad(self, grad, x, y):
-        return inverses(grad, x, y)
+        return grad[..., None, None] * cofactors(x)
 
     @classmethod
     def examples(cls):
@@ -41,6 +41,9 @@ def determinants(x):
 
 
 @widened
-def inverses(grad, x, y):
-    """The transposed inverse of each matrix, times a number."""
-    return (grad * y)[..., None, None] * np.linalg.inv(x).swapaxes(-1, -2)
+def cofactors(x):
+    """The cofactors of each matrix U S V: det(U V) U T V, T the products of all singular values but one."""
+    u, s, v = np.linalg.svd(x)
+    others = np.where(np.eye(s.shape[-1], dtype=bool), s.dtype.type(1), s[..., None, :]).prod(-1)
+    sign = np.linalg.det(u) * np.linalg.det(v)
+    return np.asarray(sign[..., None, None] * ((u * others[..., None, :]) @ v), x.dtype)
