@@ -18,7 +18,7 @@ import io
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from operator import methodcaller
@@ -31,19 +31,20 @@ from puregraph.arguments import FileSource, Flag, OptimizerLike, Text, optional,
 from puregraph.base.align import aligned, fitting
 from puregraph.base.budget import Budget
 from puregraph.base.signals import Deferred
-from puregraph.core.param import Param, Stored
+from puregraph.core.param import Stored
 from puregraph.core.versioning import ARRAYVERSIONS, COUNTER
-from puregraph.errors import CheckpointError, brief, printable, quote, show
+from puregraph.errors import CheckpointError, printable
 from puregraph.graph import Graph
-from puregraph.graph.lookup import nearest
 from puregraph.optimizers import InitRecorder
-from puregraph.serialize.blueprint import checkSize, classNamed, fromBlueprint, nameOf, toBlueprint
+from puregraph.serialize.blueprint import checkSize, classNamed, nameOf, toBlueprint
+from puregraph.serialize.loadreport import LoadReport, listed, match
+from puregraph.serialize.nativefile import NativeFile, require
 from puregraph.serialize.puzzlelib import PuzzleFile
-from puregraph.storage.archive import Archive, write
+from puregraph.storage.archive import write
 from puregraph.storage.atomicwrite import whole
 from puregraph.storage.hdf import Array
 from puregraph.storage.jsoncodec import decode, dumps, encode
-from puregraph.storage.pieces import PieceSet, isPieceSet, readPieces, removePieces
+from puregraph.storage.pieces import PieceSet, removePieces
 
 
 class LoadedCheckpoint(NamedTuple):
@@ -52,38 +53,6 @@ class LoadedCheckpoint(NamedTuple):
     graph: Graph
     optimizer: Any
     extra: Any
-
-
-class Mismatch(NamedTuple):
-    """An array that is not in the file as the graph has it; what is not there at all is empty."""
-
-    name: str
-    wanted: str
-    given: str
-
-    def __str__(self) -> str:
-        return f"{quote(self.name)}: the graph has {self.wanted}, the file {self.given}"
-
-
-class LoadReport(NamedTuple):
-    """What became of each array: loaded; missing in the file; only in the file; or of another shape, dtype or kind."""
-
-    loaded: list[str]
-    missing: list[Mismatch]
-    extra: list[Mismatch]
-    mismatched: list[Mismatch]
-
-    @property
-    def complete(self) -> bool:
-        """Whether graph and file hold the same arrays."""
-        return not (self.missing or self.extra or self.mismatched)
-
-    def __str__(self) -> str:
-        rows = []
-        for kind, found in (("missing", self.missing), ("extra", self.extra), ("different", self.mismatched)):
-            rows += [f"  {kind:9}  {m}" for m in found[:SHOWN]]
-            rows += [f"  {kind:9}  and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
-        return "\n".join([f"{len(self.loaded)} arrays fit", *rows])
 
 
 class Loaded(NamedTuple):
@@ -243,103 +212,7 @@ def remake(row: Any) -> Any:
 # Loading ------------------------------------------------------------------------------------------------------------
 
 
-class NativeFile:
-    """The arrays of a file of puregraph's own, by path in the graph."""
-
-    partial = False
-
-    def __init__(self, file: BinaryIO, folder: str | None = None):
-        self.archive, self.folder = Archive(file), folder
-        about = self.archive.manifest
-        require(set(about) == {"blueprint", "optimizer", "extra"}, "its manifest", about)
-        self.blueprint, self.optimizer, self.extraJson = about["blueprint"], about["optimizer"], about["extra"]
-        require(isinstance(self.blueprint, dict), "its blueprint", self.blueprint)
-        self.ties: dict[str, str] = self.blueprint.get("ties", {})
-        require(isTexts(self.ties), "its ties", self.ties)
-        require(self.optimizer is None or isDescription(self.optimizer), "its optimizer", self.optimizer)
-        self.taken: set[int] = set()
-        self.arrays: dict[str, Array] = {}
-        self.kinds: dict[str, str] = {}
-        self.names: dict[str, str] = {}
-        for name, array in self.archive.arrays.items():
-            group, _, path = name.partition("/")
-            if group in ("params", "states"):
-                require(path not in self.arrays, f"the array {quote(path)}, which is a parameter and a state", array)
-                self.arrays[path], self.kinds[path], self.names[path] = array, group, name
-
-    def fits(self, path: str, shape: tuple[int, ...], dtype: Any) -> bool:
-        return self.arrays[path].shape == tuple(shape) and self.arrays[path].dtype == np.dtype(dtype).name
-
-    def read(self, path: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        return self.archive.read(self.names[path])
-
-    def check(self, paths: Iterable[str]) -> None:
-        """Prove the arrays that were not read."""
-        read = {self.names[path] for path in paths}
-        self.archive.check(name for name in self.archive.arrays if name not in read)
-
-    def graph(self) -> Graph:
-        return fromBlueprint(self.blueprint, self.archive.budget)
-
-    def state(self) -> dict[str, np.ndarray]:
-        """The optimizer's arrays by their names there."""
-        names = self.optimizer["state"] if self.optimizer else []
-        given = (self.optimizer or {}).get("pieces")
-        pieces = {} if given is None else readPieces(self.folder, PieceSet(*given))
-        return {name: pieces[i] if i in pieces else self.array(f"optimizer/{i}") for i, name in enumerate(names)}
-
-    def extra(self) -> Any:
-        """What was saved as `extra`, each of its arrays once."""
-        self.taken.clear()
-        return decode(self.extraJson, self.extraArray)
-
-    def extraArray(self, value: dict[str, Any]) -> Any:
-        """An array in `extra`, which is named once: a file could else ask for it again and again."""
-        if "array" not in value:
-            return None
-        index = value["array"]
-        require(type(index) is int and index not in self.taken, "an array of extra", index)
-        self.taken.add(index)
-        return self.array(f"extra/{index}")
-
-    def array(self, name: str) -> np.ndarray:
-        """An array by its full name."""
-        if name not in self.archive.arrays:
-            raise CheckpointError(f"it holds no array {quote(name)}")
-        return self.archive.read(name)
-
-    def close(self) -> None:
-        """The file is closed by who opened it."""
-
-
-def require(condition: bool, what: str, given: Any) -> None:
-    """Refuse what `save` does not write."""
-    if not condition:
-        raise CheckpointError(f"{what} cannot be {brief(given)}")
-
-
-def isTexts(value: Any) -> bool:
-    """A dict of texts to texts."""
-    return isinstance(value, dict) and all(type(text) is str for text in value.values())
-
-
-def isDescription(value: Any) -> bool:
-    """What `collect` writes of an optimizer."""
-    return (
-        isinstance(value, dict)
-        and set(value) - {"part", "pieces"} == {"class", "args", "kwargs", "step", "state"}
-        and [type(value[key]) for key in ("class", "args", "kwargs", "step", "state")] == [str, list, dict, int, list]
-        and value["step"] >= 0
-        and all(type(name) is str for name in value["state"])
-        and len(set(value["state"])) == len(value["state"])
-        and isinstance(value.get("part", []), list)
-        and isPieceSet(value.get("pieces", [[], []]))
-        and all(type(path) is str for path in value.get("part", []))
-    )
-
-
 FORMATS = ("puregraph", "puzzlelib")
-SHOWN = 10  # arrays that a message names
 
 
 @contextmanager
@@ -456,12 +329,6 @@ def holderOfPart(graph: Graph, part: list[str] | None) -> Any:
     )
 
 
-def listed(paths: list[str]) -> str:
-    """Some paths, quoted."""
-    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
-    return ", ".join(map(quote, paths[:SHOWN])) + more
-
-
 def checkOptimizer(row: dict[str, Any] | None, optimizer: Any, graph: Graph) -> None:
     """The file must hold an optimizer of the same class, for the same parameters."""
     if row is None:
@@ -530,64 +397,6 @@ def assign(steps: list[Callable[[], Any]]) -> None:
     """
     with Deferred():
         deque(map(methodcaller("__call__"), [*steps, partial(setattr, COUNTER, "version", object())]), maxlen=0)
-
-
-def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[LoadReport, dict[str, str]]:
-    """What fits where: a report, and the name in the file for each array of the graph.
-
-    Both may share arrays between names; one that is shared in the file may be two in the graph, and the other way round
-    if the two are equal.
-    """
-    report, chosen = LoadReport([], [], [], []), {}
-    graphTies = graph.ties if targets else {}
-    aliases: dict[str, list[str]] = {}
-    for path, owner in graphTies.items():
-        aliases.setdefault(owner, []).append(path)
-    inFile = {path: path for path in source.arrays} | source.ties
-    for path, stored in targets.items():
-        wanted = f"{show(tuple(stored.shape))} {stored.dtype.name}"
-        names = list(dict.fromkeys(inFile[n] for n in (path, *aliases.get(path, [])) if n in inFile))
-        kind = "params" if isinstance(stored, Param) else "states"
-        if not names:
-            if not (source.partial and kind == "states" and stored.dtype.kind in "iu"):
-                near = source.arrays if len(report.missing) < SHOWN else {}
-                report.missing.append(Mismatch(path, wanted, lacks(path, near)))
-        elif source.kinds[names[0]] != kind or not source.fits(names[0], stored.shape, stored.dtype):
-            note = "" if source.kinds[names[0]] == kind else f" as one of its {source.kinds[names[0]]}"
-            report.mismatched.append(Mismatch(path, wanted, describeArray(source.arrays[names[0]]) + note))
-        else:
-            differing = [n for n in names[1:] if not sameArray(source, names[0], n)]
-            for name in differing:
-                report.mismatched.append(Mismatch(name, f"it shared with '{path}'", "two arrays that differ"))
-            if not differing:
-                report.loaded.append(path)
-                chosen[path] = names[0]
-    known = {*targets, *graphTies}
-    known |= {owner for alias, owner in source.ties.items() if alias in known}
-    for path, array in source.arrays.items():
-        if path not in known:
-            near = targets if len(report.extra) < SHOWN else {}
-            report.extra.append(Mismatch(path, lacks(path, near), describeArray(array)))
-    return report, chosen
-
-
-def sameArray(source: Any, one: str, other: str) -> bool:
-    """Whether two arrays of the file are equal."""
-    a, b = source.arrays[one], source.arrays[other]
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    return bool(np.array_equal(source.read(one, a.shape, a.dtype), source.read(other, b.shape, b.dtype)))
-
-
-def describeArray(array: Any) -> str:
-    """Shape and dtype."""
-    return f"{show(tuple(array.shape))} {np.dtype(array.dtype).name}"
-
-
-def lacks(name: str, known: dict[str, Any]) -> str:
-    """That a name is not there, and those that come near."""
-    near = [f"{quote(n)} {describeArray(known[n])}" for n in nearest(name, list(known), 2)] if known else []
-    return f"nothing of that name (near: {', '.join(near)})" if near else "nothing of that name"
 
 
 def contents(path: Any, format: str = "puregraph") -> Contents:

@@ -1,0 +1,110 @@
+"""LoadReport: which arrays of a file fit those of a graph, and why others do not."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.core.param import Param, Stored
+from puregraph.errors import quote, show
+from puregraph.graph import Graph
+from puregraph.graph.lookup import nearest
+
+SHOWN = 10  # arrays that a message names
+
+
+class Mismatch(NamedTuple):
+    """An array that is not in the file as the graph has it; what is not there at all is empty."""
+
+    name: str
+    wanted: str
+    given: str
+
+    def __str__(self) -> str:
+        return f"{quote(self.name)}: the graph has {self.wanted}, the file {self.given}"
+
+
+class LoadReport(NamedTuple):
+    """What became of each array: loaded; missing in the file; only in the file; or of another shape, dtype or kind."""
+
+    loaded: list[str]
+    missing: list[Mismatch]
+    extra: list[Mismatch]
+    mismatched: list[Mismatch]
+
+    @property
+    def complete(self) -> bool:
+        """Whether graph and file hold the same arrays."""
+        return not (self.missing or self.extra or self.mismatched)
+
+    def __str__(self) -> str:
+        rows = []
+        for kind, found in (("missing", self.missing), ("extra", self.extra), ("different", self.mismatched)):
+            rows += [f"  {kind:9}  {m}" for m in found[:SHOWN]]
+            rows += [f"  {kind:9}  and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+        return "\n".join([f"{len(self.loaded)} arrays fit", *rows])
+
+
+def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[LoadReport, dict[str, str]]:
+    """What fits where: a report, and the name in the file for each array of the graph.
+
+    Both may share arrays between names; one that is shared in the file may be two in the graph, and the other way round
+    if the two are equal.
+    """
+    report, chosen = LoadReport([], [], [], []), {}
+    graphTies = graph.ties if targets else {}
+    aliases: dict[str, list[str]] = {}
+    for path, owner in graphTies.items():
+        aliases.setdefault(owner, []).append(path)
+    inFile = {path: path for path in source.arrays} | source.ties
+    for path, stored in targets.items():
+        wanted = f"{show(tuple(stored.shape))} {stored.dtype.name}"
+        names = list(dict.fromkeys(inFile[n] for n in (path, *aliases.get(path, [])) if n in inFile))
+        kind = "params" if isinstance(stored, Param) else "states"
+        if not names:
+            if not (source.partial and kind == "states" and stored.dtype.kind in "iu"):
+                near = source.arrays if len(report.missing) < SHOWN else {}
+                report.missing.append(Mismatch(path, wanted, lacks(path, near)))
+        elif source.kinds[names[0]] != kind or not source.fits(names[0], stored.shape, stored.dtype):
+            note = "" if source.kinds[names[0]] == kind else f" as one of its {source.kinds[names[0]]}"
+            report.mismatched.append(Mismatch(path, wanted, describeArray(source.arrays[names[0]]) + note))
+        else:
+            differing = [n for n in names[1:] if not sameArray(source, names[0], n)]
+            for name in differing:
+                report.mismatched.append(Mismatch(name, f"it shared with '{path}'", "two arrays that differ"))
+            if not differing:
+                report.loaded.append(path)
+                chosen[path] = names[0]
+    known = {*targets, *graphTies}
+    known |= {owner for alias, owner in source.ties.items() if alias in known}
+    for path, array in source.arrays.items():
+        if path not in known:
+            near = targets if len(report.extra) < SHOWN else {}
+            report.extra.append(Mismatch(path, lacks(path, near), describeArray(array)))
+    return report, chosen
+
+
+def sameArray(source: Any, one: str, other: str) -> bool:
+    """Whether two arrays of the file are equal."""
+    a, b = source.arrays[one], source.arrays[other]
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return bool(np.array_equal(source.read(one, a.shape, a.dtype), source.read(other, b.shape, b.dtype)))
+
+
+def describeArray(array: Any) -> str:
+    """Shape and dtype."""
+    return f"{show(tuple(array.shape))} {np.dtype(array.dtype).name}"
+
+
+def lacks(name: str, known: dict[str, Any]) -> str:
+    """That a name is not there, and those that come near."""
+    near = [f"{quote(n)} {describeArray(known[n])}" for n in nearest(name, list(known), 2)] if known else []
+    return f"nothing of that name (near: {', '.join(near)})" if near else "nothing of that name"
+
+
+def listed(paths: list[str]) -> str:
+    """Some paths, quoted."""
+    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+    return ", ".join(map(quote, paths[:SHOWN])) + more
