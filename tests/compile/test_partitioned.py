@@ -216,6 +216,15 @@ def test_more_sizes_than_are_kept_run_as_they_are():
     assert "runs without" in program.table()
 
 
+def test_the_table_of_nodes_with_short_names_is_printed():
+    x = Input(name="x").node()
+    net = Graph([x], NonZero(name="y").node(x))
+    program = net.compile((2, 3))
+    program.run(np.eye(2, 3, dtype=np.float32))
+    assert program.table().split("\n")[0] == "piece  nodes  runs as"
+    assert manners(program)[0].split()[:2] == ["1", "y"]
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("optimizer", [SGD, Adam])
 def test_a_training_step_is_that_of_the_graph(dtype, optimizer):
