@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 from collections.abc import Callable, Container, Iterable
 from contextlib import ExitStack
 from typing import Any, NamedTuple
@@ -83,10 +84,18 @@ def declaring(what: str) -> Callable[[Kernel, Any], Kernel]:
     return lambda kernel, rule: kernel.declare(**{what: rule})
 
 
+class Allowed(threading.local):
+    """Whether fast CPU implementations may run; each thread decides for itself."""
+
+    fast = True
+
+
+allowed = Allowed()
+
+
 class Kernel:
     """One operation: `reference` (numpy), and its `implementations` "fast" (CPU), "cuda" and "device" (GPU)."""
 
-    fastAllowed = True
     __qualname__: str
 
     def __init__(self, reference: Callable[..., Any]) -> None:
@@ -150,7 +159,7 @@ class Kernel:
             return tracer.handle(self, arguments, options)
         if "cupy" in sys.modules and holdsDeviceArray((arguments, options)):
             return self.onDevice(*arguments, **options)
-        if "fast" in self.implementations and Kernel.fastAllowed:
+        if "fast" in self.implementations and allowed.fast:
             result = self.implementations["fast"](*arguments, **options)
             if result is not NotImplemented:
                 return result
@@ -231,10 +240,10 @@ def needReached(what: str, functions: Iterable[Any], table: Container[Any] = ())
 
 
 def useFast(wanted: bool) -> ExitStack:
-    """Allow fast CPU implementations, or not, from now on; as `with useFast(False):` until the block ends."""
+    """Allow fast CPU implementations in this thread, or not; as `with useFast(False):` until the block ends."""
     undo = ExitStack()
-    undo.callback(setattr, Kernel, "fastAllowed", Kernel.fastAllowed)
-    Kernel.fastAllowed = wanted
+    undo.callback(setattr, allowed, "fast", allowed.fast)
+    allowed.fast = wanted
     return undo
 
 

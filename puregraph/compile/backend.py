@@ -19,7 +19,7 @@ from puregraph.compile.pipeline import Pipeline, runPasses
 from puregraph.compile.runtime.executable import Executable
 from puregraph.compile.trace.channelslast import layoutFor
 from puregraph.compile.trace.opaque import NotArraysError
-from puregraph.kernel import Kernel
+from puregraph.kernel import allowed
 from puregraph.native.llvm import jit
 
 
@@ -91,4 +91,4 @@ def backendFor(graph: Any, dtype: Any) -> Backend:
 
 def isNative(dtype: Any) -> bool:
     """Whether a step that computes in this dtype becomes native code."""
-    return Kernel.fastAllowed and (np.dtype(dtype) == np.float32 or isBfloat16(np.dtype(dtype))) and jit.available()
+    return allowed.fast and (np.dtype(dtype) == np.float32 or isBfloat16(np.dtype(dtype))) and jit.available()

@@ -154,7 +154,7 @@ class Verifier:
 
     def check(self, title: str, number: int, call: Call) -> None:
         """Raise a VerifyError unless the results of native code are those of the calls that it stands for."""
-        calls = call.function.calls
+        calls = [*call.function.inlined, *call.function.calls]
         made = {y.number for c in calls for y in c.outs if y is not None}
         last = self.plan.last  # a result that is not read may share its memory with another one
         results = [y for y in written(call) if y.number in made and last.get(y.number, -1) > number]

@@ -10,6 +10,7 @@ from puregraph import (
     MSE,
     SGD,
     Adam,
+    Add,
     CrossEntropy,
     Graph,
     GraphWarning,
@@ -18,6 +19,7 @@ from puregraph import (
     Linear,
     Max,
     Mul,
+    MulAddConst,
     Relu,
     Sequential,
     Sigmoid,
@@ -30,6 +32,7 @@ from puregraph.compile import verify
 from puregraph.compile.lower import nestcache
 from puregraph.compile.memory import planner
 from puregraph.compile.passes import nestlines
+from puregraph.compile.program import Program
 from puregraph.compile.runtime.segment import Segment
 from puregraph.compile.trace import graphtracer
 from puregraph.compile.verify import VerifyError
@@ -89,6 +92,22 @@ def test_training_steps_with_states_and_an_optimizer_are_verified(verified, rng)
     x = rng.standard_normal((4, 1, 12, 12)).astype(np.float32)
     losses = [float(program.run(x, np.arange(4))[0]) for _ in range(5)]
     assert losses[-1] < losses[0]
+
+
+@needsNative
+def test_values_that_steps_compute_again_are_verified_where_their_first_maker_is_no_step(verified, rng):
+    x = h = Input(name="x").node()
+    for _ in range(6):
+        h = Add().node(Tanh().node(h), MulAddConst(0.7, 0).node(Mul().node(h, h)))
+    graph, shape = Graph(x, Max(axis=1).node(h)), (64, 256)
+    budget = Program(graph, [shape], ["f4"], grads=(True,)).bytes // 2
+    program = Program(graph, [shape], ["f4"], grads=(True,), budget=budget)
+    native = [call.function for call in program.executable.schedule.calls if call.kind.isNative]
+    made = {y.number for each in native for call in each.calls for y in call.outs}
+    again = {y.number for each in native for call in each.inlined for y in call.outs}
+    assert again - made, "this graph has no such value: another one is needed"
+    program.run(rng.standard_normal(shape).astype("f4"), np.ones(64, "f4"))
+    assert program.why == ""
 
 
 @needsNative

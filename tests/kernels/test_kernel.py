@@ -4,6 +4,7 @@ import copy
 import inspect
 import pickle
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -69,6 +70,28 @@ def test_the_fast_twin_runs_where_it_applies():
         assert which(1) == "reference"
         with useFast(True):
             assert which(1) == "fast"
+    assert which(1) == "fast"
+
+
+def test_a_thread_that_wants_the_reference_changes_nothing_for_another():
+    which, entered, left = makeTwins(), threading.Event(), threading.Event()
+    found = []
+
+    def other():
+        with useFast(False):
+            entered.set()
+            left.wait(10)
+            found.append(which(1))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    entered.wait(10)
+    with useFast(False):  # begins and ends within the other's block
+        pass
+    found.append(which(1))
+    left.set()
+    thread.join(10)
+    assert found == ["fast", "reference"]
     assert which(1) == "fast"
 
 

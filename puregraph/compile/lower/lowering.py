@@ -25,6 +25,7 @@ class NativeCall(NamedTuple):
     """The function of a native call; the slots of its kernels hold Values, `Offset`s and numbers.
 
     `calls`      the calls that it stands for
+    `inlined`    calls of earlier steps, some of whose values it computes again
     `results`    how many of its values are results; those after them are scratch memory
     `checks`     the Bounds of inputs to check before a run
     `over`       the indices of arguments that a result may be written over, if it has their layout: each element is
@@ -37,6 +38,7 @@ class NativeCall(NamedTuple):
     results: int
     over: tuple[int, ...] = ()
     checks: tuple[Bounds, ...] = ()
+    inlined: Sequence[Call] = ()
 
 
 def lower(schedule: Any) -> Any:
@@ -114,7 +116,7 @@ class Lowering:
         workspace = LoweringWorkspace(self.new, self.packedWeights)
         done, late = nestKernels(nest, workspace)
         over = [j for j in late if isMetOnce(group, reads[j])]
-        return self.step(done, group.calls, reads, makes, workspace, over)
+        return self.step(done, group.calls, reads, makes, workspace, over, group.inlined)
 
     def step(
         self,
@@ -124,9 +126,10 @@ class Lowering:
         makes: list[Value],
         workspace: LoweringWorkspace,
         over: Iterable[int] = (),
+        inlined: Sequence[Call] = (),
     ) -> Call:
         name = "; ".join(dict.fromkeys(w.name for w in done))
-        native = NativeCall(name, done, calls, len(makes), tuple(over), tuple(workspace.checks))
+        native = NativeCall(name, done, calls, len(makes), tuple(over), tuple(workspace.checks), inlined)
         return Call(native, tuple(reads), {}, [*makes, *workspace.extra], "native", calls[-1].origin, True)
 
     # Products and kernels -------------------------------------------------------------------------------------------
@@ -203,14 +206,14 @@ class Lowering:
                 rule: Any = productOf if call.kind.isContraction else loweringOf(call.function)
                 done = rule(call, ending[0], workspace)
                 if done is not None:
-                    calls = [call, *(group.calls if group else ())]
+                    calls, inlined = [call, *(group.calls if group else ())], group.inlined if group else ()
                     own = call.values()
                     over = [
                         len(own) + j
                         for j, v in enumerate(ending[1])
                         if group and all(v.root is not x.root for x in own) and isMetOnce(group, v)
                     ]
-                    return [self.step(done, calls, [*own, *ending[1]], ending[2], workspace, over)]
+                    return [self.step(done, calls, [*own, *ending[1]], ending[2], workspace, over, inlined)]
         if call.kind.isRegistered and whole is not None:
             done = whole(call, workspace)
         elif (nest := callNest(call, CPU)) is not None:

@@ -18,6 +18,7 @@ class Group:
     """An index space and `lines` for a `LoopNest` over it, by names that `names` and `loads` give Values.
 
     Names only count operands, so that groups that compute the same have the same lines.
+    `inlined` are calls of earlier groups, some of whose Values it computes again.
     `axes` says for each computed Value which axis of the space each of its own axes runs along (None: length one).
     """
 
@@ -35,6 +36,7 @@ class Group:
         self.reducedAxes: dict[int, frozenset[int]] = {}  # axes over which a computed Value, or an operand, is reduced
         self.reductions: list[frozenset[int]] = []  # the axes of its reductions, each set once
         self.calls: list[Call] = []
+        self.inlined: list[Call] = []
         self.inner: int | None = None
 
     @property

@@ -160,10 +160,22 @@ class Inliner:
         del reader.loads[old]
         front.append((old, formulaOf(leaf(names[group.names[y.number]]))))
         reader.lines = [*front, *((n, line) for n, line in reader.lines if n not in dict(front))]
+        reader.inlined += [c for c in makersOf(group, y, recipe) if c not in reader.inlined]
         self.readers[y.number].remove(r)
         for v, _ in recipe.loads.values():
             if r not in self.readers.setdefault(v.root.number, []):
                 self.readers[v.root.number].append(r)
+
+
+def makersOf(group: Group, y: Value, recipe: Recipe) -> list[Call]:
+    """The calls by which a group makes a value from the operands of its recipe."""
+    wanted, known = {y.number}, {v.root.number for v, _ in recipe.loads.values()}
+    found: list[Call] = []
+    for call in reversed([*group.inlined, *group.calls]):
+        if wanted.intersection(out.number for out in call.outs if out is not None):
+            found.append(call)
+            wanted.update({v.root.number for v in call.values() if v is not None} - known)
+    return found[::-1]
 
 
 def overwrites(schedule: Any, makers: dict[int, int]) -> dict[int, int]:
