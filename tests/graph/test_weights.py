@@ -30,6 +30,15 @@ def convolution():
     ).evalMode()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def quickCollections():
+    """What earlier tests have left is not looked through again in each of these: hundreds of thousands of objects."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 X = np.random.default_rng(0).standard_normal((16, 3, 6, 6)).astype(np.float32)
 
 
