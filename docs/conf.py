@@ -14,4 +14,5 @@ myst_heading_anchors = 4
 myst_enable_extensions = ["deflist"]
 python_display_short_literal_types = True
 html_static_path = ["static"]
+html_extra_path = ["extra"]  # copied as they are: pages name pictures by their address
 html_css_files = ["site.css"]

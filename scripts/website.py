@@ -14,6 +14,7 @@ import sys
 import tempfile
 import textwrap
 from pathlib import Path
+from urllib.parse import unquote
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -30,6 +31,7 @@ GUIDES = {  # in the order in which people come
 NOTGUIDES = ("README", "refusals", "operations", "reading", "architecture", "glossary", "accuracy", "performance")
 SECTION = re.compile(r"(Shapes|Source|Params|Raises)\s{2,}(.*)")
 PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "README.md": "index.md"}
+ADDRESS = re.compile(r"""\b(?:src|href)=["'](?!https?:|mailto:|data:|#)([^"'#?]+)""")
 LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\((?!https?:|#|mailto:)([^)#]+)(#[^)]*)?\)")
 
 
@@ -248,7 +250,7 @@ def relink(path):
 
     def changed(match):
         target = (path.parent / match[2]).resolve().relative_to(ROOT)
-        up = "../" * (len(path.relative_to(ROOT).parts) - 2)
+        up = "../" * max(0, len(path.relative_to(ROOT).parts) - 2)
         if target.parts[0] == "docs" and target.suffix:
             page = target.relative_to("docs").as_posix()
         elif target.parts[:2] == ("docs", "decisions"):
@@ -265,8 +267,9 @@ def relink(path):
 
 
 def top(names):
-    """The first page: what it is, and where everything stands."""
-    lines = ["# puregraph", (ROOT / "README.md").read_text(encoding="utf-8").split("\n\n")[1]]
+    """The first page: the README, and where everything stands."""
+    introduction = relink(ROOT / "README.md").split("## Where to read on")[0].rstrip()
+    lines = [introduction.replace('src="docs/', 'src="'), "## Where to read on"]
     lines.append(f"{len(names)} public names, each with a page: [reference](reference.md).")
     for title, stems in GUIDES.items():
         lines.append(f"```{{toctree}}\n:caption: {title}\n:maxdepth: 1\n\n" + "\n".join(stems) + "\n```")
@@ -277,7 +280,7 @@ def top(names):
 def write(source):
     """Write all pages of the site into a folder, as Markdown; how many names have one."""
     names, texts = list(publicNames()), guides()
-    shutil.copytree(DOCS / "pictures", source / "pictures")
+    shutil.copytree(DOCS / "pictures", source / "extra" / "pictures")
     shutil.copytree(DOCS / "static", source / "static")
     shutil.copy(DOCS / "conf.py", source)
     (source / "decisions").mkdir()
@@ -300,8 +303,18 @@ def write(source):
     return len(names)
 
 
+def missing(folder):
+    """What the built pages name and what is not there: links, pictures, styles."""
+    found = {}
+    for path in sorted(Path(folder).rglob("*.html")):
+        for address in ADDRESS.findall(path.read_text(encoding="utf-8")):
+            if not (path.parent / unquote(address)).exists():
+                found.setdefault(address, path.relative_to(folder))
+    return [f"{path}: there is no {address}" for address, path in found.items()]
+
+
 def main(folder):
-    """Write the pages, and let Sphinx build them."""
+    """Write the pages, let Sphinx build them, and look for what they name and do not have."""
     with tempfile.TemporaryDirectory() as temporary:
         source = Path(temporary) / "source"
         source.mkdir()
@@ -320,9 +333,11 @@ def main(folder):
             str(folder),
         ]
         result = subprocess.run(command, check=False)
-    if result.returncode == 0:
+    dead = missing(folder) if result.returncode == 0 else []
+    print(*dead, sep="\n", end="\n" if dead else "", file=sys.stderr)
+    if result.returncode == 0 and not dead:
         print(f"{folder}: {count} public names, {len(list(Path(folder).rglob('*.html')))} pages")
-    return result.returncode
+    return result.returncode or bool(dead)
 
 
 if __name__ == "__main__":

@@ -70,3 +70,18 @@ def test_the_site_builds_without_a_warning(tmp_path):
     pytest.importorskip("furo", reason="the extra puregraph[docs] brings Sphinx, furo and myst-parser")
     assert website.main(tmp_path / "site") == 0
     assert (tmp_path / "site" / "reference" / "puregraph.Linear.html").exists()
+
+
+def test_what_a_page_names_and_does_not_have_is_told(tmp_path):
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "a b.svg").write_text("", encoding="utf-8")
+    page = '<img src="pictures/a%20b.svg"><img src="pictures/c.svg"><a href="#x"><a href="https://x.org"><a href="q.html#y">'
+    (tmp_path / "index.html").write_text(page, encoding="utf-8")
+    assert website.missing(tmp_path) == ["index.html: there is no pictures/c.svg", "index.html: there is no q.html"]
+
+
+def test_the_first_page_is_the_readme_with_its_pictures(source):
+    text = (source / "index.md").read_text(encoding="utf-8")
+    assert "## Two commands" in text and text.count("## Where to read on") == 1
+    for picture in re.findall(r'src="([^"]+)"', text):
+        assert (source / "extra" / picture).exists(), picture
