@@ -1,4 +1,4 @@
-"""Moved: files that have a new name are found under the old one for one more release."""
+"""Moved: files that have a new name are found under the old one for one more release; packages are found when asked for."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ NEW = {
     "terms": "formula.expr",
 }
 
+LATE = ("models", "onnx", "text")  # public packages that importing puregraph does not need
+
 
 class MovedFinder(MetaPathFinder, Loader):
     """Gives the module of a new name for an old one, with a DeprecationWarning that says so."""
@@ -53,11 +55,11 @@ class MovedFinder(MetaPathFinder, Loader):
 
 
 def attribute(name: str) -> ModuleType:
-    """The module of an old name, as an attribute of the package.
+    """A public package that nobody has imported yet, or the module of an old name, as an attribute of puregraph.
 
     Raises    AttributeError for a name that never was one
     """
-    if name not in NEW:
+    if name not in NEW and name not in LATE:
         hint = hintFor(name)
         raise AttributeError(f"module 'puregraph' has no attribute {name!r}{hint and '; '}{hint}")
     return import_module(f"puregraph.{name}")

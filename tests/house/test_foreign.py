@@ -18,6 +18,7 @@ from puregraph import (
     MomentumSGD,
     ReduceOnPlateau,
     Sequential,
+    Slot,
     Trainer,
     Validator,
 )
@@ -74,6 +75,21 @@ def test_a_foreign_attribute_is_answered_with_what_to_write(owner, name):
 def test_each_foreign_argument_is_one_of_some_class_or_function_here(word):
     takers = [keywords(cls) or () for cls in MAKERS] + [("data", "target", "epochs", "validation", "sampleWeight")]
     assert any(set(KEYWORDS[word]) & set(names) for names in takers)
+
+
+CALLS = [
+    (cls, word)
+    for cls in MAKERS
+    for word, here in KEYWORDS.items()
+    if cls is not Slot and set(here) & set(keywords(cls) or ()) and word not in keywords(cls)
+]  # an optimizer makes Slots; nobody else does
+
+
+@pytest.mark.parametrize("cls, word", CALLS, ids=[f"{cls.__name__}-{word}" for cls, word in CALLS])
+def test_a_foreign_argument_is_refused_with_the_one_that_the_class_has(cls, word):
+    here = next(each for each in KEYWORDS[word] if each in keywords(cls))
+    with pytest.raises(ArgumentError, match=f"there is no argument {word}; did you mean {here}\\?"):
+        cls(**{word: 1})
 
 
 @pytest.mark.parametrize("cls", [SGD, MomentumSGD, Adam, AdamW])

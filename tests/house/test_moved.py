@@ -1,11 +1,12 @@
 """Files that were moved are found under their old names, with a warning that says the new one."""
 
+import subprocess
 import sys
 
 import pytest
 
 import puregraph
-from puregraph.moved import NEW
+from puregraph.moved import LATE, NEW
 
 
 @pytest.mark.parametrize("name", NEW)
@@ -33,3 +34,10 @@ def test_a_name_that_never_was_is_no_attribute():
 
 def test_no_old_name_is_that_of_a_file():
     assert not [name for name in NEW if (__import__("pathlib").Path(puregraph.__file__).parent / f"{name}.py").exists()]
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_a_package_that_is_not_imported_at_the_start_is_an_attribute_all_the_same(name):
+    code = f"import sys, puregraph; assert 'puregraph.{name}' not in sys.modules; print(puregraph.{name}.__name__)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == f"puregraph.{name}\n"
