@@ -1,4 +1,4 @@
-"""Moved: files that have a new name are found under the old one for one more release; packages are found when asked for."""
+"""Moved: files that have a new name are found under the old one for one more release; packages, when asked for."""
 
 from __future__ import annotations
 
