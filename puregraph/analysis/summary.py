@@ -27,7 +27,7 @@ class SummaryText(str):
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        return f'<pre style="line-height: 1.25; overflow-x: auto">{escape(self)}</pre>'
+        return f'<pre style="font-family: monospace; white-space: pre; line-height: 1.25; overflow-x: auto">{escape(self)}</pre>'
 
 
 class StyledText(NamedTuple):

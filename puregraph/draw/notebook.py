@@ -28,7 +28,7 @@ def graphHtml(graph: Any) -> str:
 def preHtml(text: str) -> str:
     """A text as it is, in columns."""
     lines = "\n".join(map(markup, text.split("\n")))
-    return f'<pre style="line-height: 1.25; overflow-x: auto">{lines}</pre>'
+    return f'<pre style="font-family: monospace; white-space: pre; line-height: 1.25; overflow-x: auto">{lines}</pre>'
 
 
 def tableHtml(rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ()) -> str:
