@@ -27,6 +27,12 @@ def markup(text: str) -> str:
     return escape(visible(text), quote=True)
 
 
+def preformatted(text: str) -> str:
+    """A text as HTML that keeps its lines and columns, in whatever page it stands."""
+    lines = "\n".join(map(markup, text.split("\n")))
+    return f'<pre style="font-family: monospace; white-space: pre; line-height: 1.25; overflow-x: auto">{lines}</pre>'
+
+
 def dotQuoted(text: str) -> str:
     """A text as a quoted string of the DOT language; lines stay lines."""
     return '"' + "\\n".join(visible(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")) + '"'

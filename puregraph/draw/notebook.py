@@ -7,7 +7,7 @@ from typing import Any
 
 from puregraph.analysis.summary import render
 from puregraph.draw.drawing import drawGraph
-from puregraph.draw.escape import markup
+from puregraph.draw.escape import markup, preformatted
 from puregraph.errors import PuregraphError, plural, show
 
 MOST = 500  # nodes outside of groups that are drawn, or listed
@@ -17,18 +17,12 @@ def graphHtml(graph: Any) -> str:
     """A graph as its picture; as its listing where a picture cannot be made, or would be too large to look at."""
     try:
         if len(graph.nodes) <= MOST:
-            return f"{drawGraph(graph)._repr_html_()}<details><summary>listing</summary>{preHtml(str(graph))}</details>"
+            return f"{drawGraph(graph)._repr_html_()}<details><summary>listing</summary>{preformatted(str(graph))}</details>"
     except PuregraphError:
         pass
     lines = str(graph).split("\n")
     rest = len(lines) - MOST
-    return preHtml("\n".join([*lines[:MOST], *([f"and {plural(rest, 'node')} more"] if rest > 0 else [])]))
-
-
-def preHtml(text: str) -> str:
-    """A text as it is, in columns."""
-    lines = "\n".join(map(markup, text.split("\n")))
-    return f'<pre style="font-family: monospace; white-space: pre; line-height: 1.25; overflow-x: auto">{lines}</pre>'
+    return preformatted("\n".join([*lines[:MOST], *([f"and {plural(rest, 'node')} more"] if rest > 0 else [])]))
 
 
 def tableHtml(rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ()) -> str:
@@ -57,7 +51,7 @@ def historyHtml(history: Any) -> str:
 
 def footprintHtml(found: Any) -> str:
     """A footprint as the summary of its graph."""
-    return preHtml(render(found))
+    return preformatted(render(found))
 
 
 def confusionHtml(confusion: Any) -> str:
@@ -81,6 +75,6 @@ def trainerHtml(trainer: Any) -> str:
 def programHtml(program: Any) -> str:
     """A program as the table of its steps; one that is not compiled as the reason why."""
     try:
-        return preHtml(program.table())
+        return preformatted(program.table())
     except PuregraphError as error:
-        return preHtml(str(error))
+        return preformatted(str(error))

@@ -105,7 +105,8 @@ def test_a_kind_of_file_that_cannot_be_written_is_named(tmp_path):
 
 def test_without_matplotlib_there_is_text_and_a_file_says_what_to_install(monkeypatch, tmp_path):
     without(monkeypatch)
-    assert HISTORY.plot()._repr_html_().startswith("<pre")
+    shown = HISTORY.plot()._repr_html_()
+    assert shown.startswith("<pre") and len(shown.splitlines()) == len(str(HISTORY.plot()).splitlines()) > 10
     with pytest.raises(ArgumentError, match=r"pip install puregraph\[plot\]"):
         HISTORY.plot(tmp_path / "chart.png")
     assert not list(tmp_path.iterdir())

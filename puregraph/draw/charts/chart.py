@@ -7,7 +7,7 @@ import importlib.util
 import io
 from typing import Any
 
-from puregraph.draw.escape import markup
+from puregraph.draw.escape import markup, preformatted
 from puregraph.errors import ArgumentError
 
 DOTS = 110  # for an inch of a picture
@@ -58,7 +58,7 @@ class Chart:
     def _repr_html_(self) -> str:
         """A picture; the text where matplotlib is not installed."""
         if importlib.util.find_spec("matplotlib") is None:
-            return f'<pre style="font-family: monospace; white-space: pre; line-height: 1.25">{markup(self.text())}</pre>'
+            return preformatted(self.text())
         made = io.BytesIO()
         self.figure().savefig(made, format="png", dpi=DOTS)
         picture = base64.b64encode(made.getvalue()).decode()
