@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator
-from html import escape
 from typing import Any, NamedTuple
 
 from puregraph.analysis.footprint import Footprint, FootprintLine
@@ -27,7 +26,9 @@ class SummaryText(str):
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        return f'<pre style="font-family: monospace; white-space: pre; line-height: 1.25; overflow-x: auto">{escape(self)}</pre>'
+        from puregraph.draw.escape import preformatted  # late: draw stands on this file
+
+        return preformatted(self)
 
 
 class StyledText(NamedTuple):

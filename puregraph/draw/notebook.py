@@ -17,7 +17,8 @@ def graphHtml(graph: Any) -> str:
     """A graph as its picture; as its listing where a picture cannot be made, or would be too large to look at."""
     try:
         if len(graph.nodes) <= MOST:
-            return f"{drawGraph(graph)._repr_html_()}<details><summary>listing</summary>{preformatted(str(graph))}</details>"
+            listing = f"<details><summary>listing</summary>{preformatted(str(graph))}</details>"
+            return drawGraph(graph)._repr_html_() + listing
     except PuregraphError:
         pass
     lines = str(graph).split("\n")
