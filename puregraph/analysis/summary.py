@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from puregraph.analysis.footprint import Footprint, FootprintLine
 from puregraph.arguments import Positive, optional, takes
 from puregraph.core.dim import Size
+from puregraph.core.late import Late
 from puregraph.core.shape import bind
 from puregraph.errors import show
 from puregraph.graph import Graph
@@ -25,10 +26,7 @@ class SummaryText(str):
 
     __slots__ = ()
 
-    def _repr_html_(self) -> str:
-        from puregraph.draw.escape import preformatted  # late: draw stands on this file
-
-        return preformatted(self)
+    _repr_html_: Any = Late("puregraph.draw.escape", "preformatted")
 
 
 class StyledText(NamedTuple):
