@@ -36,7 +36,7 @@ class Backend(NamedTuple):
     """
 
     name: str
-    passes: Callable[[], Pipeline] = Pipeline
+    passes: Callable[[], Pipeline] = lambda: pipeline.PLAIN
     build: Callable[..., Any] = Executable
     layout: Any = None
     keepsComposite: Callable[[Any], bool] = lambda piece: True

@@ -23,6 +23,7 @@ from puregraph.compile.passes.inline import inlineCheapValues
 from puregraph.compile.passes.predicate import storePredicates
 from puregraph.compile.passes.relusign import readReluSigns
 from puregraph.compile.passes.reorder import reorderForMemory
+from puregraph.compile.passes.startbuckets import startBuckets
 from puregraph.compile.trace.schedule import traceStep
 
 Pass = Callable[[Any], Any]
@@ -51,8 +52,11 @@ NATIVE = Pipeline(
         inlineCheapValues,
         lower,
         reorderForMemory,
+        startBuckets,
     ),
 )
+
+PLAIN = Pipeline(lower=(startBuckets,))
 
 
 def gpuPasses() -> Pipeline:

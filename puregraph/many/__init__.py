@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import Any
 
+from puregraph.many.bucketedsum import BucketedSum
 from puregraph.many.cluster import Cluster
 from puregraph.many.countingworld import Collective, CountingWorld, LinkSpeed
 from puregraph.many.current import world
@@ -11,6 +12,7 @@ from puregraph.many.treesum import TreeSum
 from puregraph.many.world import Pending, World
 
 __all__ = [
+    "BucketedSum",
     "Cluster",
     "Collective",
     "CountingWorld",

@@ -39,7 +39,7 @@ class MpiPending(Pending):
         self.world.waiting = time.monotonic()
         while not self.request.Test():
             looks += 1
-            if looks > EAGER:
+            if looks > EAGER or self.world.isComputing:
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST)
             elif looks % 8 == 0:

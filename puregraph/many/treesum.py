@@ -52,12 +52,16 @@ class TreeSum:
         if world.size == 1:
             self.spare += sums
             return sums[0]
-        pieces = list(zip(self.cuts, self.cuts[1:]))
+        self.spare += sums
+        return self.scatter(sums, self.cuts)
+
+    def scatter(self, sums: list[np.ndarray], cuts: list[int]) -> np.ndarray:
+        """From cuts[rank] to cuts[rank + 1] of the sum of all grains, of which these are this process's parts."""
+        world, pieces = self.world, list(zip(cuts, cuts[1:]))
         begin, end = pieces[world.rank]
         sent = [np.concatenate([one[a:b] for one in sums]) if len(sums) > 1 else sums[0][a:b] for a, b in pieces]
         received = [np.empty(len(spans) * (end - begin), self.dtype) for spans in self.spans]
         world.allToAll(sent, received)
-        self.spare += sums
         parts: dict[Span, np.ndarray] = {}
         for spans, array in zip(self.spans, received):
             parts.update(zip(spans, array.reshape(len(spans), end - begin)))

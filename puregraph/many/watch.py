@@ -61,7 +61,8 @@ class Watch:
     def own(self) -> Report:
         """The report of this process."""
         world = self.world
-        return Report(world.done, world.waiting is not None, world.label, time.monotonic())
+        label = ", ".join(filter(None, (world.label, world.bucket)))
+        return Report(world.done, world.waiting is not None, label, time.monotonic())
 
     def listen(self) -> None:
         """Take what others have reported."""

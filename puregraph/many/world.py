@@ -34,6 +34,8 @@ class World:
     rank = local = 0
     size = locals = 1
     isEnding = False  # whether all have agreed to end, each by itself
+    isComputing = False  # whether this process computes while a thread waits for others
+    bucket = ""  # what that thread exchanges
     label = ""  # what the next collectives are for, so that who waits too long can say so
 
     def startAllReduce(self, array: np.ndarray) -> Pending:

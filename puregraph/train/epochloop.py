@@ -80,7 +80,7 @@ class EpochLoop:
         trainer.optimizer.zeroGradParams()
         trainer.lastRate = trainer.rate
         if self.shared is not None:
-            if [slot.param for slot in slotsOf(trainer.optimizer)] != self.shared.params:  # some were frozen, or thawed
+            if slotsOf(trainer.optimizer) != self.shared.slots:  # some were frozen, or thawed
                 self.shared = SharedStep(trainer, self.shared.grains.count)
             self.shared.run(group, [self.locationOf(number) for number in range(len(group))])
         else:

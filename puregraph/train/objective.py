@@ -47,6 +47,7 @@ class Objective:
         self.cost, self.compile = cost, compile
         self.names = Names(self.net.arguments, getattr(cost, "parts", ()))
         self.graph: Any = None
+        self.buckets: Any = None  # of gradients, which other processes get while backward runs
         self.say: Callable[[str], Any] | None = None  # what compiling for long is said by
         self.sizes: tuple[int, int, bool] | None = None
         self.mutex = Mutex()
@@ -127,6 +128,8 @@ class Objective:
         if isLone:
             return self.program(batch, optimizer=optimizer, **options)
         owner = optimizer if isPlain(optimizer) else None
+        if self.buckets is not None:
+            options["buckets"] = self.buckets
         return self.program(batch, isAlways, scaled=True, added=not isFirst, owner=owner, **options)
 
     def update(self, optimizer: Any) -> None:

@@ -11,7 +11,7 @@ import os, random, signal, sys, time, recipes
 from launched import tellPid
 from puregraph import Checkpoint
 from puregraph.many import world
-from puregraph.many.treesum import TreeSum
+from puregraph.many.bucketedsum import BucketedSum
 from puregraph.train.objective import Objective
 from puregraph.train.together import ShardedUpdate
 import puregraph.checkpoint as checkpoint
@@ -28,7 +28,7 @@ def dying(function):
     return wrapped
 owner, name = {
     "forward": (Objective, "learner"),
-    "reduction": (TreeSum, "reduceScatter"),
+    "reduction": (BucketedSum, "exchange"),
     "update": (ShardedUpdate, "update") if shard else (Objective, "update"),
     "save": (pieces if shard else checkpoint, "write"),
 }[where]

@@ -156,7 +156,7 @@ def test_the_command_prints_the_plan_of_a_model(capsys):
     assert main([*arguments, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["shard"] for row in rows} == {None, "state", "gradients"}
-    assert rows[0]["calls"][1]["name"] == "allToAll"
+    assert rows[0]["calls"][0]["name"] == "allToAll"
     assert main([*arguments[:5], "--memory", "1000"]) == 1
 
 

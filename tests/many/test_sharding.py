@@ -127,10 +127,10 @@ def test_each_process_keeps_its_part_of_the_state_alone(tmp_path, count):
 
 SUMS = """
 import gc, recipes
-from puregraph.many.treesum import TreeSum
+from puregraph.many.bucketedsum import BucketedSum
 from puregraph.train import FunctionCallback
 def look(trainer):
-    sums = sum(array.size for each in gc.get_objects() if type(each) is TreeSum for array in each.spare)
+    sums = sum(array.size for each in gc.get_objects() if type(each) is BucketedSum for array in each.spare)
     print(trainer.shard, sums > 0, any(param.grad is not None for param in trainer.net.params.values()))
 for shard in ("state", "gradients"):
     trainer, data, target = recipes.perceptron(callbacks=[FunctionCallback(look)], shard=shard)

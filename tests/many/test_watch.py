@@ -100,7 +100,7 @@ def test_a_late_process_is_named_once_patience_is_over_and_ends_the_run(tmp_path
     assert 2.5 <= waited < 25, last  # a twentieth of the patience; less than half of it on any machine
     named = {word.strip(":;") for word in last.partition("): ")[2].split("rank ")[1:] for word in [word.split()[0]]}
     assert named == {str(rank)}, last
-    assert "(epoch 2, batch 3)" in last
+    assert "(epoch 2, batch 3, bucket 1: linear.b)" in last
     assert ("computing" if how == "sleep" else "has been silent for") in last
     assert not any(map(isRunning, pidsIn(tmp_path)))
 
@@ -111,7 +111,7 @@ import recipes
 from launched import tellPid
 from puregraph import Checkpoint
 from puregraph.many import world
-from puregraph.many.treesum import TreeSum
+from puregraph.many.bucketedsum import BucketedSum
 from puregraph.train.objective import Objective
 import puregraph.checkpoint as checkpoint
 tellPid()
@@ -126,7 +126,7 @@ def dying(function):
     return wrapped
 owner, name = {
     "forward": (Objective, "learner"),
-    "reduction": (TreeSum, "reduceScatter"),
+    "reduction": (BucketedSum, "exchange"),
     "update": (Objective, "update"),
     "save": (checkpoint, "write"),
 }[where]

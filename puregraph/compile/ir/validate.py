@@ -2,7 +2,7 @@
 
 A value is computed once, before it is read. Shapes and dtypes agree with what the call computes. A view stays inside
 the memory that it is a view of. A parameter or state is not read after the call that stores to it. Calls with
-effects keep their order, unless the pass replaces them.
+effects keep their order, unless the pass adds or replaces them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from puregraph.compile.ir.value import LEAVES, Call, Value
 from puregraph.errors import PuregraphError
 from puregraph.formula.interpreter import Interpreter
 
-REPLACING = ("predicate",)  # passes that put new values in place of calls with effects
+REPLACING = ("predicate", "startBuckets")  # passes that add calls with effects, or put new values in place of some
 
 
 class PassError(PuregraphError):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.compile.gradientbuckets import BucketStart
 from puregraph.compile.ir.value import Call, Value, put, text
 from puregraph.compile.passes.nestlines import formulas
 from puregraph.compile.trace.updaterule import CountStep, OpaqueOptimizer, UpdateScalars
@@ -235,6 +236,8 @@ def hosted(call: Call) -> str:
         return "the update is counted"
     if isinstance(function, OpaqueOptimizer):
         return f"{type(function.optimizer).__name__}.update()"
+    if isinstance(function, BucketStart):
+        return f"{len(call.arguments)} gradients are sent"
     return call.name
 
 

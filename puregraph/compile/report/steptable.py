@@ -6,6 +6,7 @@ import textwrap
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from puregraph.compile.gradientbuckets import BucketStart
 from puregraph.compile.ir.external import GradientOf
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.memory.outputs import StepOutput
@@ -61,8 +62,24 @@ def table(plan: Any, width: int = 120, graphs: CapturedGraphs | None = None) -> 
     notes = [line for note in describer.notes() for line in textwrap.wrap(note, width, subsequent_indent="    ")]
     whole = f"{plan.bytes:,} bytes of memory in {len(plan.buffers)} buffers"
     total = f"{len(calls)} steps, {whole}, {sum(flopsOf(call) for _, call in calls):,} operations"
+    notes += bucketNotes([call for _, call in calls])
     notes += [] if graphs is None else textwrap.wrap(graphs.note, width, subsequent_indent="    ")
     return "\n".join([lines[0], rule, *lines[1:], rule, *notes, total])
+
+
+def bucketNotes(calls: list[Call]) -> list[str]:
+    """For each bucket of gradients its bytes, how it is exchanged in which time, and what is computed meanwhile."""
+    found = []
+    for i, call in enumerate(calls):
+        if isinstance(call.function, BucketStart):
+            buckets, number = call.function.buckets, call.function.number
+            way, seconds = ("", 0.0) if buckets.predict is None else buckets.predict(buckets.nbytes(number))
+            behind = [each for each in calls[i + 1 :] if not isinstance(each.function, BucketStart)]
+            flops = short(sum(flopsOf(each) for each in behind))
+            hidden = f"by the {len(behind)} steps behind it, {flops} operations" if behind else "by nothing"
+            exchange = f"{way} in {1e6 * seconds:,.0f} us" if way else "exchanged by nobody"
+            found.append(f"bucket {number + 1}: {buckets.nbytes(number):,} bytes, {exchange}, hidden {hidden}")
+    return found
 
 
 def written(row: StepRow, wide: list[int]) -> str:

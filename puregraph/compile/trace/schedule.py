@@ -44,6 +44,7 @@ class Schedule:
     `scales`      whether gradients are stored in float16, so that the loss has to be scaled
     `seed`        the gradient of a cost, if it is the loss scale; `gradients` are then those of parameters, before they
                   are read; `scale` is that number, if the step changes it
+    `buckets`     the GradientBuckets that are started while backward runs
     `unread`      the ids of modules with opaque rules
     `owner`       the optimizer that is notified of a cost that is not finite, and then makes no update
     `count`       the highest number of a Value
@@ -68,6 +69,7 @@ class Schedule:
         self.gradients: list[Value] = []
         self.packedWeights: Any = None  # weights in the layout of native code
         self.owner: Any = None
+        self.buckets: Any = None
         self.unread: set[int] = set()
         self.reads: list[Any] = []
         self.count = 0
@@ -97,6 +99,7 @@ def traceStep(
     guarded: bool = False,
     owner: Any = None,
     wanted: Sequence[bool] | None = None,
+    buckets: Any = None,
     trial: RuleProfile | None = None,
     layout: Any = None,
     keepsComposite: Any = None,
@@ -113,6 +116,7 @@ def traceStep(
     `guarded`    whether the step ends if the first output, a cost, is not finite; `owner`: the optimizer that skips
                  its update too, in a step of its own
     `wanted`     for each output whether it is read after the step; all are, if this is left out
+    `buckets`    the GradientBuckets that are started while backward runs
     `layout`     decides the layout of the results of kernels, see `channelslast.layoutFor`; None: numpy's
     `keepsComposite`  whether a composite kernel, composed of numpy's functions, is one call; left out: all are
     `scales`     whether the gradient of the first output is left open, see `Schedule.seed`
@@ -132,7 +136,10 @@ def traceStep(
             tracer.recorder.origin = CallOrigin("cost", "", (), "forward")
             tracer.recorder.add(isFinite, (found.outputs[0],), {}, [], "host")
         backward(found, tracer, values, grads, updGrad)
+        first, found.buckets = len(tracer.recorder.calls), buckets
         accumulate(found, tracer, scaled, added)
+        if buckets is not None:
+            tracer.recorder.calls[:] = behindOperands(tracer.recorder.calls, first)
     storeStates(found, tracer)
     if optimizer is not None:
         addUpdate(found, tracer, optimizer)
@@ -199,6 +206,23 @@ def accumulate(found: Schedule, tracer: GraphTracer, scaled: bool, added: bool) 
             new = readUfunc(recorder, np.add, [new, old], {})
         found.paramGrads[index] = param, new
     found.scalars += scales.values()
+
+
+def behindOperands(calls: list[Call], first: int) -> list[Call]:
+    """The calls with those from `first` on moved behind the last one that makes an operand of theirs."""
+    makers: dict[int, Call] = {y.number: call for call in calls for y in call.outs if y is not None}
+    order = {id(call): i for i, call in enumerate(calls)}
+    followers: dict[int, list[Call]] = {}
+    for call in calls[first:]:
+        of = [makers[v.number] for v in call.values() if v.number in makers]
+        followers.setdefault(id(max(of, key=lambda each: order[id(each)])), []).append(call)
+    found: list[Call] = []
+    waiting = calls[:first][::-1]
+    while waiting:
+        call = waiting.pop()
+        found.append(call)
+        waiting += followers.get(id(call), [])[::-1]
+    return found
 
 
 def storeStates(found: Schedule, tracer: GraphTracer) -> None:

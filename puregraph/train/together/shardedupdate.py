@@ -18,6 +18,7 @@ from puregraph.errors import DataError, NotFiniteError, PuregraphError
 from puregraph.many.world import World
 from puregraph.optimizers.slot import Slot
 from puregraph.optimizers.updateformulas import states, stored
+from puregraph.train.together.gradientexchange import GradientExchange, isOnDevice
 
 BUCKET = 1 << 20  # elements of weights that are exchanged at once
 OWN = {"slots", "net", "later"}  # attributes that a part of an optimizer has for itself
@@ -47,15 +48,16 @@ class ParamPiece(Param):
 
 
 class ShardedUpdate:
-    """The update of the elements from cuts[rank] to cuts[rank + 1] of all parameters, laid end to end at `spans`.
+    """The update of the elements from cuts[rank] to cuts[rank + 1] of all parameters, in the row of their gradients.
 
     The optimizer's slots keep the state of these elements, see `Slot.part`. All processes give each other the new
     weights, a bucket at a time.
     """
 
-    def __init__(self, trainer: Any, slots: list[Slot], spans: list[tuple[int, int]], cuts: list[int], dtype: Any):
+    def __init__(self, trainer: Any, slots: list[Slot], gradients: GradientExchange):
         self.world, self.optimizer, self.objective = trainer.world, trainer.optimizer, trainer.objective
-        self.slots, self.spans, self.cuts, self.dtype = slots, spans, cuts, dtype
+        spans, cuts = gradients.spans, gradients.tree.cuts
+        self.slots, self.spans, self.cuts, self.dtype = slots, spans, cuts, gradients.tree.dtype
         if not isPlain(self.optimizer):
             raise DataError(
                 f"shard={trainer.shard!r}: {type(self.optimizer).__name__} updates in a way of its own, of which no "
@@ -156,11 +158,6 @@ class ShardedUpdate:
                 into = slot.param.materialize().reshape(-1)[a - first : b - first]
                 new = bucket[a - begin : b - begin].astype(into.dtype, copy=False)
                 into[...] = device.toDevice(new) if device.isDeviceArray(into) else new
-
-
-def isOnDevice(param: Param) -> bool:
-    """Whether a parameter is on a GPU."""
-    return device.isDeviceArray(param.materialize())
 
 
 def divide(world: World, optimizer: Any, slots: list[Slot], parts: list[tuple[int, int]]) -> None:

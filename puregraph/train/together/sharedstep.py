@@ -12,8 +12,8 @@ from puregraph.data.batches import Batch
 from puregraph.errors import DataError, NotFiniteError
 from puregraph.many.grains import Grains
 from puregraph.many.treenorm import treeNorm
-from puregraph.many.treesum import TreeSum
 from puregraph.train.meters import chosen, remedy
+from puregraph.train.together.gradientexchange import GradientExchange
 from puregraph.train.together.lockstep import LockStep, isSynchronized
 from puregraph.train.together.shardedupdate import ShardedUpdate, isOnDevice
 
@@ -36,20 +36,18 @@ class SharedStep:
         self.states = {path: s for path, s in trainer.net.states.items() if once[id(s)] == path}
         drawing = {id(m): m for m in trainer.net.modules().values() if getattr(m, "draws", None)}
         self.counters = [m.states[m.draws] for m in drawing.values()]
-        slots = slotsOf(trainer.optimizer)
-        self.params = [slot.param for slot in slots]
+        self.slots = slotsOf(trainer.optimizer)
+        self.gradients = GradientExchange(trainer, self.grains, [slot.param for slot in self.slots])
+        self.params = self.gradients.params
         self.columns = Columns(size=(), cost=(), stop=(), ignored=(2,), reached=(len(self.params),))
         for path, state in self.states.items():
             self.columns.add(f"state {path}", state.shape)
         for metric, name, value in metricSums(trainer.metrics):
             self.columns.add(f"metric {metric.name} {name}", np.shape(value))
-        ends = np.cumsum([0, *[p.size for p in self.params]]).tolist()
-        self.spans = list(zip(ends, ends[1:]))
-        dtype = np.result_type(np.float32, *[p.dtype for p in self.params])
-        self.tree = TreeSum(self.world, self.grains, ends[-1], dtype)
         self.sharded: ShardedUpdate | None = None
         if trainer.shard is not None and self.world.size > 1:
-            self.sharded = ShardedUpdate(trainer, slots, self.spans, self.tree.cuts, dtype)
+            of = {id(slot.param): slot for slot in self.slots}
+            self.sharded = ShardedUpdate(trainer, [of[id(param)] for param in self.params], self.gradients)
         self.lockstep: LockStep | None = None
         if any(isSynchronized(module) for module in trainer.net.modules().values()):
             self.lockstep = LockStep(self.world, self.grains)
@@ -70,28 +68,25 @@ class SharedStep:
         try:
             if self.lockstep is not None:
                 self.learnTogether(self.lockstep)
-            total = self.tree.own(self.learn if self.lockstep is None else self.learnt)
+            self.gradients.add(self.learn if self.lockstep is None else self.learnt)
         finally:
             self.setStates()
             for metric, saved in zip(trainer.metrics, sums):
                 metric.restore(saved)
         self.exchange(locations)
-        self.update(self.tree.reduceScatter(total))
+        self.update()
 
     # This process's grains ------------------------------------------------------------------------------------------
 
-    def learn(self, grain: int, into: np.ndarray) -> None:
+    def learn(self, grain: int) -> list[Any]:
         """The gradients of one grain, of all batches of the step."""
-        isFirst = True
-        for number, batch in enumerate(self.group):
-            part = self.partOf(batch, grain)
-            if part.size:
-                self.learnPart(part, grain, number, isFirst)
-                isFirst = False
+        parts = {n: part for n, batch in enumerate(self.group) if (part := self.partOf(batch, grain)).size}
+        first, last = min(parts, default=0), max(parts, default=0)
+        for number, part in parts.items():
+            with self.gradients.leaving(grain, number == last):
+                self.learnPart(part, grain, number, number == first)
         self.column("stop")[grain] = self.trainer.interrupt.asked
-        for param, (begin, end) in zip(self.params, self.spans):
-            isReached = not isFirst and param.grad is not None
-            into[begin:end] = device.toHost(param.grad).reshape(-1) if isReached else 0
+        return [param.grad if parts else None for param in self.params]
 
     def partOf(self, batch: Batch, grain: int) -> Batch:
         """The samples of a grain."""
@@ -122,12 +117,10 @@ class SharedStep:
                 cost, shown = objective.parted(outputs)
                 self.addRow(parts[grain], grain, number, cost, shown, reached)
 
-    def learnt(self, grain: int, into: np.ndarray) -> None:
+    def learnt(self, grain: int) -> list[Any]:
         """The gradients of one grain that was run in lockstep with the others."""
         self.column("stop")[grain] = self.trainer.interrupt.asked
-        for param, (begin, end) in zip(self.params, self.spans):
-            grad = self.sums.pop((grain, id(param)), None)
-            into[begin:end] = 0 if grad is None else device.toHost(grad).reshape(-1)
+        return [self.sums.pop((grain, id(param)), None) for param in self.params]
 
     def apartOf(self, grain: int, number: int) -> int:
         """How far the counters of random numbers of a grain of one batch are from what they were."""
@@ -236,34 +229,21 @@ class SharedStep:
             array[...] += device.toDevice(change) if device.isDeviceArray(array) else change
         state.bumpVersion()
 
-    def update(self, piece: np.ndarray) -> None:
-        """The update, with this process's piece of the sum of all grains' gradients."""
+    def update(self) -> None:
+        """The update, with the sum of all grains' gradients, or this process's piece of it."""
         optimizer, reached = self.trainer.optimizer, self.column("reached").any((0, 1))
         isMeasured = optimizer.looks and (self.sharded is not None or not isOnDevice(self.params[0]))
-        optimizer.measured = treeNorm(self.world, self.tree.cuts, piece) if isMeasured else None
+        tree = self.gradients.tree
+        optimizer.measured = treeNorm(self.world, tree.cuts, tree.piece()) if isMeasured else None
         try:
             if self.sharded is not None:
                 optimizer.zeroGradParams()  # what is there is of this process's grains alone
-                if self.trainer.shard == "gradients":
-                    self.tree.spare.clear()
-                self.sharded.run(piece, reached)
+                self.sharded.run(tree.piece(self.trainer.shard == "gradients"), reached)
             else:
-                self.share(self.tree.gather(piece), reached)
+                self.gradients.share(reached)
                 self.trainer.objective.update(optimizer)
         finally:
             optimizer.measured = None
-
-    def share(self, total: np.ndarray, reached: Any) -> None:
-        """Leave the sum of all grains' gradients in the parameters that any of them reaches."""
-        for param, (begin, end), isReached in zip(self.params, self.spans, reached):
-            grad = total[begin:end].reshape(param.shape).astype(param.dtype, copy=False)
-            if not isReached:
-                param.grad = None
-            elif param.grad is None:
-                param.grad = device.toDevice(grad.copy())
-            else:
-                param.grad[...] = device.toDevice(grad) if device.isDeviceArray(param.grad) else grad
-                param.grad = param.grad  # another version
 
 
 def slotsOf(optimizer: Any) -> list[Any]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from puregraph.analysis.footprint import Footprint
 from puregraph.analysis.summary import bytesText, scaled
+from puregraph.compile.gradientbuckets import GradientBuckets, backwardOrder
 from puregraph.errors import ArgumentError, show
 from puregraph.graph import Graph
 from puregraph.many.cluster import Cluster
 from puregraph.many.countingworld import Collective, CountingWorld
 from puregraph.many.grains import Grains
-from puregraph.many.treesum import Span, cutsOf, spansIn
+from puregraph.many.treesum import BLOCK, Span, cutsOf, spansIn
 from puregraph.optimizers.updateformulas import states
 from puregraph.train.together.shardedupdate import BUCKET
 
@@ -86,6 +88,9 @@ class SplitPlan:
         kind = optimizer if isinstance(optimizer, type) else type(optimizer)
         self.params = [param for param in graph.params.values() if param.trainable]
         self.keeps = len(states(kind))
+        self.dtype = np.result_type(np.float32, *[param.dtype for param in self.params])
+        order = backwardOrder(graph, self.params)
+        self.buckets = {shard: GradientBuckets(order, self.dtype.itemsize, BLOCK, shard is None) for shard in SHARDS}
         most = [g for g in GRAINS if g * cluster.ranks <= self.batch]
         self.splits = [self.split(shard, g) for g in most for shard in (SHARDS if cluster.ranks > 1 else (None,))]
 
@@ -99,23 +104,23 @@ class SplitPlan:
         """A split with `each` grains for a process."""
         cluster, count = self.cluster, self.cluster.ranks * each
         found = self.footprint(-(-self.batch // count))
-        dtype = np.result_type(np.float32, *[param.dtype for param in self.params])
-        size = sum(param.size for param in self.params)
+        size, dtype, buckets = sum(param.size for param in self.params), self.dtype, self.buckets[shard]
         total, ranks = size * dtype.itemsize, cluster.ranks
         world, spans = busiest(cluster, count)
         own, cuts = len(spans[world.rank]), cutsOf(size, ranks)
         piece = (cuts[world.rank + 1] - cuts[world.rank]) * dtype.itemsize
         parts = sum(map(len, spans)) if ranks > 1 else 0
-        gathered = parts * piece
+        largest = max(map(buckets.nbytes, range(len(buckets.groups)))) / total
+        gathered, joined = round(parts * piece * largest), round(piece * largest)
         if ranks > 1:
-            self.call(world, shard, count, size, dtype, own * (total - piece))
+            self.call(world, shard, count, own)
         updated = total if shard is None else piece
         memory = found.paramBytes + found.stateBytes + self.keeps * updated + (0 if shard is None else 2 * piece)
         memory += self.values(found) + arraysFor(spans[world.rank]) * total + gathered
-        memory += parts.bit_length() * piece if parts > 2 else piece if parts else 0  # sums on the way to the root
-        memory += own * total if own > 1 and ranks > 1 else 0  # pieces of several sums are joined to be sent
+        memory += parts.bit_length() * joined if parts > 2 else joined if parts else 0  # sums on the way to the root
+        memory += round(own * total * largest) if own > 1 and ranks > 1 else 0  # pieces are joined to be sent
         grains = len(Grains(count, world).own)
-        moved = total * (2 + 2 * grains + 3 * (grains - 1)) + 3 * gathered + (3 + 2 * self.keeps) * updated
+        moved = total * (2 + 2 * grains + 3 * (grains - 1)) + 3 * parts * piece + (3 + 2 * self.keeps) * updated
         flops = (1 + BACKWARD) * int(found.flops) * grains
         return StepSplit(shard, count, world.calls, memory, flops / cluster.flops, moved / cluster.bandwidth)
 
@@ -132,16 +137,21 @@ class SplitPlan:
         """The bytes of the values and gradients of a grain."""
         return (found.peak() or found.eager() or 0) - found.paramBytes - found.stateBytes
 
-    def call(self, world: CountingWorld, shard: str | None, count: int, size: int, dtype: Any, sent: int) -> None:
-        """Count the collectives of a step, as `SharedStep` calls them."""
+    def call(self, world: CountingWorld, shard: str | None, count: int, own: int) -> None:
+        """Count the collectives of a step of a process that has `own` sums, as `SharedStep` calls them."""
+        buckets, dtype = self.buckets[shard], self.dtype
+        for begin, end in pairwise(buckets.cuts):
+            cuts = cutsOf(end - begin, world.size)
+            sent = own * (end - begin - cuts[world.rank + 1] + cuts[world.rank])
+            world.count("allToAll", sent * dtype.itemsize, world.size - 1)
+            if shard is None:
+                world.startAllGather(nothing(end - begin, dtype), [])
         held = {id(state): state.size for state in self.graph.states.values()}
         row = ROW + len(self.params) + sum(held.values())
         world.startAllGather(nothing(count * row, np.float64), [])
-        world.count("allToAll", sent, world.size - 1)
         if shard is None:
-            world.startAllGather(nothing(size, dtype), [])
             return
-        pieces, each = np.diff(cutsOf(size, world.size)), max(BUCKET // world.size, 1)
+        pieces, each = np.diff(cutsOf(buckets.cuts[-1], world.size)), max(BUCKET // world.size, 1)
         for at in range(0, int(pieces.max()), each):
             world.startAllGather(nothing(int(np.clip(pieces - at, 0, each).sum()), dtype), [])
 

@@ -1,0 +1,168 @@
+"""Gradients that are exchanged while backward runs: what is sent when, and that no bit depends on it."""
+
+import json
+
+import numpy as np
+import pytest
+import recipes
+from launched import launched, lines
+
+from puregraph import Adam, CrossEntropy, Trainer
+from puregraph.compile import Program, gradientbuckets, withCost
+from puregraph.compile.gradientbuckets import BucketStart, GradientBuckets, backwardOrder
+from puregraph.many import BucketedSum, CountingWorld, Grains, World, current
+from puregraph.many.treesum import BLOCK
+from puregraph.models import lenet, mlp
+
+OUTCOMES = """
+import json, sys, recipes
+from puregraph import Trainer
+from puregraph.compile import gradientbuckets
+from puregraph.many import world
+from puregraph.many.bucketedsum import BucketedSum
+from puregraph.train.objective import Objective
+gradientbuckets.LEAST, gradientbuckets.COUNT = 64, 1000  # bytes: many buckets of small networks
+found = {"hashes": recipes.outcomes(), "one": recipes.outcome("perceptron", grains=world().size)}
+found["sharded"] = recipes.outcomes(["perceptron", "accumulated"], shard="state")
+found["interpreted"] = recipes.outcomes(["perceptron", "accumulated"], compile=False)
+run, start, early, isRunning = Objective.learner, BucketedSum.start, [], []
+def learner(self, *arguments, **named):
+    program = run(self, *arguments, **named)
+    def watched(*inputs, **numbers):
+        isRunning.append(True)
+        try:
+            return type(program).run(program, *inputs, **numbers)
+        finally:
+            isRunning.pop()
+    program.run = watched
+    return program
+def started(self):
+    early.append(bool(isRunning))
+    start(self)
+Objective.learner, BucketedSum.start = learner, started
+recipes.outcome("perceptron"), recipes.outcome("convolutional"), recipes.outcome("language")
+print(json.dumps([found, sum(early), len(early)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """The hashes of all runs in one process that nobody has launched."""
+    return recipes.outcomes()
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("count", [2, 3])
+def test_buckets_that_leave_while_backward_runs_change_no_bit(alone, count, tmp_path):
+    rows = [json.loads(line) for line in lines(launched(count, tmp_path, OUTCOMES, timeout=280))]
+    assert len(rows) == count
+    one = recipes.outcome("perceptron", grains=count)
+    interpreted = recipes.outcomes(["perceptron", "accumulated"], compile=False)
+    some = {name: alone[name] for name in ("perceptron", "accumulated")}
+    for found, early, every in rows:
+        assert found == {"hashes": alone, "one": one, "sharded": some, "interpreted": interpreted}
+        assert every > 300 and early > 0.9 * every  # the rest: a grain without samples has no step to start them
+
+
+def bucketed(net, size, shape, monkeypatch, **options):
+    """A program of a network with a cost, and its buckets, of so many bytes at least."""
+    monkeypatch.setattr(gradientbuckets, "LEAST", size)
+    monkeypatch.setattr(gradientbuckets, "COUNT", 1000)
+    net.trainMode()
+    buckets = GradientBuckets(backwardOrder(net, list(net.params.values())), 4, BLOCK)
+    given = {"grads": "one", "updGrad": False, "guarded": True, "scaled": True, **options}
+    return Program(withCost(net, CrossEntropy(), 1, 1, False), [shape, shape[:1]], None, True, **given), buckets, given
+
+
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize(("make", "shape"), [(lambda: mlp(64, (64, 32), 10), (16, 64)), (lenet, (8, 1, 28, 28))])
+def test_each_bucket_starts_with_its_gradients_as_they_are_after_the_step(make, shape, added, monkeypatch, rng):
+    net = make()
+    plain, buckets, options = bucketed(net, 256, shape, monkeypatch, added=added)
+    program = Program(plain.graph, plain.shapes, None, True, **options, buckets=buckets)
+    x, t = rng.standard_normal(shape).astype(np.float32), rng.integers(0, 10, shape[0])
+    before = {path: rng.standard_normal(p.shape).astype(np.float32) for path, p in net.params.items()}
+    found = []
+    for each in (plain, program):
+        for path, param in net.params.items():
+            param.grad = before[path].copy()
+        seen = {}
+        buckets.start = lambda number, grads, seen=seen: seen.update({number: {i: g.copy() for i, g in grads.items()}})
+        each.run(x, t, scale=0.5)
+        found.append([param.grad.copy() for param in buckets.params])
+    assert list(seen) == list(range(len(buckets.groups))) and len(seen) > 2
+    gradients = {i: grad for grads in seen.values() for i, grad in grads.items()}
+    for i, (grad, other) in enumerate(zip(*found)):
+        np.testing.assert_array_equal(grad, other)
+        np.testing.assert_array_equal(grad, gradients[i])
+
+
+def test_a_start_stands_behind_its_last_gradient_and_before_the_rest_of_backward(monkeypatch):
+    net = mlp(64, (64, 32), 10)
+    plain, buckets, options = bucketed(net, 256, (16, 64), monkeypatch)
+    program = Program(plain.graph, plain.shapes, None, True, **options, buckets=buckets)
+    calls = program.plan.schedule.calls
+    starts = [i for i, call in enumerate(calls) if type(call.function) is BucketStart]
+    made = {y.number: i for i, call in enumerate(calls) for y in call.outs if y is not None}
+    for at in starts:
+        assert max(made[v.number] for v in calls[at].values()) < at
+    assert starts[0] < max(made.values()) - 2
+    without = [call for call in calls if type(call.function) is not BucketStart]
+    assert [str(call) for call in without] == [str(call) for call in plain.plan.schedule.calls]
+
+
+def test_a_table_says_of_each_bucket_what_it_takes_and_what_hides_it(monkeypatch):
+    monkeypatch.setattr(current, "CURRENT", [CountingWorld(4)])
+    monkeypatch.setattr(gradientbuckets, "LEAST", 4096)
+    trainer = Trainer(mlp(64, (64, 32), 10), CrossEntropy(), Adam(), 64, progress="none")
+    rng = np.random.default_rng(0)
+    trainer.train(rng.standard_normal((64, 64)).astype(np.float32), rng.integers(0, 10, 64))
+    (program,) = trainer.objective.programs.found.values()
+    notes = [line for line in program.table().splitlines() if line.startswith("bucket ")]
+    buckets = trainer.objective.buckets
+    assert len(notes) == len(buckets.groups) > 1
+    sizes = [buckets.nbytes(number) for number in range(len(notes))]
+    assert sum(sizes) == 4 * sum(param.size for param in trainer.net.params.values())
+    for number, (line, size) in enumerate(zip(notes, sizes), 1):
+        assert line.startswith(f"bucket {number}: {size:,} bytes, allToAll + allGather in ")
+    assert "hidden by the " in notes[0] and notes[-1].endswith("hidden by nothing")
+
+
+def test_parameters_come_in_the_order_in_which_backward_makes_their_gradients():
+    net = mlp(8, (6, 4), 3)
+    names = {id(param): path for path, param in net.params.items()}
+    order = [names[id(param)].split(".")[0] for param in backwardOrder(net, list(net.params.values()))]
+    assert order == ["out", "out", "fc2", "fc2", "fc1", "fc1"]
+    net.params["fc2.W"].trainable = False
+    assert backwardOrder(net, list(net.params.values()))[-1] is net.params["fc2.W"]
+
+
+@pytest.mark.parametrize("size", [0, 64, 1000])
+def test_buckets_end_at_blocks_and_have_each_parameter_once(size, monkeypatch):
+    monkeypatch.setattr(gradientbuckets, "LEAST", size)
+    monkeypatch.setattr(gradientbuckets, "COUNT", 1000)
+    params = list(mlp(10, (7, 33, 5), 3).params.values())
+    buckets = GradientBuckets(params, 4, BLOCK)
+    assert sorted(i for group in buckets.groups for i in group) == list(range(len(params)))
+    assert buckets.cuts[-1] == sum(param.size for param in params)
+    assert all(cut % BLOCK == 0 for cut in buckets.cuts[:-1]) and (np.diff(buckets.cuts) >= BLOCK).all()
+    ends = [max(buckets.spans[i][1] for i in group) for group in buckets.groups]
+    assert all(end >= cut for end, cut in zip(ends, buckets.cuts[1:]))
+
+
+@pytest.mark.parametrize("bounds", [[0, 1001], [0, 16, 960, 1001]])
+def test_a_sum_in_buckets_is_the_sum_in_one(bounds, rng):
+    leaves = rng.standard_normal((8, 1001)).astype(np.float32)
+    tree = BucketedSum(World(), Grains(8, World()), np.dtype(np.float32), bounds, ["a", "b", "c"][: len(bounds) - 1])
+
+    def leaf(grain, into):
+        into[...] = leaves[grain]
+        if grain == 7:
+            tree.start()
+
+    for _ in range(2):
+        tree.add(leaf)
+        tree.finish()
+        a = leaves
+        total = ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]))
+        np.testing.assert_array_equal(tree.total, total)
