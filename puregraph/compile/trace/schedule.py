@@ -115,8 +115,7 @@ def traceStep(
     `scaled`     whether they are multiplied by the scalar "scale"; `added`: whether `Param.grad` is added to them
     `guarded`    whether the step ends if the first output, a cost, is not finite; `owner`: the optimizer that skips
                  its update too, in a step of its own
-    `wanted`     for each output whether it is read after the step; all are, if this is left out
-    `buckets`    the GradientBuckets that are started while backward runs
+    `wanted`     for each output whether it is read after the step; left out: all are; `buckets`: as of the Schedule
     `layout`     decides the layout of the results of kernels, see `channelslast.layoutFor`; None: numpy's
     `keepsComposite`  whether a composite kernel, composed of numpy's functions, is one call; left out: all are
     `scales`     whether the gradient of the first output is left open, see `Schedule.seed`
@@ -128,18 +127,14 @@ def traceStep(
     shapes = [tuple(s) for s in shapes]
     checkShapes(graph, shapes)
     found = Schedule(graph, graph.steps(len(shapes)))
-    found.owner, found.scales = owner, scales
+    found.owner, found.scales, found.buckets = owner, scales, buckets
     tracer = tracerFor(trial, layout, keepsComposite)
     values = forward(found, tracer, shapes, list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes))))
     if grads is not None:
         if guarded:
-            tracer.recorder.origin = CallOrigin("cost", "", (), "forward")
-            tracer.recorder.add(isFinite, (found.outputs[0],), {}, [], "host")
+            guard(found, tracer)
         backward(found, tracer, values, grads, updGrad)
-        first, found.buckets = len(tracer.recorder.calls), buckets
         accumulate(found, tracer, scaled, added)
-        if buckets is not None:
-            tracer.recorder.calls[:] = behindOperands(tracer.recorder.calls, first)
     storeStates(found, tracer)
     if optimizer is not None:
         addUpdate(found, tracer, optimizer)
@@ -192,9 +187,15 @@ def isFinite(cost: Any) -> bool:
     return bool(np.isfinite(toHost(cost)))
 
 
+def guard(found: Schedule, tracer: GraphTracer) -> None:
+    """End the step there if the cost is not finite."""
+    tracer.recorder.origin = CallOrigin("cost", "", (), "forward")
+    tracer.recorder.add(isFinite, (found.outputs[0],), {}, [], "host")
+
+
 def accumulate(found: Schedule, tracer: GraphTracer, scaled: bool, added: bool) -> None:
-    """Scale the gradients of parameters, and add existing ones."""
-    recorder, scales = tracer.recorder, {}
+    """Scale the gradients of parameters, and add existing ones; for buckets each at once, behind its last operand."""
+    recorder, scales, first = tracer.recorder, {}, len(tracer.recorder.calls)
     for index, (param, new) in enumerate(found.paramGrads):
         recorder.origin = CallOrigin(f"sum:{new.name}", "", (), "backward")
         if scaled:
@@ -206,6 +207,8 @@ def accumulate(found: Schedule, tracer: GraphTracer, scaled: bool, added: bool) 
             new = readUfunc(recorder, np.add, [new, old], {})
         found.paramGrads[index] = param, new
     found.scalars += scales.values()
+    if found.buckets is not None:
+        recorder.calls[:] = behindOperands(recorder.calls, first)
 
 
 def behindOperands(calls: list[Call], first: int) -> list[Call]:
