@@ -94,6 +94,6 @@ def test_who_is_behind_a_cut_connection_is_named_and_ends_as_well(tmp_path, host
     last = done.stderr.strip().splitlines()[-1]
     late = [f"rank {own} of 2 has waited" in last and f": rank {other} has been silent" in last
             for own, other in [(0, 1), (1, 0)]]  # fmt: skip
-    assert any(late) and "(epoch 2, batch 3)" in last, last
+    assert any(late) and "(epoch 2, batch 3, bucket 1: linear.b)" in last, last
     assert len(pidsIn(tmp_path)) == 2
     assert waited(lambda: not any(map(isRunning, pidsIn(tmp_path))), 60), "a process is left behind"

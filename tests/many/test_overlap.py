@@ -64,6 +64,33 @@ def test_buckets_that_leave_while_backward_runs_change_no_bit(alone, count, tmp_
         assert every > 300 and early > 0.9 * every  # the rest: a grain without samples has no step to start them
 
 
+NOTFINITE = """
+import json, numpy as np, recipes
+from puregraph import PuregraphError
+from puregraph.compile import gradientbuckets
+from puregraph.many import world
+gradientbuckets.LEAST, gradientbuckets.COUNT = 64, 1000
+trainer, data, target = recipes.perceptron(shuffle=False)
+wrong = data.copy()
+wrong[16 + 15] = np.nan  # of the last process, while others have sent their buckets already
+try:
+    trainer.train(wrong, target)
+    said = "nothing"
+except PuregraphError as error:
+    said = str(error)
+trainer.train(data, target, epochs=2)
+print(json.dumps([said, recipes.hashOf(trainer)]))
+"""
+
+
+@pytest.mark.mpi
+def test_a_cost_that_is_not_finite_on_one_process_stops_all_and_the_next_run_goes_on_alike(tmp_path):
+    rows = [json.loads(line) for n in (1, 2, 3) for line in lines(launched(n, tmp_path, NOTFINITE))]
+    assert len(rows) == 6
+    assert {said.partition(";")[0] for said, _ in rows} == {"epoch 1, batch 2, grain 8 of 8: the cost is nan"}
+    assert len({found for _, found in rows}) == 1
+
+
 def bucketed(net, size, shape, monkeypatch, **options):
     """A program of a network with a cost, and its buckets, of so many bytes at least."""
     monkeypatch.setattr(gradientbuckets, "LEAST", size)

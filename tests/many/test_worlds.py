@@ -1,12 +1,17 @@
 """Worlds: what processes tell each other, a world of one, and one that only counts."""
 
+import sys
+from collections import Counter
+from pathlib import Path
+
 import numpy as np
 import pytest
+import recipes
 from launched import launched, lines
 
 from puregraph import many
 from puregraph.errors import ArgumentError, PuregraphError
-from puregraph.many import CountingWorld, LinkSpeed, World
+from puregraph.many import CountingWorld, LinkSpeed, World, current
 
 
 def test_a_world_of_one_leaves_arrays_as_they_are():
@@ -22,6 +27,50 @@ def test_a_world_of_one_leaves_arrays_as_they_are():
     world.allToAll([array], [received])
     np.testing.assert_array_equal(received, array)
     assert world.startBarrier().isDone()
+
+
+PACKAGE = f"{Path(many.__file__).parents[1]}/"
+
+
+def callsOf(monkeypatch, joined, **options):
+    """How often each function of the package is called in a second epoch of eight batches, but those of the threads."""
+    monkeypatch.setattr(current, "CURRENT", joined)
+    trainer, data, target = recipes.perceptron(batchsize=9, metrics=[], grains=None, **options)
+    trainer.train(data, target)
+    found = Counter()
+
+    def note(frame, event, argument):
+        path = frame.f_code.co_filename
+        if event == "call" and path.startswith(PACKAGE) and "threads" not in path:
+            found[f"{path.removeprefix(PACKAGE)}:{frame.f_code.co_name}"] += 1
+
+    sys.setprofile(note)
+    try:
+        trainer.train(data, target)
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+class Refusing(World):
+    """A world of one in which nobody exchanges anything."""
+
+    def startAllToAll(self, sent, received):
+        raise AssertionError("an exchange in a world of one")
+
+    startAllReduce = startAllGather = startReduceScatter = startBroadcast = startAllToAll
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_step_in_a_world_of_one_makes_the_calls_of_one_that_is_alone(monkeypatch, accumulate):
+    alone = callsOf(monkeypatch, [], accumulate=accumulate)
+    joint = callsOf(monkeypatch, [Refusing()], accumulate=accumulate)
+    steps = 8 // accumulate
+    more = {name: joint[name] - count for name, count in alone.items() if joint[name] > count}
+    more |= {name: count for name, count in joint.items() if name not in alone}
+    assert sum(more.values()) < steps, more  # no call more in each step
+    ofMany = {name: count for name, count in joint.items() if "many/" in name or "together/" in name}
+    assert sum(ofMany.values()) <= 4 * steps + 16, ofMany
 
 
 def test_this_process_is_alone():

@@ -1,0 +1,180 @@
+"""What backward hides of the exchange of gradients: two processes in two network namespaces with a limited link.
+
+    python benchmarks/overlap.py [--rate 100mbit] [--steps 40]        as root, on Linux
+
+Steps with and without buckets take turns. `exchange` is what a step without them waits behind its backward pass,
+`waited` what one with them waits there; `cannot` is what is left to wait if buckets are exchanged one after the other,
+each from its start on, in a time by its bytes. Medians of the first process, milliseconds. Prints a table, and saves it
+with the command to benchmarks/results/overlap.txt.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+RESULT = Path(__file__).parent / "results" / "overlap.txt"
+CASES = {
+    "lenet, batch 256": ("lenet", 256),
+    "lenet, batch 1024": ("lenet", 1024),
+    "mlp 784-256-256-10, batch 2048": ("mlp", 2048),
+    "mlp 784-256-256-10, batch 8192": ("mlp", 8192),
+}
+ADDRESSES = "10.79.0.1", "10.79.0.2"
+SSH = """#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+case "$1" in %s) host=%s;; *) host=%s;; esac
+shift
+exec ip netns exec $host sh -c "$*"
+"""  # what mpiexec takes for ssh: OPTIONS HOST COMMAND
+
+
+class Turn:
+    """Times of the steps of one way: the begin, the starts of buckets, the end of backward, the end of the exchange."""
+
+    def __init__(self):
+        self.rows, self.row = [], []
+
+    def watch(self, gradients):
+        """Have the exchange of a Trainer note its times here."""
+        tree, start, finish, add = gradients.tree, gradients.tree.start, gradients.tree.finish, gradients.tree.add
+
+        def timed(function, isEnd=False):
+            def wrapped(*arguments):
+                self.row.append(time.perf_counter())
+                function(*arguments)
+                if isEnd:
+                    self.rows.append([*self.row, time.perf_counter()])
+
+            return wrapped
+
+        def added(leaf):
+            self.row = []
+            timed(add)(leaf)
+
+        tree.add, tree.start, tree.finish = added, timed(start), timed(finish, True)
+
+
+def trained(name, batchsize, steps, isOverlapped):
+    """The rows of a run, and the bytes of its buckets."""
+    from puregraph import SGD, CrossEntropy, Trainer, models, seed
+    from puregraph.train.together import GradientExchange
+
+    turn, seen = Turn(), []
+    made = GradientExchange.__init__
+
+    def watched(self, trainer, *arguments):
+        made(self, trainer, *arguments)
+        if not isOverlapped:
+            trainer.objective.buckets = None
+        turn.watch(self)
+        seen.append(self.buckets)
+
+    GradientExchange.__init__ = watched
+    seed(0)
+    net, shape = (models.lenet(), (1, 28, 28)) if name == "lenet" else (models.mlp(784, (256, 256), 10), (784,))
+    rng = np.random.default_rng(0)
+    data, target = rng.standard_normal((batchsize, *shape)).astype(np.float32), rng.integers(0, 10, batchsize)
+    try:
+        Trainer(net, CrossEntropy(), SGD(1e-3), batchsize, progress="none").train(data, target, epochs=steps)
+    finally:
+        GradientExchange.__init__ = made
+    return turn.rows[3:], [seen[0].nbytes(number) for number in range(len(seen[0].groups))]
+
+
+def worker(steps):
+    """What each process does: prints a row of milliseconds for each case."""
+    from puregraph.many import world
+
+    for title, (name, batchsize) in CASES.items():
+        found = {way: [] for way in (False, True)}
+        for turn in range(6):
+            for way in (False, True) if turn % 2 else (True, False):
+                rows, sizes = trained(name, batchsize, steps, way)
+                found[way] += rows
+        without = [(row[-1] - row[-2 - len(sizes)]) for row in found[False]]  # all starts are behind backward
+        exchange = float(np.median(without))
+        waited = [row[-1] - row[-2] for row in found[True]]
+        cannot = []
+        for row in found[True]:
+            ended = 0.0
+            for at, size in zip(row[1:], sizes):
+                ended = max(ended, at) + exchange * size / sum(sizes)
+            cannot.append(max(ended - row[-2], 0.0))
+        computed = [row[-2] - row[0] for row in found[True]]
+        figures = [float(np.median(each)) * 1e3 for each in (computed, without, waited, cannot)]
+        if world().rank == 0:
+            print(json.dumps([title, len(sizes), *figures]), flush=True)
+
+
+def sh(*words):
+    """Run a command, which must work."""
+    subprocess.run([*words], check=True)
+
+
+def measured(rate, steps):
+    """The rows of the first process, from two namespaces whose link has this rate both ways."""
+    names = [f"pgo{os.getpid()}{letter}" for letter in "ab"]
+    try:
+        for name in names:
+            sh("ip", "netns", "add", name)
+        sh("ip", "link", "add", names[0], "netns", names[0], "type", "veth", "peer", names[1], "netns", names[1])
+        for name, address in zip(names, ADDRESSES):
+            sh("ip", "-n", name, "addr", "add", f"{address}/24", "dev", name)
+            for each in (name, "lo"):
+                sh("ip", "-n", name, "link", "set", each, "up")
+            limit = ["root", "tbf", "rate", rate, "burst", "64kb", "limit", "4mb"]
+            sh("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", name, *limit)
+        with tempfile.TemporaryDirectory() as folder:
+            ssh = Path(folder) / "ssh"
+            ssh.write_text(SSH % (ADDRESSES[0], *names))
+            ssh.chmod(0o755)
+            given = {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(ssh), "UCX_TLS": "tcp"}
+            given |= {"MPIR_CVAR_NOLOCAL": "1", "PUREGRAPH_DEVICE": "cpu", "PUREGRAPH_THREADS": "1"}
+            where = ",".join(f"{address}:1" for address in ADDRESSES)
+            run = ["ip", "netns", "exec", names[0], sys.executable, "-m", "puregraph", "launch", "--hosts", where]
+            run += [__file__, "--worker", "--steps", str(steps)]
+            done = subprocess.run(run, env={**os.environ, **given}, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(done.stdout + done.stderr)
+        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    finally:
+        for name in names:
+            with suppress(subprocess.CalledProcessError):
+                sh("ip", "netns", "del", name)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rate", default="100mbit")
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        worker(options.steps)
+        return
+    lines = [
+        f"{' '.join(['python', 'benchmarks/overlap.py', *sys.argv[1:]])}",
+        f"Python {platform.python_version()}, numpy {np.__version__}, {platform.system()} {platform.machine()}",
+        f"two processes of one thread, a link of {options.rate}; milliseconds",
+        "",
+        f"{'network':32} {'buckets':>7} {'backward':>8} {'exchange':>9} {'waited':>7} {'cannot':>7} {'hidden':>7}",
+    ]
+    for title, count, computed, exchange, waited, cannot in measured(options.rate, options.steps):
+        hidden = f"{100 * (1 - waited / exchange):.0f} %"
+        lines.append(f"{title:32} {count:7} {computed:8.1f} {exchange:9.1f} {waited:7.1f} {cannot:7.1f} {hidden:>7}")
+    text = "\n".join(lines) + "\n"
+    print(text, end="")
+    RESULT.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
