@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from puregraph.draw.escape import dotQuoted
 from puregraph.draw.picture import Picture, PictureBox
-from puregraph.draw.placement import frameText, titleOf
+from puregraph.draw.placement import countedTitle, frameText
 
 OUTLINES = {
     "input": "shape=ellipse",
@@ -48,5 +48,5 @@ def inside(picture: Picture, group: str, numbers: dict[str, str], indent: str) -
 def boxDot(box: PictureBox) -> str:
     """The attributes of a box."""
     outline = OUTLINES.get(box.kind)
-    text = "\n".join([titleOf(box), *box.lines])
+    text = "\n".join([countedTitle(box), *box.lines])
     return f"[label={dotQuoted(text)}{', ' + outline if outline else ''}]"

@@ -135,9 +135,16 @@ def requestOf(picture: Picture, groups: list[str]) -> dict[str, Any]:
     number = {f"frame {name}": i for i, name in enumerate(groups)}
     parents = [picture.groups[name].parent for name in groups]
     nodes = [nodeOf(10.0, 10.0, number[f"frame {parent}"] if parent else None) for parent in parents]
+    sizes = {box.name: boxSize(box) for box in picture.boxes}
+    for group in groups:  # an edge enters in the middle of a chain: half a frame has the name of its group
+        inside = [box.name for box in picture.boxes if box.group == group]
+        if inside:
+            widest = max(inside, key=lambda name: sizes[name])
+            least = 2 * (textWidth(countedTitle(picture.groups[group]), LINE, True) + MARGIN)
+            sizes[widest] = max(sizes[widest][0], round(least, 1)), sizes[widest][1]
     for box in picture.boxes:
         number[box.name] = len(nodes)
-        nodes.append(nodeOf(*boxSize(box), number[f"frame {box.group}"] if box.group else None))
+        nodes.append(nodeOf(*sizes[box.name], number[f"frame {box.group}"] if box.group else None))
     boxes = {box.name: box for box in picture.boxes}
     hasSlots = any(box.slots for box in picture.boxes)
     edges = []
@@ -173,7 +180,7 @@ def areaOf(node: dict[str, Any]) -> Rectangle:
 
 def boxSize(box: PictureBox) -> tuple[float, float]:
     """Width and height that the texts of a box take."""
-    wide = max([textWidth(titleOf(box), NAME, True), *(textWidth(line, LINE) for line in box.lines)])
+    wide = max([textWidth(countedTitle(box), NAME, True), *(textWidth(line, LINE) for line in box.lines)])
     ends = [sum(textWidth(name, PORT) + 8 for name in names) for names in (box.slots, box.arguments)]
     widest = [
         max((textWidth(name, PORT) + 8 for name in names), default=0) * len(names)
@@ -185,20 +192,19 @@ def boxSize(box: PictureBox) -> tuple[float, float]:
     return round(max(wide, 30.0) + (3.2 if isRound else 2) * MARGIN, 1), round(high, 1)
 
 
-def titleOf(box: PictureBox) -> str:
-    """The name of a box, with how many equal ones it stands for."""
-    return f"{box.title}  \N{MULTIPLICATION SIGN} {box.repeats}" if box.repeats > 1 else box.title
+def countedTitle(drawn: PictureBox | PictureGroup) -> str:
+    """The name of a box or group, with how many equal ones it stands for."""
+    return f"{drawn.title}  \N{MULTIPLICATION SIGN} {drawn.repeats}" if drawn.repeats > 1 else drawn.title
 
 
 def frameText(group: PictureGroup) -> str:
-    """What stands in the corner of a frame."""
-    count = f"  \N{MULTIPLICATION SIGN} {group.repeats}" if group.repeats > 1 else ""
-    return f"{group.title}{count}  {group.module}"
+    """The name of a group and its module."""
+    return f"{countedTitle(group)}  {group.module}"
 
 
 def frameTitle(group: PictureGroup, area: Rectangle, lines: list[list[tuple[float, float]]]) -> str:
-    """The title of a frame, shortened where it would reach over an edge that enters from above."""
-    text, left, band = frameText(group), area.left + 6, area.top + HEADER
+    """The title of a frame, the name alone where an edge that enters from above leaves no more room."""
+    left, band = area.left + 6, area.top + HEADER
     entering = [
         x
         for line in lines
@@ -206,7 +212,8 @@ def frameTitle(group: PictureGroup, area: Rectangle, lines: list[list[tuple[floa
         if x == x2 and min(y, y2) < band and max(y, y2) > area.top
     ]
     room = min([x - left - 3 for x in entering if left + 24 < x < area.right] + [area.right - left - 6])
-    return shortened(text, LINE, room, True)
+    whole = frameText(group)
+    return whole if textWidth(whole, LINE, True) <= room else shortened(countedTitle(group), LINE, room, True)
 
 
 def portOf(names: tuple[str, ...], name: str) -> float | None:

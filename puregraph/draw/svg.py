@@ -17,7 +17,7 @@ from puregraph.draw.placement import (
     PlacedLabel,
     PlacedPicture,
     Rectangle,
-    titleOf,
+    countedTitle,
 )
 
 STYLE = f"""
@@ -118,7 +118,7 @@ def boxSvg(box: PictureBox, area: Rectangle) -> str:
     """A box: its shape, its name, and the lines under it."""
     middle = (area.left + area.right) / 2
     y = area.top + 4 + (PORTS if box.arguments else 0) + HEIGHT[NAME] - 4
-    texts = [f'<text class="name" x="{middle:g}" y="{y:g}" text-anchor="middle">{markup(titleOf(box))}</text>']
+    texts = [f'<text class="name" x="{middle:g}" y="{y:g}" text-anchor="middle">{markup(countedTitle(box))}</text>']
     for line in box.lines:
         y += HEIGHT[LINE]
         texts.append(f'<text class="line" x="{middle:g}" y="{y:g}" text-anchor="middle">{markup(line)}</text>')
