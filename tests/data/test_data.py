@@ -414,3 +414,14 @@ def test_what_is_no_iterable_fails_in_the_loop():
     with Prefetch(7) as items, pytest.raises(TypeError, match="not iterable"):
         next(items)
     assert not alive(before)
+
+
+@pytest.mark.peers
+def test_a_dataloader_of_pytorch_is_data():
+    torch = pytest.importorskip("torch")
+    x, y = torch.randn(50, 4, generator=torch.Generator().manual_seed(0)), torch.arange(50) % 3
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=16)
+    found = list(Stream(loader).batches())
+    np.testing.assert_array_equal(np.concatenate([batch.data[0] for batch in found]), x.numpy())
+    np.testing.assert_array_equal(np.concatenate([batch.target[0] for batch in found]), y.numpy())
+    assert [batch.size for batch in found] == [16, 16, 16, 2] and Stream(loader).count == 4

@@ -1,0 +1,57 @@
+"""Padding: sequences of different lengths as one array, with the length of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from puregraph import device
+from puregraph.arguments import Natural, Scalar, optional, takes
+from puregraph.base.dtype import isNumeric
+from puregraph.errors import DataError, show
+
+
+@takes(length=optional(Natural), value=Scalar)
+def padded(sequences: Sequence[Any], length: int | None = None, value: float = 0) -> tuple[np.ndarray, np.ndarray]:
+    """(array, lengths): the sequences behind each other, each filled up with `value` to `length` time steps.
+
+    `length`  of the array; that of the longest sequence, if left out. A network that was compiled for one length
+              wants the same for new data.
+
+    `LSTM`, `GRU` and `RNN` take the lengths as `lengths=`; `value` then changes no result.
+
+    Shapes    sequence i (t_i, ...) -> array (n, length, ...), in their common dtype; lengths (n,) of int64
+    Raises    DataError naming the first sequence that is empty, longer than `length`, no array, or of another shape
+    """
+    arrays = [arrayFrom(sequence, i) for i, sequence in enumerate(sequences)]
+    if not arrays:
+        raise DataError("sequences: wanted at least one, got none")
+    rest = arrays[0].shape[1:]
+    lengths = np.array([len(array) for array in arrays], np.int64)
+    most = int(lengths.max()) if length is None else length
+    for i, array in enumerate(arrays):
+        if array.shape[1:] != rest:
+            raise DataError(f"sequence {i}: wanted shape {show(('t', *rest))} as sequence 0, got {show(array.shape)}")
+        if len(array) == 0:
+            raise DataError(f"sequence {i}: wanted at least one time step, got none")
+        if len(array) > most:
+            raise DataError(
+                f"sequence {i}: wanted at most {most} time steps, got {len(array)}; cut it: sequence[:{most}]"
+            )
+    found = np.full((len(arrays), most, *rest), value, np.result_type(*{array.dtype for array in arrays}))
+    for row, array in zip(found, arrays, strict=True):
+        row[: len(array)] = array
+    return found, lengths
+
+
+def arrayFrom(sequence: Any, i: int) -> np.ndarray:
+    """A sequence as an array of numbers with an axis for time."""
+    try:
+        array = np.asarray(device.toHost(sequence) if device.isDeviceArray(sequence) else sequence)
+    except ValueError as error:
+        raise DataError(f"sequence {i}: wanted an array (t, ...), got what makes none: {error}") from None
+    if array.ndim == 0 or not isNumeric(array.dtype):
+        raise DataError(f"sequence {i}: wanted numbers along time, got shape {show(array.shape)} of {array.dtype}")
+    return array

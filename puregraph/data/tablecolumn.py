@@ -1,0 +1,116 @@
+"""One column of a table, wherever the table comes from: its values, and where it has gaps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.data.csvfile import readCsv
+from puregraph.errors import DataError
+
+
+class TableColumn(NamedTuple):
+    """The values of a column as an array, and of each whether it is a gap."""
+
+    name: str
+    values: np.ndarray
+    gaps: np.ndarray
+
+    def refuse(self, wrong: np.ndarray, wanted: str, hint: str = "") -> None:
+        """Refuse the first row that is wrong.
+
+        Raises    DataError naming column, row and value
+        """
+        if wrong.any():
+            i = int(wrong.argmax())
+            got = "a gap" if self.gaps[i] else repr(plainValue(self.values[i]))
+            raise DataError(f"column '{self.name}', row {i + 1}: wanted {wanted}, got {got}{hint}")
+
+    def numbers(self) -> np.ndarray:
+        """The values as float64, NaN where there is a gap.
+
+        Raises    DataError for a value that is no finite number
+        """
+        found = np.full(len(self.values), np.nan)
+        there = self.values[~self.gaps]
+        try:
+            found[~self.gaps] = there.astype(np.float64)
+        except (ValueError, TypeError):
+            self.refuse(self.where(lambda value: not isNumber(value)), "a number")
+        self.refuse(~self.gaps & ~np.isfinite(found), "a finite number")
+        return found
+
+    def texts(self) -> np.ndarray:
+        """The values as text, so that the 3 of a file, the 3 and the 3.0 of a DataFrame are one category."""
+        return np.array(
+            ["" if gap else textOf(value) for gap, value in zip(self.gaps, self.values, strict=True)], object
+        )
+
+    def where(self, test: Callable[[Any], bool]) -> np.ndarray:
+        """Which of the values, gaps aside, pass a test."""
+        return np.array([not gap and test(value) for gap, value in zip(self.gaps, self.values, strict=True)], bool)
+
+
+def tableFrom(table: Any) -> Any:
+    """A table whose columns are found by name: that of a CSV file, or what was given.
+
+    Raises    DataError for what has no columns
+    """
+    if isinstance(table, (str, os.PathLike)):
+        return readCsv(table)
+    if not isinstance(table, dict) and not hasattr(table, "columns"):
+        raise DataError(
+            f"table: wanted the path of a CSV file, a dict of columns or a DataFrame, got {type(table).__name__}"
+        )
+    return table
+
+
+def columnFrom(table: Any, name: str) -> TableColumn:
+    """The column of that name.
+
+    Raises    DataError if there is none, or it has more axes than one
+    """
+    names = list(table) if isinstance(table, dict) else list(table.columns)
+    if name not in names:
+        raise DataError(f"column '{name}': the table has {', '.join(map(str, names))}")
+    given = table[name]
+    values = np.asarray(given.to_numpy() if hasattr(given, "to_numpy") else given)
+    if values.ndim != 1:
+        raise DataError(f"column '{name}': wanted one value for each row, got shape {tuple(values.shape)}")
+    if values.dtype.kind in "iubSU":
+        gaps = np.zeros(len(values), bool)
+    elif values.dtype.kind == "f":
+        gaps = np.isnan(values)
+    else:
+        gaps = np.array([isGap(value) for value in values], bool)
+    return TableColumn(name, values, gaps)
+
+
+def isGap(value: Any) -> bool:
+    """Whether this stands for no value: None, NaN, or pandas' NA, which is equal to nothing, not even truly unequal."""
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):
+        return True
+
+
+def isNumber(value: Any) -> bool:
+    """Whether this is a number, or the text of one."""
+    try:
+        float(value)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def textOf(value: Any) -> str:
+    """A category as text; a whole number without the .0 that gaps in its column give it."""
+    return str(int(value)) if isinstance(value, (float, np.floating)) and float(value).is_integer() else str(value)
+
+
+def plainValue(value: Any) -> Any:
+    """A number of numpy's as one of Python's."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,173 @@
+"""TableReader: what a network reads of a table, as arrays: numbers, categories as codes, classes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from puregraph.arguments import FilePath, Flag, Text, Texts, choice, optional, takes
+from puregraph.data.tablecolumn import TableColumn, columnFrom, tableFrom
+from puregraph.errors import DataError
+from puregraph.storage.atomicwrite import whole
+
+FILLS: dict[str, Callable[[np.ndarray], Any]] = {"mean": np.nanmean, "median": np.nanmedian, "zero": lambda column: 0.0}
+ARGUMENTS = ("numbers", "categories", "classes", "fill", "scale")
+FITTED = ("vocabulary", "fills", "means", "deviations")
+
+
+class TableReader:
+    """Makes arrays of the columns of a table, the same way of the table that a network learns from and of later ones.
+
+        reader = TableReader(numbers=["age", "income"], categories=["city"], classes="bought", fill="median")
+        reader.fit("train.csv")
+        trainer.train(reader.data("train.csv"), reader.target("train.csv"))
+
+    A table is the path of a CSV file, a dict of columns, or a DataFrame of pandas or polars. `fit` keeps the
+    categories, the classes, and what gaps are filled with; later tables change none of it.
+
+    `numbers`     columns that become one array of float32; with `scale` less their mean, over their standard deviation
+    `categories`  columns that become an array of codes each: 1, 2, ... in the order of their text; 0 is a gap, or a
+                  category that was not there. `sizes["city"]` codes, as `Embedder(sizes["city"], 8)` wants them
+    `classes`     the column that is the target: classes 0, 1, ... in the order of their text, kept in `names`
+    `fill`        for gaps in numbers: the "mean" or the "median" of their column, or "zero". Left out, gaps are
+                  refused, and so are unknown categories. A gap among the classes always is
+
+    Shapes    data {"numbers": (n, len(numbers)), category: (n,)}; target (n,)
+    Raises    DataError naming the column, and the row whose value does not fit, counted from 1 below the names
+    """
+
+    @takes(numbers=Texts, categories=Texts, classes=optional(Text), fill=optional(choice(*FILLS)), scale=Flag)
+    def __init__(
+        self,
+        numbers: Any = (),
+        categories: Any = (),
+        classes: str | None = None,
+        fill: str | None = None,
+        scale: bool = False,
+    ):
+        self.numbers, self.categories = ([x] if isinstance(x, str) else list(x) for x in (numbers, categories))
+        self.classes, self.fill, self.scale = classes, fill, scale
+        every = [*self.numbers, *self.categories, *([] if classes is None else [classes])]
+        twice = next((name for i, name in enumerate(every) if name in every[:i]), None)
+        if not every or twice is not None:
+            raise DataError(f"TableReader: wanted each column once, got {f'{twice!r} twice' if twice else 'none'}")
+        if self.numbers and "numbers" in self.categories:
+            raise DataError(
+                "TableReader: a category cannot be called 'numbers', which is the array of the numbers: rename it"
+            )
+        self.vocabulary: dict[str, list[str]] = {}
+        self.fills: list[float] = []
+        self.means: list[float] = []
+        self.deviations: list[float] = []
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Of each category, how many codes it has, the 0 of what is unknown included."""
+        return {name: len(self.known(name)) + 1 for name in self.categories}
+
+    @property
+    def names(self) -> list[str]:
+        """The classes, in the order of their numbers."""
+        return self.known(self.classes) if self.classes is not None else []
+
+    def fit(self, table: Any) -> TableReader:
+        """Learn categories, classes, means and what gaps are filled with from this table."""
+        table = tableFrom(table)
+        vocabulary = {}
+        for name in [*self.categories, *([] if self.classes is None else [self.classes])]:
+            column = columnFrom(table, name)
+            vocabulary[name] = sorted(set(column.texts()[~column.gaps].tolist()), key=inOrder)
+        fills, means, deviations = [], [], []
+        for name in self.numbers:
+            column = columnFrom(table, name)
+            numbers = column.numbers()
+            if column.gaps.all():
+                raise DataError(f"column '{name}': wanted at least one number, got gaps alone")
+            fills.append(float(FILLS[self.fill or "zero"](numbers)))
+            means.append(float(np.nanmean(numbers)))
+            deviations.append(float(np.nanstd(numbers)) or 1.0)  # a constant column becomes 0
+        self.vocabulary, self.fills, self.means, self.deviations = vocabulary, fills, means, deviations
+        return self
+
+    def data(self, table: Any) -> dict[str, np.ndarray]:
+        """The inputs by name, in the dtypes that networks want: the numbers as one, the codes of each category."""
+        table = tableFrom(table)
+        found = {}
+        if self.numbers:
+            self.checkFitted()
+            found["numbers"] = np.stack([self.filled(table, i) for i in range(len(self.numbers))], axis=1)
+        for name in self.categories:
+            found[name] = self.codes(columnFrom(table, name), self.fill is None) + 1
+        return found
+
+    def target(self, table: Any) -> np.ndarray:
+        """The class of each row, from 0 on."""
+        if self.classes is None:
+            raise DataError("TableReader: wanted the column of the target, as in TableReader(..., classes='bought')")
+        return self.codes(columnFrom(tableFrom(table), self.classes), True)
+
+    def filled(self, table: Any, i: int) -> np.ndarray:
+        """A column of numbers, without gaps."""
+        column = columnFrom(table, self.numbers[i])
+        numbers = column.numbers()
+        if self.fill is None:
+            column.refuse(column.gaps, "a number", "; fill='mean', 'median' or 'zero' takes gaps")
+        numbers = np.where(column.gaps, self.fills[i], numbers)
+        if self.scale:
+            numbers = (numbers - self.means[i]) / self.deviations[i]
+        return numbers.astype(np.float32)
+
+    def codes(self, column: TableColumn, strict: bool) -> np.ndarray:
+        """The index of each value in the vocabulary; -1 for what is not there, or refused where that is `strict`."""
+        known = self.known(column.name)
+        numbers = {text: i for i, text in enumerate(known)}
+        texts = column.texts().tolist()
+        found = np.array([-1 if gap else numbers.get(text, -1) for gap, text in zip(column.gaps, texts)], np.int64)
+        if strict:
+            some = ", ".join(known[:5]) + (f", ... ({len(known)} of them)" if len(known) > 5 else "")
+            hint = "" if column.name == self.classes else "; with fill= it gets the code 0"
+            column.refuse(found < 0, f"one of {some}", hint)
+        return found
+
+    def known(self, name: str) -> list[str]:
+        """The vocabulary of a column."""
+        self.checkFitted()
+        return self.vocabulary[name]
+
+    def checkFitted(self) -> None:
+        if not self.vocabulary and not self.fills:
+            raise DataError("TableReader: knows no table yet: fit(table) of the one that the network learns from")
+
+    @takes(path=FilePath)
+    def save(self, path: Any) -> None:
+        """Write what was fitted, as JSON, for `TableReader.load` where the network is used."""
+        self.checkFitted()
+        with whole(path) as file:
+            file.write(json.dumps({key: getattr(self, key) for key in ARGUMENTS + FITTED}, indent=1).encode())
+
+    @classmethod
+    def load(cls, path: Any) -> TableReader:
+        """What `save` wrote.
+
+        Raises    DataError if the file is something else
+        """
+        try:
+            with open(path, encoding="utf-8") as file:
+                given = json.load(file)
+            found = cls(**{key: given[key] for key in ARGUMENTS})
+            for key in FITTED:
+                setattr(found, key, given[key])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path}: wanted a file of TableReader.save, got what cannot be read: {error!r}") from error
+        return found
+
+
+def inOrder(text: str) -> tuple[bool, float, str]:
+    """The order of categories: numbers by their size, then texts."""
+    try:
+        return False, float(text), text
+    except ValueError:
+        return True, 0.0, text

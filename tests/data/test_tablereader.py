@@ -1,0 +1,180 @@
+"""TableReader: tables of numbers and categories, from CSV files, DataFrames and dicts."""
+
+import numpy as np
+import pytest
+
+from puregraph import Adam, Concat, CrossEntropy, Embedder, Graph, Input, Linear, Relu, Trainer
+from puregraph.data import TableReader, readCsv
+from puregraph.errors import DataError
+
+TABLE = "age,city,bought\n31,Rome,no\n,Oslo,yes\n20, Rome ,yes\n40,,no\n"
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text(TABLE, encoding="utf-8")
+    return path
+
+
+def message(function, *arguments, **options):
+    with pytest.raises(DataError) as found:
+        function(*arguments, **options)
+    return str(found.value)
+
+
+# Files --------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_gives_its_columns_as_text_and_gaps_as_none(table):
+    found = readCsv(table)
+    assert list(found) == ["age", "city", "bought"]
+    assert found["age"].tolist() == ["31", None, "20", "40"] and found["city"].tolist() == [
+        "Rome",
+        "Oslo",
+        "Rome",
+        None,
+    ]
+
+
+def test_quotes_newlines_marks_of_order_and_other_delimiters_are_read(tmp_path):
+    path = tmp_path / "odd.csv"
+    path.write_text('\ufeffa;b\n"x;\n""y""";?\n\n1;NA\n', encoding="utf-8")
+    found = readCsv(path, delimiter=";", gaps=("?", "NA"))
+    assert found["a"].tolist() == ['x;\n"y"', "1"] and found["b"].tolist() == [None, None]
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("", "line 1, got an empty file"),
+        ("a,b\n", "wanted rows below"),
+        ("a,,c\n1,2,3\n", "none for column 2"),
+        ("a,b,a\n1,2,3\n", "'a' twice"),
+        ("a,b\n1,2\n1,2,3\n", "line 3: wanted 2 fields, got 3"),
+        ('a,b\n"1,2\n', "cannot be read as CSV"),
+    ],
+)
+def test_a_broken_file_is_named_with_its_line(tmp_path, text, wanted):
+    path = tmp_path / "broken.csv"
+    path.write_text(text, encoding="utf-8")
+    found = message(readCsv, path)
+    assert str(path) in found and wanted in found
+
+
+def test_a_file_that_is_not_there_or_in_another_encoding_is_named(tmp_path):
+    assert "missing.csv" in message(readCsv, tmp_path / "missing.csv")
+    (tmp_path / "latin.csv").write_bytes("a\nGen\xe8ve\n".encode("latin-1"))
+    assert "latin.csv: cannot be read as CSV" in message(readCsv, tmp_path / "latin.csv")
+    assert readCsv(tmp_path / "latin.csv", encoding="latin-1")["a"].tolist() == ["Gen\xe8ve"]
+
+
+# Fitting ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fill, age", [("mean", 91 / 3), ("median", 31), ("zero", 0)])
+def test_gaps_are_filled_by_the_stated_rule(table, fill, age):
+    reader = TableReader(numbers="age", categories="city", classes="bought", fill=fill).fit(table)
+    data = reader.data(table)
+    assert data["numbers"].dtype == np.float32 and data["city"].dtype == np.int64
+    np.testing.assert_allclose(data["numbers"], [[31], [age], [20], [40]], rtol=1e-6)
+    assert data["city"].tolist() == [2, 1, 2, 0] and reader.sizes == {"city": 3}
+    assert reader.target(table).tolist() == [0, 1, 1, 0] and reader.names == ["no", "yes"]
+
+
+def test_new_tables_are_read_as_the_fitted_one_was():
+    reader = TableReader(numbers=["x", "y"], categories=["c"], fill="mean", scale=True)
+    reader.fit({"x": [1.0, 3.0], "y": [5, 5], "c": ["b", "a"]})
+    data = reader.data({"x": [5.0, np.nan], "y": [6, 5], "c": ["z", "b"]})
+    np.testing.assert_array_equal(data["numbers"], [[3, 1], [0, 0]])
+    assert data["c"].tolist() == [0, 2]
+
+
+def test_categories_are_in_the_order_of_numbers_and_the_same_for_each_kind_of_value():
+    reader = TableReader(categories="c").fit({"c": ["10", "9", "red"]})
+    assert reader.vocabulary["c"] == ["9", "10", "red"]
+    assert reader.data({"c": np.array([9, 10])})["c"].tolist() == [1, 2]
+    assert reader.data({"c": np.array([10.0])})["c"].tolist() == [2]
+
+
+def test_gaps_and_unknown_categories_are_refused_by_default(table):
+    reader = TableReader(numbers="age", categories="city").fit(table)
+    assert message(reader.data, table).startswith("column 'age', row 2: wanted a number, got a gap; fill=")
+    reader = TableReader(categories="city").fit(table)
+    assert "column 'city', row 4: wanted one of Oslo, Rome, got a gap" in message(reader.data, table)
+    assert "row 1: wanted one of Oslo, Rome, got 'Bern'" in message(reader.data, {"city": ["Bern"]})
+
+
+def test_a_class_is_never_filled(table):
+    reader = TableReader(classes="bought", fill="mean").fit(table)
+    assert "column 'bought', row 2: wanted one of no, yes, got a gap" in message(
+        reader.target, {"bought": ["no", None]}
+    )
+
+
+@pytest.mark.parametrize("wrong, got", [("many", "a number, got 'many'"), ("inf", "a finite number, got 'inf'")])
+def test_what_is_no_number_is_named(wrong, got):
+    assert message(TableReader(numbers="n").fit, {"n": ["1", None, wrong]}) == f"column 'n', row 3: wanted {got}"
+
+
+def test_what_cannot_be_a_table_is_refused(table):
+    assert "column 'town': the table has age, city, bought" in message(TableReader(categories="town").fit, table)
+    assert "DataFrame, got int" in message(TableReader(numbers="age").fit, 3)
+    assert "gaps alone" in message(TableReader(numbers="n").fit, {"n": [None, None]})
+    assert "knows no table yet" in message(TableReader(numbers="n").data, {"n": [1]})
+    assert "'a' twice" in message(TableReader, numbers=["a"], categories=["a"])
+    assert "got none" in message(TableReader)
+    assert "wanted the column of the target" in message(TableReader(numbers="n").target, {"n": [1]})
+    assert "one value for each row" in message(TableReader(numbers="n").fit, {"n": np.ones((2, 2))})
+
+
+def test_what_was_fitted_is_saved_and_loaded(table, tmp_path):
+    reader = TableReader(numbers="age", categories="city", classes="bought", fill="mean", scale=True).fit(table)
+    reader.save(tmp_path / "columns.json")
+    again = TableReader.load(tmp_path / "columns.json")
+    for name, array in reader.data(table).items():
+        np.testing.assert_array_equal(again.data(table)[name], array)
+    assert again.names == reader.names and again.target(table).tolist() == reader.target(table).tolist()
+    assert "table.csv: wanted a file of TableReader.save" in message(TableReader.load, table)
+
+
+# DataFrames ---------------------------------------------------------------------------------------------------
+
+
+def test_a_dataframe_gives_what_the_file_gives(table):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_csv(table, skipinitialspace=True)
+    frame["city"] = frame["city"].str.strip()
+    reader = TableReader(numbers="age", categories="city", classes="bought", fill="median").fit(table)
+    for given in (
+        frame,
+        frame.convert_dtypes(),
+        frame.astype({"city": "category"}),
+        frame.set_index("bought", drop=False),
+    ):
+        for name, array in reader.data(given).items():
+            np.testing.assert_array_equal(array, reader.data(table)[name])
+        assert reader.target(given).tolist() == [0, 1, 1, 0]
+        assert TableReader(numbers="age", categories="city", fill="median").fit(given).sizes == reader.sizes
+
+
+def test_whole_numbers_with_gaps_are_the_categories_that_they_were():
+    pandas = pytest.importorskip("pandas")
+    reader = TableReader(categories="c", fill="zero").fit(pandas.DataFrame({"c": [3, 12]}))
+    assert reader.data(pandas.DataFrame({"c": [12, None, 3]}))["c"].tolist() == [2, 0, 1]
+
+
+def test_a_network_learns_from_a_table(rng):
+    city = rng.integers(0, 8, 400)
+    table = {
+        "age": rng.uniform(20, 60, 400),
+        "city": [f"city {c}" for c in city],
+        "bought": np.where(city > 3, "yes", "no"),
+    }
+    reader = TableReader(numbers="age", categories="city", classes="bought", scale=True).fit(table)
+    numbers, town = Input(name="numbers").node(), Input(name="city", dtype=np.int64).node()
+    h = Relu()(Linear(5, 8)(Concat(axis=1)(numbers, Embedder(reader.sizes["city"], 4)(town))))
+    trainer = Trainer(
+        Graph([numbers, town], Linear(8, 2)(h)), CrossEntropy(), Adam(3e-2), batchsize=32, progress="none"
+    )
+    assert trainer.train(reader.data(table), reader.target(table), epochs=8)[-1]["loss"] < 0.1
