@@ -37,6 +37,7 @@ EXTRAS = {
     "examples": ["scikit-learn>=1.4"],
     "cupy": ["cupy-cuda13x==14.2.0"],  # to try what is done with it where there is no driver
     "nvrtc": ["nvidia-cuda-nvrtc==13.0.88"],  # with g++, all that proving kernels without a GPU takes
+    "images": ["pillow>=10"],
     "plot": ["matplotlib>=3.8"],
     "tensorboard": ["tensorboardX>=2.6.2"],
     "test": [
@@ -45,6 +46,7 @@ EXTRAS = {
         "ml_dtypes>=0.5",
         "networkx>=3",
         "onnx>=1.16",
+        "pillow>=10",
         "pytest>=8.2",
         "pytest-timeout>=2.3",
         "pytest-xdist>=3.6",

@@ -1,0 +1,66 @@
+"""Augmented: batches of images that are mirrored and moved at random, anew in each epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from puregraph import device
+from puregraph.arguments import Flag, Natural, takes
+from puregraph.data.arrays import pairFrom, rowsOf
+from puregraph.data.batches import checkedSize
+from puregraph.errors import DataError, show
+
+
+class Augmented:
+    """The batches of a training: shuffled images, of each its mirror image half of the time, and a random crop.
+
+        images = ImageFolder("photos/train", size=64)
+        trainer.train(Augmented(images, images.target, flip=True, crop=4), validation=held)
+
+    `flip`  mirror half of the images, left to right
+    `crop`  pad the images with this many zeros on each side, and cut one of the old size out at a random position
+    `seed`  the same `seed` gives an epoch the same batches, whatever the batchsize does to their division, after a
+            checkpoint too
+
+    Shapes    images (n, c, h, w), target (n, ...)
+    Source    He, Zhang, Ren, Sun 2016, arXiv:1512.03385, section 4.2
+    Raises    DataError unless the images have four axes, and there is a target for each
+    """
+
+    @takes(flip=Flag, crop=Natural, seed=Natural)
+    def __init__(self, images: Any, target: Any, batchsize: int = 128, flip: bool = True, crop: int = 0, seed: int = 0):
+        (self.images,), self.target = pairFrom([images], target)
+        if len(self.images.shape) != 4:
+            raise DataError(f"Augmented: wanted images (n, channels, h, w), got shape {show(tuple(self.images.shape))}")
+        if not self.target:
+            raise DataError("Augmented: wanted a target for each image, got none")
+        self.batchsize, self.flip, self.crop, self.seed = checkedSize(batchsize), flip, crop, seed
+
+    def __len__(self) -> int:
+        """How many batches an epoch has."""
+        return -(-len(self.images) // self.batchsize)
+
+    def __call__(self, epoch: int) -> Iterator[tuple[np.ndarray, list[Any]]]:
+        """The batches of an epoch, counted from 0 on."""
+        rng = np.random.default_rng((self.seed, epoch))
+        samples = len(self.images)
+        order, flips = rng.permutation(samples), rng.random(samples) < 0.5
+        offsets = rng.integers(0, 2 * self.crop + 1, (samples, 2))
+        for start in range(0, samples, self.batchsize):
+            rows = order[start : start + self.batchsize]
+            images = np.array(device.toHost(rowsOf(self.images, rows, device.toDevice(rows))))
+            if self.crop:
+                images = cropped(images, self.crop, offsets[rows])
+            if self.flip:
+                images[flips[rows]] = images[flips[rows]][..., ::-1]
+            yield images, [rowsOf(target, rows, device.toDevice(rows)) for target in self.target]
+
+
+def cropped(images: np.ndarray, pad: int, offsets: np.ndarray) -> np.ndarray:
+    """Of each image, padded with zeros, the part of the old size that begins at its offset."""
+    *_, height, width = images.shape
+    wide = np.pad(images, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    return np.stack([x[:, i : i + height, j : j + width] for x, (i, j) in zip(wide, offsets, strict=True)])

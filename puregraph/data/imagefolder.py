@@ -1,0 +1,123 @@
+"""ImageFolder: the images in a folder of folders, read from their files when a batch wants them."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from puregraph.arguments import FilePath, Flag, takes
+from puregraph.data.batches import checkedSize
+from puregraph.errors import DataError
+
+ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+
+
+class ImageFolder:
+    """The images below a folder, a folder for each class, as an array whose rows are read when they are indexed.
+
+        images = ImageFolder("photos", size=64)          # photos/cat/1.jpg, photos/dog/7.png, ...
+        trainer.train(images, images.target, validation=0.2)
+
+    `size`  height and width, or one number for both: an image is scaled until it covers them, and what is beyond is cut
+            off evenly. Left out, all images have to be of one size
+    `gray`  one channel in place of red, green and blue
+
+    `names` are the classes in the order of their numbers, which is that of the alphabet; `target` has the class of each
+    image, `paths` its file. Files with other endings, and names that begin with a dot, are left out.
+
+    Shapes    (n, 3 or 1, height, width) of float32 from 0 to 1; target (n,) of int64
+    Source    Pillow reads the files: pip install puregraph[images]
+    Raises    DataError naming the folder without images, or, when it is read, the file that is damaged or of another
+              size
+    """
+
+    dtype = np.dtype(np.float32)
+
+    @takes(path=FilePath, gray=Flag)
+    def __init__(self, path: Any, size: Any = None, gray: bool = False):
+        if importlib.util.find_spec("PIL") is None:
+            raise DataError("ImageFolder: Pillow reads images: pip install puregraph[images]")
+        folders = foldersIn(Path(path))
+        found = [(file, i) for i, folder in enumerate(folders) for file in imagesIn(folder)]
+        self.names = [folder.name for folder in folders]
+        self.paths = [file for file, _ in found]
+        self.target = np.array([i for _, i in found], np.int64)
+        self.mode = "L" if gray else "RGB"
+        self.isScaled = size is not None
+        self.size = sizeFrom(size) if self.isScaled else self.image(self.paths[0]).shape[1:]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array that all images would be."""
+        return (len(self.paths), len(self.mode), *self.size)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of that array."""
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """Some images, read now."""
+        chosen = np.arange(len(self))[rows]
+        if chosen.ndim == 0:
+            return self.image(self.paths[chosen])
+        found = np.empty((len(chosen), *self.shape[1:]), self.dtype)
+        for row, i in zip(found, chosen, strict=True):
+            image = self.image(self.paths[i])
+            if image.shape != row.shape:
+                raise DataError(
+                    f"{self.paths[i]}: wanted {self.size[0]} x {self.size[1]} as the first image, "
+                    f"got {image.shape[1]} x {image.shape[2]}; ImageFolder(path, size=64) makes all alike"
+                )
+            row[:] = image
+        return found
+
+    def image(self, path: Path) -> np.ndarray:
+        """One image, upright, of the wanted size, channels first."""
+        from PIL import Image, ImageOps
+
+        try:
+            with Image.open(path) as file:
+                if file.mode[0] in "IF":  # convert would cut their values off
+                    raise DataError(f"{path}: wanted 8 bits for each channel, got Pillow's mode {file.mode}")
+                image = ImageOps.exif_transpose(file).convert(self.mode)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            raise DataError(f"{path}: cannot be read as an image: {error}") from error
+        if self.isScaled:
+            image = ImageOps.fit(image, self.size[::-1], Image.Resampling.BILINEAR)
+        pixels = np.asarray(image, np.float32).reshape(image.height, image.width, len(self.mode))
+        return (pixels / 255).transpose(2, 0, 1)
+
+
+def sizeFrom(size: Any) -> tuple[int, int]:
+    """Height and width of at least 1."""
+    pair = size if isinstance(size, (tuple, list)) else (size, size)
+    if len(pair) != 2:
+        raise DataError(f"size: wanted height and width, got {size!r}")
+    return checkedSize(pair[0], "size"), checkedSize(pair[1], "size")
+
+
+def foldersIn(path: Path) -> list[Path]:
+    """The folders of the classes, in the order of their names."""
+    if not path.is_dir():
+        raise DataError(
+            f"{path}: wanted a folder with a folder for each class, got {'a file' if path.exists() else 'none'}"
+        )
+    found = sorted(folder for folder in path.iterdir() if folder.is_dir() and folder.name[0] != ".")
+    if not found:
+        raise DataError(f"{path}: wanted a folder for each class in it, got none")
+    return found
+
+
+def imagesIn(folder: Path) -> list[Path]:
+    """The images of a class, in the order of their names."""
+    found = sorted(file for file in folder.rglob("*") if file.suffix.lower() in ENDINGS and file.name[0] != ".")
+    if not found:
+        raise DataError(f"{folder}: wanted images of this class, got no file that ends in {' '.join(sorted(ENDINGS))}")
+    return found

@@ -1,0 +1,175 @@
+"""Images: folders of them, read when they are wanted, and batches in which they are mirrored and moved."""
+
+import numpy as np
+import pytest
+
+from puregraph import Adam, CrossEntropy, Flatten, Linear, Sequential, Trainer, seed
+from puregraph.data import Augmented, ImageFolder, split
+from puregraph.data.batches import Stream
+from puregraph.errors import DataError
+
+Image = pytest.importorskip("PIL.Image")
+
+
+def save(path, pixels, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.asarray(pixels, np.uint8)).save(path, **options)
+
+
+@pytest.fixture
+def folder(tmp_path, rng):
+    """Two classes of ten images, bright and dark."""
+    root = tmp_path / "photos"
+    for name, low in (("night", 0), ("day", 200)):
+        for i in range(10):
+            save(root / name / f"{i}.png", rng.integers(low, low + 50, (6, 8, 3)))
+    return root
+
+
+def message(function, *arguments, **options):
+    with pytest.raises(DataError) as found:
+        function(*arguments, **options)
+    return str(found.value)
+
+
+# Folders ------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_a_class_and_its_images_are_an_array(folder):
+    images = ImageFolder(folder)
+    assert images.names == ["day", "night"] and images.target.tolist() == [0] * 10 + [1] * 10
+    assert images.shape == (20, 3, 6, 8) and len(images) == 20 and images.nbytes == images[:].nbytes
+    for i in (0, 13):
+        pixels = np.asarray(Image.open(images.paths[i]), np.float32) / 255
+        np.testing.assert_array_equal(images[i], pixels.transpose(2, 0, 1))
+    np.testing.assert_array_equal(images[[13, 0]], images[:][[13, 0]])
+
+
+def test_images_are_scaled_until_they_cover_and_cut_evenly(tmp_path):
+    pixels = np.zeros((4, 12, 3))
+    pixels[:, 4:8] = 255
+    save(tmp_path / "a" / "wide.png", pixels)
+    images = ImageFolder(tmp_path, size=4)
+    assert images.shape == (1, 3, 4, 4) and images[:].min() == 1
+    assert ImageFolder(tmp_path, size=(2, 6)).shape == (1, 3, 2, 6)
+
+
+def test_gray_palettes_and_turned_images_are_read(tmp_path):
+    pixels = np.arange(24).reshape(4, 6) * 10
+    save(tmp_path / "a" / "1.png", pixels)
+    turned = Image.fromarray(np.asarray(pixels.T[:, ::-1], np.uint8))
+    exif = turned.getexif()
+    exif[0x0112] = 8  # the camera was held upright
+    turned.save(tmp_path / "a" / "2.png", exif=exif)
+    Image.fromarray(np.asarray(pixels, np.uint8)).convert("P").save(tmp_path / "a" / "3.png")
+    found = ImageFolder(tmp_path, gray=True)
+    assert found.shape == (3, 1, 4, 6)
+    for image in found[:]:
+        np.testing.assert_allclose(image[0], pixels / 255, atol=1e-6)
+
+
+def test_what_is_no_image_of_the_folder_is_left_out(folder):
+    (folder / "day" / "notes.txt").write_text("sunny")
+    (folder / "day" / ".hidden.png").write_bytes(b"")
+    (folder / ".checkpoints").mkdir()
+    (folder / "list.csv").write_text("a")
+    assert len(ImageFolder(folder)) == 20
+
+
+@pytest.mark.parametrize("content", [b"", b"text", "half"])
+def test_a_damaged_file_is_named(folder, content):
+    path = folder / "day" / "3.png"
+    path.write_bytes(path.read_bytes()[:90] if content == "half" else content)
+    images = ImageFolder(folder)
+    assert len(images[:3]) == 3
+    assert message(images.__getitem__, slice(0, 5)).startswith(f"{path}: cannot be read as an image")
+
+
+def test_what_cannot_be_classes_is_refused(folder, tmp_path):
+    assert "wanted a folder with a folder for each class, got none" in message(ImageFolder, tmp_path / "missing")
+    assert "got a file" in message(ImageFolder, folder / "day" / "1.png")
+    assert "wanted a folder for each class in it" in message(ImageFolder, folder / "day")
+    assert "size: wanted" in message(ImageFolder, folder, size=0)
+    assert "height and width" in message(ImageFolder, folder, size=(1, 2, 3))
+    (folder / "empty").mkdir()
+    assert f"{folder / 'empty'}: wanted images of this class" in message(ImageFolder, folder)
+
+
+def test_images_of_other_sizes_and_depths_are_named(folder):
+    save(folder / "day" / "3.png", np.zeros((5, 5, 3)))
+    assert "3.png: wanted 6 x 8 as the first image, got 5 x 5; ImageFolder(path, size=64)" in message(
+        ImageFolder(folder).__getitem__, slice(None)
+    )
+    Image.fromarray(np.full((6, 8), 40000, np.uint16)).save(folder / "day" / "0.png")
+    assert "0.png: wanted 8 bits for each channel" in message(ImageFolder, folder)
+
+
+def test_a_network_learns_from_a_folder(folder):
+    images = ImageFolder(folder)
+    trainer = Trainer(Sequential(Flatten(), Linear(144, 2)), CrossEntropy(), Adam(1e-2), batchsize=6, progress="none")
+    history = trainer.train(images, images.target, epochs=20, validation=0.2)
+    assert history[-1]["val loss"] < 0.3
+    (data, target), (held, _) = split(images, images.target, part=0.2)
+    assert data.shape == (16, 3, 6, 8) and held.shape == (4, 3, 6, 8) and len(target) == 16
+
+
+# Augmentation -------------------------------------------------------------------------------------------------
+
+
+def test_every_image_is_there_once_mirrored_or_not(rng):
+    images = rng.random((50, 2, 3, 5)).astype("f4")
+    ((found, (labels,)),) = Augmented(images, np.arange(50), batchsize=50)(0)
+    assert sorted(labels) == list(range(50))
+    same, mirrored = ((found == wanted).all(axis=(1, 2, 3)) for wanted in (images[labels], images[labels][..., ::-1]))
+    assert (same ^ mirrored).all() and 10 < mirrored.sum() < 40
+
+
+def test_crops_are_windows_of_the_padded_image(rng):
+    images = rng.random((80, 1, 4, 4)).astype("f4")
+    ((found, (labels,)),) = Augmented(images, np.arange(80), flip=False, crop=1)(3)
+    wide = np.pad(images[labels], ((0, 0), (0, 0), (1, 1), (1, 1)))
+    hits = np.array(
+        [[(found[n] == wide[n, :, i : i + 4, j : j + 4]).all() for i in range(3) for j in range(3)] for n in range(80)]
+    )
+    assert hits.any(axis=1).all() and hits.any(axis=0).all()
+
+
+def test_epochs_differ_and_repeat_whatever_the_batchsize(rng):
+    images = rng.random((20, 1, 4, 4)).astype("f4")
+
+    def epoch(number, batchsize=6, seed=0):
+        batches = list(Augmented(images, np.arange(20), batchsize, crop=2, seed=seed)(number))
+        return np.concatenate([x for x, _ in batches]), [len(x) for x, _ in batches]
+
+    first, sizes = epoch(0)
+    assert sizes == [6, 6, 6, 2] and len(Augmented(images, np.arange(20), 6)) == 4
+    np.testing.assert_array_equal(first, epoch(0)[0])
+    np.testing.assert_array_equal(first, epoch(0, batchsize=7)[0])
+    assert not np.array_equal(first, epoch(1)[0]) and not np.array_equal(first, epoch(0, seed=1)[0])
+
+
+def test_images_given_are_not_written_to(rng):
+    images = rng.random((8, 1, 4, 4)).astype("f4")
+    before = images.copy()
+    list(Augmented(images, np.arange(8), 8)(0))
+    np.testing.assert_array_equal(images, before)
+
+
+def test_a_training_with_augmented_images_repeats_and_resumes(folder, tmp_path):
+    images = ImageFolder(folder)
+
+    def run(*epochs):
+        seed(0)
+        net = Sequential(Flatten(), Linear(144, 2))
+        trainer = Trainer(net, CrossEntropy(), Adam(1e-2), progress="none")
+        for count in epochs:
+            history = trainer.train(Augmented(images, images.target, 6, crop=1), epochs=count)
+        return history.column("loss")
+
+    assert run(4) == run(4) and run(2, 2) == run(4)
+
+
+def test_what_cannot_be_augmented_is_refused(rng):
+    assert "wanted images (n, channels, h, w), got shape (3, 4)" in message(Augmented, np.ones((3, 4)), np.ones(3))
+    assert "3 samples, target 2" in message(Augmented, np.ones((3, 1, 2, 2)), np.ones(2))
+    assert Stream(Augmented(np.ones((3, 1, 2, 2)), np.ones(3), 2)).count == 2
