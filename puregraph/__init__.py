@@ -16,6 +16,7 @@ from puregraph.core.param import Param, State
 from puregraph.core.rules import registerRule
 from puregraph.costs import *
 from puregraph.device import useDevice
+from puregraph.draw.charts.plots import plotImages, plotParams
 from puregraph.errors import (
     ArgumentError,
     AutoDiffException,
@@ -118,6 +119,8 @@ __all__ = [
     "checkModule",
     "findRate",
     "load",
+    "plotImages",
+    "plotParams",
     "registerModule",
     "registerRule",
     "seed",

@@ -32,11 +32,12 @@ class Augmented:
 
     @takes(flip=Flag, crop=Natural, seed=Natural)
     def __init__(self, images: Any, target: Any, batchsize: int = 128, flip: bool = True, crop: int = 0, seed: int = 0):
-        (self.images,), self.target = pairFrom([images], target)
-        if len(self.images.shape) != 4:
-            raise DataError(f"Augmented: wanted images (n, channels, h, w), got shape {show(tuple(self.images.shape))}")
-        if not self.target:
+        if len(getattr(images, "shape", ())) != 4:
+            got = f"shape {show(tuple(images.shape))}" if hasattr(images, "shape") else type(images).__name__
+            raise DataError(f"Augmented: wanted images (n, channels, h, w), got {got}")
+        if target is None:
             raise DataError("Augmented: wanted a target for each image, got none")
+        (self.images,), self.target = pairFrom([images], target)
         self.batchsize, self.flip, self.crop, self.seed = checkedSize(batchsize), flip, crop, seed
 
     def __len__(self) -> int:

@@ -29,7 +29,7 @@ def readCsv(path: Any, delimiter: str = ",", gaps: Any = "", encoding: str = "ut
             names = checkedNames(path, next(reader, []))
             rows = [checkedRow(path, reader.line_num, row, names, missing) for row in reader if row]
     except (OSError, csv.Error, UnicodeError, LookupError, TypeError) as error:
-        raise DataError(f"{path}: cannot be read as CSV: {error}") from error
+        raise DataError(f"readCsv: wanted a CSV file, {path} is none that can be read: {error}") from error
     if not rows:
         raise DataError(f"{path}: wanted rows below the names of the columns, got none")
     table = np.array(rows, object)

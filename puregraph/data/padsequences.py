@@ -25,20 +25,24 @@ def padded(sequences: Sequence[Any], length: int | None = None, value: float = 0
     Shapes    sequence i (t_i, ...) -> array (n, length, ...), in their common dtype; lengths (n,) of int64
     Raises    DataError naming the first sequence that is empty, longer than `length`, no array, or of another shape
     """
+    if not hasattr(sequences, "__iter__"):
+        raise DataError(f"padded: wanted a list of sequences, got {type(sequences).__name__}")
     arrays = [arrayFrom(sequence, i) for i, sequence in enumerate(sequences)]
     if not arrays:
-        raise DataError("sequences: wanted at least one, got none")
+        raise DataError("padded: wanted at least one sequence, got none")
     rest = arrays[0].shape[1:]
     lengths = np.array([len(array) for array in arrays], np.int64)
     most = int(lengths.max()) if length is None else length
     for i, array in enumerate(arrays):
         if array.shape[1:] != rest:
-            raise DataError(f"sequence {i}: wanted shape {show(('t', *rest))} as sequence 0, got {show(array.shape)}")
+            raise DataError(
+                f"padded: sequence {i}: wanted shape {show(('t', *rest))} as sequence 0, got {show(array.shape)}"
+            )
         if len(array) == 0:
-            raise DataError(f"sequence {i}: wanted at least one time step, got none")
+            raise DataError(f"padded: sequence {i}: wanted at least one time step, got none")
         if len(array) > most:
             raise DataError(
-                f"sequence {i}: wanted at most {most} time steps, got {len(array)}; cut it: sequence[:{most}]"
+                f"padded: sequence {i}: wanted at most {most} time steps, got {len(array)}; cut it: sequence[:{most}]"
             )
     found = np.full((len(arrays), most, *rest), value, np.result_type(*{array.dtype for array in arrays}))
     for row, array in zip(found, arrays, strict=True):
@@ -51,7 +55,9 @@ def arrayFrom(sequence: Any, i: int) -> np.ndarray:
     try:
         array = np.asarray(device.toHost(sequence) if device.isDeviceArray(sequence) else sequence)
     except ValueError as error:
-        raise DataError(f"sequence {i}: wanted an array (t, ...), got what makes none: {error}") from None
+        raise DataError(f"padded: sequence {i}: wanted an array (t, ...), got what makes none: {error}") from None
     if array.ndim == 0 or not isNumeric(array.dtype):
-        raise DataError(f"sequence {i}: wanted numbers along time, got shape {show(array.shape)} of {array.dtype}")
+        raise DataError(
+            f"padded: sequence {i}: wanted numbers along time, got shape {show(array.shape)} of {array.dtype}"
+        )
     return array

@@ -75,7 +75,7 @@ def columnFrom(table: Any, name: str) -> TableColumn:
     """
     names = list(table) if isinstance(table, dict) else list(table.columns)
     if name not in names:
-        raise DataError(f"column '{name}': the table has {', '.join(map(str, names))}")
+        raise DataError(f"TableReader: wanted a column {name!r}, the table has {', '.join(map(str, names))}")
     given = table[name]
     values = np.asarray(given.to_numpy() if hasattr(given, "to_numpy") else given)
     if values.ndim != 1:

@@ -33,7 +33,7 @@ def test_an_lstm_with_lengths_gives_what_it_gives_of_each_sequence_alone(rng):
 @pytest.mark.parametrize(
     "sequences, length, wanted",
     [
-        ([], None, "sequences: wanted at least one"),
+        ([], None, "wanted at least one sequence"),
         ([[1], []], None, "sequence 1: wanted at least one time step, got none"),
         ([[1], [1, 2, 3]], 2, "sequence 1: wanted at most 2 time steps, got 3; cut it: sequence[:2]"),
         ([np.ones((2, 3)), np.ones((2, 4))], None, "sequence 1: wanted shape (t, 3) as sequence 0, got (2, 4)"),

@@ -52,7 +52,7 @@ def test_quotes_newlines_marks_of_order_and_other_delimiters_are_read(tmp_path):
         ("a,,c\n1,2,3\n", "none for column 2"),
         ("a,b,a\n1,2,3\n", "'a' twice"),
         ("a,b\n1,2\n1,2,3\n", "line 3: wanted 2 fields, got 3"),
-        ('a,b\n"1,2\n', "cannot be read as CSV"),
+        ('a,b\n"1,2\n', "wanted a CSV file"),
     ],
 )
 def test_a_broken_file_is_named_with_its_line(tmp_path, text, wanted):
@@ -65,7 +65,7 @@ def test_a_broken_file_is_named_with_its_line(tmp_path, text, wanted):
 def test_a_file_that_is_not_there_or_in_another_encoding_is_named(tmp_path):
     assert "missing.csv" in message(readCsv, tmp_path / "missing.csv")
     (tmp_path / "latin.csv").write_bytes("a\nGen\xe8ve\n".encode("latin-1"))
-    assert "latin.csv: cannot be read as CSV" in message(readCsv, tmp_path / "latin.csv")
+    assert "latin.csv is none that can be read" in message(readCsv, tmp_path / "latin.csv")
     assert readCsv(tmp_path / "latin.csv", encoding="latin-1")["a"].tolist() == ["Gen\xe8ve"]
 
 
@@ -118,7 +118,9 @@ def test_what_is_no_number_is_named(wrong, got):
 
 
 def test_what_cannot_be_a_table_is_refused(table):
-    assert "column 'town': the table has age, city, bought" in message(TableReader(categories="town").fit, table)
+    assert "wanted a column 'town', the table has age, city, bought" in message(
+        TableReader(categories="town").fit, table
+    )
     assert "DataFrame, got int" in message(TableReader(numbers="age").fit, 3)
     assert "gaps alone" in message(TableReader(numbers="n").fit, {"n": [None, None]})
     assert "knows no table yet" in message(TableReader(numbers="n").data, {"n": [1]})

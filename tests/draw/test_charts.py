@@ -6,7 +6,21 @@ import math
 import numpy as np
 import pytest
 
-from puregraph import ArgumentError, Confusion, Cosine, DataError, History, Step, WarmUp
+from puregraph import (
+    MSE,
+    ArgumentError,
+    Confusion,
+    Cosine,
+    DataError,
+    History,
+    Linear,
+    Relu,
+    Sequential,
+    Step,
+    WarmUp,
+    plotImages,
+    plotParams,
+)
 from puregraph.draw.charts import CurveChart, MatrixChart, Panel
 from puregraph.train import RateCurve
 
@@ -110,3 +124,83 @@ def test_without_matplotlib_there_is_text_and_a_file_says_what_to_install(monkey
     with pytest.raises(ArgumentError, match=r"pip install puregraph\[plot\]"):
         HISTORY.plot(tmp_path / "chart.png")
     assert not list(tmp_path.iterdir())
+
+
+# Images -------------------------------------------------------------------------------------------------------
+
+
+def test_images_in_characters_stand_in_rows_with_their_titles():
+    images = np.zeros((3, 2, 2))
+    images[0, 0], images[1, :, 1], images[2] = 1, 0.5, 2
+    lines = str(plotImages(images, titles=["top", "right", 7], columns=2)).splitlines()
+    assert lines == ["top   righ", "@@@@    ==", "        ==", "", "7", "@@@@", "@@@@"]
+
+
+def test_shapes_of_images_and_spans_of_their_values_are_taken(rng):
+    gray = rng.random((5, 4, 6))
+    assert str(plotImages(gray)) == str(plotImages(gray[:, None])) == str(plotImages(np.stack([gray] * 3, axis=1)))
+    assert str(plotImages(gray * 2 - 1, span=(-1, 1))) == str(plotImages(gray))
+    whole = (gray * 255).round().astype(np.uint8)
+    assert str(plotImages(whole)) == str(plotImages(whole / 255))
+    assert max(map(len, str(plotImages(rng.random((40, 28, 28)), columns=13)).splitlines())) <= 80
+
+
+def test_what_is_no_image_is_refused():
+    with pytest.raises(DataError, match=r"images: wanted numbers \(n, h, w\), .* got \(2, 4, 3, 3\)"):
+        plotImages(np.zeros((2, 4, 3, 3)))
+    with pytest.raises(DataError, match="others in image 1"):
+        plotImages(np.array([[[0.0]], [[math.nan]]]))
+    with pytest.raises(ArgumentError, match="one for each of 2 images, got 1"):
+        plotImages(np.zeros((2, 3, 3)), titles=["a"])
+    with pytest.raises(ArgumentError, match="the smaller first"):
+        plotImages(np.zeros((2, 3, 3)), span=(1, 0))
+    with pytest.raises(ArgumentError, match="columns"):
+        plotImages(np.zeros((2, 3, 3)), columns=0)
+
+
+@pytest.mark.skipif(not HASPLOT, reason="matplotlib is not installed")
+def test_each_image_is_a_panel_of_the_picture_with_its_own_pixels(rng, tmp_path):
+    images = rng.random((5, 3, 4, 6))
+    figure = plotImages(images, titles=range(5), columns=3, path=tmp_path / "grid.png").figure()
+    shown = [axes for axes in figure.axes if axes.images]
+    assert len(figure.axes) == 6 and [axes.get_title() for axes in shown] == list("01234")
+    for axes, image in zip(shown, images, strict=True):
+        np.testing.assert_allclose(np.asarray(axes.images[0].get_array()), image.transpose(1, 2, 0))
+    assert (tmp_path / "grid.png").stat().st_size > 1000
+
+
+# Histograms ---------------------------------------------------------------------------------------------------
+
+
+def test_parameters_have_a_line_each_and_their_gradients_after_a_pass(rng):
+    net = Sequential(Linear(3, 4, name="fc"), Relu(), Linear(4, 2, name="out"))
+    assert [row.split()[0] for row in str(plotParams(net)).splitlines()[1:]] == ["fc.W", "fc.b", "out.W", "out.b"]
+    cost = MSE()
+    cost(net.trainMode()(rng.standard_normal((5, 3)).astype("f4")), np.zeros((5, 2), "f4"))
+    cost.backward()
+    net.backward(cost.grad[0])
+    chart = plotParams(net, "out.*")
+    assert list(chart.arrays) == ["out.W", "out.W.grad", "out.b", "out.b.grad"]
+    np.testing.assert_array_equal(chart.arrays["out.W.grad"], net.params["out.W"].grad.ravel())
+    row = str(chart).splitlines()[2].split()
+    assert [float(x) for x in row[1:5]] == [
+        float(f"{f(net['out'].W.grad):.3g}") for f in (np.mean, np.std, np.min, np.max)
+    ]
+    with pytest.raises(DataError, match=r"fit 'in\.\*', the network has fc\.W"):
+        plotParams(net, "in.*")
+
+
+def test_a_histogram_counts_what_is_there_and_says_what_is_not_finite():
+    net = Linear(1, 4, name="fc")
+    net.W.data[:] = [[0, 0, 1, math.nan]]
+    row = str(plotParams(net, "W")).splitlines()[1]
+    assert row.endswith("█▁▁▁▁▁▁▁▁▁▁▁▁▁▁▅  (1 not finite)") and "0.333" in row
+    net.W.data[:] = math.inf
+    assert str(plotParams(net, "W")).splitlines()[1].split(None, 1)[1].strip() == "(4 not finite)"
+
+
+@pytest.mark.skipif(not HASPLOT, reason="matplotlib is not installed")
+def test_each_parameter_is_a_panel_whose_bars_count_its_elements():
+    figure = plotParams(Sequential(Linear(3, 4, name="fc"), Linear(4, 2, name="out", useBias=False))).figure()
+    titles = {axes.get_title(loc="left"): sum(bar.get_height() for bar in axes.patches) for axes in figure.axes}
+    assert titles == {"fc.W": 12, "fc.b": 4, "out.W": 8, "": 0}

@@ -53,6 +53,7 @@ from puregraph import (
     Sequential,
     State,
     Step,
+    TensorBoard,
     TopK,
     Trainer,
     Validator,
@@ -62,12 +63,14 @@ from puregraph import (
     checkModule,
     findRate,
     load,
+    plotImages,
+    plotParams,
     registerRule,
     seed,
     useDevice,
 )
 from puregraph.analysis.summary import summary
-from puregraph.data import split
+from puregraph.data import Augmented, TableReader, padded, readCsv, split
 from puregraph.errors import PuregraphError
 
 
@@ -97,6 +100,7 @@ COSTLY = {  # arguments that a large number would make slow, not wrong
     "steps", "stride", "vocabulary", "classes", "hsize", "insize", "inmaps", "sections",
 }  # fmt: skip
 NUMBERS = np.random.default_rng(0)
+TABLE = {"age": [20, 30], "city": ["Oslo", "Rome"], "bought": ["no", "yes"]}
 DATA, LABELS = NUMBERS.normal(size=(12, 4)).astype("f4"), NUMBERS.integers(0, 3, 12)
 
 
@@ -127,6 +131,12 @@ def after(module, x):
 def saved():
     net().save("right.h5")
     return "right.h5"
+
+
+def table():
+    with open("right.csv", "w", encoding="utf-8") as file:
+        file.write("a,b\n1,2\n")
+    return "right.csv"
 
 
 def linked():
@@ -179,6 +189,7 @@ def callables():
             ReduceOnPlateau,
             {"monitor": "val loss", "factor": 0.1, "patience": 3, "mode": "auto", "least": 0.0, "lowest": 0.0},
         ),
+        "TensorBoard": (TensorBoard, {"folder": "runs", "histograms": True}),
         "WeightAverage": (WeightAverage, {"decay": 0.999}),
         "Calculator": (
             lambda **given: Calculator(**given).calculate(DATA), {"net": net(), "batchsize": 4, "compile": True}
@@ -253,6 +264,19 @@ def callables():
             lambda **given: findRate(**given),
             {"trainer": trainer(), "data": DATA, "target": LABELS, "lowest": 1e-6, "highest": 1.0, "steps": 5},
         ),
+        "Augmented": (
+            lambda **given: next(Augmented(**given)(0)),
+            {"images": np.ones((12, 1, 3, 3), "f4"), "target": LABELS, "batchsize": 4, "flip": True, "crop": 1, "seed": 0},
+        ),
+        "TableReader": (
+            lambda **given: TableReader(**given).fit(TABLE).data(TABLE),
+            {"numbers": "age", "categories": "city", "classes": "bought", "fill": None, "scale": False},
+        ),
+        "TableReader.fit": (lambda table: TableReader(numbers="age").fit(table), {"table": TABLE}),
+        "readCsv": (readCsv, {"path": table(), "delimiter": ",", "gaps": "", "encoding": "utf-8"}),
+        "padded": (padded, {"sequences": [[1, 2], [3]], "length": None, "value": 0}),
+        "plotImages": (plotImages, {"images": image, "titles": None, "columns": 1, "span": None}),
+        "plotParams": (plotParams, {"net": net(), "pattern": "*"}),
         "split": (split, {"data": DATA, "target": LABELS, "part": 0.25, "seed": 0, "stratify": True}),
     }  # fmt: skip
 
@@ -332,16 +356,24 @@ def isOurs(error):
 
 def owners():
     """The names of all callables that are tried."""
-    return [*modules(), *callables()]
+    with folderOfItsOwn():
+        return [*modules(), *callables()]
 
 
 def of(owner):
-    """The outcomes of all arguments of one callable, in a folder of its own."""
+    """The outcomes of all arguments of one callable."""
+    with folderOfItsOwn():
+        return ofModule(owner) if owner in modules() else ofCallable(owner)
+
+
+@contextlib.contextmanager
+def folderOfItsOwn():
+    """What is written inside is gone afterwards."""
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
-            return ofModule(owner) if owner in modules() else ofCallable(owner)
+            yield
         finally:
             os.chdir(before)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import importlib.util
 import io
-from typing import Any
+from typing import Any, TypeVar
 
 from puregraph.draw.escape import markup, preformatted
 from puregraph.errors import ArgumentError
 
+C = TypeVar("C", bound="Chart")
 DOTS = 110  # for an inch of a picture
 
 
@@ -40,7 +41,7 @@ class Chart:
         self.drawOn(found)
         return found
 
-    def save(self, path: Any) -> Chart:
+    def save(self: C, path: Any) -> C:
         """Write a picture; the ending of the name says of which kind, such as .png, .svg or .pdf."""
         figure = self.figure()
         try:

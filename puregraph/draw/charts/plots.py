@@ -1,15 +1,20 @@
-"""Plots: the charts of what has a method `plot`."""
+"""Plots: the charts of what has a method `plot`, of images, and of the parameters of a network."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
 
+from puregraph.arguments import ModuleLike, Positive, Text, optional, takes
 from puregraph.draw.charts.chart import Chart
 from puregraph.draw.charts.curvechart import CurveChart, Panel
+from puregraph.draw.charts.histogramchart import HistogramChart
+from puregraph.draw.charts.imagechart import ImageChart
 from puregraph.draw.charts.matrixchart import MatrixChart
 from puregraph.errors import DataError
 
+C = TypeVar("C", bound=Chart)
 APART = ("epoch", "step", "seconds")  # figures of a history that are no curves
 POINTS = 400  # of a schedule
 
@@ -79,6 +84,47 @@ def plotRates(curve: Any, path: Any = None) -> Chart:
     return saved(CurveChart([Panel(title, {"cost": points}, "learning rate", isLog=True)]), path)
 
 
-def saved(chart: Chart, path: Any) -> Chart:
+@takes(columns=optional(Positive))
+def plotImages(
+    images: Any, titles: Any = None, columns: int | None = None, span: Any = None, path: Any = None
+) -> ImageChart:
+    """Images in a grid: a picture in a notebook or a file, shades of characters in a terminal.
+
+        plotImages(decoder(noise), path="samples.png")
+
+    `titles`   a text or a number above each image, such as its class
+    `columns`  images in a row; as many as there are rows, if left out
+    `span`     the values of black and white: (0, 255) for images of uint8, otherwise (0, 1), if left out
+    `path`     a file for the picture, of the kind that its ending says
+
+    Shapes    images (n, h, w), (n, 1, h, w) or (n, 3, h, w)
+    Raises    DataError for arrays of other shapes or values that are not finite; ArgumentError for another number of
+              titles, an empty span, or a file, where matplotlib is not installed
+    """
+    return saved(ImageChart(images, titles, columns, span), path)
+
+
+@takes(net=ModuleLike, pattern=Text)
+def plotParams(net: Any, pattern: str = "*", path: Any = None) -> HistogramChart:
+    """Histograms of the parameters of a network, and of their gradients where a backward pass has left any.
+
+        print(plotParams(net))                        # a line for each, in a terminal
+        plotParams(net, "encoder.*", "encoder.png")   # those whose path fits a pattern, in a file
+
+    Raises    DataError if no parameter fits; ArgumentError for a file, where matplotlib is not installed
+    """
+    found = {}
+    for name, param in net.params.items():
+        if fnmatchcase(name, pattern):
+            found[name] = param.data
+            if param.grad is not None:
+                found[f"{name}.grad"] = param.grad
+    if not found:
+        some = ", ".join(list(net.params)[:5]) or "none"
+        raise DataError(f"plotParams: wanted parameters that fit {pattern!r}, the network has {some}")
+    return saved(HistogramChart(found), path)
+
+
+def saved(chart: C, path: Any) -> C:
     """The chart, written to a file if there is to be one."""
     return chart if path is None else chart.save(path)

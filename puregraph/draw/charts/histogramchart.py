@@ -1,0 +1,67 @@
+"""HistogramChart: how the values of several arrays are distributed, a line and a histogram for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph import device
+from puregraph.draw.charts.chart import Chart
+from puregraph.errors import DataError
+
+BARS = "▁▂▃▄▅▆▇█"
+BINS = 40  # of a picture
+HEAD = ("", "mean", "deviation", "least", "greatest", "histogram")
+
+
+class HistogramChart(Chart):
+    """By name, arrays of any shape: their mean, standard deviation, least and greatest, and a histogram between these.
+
+    What is not finite is counted, and left out of the rest.
+
+    Raises    DataError if there is no value at all
+    """
+
+    def __init__(self, arrays: dict[str, Any]):
+        self.arrays = {name: np.asarray(device.toHost(x), np.float64).ravel() for name, x in arrays.items()}
+        self.arrays = {name: x for name, x in self.arrays.items() if x.size}
+        if not self.arrays:
+            raise DataError("a histogram: wanted at least one value, got none")
+
+    def text(self) -> str:
+        rows = [HEAD, *((name, *line(x)) for name, x in self.arrays.items())]
+        wide = [max(map(len, column)) for column in zip(*rows)]
+        edges = [str.ljust, *[str.rjust] * 4, str.ljust]
+        return "\n".join("  ".join(f(x, w) for f, x, w in zip(edges, row, wide)).rstrip() for row in rows)
+
+    def drawOn(self, figure: Any) -> None:
+        columns = min(2, len(self.arrays))
+        rows = -(-len(self.arrays) // columns)
+        figure.set_size_inches(3.6 * columns, 1.4 * rows + 0.2)
+        every = figure.subplots(rows, columns, squeeze=False).flat
+        for axes, (name, values) in zip(every, self.arrays.items()):
+            finite = values[np.isfinite(values)]
+            axes.hist(finite, bins=BINS)
+            axes.set_title(f"{name}{notFinite(values)}", loc="left", fontsize="small")
+            axes.tick_params(labelsize="x-small")
+            axes.set_yticks([])
+        for axes in list(figure.axes)[len(self.arrays) :]:
+            axes.axis("off")
+
+
+def line(values: np.ndarray) -> tuple[str, ...]:
+    """Mean, deviation, least, greatest and histogram of an array, in characters."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return "", "", "", "", notFinite(values).strip()
+    counts = np.histogram(finite, bins=16)[0]
+    bars = "".join(BARS[int(np.ceil(count / counts.max() * (len(BARS) - 1)))] for count in counts)
+    figures = finite.mean(), finite.std(), finite.min(), finite.max()
+    return (*(f"{x:.3g}" for x in figures), bars + notFinite(values))
+
+
+def notFinite(values: np.ndarray) -> str:
+    """How many values are not finite, where some are."""
+    count = int((~np.isfinite(values)).sum())
+    return f"  ({count} not finite)" if count else ""
