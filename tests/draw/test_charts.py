@@ -150,7 +150,7 @@ def test_what_is_no_image_is_refused():
         plotImages(np.zeros((2, 4, 3, 3)))
     with pytest.raises(DataError, match="others in image 1"):
         plotImages(np.array([[[0.0]], [[math.nan]]]))
-    with pytest.raises(ArgumentError, match="one for each of 2 images, got 1"):
+    with pytest.raises(ArgumentError, match=r"one for each of 2 images, got shape \(1,\)"):
         plotImages(np.zeros((2, 3, 3)), titles=["a"])
     with pytest.raises(ArgumentError, match="the smaller first"):
         plotImages(np.zeros((2, 3, 3)), span=(1, 0))
