@@ -11,7 +11,7 @@ from puregraph import device
 from puregraph.arguments import Flag, Natural, takes
 from puregraph.data.arrays import pairFrom, rowsOf
 from puregraph.data.batches import checkedSize
-from puregraph.errors import DataError, show
+from puregraph.errors import ArgumentError, DataError, show
 
 
 class Augmented:
@@ -27,7 +27,8 @@ class Augmented:
 
     Shapes    images (n, c, h, w), target (n, ...)
     Source    He, Zhang, Ren, Sun 2016, arXiv:1512.03385, section 4.2
-    Raises    DataError unless the images have four axes, and there is a target for each
+    Raises    DataError unless the images have four axes, and there is a target for each; ArgumentError for a `crop`
+              from which on an image could be gone whole
     """
 
     @takes(flip=Flag, crop=Natural, seed=Natural)
@@ -37,6 +38,11 @@ class Augmented:
             raise DataError(f"Augmented: wanted images (n, channels, h, w), got {got}")
         if target is None:
             raise DataError("Augmented: wanted a target for each image, got none")
+        least = min(images.shape[2:])
+        if crop and crop >= least:
+            raise ArgumentError(
+                f"Augmented: wanted crop as fewer pixels than the {least} of an image's side, got {crop}"
+            )
         (self.images,), self.target = pairFrom([images], target)
         self.batchsize, self.flip, self.crop, self.seed = checkedSize(batchsize), flip, crop, seed
 

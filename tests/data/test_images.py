@@ -6,7 +6,7 @@ import pytest
 from puregraph import Adam, CrossEntropy, Flatten, Linear, Sequential, Trainer, seed
 from puregraph.data import Augmented, ImageFolder, split
 from puregraph.data.batches import Stream
-from puregraph.errors import DataError
+from puregraph.errors import ArgumentError, DataError
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -122,6 +122,13 @@ def test_every_image_is_there_once_mirrored_or_not(rng):
     assert sorted(labels) == list(range(50))
     same, mirrored = ((found == wanted).all(axis=(1, 2, 3)) for wanted in (images[labels], images[labels][..., ::-1]))
     assert (same ^ mirrored).all() and 10 < mirrored.sum() < 40
+
+
+def test_a_crop_that_may_leave_nothing_of_an_image_is_refused():
+    images = np.zeros((2, 1, 5, 4), "f4")
+    Augmented(images, np.arange(2), crop=3)
+    with pytest.raises(ArgumentError, match="wanted crop as fewer pixels than the 4 of an image's side, got 4"):
+        Augmented(images, np.arange(2), crop=4)
 
 
 def test_crops_are_windows_of_the_padded_image(rng):
