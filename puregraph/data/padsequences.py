@@ -25,9 +25,11 @@ def padded(sequences: Sequence[Any], length: int | None = None, value: float = 0
     Shapes    sequence i (t_i, ...) -> array (n, length, ...), in their common dtype; lengths (n,) of int64
     Raises    DataError naming the first sequence that is empty, longer than `length`, no array, or of another shape
     """
-    if not hasattr(sequences, "__iter__"):
-        raise DataError(f"padded: wanted a list of sequences, got {type(sequences).__name__}")
-    arrays = [arrayFrom(sequence, i) for i, sequence in enumerate(sequences)]
+    try:
+        given = list(sequences)
+    except TypeError:
+        raise DataError(f"padded: wanted a list of sequences, got {type(sequences).__name__}") from None
+    arrays = [arrayFrom(sequence, i) for i, sequence in enumerate(given)]
     if not arrays:
         raise DataError("padded: wanted at least one sequence, got none")
     rest = arrays[0].shape[1:]
