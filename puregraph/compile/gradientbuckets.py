@@ -72,5 +72,7 @@ def backwardOrder(graph: Graph, params: list[Any]) -> list[Any]:
     makers = {n: i for i, step in enumerate(inner.items) for n in step.outs}
     edges = [param for param, edge in back.paramGrads if edge is not None]
     results = inner.outputs[len(inner.outputs) - len(edges) :]
-    made = {id(param): makers.get(n, -1) for param, n in zip(edges, results)}
+    made: dict[int, int] = {}
+    for param, n in zip(edges, results):  # one that is used at several nodes has the sum of several
+        made[id(param)] = max(made.get(id(param), -1), makers.get(n, -1))
     return sorted(params, key=lambda param: made.get(id(param), len(inner.items)))

@@ -7,12 +7,12 @@ import pytest
 import recipes
 from launched import launched, lines
 
-from puregraph import Adam, CrossEntropy, Trainer
+from puregraph import Adam, CrossEntropy, Sequential, Trainer, Transpose
 from puregraph.compile import Program, gradientbuckets, withCost
 from puregraph.compile.gradientbuckets import BucketStart, GradientBuckets, backwardOrder
 from puregraph.many import BucketedSum, CountingWorld, Grains, World, current
 from puregraph.many.treesum import BLOCK
-from puregraph.models import lenet, mlp
+from puregraph.models import gpt, lenet, mlp
 
 OUTCOMES = """
 import json, sys, recipes
@@ -136,6 +136,27 @@ def test_a_start_stands_behind_its_last_gradient_and_before_the_rest_of_backward
     assert starts[0] < max(made.values()) - 2
     without = [call for call in calls if type(call.function) is not BucketStart]
     assert [str(call) for call in without] == [str(call) for call in plain.plan.schedule.calls]
+
+
+def words():
+    """A GPT whose words are also what it predicts by: a weight whose gradient is the sum of the first and the last."""
+    return Sequential(gpt(17, 6, layers=4, heads=2, size=8), Transpose((0, 2, 1)), name="net")
+
+
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize(("make", "shapes"), [(lambda: mlp(64, (32,) * 5, 10), (16, 64)), (words, (4, 6))])
+def test_buckets_start_all_along_backward(make, shapes, added, monkeypatch):
+    net = make()
+    monkeypatch.setattr(gradientbuckets, "LEAST", 64)
+    monkeypatch.setattr(gradientbuckets, "COUNT", 1000)
+    net.trainMode()
+    buckets = GradientBuckets(backwardOrder(net, list(net.params.values())), 4, BLOCK)
+    given = {"grads": "one", "updGrad": False, "scaled": True, "added": added, "buckets": buckets}
+    targets = shapes if make is words else shapes[:1]
+    program = Program(withCost(net, CrossEntropy(), 1, 1, False), [shapes, targets], None, True, **given)
+    calls = program.plan.schedule.calls
+    starts = [i for i, call in enumerate(calls) if type(call.function) is BucketStart]
+    assert starts[0] < 0.5 * len(calls) and starts[len(starts) // 2] < 0.8 * len(calls), (starts, len(calls))
 
 
 def test_a_table_says_of_each_bucket_what_it_takes_and_what_hides_it(monkeypatch):
