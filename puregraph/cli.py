@@ -57,7 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character must not stop us
     top, arguments = parser(), sys.argv[1:] if arguments is None else arguments
-    for text in () if arguments[:1] == ["launch"] else arguments:
+    isLaunch = arguments[:1] == ["launch"]
+    arguments = arguments if isLaunch else negatives(arguments)
+    for text in () if isLaunch else arguments:
         if re.match(r"-\d", text):  # argparse would take it for an option
             top.error(f"{text!r} is no shape: sizes are whole numbers; a letter, as in N,3, is a size that is open")
     options = top.parse_args(arguments)
@@ -76,6 +78,17 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"puregraph {options.command}: interrupted", file=sys.stderr)
         return 130
+
+
+def negatives(arguments: list[str]) -> list[str]:
+    """The arguments with each negative number joined to the option before it, which argparse would take for another."""
+    found: list[str] = []
+    for text in arguments:
+        if found and found[-1].startswith("--") and "=" not in found[-1] and re.match(r"-\d", text):
+            found[-1] += f"={text}"
+        else:
+            found.append(text)
+    return found
 
 
 def parser() -> argparse.ArgumentParser:

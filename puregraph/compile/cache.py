@@ -12,7 +12,7 @@ from puregraph.arguments import Flag, ModuleLike, OptimizerLike, Types, optional
 from puregraph.compile.program import Program
 from puregraph.compile.runtime.buffers import Workspace
 from puregraph.compile.trace.costchecks import warnOf
-from puregraph.compile.trace.withcost import isWeighed, withCost
+from puregraph.compile.trace.withcost import withCost
 from puregraph.errors import GraphError, GraphWarning, need
 from puregraph.graph import Graph
 from puregraph.module import shapesOf
@@ -100,6 +100,7 @@ def compiled(
     optimizer: Any = None,
     train: bool | None = None,
     dtypes: Sequence[Any] | None = None,
+    sampleWeight: Any = None,
     **options: Any,
 ) -> Program:
     """A Program for inputs of these shapes: `program.run(*inputs)` gives what the graph would give, and faster.
@@ -112,19 +113,23 @@ def compiled(
                  without a cost takes the gradients of the outputs as further inputs (of one number: one), and leaves
                  those of the inputs in `program.grad`
     `dtypes`     those of the inputs; what is left out is int64 for labels and the like, else the graph's own
+    `sampleWeight`  the shape (n,) of a weight for each sample, which the cost takes: the last input of the program
 
     Raises    ShapeError if the shapes do not fit; GraphError for an optimizer without a cost;
               PuregraphError for one that was set up on another network
     """
     given = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes
-    found = [s for shape in given for s in shapesOf(shape)]
+    weights = [] if sampleWeight is None else shapesOf(sampleWeight)
+    found = [s for shape in given for s in shapesOf(shape)] + weights
     for shape in found:
         need(all(type(n) is int for n in shape), "sizes to compile for", shape, "give a number for each symbol")
+    if weights and cost is None:
+        raise GraphError(f"{graph.title()}: sampleWeight is for a cost, got none")
     net = graph
     grads: str | tuple[bool, ...] | None = None
     if cost is not None:
         inputs = len(graph.inputs)
-        net = withCost(graph, cost, inputs, len(found) - inputs, isWeighed(cost, found[inputs:]))
+        net = withCost(graph, cost, inputs, len(found) - inputs, bool(weights))
         warnOf(net, cost, found)
         grads, train = "one", True if train is None else train
         options.setdefault("updGrad", False)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from puregraph.arguments import Text, optional, takes
-from puregraph.errors import ArgumentError, GraphError
+from puregraph.errors import ArgumentError, DataError, GraphError
 from puregraph.graph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.module import Module
@@ -91,7 +91,15 @@ def checkedWeights(weights: Any, names: tuple[str, ...]) -> list[float]:
 
 
 def costFrom(cost: Any) -> Any:
-    """A dict of costs as their sum; anything else as it is."""
+    """A dict of costs as their sum; anything else as it is.
+
+    Raises    DataError for None
+    """
+    if cost is None:
+        raise DataError(
+            "cost: wanted a Module of predictions and targets, such as MSE(), got None; a network that gives its own "
+            "cost, one number, is trained by net.compile(shapes, optimizer=Adam()), whose run(...) is a step"
+        )
     return CostSum(cost) if isinstance(cost, dict) else cost
 
 

@@ -234,7 +234,7 @@ def callables():
         ),
         "Graph.compile with a cost": (
             lambda shapes, **given: net().compile(shapes, **given).run(DATA, LABELS),
-            {"shapes": [(12, 4), (12,)], **compiling, "cost": CrossEntropy(), "optimizer": SGD(0.1)},
+            {"shapes": [(12, 4), (12,)], **compiling, "cost": CrossEntropy(), "optimizer": SGD(0.1), "sampleWeight": None},
         ),
         "Program.run": (lambda x: net().compile((12, 4), train=False).run(x), {"x": DATA}),
         "Graph.save": (lambda **given: net().save(**given), {"path": "s.h5", "optimizer": None}),

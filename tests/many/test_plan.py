@@ -174,6 +174,11 @@ def test_the_command_refuses_what_it_cannot_read(capsys):
             ["plan", MODEL, "64,1,28,28", "--ranks", "inf"],
             "ranks: wanted a whole number of processes of at least 1, got",
         ),
+        (
+            ["plan", MODEL, "64,1,28,28", "--ranks", "-2"],
+            "ranks: wanted a whole number of processes of at least 1, got",
+        ),
+        (["plan", MODEL, "64,1,28,28", "--flops", "-1e9"], "flops: wanted a finite number above 0, got -1"),
         (["plan", MODEL, "64,1,28,28", "--node", "2.5"], "node: wanted a whole number of processes of at least 1, got"),
         (["plan", MODEL, "64,1,28,28", "--node", "0"], "node: wanted a whole number of processes of at least 1, got 0"),
         (["plan", MODEL, "64,1,28,28", "--flops", "inf"], "flops: wanted a finite number above 0, got inf"),

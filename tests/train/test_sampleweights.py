@@ -135,8 +135,21 @@ def test_a_column_in_place_of_weights_is_refused_by_the_cost_and_as_a_second_tar
 
 def test_a_compiled_step_takes_weights_behind_the_target():
     made = net()
-    program = Graph(x := puregraph.Input().node(), made.node(x)).compile([(12, 4), (12,), (12,)], cost=CrossEntropy())
+    graph = Graph(x := puregraph.Input().node(), made.node(x))
+    program = graph.compile([(12, 4), (12,)], cost=CrossEntropy(), sampleWeight=(12,))
     np.testing.assert_allclose(program.run(X, LABELS, WEIGHT)[0], CrossEntropy()(made(X), LABELS, WEIGHT), rtol=1e-5)
+
+
+def test_a_last_shape_is_never_taken_for_that_of_weights_where_a_step_is_compiled():
+    graph = Graph(x := puregraph.Input().node(), net().node(x))
+    with pytest.raises(GraphError, match=r"got 2 targets; weights of samples are given as .* sampleWeight="):
+        graph.compile([(12, 4), (12,), (12,)], cost=CrossEntropy())
+    with pytest.raises(ShapeError, match=r"sampleWeight of shape \(12,\)"):
+        graph.compile([(12, 4), (12,)], cost=CrossEntropy(), sampleWeight=(11,))
+    with pytest.raises(GraphError, match="sampleWeight is for a cost, got none"):
+        graph.compile([(12, 4)], sampleWeight=(12,))
+    with pytest.raises(DataError, match="sampleWeight: CostSum takes none"):
+        graph.compile([(12, 4), (12,)], cost=CostSum({"fc": CrossEntropy()}), sampleWeight=(12,))
 
 
 def test_an_own_graph_reads_a_weight_by_name():

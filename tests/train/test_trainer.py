@@ -893,3 +893,18 @@ def test_batches_that_refill_their_arrays_are_validated_and_calculated_as_others
     refilling, fresh = refilled(kind)
     alone = (x for x, _ in (refilling() if callable(refilling) else refilling))
     assert np.array_equal(Calculator(net).calculate(alone), np.concatenate([net(x) for x, _ in fresh]))
+
+
+def test_without_a_cost_it_is_said_how_a_network_that_gives_its_own_is_trained():
+    x, t = Input(name="x").node(), Input(name="t").node()
+    fc = Linear(4, 2, name="fc")
+    own = Graph([x, t], MSE().node(fc.node(x), t))
+    for made in (lambda: Trainer(own, None, SGD(0.1)), lambda: Validator(own, None)):
+        with pytest.raises(DataError, match=r"cost: wanted .* got None; .* net.compile\(shapes, optimizer=Adam"):
+            made()
+    data, target = np.ones((8, 4), np.float32), np.ones((8, 2), np.float32)
+    before = fc.W.data.copy()
+    wanted = before - 0.1 * data.T @ (data @ before + fc.b.data - target) * 2 / target.size
+    step = own.compile([(8, 4), (8, 2)], optimizer=SGD(0.1))
+    step.run(data, target)
+    np.testing.assert_allclose(fc.W.data, wanted, rtol=1e-5)

@@ -49,11 +49,6 @@ def inputsNamed(what: str, count: int, own: list[str], taken: set[str | None]) -
     return found
 
 
-def isWeighed(cost: Any, targets: list[Any]) -> bool:
-    """Whether the last of the targets, given by their shapes, has a weight for each sample, which the cost takes."""
-    return len(targets) > 1 and len(targets[-1]) == 1 and WEIGHT in getattr(cost, "arguments", ())
-
-
 def needWeighable(cost: Any) -> None:
     """Refuse a cost without an input for the weights of samples."""
     if WEIGHT not in getattr(cost, "arguments", ()):
