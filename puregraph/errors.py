@@ -21,9 +21,17 @@ from html import escape
 from reprlib import Repr
 from typing import Any, NamedTuple
 
+from puregraph.shorttraceback import install, notebookLines
+
 
 class PuregraphError(Exception):
-    """The root of every error that puregraph raises itself."""
+    """The root of every error that puregraph raises itself; where nobody catches one, its traceback is short."""
+
+    def __new__(cls, *given: Any, **options: Any) -> Any:
+        install()
+        return super().__new__(cls, *given, **options)
+
+    _render_traceback_ = notebookLines
 
 
 class GraphError(PuregraphError, ValueError):

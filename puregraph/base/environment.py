@@ -48,6 +48,7 @@ VARIABLES = {
     "CUDNN": SWITCH,
     "TUNE": SWITCH,
     "VERIFY": SWITCH,
+    "TRACEBACK": SWITCH,
     "DUMP": ANY,
     "DEVICE": ANY,
     "CACHE": ANY,

@@ -21,6 +21,7 @@ from puregraph.many.mpiworld import MpiWorld
 from puregraph.many.startedby import launcherRank
 from puregraph.many.world import LASTWORDS
 from puregraph.native.threads.numthreads import divideAmong
+from puregraph.shorttraceback import shortened
 
 LATER = 5.0  # seconds that others have to say what happened, before a process that knows nothing new ends them
 
@@ -63,7 +64,9 @@ def run(script: str, arguments: list[str], here: MpiWorld) -> int:
             lastWords(here, sentence(here, error))
         return 130
     except BaseException as error:
-        lines = traceback.format_exception(type(error), error, below(error.__traceback__, script))
+        error.__traceback__ = below(error.__traceback__, script)
+        with shortened(error, isinstance(error, PuregraphError)):
+            lines = traceback.format_exception(error)
         lastWords(here, "".join(lines) + sentence(here, error))
         return 1
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-SAID = "saidOfRun"  # of an exception: what is still to be said of where the run stopped
+from puregraph.shorttraceback import INSTEAD, install
 
 
 class Interrupt:
@@ -65,15 +64,5 @@ def endQuietly(error: KeyboardInterrupt, line: str) -> None:
     Python ends as it does after any Ctrl-C, by the signal itself: shells say 130. A hook that somebody has set, as
     notebooks and debuggers do, is left alone.
     """
-    setattr(error, SAID, line)
-    if sys.excepthook is sys.__excepthook__:
-        sys.excepthook = showUnsaid
-
-
-def showUnsaid(kind: Any, error: BaseException, trace: Any) -> None:
-    """What Python shows of an exception that nobody caught, but for those of which a trainer has said it all."""
-    line = getattr(error, SAID, None)
-    if line is None:
-        sys.__excepthook__(kind, error, trace)
-    elif line:
-        print(line, file=sys.stderr)
+    setattr(error, INSTEAD, line)
+    install()

@@ -4,6 +4,7 @@ import pytest
 from source import Source, imports, library, place
 
 LAYERS = """
+shorttraceback
 errors version foreign moved
 base
 arguments

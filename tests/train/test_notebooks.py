@@ -1,5 +1,6 @@
 """In a notebook training shows a live line, and what cells end with is a table or a picture."""
 
+import re
 import sys
 
 import pytest
@@ -52,6 +53,21 @@ def test_training_shows_a_line_for_each_epoch_and_leaves_no_live_line(outputs):
     assert [line.split("  ")[0] for line in text.splitlines()] == ["epoch 1/2", "epoch 2/2"]
     live = [output for output in outputs[0] if output.output_type == "display_data"]
     assert [output.data for output in live] == [{"text/html": ""}]
+
+
+def test_an_error_shows_the_lines_of_the_cell_alone():
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    code = "from puregraph import Linear\nLinear(4, 3).dataShapeFrom(('N', 5))"
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    book.metadata["kernelspec"] = {"name": "python3", "display_name": sys.version, "language": "python"}
+    nbclient.NotebookClient(book, timeout=120, allow_errors=True).execute()
+    (output,) = book.cells[0].outputs
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(output.traceback))
+    assert output.ename == "ShapeError"
+    assert "dataShapeFrom(('N', 5))" in plain and "wanted (..., 4), got (N, 5)" in plain
+    assert "module.py" not in plain and "frames within puregraph are not shown" in plain
 
 
 def test_nothing_is_written_to_stderr(outputs):

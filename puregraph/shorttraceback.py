@@ -1,0 +1,92 @@
+"""Short tracebacks: where nobody catches an error of puregraph, the user's own lines are shown, not those of puregraph.
+
+The exception itself is left as it is: whoever catches it, debuggers, loggers and tests see every frame.
+PUREGRAPH_TRACEBACK=1 shows every frame to all.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+BETWEEN = ("<frozen ", os.path.dirname(contextmanager.__code__.co_filename) + os.sep + "contextlib.py")
+INSTEAD = "shownInstead"  # of an exception: a text in place of its traceback
+
+
+def install() -> None:
+    """Have Python show errors so, unless somebody has a hook of their own, as debuggers do."""
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = showError
+
+
+def showError(kind: Any, error: BaseException, trace: Any) -> None:
+    """What Python shows of an exception that nobody caught."""
+    from puregraph.errors import PuregraphError  # late: errors are shown by this file
+
+    instead = getattr(error, INSTEAD, None)
+    if instead is None:
+        with shortened(error, isinstance(error, PuregraphError)) as left:
+            sys.__excepthook__(kind, error, error.__traceback__)
+        instead = leftOut(left)
+    if instead:
+        print(instead, file=sys.stderr)
+
+
+def notebookLines(error: BaseException) -> list[str]:
+    """What a notebook shows of an error."""
+    from IPython import get_ipython  # it is there: IPython asks
+
+    shell = get_ipython().InteractiveTB
+    with shortened(error) as left:
+        lines = shell.structured_traceback(type(error), error, error.__traceback__, tb_offset=shell.tb_offset)
+    return [*lines, *filter(None, [leftOut(left)])]
+
+
+def leftOut(count: int) -> str:
+    """How many frames are not shown, and how to see them."""
+    return f"({count} frames within puregraph are not shown: PUREGRAPH_TRACEBACK=1 shows them)" if count else ""
+
+
+@contextmanager
+def shortened(error: BaseException, isWanted: bool = True) -> Iterator[int]:
+    """An exception, and those it came from, without frames of puregraph until the block ends; how many these are."""
+    before = [(each, each.__traceback__) for each in chain(error)]
+    left = 0
+    if isWanted and os.environ.get("PUREGRAPH_TRACEBACK", "").lower() not in ("1", "on", "yes"):
+        for each, trace in before:
+            each.__traceback__, count = withoutOwn(trace)
+            left += count
+    try:
+        yield left
+    finally:
+        for each, trace in before:
+            each.__traceback__ = trace
+
+
+def chain(error: BaseException | None) -> list[BaseException]:
+    """An exception, and those that it came from."""
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return found
+
+
+def withoutOwn(trace: TracebackType | None) -> tuple[TracebackType | None, int]:
+    """A traceback without frames of puregraph, and how many these are; unchanged where there are no others."""
+    frames = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    kept = [each for each in frames if not each.tb_frame.f_code.co_filename.startswith((PACKAGE, *BETWEEN))]
+    if not kept:
+        return (frames[0] if frames else None), 0
+    found: TracebackType | None = None
+    for each in reversed(kept):
+        found = TracebackType(found, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return found, len(frames) - len(kept)
