@@ -16,12 +16,12 @@ import numpy as np
 
 from puregraph.core.initial import SEED
 from puregraph.errors import PuregraphError
+from puregraph.errors.shorttraceback import shortened
 from puregraph.many.current import join
 from puregraph.many.mpiworld import MpiWorld
 from puregraph.many.startedby import launcherRank
 from puregraph.many.world import LASTWORDS
 from puregraph.native.threads.numthreads import divideAmong
-from puregraph.shorttraceback import shortened
 
 LATER = 5.0  # seconds that others have to say what happened, before a process that knows nothing new ends them
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from puregraph.shorttraceback import INSTEAD, install
+from puregraph.errors.shorttraceback import INSTEAD, install
 
 
 class Interrupt:

@@ -4,7 +4,6 @@ import pytest
 from source import Source, imports, library, place
 
 LAYERS = """
-shorttraceback
 errors version foreign moved
 base
 arguments

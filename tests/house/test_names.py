@@ -10,6 +10,7 @@ LOWERWORD = re.compile(r"[a-z][a-z0-9]*|__init__|__main__")
 FOREIGN = {  # names of PyTorch, autograd and AnalogVNN, hooks of ast.NodeVisitor, attributes of llvmlite, ctypes, importlib, IPython and onnx
     "_fields_",
     "_repr_html_",
+    "_render_traceback_",
     "_repr_svg_",
     "data_layout",
     "exec_module",

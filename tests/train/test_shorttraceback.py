@@ -10,7 +10,7 @@ import pytest
 
 import puregraph as pg
 from puregraph import MSE, SGD, Adam, CrossEntropy, Graph, Input, Linear, Relu, Sequential, Trainer
-from puregraph.shorttraceback import PACKAGE, shortened
+from puregraph.errors.shorttraceback import PACKAGE, shortened
 
 X, Y = np.ones((8, 5), "f4"), np.zeros((8, 3), "f4")
 

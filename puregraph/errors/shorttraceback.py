@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 BETWEEN = ("<frozen ", os.path.dirname(contextmanager.__code__.co_filename) + os.sep + "contextlib.py")
+MARK = "hasShortTraceback"  # of a class of exceptions
 INSTEAD = "shownInstead"  # of an exception: a text in place of its traceback
 
 
@@ -26,11 +27,9 @@ def install() -> None:
 
 def showError(kind: Any, error: BaseException, trace: Any) -> None:
     """What Python shows of an exception that nobody caught."""
-    from puregraph.errors import PuregraphError  # late: errors are shown by this file
-
     instead = getattr(error, INSTEAD, None)
     if instead is None:
-        with shortened(error, isinstance(error, PuregraphError)) as left:
+        with shortened(error, getattr(kind, MARK, False)) as left:
             sys.__excepthook__(kind, error, error.__traceback__)
         instead = leftOut(left)
     if instead:

@@ -21,7 +21,7 @@ from html import escape
 from reprlib import Repr
 from typing import Any, NamedTuple
 
-from puregraph.shorttraceback import install, notebookLines
+from puregraph.errors.shorttraceback import install, notebookLines
 
 
 class PuregraphError(Exception):
@@ -31,7 +31,8 @@ class PuregraphError(Exception):
         install()
         return super().__new__(cls, *given, **options)
 
-    _render_traceback_ = notebookLines
+    hasShortTraceback = True
+    _render_traceback_ = notebookLines  # the name that IPython asks for
 
 
 class GraphError(PuregraphError, ValueError):
