@@ -3,7 +3,7 @@
 import numpy as np
 
 from puregraph import device
-from puregraph.arguments import Fraction, Whole, optional
+from puregraph.arguments import Argument, Fraction, Whole, optional
 from puregraph.base.widen import widen
 from puregraph.core.param import State
 from puregraph.costs.pointwisecost import alongSamples, needWeights
@@ -14,23 +14,27 @@ from puregraph.kernels.reduce import total as summed
 from puregraph.kernels.scatter import gather, putClass, takeClass
 from puregraph.module import Module
 
+AXES = Argument(
+    "1, or -1 where the classes are on the last axis", lambda v: isinstance(v, int) and v in (1, -1) and v is not True
+)
 ONEHOT = "a label for each position, not one-hot"
 
 
 class CrossEntropy(Module):
     """cost = sum_i l_i / sum_i w[label_i],   l_i = -(1 - s) w[label_i] ln p[i, label_i] - s / c sum_k w_k ln p[i, k]
 
-    p = softmax(x) over the c classes, on axis 1; i runs over batch and spatial positions, those labelled `ignoreIndex`
-    left out; w are the class `weights`, 1 by default; s is the `smoothing`, which gives that share of each label to all
-    classes alike. Where no position counts, cost and gradient are 0. With a `sampleWeight` v each l_i is multiplied by
-    v of its sample, and the divisor stays as it is.
+    p = softmax(x) over the c classes, on axis 1, or on the last one with `axis` -1; i runs over batch and spatial
+    positions, those labelled `ignoreIndex` left out; w are the class `weights`, 1 by default; s is the `smoothing`,
+    which gives that share of each label to all classes alike. Where no position counts, cost and gradient are 0. With a
+    `sampleWeight` v each l_i is multiplied by v of its sample, and the divisor stays as it is.
 
     `weights` is a weight for each class, or a dict from every class to its weight. No label is left out unless
     `ignoreIndex` says which, such as -1 or, in data made for PyTorch, -100. float16 is computed in float32. The
     probabilities are kept, so that the gradient takes no second softmax; compiled for a GPU it takes one, which costs
     less there than memory does.
 
-    Shapes    x (n, c, *spatial), labels (n, *spatial) of integers, perhaps sampleWeight (n,) -> a scalar
+    Shapes    x (n, c, *spatial), or (n, *spatial, c) with axis -1, labels (n, *spatial) of integers, perhaps
+              sampleWeight (n,) -> a scalar
     Source    Bishop 2006, Pattern Recognition and Machine Learning, eq. 4.108; Szegedy et al. 2015, arXiv:1512.00567,
               section 7 (smoothing)
     Raises    ShapeError if labels do not fit x, or weights the classes; ArgumentError for weights that cannot be meant;
@@ -44,9 +48,11 @@ class CrossEntropy(Module):
     takes = "scores"
     flopsPerElement = 5
 
-    def __init__(self, weights=None, ignoreIndex: optional(Whole) = None, smoothing: Fraction = 0.0, name=None):
+    def __init__(
+        self, weights=None, ignoreIndex: optional(Whole) = None, smoothing: Fraction = 0.0, axis: AXES = 1, name=None
+    ):
         super().__init__(name)
-        self.ignoreIndex, self.smoothing = ignoreIndex, smoothing
+        self.ignoreIndex, self.smoothing, self.axis = ignoreIndex, smoothing, axis
         self.weights = None
         if weights is not None:
             given = classWeights(weights)
@@ -54,16 +60,25 @@ class CrossEntropy(Module):
 
     def dataShapeFrom(self, x, labels, sampleWeight=None):
         need(len(x) >= 2, "(n, classes, ...)", x)
-        wanted = x[:1] + x[2:]
-        last = len(x) > 2 and labels == x[:-1]
-        order = (0, len(x) - 1, *range(1, len(x) - 1))
-        hint = f"Transpose({order}) behind the network brings them there from the last axis" if last else ONEHOT
-        need(labels == wanted, f"labels of shape {show(wanted)}", labels, f"the classes are on axis 1; {hint}")
-        need(x[1] != 0, "at least one class", x)
+        second, last = x[:1] + x[2:], x[:-1]
+        wanted, other = (second, last) if self.axis == 1 else (last, second)
+        where = f"the classes are on axis {self.axis}"
+        need(labels == wanted, f"labels of shape {show(wanted)}", labels, f"{where}; {self.hint(x, labels == other)}")
+        classes = x[self.axis]
+        need(classes != 0, "at least one class", x)
         if self.weights is not None:
-            need(x[1] == self.weights.size, f"{self.weights.size} classes, as many as weights", x)
+            need(classes == self.weights.size, f"{self.weights.size} classes, as many as weights", x)
         needWeights(sampleWeight, x)
         return ()
+
+    def hint(self, x, isOther):
+        """What to try where labels do not fit x; `isOther` says that they would with the other axis."""
+        if not isOther:
+            return ONEHOT
+        if self.axis == -1:
+            return "axis=1 takes them from there"
+        order = (0, len(x) - 1, *range(1, len(x) - 1))
+        return f"Transpose({order}) behind the network brings them there from the last axis, axis=-1 takes them from it"
 
     def hiddenShapeFrom(self, x, labels, sampleWeight=None):
         return [x, labels]
@@ -72,8 +87,8 @@ class CrossEntropy(Module):
         return [x, np.dtype(np.int64)]
 
     def updateData(self, x, labels, sampleWeight=None, weights=None):
-        index = classIndex(labels, x.shape[1], self.ignoreIndex)
-        z = widen(x)
+        index = classIndex(labels, x.shape[self.axis], self.ignoreIndex)
+        z = self.second(widen(x))
         z = z - z.max(axis=1, keepdims=True)
         e = np.exp(z)
         total = summed(e, 1, keepdims=True)
@@ -85,11 +100,11 @@ class CrossEntropy(Module):
         cost = (share * (log[:, 0] - takeClass(z, index))).sum()
         if self.smoothing:
             cost = (1 - self.smoothing) * cost + (smooth * (log - z)).sum()
-        return (cost / count).astype(x.dtype), (e / total).astype(x.dtype), index
+        return (cost / count).astype(x.dtype), self.asGiven(e / total).astype(x.dtype), index
 
     def updateGrad(self, grad, x, labels, *others, needs):
         weight, weights = [None, *others[:-3]][-2:]  # the first may be absent
-        p, index = widen(others[-2]), others[-1]
+        p, index = self.second(widen(others[-2])), others[-1]
         share, smooth = self.shares(index, weights, p)
         scale = widen(grad) / norm(share)
         ofWeight = None
@@ -102,7 +117,15 @@ class CrossEntropy(Module):
         else:
             target = self.targets(share, smooth, index, p)
             slope = (p * target.sum(axis=1, keepdims=True) - target) * scale
-        return (slope.astype(x.dtype), None, ofWeight, None)[: len(needs)]
+        return (self.asGiven(slope).astype(x.dtype), None, ofWeight, None)[: len(needs)]
+
+    def second(self, x):
+        """A view with the classes on axis 1."""
+        return np.moveaxis(x, -1, 1) if self.axis == -1 and x.ndim > 2 else x
+
+    def asGiven(self, x):
+        """A view of that with the classes where they are given."""
+        return np.moveaxis(x, 1, -1) if self.axis == -1 and x.ndim > 2 else x
 
     def targets(self, share, smooth, index, p):
         """What each class of each position is to be, times its weight."""
@@ -123,7 +146,7 @@ class CrossEntropy(Module):
         return gather(weights, index), each * weights.reshape(-1, *(1,) * (like.ndim - 2))
 
     def sample(self, rng, x, labels, *more):
-        chosen = rng.integers(0, x[1], labels)
+        chosen = rng.integers(0, x[self.axis], labels)
         if self.ignoreIndex is not None:
             chosen = np.where(rng.random(labels) < 0.2, self.ignoreIndex, chosen)
         return [rng.standard_normal(x), chosen, *map(rng.random, more)]
@@ -137,6 +160,8 @@ class CrossEntropy(Module):
         yield cls(smoothing=0.1), [(4, 3), (4,)]
         yield cls(weights=[1.0, 0.25], ignoreIndex=1, smoothing=0.3), [(6, 2, 2), (6, 2)]
         yield cls(), [(4, 3), (4,), (4,)]
+        yield cls(axis=-1), [(2, 3, 2, 4), (2, 3, 2)]
+        yield cls(weights=[1.0, 0.25], ignoreIndex=1, smoothing=0.3, axis=-1), [(4, 3, 2), (4, 3), (4,)]
         yield cls(weights=[1.0, 0.25], ignoreIndex=1, smoothing=0.3), [(6, 2, 2), (6, 2), (6,)]
 
 

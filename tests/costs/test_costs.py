@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import puregraph
-from puregraph import costs
+from puregraph import SGD, Trainer, Transpose, costs, seed
 from puregraph.check import checkModule
 from puregraph.costs import BCE, MSE, Abs, CrossEntropy, PointwiseCost, SmoothL1
 from puregraph.errors import DataError, FormulaError, ShapeError
@@ -20,6 +20,9 @@ from puregraph.native.llvm import jit
 CLASSES = [getattr(costs, name) for name in costs.__all__]
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 WIDE = np.array([0.0, 1e-3, -1e-3, 20, -20, 88, -88, 1e4, -1e4])
+
+
+WEIGHTS7 = (0.5, 2.0, 1.0, 1.5, 0.25, 3.0, 0.75)
 
 
 def run(cost, x, target, seed=None):
@@ -116,6 +119,38 @@ def test_cross_entropy_is_that_of_pytorch(rng, weighted, ignoreIndex, smoothing,
         label_smoothing=smoothing,
     )
     compare(CrossEntropy(weights, ignoreIndex, smoothing), theirs, x, labels, dtype)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("spatial", [(), (5,), (3, 2), (7,)])
+@pytest.mark.parametrize("options", [{}, {"weights": WEIGHTS7, "ignoreIndex": 2, "smoothing": 0.15}])
+def test_cross_entropy_of_classes_on_the_last_axis_is_that_of_pytorch(rng, options, spatial, dtype):
+    from torch import nn, tensor
+
+    weights = tensor(np.array(WEIGHTS7, dtype)) if options else None
+    theirs = nn.CrossEntropyLoss(weights, ignore_index=2 if options else -100, label_smoothing=0.15 if options else 0.0)
+    x, labels = 3 * rng.normal(size=(6, *spatial, 7)), rng.integers(0, 7, (6, *spatial))
+    compare(CrossEntropy(**options, axis=-1), lambda given, t: theirs(given.movedim(-1, 1), t), x, labels, dtype)
+
+
+@pytest.mark.parametrize("options", [{}, {"weights": WEIGHTS7, "ignoreIndex": 2, "smoothing": 0.15}])
+def test_a_compiled_cross_entropy_of_the_last_axis_is_the_eager_one_and_that_of_the_transpose(rng, options):
+    x, labels = rng.normal(size=(6, 5, 4)).astype(np.float32), rng.integers(0, 7, (6, 5))
+    found = []
+    for last, axis, compile in ((), -1, True), ((), -1, False), ((Transpose((0, 2, 1)),), 1, True):
+        seed(1)
+        net = Sequential(Linear(4, 7), *last)
+        Trainer(net, CrossEntropy(**options, axis=axis), SGD(0.5), progress="none", compile=compile).train(x, labels)
+        found.append(net[0].W.data)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(found[0], found[2], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("axis", [0, 2, -2, True, 1.0, "last", None, (1,)])
+def test_classes_are_on_axis_1_or_on_the_last_one(axis):
+    with pytest.raises(ValueError, match="axis as 1, or -1 where the classes are on the last axis, got"):
+        CrossEntropy(axis=axis)
 
 
 @pytest.mark.peers
@@ -373,6 +408,9 @@ def test_an_empty_batch_costs_nothing(cost):
     [
         (MSE(), [("N", 1), ("N",)], r"wanted \(N, 1\), got \(N,\); .* nothing broadcasts"),
         (CrossEntropy(), [("N", 10), ("N", 10)], r"wanted labels of shape \(N,\), got \(N, 10\); .*not one-hot"),
+        (CrossEntropy(axis=-1), [("N", 7, 5), ("N", 5)], r"labels of shape \(N, 7\), got .*; axis=1 takes them from"),
+        (CrossEntropy(), [("N", 5, 7), ("N", 5)], r"Transpose\(\(0, 2, 1\)\) .*, axis=-1 takes them from it"),
+        (CrossEntropy((1, 2), axis=-1), [("N", 2, 3), ("N", 2)], r"wanted 2 classes, as many as weights"),
         (CrossEntropy(), [(5,), (5,)], r"\(n, classes, ...\)"),
         (CrossEntropy((1, 2)), [("N", 10), ("N",)], r"wanted 2 classes, as many as weights, got \(N, 10\)"),
     ],

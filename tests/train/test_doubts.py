@@ -110,6 +110,7 @@ def test_classes_on_the_last_axis_are_doubted_where_shapes_do_not_tell():
         len(found) == 1
         and "classes on axis 1 of (8, 3, 3), 'sequential.linear' (Linear) makes the last axis" in found[0]
     )
+    assert run(Sequential(Linear(4, 3)), CrossEntropy(axis=-1), "compile", labels, data) == []
     assert run(Sequential(Linear(4, 3), Transpose((0, 2, 1))), CrossEntropy(), "compile", labels, data) == []
     image = np.ones((2, 1, 3, 3), np.float32)
     assert run(Sequential(Conv2D(1, 3, 1)), CrossEntropy(), "compile", np.zeros((2, 3, 3), int), image) == []

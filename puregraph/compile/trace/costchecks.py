@@ -30,18 +30,19 @@ def doubts(graph: Graph, cost: Any, shapes: list[Any]) -> Iterator[str]:
     if takes == "logits" and gives == "no negatives":
         yield f"{name} takes logits, of which those below 0 mean no, {label} gives none below 0: leave it out"
     if takes == "scores":
-        x = graph.dataShapeFrom(shapes)[1]
-        if x[1] == 1:
+        x, axis = graph.dataShapeFrom(shapes)[1], getattr(cost, "axis", 1)
+        if x[axis] == 1:
             yield f"{name} got {show(x)}, scores of a single class: {NONE}"
         if (
-            lastBefore(graph, cost, len(shapes), False) is last
+            axis == 1
+            and lastBefore(graph, cost, len(shapes), False) is last
             and gives == "features last"
             and len(x) > 2
             and x[1] == x[-1]
         ):
             yield (
                 f"{name} has the classes on axis 1 of {show(x)}, {label} makes the last axis: "
-                "if the classes are there, put Transpose with classes on axis 1 behind it"
+                "if the classes are there, give the cost axis=-1, or put Transpose behind it"
             )
 
 
