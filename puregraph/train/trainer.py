@@ -75,7 +75,6 @@ class Trainer(ChecksKeywords, Figures, Settable):
     Raises    DataError for an argument that cannot be used
     """
 
-    options = tuple("optimizer batchsize metrics callbacks accumulate shuffle prefetch cost net fastRun".split())
     elsewhere = {
         **dict.fromkeys(("lr", "learnRate", "learning_rate"), "set trainer.optimizer.learnRate"),
         **dict.fromkeys(("epochs", "validation", "max_epochs"), "give it to train(...)"),
