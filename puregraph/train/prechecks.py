@@ -24,8 +24,10 @@ from puregraph.train.together.lockstep import isSynchronized
 NOTHING = 1e-6  # of the highest learning rate: with less than that nothing is learnt
 
 
-def heldOutFrom(data: Any, target: Any, validation: Any, isWeighed: bool = False) -> tuple[tuple[Any, Any], Any]:
-    """((data, target), validation): of a fraction, the samples that are held out; anything else as it was given.
+def heldOutFrom(
+    data: Any, target: Any, validation: Any, isWeighed: bool = False, seed: int = 0
+) -> tuple[tuple[Any, Any], Any]:
+    """((data, target), validation): of a fraction, the samples that `seed` holds out; anything else as it was given.
 
     With `isWeighed` the last of the targets are the weights of the samples.
 
@@ -38,7 +40,7 @@ def heldOutFrom(data: Any, target: Any, validation: Any, isWeighed: bool = False
     targets = pairFrom(data, target)[1]
     isLabels = targets[0].ndim == 1 and targets[0].dtype.kind in "iub"
     try:
-        rest, (x, t) = split(data, target, float(validation), stratify=isLabels)
+        rest, (x, t) = split(data, target, float(validation), seed, stratify=isLabels)
     except PuregraphError:
         raise DataError(
             f"validation: wanted a fraction of {len(targets[0])} samples that leaves some on each side, such as 0.2, "
@@ -85,9 +87,14 @@ def sourcesFrom(
     """What is trained on and what is validated on, from what `Trainer.train` was given."""
     names, cost, isWeighed = trainer.objective.names, trainer.cost, weight is not None
     data, target = names.inOrder(data, target)
-    (data, target), validation = heldOutFrom(data, weighed(target, weight, cost), validation, isWeighed)
+    isFraction, seed = isinstance(validation, (float, np.floating)), trainer.seed or 0
+    (data, target), validation = heldOutFrom(data, weighed(target, weight, cost), validation, isWeighed, seed)
     source = batchesFrom(data, target, trainer.batchsize, names=names, isWeighed=isWeighed)
-    return source, validationFrom(validation, trainer.batchsize, names, cost)
+    checks = validationFrom(validation, trainer.batchsize, names, cost)
+    if isFraction:
+        trains, validates = (len(pairFrom(*pair)[0][0]) for pair in ((data, target), validation[:2]))
+        trainer.progress.say(f"{trains} samples train, {validates} validate: held out with seed={seed}")
+    return source, checks
 
 
 def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None, epochs: int) -> None:

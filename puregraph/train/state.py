@@ -35,6 +35,7 @@ def stateFrom(trainer: Any) -> dict[str, Any]:
         KEY: {name: getattr(trainer, name) for name in PROGRESS},
         "settings": {name: getattr(trainer, name) for name in SETTINGS},
         "grains": trainer.grains,
+        "seed": trainer.seed,
         "elapsed": trainer.passed(),
         "total": trainer.total,
         "order": trainer.order,
@@ -81,6 +82,7 @@ def checkKinds(saved: dict[str, Any]) -> None:
     require(isNumber(saved.get("elapsed")) and saved["elapsed"] >= 0, "elapsed", "seconds", saved.get("elapsed"))
     grains = saved.get("grains")
     require(grains is None or isCount(grains) and grains, "grains", "a number of parts or None", grains)
+    require(KINDS["a whole number or None"](saved.get("seed")), "seed", "a whole number or None", saved.get("seed"))
     total = saved.get("total")
     require(total is None or isCount(total), "total", "a number of updates or None", total)
     checkOrder(saved.get("order"), progress)
@@ -160,6 +162,7 @@ def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[],
         "rng": rng,
         "elapsed": saved["elapsed"],
         "total": saved.get("total"),
+        "seed": saved.get("seed", 0),
         "grains": trainer.grains if saved.get("grains") is None else saved["grains"],
     }
     rows = list(saved["callbacks"])

@@ -119,7 +119,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.validator = Validator(self.net, self.cost, copy.deepcopy(self.meters.metrics), batchsize, compile)
         self.validator.meters.every = readEvery
         self.meters.include(partLosses(self.net, self.cost))
-        self.rng = np.random.default_rng(seed)
+        self.seed, self.rng = seed, np.random.default_rng(seed)
         self.progress = progressFrom("none" if self.world.rank else progress)
         self.objective.say = self.progress.notice
         self.callbacks = callbacksFrom([*callbacksFrom(callbacks), self.progress])
@@ -148,7 +148,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
         become arrays, and files are read batch by batch. Floating data and labels get the dtypes that
         network and cost compute in. Data alone is an iterable of (data, target) batches, or a function that returns one
         for each epoch. `validation` is (data, target), an iterable of batches, or a fraction of arrays that is held
-        out: of labels the same fraction of each class, and the same samples in every call.
+        out: of labels the same fraction of each class, and for one `seed` the same samples in
+        every call; a run that is resumed keeps its seed.
 
         `sampleWeight` has a number from 0 on for each sample: its cost is multiplied by it, the mean taken over all
         samples as before. In batches, and in a `validation`, it stands third: (data, target, sampleWeight).

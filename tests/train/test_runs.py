@@ -94,6 +94,30 @@ def test_the_same_samples_are_held_out_in_every_call():
     assert sorted([*pairs[0][0][0].ravel(), *pairs[0][1][0].ravel()]) == list(range(50))
 
 
+def test_what_is_held_out_is_said_and_follows_the_seed(capsys):
+    x, t = data(50)
+    rows = [trainerWith(seed=seed, progress="lines").train(x, t, validation=0.2)[-1] for seed in (3, 3)]
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == said[2] == "40 samples train, 10 validate: held out with seed=3"
+    assert rows[0]["val loss"] == rows[1]["val loss"]
+    held = [heldOutFrom(x, t, 0.2, seed=seed)[1][0] for seed in (0, 3)]
+    assert not np.array_equal(*held)
+    trainer = trainerWith(seed=3)
+    trainer.train(x, t, validation=0.2)
+    split = (held[1], heldOutFrom(x, t, 0.2, seed=3)[1][1])
+    assert trainer.validator.validate(*split)["loss"] == trainer.history[-1]["val loss"]
+
+
+def test_a_resumed_run_holds_out_what_it_held_out_before(tmp_path):
+    x, t = data(50)
+    trainer = trainerWith(seed=3)
+    trainer.train(x, t, validation=0.2)
+    trainer.save(tmp_path / "run.h5")
+    other = trainerWith(seed=8)
+    other.resume(tmp_path / "run.h5")
+    assert other.seed == 3
+
+
 def test_each_class_has_its_share_held_out():
     labels = np.repeat([0, 1], [40, 10])
     (_, stays), (_, held) = heldOutFrom(np.zeros((50, 2), "f4"), labels, 0.2)
