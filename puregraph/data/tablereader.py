@@ -63,6 +63,11 @@ class TableReader:
         self.means: list[float] = []
         self.deviations: list[float] = []
 
+    def __repr__(self) -> str:
+        parts = {"numbers": self.numbers, "categories": self.categories, "classes": self.classes}
+        said = [f"{name}={value!r}" for name, value in parts.items() if value]
+        return f"TableReader({', '.join(said)})"
+
     @property
     def sizes(self) -> dict[str, int]:
         """Of each category, how many codes it has, the 0 of what is unknown included."""

@@ -180,3 +180,9 @@ def test_a_network_learns_from_a_table(rng):
         Graph([numbers, town], Linear(8, 2)(h)), CrossEntropy(), Adam(3e-2), batchsize=32, progress="none"
     )
     assert trainer.train(reader.data(table), reader.target(table), epochs=8)[-1]["loss"] < 0.1
+
+
+def test_a_reader_shows_which_columns_it_reads():
+    reader = TableReader(numbers="age", categories=["city"], classes="bought")
+    assert repr(reader) == "TableReader(numbers=['age'], categories=['city'], classes='bought')"
+    assert repr(TableReader(["age"])) == "TableReader(numbers=['age'])"
