@@ -34,6 +34,7 @@ class GraphBuilder:
         self.taken: set[str] = set()
         self.made: list[Node] = []
         self.path = ""
+        self.layers: dict[Any, tuple[Module, Any]] = {}
 
     def begin(self, path: str) -> None:
         """The nodes that follow belong to the node of the file that has this name."""
@@ -64,7 +65,7 @@ class GraphBuilder:
         isConstant = any(a is not None for a in arrays) and all(
             v is None or a is not None and not v.isShared for v, a in zip(given, arrays)
         )
-        if isConstant and not module.params and not module.states and self.isSmall(found, arrays):
+        if isConstant and not module.params and not module.states and self.isSmall(found, arrays, given):
             return self.computed(module, given, arrays)
         node = Node(module, None, None)
         names, skipped = argumentNames(module, len(given)), False
@@ -77,9 +78,11 @@ class GraphBuilder:
             value.edge = (node, slot)
         return found
 
-    def isSmall(self, found: list[OnnxValue], arrays: list[Any]) -> bool:
-        """Whether a result takes hardly more memory than what it is computed from."""
+    def isSmall(self, found: list[OnnxValue], arrays: list[Any], given: list[Any]) -> bool:
+        """Whether a result takes hardly more memory than what it is computed from; no element of a weight is repeated."""
         most = max(COMPUTED, 2 * sum(a.nbytes for a in arrays if a is not None))
+        weights = [v.array.nbytes for v in given if v is not None and v.isWeight]
+        most = min(most, max(weights)) if weights else most
         sizes = [None if v.shape is None else product(v.shape) * (v.dtype or np.dtype("f8")).itemsize for v in found]
         return all(size is not None and not isinstance(size, Dim) and size <= most for size in sizes)
 
@@ -134,7 +137,14 @@ class GraphBuilder:
         return value.edge
 
     def fill(self, module: Module, **values: OnnxValue) -> Module:
-        """Give parameters and states of a module their arrays, and the dtype of those; only weights are trained."""
+        """Give parameters and states of a module their arrays, and the dtype of those; only weights are trained.
+
+        A layer that is at several nodes is one module.
+        """
+        key = type(module), repr(module.initArgs), *map(id, values.values())
+        if key in self.layers:
+            return self.layers[key][0]
+        self.layers[key] = module, values  # what is kept, has an id of its own
         for name, value in values.items():
             array = value.array
             stored = getattr(module, name)

@@ -18,13 +18,14 @@ class OnnxValue:
     `array`     the elements, of an initializer or what follows from constants alone
     `isWeight`  whether that is to become a parameter where floats are computed with it
     `isShared`  whether several nodes read it, and so have to go on sharing the parameter
+    `isSplit`   whether those nodes are not one layer at several positions
     """
 
-    __slots__ = ("array", "dtype", "edge", "isShared", "isWeight", "name", "shape")
+    __slots__ = ("array", "dtype", "edge", "isShared", "isSplit", "isWeight", "name", "shape")
 
     def __init__(self, name: str, shape: Any = None, dtype: Any = None, edge: Any = None, array: Any = None):
         self.name, self.shape, self.dtype, self.edge, self.array = name, shape, dtype, edge, array
-        self.isWeight = self.isShared = False
+        self.isWeight = self.isShared = self.isSplit = False
 
     @classmethod
     def of(cls, name: str, array: Any, isWeight: bool = False) -> OnnxValue:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from puregraph.core.dim import Dim
 from puregraph.core.shape import asShape, isShape
 from puregraph.device import toHost
 from puregraph.errors import GraphError, PuregraphError, misfit, plural
+from puregraph.modules import Linear
 from puregraph.onnx.opregistry import NEWEST, loadWriters
 from puregraph.storage.atomicwrite import whole
 
@@ -43,11 +45,12 @@ def writesOnnx(*classes: type) -> Callable[[Callable], Callable]:
     return register
 
 
-def toOnnx(graph: Any, path: Any = None, shapes: Any = None, opset: int | None = None) -> Any:
+def toOnnx(graph: Any, path: Any = None, shapes: Any = None, opset: int | None = None, dtypes: Any = None) -> Any:
     """The ONNX model of a graph as it is in evalMode; written to a file if there is a path.
 
     `shapes`    of the inputs, a list of them: symbols become named dimensions; not needed where Inputs declare them
     `opset`     of the operators, from 13 on
+    `dtypes`    of the inputs, a list of them; by default those that rules ask for, and else the graph's own floats
 
     Weights of 1 GB and more are in a file beside it.
 
@@ -56,7 +59,7 @@ def toOnnx(graph: Any, path: Any = None, shapes: Any = None, opset: int | None =
     version = PLAIN if opset is None else opset
     if not OLDEST <= version <= NEWEST:
         raise GraphError(f"toOnnx: wanted an opset from {OLDEST} to {NEWEST}, got {version}")
-    model = ModelWriter(graph, shapesFor(graph, shapes), version).model()
+    model = ModelWriter(graph, shapesFor(graph, shapes), version, dtypes).model()
     if path is not None:
         store(model, path)
     return model
@@ -136,14 +139,26 @@ class OnnxStep:
         stored = getattr(self.module, name)
         return None if stored is None else self.writer.weight(stored, f"{self.path}:{name}")
 
+    def changed(self, name: str, change: Callable[[Any], Any]) -> str | None:
+        """The name of a parameter that is stored in another form; None where other steps read it too."""
+        stored = getattr(self.module, name)
+        isOwn = self.writer.uses[id(stored)] == 1
+        return self.writer.weight(stored, f"{self.path}:{name}", change) if isOwn else None
+
+    def sizes(self, index: int = 0) -> str:
+        """The name of the shape of an input: a constant where it has no symbols."""
+        shape = self.shapes[index]
+        return self.whole(*shape) if all(map(isWhole, shape)) else self.op("Shape", self.inputs[index])
+
 
 class ModelWriter:
     """Writes the steps of a graph in their order."""
 
-    def __init__(self, graph: Any, shapes: list[Any], opset: int):
+    def __init__(self, graph: Any, shapes: list[Any], opset: int, dtypes: Any = None):
         loadWriters()
         self.graph, self.opset = graph, opset
-        inferred = graph.infer(list(shapes))
+        self.intypes = graph.inputTypes(len(shapes)) if dtypes is None else [np.dtype(dtype) for dtype in dtypes]
+        inferred = graph.infer(list(shapes), dtypes=self.intypes)
         faults = [row.fault for row in inferred.rows if row.fault]
         if faults:
             raise misfit(faults)
@@ -152,6 +167,9 @@ class ModelWriter:
         self.taken: set[str] = set()
         self.nodes: list[Any] = []
         self.weights: dict[int, tuple[str, Any]] = {}
+        self.uses = Counter(id(stored) for row in self.rows for stored in storedIn(row.step.module))
+        self.wide = {id(stored) for row in self.rows if not isMatrixLayer(row) for stored in storedIn(row.step.module)}
+        self.lost: set[int] = set()
         self.values: dict[int, str | None] = {0: None}
         self.kinds: dict[int, Any] = {}
 
@@ -169,9 +187,8 @@ class ModelWriter:
         """The whole model."""
         from onnx import helper, numpy_helper
 
-        dtypes = self.graph.inputTypes(len(self.shapes))
         inputs = []
-        for number, shape, dtype in zip(self.steps.inputs, self.shapes, dtypes):
+        for number, shape, dtype in zip(self.steps.inputs, self.shapes, self.intypes):
             name = self.unique(self.steps.names[number])
             self.values[number], self.kinds[number] = name, dtype
             inputs.append(helper.make_tensor_value_info(name, kindOf(dtype), dimsOf(shape)))
@@ -212,9 +229,12 @@ class ModelWriter:
             try:
                 if write is None:
                     raise GraphError("has no words in ONNX: @writesOnnx of puregraph.onnx registers what writes it")
-                write(OnnxStep(self, row, inputs, names, path))
+                if self.lost.isdisjoint(step.args):
+                    write(OnnxStep(self, row, inputs, names, path))
+                    continue
             except PuregraphError as error:
                 faults.append(f"  at '{step.path}' ({step.label}): {error}")
+            self.lost.update(step.outs)
         if faults:
             raise GraphError("\n".join([f"{plural(len(faults), 'node')} cannot be written:", *faults]))
 
@@ -236,10 +256,11 @@ class ModelWriter:
         self.addNode("Constant", [], [name], name, {"value": numpy_helper.from_array(array)})
         return name
 
-    def weight(self, stored: Any, name: str) -> str:
+    def weight(self, stored: Any, name: str, change: Callable[[Any], Any] | None = None) -> str:
         """The name of a stored array, the same wherever it is used."""
         if id(stored) not in self.weights:
-            self.weights[id(stored)] = self.unique(name), toHost(stored.materialize())
+            array = toHost(stored.materialize())
+            self.weights[id(stored)] = self.unique(name), array if change is None else change(array)
         return self.weights[id(stored)][0]
 
     def alias(self, step: OnnxStep, stored: Any) -> None:
@@ -248,6 +269,21 @@ class ModelWriter:
             self.addNode("Identity", [self.weights[id(stored)][0]], [step.y], step.path, {})
         else:
             self.weights[id(stored)] = step.y, toHost(stored.materialize())
+
+
+def isMatrixLayer(row: Any) -> bool:
+    """Whether a step is a Linear layer of a matrix."""
+    return isinstance(row.step.module, Linear) and len(row.inshapes[0]) == 2
+
+
+def storedIn(module: Any) -> list[Any]:
+    """The parameters and states of a module, each once."""
+    return list({id(stored): stored for stored in [*module.params.values(), *module.states.values()]}.values())
+
+
+def isWhole(size: Any) -> bool:
+    """Whether a size is a number, and no symbol."""
+    return isinstance(size, int) and not isinstance(size, Dim)
 
 
 def ordered(nodes: list[Any], outputs: list[str]) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any, NamedTuple
 
 from puregraph.errors import CheckpointError, GraphError, PuregraphError, plural, quote
@@ -18,6 +17,9 @@ from puregraph.onnx.onnxvalue import OnnxValue
 Outputs = list[OnnxValue | None]
 LISTED = 20  # nodes that an error names
 DEEPEST = 40  # functions in functions
+LAYERS = """
+Gemm MatMul Conv ConvTranspose BatchNormalization LayerNormalization InstanceNormalization LSTM GRU RNN
+""".split()
 
 
 class NameScope(NamedTuple):
@@ -61,7 +63,7 @@ class ModelReader:
         if wrong:
             names = ", ".join(info.name for info in graph.input)
             raise GraphError(f"shapes: there is no input {', '.join(map(quote, wrong))}; the inputs are {names}")
-        self.readers = Counter(name for node in graph.node for name in readsOf(node))
+        self.uses = usesOf(graph.node)
         for tensor in graph.initializer:
             self.initialize(scope, tensor)
         if graph.sparse_initializer:
@@ -76,7 +78,9 @@ class ModelReader:
     def initialize(self, scope: NameScope, tensor: Any) -> None:
         """A weight of the model."""
         value = OnnxValue.of(tensor.name, self.file.array(tensor), isWeight=True)
-        value.isShared = value.isWeight and self.readers[tensor.name] > 1
+        uses = self.uses.get(tensor.name, [])
+        value.isShared = value.isWeight and len(uses) > 1
+        value.isSplit = value.isShared and (None in uses or len(set(uses)) > 1)
         scope.values[tensor.name] = value
 
     def input(self, scope: NameScope, info: Any, shapes: dict[str, Any]) -> Any:
@@ -237,6 +241,17 @@ def readsOf(proto: Any) -> list[str]:
             found += [info.name for info in graph.output]
             for inner in graph.node:
                 found += readsOf(inner)
+    return found
+
+
+def usesOf(protos: Any) -> dict[str, list[Any]]:
+    """For each value the nodes that read it: which layer each of them is, None if it is none with this weight."""
+    found: dict[str, list[Any]] = {}
+    for proto in protos:
+        attributes = b"".join(sorted(a.SerializeToString(deterministic=True) for a in proto.attribute))
+        layer = (proto.op_type, tuple(proto.input[1:]), attributes) if proto.op_type in LAYERS else None
+        for name in readsOf(proto):
+            found.setdefault(name, []).append(layer if name not in proto.input[:1] else None)
     return found
 
 

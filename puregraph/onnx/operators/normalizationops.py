@@ -14,7 +14,14 @@ from puregraph.pointwise import Pointwise
 
 def allWeights(*values: Any) -> bool:
     """Whether all of these are arrays of the file."""
-    return all(v.array is not None and not v.isShared for v in values)
+    return all(v.array is not None and not v.isSplit for v in values)
+
+
+def isNeutral(scale: Any, bias: Any) -> bool:
+    """Whether a scale and a bias are constants, no weights, that change nothing."""
+    given = [(v.array, n) for v, n in ((scale, 1), (bias, 0)) if v is not None and not v.isWeight]
+    count = 1 if bias is None else 2
+    return len(given) == count and all(array is not None and np.all(array == n) for array, n in given)
 
 
 @onnxOp("BatchNormalization")
@@ -35,9 +42,10 @@ def batchNorm(op: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> An
         return y, *[v if v.dtype == old.dtype else op(modules.Cast(old.dtype), v) for v, old in zip(kept, (mean, var))]
     if not (allWeights(scale, bias, mean, var) and rank >= 2):
         return op(ScaleMaps(epsilon), x, scale, bias, mean, var)
-    module = modules.BatchNorm(scale.shape[0], epsilon=epsilon, momentum=max(0.0, min(1.0, 1 - momentum)))
+    momentum, isAffine = max(0.0, min(1.0, 1 - momentum)), not isNeutral(scale, bias)
+    module = modules.BatchNorm(scale.shape[0], epsilon=epsilon, momentum=momentum, affine=isAffine)
     module.train = False
-    arrays = {"scale": scale, "bias": bias, "mean": mean, "var": var}
+    arrays = {"mean": mean, "var": var} | ({"scale": scale, "bias": bias} if isAffine else {})
     return op(op.builder.fill(module, **arrays), x)
 
 
@@ -45,6 +53,8 @@ def batchNorm(op: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> An
 def instanceNorm(op: Any, x: Any, scale: Any, bias: Any) -> Any:
     """InstanceNormalization."""
     epsilon, maps = op.get("epsilon", 1e-5), x.shape[1]
+    if isNeutral(scale, bias):
+        return op(modules.GroupNorm(maps, maps, epsilon, affine=False), x)
     if allWeights(scale, bias):
         return op(op.builder.fill(modules.GroupNorm(maps, maps, epsilon), scale=scale, bias=bias), x)
     y = op(modules.GroupNorm(maps, maps, epsilon, affine=False), x)
@@ -61,6 +71,8 @@ def layerNorm(op: Any, x: Any, scale: Any, bias: Any = None) -> Any:
     axes, epsilon = tuple(range(axis, rank)), op.get("epsilon", 1e-5)
     isLayer = allWeights(scale) and (bias is None or allWeights(bias)) and scale.shape == tuple(x.shape[axis:])
     if isLayer and not op.wants(1) and not op.wants(2):
+        if isNeutral(scale, bias):
+            return op(modules.LayerNorm(scale.shape, epsilon, affine=False), x)
         module = modules.LayerNorm(scale.shape, epsilon)
         zeros = op.constant(np.zeros(scale.shape, scale.dtype))
         arrays = {"scale": scale, "bias": zeros if bias is None else bias}

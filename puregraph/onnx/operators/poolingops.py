@@ -18,17 +18,18 @@ def pool(op: Any, x: Any) -> Any:
     stride, pad, dilation = windowOf(op, x, size)
     isOpen = bool(op.get("ceil_mode", 0))
     isPlain = not isOpen and set(dilation) == {1} and all(max(both) < k for both, k in zip(pad, size))
-    isPlain = isPlain and len(size) <= 2 and min(map(min, pad)) >= 0
+    isPlain = isPlain and min(map(min, pad)) >= 0
     if op.type == "LpPool":
         return op(PoolNorm(op.get("p", 2), size, stride, pad, dilation, isOpen), x)
     if op.type == "AveragePool":
         includePad = bool(op.get("count_include_pad", 0))
         if isPlain:
-            make = modules.AvgPool1D if len(size) == 1 else modules.AvgPool2D
-            return op(make(size, stride, pad, includePad=includePad), x)
+            average = {1: modules.AvgPool1D, 2: modules.AvgPool2D}.get(len(size), modules.AvgPoolNd)
+            return op(average(size, stride, pad, includePad=includePad), x)
         return op(PoolMean(size, stride, pad, dilation, isOpen, includePad), x)
     if isPlain and not op.wants(1) and x.dtype.kind in "fV":
-        return op((modules.MaxPool1D if len(size) == 1 else modules.MaxPool2D)(size, stride, pad), x)
+        largest = {1: modules.MaxPool1D, 2: modules.MaxPool2D}.get(len(size), modules.MaxPoolNd)
+        return op(largest(size, stride, pad), x)
     y, indices = op(PoolMax(size, stride, pad, dilation, isOpen, bool(op.get("storage_order", 0))), x)
     return (y, indices) if op.wants(1) else y
 

@@ -57,7 +57,7 @@ def isLayer(op: Any, W: Any, R: Any, B: Any, P: Any) -> bool:
     isUsual = isUsual and (op.type == "RNN" or [name for name, _, _ in ours] == [*PLAIN[op.type]])
     if op.type == "GRU":
         isUsual = isUsual and bool(op.get("linear_before_reset", 0))
-    return isUsual and all(v is None or v.array is not None and not v.isShared for v in (W, R, B))
+    return isUsual and all(v is None or v.array is not None and not v.isSplit for v in (W, R, B))
 
 
 def layer(op: Any, x: Any, W: Any, R: Any, B: Any, lengths: Any, h0: Any, c0: Any, _: Any) -> list[Any]:

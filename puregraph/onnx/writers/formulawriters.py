@@ -71,6 +71,8 @@ def formula(step: OnnxStep) -> None:
     if direct is not None and all(map(isFloating, step.indtypes)):
         step.op(direct, step.x, out=step.y)
         return
+    if any(kind is None for kind in step.indtypes):
+        raise GraphError("the dtype of what it is given is not known")
     inputs = iter(zip(step.inputs, step.indtypes))
     given: dict[str, Any] = {
         n: (step.param(n), getattr(module, n).dtype) if module.holds(n) else next(inputs) for n in module.order

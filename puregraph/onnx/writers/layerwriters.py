@@ -10,20 +10,20 @@ from puregraph import modules
 from puregraph.modules.convbase import _Convolution
 from puregraph.onnx.modules.axes.reduceaxes import OPEN, REDUCTIONS
 from puregraph.onnx.modules.layers.logsoftmax import LogSoftMax
+from puregraph.onnx.modules.layers.vectorproduct import VectorProduct
 from puregraph.onnx.modules.layers.weight import Weight
-from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
+from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
 
 
 @writesOnnx(modules.Linear)
 def linear(step: OnnxStep) -> None:
-    """Gemm for a matrix, else MatMul and Add."""
+    """Gemm where all that the layer is given are matrices, else MatMul and Add."""
     module = step.module
-    if len(step.shapes[0]) == 2:
+    if id(module.W) not in step.writer.wide:
         step.op("Gemm", step.x, step.param("W"), step.param("b"), out=step.y, transB=int(module.transpose) or None)
         return
-    weight = step.param("W")
-    if module.transpose:
-        weight = step.op("Transpose", weight, perm=[1, 0])
+    weight = step.changed("W", np.transpose) if module.transpose else step.param("W")
+    weight = weight or step.op("Transpose", step.param("W"), perm=[1, 0])
     if module.b is None:
         step.op("MatMul", step.x, weight, out=step.y)
     else:
@@ -131,14 +131,24 @@ def layerNorm(step: OnnxStep) -> None:
 def groupNorm(step: OnnxStep) -> None:
     """InstanceNormalization of the groups, then scale and bias of the channels."""
     module, rank, dtype = step.module, len(step.shapes[0]), step.dtypes[0]
-    rows = step.op("Reshape", step.x, step.whole(0, module.groups, -1))
     ones, zeros = (step.constant(np.full(module.groups, n), dtype) for n in (1, 0))
+    if module.groups == module.maps and rank > 2:
+        given = (step.x, step.param("scale") or ones, step.param("bias") or zeros)
+        step.op("InstanceNormalization", *given, out=step.y, epsilon=module.epsilon)
+        return
+    rows = step.op("Reshape", step.x, step.whole(0, module.groups, -1))
     y = step.op("InstanceNormalization", rows, ones, zeros, epsilon=module.epsilon)
-    back = step.op("Reshape", y, step.op("Shape", step.x), out=step.y if module.scale is None else None)
+    back = step.op("Reshape", y, step.sizes(), out=step.y if module.scale is None else None)
     if module.scale is not None:
-        shape = step.whole(module.maps, *[1] * (rank - 2))
-        scale, bias = (step.op("Reshape", step.param(name), shape) for name in ("scale", "bias"))
+        scale, bias = (perChannel(step, name, rank) for name in ("scale", "bias"))
         step.op("Add", step.op("Mul", back, scale), bias, out=step.y)
+
+
+def perChannel(step: OnnxStep, name: str, rank: int) -> str | None:
+    """A parameter with an element for each channel, to broadcast with the input."""
+    shape = (step.module.maps, *[1] * (rank - 2))
+    found = step.changed(name, lambda array: array.reshape(shape))
+    return found or step.op("Reshape", step.param(name), step.whole(*shape))
 
 
 @writesOnnx(modules.SoftMax, LogSoftMax)
@@ -154,6 +164,12 @@ def identity(step: OnnxStep) -> None:
     step.op("Identity", step.x, out=step.y)
 
 
+@writesOnnx(VectorProduct)
+def vectorProduct(step: OnnxStep) -> None:
+    """MatMul of vectors."""
+    step.op("MatMul", *step.inputs, out=step.y)
+
+
 @writesOnnx(modules.MatMul)
 def matMul(step: OnnxStep) -> None:
     """MatMul, after a Transpose where there is one."""
@@ -167,7 +183,9 @@ def matMul(step: OnnxStep) -> None:
 @writesOnnx(modules.Add, modules.Mul)
 def broadcast(step: OnnxStep) -> None:
     """Add, Mul, of any number of inputs."""
-    kind, (total, *rest) = type(step.module).__name__, step.inputs
+    kind, dtype = type(step.module).__name__, step.dtypes[0]
+    given = [x if own == dtype else step.op("Cast", x, to=kindOf(dtype)) for x, own in zip(step.inputs, step.indtypes)]
+    total, *rest = given
     for i, x in enumerate(rest):
         total = step.op(kind, total, x, out=step.y if i == len(rest) - 1 else None)
     if not rest:
@@ -208,14 +226,19 @@ def embedder(step: OnnxStep) -> None:
 def position(step: OnnxStep) -> None:
     """The first rows of the table are added."""
     length = step.shapes[0][-2]
-    table = step.param("W")
-    if length != step.module.W.shape[0]:
-        table = step.op("Gather", table, positions(step, step.x, -2))
+    if length == step.module.W.shape[0]:
+        table = step.param("W")
+    else:
+        first = step.changed("W", lambda array: array[:length]) if isWhole(length) else None
+        table = first or step.op("Gather", step.param("W"), positions(step, step.x, -2))
     step.op("Add", step.x, table, out=step.y)
 
 
 def positions(step: OnnxStep, x: str | None, axis: int) -> str:
     """0, 1, 2, ... along an axis of a value."""
+    known = step.shapes[step.inputs.index(x)][axis]
+    if isWhole(known):
+        return step.constant(np.arange(known))
     length = step.op("Gather", step.op("Shape", x), step.constant(axis, np.int64))
     return step.op("Range", step.constant(0, np.int64), length, step.constant(1, np.int64))
 
@@ -224,8 +247,13 @@ def positions(step: OnnxStep, x: str | None, axis: int) -> str:
 def prepend(step: OnnxStep) -> None:
     """The vectors, once for each sequence, and then the sequence."""
     count, size = step.module.W.shape
-    lead = step.op("Slice", step.op("Shape", step.x), step.whole(0), step.whole(-2), step.whole(0), step.whole(1))
-    rows = step.op("Expand", step.param("W"), step.op("Concat", lead, step.whole(count, size), axis=0))
+    known = step.shapes[0][:-2]
+    if all(map(isWhole, known)):
+        sizes = step.whole(*known, count, size)
+    else:
+        lead = step.op("Slice", step.op("Shape", step.x), *(step.whole(n) for n in (0, -2, 0, 1)))
+        sizes = step.op("Concat", lead, step.whole(count, size), axis=0)
+    rows = step.op("Expand", step.param("W"), sizes)
     step.op("Concat", rows, step.x, out=step.y, axis=-2)
 
 
@@ -236,7 +264,7 @@ def attention(step: OnnxStep) -> None:
     dtype, (_, h, _, d), heads = step.dtypes[0], step.shapes[0], step.shapes[1][1]
     if heads != h:
         groups = h // heads
-        k, v = (repeated(step, x, groups, h) for x in (k, v))
+        k, v = (repeated(step, i, groups, h) for i in (1, 2))
     transposed = step.op("Transpose", k, perm=[0, 1, 3, 2])
     scale = step.constant(d**-0.5 if module.scale is None else module.scale, dtype)
     scores = step.op("Mul", step.op("MatMul", q, transposed), scale)
@@ -248,14 +276,21 @@ def attention(step: OnnxStep) -> None:
         else:
             scores = step.op("Add", scores, mask)
     if module.causal:
-        queries, keys = (positions(step, x, 2) for x in (q, k))
-        isSeen = step.op("LessOrEqual", keys, step.op("Unsqueeze", queries, step.whole(1)))
-        scores = step.op("Where", isSeen, scores, least)
+        scores = step.op("Where", seen(step), scores, least)
     weights = step.op("Softmax", scores, axis=-1)
     if module.causal or masks and masks[0] is not None:
         isBlind = step.op("Less", extreme(step, scores), step.constant(-1e30, dtype))
         weights = step.op("Where", isBlind, step.constant(0, dtype), weights)
     step.op("MatMul", weights, v, out=step.y)
+
+
+def seen(step: OnnxStep) -> str:
+    """Which keys each query sees: those up to its own position."""
+    lengths = [shape[2] for shape in step.shapes[:2]]
+    if all(map(isWhole, lengths)):
+        return step.constant(np.tri(*lengths, dtype=bool))
+    queries, keys = (positions(step, x, 2) for x in step.inputs[:2])
+    return step.op("LessOrEqual", keys, step.op("Unsqueeze", queries, step.whole(1)))
 
 
 def extreme(step: OnnxStep, scores: str) -> str:
@@ -265,13 +300,12 @@ def extreme(step: OnnxStep, scores: str) -> str:
     return step.op("ReduceMax", scores, axes=[3], keepdims=1)
 
 
-def repeated(step: OnnxStep, x: str | None, groups: int, heads: int) -> str:
+def repeated(step: OnnxStep, index: int, groups: int, heads: int) -> str:
     """The heads of keys or values, each for several of the queries."""
-    found = step.op("Unsqueeze", x, step.whole(2))
+    found = step.op("Unsqueeze", step.inputs[index], step.whole(2))
     found = step.op("Expand", found, step.whole(1, 1, groups, 1, 1))
-    shape = step.op("Shape", x)
-    sizes = [step.op("Gather", shape, step.whole(i)) for i in (0, 2, 3)]
-    return step.op("Reshape", found, step.op("Concat", sizes[0], step.whole(heads), *sizes[1:], axis=0))
+    _, _, length, size = step.shapes[index]
+    return step.op("Reshape", found, step.whole(0, heads, length if isWhole(length) else -1, size))
 
 
 @writesOnnx(modules.PairDot)

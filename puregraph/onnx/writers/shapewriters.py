@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from puregraph import modules
 from puregraph.errors import GraphError
 from puregraph.onnx.modules.axes.gathering import GatherAxis
 from puregraph.onnx.modules.axes.padding import PadAll
 from puregraph.onnx.modules.axes.reshaping import MatrixFrom, NewAxes, ReshapeTo, WithoutAxes
-from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
+from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
 
 LAST = (1 << 63) - 1
 
@@ -77,7 +79,7 @@ def cut(step: OnnxStep) -> None:
     parts = []
     for part in module.key:
         parts += [slice(None)] * (rank - named) if part is ... else [part]
-    axis, axes, dropped, added, y = 0, [], [], [], 0
+    axis, axes, dropped, chosen, added, y = 0, [], [], [], [], 0
     for part in parts:
         if part is None:
             added.append(y)
@@ -87,17 +89,22 @@ def cut(step: OnnxStep) -> None:
             if part != slice(None):
                 axes.append((axis, part))
             y += 1
-        else:
+        elif isWhole(step.shapes[0][axis]):
             axes.append((axis, slice(part, part + 1 if part != -1 else LAST)))
             dropped.append(axis)
+        else:
+            chosen.append((axis, part))
         axis += 1
     found = step.x
     if axes:
         parts = [endsOf(part) for _, part in axes]
-        lists = [step.whole(*each) for each in zip(*parts)]
-        found = step.op(
-            "Slice", found, *lists[:2], step.whole(*[a for a, _ in axes]), lists[2], out=last(step, dropped, added)
-        )
+        starts, ends, steps = (step.whole(*each) for each in zip(*parts))
+        out = last(step, dropped, chosen, added)
+        found = step.op("Slice", found, starts, ends, step.whole(*[a for a, _ in axes]), steps, out=out)
+    for i, (axis, part) in reversed(list(enumerate(chosen))):  # of an open length no part has a length of one
+        out = last(step, dropped, chosen[:i], added)
+        found = step.op("Gather", found, step.constant(part, np.int64), out=out, axis=axis or None)
+        dropped = [a - (a > axis) for a in dropped]
     if dropped:
         found = step.op("Squeeze", found, step.whole(*dropped), out=last(step, added))
     if added:
@@ -173,6 +180,31 @@ def cast(step: OnnxStep) -> None:
 def gatherAxis(step: OnnxStep) -> None:
     """Gather."""
     step.op("Gather", *step.inputs, out=step.y, axis=step.module.axis or None)
+
+
+@writesOnnx(modules.Gather)
+def gather(step: OnnxStep) -> None:
+    """Gather; what -1 gives is zero."""
+    axis, kind = step.module.axis % len(step.shapes[0]), step.indtypes[1]
+    none, index = step.constant(0, kind), step.inputs[1]
+    y = step.op("Gather", step.x, step.op("Max", index, none), axis=axis or None)
+    isThere = step.op("GreaterOrEqual", index, none)
+    rank = len(step.shapes[1])
+    later = [rank + i for i in range(len(step.shapes[0]) - axis - 1)]
+    if later:
+        isThere = step.op("Unsqueeze", isThere, step.whole(*later))
+    step.op("Where", isThere, y, step.constant(0, step.dtypes[0]), out=step.y)
+
+
+@writesOnnx(modules.OneHot)
+def oneHot(step: OnnxStep) -> None:
+    """Whether the index is that of the class."""
+    module, kind = step.module, step.indtypes[0]
+    index = step.op("Unsqueeze", step.x, step.whole(-1))
+    isBool = module.dtype.kind == "b"
+    y = step.op("Equal", index, step.constant(np.arange(module.classes), kind), out=step.y if isBool else None)
+    if not isBool:
+        step.op("Cast", y, out=step.y, to=kindOf(module.dtype))
 
 
 @writesOnnx(modules.Pad)
