@@ -1,11 +1,13 @@
 """Where: one input where a condition holds, another elsewhere."""
 
-from puregraph.base.dtype import inferredType, promoted
+from puregraph.base.dtype import inferredType, isFloating, promoted
 from puregraph.pointwise import Pointwise
 
 
 class Where(Pointwise):
-    """y = a where the condition is true, elsewhere b; a and b keep their dtype, or get what numpy promotes them to.
+    """y = a where the condition is true, elsewhere b; a and b keep their dtype, or get the one that both fit.
+
+    Integers beside floats become floats of these, as in every formula.
 
     Shapes    condition, a, b that broadcast -> their broadcast
     Source    the NumPy reference, numpy.where; ONNX operator Where
@@ -17,7 +19,8 @@ class Where(Pointwise):
 
     def dataTypeFrom(self, condition, a, b):
         inferredType(self, (condition, a, b))
-        return None if a is None or b is None else promoted([a, b])
+        floats = [kind for kind in (a, b) if kind is not None and isFloating(kind)]
+        return None if a is None or b is None else promoted(floats or [a, b])
 
     def sample(self, rng, condition, a, b):
         return [rng.random(condition) < 0.5, rng.standard_normal(a), rng.standard_normal(b)]

@@ -79,7 +79,7 @@ class GraphBuilder:
         return found
 
     def isSmall(self, found: list[OnnxValue], arrays: list[Any], given: list[Any]) -> bool:
-        """Whether a result takes hardly more memory than what it is computed from; no element of a weight is repeated."""
+        """Whether a result takes hardly more memory than its operands; no element of a weight is repeated."""
         most = max(COMPUTED, 2 * sum(a.nbytes for a in arrays if a is not None))
         weights = [v.array.nbytes for v in given if v is not None and v.isWeight]
         most = min(most, max(weights)) if weights else most

@@ -168,6 +168,13 @@ def test_labels_and_ids_of_any_integers_run_in_native_code(dtype):
         assert words.run(labels).shape == (4, 3) and "numpy" not in words.table()
 
 
+@pytest.mark.parametrize("kinds", [("int64", "float32"), ("float16", "int64"), ("bool", "float32"), ("int32", "int64")])
+def test_where_says_the_dtype_that_it_gives_for_integers_beside_floats(kinds):
+    a, b = (np.ones(3, kind) for kind in kinds)
+    found = Where()(np.array([True, False, True]), a, b).dtype
+    assert found == Where().dataTypeFrom(np.dtype(bool), a.dtype, b.dtype)
+
+
 @pytest.mark.parametrize(("module", "count"), [(And(), 2), (Not(), 1), (Where(), 3)])
 def test_a_module_of_booleans_refuses_floats_in_a_graph_and_alone(module, count):
     data = [np.full(2, 0.5, np.float32)] * count

@@ -97,10 +97,10 @@ def cut(step: OnnxStep) -> None:
         axis += 1
     found = step.x
     if axes:
-        parts = [endsOf(part) for _, part in axes]
-        starts, ends, steps = (step.whole(*each) for each in zip(*parts))
+        limits = [endsOf(part) for _, part in axes]
+        begins, stops, strides = (step.whole(*each) for each in zip(*limits))
         out = last(step, dropped, chosen, added)
-        found = step.op("Slice", found, starts, ends, step.whole(*[a for a, _ in axes]), steps, out=out)
+        found = step.op("Slice", found, begins, stops, step.whole(*[a for a, _ in axes]), strides, out=out)
     for i, (axis, part) in reversed(list(enumerate(chosen))):  # of an open length no part has a length of one
         out = last(step, dropped, chosen[:i], added)
         found = step.op("Gather", found, step.constant(part, np.int64), out=out, axis=axis or None)
