@@ -35,7 +35,10 @@ class Cast(Module):
         value = valueOf(x)
         if value is None or self.dtype.kind not in "iub":
             return None
-        return value.astype(self.dtype) if value.dtype.kind != "O" else value if self.dtype.itemsize == 8 else None
+        if value.dtype.kind != "O":
+            return value.astype(self.dtype)
+        isWide = self.dtype.kind == "i" and self.dtype.itemsize >= 4  # no size has 2^31 elements
+        return value if isWide else None
 
     def updateData(self, x):
         return x.astype(self.dtype)

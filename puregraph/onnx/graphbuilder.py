@@ -190,7 +190,7 @@ def dimsFrom(sizes: list[Any], name: str) -> tuple:
     """A shape of a file: numbers, and symbols for names and for what is left open."""
     found: list[Any] = []
     for axis, size in enumerate(sizes):
-        if isinstance(size, int) and size >= 0:
+        if isinstance(size, Dim) or isinstance(size, int) and size >= 0:
             found.append(size)
         else:
             text = size if isinstance(size, str) and size else f"{name}_{axis}"

@@ -35,7 +35,8 @@ def fromOnnx(model: Any, shapes: dict[str, Any] | None = None, trainable: bool =
     """The Graph of an ONNX model: ordinary modules, named as in the file.
 
     `model`     a path, or a ModelProto
-    `shapes`    of inputs by name, in place of those that the model declares: sizes, or symbols such as "N"
+    `shapes`    of inputs by name, in place of those that the model declares: sizes, symbols such as "N", or expressions
+                such as 32 * Dim("H"), where a model asks for multiples
     `trainable` whether initializers that floats are computed with become parameters that are trained
 
     Raises    CheckpointError for a file that cannot be decoded; GraphError listing every node whose operator is not

@@ -110,6 +110,7 @@ def test_positions_of_a_length_are_a_constant_of_the_program():
         ("Sub().node(Shape().node(x), Constant([1, 1]).node())", ("N", 4), ["N - 1", 3]),
         ("Gather().node(Shape().node(x), Constant([1, 1, 0]).node())", ("N", 4), [4, 4, "N"]),
         ("Cast('int64').node(Shape().node(x))", ("N", 4), ["N", 4]),
+        ("Cast('int64').node(Cast('int32').node(Shape().node(x)))", ("N", 4), ["N", 4]),
         ("Equal().node(Shape().node(x), Constant([-1, 4]).node())", ("N", 4), [False, True]),
         (
             "Where().node(Equal().node(Constant([-1, 4]).node(), Constant([-1, -1]).node()), Shape().node(x), "
