@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from puregraph.errors import CheckpointError, GraphError, PuregraphError, plural, quote
+import numpy as np
+
+from puregraph.core.dim import Dim
+from puregraph.errors import CheckpointError, GraphError, PuregraphError, plural, quote, show
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.onnx import opregistry
@@ -31,18 +34,21 @@ class NameScope(NamedTuple):
     depth: int = 0
 
 
-def fromOnnx(model: Any, shapes: dict[str, Any] | None = None, trainable: bool = True) -> Graph:
+def fromOnnx(
+    model: Any, shapes: dict[str, Any] | None = None, trainable: bool = True, values: dict[str, Any] | None = None
+) -> Graph:
     """The Graph of an ONNX model: ordinary modules, named as in the file.
 
     `model`     a path, or a ModelProto
     `shapes`    of inputs by name, in place of those that the model declares: sizes, symbols such as "N", or expressions
                 such as 32 * Dim("H"), where a model asks for multiples
     `trainable` whether initializers that floats are computed with become parameters that are trained
+    `values`    of inputs by name, which then are constants: {"sr": 16000} chooses the branch for that rate
 
     Raises    CheckpointError for a file that cannot be decoded; GraphError listing every node whose operator is not
               known, or whose inputs do not fit
     """
-    return ModelReader(ModelFile(model), trainable).read(shapes or {})
+    return ModelReader(ModelFile(model), trainable).read(shapes or {}, values)
 
 
 class ModelReader:
@@ -55,20 +61,23 @@ class ModelReader:
         self.unknown: dict[str, list[str]] = {}
         self.faults: list[str] = []
 
-    def read(self, shapes: dict[str, Any]) -> Graph:
+    def read(self, shapes: dict[str, Any], values: dict[str, Any] | None = None) -> Graph:
         """The whole model as a graph."""
         graph = self.model.graph
         opsets = opsetsOf(self.model.opset_import)
         scope = NameScope({}, "", opsets)
-        wrong = set(shapes) - {info.name for info in graph.input}
-        if wrong:
-            names = ", ".join(info.name for info in graph.input)
-            raise GraphError(f"shapes: there is no input {', '.join(map(quote, wrong))}; the inputs are {names}")
+        values = values or {}
+        for what, given in (("shapes", shapes), ("values", values)):
+            wrong = set(given) - {info.name for info in graph.input}
+            if wrong:
+                names = ", ".join(info.name for info in graph.input)
+                raise GraphError(f"{what}: there is no input {', '.join(map(quote, wrong))}; the inputs are {names}")
         self.uses = usesOf(graph.node)
         for tensor in graph.initializer:
             self.initialize(scope, tensor)
         if graph.sparse_initializer:
             raise CheckpointError("sparse initializers cannot be read")
+        scope.values.update({info.name: known(info, values[info.name]) for info in graph.input if info.name in values})
         inputs = [self.input(scope, info, shapes) for info in graph.input if info.name not in scope.values]
         self.nodes(scope, graph.node, [info.name for info in graph.output])
         outputs = [self.output(scope, info.name) for info in graph.output]
@@ -181,7 +190,8 @@ class ModelReader:
         """
         numbers = None if condition is None else condition.numbers
         if numbers is None or numbers.size != 1:
-            raise GraphError("its condition is known only with the data; one that follows from shapes can be read")
+            hint = "one that follows from shapes=, or from values= of inputs, can be read"
+            raise GraphError(f"its condition is known only with the data; {hint}")
         wanted = "then_branch" if numbers.item() else "else_branch"
         graph = next(attribute.g for attribute in proto.attribute if attribute.name == wanted)
         if scope.depth >= DEEPEST:
@@ -254,6 +264,23 @@ def usesOf(protos: Any) -> dict[str, list[Any]]:
         for name in readsOf(proto):
             found.setdefault(name, []).append(layer if name not in proto.input[:1] else None)
     return found
+
+
+def known(info: Any, value: Any) -> OnnxValue:
+    """An input whose value is given, in the dtype that the model declares for it.
+
+    Raises    GraphError for a value of another dtype or shape
+    """
+    dtype, shape, array = dtypeOf(info.type.tensor_type.elem_type), declaredShape(info), np.asarray(value)
+    fits = (
+        shape is None
+        or len(shape) == array.ndim
+        and all(isinstance(n, Dim) or n == m for n, m in zip(shape, array.shape))
+    )
+    if not np.can_cast(array.dtype, dtype, "same_kind") or not fits:
+        wanted = f"{dtype}{'' if shape is None else show(shape)}"
+        raise GraphError(f"values: input {quote(info.name)}: wanted {wanted}, got {array.dtype}{show(array.shape)}")
+    return OnnxValue.of(info.name, array.astype(dtype))
 
 
 def declaredShape(info: Any) -> Any:

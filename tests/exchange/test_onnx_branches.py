@@ -55,6 +55,27 @@ def test_a_condition_that_comes_with_the_data_is_refused():
         fromOnnx(model([], "flag"))
 
 
+@pytest.mark.parametrize("isThen", [True, False])
+def test_an_input_whose_value_is_given_chooses_the_branch_and_is_no_input(isThen):
+    net = fromOnnx(model([], "flag"), values={"flag": isThen})
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(net(x), x @ np.full((3, 3), 2) if isThen else x + 5)
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"flags": True}, "values: there is no input 'flags'; the inputs are x, flag"),
+        ({"flag": 1.5}, r"values: input 'flag': wanted bool\(.*\), got float64\(\)"),
+        ({"x": np.zeros((2, 4))}, r"values: input 'x': wanted float32\(N, 3\), got float64\(2, 4\)"),
+    ],
+)
+def test_a_value_that_does_not_fit_its_input_is_refused(values, message):
+    with pytest.raises(GraphError, match=message):
+        fromOnnx(model([], "flag"), values=values)
+
+
+
 def test_limits_of_a_range_may_have_one_axis():
     limits = [onnx.numpy_helper.from_array(np.array(n), name) for name, n in (("a", [1]), ("b", 7), ("c", [2]))]
     nodes = [

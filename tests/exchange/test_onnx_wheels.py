@@ -59,6 +59,12 @@ def heardWithState(number):
     return {"input": voice(3)[number : number + 1], "state": state}
 
 
+def batch(count, samples=576):
+    """Frames of several voices, with states; of those after `sr` nothing is given: it is known."""
+    state = np.random.default_rng(count).normal(0, 0.1, (2, count, 128)).astype(np.float32)
+    return {"input": voice(count)[:, :samples], "state": state}
+
+
 SEQUENCE = {"input": ("T", 576), "h": (1, 1, 128), "c": (1, 1, 128)}
 PAGES = [(1, 320, 480), (3, 160, 320), (2, 96, 96)]
 LINES = [(1, 48, 320), (3, 48, 160), (2, 48, 96)]
@@ -81,6 +87,29 @@ MODELS = {
         )
     },
 }
+
+
+BRANCHING = {  # each chooses by the rate, or by how many voices there are
+    "silero_vad": (16000, [batch(1), batch(3)]),
+    "silero_vad at 8000": (8000, [batch(1, 288), batch(2, 288)]),
+    "silero_vad_16k_op15": (16000, [batch(1), batch(3)]),
+    "silero_vad_half": (None, [batch(1), batch(2)]),
+    "silero_vad_op18_ifless": (16000, [batch(1), batch(5)]),
+}
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", BRANCHING)
+def test_a_network_of_branches_is_read_for_a_known_rate_and_number_of_voices(name):
+    file = path("silero_vad", f"data/{name.split()[0]}.onnx")
+    rate, feeds = BRANCHING[name]
+    values = {} if rate is None else {"sr": rate}
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    for feed in feeds:
+        net = fromOnnx(file, shapes={key: x.shape for key, x in feed.items()}, values=values).evalMode()
+        wanted = session.run(None, feed | {key: np.array(value, np.int64) for key, value in values.items()})
+        for x, y in zip(net(list(feed.values())), wanted, strict=True):
+            np.testing.assert_allclose(x, y, 1e-4, 1e-5)
 
 
 @pytest.mark.peers
