@@ -87,7 +87,7 @@ def sourcesFrom(
     """What is trained on and what is validated on, from what `Trainer.train` was given."""
     names, cost, isWeighed = trainer.objective.names, trainer.cost, weight is not None
     data, target = names.inOrder(data, target)
-    isFraction, seed = isinstance(validation, (float, np.floating)), trainer.seed or 0
+    isFraction, seed = isinstance(validation, (float, np.floating)), trainer.splitSeed
     (data, target), validation = heldOutFrom(data, weighed(target, weight, cost), validation, isWeighed, seed)
     source = batchesFrom(data, target, trainer.batchsize, names=names, isWeighed=isWeighed)
     checks = validationFrom(validation, trainer.batchsize, names, cost)

@@ -35,7 +35,7 @@ def stateFrom(trainer: Any) -> dict[str, Any]:
         KEY: {name: getattr(trainer, name) for name in PROGRESS},
         "settings": {name: getattr(trainer, name) for name in SETTINGS},
         "grains": trainer.grains,
-        "seed": trainer.seed,
+        "seed": trainer.splitSeed,
         "elapsed": trainer.passed(),
         "total": trainer.total,
         "order": trainer.order,
@@ -162,7 +162,7 @@ def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[],
         "rng": rng,
         "elapsed": saved["elapsed"],
         "total": saved.get("total"),
-        "seed": saved.get("seed", 0),
+        "splitSeed": saved.get("seed") or 0,
         "grains": trainer.grains if saved.get("grains") is None else saved["grains"],
     }
     rows = list(saved["callbacks"])

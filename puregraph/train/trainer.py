@@ -119,7 +119,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.validator = Validator(self.net, self.cost, copy.deepcopy(self.meters.metrics), batchsize, compile)
         self.validator.meters.every = readEvery
         self.meters.include(partLosses(self.net, self.cost))
-        self.seed, self.rng = seed, np.random.default_rng(seed)
+        self.splitSeed, self.rng = seed or 0, np.random.default_rng(seed)
         self.progress = progressFrom("none" if self.world.rank else progress)
         self.objective.say = self.progress.notice
         self.callbacks = callbacksFrom([*callbacksFrom(callbacks), self.progress])

@@ -83,7 +83,7 @@ def test_who_is_behind_a_cut_connection_is_named_and_ends_as_well(tmp_path, host
     ssh.chmod(0o755)
     given = environment(
         PUREGRAPH_DEVICE="cpu", PUREGRAPH_PATIENCE="50", HYDRA_LAUNCHER="ssh", HYDRA_LAUNCHER_EXEC=str(ssh),
-        UCX_TLS="tcp", MPIR_CVAR_NOLOCAL="1",
+        UCX_TLS="tcp", UCX_NET_DEVICES=",".join(hosts), MPIR_CVAR_NOLOCAL="1",  # not the loopback of each
     )  # fmt: skip
     where = ",".join(f"{address}:1" for address in ADDRESSES)
     run = ["ip", "netns", "exec", hosts[0], sys.executable, "-m", "puregraph", "launch", "--hosts", where]

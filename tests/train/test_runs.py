@@ -115,7 +115,7 @@ def test_a_resumed_run_holds_out_what_it_held_out_before(tmp_path):
     trainer.save(tmp_path / "run.h5")
     other = trainerWith(seed=8)
     other.resume(tmp_path / "run.h5")
-    assert other.seed == 3
+    assert other.splitSeed == 3
 
 
 def test_each_class_has_its_share_held_out():
