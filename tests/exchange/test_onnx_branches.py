@@ -75,7 +75,6 @@ def test_a_value_that_does_not_fit_its_input_is_refused(values, message):
         fromOnnx(model([], "flag"), values=values)
 
 
-
 def test_limits_of_a_range_may_have_one_axis():
     limits = [onnx.numpy_helper.from_array(np.array(n), name) for name, n in (("a", [1]), ("b", 7), ("c", [2]))]
     nodes = [
