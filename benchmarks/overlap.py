@@ -133,6 +133,7 @@ def measured(rate, steps):
                 sh("ip", "-n", name, "link", "set", each, "up")
             limit = ["root", "tbf", "rate", rate, "burst", "64kb", "limit", "4mb"]
             sh("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", name, *limit)
+        time.sleep(2)  # a link is up only then, and MPI takes no other
         with tempfile.TemporaryDirectory() as folder:
             ssh = Path(folder) / "ssh"
             ssh.write_text(SSH % (ADDRESSES[0], *names))

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.base.environment import variable
 from puregraph.core.initial import SEED
 from puregraph.errors import PuregraphError
 from puregraph.errors.shorttraceback import shortened
 from puregraph.many.current import join
 from puregraph.many.mpiworld import MpiWorld
 from puregraph.many.startedby import launcherRank
-from puregraph.many.world import LASTWORDS
+from puregraph.many.world import BEGUN, LASTWORDS
 from puregraph.native.threads.numthreads import divideAmong
 
 LATER = 5.0  # seconds that others have to say what happened, before a process that knows nothing new ends them
@@ -34,9 +35,12 @@ def main(arguments: list[str]) -> int:
             raise PuregraphError(f"wanted a script to run, python -m puregraph.many SCRIPT.py ..., got {script!r}")
         here = join()
     except PuregraphError as error:
-        if launcherRank() == 0:
+        folder = variable("RUN")
+        if launcherRank() == 0 or folder is not None and not os.path.isdir(folder):  # each other machine for itself
             print(f"puregraph: {error}", file=sys.stderr)
         return 2
+    if variable("RUN") is not None and here.rank == 0:
+        os.write(1, BEGUN)
     divideAmong(here.locals)
     showOnce(here)
     shareEntropy(here)

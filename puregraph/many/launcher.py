@@ -17,12 +17,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from puregraph.base.environment import variable
 from puregraph.errors import PuregraphError
-from puregraph.many.world import LASTWORDS
+from puregraph.many.mpiworld import PATIENCE
+from puregraph.many.rankfile import endedIn, ranksIn
+from puregraph.many.world import BEGUN, LASTWORDS
 from puregraph.native.threads.numthreads import cores
 
 ABORTED = re.compile(rb"Abort\(\d+\) on node .*")  # what MPICH writes then
 RULE = re.compile(rb"[=-]{60,}\s*$")  # how the notes begin that mpiexec writes when a process is gone
+BEGINNING = 5  # times the patience that processes have to begin: on a cluster, all read Python's files from one disk
+LATE = 75  # the exit code if they have not
 HOSTS = re.compile(r"[^\s:,]+:\d+(,[^\s:,]+:\d+)*")
 
 
@@ -44,15 +49,12 @@ def launch(options: Any) -> int:
         raise PuregraphError(f"there is no script {options.script!r}")
     with tempfile.TemporaryDirectory(prefix="puregraph-") as folder:
         command = commandOf(count, hosts, [options.script, *options.arguments])
-        patience = {} if options.patience is None else {"PUREGRAPH_PATIENCE": str(options.patience)}
-        environment = {
-            **os.environ,
-            "PUREGRAPH_RUN": folder,
-            "TERM": "dumb",
-            **patience,
-        }  # Open MPI gives each a terminal
+        patience = variable("PATIENCE", PATIENCE) if options.patience is None else options.patience
+        environment = {**os.environ, "PUREGRAPH_RUN": folder, "PUREGRAPH_PATIENCE": str(patience)}
+        environment["TERM"] = "dumb"  # Open MPI gives each a terminal
         run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **OWNGROUP)
-        return LaunchedRun(run, folder, count).wait()
+        beginning = None if isOpenMpi(mpiexecPath()) else BEGINNING * patience  # Open MPI ends such a run by itself
+        return LaunchedRun(run, folder, count, beginning).wait()
 
 
 OWNGROUP: dict[str, Any] = {} if os.name == "nt" else {"start_new_session": True}  # Ctrl-C is then for us alone
@@ -83,7 +85,7 @@ def commandOf(count: int, hosts: str | None, arguments: list[str]) -> list[str]:
     own = [sys.executable, "-m", "puregraph.many", *arguments]
     isLocal = hosts is None
     share = cores() // count if isLocal else 0
-    if (mpiexec.parent / "prterun").exists():
+    if isOpenMpi(mpiexec):
         placed = ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
         root = ["--allow-run-as-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
         return [str(mpiexec), *root, *placed, *([] if isLocal else ["--host", str(hosts)]), "-n", str(count), *own]
@@ -105,12 +107,18 @@ def mpiexecPath() -> Path:
     return Path(found)
 
 
+def isOpenMpi(mpiexec: Path) -> bool:
+    """Whether an mpiexec is that of Open MPI."""
+    return (mpiexec.parent / "prterun").exists()
+
+
 class LaunchedRun:
     """Processes that mpiexec has started: passes on what they print, asks them to stop, says why they ended."""
 
-    def __init__(self, process: subprocess.Popen, folder: str, count: int):
-        self.process, self.folder, self.count = process, Path(folder), count
-        self.asked = False
+    def __init__(self, process: subprocess.Popen, folder: str, count: int, patience: float | None = None):
+        self.process, self.folder, self.count, self.patience = process, Path(folder), count, patience
+        self.beginning = threading.Timer(threading.TIMEOUT_MAX if patience is None else patience, self.giveUp)
+        self.asked = self.isLate = False
         self.notes: list[bytes] = []  # of mpiexec's own
         self.gone: list[int] = []  # which processes ended first: several, where nobody saw which of them did
 
@@ -119,6 +127,7 @@ class LaunchedRun:
         before = {each: signal.signal(each, self.stop) for each in (signal.SIGINT, signal.SIGTERM)}
         watch = threading.Thread(target=self.watch, daemon=True)
         watch.start()
+        self.beginning.start()
         try:
             for line in self.process.stdout or ():
                 self.passOn(line)
@@ -126,14 +135,18 @@ class LaunchedRun:
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
+            self.beginning.cancel()
             with suppress(OSError):
                 self.process.kill()
         watch.join()
         self.tellEnd(code)
-        return code if 0 <= code < 256 else 1
+        return LATE if self.isLate else code if 0 <= code < 256 else 1
 
     def passOn(self, line: bytes) -> None:
         """Print a line, unless mpiexec has written it because a process is gone."""
+        if line == BEGUN:
+            self.beginning.cancel()
+            return
         if self.notes or RULE.match(line):
             self.notes.append(line)
             return
@@ -142,23 +155,20 @@ class LaunchedRun:
 
     def stop(self, number: int, frame: Any) -> None:
         """Ask for an end after the step that is under way; who asks twice does not wait for that."""
-        first = self.pids().get(0)
+        first = ranksIn(self.folder).get(0)
         if number == signal.SIGINT and not self.asked and first is not None:
             self.asked = True
             os.kill(first, signal.SIGINT)  # all processes agree, see `Trainer`
         else:
             self.process.terminate()
 
-    def pids(self) -> dict[int, int]:
-        """The processes on this machine by their rank."""
-        found = {}
-        for path in self.folder.glob("rank-*"):
-            with suppress(OSError, ValueError):
-                found[int(path.name[5:])] = int(path.read_text())
-        return found
+    def giveUp(self) -> None:
+        """End a run that does not begin: MPICH's mpiexec waits for ever if one ends before MPI knows it."""
+        self.isLate = True
+        self.process.kill()
 
     def watch(self) -> None:
-        """Note which process ends first: mpiexec, which ends the others, may name any of them."""
+        """Note which processes have ended first: mpiexec, which ends the others, may name any of them."""
         if not hasattr(os, "pidfd_open"):
             return
         known: dict[int, int] = {}
@@ -166,32 +176,33 @@ class LaunchedRun:
         isOver = False
         while not self.gone and not isOver:
             isOver = self.process.poll() is not None  # asked first: the last look then comes after the end of all
-            self.follow(known, poll)
-            if poll.poll(0 if isOver else 20):
-                self.follow(known, poll)  # one that began meanwhile may have ended before those that were followed
-                self.gone += [known[descriptor] for descriptor, _ in poll.poll(0)]
-        for descriptor in known:
+            if self.follow(known, poll) or poll.poll(0 if isOver else 20):
+                self.gone = endedIn(self.folder)
+        for descriptor in known.values():
             os.close(descriptor)
 
-    def follow(self, known: dict[int, int], poll: select.poll) -> None:
-        """Let poll tell the end of each process that has begun: `known` has the rank of each descriptor."""
-        for rank, pid in self.pids().items() if len(known) < self.count else ():
-            if rank not in known.values() and rank not in self.gone:
+    def follow(self, known: dict[int, int], poll: select.poll) -> bool:
+        """Let poll see the end of each process that has begun: `known` has their descriptors; whether one has ended."""
+        for rank, pid in ranksIn(self.folder).items() if len(known) < self.count else ():
+            if rank not in known:
                 try:
-                    descriptor = os.pidfd_open(pid)
+                    known[rank] = os.pidfd_open(pid)
                 except ProcessLookupError:
-                    self.gone.append(rank)
-                else:
-                    known[descriptor] = rank
-                    poll.register(descriptor, select.POLLIN)
+                    return True
+                poll.register(known[rank], select.POLLIN)
+        return False
 
     def tellEnd(self, code: int) -> None:
         """Say why the run ended: the last words of a process, or which was killed, or what mpiexec says."""
         words = self.folder / LASTWORDS
         if words.exists():
             print(words.read_text(encoding="utf-8").rstrip(), file=sys.stderr)
+        elif self.isLate:
+            why = "does `python -m puregraph --version` work on each machine, and do they reach each other?"
+            late = f"the {self.count} processes have not begun together within {self.patience:g} s (5 times --patience)"
+            print(f"puregraph: {late}; {why}", file=sys.stderr)
         elif code and self.gone and not self.asked:
-            ranks = " or ".join(map(str, sorted(self.gone)))
+            ranks = " or ".join(map(str, self.gone))
             who = f"rank {ranks} of {self.count}"
             print(f"puregraph: {who} was killed (exit code {code}), which has ended the run", file=sys.stderr)
         else:

@@ -14,6 +14,7 @@ import numpy as np
 
 from puregraph.base.environment import variable
 from puregraph.errors import PuregraphError
+from puregraph.many.rankfile import writeRankFile
 from puregraph.many.startedby import SIZES, launcherSize
 from puregraph.many.watch import Watch
 from puregraph.many.world import Pending, World
@@ -66,8 +67,7 @@ class MpiWorld(World):
         self.done = 0  # collectives
         self.folder, self.hasLauncher = sharedFolder(node)  # for notes of the processes on this machine
         node.Free()
-        with open(os.path.join(self.folder, f"rank-{self.rank}"), "w") as file:
-            file.write(str(os.getpid()))  # so that the launcher knows who was killed
+        writeRankFile(self.folder, self.rank)
         self.watch = Watch(self, variable("PATIENCE", PATIENCE)) if self.size > 1 else None
         for name in list(os.environ):
             if name.startswith(INHERITED):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+BEGUN = b"\x1epuregraph: all processes have begun\n"  # what the first of them prints then, for the launcher alone
 LASTWORDS = "last-words"  # the note with which the first process that fails says why
 
 

@@ -12,6 +12,7 @@ import pytest
 from launched import isRunning, pidsIn, waited, written
 from processes import environment
 
+from puregraph.many.launcher import LATE
 from puregraph.many.watch import CODE
 
 ADDRESSES = ("10.78.0.1", "10.78.0.2")
@@ -64,6 +65,7 @@ def hosts():
             works, said = ip(*step)
             if not works:
                 pytest.skip(f"two network namespaces cannot be joined here: {said.strip()}")
+        assert waited(lambda: all("state UP" in ip("-n", name, "link", "show", name)[1] for name in names), 10)
         yield names
     finally:
         for name in names:
@@ -74,22 +76,40 @@ def hosts():
             ip("netns", "del", name)
 
 
-@pytest.mark.slow  # beside other processes of MPI, UCX does not always find the link between the namespaces
-@pytest.mark.mpi
-def test_who_is_behind_a_cut_connection_is_named_and_ends_as_well(tmp_path, hosts):
+def environmentOver(hosts, folder):
+    """Variables with which processes of two namespaces meet over their link."""
     if (Path(sys.executable).parent / "prterun").exists():
         pytest.skip("Open MPI takes no stand-in for ssh that knows addresses of namespaces")
-    ssh = tmp_path / "ssh"
+    ssh = folder / "ssh"
     ssh.write_text(SSH % (ADDRESSES[0], *hosts))
     ssh.chmod(0o755)
-    given = environment(
+    return environment(
         PUREGRAPH_DEVICE="cpu", PUREGRAPH_PATIENCE="50", HYDRA_LAUNCHER="ssh", HYDRA_LAUNCHER_EXEC=str(ssh),
         UCX_TLS="tcp", UCX_NET_DEVICES=",".join(hosts), MPIR_CVAR_NOLOCAL="1",  # not the loopback of each
     )  # fmt: skip
+
+
+def launchedOn(hosts, *arguments, **named):
+    """What comes of `puregraph launch` with a process on each host."""
     where = ",".join(f"{address}:1" for address in ADDRESSES)
-    run = ["ip", "netns", "exec", hosts[0], sys.executable, "-m", "puregraph", "launch", "--hosts", where]
-    run += [str(written(tmp_path, CUT)), hosts[1]]
-    done = subprocess.run(run, env=given, capture_output=True, text=True, timeout=100, cwd=tmp_path)
+    run = ["ip", "netns", "exec", hosts[0], sys.executable, "-m", "puregraph", "launch", "--hosts", where, *arguments]
+    return subprocess.run(run, capture_output=True, text=True, timeout=100, **named)
+
+
+@pytest.mark.mpi
+def test_a_run_ends_if_a_process_on_another_machine_cannot_begin(tmp_path, hosts):
+    given = environmentOver(hosts, tmp_path) | {"UCX_NET_DEVICES": hosts[0]}  # the other one has none of this name
+    script = written(tmp_path, "print('began')")
+    done = launchedOn(hosts, "--patience", "1", str(script), env=given, cwd=tmp_path)
+    assert done.returncode == LATE, done.stdout + done.stderr
+    assert "the 2 processes have not begun together within 5 s (5 times --patience)" in done.stderr
+    assert "began" not in done.stdout
+
+
+@pytest.mark.mpi
+def test_who_is_behind_a_cut_connection_is_named_and_ends_as_well(tmp_path, hosts):
+    given = environmentOver(hosts, tmp_path)
+    done = launchedOn(hosts, str(written(tmp_path, CUT)), hosts[1], env=given, cwd=tmp_path)
     assert (tmp_path / "cut").exists(), done.stdout + done.stderr
     assert done.returncode == CODE, done.stdout + done.stderr
     last = done.stderr.strip().splitlines()[-1]

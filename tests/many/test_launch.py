@@ -1,5 +1,6 @@
 """`puregraph launch`: processes that end together, and say why once."""
 
+import signal
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ from processes import environment
 from puregraph.cli import main
 from puregraph.many import launcher
 from puregraph.many.launcher import LaunchedRun
+from puregraph.many.rankfile import endedIn, ranksIn
 from puregraph.many.watch import CODE
 
 
@@ -130,13 +132,21 @@ def test_a_script_that_is_not_there_is_refused_by_each_process():
     assert "wanted a script to run" in done.stderr and "'nowhere.py'" in done.stderr
 
 
+SLEEPER = """
+import os, signal, sys, time
+from puregraph.many.rankfile import writeRankFile
+held = writeRankFile(sys.argv[1], int(sys.argv[2]))
+signal.signal(signal.SIGUSR1, lambda number, frame: os.close(held))
+while True:
+    time.sleep(60)
+"""
+
+
 @pytest.fixture
 def sleepers(tmp_path):
     """Three processes that sleep, each of which has left its number for the launcher."""
-    sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
-    processes = [subprocess.Popen(sleeping) for _ in range(3)]
-    for rank, process in enumerate(processes):
-        (tmp_path / f"rank-{rank}").write_text(str(process.pid))
+    processes = [subprocess.Popen([sys.executable, "-c", SLEEPER, tmp_path, str(rank)]) for rank in range(3)]
+    assert waited(lambda: len(ranksIn(tmp_path)) == 3, 60)
     yield processes
     for process in processes:
         process.kill()
@@ -161,18 +171,29 @@ def test_of_processes_that_end_at_once_none_alone_is_named(tmp_path, capsys, sle
 def test_a_process_that_began_and_ended_between_two_looks_is_named_beside_the_one_that_was_seen(
     tmp_path, capsys, sleepers, monkeypatch
 ):
-    known = LaunchedRun.pids
     looks = []
 
-    def pids(run):
+    def seen(folder):
         looks.append(1)
-        found = known(run)
+        found = ranksIn(folder)
         if len(looks) == 1:
             killed(sleepers[2], sleepers[0])  # while the launcher has not yet seen that process 2 is there
             del found[2]
         return found
 
-    monkeypatch.setattr(LaunchedRun, "pids", pids)
+    monkeypatch.setattr(launcher, "ranksIn", seen)
+    run = LaunchedRun(sleepers[1], str(tmp_path), 3)
+    run.watch()
+    run.tellEnd(9)
+    assert "puregraph: rank 0 or 2 of 3 was killed (exit code 9)" in capsys.readouterr().err
+
+
+def test_who_has_closed_its_files_is_named_though_its_last_thread_lives_longer_than_those_it_has_ended(
+    tmp_path, capsys, sleepers
+):
+    sleepers[2].send_signal(signal.SIGUSR1)  # gives its lock back, as a process does whose threads are still ending
+    assert waited(lambda: endedIn(tmp_path) == [2], 10)
+    killed(sleepers[0])
     run = LaunchedRun(sleepers[1], str(tmp_path), 3)
     run.watch()
     run.tellEnd(9)
