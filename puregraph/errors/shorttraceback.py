@@ -70,7 +70,7 @@ def shortened(error: BaseException, isWanted: bool = True) -> Iterator[int]:
 def chain(error: BaseException | None) -> list[BaseException]:
     """An exception, and those that it came from."""
     found: list[BaseException] = []
-    while error is not None and error not in found:
+    while error is not None and all(error is not each for each in found):
         found.append(error)
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return found

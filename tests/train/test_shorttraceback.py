@@ -10,7 +10,7 @@ import pytest
 
 import puregraph as pg
 from puregraph import MSE, SGD, Adam, CrossEntropy, Graph, Input, Linear, Relu, Sequential, Trainer
-from puregraph.errors.shorttraceback import PACKAGE, shortened
+from puregraph.errors.shorttraceback import PACKAGE, chain, shortened
 
 X, Y = np.ones((8, 5), "f4"), np.zeros((8, 3), "f4")
 
@@ -126,3 +126,20 @@ def test_errors_of_others_are_shown_as_ever(tmp_path):
     script.write_text(other, encoding="utf-8")
     found = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
     assert "ZeroDivisionError" in found.stderr and "not shown" not in found.stderr
+
+
+class EqualError(Exception):
+    """An error that equals any other, as errors do that are dataclasses without fields."""
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = Exception.__hash__
+
+
+def test_errors_that_are_equal_are_each_shortened():
+    first, second = EqualError("first"), EqualError("second")
+    second.__cause__ = first
+    assert [id(each) for each in chain(second)] == [id(second), id(first)]
+    first.__cause__ = second  # a circle ends
+    assert len(chain(second)) == 2
