@@ -116,7 +116,6 @@ class OnnxStep:
 
     def op(self, kind: str, *inputs: str | None, out: str | list[str] | None = None, **attributes: Any) -> str:
         """Add a node; the name of its first output."""
-        attributes = {k: v for k, v in attributes.items() if not (isinstance(v, (list, tuple)) and len(v) == 0)}
         names = out if isinstance(out, list) else [out if out is not None else self.fresh(kind)]
         name = self.path if self.y in names else names[0]
         self.writer.addNode(kind, list(inputs), names, name, attributes)

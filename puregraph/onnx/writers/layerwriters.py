@@ -14,6 +14,13 @@ from puregraph.onnx.modules.layers.vectorproduct import VectorProduct
 from puregraph.onnx.modules.layers.weight import Weight
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
 
+ALONE = {  # what a reduction is of each element
+    "ReduceL1": "Abs",
+    "ReduceL2": "Abs",
+    "ReduceSumSquare": "Mul",
+    "ReduceLogSum": "Log",
+}
+
 
 @writesOnnx(modules.Linear)
 def linear(step: OnnxStep) -> None:
@@ -73,7 +80,8 @@ def reduce(step: OnnxStep, kind: str, axes: tuple, keepdims: bool) -> None:
     isInput = step.opset >= (13 if kind == "ReduceSum" else 18)
     out: Any = step.y
     if not axes:
-        step.op("Identity", step.x, out=out)
+        given = (step.x, step.x) if kind == "ReduceSumSquare" else (step.x,)
+        step.op(ALONE.get(kind, "Identity"), *given, out=out)
     elif isInput:
         step.op(kind, step.x, step.whole(*axes), out=out, keepdims=int(keepdims))
     else:

@@ -47,7 +47,7 @@ def reshapeTo(step: OnnxStep) -> None:
 @writesOnnx(modules.Transpose)
 def transpose(step: OnnxStep) -> None:
     """Transpose."""
-    step.op("Transpose", step.x, out=step.y, perm=list(step.module.order(len(step.shapes[0]))))
+    step.op("Transpose", step.x, out=step.y, perm=list(step.module.order(len(step.shapes[0]))) or None)
 
 
 @writesOnnx(modules.Concat)
