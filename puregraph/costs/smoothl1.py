@@ -1,6 +1,7 @@
 """SmoothL1: quadratic near the target, linear further away."""
 
 from puregraph.arguments import NotNegative
+from puregraph.costs.abs import Abs
 from puregraph.costs.pointwisecost import PointwiseCost
 
 
@@ -17,7 +18,10 @@ class SmoothL1(PointwiseCost):
     formula = "d = x - target; where(abs(d) < beta, 0.5 * d * d / beta, abs(d) - 0.5 * beta)"
 
     def __init__(self, beta: NotNegative = 1.0, name=None):
-        super().__init__(name, beta=beta)
+        if beta:
+            super().__init__(name, beta=beta)
+        else:
+            super().__init__(name, Abs.formula)
 
     @classmethod
     def examples(cls):

@@ -33,7 +33,7 @@ from puregraph.modules import MaxPoolNd  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
 
 EACH = 125
-REFUSED = {0: 29, 1: 31, 2: 31, 3: 31}  # graphs of each part that hold a module which has no words in ONNX
+REFUSED = {0: 2, 1: 1, 2: 3, 3: 1}  # graphs of each part that hold a recurrent layer, which has no words in ONNX
 
 
 def compare(part, count):

@@ -4,11 +4,28 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
+onnxruntime = pytest.importorskip("onnxruntime")
 
 from onnxtrips import ran  # noqa: E402
 
-from puregraph import Max, Mean, Min, Sequential, Sum, Transpose  # noqa: E402
+from puregraph import (  # noqa: E402
+    BCE,
+    MSE,
+    Abs,
+    CrossEntropy,
+    Graph,
+    Input,
+    Max,
+    Mean,
+    Min,
+    Pointwise,
+    Sequential,
+    SmoothL1,
+    Sum,
+    Transpose,
+)
+from puregraph.costs import PointwiseCost  # noqa: E402
+from puregraph.errors import GraphError  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
 from puregraph.onnx.modules import ReduceL1, ReduceL2, ReduceLogSum, ReduceSumSquare  # noqa: E402
 from puregraph.onnx.onnxwriter import ModelWriter, OnnxStep  # noqa: E402
@@ -47,3 +64,121 @@ def test_an_empty_list_of_axes_is_never_left_out():
     step.writer, step.outputs, step.path = ModelWriter(Sequential(Mean()), [(2,)], 13), ["y"], "it"
     with pytest.raises(ValueError, match="axes"):
         step.op("ReduceMean", "x", out="y", axes=[])
+
+
+def around(module, shapes, dtypes, data, opset=21):
+    """A graph of a module to ONNX, onnxruntime and back: outputs, symbols, gradients, and bytes of a second writing.
+
+    `shapes` have symbols, `data` is of float64; integers are whole numbers.
+    """
+    inputs = [Input(dtype=dtype, name=f"x{i}").node() for i, dtype in enumerate(dtypes)]
+    net = Graph(inputs, module.node(*inputs, name="it"), name="net").evalMode()
+    model = toOnnx(net, None, shapes, opset, dtypes)
+    onnx.checker.check_model(model, full_check=True)
+    data = [x.astype(dtype) for x, dtype in zip(data, dtypes, strict=True)]
+    wanted = listed(net(*data))
+    again = fromOnnx(model).evalMode()
+    for found in (runtime(model, data, wanted), listed(again(*data))):
+        for x, y in zip(found, wanted, strict=True):
+            close(x, y)
+    assert again.dataShapeFrom(list(shapes)) == net.dataShapeFrom(list(shapes))
+    assert toOnnx(again, None, shapes, opset).SerializeToString() == model.SerializeToString()
+    if dtypes[0] == "float64":
+        seeds = [np.random.default_rng(5).standard_normal(y.shape) if y.dtype.kind == "f" else None for y in wanted]
+        for graph in (net, again):
+            graph.backward(seeds if len(seeds) > 1 else seeds[0])
+        for x, y in zip(listed(again.grad), listed(net.grad), strict=True):
+            if x is not None and y is not None:
+                isSure = np.isfinite(y)
+                np.testing.assert_allclose(x[isSure], y[isSure], 1e-5, 1e-7)
+            else:
+                assert x is y is None or not np.any(x if y is None else y)
+
+
+def runtime(model, data, wanted):
+    """What onnxruntime gives; it lacks float64 of some functions."""
+    try:
+        return ran(model, data)
+    except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
+        assert data[0].dtype == "float64"
+        return wanted
+
+
+def listed(value):
+    return value if isinstance(value, list) else [value]
+
+
+COSTS = {
+    "MSE": (MSE(), [(3, 4), (3, 4)]),
+    "Abs of samples with weights": (Abs(), [(3, 2, 2), (3, 2, 2), (3,)]),
+    "SmoothL1": (SmoothL1(0.3), [(5,), (5,)]),
+    "SmoothL1 that is Abs": (SmoothL1(0), [(5, 2), (5, 2), (5,)]),
+    "BCE": (BCE(2.5), [(6, 1), (6, 1), (6,)]),
+    "a formula": (PointwiseCost(formula="log(cosh(s * (x - target)))", s=0.5), [(4, 3), (4, 3)]),
+    "CrossEntropy": (CrossEntropy(), [(4, 3), (4,)]),
+    "CrossEntropy of positions": (CrossEntropy(ignoreIndex=-100), [(2, 4, 3, 2), (2, 3, 2)]),
+    "CrossEntropy, classes last": (CrossEntropy([1, 0.5, 2], axis=-1), [(2, 5, 3), (2, 5)]),
+    "CrossEntropy, all options": (CrossEntropy([1, 0.25], 1, 0.3), [(6, 2, 2), (6, 2), (6,)]),
+    "CrossEntropy, all options, classes last": (CrossEntropy([1, 0.25], -1, 0.3, -1), [(4, 3, 2), (4, 3), (4,)]),
+    "CrossEntropy, smooth": (CrossEntropy(smoothing=0.1), [(4, 3), (4,), (4,)]),
+}
+
+
+@pytest.mark.parametrize("opset", [13, 18, 21])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", COSTS)
+def test_a_cost_is_written_in_small_operators(name, dtype, opset):
+    cost, shapes = COSTS[name]
+    rng = np.random.default_rng(1)
+    dtypes = [dtype, "int64" if isinstance(cost, CrossEntropy) else dtype, dtype][: len(shapes)]
+    data = cost.sample(rng, *shapes)
+    for shape in (shapes, [("N", *s[1:]) for s in shapes]):
+        around(cost, shape, dtypes, data, opset)
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_a_cost_of_large_values_is_finite_as_it_is_here(name):
+    cost, shapes = COSTS[name]
+    data = cost.sample(np.random.default_rng(1), *shapes)
+    dtypes = ["float32", "int32" if isinstance(cost, CrossEntropy) else "float32", "float32"][: len(shapes)]
+    around(cost, shapes, dtypes, [300 * data[0], *data[1:]])
+
+
+def test_a_cost_of_nothing_and_of_ignored_labels_alone_is_zero():
+    x, labels = np.zeros((2, 3)), np.full(2, -1)
+    around(CrossEntropy([1, 2, 3], -1, 0.1), [("N", 3), ("N",)], ["float64", "int64"], [x, labels])
+    around(CrossEntropy(), [("N", 3), ("N",)], ["float64", "int64"], [x[:0], labels[:0]])
+    around(MSE(), [("N", 3), ("N", 3)], ["float64", "float64"], [x[:0], x[:0]])
+
+
+def test_a_cost_of_half_floats_is_computed_in_float32():
+    data = MSE().sample(np.random.default_rng(1), (300, 4), (300, 4))
+    around(MSE(), [(300, 4), (300, 4)], ["float16", "float16"], [100 * x for x in data])
+
+
+SIGNED = [0.0, 1.0, -1.0, 0.5, -2.0, 1e-3, -1e-30, 3e30, -1e30, np.inf, -np.inf]
+FUNCTIONS = [
+    "hypot(x, y)",
+    "arctan2(x, y)",
+    "cbrt(x) + y",
+    "erfcx(maximum(x, -9)) + y",
+    "copysign(x, where(y == 0, 1, y))",
+]
+FUNCTIONS += [
+    "logndtr(maximum(minimum(x, 30), -1e4)) * 0.5 - log2(1 + exp2(minimum(y, 3)))",
+    "trunc(x / 2) - log10(1 + y * y) + expm1(-abs(x))",
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("formula", FUNCTIONS)
+def test_a_function_without_an_operator_is_written_in_others_in_all_quadrants(formula, dtype):
+    x, y = (each.ravel() for each in np.meshgrid(SIGNED, SIGNED))
+    with np.errstate(all="ignore"):
+        around(Pointwise(formula=formula), [("N",), ("N",)], [dtype, dtype], [x, y])
+
+
+@pytest.mark.parametrize("name", ["lgamma", "digamma", "erfinv", "ndtri"])
+def test_a_function_that_has_no_words_is_refused_by_name(name):
+    with pytest.raises(GraphError, match=f"'it' .*the function {name} has no words in ONNX"):
+        toOnnx(Sequential(Pointwise(formula=f"{name}(x)", name="it")), None, [(2,)])

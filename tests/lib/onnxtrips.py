@@ -32,14 +32,17 @@ class Drawn(NamedTuple):
 
 
 def drawn(number):
-    """The graph of a number: of every second one the modules are any, of the others nodes hang together in any way."""
+    """The graph of a number: of every second one the modules are any, of the others nodes hang together in any way.
+
+    All modules are the library's own: a user's Function has no words in ONNX, which is tested beside this.
+    """
     numbers = np.random.default_rng(number)
     if number % 2:
-        graph, shapes, outshapes = randomGraph(random.Random(number))
+        graph, shapes, outshapes = randomGraph(random.Random(number), hasFunctions=False)
         precise = graph.evalMode()
         data = [numbers.standard_normal(s).astype(np.float32) for s in shapes]
         seeds = [numbers.standard_normal(s).astype(np.float32) for s in outshapes]
-        graph = randomGraph(random.Random(number))[0].calcMode("float32").evalMode()
+        graph = randomGraph(random.Random(number), hasFunctions=False)[0].calcMode("float32").evalMode()
         for path, p in graph.params.items():
             p.data = precise.params[path].data.astype(np.float32)
             precise.params[path].data = p.data.astype(np.float64)

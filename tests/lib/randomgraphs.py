@@ -58,8 +58,9 @@ class Parts(Function):
 class Builder:
     """A growing graph: `values` are (what a parent is given as, its shape)."""
 
-    def __init__(self, rng):
+    def __init__(self, rng, hasFunctions=True):
         self.rng = rng
+        self.more = ["matmul", "nested", "again", "flatten", *(["function"] if hasFunctions else [])]
         self.count = 0
         self.shared = []
         self.inputs = [Input(name=f"x{i}").node() for i in range(rng.randint(1, 3))]
@@ -79,7 +80,7 @@ class Builder:
 
     def grow(self):
         rules = ["unary", "linear", "binary", "keyword", "concat", "split", "slice", "transpose", "reshape", "reduce"]
-        getattr(self, self.rng.choice([*rules, "matmul", "nested", "again", "flatten", "function"]))()
+        getattr(self, self.rng.choice([*rules, *self.more]))()
 
     def unary(self):
         value, shape = self.pick()
@@ -221,9 +222,9 @@ def without(shape, axis):
     return (*shape[:axis], *shape[axis + 1 :])
 
 
-def randomGraph(rng, most=12):
-    """A random graph, its input shapes, and the output shapes it must have."""
-    builder = Builder(rng)
+def randomGraph(rng, most=12, hasFunctions=True):
+    """A random graph, its input shapes, and the output shapes it must have; perhaps without a user's own Function."""
+    builder = Builder(rng, hasFunctions)
     for _ in range(rng.randint(1, most)):
         builder.grow()
     graph, outshapes = builder.finish()

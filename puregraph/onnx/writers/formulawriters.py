@@ -8,7 +8,8 @@ import numpy as np
 
 from puregraph.base.dtype import isFloating, promoted
 from puregraph.errors import GraphError
-from puregraph.formula.expr import Term, lower, rebuild
+from puregraph.formula.expr import Term, leaf, lower, read, rebuild
+from puregraph.formula.optable import series
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
 from puregraph.pointwise import Pointwise
 
@@ -62,6 +63,38 @@ DIRECT = {  # formulas that are one operator
     "softplus(x)": "Softplus",
 }
 
+# log(erfcx(u) / t) for t = 2 / (2 + u) is nearly a polynomial in 2 t - 1, here the best of degree 14, off by 3e-10
+TAIL = """
+-0.6717940841603574 0.6726432205460096 0.0473433203673824 -0.046895482161018284 -0.00987298045936322
+0.008823558177799494 0.0017613393650599215 -0.002339277724519433 -0.00015613427417103567 0.0006579538485008299
+-7.119731174529279e-05 -0.00015463379140443504 4.1795896072937485e-05 2.0723071137511583e-05 -8.121255095289192e-06
+"""
+WORDS = {  # what ONNX has no operator for; -0 counts as 0
+    "expm1": "exp(a) - 1",
+    "log1p": "log(a + 1)",
+    "exp2": "2 ** a",
+    "log2": "log(a) / log(2)",
+    "log10": "log(a) / log(10)",
+    "erfc": "1 - erf(a)",
+    "trunc": "sign(a) * floor(abs(a))",
+    "copysign": "where(b < 0, -abs(a), abs(a))",
+    "cbrt": "sign(a) * abs(a) ** (1 / 3)",
+    "hypot": """
+        m = maximum(abs(a), abs(b)); n = minimum(abs(a), abs(b)); p = m == inf; f = where(p, 0, m);
+        s = where(f == 0, 1, f); where(p, m, f * sqrt(1 + (n / s) ** 2))
+    """,
+    "atan2": """
+        p = abs(a) > abs(b); n = where(p, b, a); d = where(p, a, b); s = where(d == 0, 1, d);
+        r = arctan(where(d == 0, 0, where(abs(n) == inf, sign(n) * sign(d), n / s)));
+        where(p, where(a < 0, -pi / 2, pi / 2) - r, where(b < 0, where(a < 0, -pi, pi), 0) + r)
+    """,
+    "erfcx": f"""
+        u = where(a < 0, -a, a); t = 2 / (2 + u); s = 2 * t - 1;
+        y = t * exp({series([*map(float, TAIL.split())], "s")});
+        where(a < 0, 2 * exp(minimum(a, 0) ** 2) - y, y)
+    """,
+}
+
 
 @writesOnnx(Pointwise)
 def formula(step: OnnxStep) -> None:
@@ -78,7 +111,18 @@ def formula(step: OnnxStep) -> None:
         n: (step.param(n), getattr(module, n).dtype) if module.holds(n) else next(inputs) for n in module.order
     }
     real = promoted(kind for _, kind in given.values() if kind.kind != "b") or np.dtype(np.float32)
-    Expression(step, given, real).write(rebuild(module.formula.term, {}, lower), step.dtypes[0])
+    Expression(step, given, real).write(spelled(module.formula), step.dtypes[0])
+
+
+def spelled(formula: Any) -> Term:
+    """The term of a formula in functions that ONNX has."""
+    return rebuild(rebuild(formula.term, {}, lower), {}, words)
+
+
+def words(op: str, *args: Term) -> Term:
+    """A function in those that ONNX has."""
+    text = WORDS.get(op)
+    return lower(op, *args) if text is None else rebuild(read(text), dict(zip(map(leaf, "ab"), args)), words)
 
 
 class Expression:
@@ -136,15 +180,7 @@ class Expression:
 
     def composed(self, op: str, values: list[str]) -> str:
         """What ONNX has no operator for."""
-        make, one = self.step.op, lambda n: self.step.constant(n, self.real)
-        if op == "expm1":
-            return make("Sub", make("Exp", values[0]), one(1))
-        if op == "log1p":
-            return make("Log", make("Add", values[0], one(1)))
-        if op == "erfc":
-            return make("Sub", one(1), make("Erf", values[0]))
-        if op == "trunc":
-            return make("Mul", make("Sign", values[0]), make("Floor", make("Abs", values[0])))
+        make = self.step.op
         if op == "fmod":
             return make("Mod", *values, fmod=1)
         if op in ("%", "//") and isFloating(self.real):
@@ -154,10 +190,6 @@ class Expression:
             return make("Mod", *values)
         if op == "//":
             return make("Div", make("Sub", values[0], make("Mod", *values)), values[1])
-        if op == "exp2":
-            return make("Pow", one(2), values[0])
-        if op in ("log2", "log10"):
-            return make("Div", make("Log", values[0]), one(np.log(2 if op == "log2" else 10)))
         raise GraphError(f"the function {op} has no words in ONNX")
 
     def truth(self, t: Term) -> str:

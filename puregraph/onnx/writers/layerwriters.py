@@ -72,20 +72,18 @@ def pool(step: OnnxStep) -> None:
 @writesOnnx(modules.GlobalAvgPool)
 def globalPool(step: OnnxStep) -> None:
     """A mean over all positions."""
-    reduce(step, "ReduceMean", tuple(range(2, len(step.shapes[0]))), False)
+    reduced(step, "ReduceMean", step.x, tuple(range(2, len(step.shapes[0]))), out=step.y)
 
 
-def reduce(step: OnnxStep, kind: str, axes: tuple, keepdims: bool) -> None:
+def reduced(
+    step: OnnxStep, kind: str, x: str | None, axes: tuple, keepdims: bool = False, out: str | None = None
+) -> str:
     """A reduction; the axes are an input of most since opset 18, of sums since 13."""
-    isInput = step.opset >= (13 if kind == "ReduceSum" else 18)
-    out: Any = step.y
     if not axes:
-        given = (step.x, step.x) if kind == "ReduceSumSquare" else (step.x,)
-        step.op(ALONE.get(kind, "Identity"), *given, out=out)
-    elif isInput:
-        step.op(kind, step.x, step.whole(*axes), out=out, keepdims=int(keepdims))
-    else:
-        step.op(kind, step.x, out=out, keepdims=int(keepdims), axes=list(axes))
+        return step.op(ALONE.get(kind, "Identity"), *[x] * (2 if kind == "ReduceSumSquare" else 1), out=out)
+    if step.opset >= (13 if kind == "ReduceSum" else 18):
+        return step.op(kind, x, step.whole(*axes), out=out, keepdims=int(keepdims))
+    return step.op(kind, x, out=out, keepdims=int(keepdims), axes=list(axes))
 
 
 @writesOnnx(*REDUCTIONS.values(), *OPEN.values())
@@ -96,7 +94,7 @@ def reduction(step: OnnxStep) -> None:
     kind = next(kind for kind, made in [*REDUCTIONS.items(), *OPEN.items()] if made is type(module))
     if step.dtypes[0] != step.indtypes[0]:
         step.inputs[0] = step.op("Cast", step.x, to=kindOf(step.dtypes[0]))
-    reduce(step, f"Reduce{kind}", tuple(axis % rank for axis in axes), module.keepdims)
+    reduced(step, f"Reduce{kind}", step.x, tuple(axis % rank for axis in axes), module.keepdims, step.y)
 
 
 @writesOnnx(modules.ArgMax, modules.ArgMin)
@@ -287,7 +285,7 @@ def attention(step: OnnxStep) -> None:
         scores = step.op("Where", seen(step), scores, least)
     weights = step.op("Softmax", scores, axis=-1)
     if module.causal or masks and masks[0] is not None:
-        isBlind = step.op("Less", extreme(step, scores), step.constant(-1e30, dtype))
+        isBlind = step.op("Less", reduced(step, "ReduceMax", scores, (3,), True), step.constant(-1e30, dtype))
         weights = step.op("Where", isBlind, step.constant(0, dtype), weights)
     step.op("MatMul", weights, v, out=step.y)
 
@@ -299,13 +297,6 @@ def seen(step: OnnxStep) -> str:
         return step.constant(np.tri(*lengths, dtype=bool))
     queries, keys = (positions(step, x, 2) for x in step.inputs[:2])
     return step.op("LessOrEqual", keys, step.op("Unsqueeze", queries, step.whole(1)))
-
-
-def extreme(step: OnnxStep, scores: str) -> str:
-    """The largest score of each query."""
-    if step.opset >= 18:
-        return step.op("ReduceMax", scores, step.whole(3), keepdims=1)
-    return step.op("ReduceMax", scores, axes=[3], keepdims=1)
 
 
 def repeated(step: OnnxStep, index: int, groups: int, heads: int) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.errors import GraphError
-from puregraph.onnx.modules.axes.gathering import GatherAxis
+from puregraph.onnx.modules.axes.gathering import GatherAxis, GatherElements
 from puregraph.onnx.modules.axes.padding import PadAll
 from puregraph.onnx.modules.axes.reshaping import MatrixFrom, NewAxes, ReshapeTo, WithoutAxes
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
@@ -180,6 +180,12 @@ def cast(step: OnnxStep) -> None:
 def gatherAxis(step: OnnxStep) -> None:
     """Gather."""
     step.op("Gather", *step.inputs, out=step.y, axis=step.module.axis or None)
+
+
+@writesOnnx(GatherElements)
+def gatherElements(step: OnnxStep) -> None:
+    """GatherElements."""
+    step.op("GatherElements", *step.inputs, out=step.y, axis=step.module.axis or None)
 
 
 @writesOnnx(modules.Gather)
