@@ -26,23 +26,25 @@ COMPUTED = 1 << 16  # bytes that are computed while reading, though their inputs
 class GraphBuilder:
     """The nodes of a graph while a file is read.
 
-    `trainable` is whether parameters are; `taken` are the names that are in use; `made` the nodes since `begin`.
+    `trainable` is whether parameters are; `taken` are the names that are in use; `made` the nodes since `begin`, `main`
+    the one of those that is to have the name of the node of the file, if it is not the last.
     """
 
     def __init__(self, trainable: bool = True):
         self.trainable = trainable
         self.taken: set[str] = set()
         self.made: list[Node] = []
+        self.main: Node | None = None
         self.path = ""
         self.layers: dict[Any, tuple[Module, Any]] = {}
 
     def begin(self, path: str) -> None:
         """The nodes that follow belong to the node of the file that has this name."""
-        self.path, self.made = path, []
+        self.path, self.made, self.main = path, [], None
 
     def end(self, outputs: Iterable[OnnxValue]) -> None:
         """Name the nodes since `begin`: the one that gives the output as the node of the file, others after it."""
-        main = next((value.edge[0] for value in outputs if value.edge is not None), None)
+        main = self.main or next((value.edge[0] for value in outputs if value.edge is not None), None)
         for node in sorted(self.made, key=lambda node: node is not main):
             if node.rename is None:
                 node.rename = self.fresh(self.path if node is main else f"{self.path}:{node.label.lower()}")
@@ -136,15 +138,16 @@ class GraphBuilder:
             value.edge = (Node(module, name=self.fresh(value.name)), 0)
         return value.edge
 
-    def fill(self, module: Module, **values: OnnxValue) -> Module:
+    def fill(self, module: Module, source: tuple = (), **values: OnnxValue) -> Module:
         """Give parameters and states of a module their arrays, and the dtype of those; only weights are trained.
 
-        A layer that is at several nodes is one module.
+        A layer that is at several nodes is one module: its values, or the `source` that they follow from, are the same.
         """
-        key = type(module), repr(module.initArgs), *map(id, values.values())
+        source = source or tuple(values.values())
+        key = type(module), repr(module.initArgs), *map(id, source)
         if key in self.layers:
             return self.layers[key][0]
-        self.layers[key] = module, values  # what is kept, has an id of its own
+        self.layers[key] = module, source  # what is kept, has an id of its own
         for name, value in values.items():
             array = value.array
             stored = getattr(module, name)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.errors import GraphError
+from puregraph.modules import Transpose
 from puregraph.onnx.onnxvalue import OnnxValue
 
 
@@ -32,6 +33,28 @@ class OnnxNode:
     def __call__(self, module: Any, *values: OnnxValue | None) -> Any:
         found = self.builder.add(module, values)
         return found if len(found) > 1 else found[0]
+
+    def view(self, module: Any, x: OnnxValue, isOfFile: bool = False) -> Any:
+        """A Transpose, or another shape; left out where it undoes one before it, if one of both is not of the file.
+
+        So a layer that is written between transposes is read as it was, and what a file does twice is done twice.
+        """
+        if x.before is not None:
+            other, earlier, wasOfFile = x.before
+            if isOfFile != wasOfFile and self.undoes(module, other, x, earlier):
+                return earlier
+        y = self(module, x)
+        y.before = module, x, isOfFile
+        return y
+
+    def undoes(self, module: Any, other: Any, x: OnnxValue, earlier: OnnxValue) -> bool:
+        """Whether a module gives of x what it was before another one."""
+        if x.shape is None or earlier.shape is None or isinstance(module, Transpose) != isinstance(other, Transpose):
+            return False
+        if isinstance(module, Transpose):
+            order = other.order(x.rank)
+            return [order[axis] for axis in module.order(x.rank)] == list(range(len(order)))
+        return bool(self.builder.inferred(module, [x])[0].shape == earlier.shape)
 
     def constant(self, array: Any) -> OnnxValue:
         """A value that is known."""

@@ -19,12 +19,14 @@ class OnnxValue:
     `isWeight`  whether that is to become a parameter where floats are computed with it
     `isShared`  whether several nodes read it, and so have to go on sharing the parameter
     `isSplit`   whether those nodes are not one layer at several positions
+    `before`    of a view of another value: the module that made it, that value, and whether the file has it so
     """
 
-    __slots__ = ("array", "dtype", "edge", "isShared", "isSplit", "isWeight", "name", "shape")
+    __slots__ = ("array", "before", "dtype", "edge", "isShared", "isSplit", "isWeight", "name", "shape")
 
     def __init__(self, name: str, shape: Any = None, dtype: Any = None, edge: Any = None, array: Any = None):
         self.name, self.shape, self.dtype, self.edge, self.array = name, shape, dtype, edge, array
+        self.before: Any = None
         self.isWeight = self.isShared = self.isSplit = False
 
     @classmethod

@@ -28,6 +28,7 @@ OLDEST = 13
 NORMED = ("x", "scale", "bias", "mean", "var")
 ROLES = {  # what the inputs of an operator are called
     **dict.fromkeys(("Gemm", "MatMul", "Conv", "ConvTranspose"), ("x", "W", "b")),
+    **dict.fromkeys(("RNN", "GRU", "LSTM"), ("x", "W", "R", "b", "lengths", "h", "c", "p")),
     **dict.fromkeys(("BatchNormalization", "LayerNormalization", "InstanceNormalization"), NORMED),
 }
 
@@ -114,10 +115,12 @@ class OnnxStep:
         """The first output."""
         return self.outputs[0]
 
-    def op(self, kind: str, *inputs: str | None, out: str | list[str] | None = None, **attributes: Any) -> str:
-        """Add a node; the name of its first output."""
+    def op(
+        self, kind: str, *inputs: str | None, out: str | list[str] | None = None, name: str = "", **attributes: Any
+    ) -> str:
+        """Add a node; the name of its first output. The node has the name of the step if it gives the step's output."""
         names = out if isinstance(out, list) else [out if out is not None else self.fresh(kind)]
-        name = self.path if self.y in names else names[0]
+        name = name or (self.path if self.y in names else names[0])
         self.writer.addNode(kind, list(inputs), names, name, attributes)
         return names[0]
 
@@ -145,6 +148,10 @@ class OnnxStep:
         isOwn = self.writer.uses[id(stored)] == 1
         return self.writer.weight(stored, f"{self.path}:{name}", change) if isOwn else None
 
+    def inForm(self, name: str, form: str, change: Callable[[Any], Any]) -> str:
+        """The name of a parameter in another form, which is stored beside others that it may have."""
+        return self.writer.weight(getattr(self.module, name), f"{self.path}:{name}", change, form)
+
     def sizes(self, index: int = 0) -> str:
         """The name of the shape of an input: a constant where it has no symbols."""
         shape = self.shapes[index]
@@ -166,7 +173,7 @@ class ModelWriter:
         self.steps = graph.steps(len(shapes))
         self.taken: set[str] = set()
         self.nodes: list[Any] = []
-        self.weights: dict[int, tuple[str, Any]] = {}
+        self.weights: dict[tuple[int, str], tuple[str, Any]] = {}
         self.uses = Counter(id(stored) for row in self.rows for stored in storedIn(row.step.module))
         self.wide = {id(stored) for row in self.rows if not isMatrixLayer(row) for stored in storedIn(row.step.module)}
         self.lost: set[int] = set()
@@ -245,6 +252,8 @@ class ModelWriter:
         given = [i or "" for i in inputs]
         while given and not given[-1]:
             given.pop()
+        while not outputs[-1]:
+            outputs.pop()
         kept = {key: value for key, value in attributes.items() if value is not None}
         self.nodes.append(helper.make_node(kind, given, outputs, name=name, **kept))
 
@@ -256,19 +265,19 @@ class ModelWriter:
         self.addNode("Constant", [], [name], name, {"value": numpy_helper.from_array(array)})
         return name
 
-    def weight(self, stored: Any, name: str, change: Callable[[Any], Any] | None = None) -> str:
-        """The name of a stored array, the same wherever it is used."""
-        if id(stored) not in self.weights:
+    def weight(self, stored: Any, name: str, change: Callable[[Any], Any] | None = None, form: str = "") -> str:
+        """The name of a stored array, the same wherever it is used in a form."""
+        if (id(stored), form) not in self.weights:
             array = toHost(stored.materialize())
-            self.weights[id(stored)] = self.unique(name), array if change is None else change(array)
-        return self.weights[id(stored)][0]
+            self.weights[id(stored), form] = self.unique(name), array if change is None else change(array)
+        return self.weights[id(stored), form][0]
 
     def alias(self, step: OnnxStep, stored: Any) -> None:
         """Make a stored array itself the output of a step."""
-        if id(stored) in self.weights:
-            self.addNode("Identity", [self.weights[id(stored)][0]], [step.y], step.path, {})
+        if (id(stored), "") in self.weights:
+            self.addNode("Identity", [self.weights[id(stored), ""][0]], [step.y], step.path, {})
         else:
-            self.weights[id(stored)] = step.y, toHost(stored.materialize())
+            self.weights[id(stored), ""] = step.y, toHost(stored.materialize())
 
 
 def isMatrixLayer(row: Any) -> bool:
@@ -288,16 +297,17 @@ def isWhole(size: Any) -> bool:
 
 def ordered(nodes: list[Any], outputs: list[str]) -> list[Any]:
     """The nodes that lead to the outputs, each after those that it reads, in the order of its inputs."""
-    makers = {name: node for node in nodes for name in node.output}
-    found, seen = [], set()
+    makers = {name: node for node in nodes for name in node.output if name}
+    found: list[Any] = []
+    seen: set[int] = set()
     stack: list[tuple[str, bool]] = [(name, False) for name in reversed(outputs)]
     while stack:
         name, isReady = stack.pop()
         node = makers.get(name)
-        if node is None or node.output[0] in seen:
+        if node is None or id(node) in seen:
             continue
         if isReady:
-            seen.add(node.output[0])
+            seen.add(id(node))
             found.append(node)
         else:
             stack.append((name, True))

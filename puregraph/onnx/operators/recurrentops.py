@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from puregraph import modules
-from puregraph.onnx.modules.layers.recurrentcells import CONSTANTS, GATES, PLAIN, RecurrentCells
+from puregraph.onnx.modules.axes.reshaping import NewAxes, WithoutAxes
+from puregraph.onnx.modules.layers.recurrentcells import CONSTANTS, GATES, ORDERS, PLAIN, RecurrentCells
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.opregistry import onnxOp
 
-ORDERS = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}  # where the file has the gates of our layers
 LAYERS = {"RNN": modules.RNN, "GRU": modules.GRU, "LSTM": modules.LSTM}
 
 
@@ -21,14 +21,14 @@ def recurrent(op: Any, x: Any, W: Any, R: Any, B: Any = None, lengths: Any = Non
     first: list[Any] = [*states, None, None, None][:3]
     isSamplesFirst = bool(op.get("layout", 0))
     if isSamplesFirst:
-        first[:2] = [None if s is None else op(modules.Transpose((1, 0, 2)), s) for s in first[:2]]
+        first[:2] = [s and op(modules.Transpose((1, 0, 2)), s) for s in first[:2]]
     run = layer if isLayer(op, W, R, B, first[2]) else cells
     if isSamplesFirst:
         x = op(modules.Transpose((1, 0, 2)), x)
     y, *last = run(op, x, W, R, B, lengths, *first)
     if isSamplesFirst:
-        y = op(modules.Transpose((2, 0, 1, 3)), y)
-        last = [op(modules.Transpose((1, 0, 2)), s) for s in last]
+        y = y and op(modules.Transpose((2, 0, 1, 3)), y)
+        last = [s and op(modules.Transpose((1, 0, 2)), s) for s in last]
     return (y, *last)
 
 
@@ -65,10 +65,29 @@ def layer(op: Any, x: Any, W: Any, R: Any, B: Any, lengths: Any, h0: Any, c0: An
     sides, width, insize = W.shape
     hsize = width // GATES[op.type]
     options = {"mode": activationsOf(op)[0][0].lower()} if op.type == "RNN" else {}
-    names = ("y", "h", "c") if op.type == "LSTM" else ("y", "h")
+    known = ("y", "h", "c") if op.type == "LSTM" else ("y", "h")
+    names = tuple(name for i, name in enumerate(known) if op.wants(i)) or ("y",)
     direction = "bi" if sides == 2 else "uni"
     module = LAYERS[op.type](insize, hsize, direction=direction, useBias=B is not None, outputs=names, **options)
-    order = ORDERS[op.type]
+    module = op.builder.fill(module, (W, R, B), **arraysOf(op, W, R, B))
+    x = op.view(modules.Transpose((1, 0, 2)), x)
+    h0, c0 = (None if s is None else merged(op, s, sides * hsize) for s in (h0, c0))
+    made = op(module, x, *([h0, c0] if op.type == "LSTM" else [h0]), lengths)
+    found = dict(zip(names, made if len(names) > 1 else [made]))
+    op.builder.main = found[names[0]].edge and found[names[0]].edge[0]
+    return [apart(op, found[name], sides, hsize, name == "y") if name in found else None for name in known]
+
+
+def apart(op: Any, value: Any, sides: int, hsize: int, isY: bool) -> Any:
+    """An output of ours, (n, sides hsize) or (n, t, sides hsize), as (sides, n, hsize) or (t, sides, n, hsize)."""
+    parts = op.view(modules.Reshape((0, 0, sides, hsize) if isY else (0, sides, hsize)), value)
+    return op.view(modules.Transpose((1, 2, 0, 3) if isY else (1, 0, 2)), parts)
+
+
+def arraysOf(op: Any, W: Any, R: Any, B: Any) -> dict[str, OnnxValue]:
+    """The parameters of a layer of ours."""
+    sides, width, _ = W.shape
+    order, hsize = ORDERS[op.type], width // GATES[op.type]
     arrays = {"W": inOrder(W.array, order), "U": inOrder(R.array, order)}
     if B is not None:
         wide, own = B.array.reshape(sides, 2, width).swapaxes(0, 1)
@@ -77,14 +96,7 @@ def layer(op: Any, x: Any, W: Any, R: Any, B: Any, lengths: Any, h0: Any, c0: An
             arrays["d"] = own[:, 2 * hsize :].ravel().copy()
             own[:, 2 * hsize :] = 0
         arrays["b"] = inOrder(wide + own, order)
-    values = {name: OnnxValue.of(name, array, isWeight=W.isWeight) for name, array in arrays.items()}
-    x = op(modules.Transpose((1, 0, 2)), x)
-    h0, c0 = (None if s is None else merged(op, s, sides * hsize) for s in (h0, c0))
-    states = [h0, c0] if op.type == "LSTM" else [h0]
-    y, *last = op(op.builder.fill(module, **values), x, *states, lengths)
-    apart = (0, 0, sides, hsize)
-    y = op(modules.Transpose((1, 2, 0, 3)), op(modules.Reshape(apart), y))
-    return [y, *[op(modules.Transpose((1, 0, 2)), op(modules.Reshape(apart[1:]), s)) for s in last]]
+    return {name: OnnxValue.of(name, array, isWeight=W.isWeight) for name, array in arrays.items()}
 
 
 def inOrder(array: Any, order: tuple) -> Any:
@@ -97,7 +109,7 @@ def inOrder(array: Any, order: tuple) -> Any:
 
 def merged(op: Any, state: Any, width: int) -> Any:
     """A first state (sides, n, hsize) as ours, (n, sides hsize)."""
-    return op(modules.Reshape((-1, width)), op(modules.Transpose((1, 0, 2)), state))
+    return op.view(modules.Reshape((-1, width)), op.view(modules.Transpose((1, 0, 2)), state))
 
 
 def cells(op: Any, x: Any, W: Any, R: Any, B: Any, lengths: Any, *states: Any) -> list[Any]:
@@ -117,12 +129,17 @@ def cells(op: Any, x: Any, W: Any, R: Any, B: Any, lengths: Any, *states: Any) -
             bool(op.get("linear_before_reset", 0)),
             bool(op.get("input_forget", 0)),
         )
-        W1, R1, B1, *own = (None if v is None else op(modules.Slice(i), v) for v in (W, R, B, *states))
+        W1, R1, B1, *own = (v and side(op, v, i, sides) for v in (W, R, B, *states))
         found.append(op(module, x, W1, R1, B1, lengths, *own))
+    op.builder.main = found[0][0].edge[0] if sides == 1 and found[0][0].edge else None
     joined = []
     for index, parts in enumerate(zip(*found)):
         axis = 1 if index == 0 else 0
-        key = (slice(None), None) if index == 0 else (None,)
-        both = [op(modules.Slice(key), part) for part in parts]
+        both = [op.view(NewAxes((axis,)), part) for part in parts]
         joined.append(op(modules.Concat(axis), *both) if sides == 2 else both[0])
     return joined
+
+
+def side(op: Any, value: Any, i: int, sides: int) -> Any:
+    """The part of a value that belongs to the i-th direction."""
+    return op.view(WithoutAxes((0,)), value) if sides == 1 else op(modules.Slice(i), value)

@@ -62,7 +62,8 @@ def reshape(op: Any, x: Any, sizes: Any) -> Any:
     if known is None:
         return op(ReshapeTo(keepsZero) if keepsZero else modules.Reshape(), x, sizes)
     target = tuple(known.tolist())
-    return op(ReshapeTo(keepsZero, target) if keepsZero or 0 in target else modules.Reshape(target), x)
+    module = ReshapeTo(keepsZero, target) if keepsZero or 0 in target else modules.Reshape(target)
+    return op.view(module, x, isOfFile=True)
 
 
 @onnxOp("Flatten")
@@ -76,7 +77,7 @@ def flatten(op: Any, x: Any) -> Any:
 def transpose(op: Any, x: Any) -> Any:
     """Transpose."""
     axes = op.get("perm")
-    return op(modules.Transpose(None if axes is None else tuple(axes)), x)
+    return op.view(modules.Transpose(None if axes is None else tuple(axes)), x, isOfFile=True)
 
 
 @onnxOp("Squeeze", "Unsqueeze")
@@ -88,7 +89,7 @@ def lengthOne(op: Any, x: Any, axes: Any = None) -> Any:
     if given is None:
         return op(SqueezeAxes(), x)
     chosen = tuple(int(axis) for axis in np.ravel(given))
-    return op(WithoutAxes(chosen) if op.type == "Squeeze" else NewAxes(chosen), x)
+    return op.view(WithoutAxes(chosen) if op.type == "Squeeze" else NewAxes(chosen), x, isOfFile=True)
 
 
 @onnxOp("Concat")

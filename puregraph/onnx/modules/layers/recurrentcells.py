@@ -8,6 +8,7 @@ from puregraph.errors import need
 from puregraph.module import Module
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+ORDERS = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}  # where ONNX has the gates of our layers
 PLAIN = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 FUNCTIONS = {  # of x and two constants
     "Relu": lambda x, a, b: np.maximum(x, 0),
