@@ -7,8 +7,8 @@ of packages that are not installed are left out:
 
     pip install --no-deps silero-vad rapidocr-onnxruntime
 
-Prints a table, and saves it with the command to benchmarks/results/onnxmodels1.txt, 2 for two threads. Medians in milliseconds; `ratio` is
-onnxruntime's time by ours: above 1 we are faster.
+Prints a table, and saves it with the command to benchmarks/results/onnxmodels1.txt (2 for two threads). Medians in
+milliseconds; `ratio` is onnxruntime's time by ours: above 1 we are faster.
 """
 
 import argparse

@@ -79,6 +79,10 @@ AnyFunction = Argument("a function", lambda value: callable(value) and not isins
 ModuleLike = Argument(
     "a module, such as Linear(3, 4)", lambda value: not isinstance(value, type) and hasattr(value, "dataShapeFrom")
 )
+Optimizers = Argument(
+    "an optimizer, such as Adam(), or a dict of several",
+    lambda value: not isinstance(value, type) and (hasattr(value, "setupOn") or isinstance(value, dict)),
+)
 OptimizerLike = Argument(
     "an optimizer, such as Adam()", lambda value: not isinstance(value, type) and hasattr(value, "setupOn")
 )

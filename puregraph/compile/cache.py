@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from puregraph.arguments import Flag, ModuleLike, OptimizerLike, Types, optional, takes
+from puregraph.arguments import Flag, ModuleLike, Optimizers, Types, optional, takes
 from puregraph.compile.program import Program
 from puregraph.compile.runtime.buffers import Workspace
 from puregraph.compile.trace.costchecks import warnOf
@@ -16,6 +16,7 @@ from puregraph.compile.trace.withcost import withCost
 from puregraph.errors import GraphError, GraphWarning, need
 from puregraph.graph import Graph
 from puregraph.module import shapesOf
+from puregraph.optimizers.multioptimizer import optimizerFrom
 
 SOON = 4  # the first shapes are compiled when first seen, further ones when they come again
 MOST = 32  # programs that are kept
@@ -92,7 +93,7 @@ class Programs:
         return False
 
 
-@takes(cost=optional(ModuleLike), optimizer=optional(OptimizerLike), train=optional(Flag), dtypes=optional(Types))
+@takes(cost=optional(ModuleLike), optimizer=optional(Optimizers), train=optional(Flag), dtypes=optional(Types))
 def compiled(
     graph: Graph,
     *shapes: Any,
@@ -108,7 +109,8 @@ def compiled(
     `shapes`     the shapes of the inputs, or one list of them; with a cost, then those of its targets
     `cost`       is joined to the graph: the outputs are then the cost and those of the graph, and every run also leaves
                  the gradients of the cost in `Param.grad`
-    `optimizer`  updates the parameters at the end of each run: those of the part that it was set up on, or else all
+    `optimizer`  updates the parameters at the end of each run: those of the part that it was set up on, or else all;
+                 a dict has one for each pattern of paths, see `MultiOptimizer`
     `train`      the mode of all modules: True or False; None: True with a cost, else the modes that they are in. True
                  without a cost takes the gradients of the outputs as further inputs (of one number: one), and leaves
                  those of the inputs in `program.grad`
@@ -141,6 +143,7 @@ def compiled(
     elif train:
         outputs = graph.dataShapeFrom(found)
         grads = "one" if outputs == () else (True,) * (len(outputs) if isinstance(outputs, list) else 1)
+    optimizer = optimizerFrom(optimizer)
     if optimizer is not None:
         getattr(optimizer, "setupFor", optimizer.setupOn)(graph)
     return Program(net, found, dtypes, train, grads=grads, optimizer=optimizer, **options)

@@ -5,6 +5,7 @@ from puregraph.optimizers.adamw import AdamW
 from puregraph.optimizers.formularule import FormulaRule as FormulaRule
 from puregraph.optimizers.initrecorder import InitRecorder as InitRecorder
 from puregraph.optimizers.momentumsgd import MomentumSGD
+from puregraph.optimizers.multioptimizer import MultiOptimizer
 from puregraph.optimizers.nesterovsgd import NesterovSGD
 from puregraph.optimizers.optimizer import Optimizer
 from puregraph.optimizers.rmsprop import RMSProp
@@ -19,6 +20,7 @@ __all__ = [
     "Cosine",
     "Epochs",
     "MomentumSGD",
+    "MultiOptimizer",
     "NesterovSGD",
     "OneCycle",
     "Optimizer",

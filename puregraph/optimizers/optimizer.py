@@ -142,10 +142,10 @@ class Optimizer(FormulaRule):
         shrink = self.shrinkFor(ready, [slot.param.grad for slot in ready])
         if shrink is None:
             return False
-        rate = self.rate
+        rate = self.rateAt(self.step)
         with Deferred():  # half an update is none: what is kept of some parameters would be a step ahead of others
             for slot in ready:
-                self.advance(slot, rate, shrink)
+                self.ruleOf(slot).advance(slot, self.rateOf(slot, rate, self.step), shrink)
             self.step += 1
         return True
 
@@ -192,6 +192,19 @@ class Optimizer(FormulaRule):
         )
 
     @property
+    def members(self) -> tuple[Optimizer, ...]:
+        """The optimizers that update the parameters: itself alone, but for a MultiOptimizer."""
+        return (self,)
+
+    def ruleOf(self, slot: Slot) -> FormulaRule:
+        """What updates the parameter of a slot."""
+        return slot.rule or self
+
+    def rateOf(self, slot: Slot, rate: float, step: int) -> float:
+        """The learning rate of a slot after `step` updates, where `rate` is that of this optimizer."""
+        return rate if slot.rule is None else rate * slot.rule.rateAt(step)
+
+    @property
     def params(self) -> dict[str, Any]:
         """The parameters by path, each once."""
         return {slot.path: slot.param for slot in self.slots}
@@ -229,7 +242,7 @@ class Optimizer(FormulaRule):
         self.sync()
         found = {}
         for slot in self.slots:
-            for name in stored(type(self)) if slot.step else ():
+            for name in stored(type(self.ruleOf(slot))) if slot.step else ():
                 if name == "step" or slot.hasState:
                     found[f"{name}/{slot.path}"] = np.array(slot.step) if name == "step" else slot.arrays[name]
         return found
@@ -246,5 +259,6 @@ class Optimizer(FormulaRule):
     def restored(self, step: int, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes that `restore` sets."""
         self.sync()
-        slots = restoredSlots(type(self).__name__, self.slots, stored(type(self)), step, arrays)
+        names = [stored(type(self.ruleOf(slot))) for slot in self.slots]
+        slots = restoredSlots(type(self).__name__, self.slots, names, step, arrays)
         return {"slots": slots, "step": int(step)}

@@ -17,15 +17,17 @@ from puregraph.kernels.norm import norm
 class Slot:
     """What an optimizer keeps for one parameter: its path, the arrays of its state, and how often it was updated.
 
+    `rule`  what updates it, where that is not the optimizer that has the slot, but one of several
     `part`  of which elements, first to behind the last, the state is here, where others have the rest; None: of all
     """
 
-    __slots__ = ("applied", "arrays", "param", "part", "path", "step")
+    __slots__ = ("applied", "arrays", "param", "part", "path", "rule", "step")
 
     def __init__(self, path: str, param: Any, arrays: dict[str, Any] | None = None, step: int = 0):
         self.path, self.param, self.arrays, self.step = path, param, arrays or {}, step
         self.applied = -1  # the version of the gradient that was applied last
         self.part: tuple[int, int] | None = None
+        self.rule: Any = None
 
     @property
     def hasState(self) -> bool:
@@ -39,22 +41,22 @@ class Slot:
 
 
 def restoredSlots(
-    label: str, slots: list[Slot], names: Sequence[str], step: int, arrays: Mapping[str, Any]
+    label: str, slots: list[Slot], names: Sequence[Sequence[str]], step: int, arrays: Mapping[str, Any]
 ) -> list[Slot]:
-    """Slots for the same parameters, with copies of the arrays that were saved after `step` updates.
+    """Slots for the same parameters, with copies of the arrays, of these names, that were saved after `step` updates.
 
     Raises    CheckpointError listing every array that is missing, unknown, or of another shape or kind
     """
-    known = {f"{name}/{slot.path}" for name in names for slot in slots}
+    known = {f"{name}/{slot.path}" for slot, own in zip(slots, names) for name in own}
     problems = [f"'{key}' belongs to none of its parameters" for key in arrays if key not in known]
     if isinstance(step, bool) or not (isinstance(step, (int, np.integer)) and 0 <= step < 1 << 62):
         problems.append(f"wanted a step of at least 0, got {step!r}")
-    elif step and names and not arrays:
+    elif step and known and not arrays:
         problems.append(f"there is no state of any parameter, but {step} updates were made")
     fresh = []
-    for slot in slots:
-        given = {name: arrays[key] for name in names if (key := f"{name}/{slot.path}") in arrays}
-        problems += [f"'{name}/{slot.path}' is missing" for name in names if given and name not in given]
+    for slot, own in zip(slots, names):
+        given = {name: arrays[key] for name in own if (key := f"{name}/{slot.path}") in arrays}
+        problems += [f"'{name}/{slot.path}' is missing" for name in own if given and name not in given]
         problems += [fault for name in given if (fault := unfit(name, slot, given[name]))]
         fresh.append(given)
     if problems:
@@ -70,7 +72,9 @@ def slotFrom(slot: Slot, given: dict[str, Any], step: int) -> Slot:
     for name, array in given.items():
         isOnDevice = device.isDeviceArray(copies[name])
         copies[name][...] = device.toDevice(array) if isOnDevice else device.toHost(array)
-    return Slot(slot.path, slot.param, copies, count)
+    found = Slot(slot.path, slot.param, copies, count)
+    found.rule = slot.rule
+    return found
 
 
 def unfit(name: str, slot: Slot, array: Any) -> str:

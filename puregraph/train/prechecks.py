@@ -196,20 +196,26 @@ def checkParams(trainer: Any) -> None:
 
 def fitSchedule(trainer: Any) -> None:
     """Tell a schedule how many updates there will have been when this run ends, and warn of one that is over before."""
-    optimizer, schedule = trainer.optimizer, getattr(trainer.optimizer, "schedule", None)
-    if schedule is None:
-        return
+    optimizer = trainer.optimizer
+    schedules = [getattr(each, "schedule", None) for each in {optimizer, *getattr(optimizer, "members", ())}]
+    for schedule in schedules:
+        if schedule is not None:
+            fitOne(trainer, schedule)
+
+
+def fitOne(trainer: Any, schedule: Any) -> None:
+    """Tell one schedule."""
     if hasattr(schedule, "fitEpoch") and trainer.count is not None:
         schedule.fitEpoch(trainer.count)
     if trainer.total is None and trainer.count is not None:
         left = (trainer.until - trainer.epoch) * trainer.count - trainer.position
-        trainer.total = optimizer.step + left
+        trainer.total = trainer.optimizer.step + left
     total = trainer.total
     if total is None:
         return
     if hasattr(schedule, "fit"):
         schedule.fit(total)
-    end = endOf(schedule, optimizer.step, total)
+    end = endOf(schedule, trainer.optimizer.step, total)
     if end is not None and end < total:
         factor = f"the factor of the learning rate is then {schedule(total - 1):.3g} until the end"
         hint = f"lengths are counted in updates, of which an epoch has {trainer.count}"

@@ -19,6 +19,7 @@ from puregraph.data.batches import checkedSize
 from puregraph.errors import DataError
 from puregraph.many import world
 from puregraph.module import Module
+from puregraph.optimizers.multioptimizer import optimizerFrom
 from puregraph.train import state
 from puregraph.train.callbacks.callback import callbacksFrom
 from puregraph.train.callbacks.progress import progressFrom
@@ -48,7 +49,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
 
     `net`         a Graph or another Module; with several outputs, the cost takes the first or all
     `cost`        a Module of predictions and targets that gives the mean over the batch; a dict by outputs: `CostSum`
-    `optimizer`   updates the part of the network that its `setupOn` was called with, or else all of it
+    `optimizer`   updates the part of the network that its `setupOn` was called with, or else all of it; a dict has one
+                  for each pattern of paths, see `MultiOptimizer`
     `batchsize`   samples of a batch of arrays; the last batch of an epoch may be smaller
     `metrics`     what is gathered besides the cost; that of the validation in copies, `trainer.validator.metrics`
     `callbacks`   Callbacks, and functions of the trainer, which are called after every step
@@ -113,8 +115,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.cost = costFrom(cost)
         self.objective = Objective(net, self.cost, compile)
         self.net = self.objective.net
-        checkKind("optimizer", optimizer, ("setupOn", "update", "rate"), "an Optimizer, such as Adam()")
-        self.optimizer = optimizer
+        self.optimizer = optimizerFrom(optimizer)
+        checkKind("optimizer", self.optimizer, ("setupOn", "update", "rate"), "an Optimizer, such as Adam()")
         self.meters = Meters(metrics, checkedSize(readEvery, "readEvery"))
         self.validator = Validator(self.net, self.cost, copy.deepcopy(self.meters.metrics), batchsize, compile)
         self.validator.meters.every = readEvery

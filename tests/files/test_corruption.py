@@ -43,7 +43,7 @@ def test_of_ten_thousand_damaged_files_none_is_loaded():
 
 
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("many", [1200, pytest.param(25_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("many", [400, pytest.param(25_000, marks=pytest.mark.slow)])
 def test_of_thousands_of_forged_manifests_with_right_checksums_none_does_harm(many):
     refused, unchanged, loaded = damage("signed", many)
     assert refused + unchanged + loaded == many and refused > 0.5 * many
@@ -70,7 +70,7 @@ def test_of_ten_thousand_damaged_files_of_puzzlelib_none_does_harm():
 
 
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("many", [1000, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("many", [400, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_hdf5_whose_structure_lies_is_refused_or_gives_the_same_values(many):
     refused, unchanged, loaded = damage("forged", many)
     assert refused + unchanged + loaded == many and refused > 0.4 * many

@@ -11,7 +11,7 @@ from randomgraphs import randomGraph
 from puregraph.autodiff import BackwardGraph, Variable, add_backward_pass, backward
 
 SEEDS = st.integers(0, 2**63)
-PARTS = 4
+PARTS = [0, 1, *[pytest.param(part, marks=pytest.mark.slow) for part in (2, 3)]]
 many = settings(max_examples=640, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -94,7 +94,7 @@ def same(a, b):
 
 
 @pytest.mark.costly
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", PARTS)
 def test_all_ways_to_build_a_backward_pass_agree_bit_for_bit(part):
     ways = {
         "the object": byObject,

@@ -54,10 +54,11 @@ def test_a_chain_of_many_nodes_is_built_run_copied_and_freed(count):
     assert out == "done\n"
 
 
-def test_20000_residual_blocks_are_built_run_and_freed():
-    out = runLimited("""
+@pytest.mark.parametrize("count", [4_000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_many_residual_blocks_are_built_run_and_freed(count):
+    out = runLimited(f"""
         first = last = Input(name="x").node()
-        for _ in range(20_000):
+        for _ in range({count}):
             last = Add().node(Identity().node(last), last)
         net = Graph(first, last)
         net.calcMode("float64")

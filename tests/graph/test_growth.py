@@ -82,6 +82,7 @@ def test_memory_does_not_grow_with_mixed_work(tmp_path):
     assert grown(1000, 2500, tmp_path) < 128
 
 
+@pytest.mark.slow
 def test_a_leak_of_a_hundred_bytes_an_iteration_would_be_noticed(tmp_path):
     assert grown(1000, 2500, tmp_path, leak=100) > 128
 

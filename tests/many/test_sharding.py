@@ -32,7 +32,7 @@ def alone():
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("count", [2, 3, *[pytest.param(count, marks=pytest.mark.slow) for count in (1, 4, 8)]])
 def test_runs_with_parts_of_the_state_end_as_those_with_all_of_it(alone, count, tmp_path):
     done = launched(count, tmp_path, OUTCOMES, timeout=280)
     found = [json.loads(line.partition(" ")[2]) for line in lines(done)]

@@ -133,8 +133,12 @@ class Validity:
         optimizer, slots = self.optimizer, list(map(id, getattr(self.optimizer, "slots", ())))
         if not hasattr(optimizer, "constants"):
             return slots
-        limits = (optimizer.clipNorm is None, optimizer.clipValue is None, optimizer.onNonFinite is None)
-        return slots, limits, bool(optimizer.decay), optimizer.constants()
+        limits = (optimizer.clipNorm is None, optimizer.onNonFinite is None)
+        return (
+            slots,
+            limits,
+            [(each.clipValue is None, bool(each.decay), each.constants()) for each in optimizer.members],
+        )
 
     def stepsNow(self) -> list[int]:
         """By how many steps each updated parameter is ahead of the first."""

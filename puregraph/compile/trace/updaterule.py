@@ -19,7 +19,8 @@ OWN = ("update", "advance", "shrinkFor", "numbers", "formulas")  # methods that 
 
 def isPlain(optimizer: Any) -> bool:
     """Whether an optimizer updates by its formulas, without overriding the update."""
-    found = [getattr(type(optimizer), name, None) for name in OWN]
+    kinds = {type(each) for each in (optimizer, *getattr(optimizer, "members", ()))}
+    found = [getattr(kind, name, None) for kind in kinds for name in OWN]
     return all(getattr(f, "__module__", "").startswith("puregraph.optimizers.") for f in found)
 
 
@@ -54,13 +55,19 @@ class UpdateScalars:
     @property
     def counting(self) -> set[str]:
         """The names of the scalars that differ from update to update, besides the rate."""
-        return {"step", *type(self.optimizer).scalars}
+        return {"step", *(name for each in self.optimizer.members for name in type(each).scalars)}
 
     def numbersAfter(self, fewer: int) -> dict[int, dict[str, float]]:
         """For each group the scalars of the next update, had there been n updates fewer."""
         optimizer, fewer = self.optimizer, min(fewer, self.optimizer.step)
-        rate = optimizer.rateAt(optimizer.step - fewer)
-        return {g: optimizer.numbers(s, rate, fewer=min(fewer, s.step)) for g, s in enumerate(self.groups())}
+        step = optimizer.step - fewer
+        return {g: self.numbersOf(s, step, fewer=min(fewer, s.step)) for g, s in enumerate(self.groups())}
+
+    def numbersOf(self, slot: Any, step: int, shrink: float = 1.0, fewer: int = 0) -> dict[str, float]:
+        """The scalars of the update of a slot after `step` updates, as if it had had `fewer`."""
+        optimizer = self.optimizer
+        rate = optimizer.rateOf(slot, optimizer.rateAt(step), step)
+        return optimizer.ruleOf(slot).numbers(slot, rate, shrink, fewer)
 
     def __call__(self, found: Any, *grads: Any) -> bool:
         optimizer = self.optimizer
@@ -75,16 +82,18 @@ class UpdateScalars:
     def refresh(self, shrink: float = 1.0) -> None:
         """Write the scalars, if any differs from the last time."""
         optimizer = self.optimizer
-        now = optimizer.rate, shrink, optimizer.decay, optimizer.clipValue
+        step = optimizer.step
+        now = [shrink, optimizer.rateAt(step)]
+        now += [x for each in optimizer.members for x in (each.rateAt(step), each.decay, each.clipValue)]
         if now != self.before or self.counts:
             with np.errstate(all="ignore"):
-                self.write(now[0], shrink)
+                self.write(step, shrink)
             self.before = now
 
-    def write(self, rate: float, shrink: float) -> None:
+    def write(self, step: int, shrink: float) -> None:
         """Write the scalars to the arrays that formulas read."""
         for slot, arrays in self.arrays:
-            numbers = self.optimizer.numbers(slot, rate, shrink)
+            numbers = self.numbersOf(slot, step, shrink)
             for name, array in arrays:
                 array[...] = numbers[name]
 
@@ -124,7 +133,7 @@ class CountStep:
 def patternOf(slots: list[Any]) -> list[int]:
     """For every slot the number of its group: slots of a group have the same scalars in every formula."""
     known: dict[Any, int] = {}
-    return [known.setdefault((s.step, s.param.rate, s.param.decay), len(known)) for s in slots]
+    return [known.setdefault((s.step, s.param.rate, s.param.decay, id(s.rule)), len(known)) for s in slots]
 
 
 class OpaqueOptimizer:
@@ -176,9 +185,9 @@ def addUpdate(found: Any, tracer: GraphTracer, optimizer: Any) -> None:
 
 def advance(found: Any, tracer: GraphTracer, updateScalars: UpdateScalars, slot: Any, group: int, grad: Value) -> None:
     """Add the call that updates one parameter and its state."""
-    recorder, optimizer, param = tracer.recorder, updateScalars.optimizer, slot.param
-    optimizer.prepare(slot)
-    formulas = optimizer.formulas(bool(optimizer.decay and param.decay))
+    recorder, rule, param = tracer.recorder, updateScalars.optimizer.ruleOf(slot), slot.param
+    rule.prepare(slot)
+    formulas = rule.formulas(bool(rule.decay and param.decay))
     targets = {"param": param, **{name: StateOf(slot, name) for name in slot.arrays}}
     arrays = {"grad": grad}
     for name, target in targets.items():

@@ -39,7 +39,7 @@ def partsOf(optimizer: Any) -> tuple[dict[str, Any], list[Any], list[ElementRang
     shapes: list[Any] = []
     runs = []
     for slot in optimizer.slots:
-        for name in stored(type(optimizer)) if slot.step else ():
+        for name in stored(type(optimizer.ruleOf(slot))) if slot.step else ():
             index, key = len(arrays), f"{name}/{slot.path}"
             if name == "step":
                 arrays[key] = np.array(slot.step)

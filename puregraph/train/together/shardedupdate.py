@@ -76,7 +76,7 @@ class ShardedUpdate:
         self.part = copy.copy(self.optimizer)
         self.part.slots = [Slot(piece.slot.path, piece) for piece in self.pieces]
         for slot in self.part.slots:
-            slot.arrays = slot.param.slot.arrays
+            slot.arrays, slot.rule = slot.param.slot.arrays, slot.param.slot.rule
         self.updater: Updater | None = None
 
     def run(self, piece: np.ndarray, reached: Any) -> None:
@@ -170,7 +170,9 @@ def divide(world: World, optimizer: Any, slots: list[Slot], parts: list[tuple[in
     whole = wholeState(world, optimizer) if differs[0] else {}
     for slot, (first, last) in zip(slots, parts):
         if slot.part is not None and whole:
-            slot.arrays = {name: whole[f"{name}/{slot.path}"] for name in states(type(optimizer)) if slot.step}
+            slot.arrays = {
+                name: whole[f"{name}/{slot.path}"] for name in states(type(optimizer.ruleOf(slot))) if slot.step
+            }
             slot.part = None
         if slot.part is None:
             kept = {name: aligned(array.reshape(-1)[first:last].copy()) for name, array in slot.arrays.items()}
@@ -189,7 +191,7 @@ def wholeState(world: World, optimizer: Any) -> dict[str, Any]:
     begins = np.stack([np.frombuffer(data, np.int64).reshape(-1, 2)[:, 0] for data in world.gather(bounds.tobytes())])
     found = {}
     for slot, firsts, (first, last) in zip(slots, begins.T.tolist(), bounds.tolist()):
-        for name in stored(type(optimizer)):
+        for name in stored(type(optimizer.ruleOf(slot))):
             if name == "step":
                 array = np.array(slot.step)
             elif slot.part is None:

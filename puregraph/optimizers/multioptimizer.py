@@ -1,0 +1,157 @@
+"""MultiOptimizer: different optimizers for different parameters, which step together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from puregraph.arguments import AnyFunction, ModuleLike, choice, optional, takes
+from puregraph.base.attributes import nearest
+from puregraph.errors import ArgumentError, PuregraphError
+from puregraph.optimizers.optimizer import Optimizer
+
+SHARED = ("update", "setupOn", "shrinkFor")  # done once for all parameters, and so by the MultiOptimizer alone
+
+
+class MultiOptimizer(Optimizer):
+    """Each parameter is updated by the optimizer of the first pattern that its path matches.
+
+    A Trainer and `compile` make one of a dict:
+
+        Trainer(net, CrossEntropy(), {"stem": MomentumSGD(1e-3), "*.b": SGD(1e-2), "*": Adam(1e-3)})
+
+    A pattern is the path of a node, `stem` or `stem.conv1`, or of a parameter, `stem.conv1.W`, with `*`, `?` and
+    `[...]` as in names of files. Options that look at all gradients together are its own:
+
+        MultiOptimizer({"stem": SGD(1e-2), "*": Adam(1e-3)}, clipNorm=1.0)
+
+    `optimizers`   by pattern; each has a learnRate, schedule, decay and clipValue of its own
+    `learnRate`    a factor of all their learning rates, and `schedule` another one
+    `clipNorm`     an upper bound of the norm of the gradients of all parameters
+    `onNonFinite`  what to do when a gradient holds nan or inf: "raise", or "skip" the update of all parameters
+
+    Schedules are functions of its `step`. `rates` has the learning rates of the next update by pattern; `rate`, as in a
+    history, is the first of them.
+
+    Raises    ArgumentError for what is no optimizer, or has options that look at all gradients; on setup PuregraphError
+              naming parameters that match no pattern, and patterns that no parameter is left for
+    """
+
+    rule = {"param": "param"}  # of no parameter: each has the rule of its own optimizer
+
+    @takes(schedule=optional(AnyFunction), onNonFinite=optional(choice("raise", "skip")))
+    def __init__(
+        self,
+        optimizers: Mapping[str, Optimizer],
+        learnRate: float = 1.0,
+        schedule: Any = None,
+        clipNorm: float | None = None,
+        onNonFinite: str | None = None,
+    ):
+        checkOptimizers(optimizers)
+        self.optimizers = dict(optimizers)
+        super().__init__(learnRate, schedule, clipNorm=clipNorm, onNonFinite=onNonFinite)
+
+    @property
+    def clipNorm(self) -> float | None:
+        """The upper bound of the norm of all gradients, which the formulas of all optimizers have in them."""
+        return self.mostNorm
+
+    @clipNorm.setter
+    def clipNorm(self, value: float | None) -> None:
+        self.mostNorm = value
+        for pattern, each in self.optimizers.items():
+            if value is not None and each.clipValue is not None:
+                raise ArgumentError(f"MultiOptimizer: wanted clipNorm, or clipValue for {pattern!r}, got both")
+            each.clipNorm = value
+
+    @property
+    def members(self) -> tuple[Optimizer, ...]:
+        return tuple(self.optimizers.values())
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """The learning rates of the next update, by pattern."""
+        factor = self.rateAt(self.step)
+        return {pattern: factor * each.rateAt(self.step) for pattern, each in self.optimizers.items()}
+
+    @Optimizer.rate.getter  # type: ignore[attr-defined]
+    def rate(self) -> float:
+        """The first of the learning rates."""
+        return next(iter(self.rates.values()))
+
+    @takes(net=ModuleLike)
+    def setupOn(self, net: Any) -> Any:
+        """Update the parameters of this module from now on, each by the optimizer of the first pattern that it matches.
+
+        Raises    PuregraphError naming parameters that match no pattern, and patterns that no parameter is left for
+        """
+        chosen = {path: self.patternOf(path) for path in net.params}
+        self.checkPatterns({path: pattern for path, pattern in chosen.items() if pattern or net.params[path].trainable})
+        super().setupOn(net)
+        self.slots = [slot for slot in self.slots if chosen[slot.path] is not None]
+        for slot in self.slots:
+            slot.rule = self.optimizers[chosen[slot.path]]  # type: ignore[index]
+        return self
+
+    def patternOf(self, path: str) -> str | None:
+        """The first pattern that a path matches."""
+        return next((pattern for pattern in self.optimizers if matches(path, pattern)), None)
+
+    def checkPatterns(self, chosen: Mapping[str, str | None]) -> None:
+        """Every parameter must have an optimizer, and every optimizer a parameter."""
+        without = [path for path, pattern in chosen.items() if pattern is None]
+        if without:
+            named = ", ".join(map(repr, without[:5])) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
+            raise PuregraphError(f"MultiOptimizer: no pattern matches {named}; add '*' with an optimizer for the rest")
+        for pattern in set(self.optimizers) - set(chosen.values()):
+            before = next((chosen[path] for path in chosen if matches(path, pattern)), None)
+            if before is not None:
+                raise PuregraphError(
+                    f"MultiOptimizer: {before!r} has all that {pattern!r} matches: the first match counts; "
+                    f"put {pattern!r} before {before!r}"
+                )
+            near = nearest(pattern, {*chosen, *(path.rpartition(".")[0] for path in chosen)})
+            hint = f"did you mean {near!r}?" if near else f"there are {', '.join(chosen):.200}"
+            raise PuregraphError(f"MultiOptimizer: no parameter matches {pattern!r}; {hint}")
+
+
+def optimizerFrom(given: Any) -> Any:
+    """An optimizer as it is, and one for those of a dict."""
+    return MultiOptimizer(given) if isinstance(given, dict) else given
+
+
+def matches(path: str, pattern: str) -> bool:
+    """Whether a parameter is what a pattern names, or within it."""
+    return fnmatchcase(path, pattern) or fnmatchcase(path, f"{pattern}.*")
+
+
+def checkOptimizers(optimizers: Any) -> None:
+    """Raise    ArgumentError for what no MultiOptimizer can be made of"""
+    if not isinstance(optimizers, Mapping) or not optimizers:
+        raise ArgumentError(
+            f'MultiOptimizer: wanted a dict such as {{"stem": SGD(), "*": Adam()}}, got {optimizers!r:.60}'
+        )
+    for pattern, each in optimizers.items():
+        if not isinstance(pattern, str):
+            raise ArgumentError(f"MultiOptimizer: wanted paths of nodes or parameters as keys, got {pattern!r:.60}")
+        if not isinstance(each, Optimizer) or isinstance(each, MultiOptimizer):
+            raise ArgumentError(
+                f"MultiOptimizer: wanted an optimizer for {pattern!r}, such as Adam(), got {each!r:.60}"
+            )
+        own = [name for name in SHARED if getattr(type(each), name) is not getattr(Optimizer, name)]
+        if own:
+            raise ArgumentError(
+                f"MultiOptimizer: {type(each).__name__}, for {pattern!r}, has its own {own[0]}, which all share here"
+            )
+        if each.net is not None:
+            raise ArgumentError(
+                f"MultiOptimizer: that for {pattern!r} is set up on a network by itself; make a new one"
+            )
+        for name in ("clipNorm", "onNonFinite"):
+            if getattr(each, name) is not None:
+                raise ArgumentError(
+                    f"MultiOptimizer: {name} looks at all gradients: give it to MultiOptimizer itself, "
+                    f"MultiOptimizer({{...}}, {name}={getattr(each, name)!r}), and not to that for {pattern!r}"
+                )
