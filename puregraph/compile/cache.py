@@ -16,7 +16,6 @@ from puregraph.compile.trace.withcost import withCost
 from puregraph.errors import GraphError, GraphWarning, need
 from puregraph.graph import Graph
 from puregraph.module import shapesOf
-from puregraph.optimizers.multioptimizer import optimizerFrom
 
 SOON = 4  # the first shapes are compiled when first seen, further ones when they come again
 MOST = 32  # programs that are kept
@@ -143,7 +142,8 @@ def compiled(
     elif train:
         outputs = graph.dataShapeFrom(found)
         grads = "one" if outputs == () else (True,) * (len(outputs) if isinstance(outputs, list) else 1)
-    optimizer = optimizerFrom(optimizer)
+    if isinstance(optimizer, dict):
+        optimizer = Program.optimizerType(optimizer)
     if optimizer is not None:
         getattr(optimizer, "setupFor", optimizer.setupOn)(graph)
     return Program(net, found, dtypes, train, grads=grads, optimizer=optimizer, **options)

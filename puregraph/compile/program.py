@@ -71,6 +71,7 @@ class Program:
     """
 
     partitionedType = Late("puregraph.compile.partitioned", "PartitionedGraph")
+    optimizerType: Any = Late("puregraph.optimizers.multioptimizer", "MultiOptimizer")
     draw: Any = Late("puregraph.draw.programpicture", "drawProgram")
     plot: Any = Late("puregraph.draw.programpicture", "plotArena")
     _repr_html_: Any = Late("puregraph.draw.notebook", "programHtml")

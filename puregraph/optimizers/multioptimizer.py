@@ -128,7 +128,7 @@ def matches(path: str, pattern: str) -> bool:
 
 
 def checkOptimizers(optimizers: Any) -> None:
-    """Raise    ArgumentError for what no MultiOptimizer can be made of"""
+    """Raise    ArgumentError for what no MultiOptimizer can have"""
     if not isinstance(optimizers, Mapping) or not optimizers:
         raise ArgumentError(
             f'MultiOptimizer: wanted a dict such as {{"stem": SGD(), "*": Adam()}}, got {optimizers!r:.60}'
