@@ -137,6 +137,23 @@ def test_a_shuffle_that_not_all_its_lanes_reach_is_found():
     assert x[:8].tolist() == [1, 0, 3, 2, 5, 4, 7, 6]
 
 
+@pytest.mark.parametrize(
+    "shuffle, lane", [("__shfl_sync(255u, x[i], 8)", 8), ("__shfl_xor_sync(255u, x[i], 8)", 8),
+                      ("__shfl_down_sync(255u, x[i], 1)", 8), ("__shfl_up_sync(0xffff00u, x[i], 1)", 7)]
+)  # fmt: skip
+def test_a_shuffle_from_a_lane_that_its_mask_lacks_is_found(shuffle, lane):
+    mask = shuffle.split("(")[1].split("u")[0]
+    text = f"const int i = threadIdx.x; if ({mask}u >> i & 1) x[i] = {shuffle};"
+    with pytest.raises(KernelError, match=f"reads lane {lane}, which is not in its mask, {int(mask, 0):08x}"):
+        body(text, np.zeros(32, "f4"), block=32)
+
+
+def test_a_barrier_of_a_warp_may_lack_any_lane():
+    x = np.zeros(32, "f4")
+    body("const int i = threadIdx.x; if (i > 7) { x[i] = i; __syncwarp(0xffffff00u); }", x, block=32)
+    assert x.tolist() == [0] * 8 + list(range(8, 32))
+
+
 def test_votes_and_shuffles():
     x = np.zeros((6, 32), "i4")
     text = """

@@ -211,7 +211,7 @@ bool meet(Thread* warp, int lanes, uint32_t& time) {
     for (int j = 0; j < 32; j++) {
       if (!(one.mask >> j & 1)) continue;
       Thread& t = warp[j];
-      if (t.how == PLAIN) t.result = one.mask >> (t.lane & 31) & 1 ? warp[t.lane & 31].value : t.value;
+      if (t.how == PLAIN) t.result = warp[t.lane & 31].value;
       if (t.how == ANY) t.result = votes != 0;
       if (t.how == EVERY) t.result = votes == one.mask;
       if (t.how == BALLOT) t.result = votes;
@@ -360,6 +360,8 @@ int emulator_lane() { return here->number & 31; }
 uint64_t emulator_exchange(int how, unsigned mask, uint64_t value, int lane, const char* where) {
   Thread& t = *here;
   if (!(mask >> (t.number & 31) & 1)) fail("%s: a lane waits by a mask, %08x, that it is not in", where, mask);
+  if (how == PLAIN && !(mask >> (lane & 31) & 1))
+    fail("%s: a shuffle reads lane %d, which is not in its mask, %08x", where, lane & 31, mask);
   t.how = how, t.mask = mask, t.value = value, t.lane = lane, t.where = where;
   suspend(LANES);
   return t.result;

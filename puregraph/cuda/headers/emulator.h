@@ -208,7 +208,7 @@ struct dim3 {
 
 namespace emulator {
 static inline int width(int lanes = 32) { return lanes; }
-static inline void syncWarp(const char* where, unsigned mask = 0xffffffffu) { emulator_exchange(PLAIN, mask, 0, 0, where); }
+static inline void syncWarp(const char* where, unsigned mask = 0xffffffffu) { emulator_exchange(PLAIN, mask, 0, emulator_lane(), where); }
 template <class T>
 static inline unsigned match(unsigned mask, T x, const char* where) {
   unsigned long long bits = 0;
