@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 from launches import gate, misplaced, needsEmulator, needsNvrtc, runAll
 
+from puregraph.cuda.nests import nestwriter
+from puregraph.cuda.nests.axes import axesOf
 from puregraph.cuda.nests.launches import launches
+from puregraph.cuda.nests.nestwriter import canonical
+from puregraph.cuda.nests.rowreduce import rowLaunch, rowSplit
 from puregraph.cuda.runtime import compiler
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import LoopNest, Operand, Reduce
@@ -60,6 +64,48 @@ def test_a_softmax_is_one_launch(rng, n, c):
     e = np.exp(x.astype(float) - x.max(1, keepdims=True))
     close(y, e / e.sum(1, keepdims=True))
     assert np.array_equal(m, x.max(1, keepdims=True))
+
+
+@pytest.mark.parametrize("c, pitch", [(33000, 33000), (33001, 33004), (32999, 32999)])
+def test_a_row_that_registers_cannot_hold_is_read_in_each_phase(rng, c, pitch):
+    x, y, m = normal(rng, 3, pitch)[:, :c], np.full((3, pitch), 7, "f4"), zeros(3, 1)
+    x[:, -1] = 9  # the last element decides
+    lines = (
+        ("m", Reduce("max", "x", ROWS)),
+        ("u", line("exp(x - m)")),
+        ("s", Reduce("sum", "u", ROWS)),
+        ("y", line("u / s")),
+    )
+    stores = {"y": operand(y[:, :c]), "m": Operand("f32", m, (1, 0))}
+    nest = canonical(LoopNest((3, c), {"x": operand(x)}, lines, stores, "f32"))
+    assert not rowSplit(nest, ROWS).held
+    runAll([rowLaunch(nest, ROWS)])  # as it is launched where there are enough rows
+    u = np.exp(x.astype(float) - 9)
+    close(y[:, :c], u / u.sum(1, keepdims=True), 1e-5)
+    assert (m == 9).all() and (y[:, c:] == 7).all()
+
+
+def test_what_is_counted_by_int64_gives_what_is_counted_by_int(rng, monkeypatch):
+    def results():
+        x, many = normal(np.random.default_rng(0), 5, 301), normal(np.random.default_rng(1), 3, 5, 7).transpose(2, 0, 1)
+        y, m, s, z = zeros(5, 301), zeros(5, 1), zeros(1, 301), zeros(7, 3, 5)
+        softmax = [("m", Reduce("max", "x", ROWS)), ("y", line("exp(x - m)"))]
+        compute(x.shape, {"x": operand(x)}, softmax, {"y": operand(y), "m": Operand("f32", m, (1, 0))})
+        compute(x.shape, {"x": operand(x)}, [("s", Reduce("sum", "x", COLUMNS))], {"s": Operand("f32", s, (0, 1))})
+        compute(z.shape, {"x": operand(many)}, [("z", line("relu(x)"))], {"z": operand(z)})
+        return y, m, s, z
+
+    short = results()
+    monkeypatch.setattr(nestwriter, "NEAR", 0)
+    for got, wanted in zip(results(), short):
+        assert np.array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("size, counter", [((1 << 31) - 1, "unsigned"), (1 << 31, "int64")])
+def test_axes_count_in_64_bits_what_32_do_not(size, counter):
+    axes = axesOf((size,), {"x": (2,)})
+    assert axes.counter == counter
+    assert f"const {counter} c0" in axes.offsets
 
 
 @pytest.mark.parametrize("shape", [(7, 5, 9), (64, 512), (10001,), (3, 100, 3), (1,), (2, 1, 17), ()])
