@@ -137,6 +137,15 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
     @takes(patience=Size, mode=choice("min", "max"))
     """
 
+    def misplaced(kind: Argument, value: Any, number: int, name: str, later: tuple[str, ...]) -> str:
+        """What to say of a value at the position of a flag, a text or a path that is none: which one it may be for."""
+        if kind not in (Flag, Text, FilePath) or kind.holds(value):
+            return ""
+        fits = [each for each in later if each in kinds and kinds[each].holds(value)]
+        other = fits[0] if fits and kind is not Flag else ""  # what is given for a flag may be for any of them
+        meant = f"did you mean {other}={value!r}?" if other else "give another one by its name"
+        return f"argument {number} is {name}: {meant}"
+
     def decorate(function: F) -> F:
         code = function.__code__
         names = code.co_varnames[: code.co_argcount]
@@ -149,8 +158,7 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
             for i, (name, value) in enumerate(zip(names, args)):
                 kind = kinds.get(name)
                 if kind is not None:
-                    hint = f"argument {i + 1 - isMethod} is {name}: give another one by its name"
-                    kind.check(owner, name, value, hint if kind is Flag else "")
+                    kind.check(owner, name, value, misplaced(kind, value, i + 1 - isMethod, name, names[i + 1 :]))
             for name, value in kwargs.items():
                 if name in kinds:
                     kinds[name].check(owner, name, value)

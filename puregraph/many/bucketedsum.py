@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
@@ -13,6 +14,16 @@ from puregraph.many.treesum import TreeSum, cutsOf
 from puregraph.many.world import World
 
 EXCHANGING = ThreadPoolExecutor(1, "puregraph exchange")  # one thread: of several, two could be in one collective
+
+
+def renew() -> None:
+    """After a fork, in the child: a thread of its own, for it has none of its parent's."""
+    global EXCHANGING
+    EXCHANGING = ThreadPoolExecutor(1, "puregraph exchange")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=renew)
 
 
 class BucketedSum(TreeSum):

@@ -37,7 +37,7 @@ class Cast(Module):
             return None
         if value.dtype.kind != "O":
             return value.astype(self.dtype)
-        isWide = self.dtype.kind == "i" and self.dtype.itemsize >= 4  # no size has 2^31 elements
+        isWide = self.dtype.kind == "i" and self.dtype.itemsize >= 4  # of sizes below 2^31, which those of arrays are
         return value if isWide else None
 
     def updateData(self, x):

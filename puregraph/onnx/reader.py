@@ -269,7 +269,7 @@ def usesOf(protos: Any) -> dict[str, list[Any]]:
 def known(info: Any, value: Any) -> OnnxValue:
     """An input whose value is given, in the dtype that the model declares for it.
 
-    Raises    GraphError for a value of another dtype or shape
+    Raises    GraphError for a value of another kind or shape, or one that the dtype cannot hold
     """
     dtype, shape, array = dtypeOf(info.type.tensor_type.elem_type), declaredShape(info), np.asarray(value)
     fits = (
@@ -277,10 +277,26 @@ def known(info: Any, value: Any) -> OnnxValue:
         or len(shape) == array.ndim
         and all(isinstance(n, Dim) or n == m for n, m in zip(shape, array.shape))
     )
-    if not np.can_cast(array.dtype, dtype, "same_kind") or not fits:
+    isOfKind = {array.dtype.kind, dtype.kind} <= {"i", "u"} or np.can_cast(array.dtype, dtype, "same_kind")
+    if not isOfKind or not fits:
         wanted = f"{dtype}{'' if shape is None else show(shape)}"
         raise GraphError(f"values: input {quote(info.name)}: wanted {wanted}, got {array.dtype}{show(array.shape)}")
-    return OnnxValue.of(info.name, array.astype(dtype))
+    return OnnxValue.of(info.name, held(info.name, array, dtype))
+
+
+def held(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Values in another dtype of their kind.
+
+    Raises    GraphError naming the first integer that is outside its range, or float that becomes infinite
+    """
+    with np.errstate(over="ignore"):
+        found = array.astype(dtype)
+    wrong = np.isfinite(array) & ~np.isfinite(found) if dtype.kind == "f" else found != array
+    if wrong.any():
+        limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+        within = f"{dtype} from {limits.min} to {limits.max}"
+        raise GraphError(f"values: input {quote(name)}: wanted {within}, got {array[wrong].flat[0]}")
+    return found
 
 
 def declaredShape(info: Any) -> Any:

@@ -13,7 +13,7 @@ from puregraph.base.keywords import ChecksKeywords
 from puregraph.compile.gpu.runtime.d2h import DeviceResults
 from puregraph.data.batches import batchesFrom
 from puregraph.data.prefetch import DEPTH, ahead
-from puregraph.errors import DataError
+from puregraph.errors import ArgumentError, DataError
 from puregraph.module import Module
 from puregraph.train.modes import inMode
 from puregraph.train.objective import Objective
@@ -32,6 +32,10 @@ class Calculator(ChecksKeywords, Settable):
     def __init__(self, net: Module, batchsize: int = 128, compile: bool = True):
         self.objective = Objective(net, compile=compile)
         self.batchsize = batchsize
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """Raises    ArgumentError naming the method that was meant"""
+        raise ArgumentError("Calculator: it is no function: calculator.calculate(data) gives the outputs")
 
     @takes()
     def calculate(self, data: Any) -> Any:

@@ -14,6 +14,10 @@ class History(list):
     _repr_html_: Any = Late("puregraph.draw.notebook", "historyHtml")
     plot: Any = Late("puregraph.draw.charts.plots", "plotHistory")
 
+    def __str__(self) -> str:
+        """The table, for `print`; what `repr` gives is the list."""
+        return self.table() or "no epoch yet"
+
     def column(self, name: str) -> list[Any]:
         """One figure over all epochs; None where a row has none."""
         return [row.get(name) for row in self]

@@ -16,7 +16,7 @@ from puregraph.base.keywords import ChecksKeywords
 from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
 from puregraph.core.late import Late
 from puregraph.data.batches import checkedSize
-from puregraph.errors import DataError
+from puregraph.errors import ArgumentError, DataError
 from puregraph.many import world
 from puregraph.module import Module
 from puregraph.optimizers.multioptimizer import optimizerFrom
@@ -139,6 +139,12 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.restart()
 
     # Use --------------------------------------------------------------------------------------------------------------
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """Raises    ArgumentError naming the method that was meant"""
+        raise ArgumentError(
+            "Trainer: it is no function: train(data, target) trains, Calculator(net).calculate(data) predicts"
+        )
 
     @takes()
     def train(

@@ -11,7 +11,7 @@ from puregraph.base.keywords import ChecksKeywords
 from puregraph.base.mutex import Mutex
 from puregraph.data.batches import Arrays, Stream, batchesFrom
 from puregraph.data.prefetch import DEPTH, ahead
-from puregraph.errors import DataError
+from puregraph.errors import ArgumentError, DataError
 from puregraph.module import Module
 from puregraph.train.costsum import costFrom, partLosses
 from puregraph.train.meters import Meters
@@ -43,6 +43,10 @@ class Validator(ChecksKeywords, Settable):
     def metrics(self) -> list[Metric]:
         """The metrics, with the values of the last validation."""
         return self.meters.metrics
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """Raises    ArgumentError naming the method that was meant"""
+        raise ArgumentError("Validator: it is no function: validator.validate(data, target) gives cost and metrics")
 
     @takes()
     def validate(self, data: Any, target: Any = None, sampleWeight: Any = None) -> dict[str, float]:

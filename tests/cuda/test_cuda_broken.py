@@ -1,7 +1,7 @@
 """Real kernels, each broken in one place: the suite tells every such fault without a GPU, and by which of its means.
 
-What nothing here can tell, for it is not in the text that the emulator runs: faults in instructions that copy ahead or
-multiply by whole warps, which have plain twins there, and what only makes a kernel slow.
+What nothing here can tell: faults in instructions that copy ahead or multiply by whole warps, which have plain twins in
+the emulator, and what only makes a kernel slow. Shuffles of a warp's lanes it runs as they are.
 """
 
 import numpy as np

@@ -194,7 +194,7 @@ def test_a_histogram_counts_what_is_there_and_says_what_is_not_finite():
     net = Linear(1, 4, name="fc")
     net.W.data[:] = [[0, 0, 1, math.nan]]
     row = str(plotParams(net, "W")).splitlines()[1]
-    assert row.endswith("█▁▁▁▁▁▁▁▁▁▁▁▁▁▁▅  (1 not finite)") and "0.333" in row
+    assert row.endswith("█              ▄  (1 not finite)") and "0.333" in row
     net.W.data[:] = math.inf
     assert str(plotParams(net, "W")).splitlines()[1].split(None, 1)[1].strip() == "(4 not finite)"
 

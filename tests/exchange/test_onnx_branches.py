@@ -9,6 +9,7 @@ from onnx import TensorProto, helper  # noqa: E402
 
 from puregraph import GraphError  # noqa: E402
 from puregraph.onnx import fromOnnx  # noqa: E402
+from puregraph.onnx.reader import known  # noqa: E402
 
 
 def branchOf(name, kind, weight):
@@ -73,6 +74,22 @@ def test_an_input_whose_value_is_given_chooses_the_branch_and_is_no_input(isThen
 def test_a_value_that_does_not_fit_its_input_is_refused(values, message):
     with pytest.raises(GraphError, match=message):
         fromOnnx(model([], "flag"), values=values)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "message"),
+    [
+        ("int8", 300, "wanted int8 from -128 to 127, got 300"),
+        ("uint8", -1, "wanted uint8 from 0 to 255, got -1"),
+        ("int32", 2**31, "wanted int32 from -2147483648 to 2147483647, got 2147483648"),
+        ("float32", 1e39, "wanted float32 from"),
+    ],
+)
+def test_a_value_that_the_dtype_of_its_input_cannot_hold_is_refused(dtype, value, message):
+    info = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), [])
+    with pytest.raises(GraphError, match=f"values: input 'x': {message}"):
+        known(info, value)
+    assert known(info, 100).array.dtype == dtype
 
 
 def test_limits_of_a_range_may_have_one_axis():

@@ -1,6 +1,8 @@
 """Gradients that are exchanged while backward runs: what is sent when, and that no bit depends on it."""
 
 import json
+import os
+from concurrent.futures import wait
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from launched import launched, lines
 from puregraph import Adam, CrossEntropy, Sequential, Trainer, Transpose
 from puregraph.compile import Program, gradientbuckets, withCost
 from puregraph.compile.gradientbuckets import BucketStart, GradientBuckets, backwardOrder
-from puregraph.many import BucketedSum, CountingWorld, Grains, World, current
+from puregraph.many import BucketedSum, CountingWorld, Grains, World, bucketedsum, current
 from puregraph.many.treesum import BLOCK
 from puregraph.models import gpt, lenet, mlp
 
@@ -214,3 +216,13 @@ def test_a_sum_in_buckets_is_the_sum_in_one(bounds, rng):
         a = leaves
         total = ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]))
         np.testing.assert_array_equal(tree.total, total)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_exchanges_with_a_thread_of_its_own():
+    assert bucketedsum.EXCHANGING.submit(int).result() == 0  # the parent's thread has begun
+    child = os.fork()
+    if child == 0:
+        done = bucketedsum.EXCHANGING.submit(int)
+        os._exit(0 if wait([done], timeout=30).done else 1)
+    assert os.waitpid(child, 0)[1] == 0

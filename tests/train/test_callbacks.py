@@ -2,16 +2,17 @@
 
 import csv
 import os
+import re
 import stat
 
 import numpy as np
 import pytest
 
-from puregraph import SGD, BatchNorm, CrossEntropy, Linear, Sequential
+from puregraph import MSE, SGD, BatchNorm, Calculator, CrossEntropy, Linear, Sequential, Validator
 from puregraph import device as devices
 from puregraph.checkpoint import load
 from puregraph.core import initial
-from puregraph.errors import DataError
+from puregraph.errors import ArgumentError, DataError
 from puregraph.train import (
     Accuracy,
     Callback,
@@ -25,6 +26,7 @@ from puregraph.train import (
     ReduceOnPlateau,
     Trainer,
 )
+from puregraph.train.callbacks.lines import duration
 
 
 def data(count=20):
@@ -352,3 +354,39 @@ def test_a_reduced_learning_rate_survives_a_resume(tmp_path):
     second = build().resume(tmp_path / "run.h5")
     second.train(*data(), epochs=4)
     assert second.history[-1]["rate"] == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: EarlyStop(3), "argument 1 is monitor: did you mean patience=3?"),
+        (lambda: ReduceOnPlateau(3), "argument 1 is monitor: did you mean patience=3?"),
+        (lambda: EarlyStop(0.5), "argument 1 is monitor: give another one by its name"),
+        (lambda: Checkpoint(3), "argument 1 is path: did you mean keep=3?"),
+    ],
+)
+def test_a_number_at_the_position_of_a_name_is_refused_with_what_it_is_for(make, said):
+    with pytest.raises(ArgumentError, match=re.escape(said)):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0004, "0.4 ms"), (0.042, "42 ms"), (0.4, "0.4 s"), (59.96, "1 min 00 s")]
+)
+def test_a_short_epoch_has_a_time(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_a_history_is_printed_as_a_table_and_is_a_list():
+    history = History([{"epoch": 1, "loss": 0.5, "seconds": 0.01}])
+    assert str(history).splitlines() == ["epoch    loss   time", "    1  0.5000  10 ms"]
+    assert history == [{"epoch": 1, "loss": 0.5, "seconds": 0.01}] and repr(history) == repr(list(history))
+    assert str(History()) == "no epoch yet"
+
+
+@pytest.mark.parametrize("kind", [Calculator, Validator, Trainer])
+def test_what_is_no_function_says_which_method_was_meant(kind):
+    net = Linear(4, 2)
+    thing = kind(net) if kind is Calculator else kind(net, MSE(), *[SGD()] * (kind is Trainer))
+    with pytest.raises(ArgumentError, match=rf"{kind.__name__}: it is no function: \w*\.?(train|validate|calculate)\("):
+        thing(np.ones((2, 4), np.float32))

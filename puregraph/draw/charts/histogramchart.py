@@ -10,7 +10,7 @@ from puregraph import device
 from puregraph.draw.charts.chart import Chart
 from puregraph.errors import DataError
 
-BARS = "▁▂▃▄▅▆▇█"
+BARS = " ▁▂▃▄▅▆▇█"  # nothing at all is nothing to see
 BINS = 40  # of a picture
 HEAD = ("", "mean", "deviation", "least", "greatest", "histogram")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph import device
-from puregraph.arguments import Flag, Natural, takes
+from puregraph.arguments import Flag, Natural, Text, takes
 from puregraph.errors import CheckpointError
 from puregraph.train.callbacks.monitor import Monitor, waitedFrom
 
@@ -19,7 +19,7 @@ class EarlyStop(Monitor):
     Source    Prechelt 1998, Early Stopping - But When?
     """
 
-    @takes(patience=Natural, restore=Flag)
+    @takes(monitor=Text, patience=Natural, restore=Flag)
     def __init__(
         self,
         monitor: str = "val loss",

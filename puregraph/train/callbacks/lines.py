@@ -24,7 +24,9 @@ def rate(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """2.1 s, 2 min 05 s, 1 h 02 min."""
+    """0.8 ms, 42 ms, 2.1 s, 2 min 05 s, 1 h 02 min."""
+    if seconds < 0.0995:
+        return f"{1000 * seconds:.{int(seconds < 0.00995)}f} ms"
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)

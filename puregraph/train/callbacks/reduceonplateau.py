@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.arguments import Fraction, NotNegative, Positive, takes
+from puregraph.arguments import Fraction, NotNegative, Positive, Text, takes
 from puregraph.errors import CheckpointError
 from puregraph.train.callbacks.lines import rate
 from puregraph.train.callbacks.monitor import Monitor, waitedFrom
@@ -20,7 +20,7 @@ class ReduceOnPlateau(Monitor):
     Raises    ArgumentError for a factor that is not between 0 and 1
     """
 
-    @takes(factor=Fraction, patience=Positive, lowest=NotNegative)
+    @takes(monitor=Text, factor=Fraction, patience=Positive, lowest=NotNegative)
     def __init__(
         self,
         monitor: str = "val loss",
