@@ -49,8 +49,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
 
     `net`         a Graph or another Module; with several outputs, the cost takes the first or all
     `cost`        a Module of predictions and targets that gives the mean over the batch; a dict by outputs: `CostSum`
-    `optimizer`   updates the part of the network that its `setupOn` was called with, or else all of it; a dict has one
-                  for each pattern of paths, see `MultiOptimizer`
+    `optimizer`   updates the part of the network that it was set up on, or all of it; a dict: see `MultiOptimizer`
     `batchsize`   samples of a batch of arrays; the last batch of an epoch may be smaller
     `metrics`     what is gathered besides the cost; that of the validation in copies, `trainer.validator.metrics`
     `callbacks`   Callbacks, and functions of the trainer, which are called after every step
@@ -142,9 +141,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         """Raises    ArgumentError naming the method that was meant"""
-        raise ArgumentError(
-            "Trainer: it is no function: train(data, target) trains, Calculator(net).calculate(data) predicts"
-        )
+        raise ArgumentError("Trainer: it is no function: train(data, target) trains, Calculator(net) predicts")
 
     @takes()
     def train(

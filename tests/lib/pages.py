@@ -134,7 +134,9 @@ def working():
 
 def shown(text, tag):
     """What is compared: all of it, or the words alone."""
-    return re.findall(r"[^\W\d]{2,}", text) if tag == "varies" else [line.rstrip() for line in text.splitlines()]
+    return (
+        re.findall(r"(?!ms\b)[^\W\d]{2,}", text) if tag == "varies" else [line.rstrip() for line in text.splitlines()]
+    )
 
 
 def rewrite(path):
