@@ -86,3 +86,15 @@ def test_compiled_steps_of_two_networks_are_the_eager_ones(norm):
         found.append([param.data for net in (g, d) for param in net.params.values()])
     for compiled, eager in zip(*found, strict=True):
         np.testing.assert_allclose(compiled, eager, rtol=1e-4, atol=1e-6)
+
+
+def test_a_step_that_keeps_no_gradients_computes_none_of_the_network_that_it_leaves_alone():
+    first, second = (
+        Sequential(Linear(8, 16), Relu(), name="G"),
+        Sequential(Linear(16, 4), Relu(), Linear(4, 1), name="D"),
+    )
+    step = Sequential(first, second).compile(
+        [(32, 8), (32, 1)], cost=BCE(), optimizer=SGD(0.1).setupOn(first), keepGrads=False
+    )
+    made = [line for line in step.table().splitlines() if "grad:" in line and ".D." in line]
+    assert made and not any(" dW = " in line or " db = " in line for line in made)
