@@ -6,11 +6,13 @@ from puregraph.pointwise import Pointwise
 class HardSwish(Pointwise):
     """y = x min(max(x + 3, 0), 6) / 6
 
+    The derivative is 0 at -3 and 1 at 3, as PyTorch's.
+
     Shapes    x (any) -> y the same
     Source    Howard et al. 2019, Searching for MobileNetV3, arXiv:1905.02244, section 5.2
     """
 
-    formula = "x * clip(x + 3, 0, 6) / 6"
+    formula = "where(x < 3, x * relu(minimum(x, 3) + 3) / 6, x)"
 
     def __init__(self, name=None):
         super().__init__(name)

@@ -23,7 +23,6 @@ DOMAINS = {  # where an operator has no gradient everywhere: what its values are
     "Acosh": lambda x: np.abs(x) + 1.125,
     "Reciprocal": lambda x: np.where(x == 0, 1, x),
     "BatchNormalization": lambda x: np.abs(x) + 0.125,
-    "HardSwish": lambda x: np.where(np.abs(x) == 3, 0, x),  # there PyTorch's is that outside, and here that inside
 }
 STEPPED = {"Hardmax", "DynamicQuantizeLinear", "QuantizeLinear"}  # constant almost everywhere
 RANDOM = {"Dropout"}
