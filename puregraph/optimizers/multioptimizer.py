@@ -70,6 +70,9 @@ class MultiOptimizer(Optimizer):
     def members(self) -> tuple[Optimizer, ...]:
         return tuple(self.optimizers.values())
 
+    def settings(self, step: int) -> tuple[Any, ...]:
+        return (self.rateAt(step), *(each.settings(step) for each in self.members))
+
     @property
     def rates(self) -> dict[str, float]:
         """The learning rates of the next update, by pattern."""

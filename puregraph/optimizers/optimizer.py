@@ -145,7 +145,10 @@ class Optimizer(FormulaRule):
         rate = self.rateAt(self.step)
         with Deferred():  # half an update is none: what is kept of some parameters would be a step ahead of others
             for slot in ready:
-                self.ruleOf(slot).advance(slot, self.rateOf(slot, rate, self.step), shrink)
+                if slot.rule is None:
+                    self.advance(slot, rate, shrink)
+                else:
+                    slot.rule.advance(slot, self.rateOf(slot, rate, self.step), shrink)
             self.step += 1
         return True
 
@@ -203,6 +206,10 @@ class Optimizer(FormulaRule):
     def rateOf(self, slot: Slot, rate: float, step: int) -> float:
         """The learning rate of a slot after `step` updates, where `rate` is that of this optimizer."""
         return rate if slot.rule is None else rate * slot.rule.rateAt(step)
+
+    def settings(self, step: int) -> tuple[Any, ...]:
+        """The learning rate after `step` updates, and what else may change between two updates."""
+        return self.rateAt(step), self.decay, self.clipValue
 
     @property
     def params(self) -> dict[str, Any]:

@@ -46,7 +46,13 @@ MODELS = {  # the network, the shapes of its inputs, and of its targets, its cos
 }
 SMALL = ("mlp", "lenet", "lstm", "resnet20", "dlrm", "transformer", "gpt", "vit")
 OPTIMIZERS = [getattr(optimizers, name) for name in optimizers.__all__]
-OPTIMIZERS = [each for each in OPTIMIZERS if issubclass(each, optimizers.Optimizer) and each.rule]
+OPTIMIZERS = [
+    each
+    for each in OPTIMIZERS
+    if issubclass(each, optimizers.Optimizer)
+    and each.rule
+    and each is not optimizers.MultiOptimizer  # has those of others
+]
 OPTIONS = {"plain": {}, "norm": {"clipNorm": 1.0, "decay": 0.1}, "value": {"clipValue": 1.0, "onNonFinite": "skip"}}
 
 

@@ -61,13 +61,11 @@ class UpdateScalars:
         """For each group the scalars of the next update, had there been n updates fewer."""
         optimizer, fewer = self.optimizer, min(fewer, self.optimizer.step)
         step = optimizer.step - fewer
-        return {g: self.numbersOf(s, step, fewer=min(fewer, s.step)) for g, s in enumerate(self.groups())}
-
-    def numbersOf(self, slot: Any, step: int, shrink: float = 1.0, fewer: int = 0) -> dict[str, float]:
-        """The scalars of the update of a slot after `step` updates, as if it had had `fewer`."""
-        optimizer = self.optimizer
-        rate = optimizer.rateOf(slot, optimizer.rateAt(step), step)
-        return optimizer.ruleOf(slot).numbers(slot, rate, shrink, fewer)
+        rate = optimizer.rateAt(step)
+        return {
+            group: optimizer.ruleOf(slot).numbers(slot, optimizer.rateOf(slot, rate, step), fewer=min(fewer, slot.step))
+            for group, slot in enumerate(self.groups())
+        }
 
     def __call__(self, found: Any, *grads: Any) -> bool:
         optimizer = self.optimizer
@@ -82,18 +80,18 @@ class UpdateScalars:
     def refresh(self, shrink: float = 1.0) -> None:
         """Write the scalars, if any differs from the last time."""
         optimizer = self.optimizer
-        step = optimizer.step
-        now = [shrink, optimizer.rateAt(step)]
-        now += [x for each in optimizer.members for x in (each.rateAt(step), each.decay, each.clipValue)]
+        now = shrink, optimizer.settings(optimizer.step)
         if now != self.before or self.counts:
             with np.errstate(all="ignore"):
-                self.write(step, shrink)
+                self.write(now[1][0], shrink)
             self.before = now
 
-    def write(self, step: int, shrink: float) -> None:
+    def write(self, rate: float, shrink: float) -> None:
         """Write the scalars to the arrays that formulas read."""
+        optimizer = self.optimizer
         for slot, arrays in self.arrays:
-            numbers = self.numbersOf(slot, step, shrink)
+            rule = slot.rule or optimizer
+            numbers = rule.numbers(slot, optimizer.rateOf(slot, rate, optimizer.step), shrink)
             for name, array in arrays:
                 array[...] = numbers[name]
 
