@@ -17,6 +17,7 @@ from puregraph.core.dim import Dim
 from puregraph.core.shape import asShape, isShape
 from puregraph.device import toHost
 from puregraph.errors import GraphError, PuregraphError, misfit, plural
+from puregraph.graph.input import Input
 from puregraph.modules import Linear
 from puregraph.onnx.opregistry import NEWEST, loadWriters
 from puregraph.storage.atomicwrite import whole
@@ -75,6 +76,13 @@ def shapesFor(graph: Any, shapes: Any) -> list[Any]:
         return declared
     each = [shapes] if isinstance(shapes, tuple) and isShape(shapes) else list(shapes)
     return [asShape(shape) for shape in each]
+
+
+def typesFor(graph: Any, count: int) -> list[Any]:
+    """One dtype for each input: as the Input declares it, though nobody may read it, or as rules ask for."""
+    declared = [node.module.dtype if isinstance(node.module, Input) else None for node in graph.inputs]
+    asked = graph.inputTypes(count)
+    return [own or other for own, other in zip(declared, asked)] if len(declared) == count else asked
 
 
 @takes(path=FilePath)
@@ -164,7 +172,7 @@ class ModelWriter:
     def __init__(self, graph: Any, shapes: list[Any], opset: int, dtypes: Any = None):
         loadWriters()
         self.graph, self.opset = graph, opset
-        self.intypes = graph.inputTypes(len(shapes)) if dtypes is None else [np.dtype(dtype) for dtype in dtypes]
+        self.intypes = typesFor(graph, len(shapes)) if dtypes is None else [np.dtype(dtype) for dtype in dtypes]
         inferred = graph.infer(list(shapes), dtypes=self.intypes)
         faults = [row.fault for row in inferred.rows if row.fault]
         if faults:

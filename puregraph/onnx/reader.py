@@ -20,9 +20,11 @@ from puregraph.onnx.onnxvalue import OnnxValue
 Outputs = list[OnnxValue | None]
 LISTED = 20  # nodes that an error names
 DEEPEST = 40  # functions in functions
-LAYERS = """
-Gemm MatMul Conv ConvTranspose BatchNormalization LayerNormalization InstanceNormalization LSTM GRU RNN
-""".split()
+RECURRENT = ("LSTM", "GRU", "RNN")
+LAYERS = {
+    *"Gemm MatMul Conv ConvTranspose BatchNormalization LayerNormalization InstanceNormalization".split(),
+    *RECURRENT,
+}
 
 
 class NameScope(NamedTuple):
@@ -260,7 +262,9 @@ def usesOf(protos: Any) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for proto in protos:
         attributes = b"".join(sorted(a.SerializeToString(deterministic=True) for a in proto.attribute))
-        layer = (proto.op_type, tuple(proto.input[1:]), attributes) if proto.op_type in LAYERS else None
+        isRecurrent = proto.op_type in RECURRENT  # their states are no weights, and outputs may be left out
+        own = (*proto.input[1:4], *map(bool, proto.output)) if isRecurrent else proto.input[1:]
+        layer = (proto.op_type, tuple(own), attributes) if proto.op_type in LAYERS else None
         for name in readsOf(proto):
             found.setdefault(name, []).append(layer if name not in proto.input[:1] else None)
     return found

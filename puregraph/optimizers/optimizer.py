@@ -145,10 +145,8 @@ class Optimizer(FormulaRule):
         rate = self.rateAt(self.step)
         with Deferred():  # half an update is none: what is kept of some parameters would be a step ahead of others
             for slot in ready:
-                if slot.rule is None:
-                    self.advance(slot, rate, shrink)
-                else:
-                    slot.rule.advance(slot, self.rateOf(slot, rate, self.step), shrink)
+                rule = slot.rule or self
+                rule.advance(slot, rate if rule is self else self.rateOf(slot, rate, self.step), shrink)
             self.step += 1
         return True
 

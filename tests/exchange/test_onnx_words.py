@@ -163,12 +163,14 @@ def test_a_cost_of_half_floats_is_computed_in_float32():
     around(MSE(), [(300, 4), (300, 4)], ["float16", "float16"], [100 * x for x in data])
 
 
-SIGNED = [0.0, 1.0, -1.0, 0.5, -2.0, 1e-3, -1e-30, 3e30, -1e30, np.inf, -np.inf]
+SIGNED = [0.0, 1.0, -1.0, 0.5, 0.1, -0.1, -2.0, 1e-3, -1e-30, 3e30, -1e30, np.inf, -np.inf]
 FUNCTIONS = [
     "hypot(x, y)",
     "arctan2(x, y)",
     "cbrt(x) + y",
     "erfcx(maximum(x, -9)) + y",
+    "x % y",
+    "maximum(minimum(x, 1e30), -1e30) // where(y == 0, 1, y)",
     "copysign(x, where(y == 0, 1, y))",
 ]
 FUNCTIONS += [

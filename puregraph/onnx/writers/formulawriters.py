@@ -168,6 +168,8 @@ class Expression:
             return self.step.op("Where", self.truth(condition), self.number(a), self.number(b)), False
         if t.op in ("and", "or", "not"):
             return self.step.op(NAMES[t.op], *map(self.truth, t.args)), True
+        if t.op == "!=" and all(self.named(a)[1] for a in t.args):
+            return self.step.op("Xor", *map(self.truth, t.args)), True
         if t.op == "!=":
             return self.step.op("Not", self.step.op("Equal", *map(self.number, t.args))), True
         if t.op == "isfinite":
@@ -184,13 +186,24 @@ class Expression:
         if op == "fmod":
             return make("Mod", *values, fmod=1)
         if op in ("%", "//") and isFloating(self.real):
-            quotient = make("Floor", make("Div", *values))
-            return quotient if op == "//" else make("Sub", values[0], make("Mul", quotient, values[1]))
+            return self.floored(op, *values)
         if op == "%":
             return make("Mod", *values)
         if op == "//":
             return make("Div", make("Sub", values[0], make("Mod", *values)), values[1])
         raise GraphError(f"the function {op} has no words in ONNX")
+
+    def floored(self, op: str, a: str, b: str) -> str:
+        """The remainder of floats with the sign of b, or the quotient that goes with it, as numpy computes them."""
+        make, zero = self.step.op, self.step.constant(0, self.real)
+        rest = make("Mod", a, b, fmod=1)
+        isOther = make("Xor", make("Less", rest, zero), make("Less", b, zero))
+        isOther = make("And", make("Not", make("Equal", rest, zero)), isOther)
+        if op == "%":
+            return make("Where", isOther, make("Add", rest, b), rest)
+        quotient = make("Round", make("Div", make("Sub", a, rest), b))
+        quotient = make("Where", isOther, make("Sub", quotient, self.step.constant(1, self.real)), quotient)
+        return make("Where", make("Equal", b, zero), make("Div", a, b), quotient)
 
     def truth(self, t: Term) -> str:
         """A term as a boolean."""

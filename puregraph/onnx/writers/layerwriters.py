@@ -89,12 +89,18 @@ def reduced(
 @writesOnnx(*REDUCTIONS.values(), *OPEN.values())
 def reduction(step: OnnxStep) -> None:
     """ReduceSum, ReduceMean and the like."""
-    module, rank = step.module, len(step.shapes[0])
-    axes = module.axis if isinstance(module.axis, tuple) else range(rank) if module.axis is None else (module.axis,)
+    module = step.module
     kind = next(kind for kind, made in [*REDUCTIONS.items(), *OPEN.items()] if made is type(module))
     if step.dtypes[0] != step.indtypes[0]:
         step.inputs[0] = step.op("Cast", step.x, to=kindOf(step.dtypes[0]))
-    reduced(step, f"Reduce{kind}", step.x, tuple(axis % rank for axis in axes), module.keepdims, step.y)
+    reduced(step, f"Reduce{kind}", step.x, axesOf(step), module.keepdims, step.y)
+
+
+def axesOf(step: OnnxStep) -> tuple:
+    """The axes that a reduction is over."""
+    given, rank = step.module.axis, len(step.shapes[0])
+    axes = given if isinstance(given, tuple) else range(rank) if given is None else (given,)
+    return tuple(axis % rank for axis in axes)
 
 
 @writesOnnx(modules.ArgMax, modules.ArgMin)
@@ -196,12 +202,6 @@ def broadcast(step: OnnxStep) -> None:
         total = step.op(kind, total, x, out=step.y if i == len(rest) - 1 else None)
     if not rest:
         step.op("Identity", total, out=step.y)
-
-
-@writesOnnx(modules.Einsum)
-def einsum(step: OnnxStep) -> None:
-    """Einsum."""
-    step.op("Einsum", *step.inputs, out=step.y, equation=f"{','.join(step.module.inputLetters)}->{step.module.output}")
 
 
 @writesOnnx(Weight)

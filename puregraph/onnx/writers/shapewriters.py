@@ -6,8 +6,7 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.errors import GraphError
-from puregraph.onnx.modules.axes.gathering import GatherAxis, GatherElements
-from puregraph.onnx.modules.axes.padding import PadAll
+from puregraph.onnx.modules.axes.gathering import GatherAxis
 from puregraph.onnx.modules.axes.reshaping import MatrixFrom, NewAxes, ReshapeTo, WithoutAxes
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
 
@@ -182,12 +181,6 @@ def gatherAxis(step: OnnxStep) -> None:
     step.op("Gather", *step.inputs, out=step.y, axis=step.module.axis or None)
 
 
-@writesOnnx(GatherElements)
-def gatherElements(step: OnnxStep) -> None:
-    """GatherElements."""
-    step.op("GatherElements", *step.inputs, out=step.y, axis=step.module.axis or None)
-
-
 @writesOnnx(modules.Gather)
 def gather(step: OnnxStep) -> None:
     """Gather; what -1 gives is zero."""
@@ -220,18 +213,6 @@ def pad(step: OnnxStep) -> None:
     if module.pad is None:
         raise GraphError("its pads are an input in pairs")
     widths = module.widths(len(step.shapes[0]))
-    flat = [before for before, _ in widths] + [after for _, after in widths]
-    fill = step.constant(module.fillValue, step.dtypes[0]) if module.mode == "constant" else None
-    step.op("Pad", step.x, step.whole(*flat), fill, out=step.y, mode=module.mode)
-
-
-@writesOnnx(PadAll)
-def padAll(step: OnnxStep) -> None:
-    """Pad, of all axes."""
-    module, rank = step.module, len(step.shapes[0])
-    if module.width is None:
-        raise GraphError("its pads are an input")
-    widths = module.widths(rank, module.width)
     flat = [before for before, _ in widths] + [after for _, after in widths]
     fill = step.constant(module.fillValue, step.dtypes[0]) if module.mode == "constant" else None
     step.op("Pad", step.x, step.whole(*flat), fill, out=step.y, mode=module.mode)

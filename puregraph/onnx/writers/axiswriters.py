@@ -1,0 +1,100 @@
+"""AxisWriters: modules of the reader whose options are inputs of an operator, and those that want several operators."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from puregraph import modules
+from puregraph.errors import GraphError
+from puregraph.onnx.modules.axes.accumulation import CumProd, CumSum
+from puregraph.onnx.modules.axes.padding import PadAll
+from puregraph.onnx.modules.axes.reduceaxes import ReduceFilled, ReduceLp
+from puregraph.onnx.modules.axes.topelements import TopElements
+from puregraph.onnx.modules.axes.trilu import Trilu
+from puregraph.onnx.modules.layers.pools import Unpool
+from puregraph.onnx.onnxwriter import OnnxStep, isWhole, writesOnnx
+from puregraph.onnx.writers.layerwriters import axesOf, reduced
+from puregraph.onnx.writers.operatorwriters import Attributes, check
+
+
+@writesOnnx(CumSum, CumProd)
+def cumulative(step: OnnxStep) -> None:
+    """CumSum, CumProd."""
+    module, kind = step.module, type(step.module).__name__
+    options: Attributes = {"exclusive": int(module.exclusive) or None, "reverse": int(module.reverse) or None}
+    check(step, kind, options)
+    step.op(kind, step.x, step.constant(module.axis, np.int64), out=step.y, **options)
+
+
+@writesOnnx(TopElements)
+def topElements(step: OnnxStep) -> None:
+    """TopK."""
+    module = step.module
+    options = {"axis": module.axis, "largest": int(module.largest)}
+    step.op("TopK", step.x, step.whole(module.count), out=list(step.outputs), name=step.path, **options)
+
+
+@writesOnnx(Trilu)
+def trilu(step: OnnxStep) -> None:
+    """Trilu."""
+    check(step, "Trilu", {})
+    diagonal = step.constant(step.module.diagonal, np.int64) if step.module.diagonal else None
+    step.op("Trilu", step.x, diagonal, out=step.y, upper=int(step.module.upper))
+
+
+@writesOnnx(ReduceFilled)
+def reduceFilled(step: OnnxStep) -> None:
+    """The reduction of nothing."""
+    reduced(step, f"Reduce{step.module.kind}", step.x, step.module.axes, step.module.keepdims, step.y)
+
+
+@writesOnnx(ReduceLp)
+def reduceLp(step: OnnxStep) -> None:
+    """ReduceL1, ReduceL2, or the sum of powers."""
+    module, axes, real = step.module, axesOf(step), step.dtypes[0]
+    if module.p in (1, 2):
+        reduced(step, f"ReduceL{int(module.p)}", step.x, axes, module.keepdims, step.y)
+        return
+    powers = step.op("Pow", step.op("Abs", step.x), step.constant(module.p, real))
+    total = reduced(step, "ReduceSum", powers, axes, module.keepdims)
+    step.op("Pow", total, step.constant(1 / module.p, real), out=step.y)
+
+
+@writesOnnx(modules.Full)
+def full(step: OnnxStep) -> None:
+    """ConstantOfShape."""
+    from onnx import numpy_helper
+
+    value = numpy_helper.from_array(np.array([step.module.value], step.module.dtype))
+    step.op("ConstantOfShape", step.x, out=step.y, value=value)
+
+
+@writesOnnx(PadAll)
+def padAll(step: OnnxStep) -> None:
+    """Pad, of all axes or, since opset 18, of some."""
+    module, rank = step.module, len(step.shapes[0])
+    pads, fill, axes = (*step.inputs[1:], None, None, None)[:3]
+    if module.width is not None:
+        widths = module.widths(rank, module.width)
+        flat = [before for before, _ in widths] + [after for _, after in widths]
+        pads, fill = step.whole(*flat), pads
+    else:
+        isAll = sorted(axis % rank for axis in module.axes) == [*range(rank)] == [axis % rank for axis in module.axes]
+        axes = None if isAll else step.whole(*module.axes)
+        if axes is not None and step.opset < 18:
+            raise GraphError("pads of some axes that are an input can be written from opset 18 on")
+    check(step, "Pad", {})
+    if fill is None and module.mode == "constant":
+        fill = step.constant(module.fillValue, step.dtypes[0])
+    step.op("Pad", step.x, pads, fill, *([axes] if axes else []), out=step.y, mode=module.mode)
+
+
+@writesOnnx(Unpool)
+def unpool(step: OnnxStep) -> None:
+    """MaxUnpool, with windows that give the lengths which the indices are counted in."""
+    module, (n, c, *lengths) = step.module, step.shapes[0]
+    if not all(map(isWhole, (n, c, *lengths))):
+        raise GraphError("its sizes have symbols")
+    size = [whole - length + 1 for whole, length in zip(module.natural, lengths)]
+    sizes = () if module.lengths == module.natural else (step.whole(n, c, *module.lengths),)
+    step.op("MaxUnpool", *step.inputs, *sizes, out=step.y, kernel_shape=size)

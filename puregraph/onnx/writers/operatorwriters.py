@@ -1,0 +1,164 @@
+"""OperatorWriters: modules that are one operator of the same inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from puregraph import modules
+from puregraph.base.dtype import isBfloat16
+from puregraph.errors import GraphError
+from puregraph.onnx.modules.axes import choosing, controlled, filled, gathering, scattering
+from puregraph.onnx.modules.axes.extremeindex import LastExtreme
+from puregraph.onnx.modules.axes.onehotvalues import OneHotValues
+from puregraph.onnx.modules.axes.slicing import SliceAlong
+from puregraph.onnx.modules.layers.bits import BitShift, Bitwise
+from puregraph.onnx.modules.layers.convolving import Convolve, ConvolveTransposed
+from puregraph.onnx.modules.layers.determinant import Determinant
+from puregraph.onnx.modules.layers.logsoftmax import Hardmax
+from puregraph.onnx.modules.layers.normalizing import LocalResponse, NormalizeLp, ScaleMaps
+from puregraph.onnx.modules.layers.pools import PoolMax, PoolMean, PoolNorm
+from puregraph.onnx.modules.layers.quantized import Dequantize, Quantize
+from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
+
+CUMULATIVE = {"sum": "CumSum", "product": "CumProd"}
+PADLESS = 22  # the opset since which no window of a pool begins in the padding behind
+CALLED = {"float32": "float", "float64": "double"}  # what dtypes are called in types of ONNX
+Attributes = dict[str, Any]
+OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # None stands for what is left out
+    controlled.SqueezeAxes: lambda m: ("Squeeze", {}),
+    controlled.UnsqueezeAxes: lambda m: ("Unsqueeze", {}),
+    controlled.ReduceAxes: lambda m: (
+        f"Reduce{m.kind}",
+        {"keepdims": int(m.keepdims), "noop_with_empty_axes": int(m.ifEmpty) or None},
+    ),
+    controlled.CumulativeAxis: lambda m: (
+        CUMULATIVE[m.kind],
+        {"exclusive": int(m.exclusive) or None, "reverse": int(m.reverse) or None},
+    ),
+    controlled.TopCount: lambda m: ("TopK", {"axis": m.axis, "largest": int(m.largest)}),
+    controlled.TriluFrom: lambda m: ("Trilu", {"upper": int(m.upper)}),
+    controlled.SplitSizes: lambda m: ("Split", {"axis": m.axis}),
+    choosing.CompressAxis: lambda m: ("Compress", {"axis": m.axis}),
+    choosing.UniqueAlong: lambda m: ("Unique", {"axis": m.axis, "sorted": int(m.isSorted)}),
+    choosing.ReverseLengths: lambda m: ("ReverseSequence", {"time_axis": m.time, "batch_axis": m.batch}),
+    filled.Identical: lambda m: ("EyeLike", {"k": m.diagonal or None, "dtype": kindOf(m.dtype)}),
+    filled.ConstantRange: lambda m: ("Range", {}),
+    gathering.GatherElements: lambda m: ("GatherElements", {"axis": m.axis or None}),
+    gathering.GatherPoints: lambda m: ("GatherND", {"batch_dims": m.batch or None}),
+    scattering.ScatterElements: lambda m: ("ScatterElements", {"axis": m.axis or None, "reduction": reductionOf(m)}),
+    scattering.ScatterPoints: lambda m: ("ScatterND", {"reduction": reductionOf(m)}),
+    scattering.ScatterSequence: lambda m: (
+        "TensorScatter",
+        {"axis": m.axis, "mode": "circular" if m.circular else "linear"},
+    ),
+    modules.Einsum: lambda m: ("Einsum", {"equation": f"{','.join(m.inputLetters)}->{m.output}"}),
+    modules.NonZero: lambda m: ("NonZero", {}),
+    LastExtreme: lambda m: (
+        "ArgMax" if m.largest else "ArgMin",
+        {"axis": m.axis, "keepdims": int(m.keepdims), "select_last_index": 1},
+    ),
+    OneHotValues: lambda m: ("OneHot", {"axis": m.axis}),
+    SliceAlong: lambda m: ("Slice", {}),
+    Bitwise: lambda m: (f"Bitwise{m.function.capitalize()}", {}),
+    BitShift: lambda m: ("BitShift", {"direction": m.direction.upper()}),
+    Convolve: lambda m: ("Conv", {**windowOf(m), "group": m.groups}),
+    ConvolveTransposed: lambda m: (
+        "ConvTranspose",
+        {**windowOf(m), "group": m.groups, "output_padding": list(m.postpad) if any(m.postpad) else None},
+    ),
+    Determinant: lambda m: ("Det", {}),
+    Hardmax: lambda m: ("Hardmax", {"axis": m.axis}),
+    ScaleMaps: lambda m: ("BatchNormalization", {"epsilon": m.epsilon}),
+    NormalizeLp: lambda m: ("LpNormalization", {"p": int(m.p), "axis": m.axis}),
+    LocalResponse: lambda m: ("LRN", {"size": m.size, "alpha": m.alpha, "beta": m.beta, "bias": m.bias}),
+    PoolMax: lambda m: ("MaxPool", {**poolOf(m), "storage_order": int(m.columns) or None}),
+    PoolMean: lambda m: ("AveragePool", {**poolOf(m), "count_include_pad": int(m.includePad) or None}),
+    PoolNorm: lambda m: ("LpPool", {**poolOf(m), "p": int(m.p)}),
+    Quantize: lambda m: ("QuantizeLinear", {**scalingOf(m), "output_dtype": None}),
+    Dequantize: lambda m: (
+        "DequantizeLinear",
+        {**scalingOf(m), "output_dtype": None if m.dtype is None else kindOf(m.dtype)},
+    ),
+}
+
+
+def reductionOf(module: Any) -> str | None:
+    """How updates go together with what is there; None where they replace it."""
+    return None if module.reduction == "none" else str(module.reduction)
+
+
+def windowOf(module: Any) -> Attributes:
+    """Stride, padding and dilation.
+
+    Raises    GraphError for padding below zero, which ONNX lacks
+    """
+    if min(map(min, module.pad), default=0) < 0:
+        raise GraphError("padding below zero has no words in ONNX")
+    pads = [both[0] for both in module.pad] + [both[1] for both in module.pad]
+    return {
+        "strides": list(module.stride),
+        "pads": pads,
+        "dilations": list(module.dilation) if set(module.dilation) != {1} else None,
+    }
+
+
+def poolOf(module: Any) -> Attributes:
+    """The windows of a pool."""
+    return {"kernel_shape": list(module.size), **windowOf(module), "ceil_mode": int(module.isOpen) or None}
+
+
+def scalingOf(module: Any) -> Attributes:
+    """The axis of scales, and how many elements each is for."""
+    return {"axis": module.axis if module.axis != 1 else None, "block_size": module.block or None}
+
+
+@writesOnnx(*OPERATORS)
+def operator(step: OnnxStep) -> None:
+    """The operator of a module; outputs that are at the end and nobody reads are not named by readers of the file."""
+    made = next(made for c in type(step.module).__mro__ if (made := OPERATORS.get(c)))
+    kind, attributes = made(step.module)
+    check(step, kind, attributes)
+    if attributes.get("ceil_mode") and step.opset < PADLESS:
+        checkWindows(step)
+    given = list(step.inputs)
+    if isinstance(step.module, Quantize) and (len(given) < 3 or given[2] is None):
+        given = [*given[:2], step.constant(np.zeros(step.shapes[1]), step.module.dtype)]
+    step.op(kind, *given, out=list(step.outputs), name=step.path, **attributes)
+
+
+def checkWindows(step: OnnxStep) -> None:
+    """Whether there are as many windows as an old opset counts, in which one may begin in the padding.
+
+    Raises    GraphError where there are fewer
+    """
+    m = step.module
+    for i, (k, s, pad, d) in enumerate(zip(m.size, m.stride, m.pad, m.dilation), 2):
+        n, count = step.shapes[0][i], step.outshapes[0][i]
+        if isWhole(n) and count != -(-(n + sum(pad) - d * (k - 1) - 1) // s) + 1:
+            raise GraphError(f"windows that would begin in the padding are left out from opset {PADLESS} on")
+
+
+def check(step: OnnxStep, kind: str, attributes: Attributes) -> None:
+    """Whether an opset has an operator with these attributes, for inputs of these dtypes.
+
+    Raises    GraphError where it has not
+    """
+    from onnx import defs
+
+    try:
+        schema = defs.get_schema(kind, step.opset, "")
+    except defs.SchemaError:
+        raise GraphError(f"{kind} cannot be written in opset {step.opset}; a newer one has it") from None
+    lacking = [name for name, value in attributes.items() if value is not None and name not in schema.attributes]
+    if lacking:
+        raise GraphError(f"{kind} of opset {step.opset} has no {', '.join(lacking)}; that of a newer one may")
+    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    for i, dtype in enumerate(step.indtypes):
+        formal = schema.inputs[min(i, len(schema.inputs) - 1)]
+        if dtype is not None:
+            name = "bfloat16" if isBfloat16(dtype) else str(dtype)
+            if f"tensor({CALLED.get(name, name)})" not in allowed.get(formal.type_str, [formal.type_str]):
+                raise GraphError(f"{kind} of opset {step.opset} takes no {name}; that of a newer one may")

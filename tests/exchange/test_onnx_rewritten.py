@@ -1,0 +1,103 @@
+"""Each case of the standard that is read is written again: it is the same graph, and onnxruntime gives the same."""
+
+import collections
+import functools
+import warnings
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+from onnx.backend.test.loader import load_model_tests  # noqa: E402
+from onnxtrips import listed, ran  # noqa: E402
+
+from puregraph.errors import PuregraphError  # noqa: E402
+from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
+
+REFUSED = {  # cases that are read and cannot be written
+    "affine_grid_3d": "sizes that are open in the file are found not to go together",
+    "upsample_nearest": "nearest elements of an axis that grows and of one that shrinks",
+    "convtranspose_output_shape": "padding below zero",
+}
+UNLIKE = {  # where onnxruntime gives something else than the standard, or a formula in operators is rounded more often
+    "celu_bfloat16": "each operator rounds to 16 bits",
+    "resize_downsample_scales_linear_align_corners": "positions in lengths that were rounded",
+    "resize_downsample_scales_cubic_align_corners": "positions in lengths that were rounded",
+}
+UNKNOWN = (
+    "NOT_IMPLEMENTED",
+    "No corresponding Numpy type",
+    "can't be converted to MLDataType",
+    "not defined for empty set",
+)  # to onnxruntime
+WRITTEN, RAN = 1108, 1079  # cases that are written, and those of them that onnxruntime runs; they may only grow
+
+
+@functools.cache
+def outcomes():
+    """What became of every case that is read: "ran", "unknown" to onnxruntime, "refused" or what was wrong."""
+    found = {}
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # what makes the cases overflows on purpose
+        for case in load_model_tests(kind="node"):
+            if "_expanded" not in case.name:
+                try:
+                    net = fromOnnx(case.model).evalMode()
+                except PuregraphError:
+                    continue
+                found[case.name.removeprefix("test_")] = outcome(case, net)
+    return found
+
+
+def outcome(case, net):
+    """What becomes of one case."""
+    try:
+        model = written(net, max(each.version for each in case.model.opset_import))
+    except PuregraphError as error:
+        return f"refused: {error}"
+    onnx.checker.check_model(model, full_check=True)
+    data = [
+        onnx.numpy_helper.to_array(x) if isinstance(x, onnx.TensorProto) else np.asarray(x)
+        for x in case.data_sets[0][0]
+    ]
+    wanted = listed(net(*data))
+    if not alike(listed(fromOnnx(model).evalMode()(*data)), wanted, case):
+        return "wrong: read back"
+    try:
+        found = ran(model, data)
+    except Exception as error:  # its own errors have no common base
+        return "unknown" if any(text in str(error) for text in UNKNOWN) else f"wrong: {error}"
+    return "ran" if alike(found, wanted, case) else "wrong: in onnxruntime"
+
+
+def written(net, opset):
+    """The model in the opset that is usual, or in that of a case whose operators are newer."""
+    try:
+        return toOnnx(net)
+    except PuregraphError:
+        return toOnnx(net, opset=max(opset, 13))
+
+
+def alike(found, wanted, case):
+    """Whether outputs are equal at the tolerance of the case."""
+    return all(
+        x.shape == y.shape
+        and x.dtype == y.dtype
+        and np.allclose(x.astype(float), y.astype(float), case.rtol, max(case.atol, 1e-7), equal_nan=True)
+        for x, y in zip(found, wanted, strict=True)
+    )
+
+
+def test_no_case_is_written_wrongly():
+    wrong = {name: text for name, text in outcomes().items() if text.startswith("wrong") and name not in UNLIKE}
+    assert not wrong, "\n".join(f"{name}: {text[:300]}" for name, text in wrong.items())
+
+
+def test_every_case_that_is_read_is_written_but_for_reasons():
+    refused = {name for name, text in outcomes().items() if text.startswith("refused")}
+    assert refused == REFUSED.keys()
+    count = collections.Counter(outcomes().values())
+    assert len(outcomes()) - len(refused) >= WRITTEN, len(outcomes()) - len(refused)
+    assert count["ran"] >= RAN, count
