@@ -139,7 +139,7 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
 
     def misplaced(kind: Argument, value: Any, number: int, name: str, later: tuple[str, ...]) -> str:
         """What to say of a value at the position of a flag, a text or a path that is none: which one it may be for."""
-        if kind not in (Flag, Text, FilePath) or kind.holds(value):
+        if kind not in (Flag, Text, FilePath):
             return ""
         fits = [each for each in later if each in kinds and kinds[each].holds(value)]
         other = fits[0] if fits and kind is not Flag else ""  # what is given for a flag may be for any of them
@@ -157,7 +157,7 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
             owner = type(args[0]).__name__ if isMethod and args else function.__name__
             for i, (name, value) in enumerate(zip(names, args)):
                 kind = kinds.get(name)
-                if kind is not None:
+                if kind is not None and not kind.holds(value):
                     kind.check(owner, name, value, misplaced(kind, value, i + 1 - isMethod, name, names[i + 1 :]))
             for name, value in kwargs.items():
                 if name in kinds:

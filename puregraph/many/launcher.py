@@ -144,9 +144,9 @@ class LaunchedRun:
 
     def passOn(self, line: bytes) -> None:
         """Print a line, unless mpiexec has written it because a process is gone."""
-        if line == BEGUN:
+        if BEGUN in line:  # behind what another process has printed without an end of its line
             self.beginning.cancel()
-            return
+            line = line.replace(BEGUN, b"")
         if self.notes or RULE.match(line):
             self.notes.append(line)
             return

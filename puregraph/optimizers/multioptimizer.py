@@ -52,6 +52,8 @@ class MultiOptimizer(Optimizer):
         checkOptimizers(optimizers)
         self.optimizers = dict(optimizers)
         super().__init__(learnRate, schedule, clipNorm=clipNorm, onNonFinite=onNonFinite)
+        for each in self.members:
+            each.whole = self
 
     @property
     def clipNorm(self) -> float | None:
@@ -65,6 +67,30 @@ class MultiOptimizer(Optimizer):
             if value is not None and each.clipValue is not None:
                 raise ArgumentError(f"MultiOptimizer: wanted clipNorm, or clipValue for {pattern!r}, got both")
             each.clipNorm = value
+
+    @property
+    def decay(self) -> float:
+        """None of its own: each optimizer has one."""
+        return 0.0
+
+    @decay.setter
+    def decay(self, value: float) -> None:
+        self.refuse("decay", value)
+
+    @property
+    def clipValue(self) -> float | None:
+        """None of its own: each optimizer has one."""
+        return None
+
+    @clipValue.setter
+    def clipValue(self, value: float | None) -> None:
+        self.refuse("clipValue", value)
+
+    def refuse(self, name: str, value: Any) -> None:
+        """Raise    ArgumentError for a setting that each optimizer has for itself"""
+        if value:
+            first = next(iter(self.optimizers))
+            raise ArgumentError(f"MultiOptimizer: it has no {name}; set optimizer.optimizers[{first!r}].{name}")
 
     @property
     def members(self) -> tuple[Optimizer, ...]:
@@ -108,7 +134,7 @@ class MultiOptimizer(Optimizer):
         if without:
             named = ", ".join(map(repr, without[:5])) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
             raise PuregraphError(f"MultiOptimizer: no pattern matches {named}; add '*' with an optimizer for the rest")
-        for pattern in set(self.optimizers) - set(chosen.values()):
+        for pattern in [each for each in self.optimizers if each not in chosen.values()]:
             before = next((chosen[path] for path in chosen if matches(path, pattern)), None)
             if before is not None:
                 raise PuregraphError(
@@ -147,6 +173,10 @@ def checkOptimizers(optimizers: Any) -> None:
         if own:
             raise ArgumentError(
                 f"MultiOptimizer: {type(each).__name__}, for {pattern!r}, has its own {own[0]}, which all share here"
+            )
+        if each.whole is not None:
+            raise ArgumentError(
+                f"MultiOptimizer: {pattern!r} has an optimizer of another MultiOptimizer; make a new one"
             )
         if each.net is not None:
             raise ArgumentError(

@@ -65,6 +65,7 @@ class Optimizer(FormulaRule):
     }
     unversioned = frozenset(("step", "norm", "later", "measured"))
     later: Any = None  # what steps on a GPU have still to tell
+    whole: Any = None  # the MultiOptimizer that it is one of
     measured: float | None = None  # the norm of all gradients, where several processes have found it together
 
     @takes(schedule=optional(AnyFunction), onNonFinite=optional(choice("raise", "skip")))
@@ -184,7 +185,7 @@ class Optimizer(FormulaRule):
     @property
     def rate(self) -> float:
         """The learning rate of the next update: `learnRate`, times the schedule's factor."""
-        return self.rateAt(self.step)
+        return self.rateAt(self.step if self.whole is None else self.whole.step)
 
     @rate.setter
     def rate(self, value: Any) -> None:

@@ -195,16 +195,15 @@ def checkParams(trainer: Any) -> None:
 
 
 def fitSchedule(trainer: Any) -> None:
-    """Tell a schedule how many updates there will have been when this run ends, and warn of one that is over before."""
+    """Tell schedules how many updates there will have been when this run ends, and warn of one that is over before."""
     optimizer = trainer.optimizer
-    schedules = [getattr(each, "schedule", None) for each in {optimizer, *getattr(optimizer, "members", ())}]
-    for schedule in schedules:
-        if schedule is not None:
-            fitOne(trainer, schedule)
+    schedules = [getattr(each, "schedule", None) for each in (optimizer, *getattr(optimizer, "members", ()))]
+    for schedule in {id(each): each for each in schedules if each is not None}.values():
+        fit(trainer, schedule)
 
 
-def fitOne(trainer: Any, schedule: Any) -> None:
-    """Tell one schedule."""
+def fit(trainer: Any, schedule: Any) -> None:
+    """Tell one schedule, and warn if it is over before."""
     if hasattr(schedule, "fitEpoch") and trainer.count is not None:
         schedule.fitEpoch(trainer.count)
     if trainer.total is None and trainer.count is not None:
@@ -222,7 +221,7 @@ def fitOne(trainer: Any, schedule: Any) -> None:
         warnings.warn(
             f"schedule: {schedule!r:.60} is over after {end} updates, this run after {total}: {factor}; {hint}",
             GraphWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
 

@@ -1,5 +1,6 @@
 """Whole trainings on a GPU, as a tracer for CuPy carries them out: they learn what the CPU learns, and wait for nobody."""
 
+import math
 import threading
 
 import numpy as np
@@ -13,7 +14,7 @@ from puregraph.costs import MSE, CrossEntropy
 from puregraph.errors import DataError, PuregraphError
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, Conv2D, Dropout, Flatten, Linear, MaxPool2D, Relu, Reshape
-from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
+from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD, MultiOptimizer
 from puregraph.pointwise import Pointwise
 from puregraph.train import (
     MAE,
@@ -87,18 +88,25 @@ def trainer(make=rows, optimizer=None, **options):
 
 # What is learnt --------------------------------------------------------------------------------------------------------
 
+
+def cosine(step):
+    """Half a wave over twelve updates."""
+    return 0.5 + 0.5 * math.cos(math.pi * step / 12)
+
+
 OPTIMIZERS = {
     "plain": lambda: SGD(0.1),
     "schedule": lambda: Adam(0.01, schedule=lambda step: 1 / (1 + step)),
     "clipped": lambda: MomentumSGD(0.1, clipNorm=0.3),
     "clipped by value": lambda: SGD(0.1, clipValue=0.01, decay=0.1),
+    "several": lambda: MultiOptimizer({"*.b": MomentumSGD(0.1), "*": Adam(0.01, schedule=cosine)}, clipNorm=0.3),
     "looking": lambda: AdamW(0.01, onNonFinite="skip"),
 }
 
 
 @pytest.mark.parametrize(
     ("optimizer", "accumulate"),
-    [*((name, 1) for name in OPTIMIZERS), ("schedule", 3), ("clipped", 3), ("looking", 3)],
+    [*((name, 1) for name in OPTIMIZERS), ("schedule", 3), ("clipped", 3), ("several", 3), ("looking", 3)],
 )
 def test_two_epochs_teach_what_they_teach_on_the_cpu(monkeypatch, rng, optimizer, accumulate):
     x, t = digits(rng)

@@ -17,6 +17,7 @@ from puregraph import (
     Linear,
     MaxPool2D,
     MomentumSGD,
+    MultiOptimizer,
     Relu,
     Sequential,
     Trainer,
@@ -36,6 +37,13 @@ def perceptron(**options):
     given = {"batchsize": 16, "metrics": [Accuracy()], **GRAINS, **options}
     trainer = Trainer(net, CrossEntropy(), Adam(1e-2, clipNorm=0.5), **given)
     return trainer, rng.standard_normal((72, 10)).astype(np.float32), rng.integers(0, 4, 72)
+
+
+def several(**options):
+    """The same with an optimizer for weights and another one for biases, whose states differ."""
+    trainer, data, target = perceptron(**options)
+    trainer.optimizer = MultiOptimizer({"*.b": MomentumSGD(1e-2), "*": Adam(1e-2)}, clipNorm=0.5)
+    return trainer, data, target
 
 
 def accumulated(**options):
@@ -77,9 +85,10 @@ def language(**options):
     return trainer, tokens[:, :-1], tokens[:, 1:]
 
 
-RECIPES = {each.__name__: each for each in (perceptron, accumulated, convolutional, synchronized, language)}
+RECIPES = {each.__name__: each for each in (perceptron, several, accumulated, convolutional, synchronized, language)}
 EPOCHS = {
     "perceptron": 6,
+    "several": 6,
     "accumulated": 15,
     "convolutional": 8,
     "synchronized": 8,

@@ -13,6 +13,7 @@ from puregraph.many import launcher
 from puregraph.many.launcher import LaunchedRun
 from puregraph.many.rankfile import endedIn, ranksIn
 from puregraph.many.watch import CODE
+from puregraph.many.world import BEGUN
 
 
 def refusal(capsys, *arguments):
@@ -160,12 +161,25 @@ def killed(*processes):
     assert waited(lambda: not any(isRunning(process.pid) for process in processes), 10)
 
 
-def test_of_processes_that_end_at_once_none_alone_is_named(tmp_path, capsys, sleepers):
-    killed(sleepers[0], sleepers[2])
-    run = LaunchedRun(sleepers[1], str(tmp_path), 3)
+def toldEnd(process, folder, capsys):
+    """What a launcher says of a run of three processes that ends with code 9."""
+    run = LaunchedRun(process, str(folder), 3)
     run.watch()
     run.tellEnd(9)
-    assert "puregraph: rank 0 or 2 of 3 was killed (exit code 9)" in capsys.readouterr().err
+    return capsys.readouterr().err
+
+
+def test_what_another_process_has_printed_without_an_end_of_line_hides_no_begin(tmp_path, capfdbinary):
+    run = LaunchedRun(None, str(tmp_path), 3, 1000.0)
+    run.beginning.start()
+    run.passOn(b"half a line" + BEGUN)
+    run.beginning.join(10)
+    assert not run.beginning.is_alive() and capfdbinary.readouterr().out == b"half a line"
+
+
+def test_of_processes_that_end_at_once_none_alone_is_named(tmp_path, capsys, sleepers):
+    killed(sleepers[0], sleepers[2])
+    assert "puregraph: rank 0 or 2 of 3 was killed (exit code 9)" in toldEnd(sleepers[1], tmp_path, capsys)
 
 
 def test_a_process_that_began_and_ended_between_two_looks_is_named_beside_the_one_that_was_seen(
@@ -182,10 +196,7 @@ def test_a_process_that_began_and_ended_between_two_looks_is_named_beside_the_on
         return found
 
     monkeypatch.setattr(launcher, "ranksIn", seen)
-    run = LaunchedRun(sleepers[1], str(tmp_path), 3)
-    run.watch()
-    run.tellEnd(9)
-    assert "puregraph: rank 0 or 2 of 3 was killed (exit code 9)" in capsys.readouterr().err
+    assert "puregraph: rank 0 or 2 of 3 was killed (exit code 9)" in toldEnd(sleepers[1], tmp_path, capsys)
 
 
 def test_who_has_closed_its_files_is_named_though_its_last_thread_lives_longer_than_those_it_has_ended(
@@ -194,10 +205,7 @@ def test_who_has_closed_its_files_is_named_though_its_last_thread_lives_longer_t
     sleepers[2].send_signal(signal.SIGUSR1)  # gives its lock back, as a process does whose threads are still ending
     assert waited(lambda: endedIn(tmp_path) == [2], 10)
     killed(sleepers[0])
-    run = LaunchedRun(sleepers[1], str(tmp_path), 3)
-    run.watch()
-    run.tellEnd(9)
-    assert "puregraph: rank 0 or 2 of 3 was killed (exit code 9)" in capsys.readouterr().err
+    assert "puregraph: rank 0 or 2 of 3 was killed (exit code 9)" in toldEnd(sleepers[1], tmp_path, capsys)
 
 
 def test_a_process_that_ends_between_the_last_two_looks_is_named_though_mpiexec_has_ended_as_well(
@@ -215,7 +223,4 @@ def test_a_process_that_ends_between_the_last_two_looks_is_named_though_mpiexec_
             killed(sleepers[1])
             return 9
 
-    run = LaunchedRun(Mpiexec(), str(tmp_path), 3)
-    run.watch()
-    run.tellEnd(9)
-    assert "puregraph: rank 1 of 3 was killed (exit code 9)" in capsys.readouterr().err
+    assert "puregraph: rank 1 of 3 was killed (exit code 9)" in toldEnd(Mpiexec(), tmp_path, capsys)

@@ -9,7 +9,7 @@ import pytest
 from puregraph import MSE, SGD, Adam, AdamW, BatchNorm, Cosine, Linear, MomentumSGD, Relu, Sequential, Trainer
 from puregraph.checkpoint import load
 from puregraph.core import initial
-from puregraph.errors import ArgumentError, CheckpointError, PuregraphError
+from puregraph.errors import ArgumentError, CheckpointError, GraphWarning, PuregraphError
 from puregraph.kernel import useFast
 from puregraph.native.llvm import jit
 from puregraph.optimizers import MultiOptimizer
@@ -31,9 +31,12 @@ def batches(count=5):
     ]
 
 
+def three():
+    return {"stem": MomentumSGD(0.02, 0.8), "*.b": SGD(0.05, decay=0.1), "*": Adam(0.01, schedule=Cosine(8))}
+
+
 def several(**options):
-    given = {"stem": MomentumSGD(0.02, 0.8), "*.b": SGD(0.05, decay=0.1), "*": Adam(0.01, schedule=Cosine(8))}
-    return MultiOptimizer(given, **options)
+    return MultiOptimizer(three(), **options)
 
 
 def weights(net):
@@ -71,7 +74,7 @@ def test_each_parameter_is_updated_as_by_its_optimizer_alone(manner):
     net = network().trainMode()
     twin = copy.deepcopy(net)
     optimizer = several().setupOn(net)
-    first, second, third = (copy.deepcopy(each) for each in optimizer.members)
+    first, second, third = three().values()
     first.setupOn(Some(twin, lambda path: path.startswith("stem.")))
     second.setupOn(Some(twin, lambda path: path.endswith(".b") and not path.startswith("stem.")))
     third.setupOn(Some(twin, lambda path: not path.endswith(".b") and not path.startswith("stem.")))
@@ -199,6 +202,22 @@ def test_a_frozen_parameter_needs_no_pattern():
         param.trainable = path.startswith("head")
     optimizer = MultiOptimizer({"head.W": SGD(), "head": Adam()}).setupOn(net)
     assert [slot.path for slot in optimizer.slots] == ["head.W", "head.b"]
+
+
+def test_an_optimizer_says_the_rate_that_it_has_now_and_settings_without_effect_are_refused():
+    x, t = (np.concatenate(arrays) for arrays in zip(*batches()))
+    trainer = Trainer(network(), MSE(), {"stem": SGD(0.1, schedule=Cosine(20)), "*": SGD(0.1)}, progress="none")
+    trainer.train(x, t, epochs=10)
+    stem = trainer.optimizer.optimizers["stem"]
+    assert stem.rate == trainer.optimizer.rates["stem"] == trainer.optimizer.rate < 0.1
+    for name in ("decay", "clipValue"):
+        with pytest.raises(ArgumentError, match=re.escape(f"set optimizer.optimizers['stem'].{name}")):
+            setattr(trainer.optimizer, name, 0.1)
+    with pytest.raises(ArgumentError, match="of another MultiOptimizer; make a new one"):
+        Trainer(network(), MSE(), trainer.optimizer.optimizers)
+    with pytest.warns(GraphWarning, match="is over after 3 updates") as found:
+        Trainer(network(), MSE(), {"*": SGD(schedule=Cosine(3))}, progress="none").train(x, t, epochs=9)
+    assert [each.filename for each in found] == [__file__]  # the line that asks for the run
 
 
 def test_every_schedule_is_fitted_to_the_run():

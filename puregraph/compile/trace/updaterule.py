@@ -80,10 +80,10 @@ class UpdateScalars:
     def refresh(self, shrink: float = 1.0) -> None:
         """Write the scalars, if any differs from the last time."""
         optimizer = self.optimizer
-        now = shrink, optimizer.settings(optimizer.step)
+        now = (*optimizer.settings(optimizer.step), shrink)
         if now != self.before or self.counts:
             with np.errstate(all="ignore"):
-                self.write(now[1][0], shrink)
+                self.write(now[0], shrink)
             self.before = now
 
     def write(self, rate: float, shrink: float) -> None:
