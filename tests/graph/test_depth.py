@@ -25,7 +25,7 @@ def runLimited(body):
     return done.stdout
 
 
-@pytest.mark.parametrize("count", [20_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_a_chain_of_many_nodes_is_built_run_copied_and_freed(count):
     out = runLimited(f"""
         count = {count}

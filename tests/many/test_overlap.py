@@ -54,7 +54,7 @@ def alone():
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_buckets_that_leave_while_backward_runs_change_no_bit(alone, count, tmp_path):
     rows = [json.loads(line) for line in lines(launched(count, tmp_path, OUTCOMES, timeout=280))]
     assert len(rows) == count

@@ -36,7 +36,7 @@ def alone():
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("count", [1, 2, 3, 8, pytest.param(4, marks=pytest.mark.slow)])
 def test_runs_of_one_to_eight_processes_end_with_equal_weights_states_and_history(alone, count, tmp_path):
     found = rowsOf(launched(count, tmp_path, OUTCOMES, timeout=280))
     assert set(found) == set(range(count))

@@ -32,7 +32,7 @@ def alone():
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("count", [2, 3, *[pytest.param(count, marks=pytest.mark.slow) for count in (1, 4, 8)]])
+@pytest.mark.parametrize("count", [3, *[pytest.param(count, marks=pytest.mark.slow) for count in (1, 2, 4, 8)]])
 def test_runs_with_parts_of_the_state_end_as_those_with_all_of_it(alone, count, tmp_path):
     done = launched(count, tmp_path, OUTCOMES, timeout=280)
     found = [json.loads(line.partition(" ")[2]) for line in lines(done)]
@@ -57,7 +57,7 @@ print("found", np.concatenate([p.data.reshape(-1) for p in trainer.net.params.va
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("shard", [None, "state", "gradients"])
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_runs_with_weights_of_samples_end_as_that_of_one_process(count, shard, tmp_path):
     def found(count, shard):
         return set(lines(launched(count, tmp_path, WEIGHED, shard, timeout=280)))
@@ -116,7 +116,7 @@ print(json.dumps([kept, arrays, sum(p.size for p in trainer.net.params.values())
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_each_process_keeps_its_part_of_the_state_alone(tmp_path, count):
     found = [json.loads(line) for line in lines(launched(count, tmp_path, MEMORY))]
     total = found[0][2]
