@@ -41,7 +41,7 @@ class PointwiseCost(Module):
         self.formula.numpy(NAMES)  # a name that is neither is an error now
 
     def dataShapeFrom(self, x, target, sampleWeight=None):
-        need(x == target, x, target, "the target has the shape of x, nothing broadcasts: reshape one")
+        need(x == target, x, target, f"the target has the shape of x, nothing broadcasts: {remedy(x, target)}")
         needWeights(sampleWeight, x)
         return ()
 
@@ -104,3 +104,10 @@ def needWeights(sampleWeight, x):
 def alongSamples(weight, like):
     """The weights of samples as they broadcast along the first axis of an array, in what it computes in."""
     return widen(weight).reshape(-1, *(1,) * (like.ndim - 1))
+
+
+def remedy(x, target):
+    """What to do about a target of another shape."""
+    if x == (*target, 1):
+        return "write target[..., None]"
+    return "write target[..., 0]" if target == (*x, 1) else "reshape one"

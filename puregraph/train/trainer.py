@@ -29,7 +29,7 @@ from puregraph.train.figures import Figures
 from puregraph.train.history import History
 from puregraph.train.interrupt import Interrupt, endQuietly
 from puregraph.train.meters import EVERY, Meters
-from puregraph.train.metrics import Metric
+from puregraph.train.metrics.byoutput import metricsFrom
 from puregraph.train.modes import inMode, leaveIn
 from puregraph.train.objective import Objective, checkKind
 from puregraph.train.prechecks import begin, checkShard, sourcesFrom
@@ -51,7 +51,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
     `cost`        a Module of predictions and targets that gives the mean over the batch; a dict by outputs: `CostSum`
     `optimizer`   updates the part of the network that it was set up on, or all of it; a dict: see `MultiOptimizer`
     `batchsize`   samples of a batch of arrays; the last batch of an epoch may be smaller
-    `metrics`     what is gathered besides the cost; that of the validation in copies, `trainer.validator.metrics`
+    `metrics`     what is gathered besides the cost, a list, or a dict by outputs; that of the validation in copies,
+                  `trainer.validator.metrics`
     `callbacks`   Callbacks, and functions of the trainer, which are called after every step
     `seed`        of the order of the samples: with it, and `initial.seed` before the network is made, a run on the CPU
                   repeats bit for bit
@@ -94,7 +95,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         cost: Module,
         optimizer: Any,
         batchsize: int = 128,
-        metrics: Iterable[Metric] = (),
+        metrics: Iterable[Any] = (),
         callbacks: Iterable[Any] = (),
         seed: int = 0,
         accumulate: int = 1,
@@ -116,7 +117,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.net = self.objective.net
         self.optimizer = optimizerFrom(optimizer)
         checkKind("optimizer", self.optimizer, ("setupOn", "update", "rate"), "an Optimizer, such as Adam()")
-        self.meters = Meters(metrics, checkedSize(readEvery, "readEvery"))
+        self.meters = Meters(metricsFrom(metrics, self.net, self.cost), checkedSize(readEvery, "readEvery"))
         self.validator = Validator(self.net, self.cost, copy.deepcopy(self.meters.metrics), batchsize, compile)
         self.validator.meters.every = readEvery
         self.meters.include(partLosses(self.net, self.cost))

@@ -16,6 +16,7 @@ from puregraph.module import Module
 from puregraph.train.costsum import costFrom, partLosses
 from puregraph.train.meters import Meters
 from puregraph.train.metrics import Metric
+from puregraph.train.metrics.byoutput import metricsFrom
 from puregraph.train.modes import inMode
 from puregraph.train.objective import Objective, checkKind
 from puregraph.train.prechecks import weighed
@@ -29,12 +30,12 @@ class Validator(ChecksKeywords, Settable):
 
     @takes(compile=Flag)
     def __init__(
-        self, net: Module, cost: Module, metrics: Iterable[Metric] = (), batchsize: int = 128, compile: bool = True
+        self, net: Module, cost: Module, metrics: Iterable[Any] = (), batchsize: int = 128, compile: bool = True
     ):
         cost = costFrom(cost)
         checkKind("cost", cost, ("node", "trainMode"), "a Module, such as MSE()")
         self.objective, self.cost = Objective(net, cost, compile), cost
-        self.meters = Meters(metrics, learns=False)
+        self.meters = Meters(metricsFrom(metrics, self.objective.net, cost), learns=False)
         self.meters.include(partLosses(self.objective.net, cost))
         self.batchsize = batchsize
         self.mutex = Mutex()

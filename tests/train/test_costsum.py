@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from puregraph import (
+    MAE,
     MSE,
     SGD,
     Accuracy,
@@ -15,6 +16,7 @@ from puregraph import (
     GraphError,
     Input,
     Linear,
+    TopK,
     Trainer,
     Validator,
 )
@@ -73,6 +75,39 @@ def test_a_dict_of_costs_and_a_dict_of_targets_are_taken_as_they_are():
         rows.append({name: value for name, value in row.items() if name != "seconds"})
     assert rows[0] == rows[1]
     assert {"digit loss", "area loss", "accuracy", "val digit loss", "val area loss", "val accuracy"} <= set(rows[0])
+
+
+def test_a_dict_of_metrics_measures_each_output_against_its_own_target():
+    net, best = network(), TopK(2)
+    found = Validator(net, costs(), {"area": MAE(), "digit": [Accuracy(), best]}).validate(X, [DIGITS, AREAS])
+    digit, area = net.evalMode()(X)
+    assert found["area mae"] == pytest.approx(np.abs(area - AREAS).mean(), rel=1e-5)
+    assert found["digit accuracy"] == (digit.argmax(1) == DIGITS).mean()
+    assert found["digit top2"] == best.value() > found["digit accuracy"]
+
+
+def test_a_metric_of_the_one_output_with_a_cost_looks_at_the_one_target():
+    accuracy = Accuracy()
+    for _ in range(2):  # the second trainer finds the metric with its name
+        trainer = Trainer(network(), {"area": MSE()}, SGD(0.1), metrics={"area": MAE()}, progress="none")
+        (row,) = trainer.train(X, AREAS, validation=(X, AREAS))
+        assert {"area mae", "val area mae"} < set(row)
+        other = Trainer(network(), {"digit": CrossEntropy()}, SGD(0.1), metrics={"digit": accuracy}, progress="none")
+        assert "digit accuracy" in other.train(X, DIGITS)[0]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        ({"area": MAE()}, r"metrics: wanted outputs that have a target \(digit\), got 'area'"),
+        ({"digit": "accuracy"}, r"metrics\['digit'\]: wanted Metrics such as Accuracy\(\), got 'accuracy'"),
+        ({"digit": [twice := Accuracy(), twice]}, r"metrics\['digit'\]: digit accuracy is given twice"),
+        ({"digit": [Accuracy(), Accuracy()]}, "two have one name"),
+    ],
+)
+def test_a_dict_that_names_no_output_or_holds_no_metric_is_refused(metrics, words):
+    with pytest.raises(DataError, match=words):
+        Trainer(network(), {"digit": CrossEntropy()}, SGD(0.1), metrics=metrics)
 
 
 def test_smaller_batches_count_for_their_samples():
