@@ -1,5 +1,6 @@
 """DLRM: a recommender that predicts clicks, from dense features and from categories of any size."""
 
+from puregraph.arguments import takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
@@ -22,6 +23,7 @@ def network(insize, sizes, name, last):
     return net
 
 
+@takes()
 def dlrm(dense=13, tables=CRITEO, size=16, bottom=(512, 256, 64), top=(512, 256), name="dlrm"):
     """Dense features through a network, each category through a table, the dot products of each two vectors, a network.
 

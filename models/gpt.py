@@ -1,5 +1,6 @@
 """GPT: a transformer that predicts the next token."""
 
+from puregraph.arguments import takes
 from puregraph.core.initial import Normal
 from puregraph.graph.sequential import Sequential
 from puregraph.models.transformer import transformerBlock
@@ -8,6 +9,7 @@ from puregraph.modules import Dropout, Embedder, LayerNorm, Linear, Position
 SIZES = {"gpt2": (12, 12, 768), "gpt2medium": (24, 16, 1024), "gpt2large": (36, 20, 1280), "gpt2xl": (48, 25, 1600)}
 
 
+@takes()
 def gpt(vocabulary=256, length=256, layers=6, heads=6, size=384, dropout=0.0, name="gpt"):
     """Token and position embeddings, causal blocks, a last norm, and scores of the next token at each position.
 
@@ -41,6 +43,7 @@ def causalBlock(size, heads, layers, dropout, name):
     return found
 
 
+@takes()
 def gpt2(size="gpt2", dropout=0.1, name=None):
     """`gpt` with the sizes of GPT-2: 50,257 tokens, 1,024 positions.
 

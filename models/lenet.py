@@ -1,10 +1,12 @@
 """LeNet: the first convolutional network in daily use."""
 
+from puregraph.arguments import takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.modules import BatchNorm, Conv2D, Dropout, Flatten, Linear, MaxPool2D, Relu
 
 
+@takes()
 def lenet(inmaps=1, size=28, classes=10, maps=(6, 16), norm=False, dropout=0.0, name="lenet"):
     """Two convolutions with pooling, three linear layers, written as a graph of nodes; rectifiers and maximum pooling.
 

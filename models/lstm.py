@@ -1,9 +1,11 @@
 """LSTM: layers of long short-term memory that read a sequence, and a linear layer that classifies it."""
 
+from puregraph.arguments import takes
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import LSTM, Dropout, Linear
 
 
+@takes()
 def lstm(insize=28, hsize=256, layers=2, classes=10, direction="uni", dropout=0.0, name="lstm"):
     """A classifier of sequences of any length: the last layer returns its last state, the others all of theirs.
 

@@ -1,9 +1,11 @@
 """A multi-layer perceptron."""
 
+from puregraph.arguments import takes
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Dropout, Flatten, Linear, Relu
 
 
+@takes()
 def mlp(insize=784, hidden=(512, 512), outsize=10, dropout=0.0, name="mlp"):
     """Linear layers with rectifiers between them; the input is flattened first.
 

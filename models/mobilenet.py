@@ -1,5 +1,6 @@
 """MobileNet: depthwise separable convolutions: each channel filtered alone, then all mixed at each position."""
 
+from puregraph.arguments import takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
@@ -36,6 +37,7 @@ def rounded(channels, width):
     return found if found >= 0.9 * channels * width else found + 8
 
 
+@takes()
 def mobilenet(classes=1000, inmaps=3, width=1.0, dropout=0.2, name="mobilenet"):
     """MobileNet v2: a convolution, 17 inverted residual blocks, a 1x1 convolution, the mean, a linear layer.
 

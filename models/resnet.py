@@ -1,5 +1,6 @@
 """ResNet: residual blocks, which learn what to add to their input."""
 
+from puregraph.arguments import takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
@@ -57,6 +58,7 @@ def stages(counts, inmaps, maps, block, expansion, shortcut):
         maps *= 2
 
 
+@takes()
 def resnet(depth, classes=1000, inmaps=3, name=None):
     """The ImageNet networks.
 
@@ -80,6 +82,7 @@ def resnet(depth, classes=1000, inmaps=3, name=None):
     )
 
 
+@takes()
 def cifarResnet(depth, classes=10, inmaps=3, name=None):
     """The CIFAR networks: 6 n + 2 layers, three stages of 16, 32 and 64 channels, shortcuts without parameters.
 

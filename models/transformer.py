@@ -1,11 +1,13 @@
 """Transformer: attention and a position-wise network, each with a residual connection."""
 
+from puregraph.arguments import takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Attention, Dropout, Gelu, LayerNorm, Linear, Reshape, Split, Transpose
 
 
+@takes()
 def multiHeadAttention(size, heads, causal=False, cross=False, masked=False, useBias=True, start=None, name=None):
     """Attention of several heads: q, k and v by one Linear, `Attention`, and a Linear for all heads together.
 
@@ -53,6 +55,7 @@ def normal(start):
     return {} if start is None else {"initscheme": "gaussian", "wscale": start}
 
 
+@takes()
 def transformerBlock(
     size=256, heads=4, inner=None, causal=False, dropout=0.0, approximate=False, start=None, name="block"
 ):
@@ -79,6 +82,7 @@ def transformerBlock(
     return Graph(x, h + (Dropout(dropout, name="drop2")(y) if dropout else y), name=name)
 
 
+@takes()
 def transformer(layers=6, size=256, heads=4, inner=None, causal=False, dropout=0.0, name="transformer"):
     """Blocks one after the other, and a last norm: each vector of the result depends on all of them.
 

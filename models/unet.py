@@ -1,5 +1,6 @@
 """U-Net: down to a small size with many channels and up again, with shortcuts at every size."""
 
+from puregraph.arguments import takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
@@ -16,6 +17,7 @@ def double(inmaps, outmaps, norm, name):
     return Sequential(*made, name=name)
 
 
+@takes()
 def unet(inmaps=1, classes=2, maps=64, depth=4, norm=False, name="unet"):
     """Double convolutions, `depth` times halved by pooling with twice the channels, then doubled by deconvolution.
 

@@ -1,5 +1,6 @@
 """VGG: depth from 3x3 convolutions alone."""
 
+from puregraph.arguments import takes
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, Conv2D, Dropout, Flatten, Linear, MaxPool2D, Relu
 
@@ -7,6 +8,7 @@ STAGES = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2,
 MAPS = (64, 128, 256, 512, 512)
 
 
+@takes()
 def vgg(depth, norm=False, classes=1000, inmaps=3, size=224, dropout=0.5, name=None):
     """Five stages of 3x3 convolutions, each halved by pooling, then three linear layers.
 

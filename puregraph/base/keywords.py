@@ -48,14 +48,14 @@ def refuseKeyword(owner: str, name: str, known: Iterable[str], maker: type | Non
 
     Raises    ArgumentError with the name that was probably meant, and those that there are
     """
-    hint = ""
+    hint = "there"
     other = similar(name, known)
     if other:
-        hint = f"did you mean {other}? "
+        hint = f"did you mean {other}? There"
     elif maker is not None and (other := similar(name, keywords(maker) or ())):
-        hint = f"{other} is an argument of {maker.__name__}(...). "
+        hint = f"{other} is an argument of {maker.__name__}(...). There"
     names = ", ".join(known) or "none"
-    raise ArgumentError(f"{owner}: there is no argument {name}; {hint}There are {names}")
+    raise ArgumentError(f"{owner}: there is no argument {name}; {hint} are {names}")
 
 
 def similar(name: str, known: Iterable[str]) -> str:

@@ -1,5 +1,6 @@
 """Names of PyTorch, Keras and PuzzleLib are answered with what is written here in their place: one table, all of it."""
 
+import inspect
 import re
 
 import numpy as np
@@ -24,6 +25,7 @@ from puregraph import (
 )
 from puregraph.base.keywords import keywords, similar
 from puregraph.foreign import ATTRIBUTES, KEYWORDS, NAMES, ForeignAttributes
+from puregraph.models import gpt, lstm, mlp, resnet18, unet, vgg16, vit
 from puregraph.train import Checkpoint
 
 
@@ -74,6 +76,7 @@ def test_a_foreign_attribute_is_answered_with_what_to_write(owner, name):
 @pytest.mark.parametrize("word", KEYWORDS)
 def test_each_foreign_argument_is_one_of_some_class_or_function_here(word):
     takers = [keywords(cls) or () for cls in MAKERS] + [("data", "target", "epochs", "validation", "sampleWeight")]
+    takers += [tuple(inspect.signature(model).parameters) for model in (gpt, lstm, mlp, resnet18, unet, vit)]
     assert any(set(KEYWORDS[word]) & set(names) for names in takers)
 
 
@@ -115,7 +118,7 @@ def test_the_learning_rate_of_adam_may_have_the_name_of_the_paper(cls):
         (lambda: OWNERS["Trainer"]().train(DATA, DATA, batch_size=1), r"batchsize is an argument of Trainer\(...\)"),
         (lambda: OWNERS["Trainer"]().train(DATA, DATA, callbacks=[]), r"callbacks is an argument of Trainer\(...\)"),
         (lambda: OWNERS["Trainer"]().train(x=DATA, y=DATA), "did you mean data?"),
-        (lambda: OWNERS["Trainer"]().stop(why="x"), "stop: there is no argument why; There are reason, now"),
+        (lambda: OWNERS["Trainer"]().stop(why="x"), "stop: there is no argument why; there are reason, now"),
         (lambda: Calculator(net()).calculate(DATA, batch_size=3), r"batchsize is an argument of Calculator\(...\)"),
         (lambda: Validator(net(), MSE()).validate(DATA, DATA, metrics=[]), "metrics is an argument of Validator"),
         (lambda: EarlyStop(restore_best_weights=True), "did you mean restore?"),
@@ -177,3 +180,21 @@ def test_names_of_others_are_no_attributes():
 def test_attributes_cost_what_they_cost_in_any_class_of_python():
     for cls in (puregraph.Module, puregraph.Param, puregraph.Trainer, puregraph.Adam):
         assert not hasattr(cls, "__getattr__") and cls.__getattribute__ is object.__getattribute__
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: gpt(65, block_size=32), "gpt: there is no argument block_size; did you mean length?"),
+        (lambda: gpt(65, d_model=32, n_head=2), "did you mean size?"),
+        (lambda: resnet18(num_classes=10), "resnet: there is no argument num_classes; did you mean classes?"),
+        (lambda: vit(img_size=32), "did you mean image?"),
+        (lambda: lstm(hidden_size=8), "did you mean hsize?"),
+        (lambda: mlp(4, hidden_sizes=(3,)), "did you mean hidden?"),
+        (lambda: unet(in_channels=3), "did you mean inmaps?"),
+        (lambda: vgg16(whatever=3), "vgg: there is no argument whatever; there are depth, norm"),
+    ],
+)
+def test_a_foreign_argument_of_a_model_is_answered_too(make, words):
+    with pytest.raises(ArgumentError, match=re.escape(words)):
+        make()

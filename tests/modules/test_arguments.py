@@ -68,7 +68,7 @@ def test_an_argument_that_is_refused_is_a_type_error_and_a_value_error(kind):
         (lambda: Linear(3, 4, usebias=True), "did you mean useBias"),
         (lambda: Dropout(rate=0.5), "did you mean p"),
         (lambda: Sum(dim=1), "did you mean axis"),
-        (lambda: Sum(whatever=1), "Sum: there is no argument whatever; There are axis, keepdims, name"),
+        (lambda: Sum(whatever=1), "Sum: there is no argument whatever; there are axis, keepdims, name"),
         (lambda: SGD(lr=0.1), "did you mean learnRate"),
         (lambda: Adam(lr=0.1), "did you mean learnRate"),
         (lambda: Adam(weight_decay=0.1), "did you mean decay"),
