@@ -168,6 +168,8 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         **each("register_parameter add_weight", "in a constructor: self.W = Param(shape)"),
         **each("weight weights kernel", "W is the Param of weights, W.data its array"),
         **each("bias biases", "b is the Param of biases, b.data its array"),
+        **each("plot plot_model render", 'net.draw("net.html") draws it, or .svg, .png, .dot'),
+        **each("count_params num_parameters", "sum(p.size for p in net.params.values()); summary(net, shape) shows it"),
         **each("input_shape output_shape", "net.dataShapeFrom(shape) gives the shape of the output"),
     },
     "Trainer": {
@@ -193,6 +195,13 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         **each("state_dict load_state_dict", "net.save(path, optimizer=optimizer), and load, have it with them"),
         **each("addHook", "weight decay is the option decay"),
     },
+    "History": {
+        **each("history epoch columns", 'history["loss"] is a column, history[-1] the last row, names() what there is'),
+        **each("losses loss", 'history["loss"] has it'),
+        **each("to_csv save", "pandas.DataFrame(history).to_csv(path), or the callback CsvLog(path)"),
+        **each("to_dataframe dataframe df", "pandas.DataFrame(history)"),
+    },
+    "Chart": each("savefig", "call save(path)"),
     "Stored": {
         **each("numpy detach get cpu item", "data is its array"),
         **each("requires_grad requires_grad_", "it is called trainable"),

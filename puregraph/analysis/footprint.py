@@ -45,8 +45,9 @@ class Footprint:
     `batch`    the only symbol, if all sizes grow in proportion to it or not at all; else None
 
     `kept`, `peak` and `eager` measure a training step, and want a size for each symbol: `found.peak(N=32)`. A step is a
-    forward pass and a backward pass for the parameters, or for the inputs where no parameter is. They are None where
-    there are faults or a gradient rule is missing.
+    forward pass and a backward pass for the parameters, or for the inputs where no parameter is, in the modes that the
+    modules have: in evalMode no parameter has a gradient. They are None where there are faults or a gradient rule is
+    missing.
 
     Raises    GraphError for what is no Graph; ShapeError for what is no shape
     """
@@ -72,6 +73,11 @@ class Footprint:
         self.symbols = tuple(dict.fromkeys(s for shape in self.inshapes for s in symbols(shape)))
         self.batch = self.batchFrom()
         self.liveness = None if self.faults else self.livenessFrom()
+
+    @property
+    def learns(self) -> bool:
+        """Whether a module with parameters is in trainMode; a frozen one never is."""
+        return any(step.module.train and step.module.params for step in self.steps.items)
 
     # A training step --------------------------------------------------------------------------------------------------
 

@@ -11,10 +11,11 @@ from puregraph.arguments import Positive, optional, takes
 from puregraph.core.dim import Size
 from puregraph.core.late import Late
 from puregraph.core.shape import bind
-from puregraph.errors import show
-from puregraph.graph import Graph
+from puregraph.errors import ArgumentError, show
+from puregraph.graph import Graph, Input
 
 BATCHES = (1, 32, 256)  # what the totals are shown for where the batch is a symbol
+ASLEEP = "In evalMode, as a Trainer leaves a network. After net.trainMode() this says what a training step takes."
 BOLD, DIM, RED = "1", "2", "1;31"
 LEFT = ("node", "module", "from", "data shape", "gradient shape")
 RIGHT = ("params", "bytes", "flops")
@@ -40,9 +41,23 @@ class StyledText(NamedTuple):
 def summary(graph: Graph, *shapes: Any, width: int | None = None) -> str:
     """The table of a graph at given input shapes: `print(summary(net, ("N", 1, 28, 28)))`. Nothing is allocated.
 
-    A graph with faults has a table too, with every faulty node marked. `width` leaves columns out until the rest fits.
+    Without shapes, those are taken that the inputs declare. A graph with faults has a table too, with every faulty node
+    marked. `width` leaves columns out until the rest fits.
+
+    Raises    ArgumentError without shapes where an input declares none
     """
-    return SummaryText(render(Footprint(graph, *shapes), width))
+    return SummaryText(render(Footprint(graph, *(shapes or declaredShapes(graph))), width))
+
+
+def declaredShapes(graph: Graph) -> list[Any]:
+    """The shapes that the inputs of a graph declare."""
+    nodes = graph.inputs if isinstance(graph, Graph) else []
+    shapes = [node.module.shape if isinstance(node.module, Input) else None for node in nodes]
+    if None in shapes:
+        names = ", ".join(map(str, graph.arguments))
+        example = "summary(net, ('N', 3))"
+        raise ArgumentError(f"summary: wanted a shape for each input ({names}), such as {example}, got none")
+    return shapes
 
 
 def render(found: Footprint, width: int | None = None, color: bool = False) -> str:
@@ -138,7 +153,8 @@ def totalLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
     columns = [{found.batch: n} for n in BATCHES] if found.batch else [{}]
     rows = [["", *(f"{k} = {v}" for sizes in columns for k, v in sizes.items())]] if found.batch else []
     rows.append(["flops forward", *(countText(at(found.flops, sizes)) for sizes in columns)])
-    if found.liveness is not None:
+    isAsleep = found.params > 0 and not found.learns
+    if found.liveness is not None and not isAsleep:
         rows.append(["kept for backward", *(bytesText(found.kept(**sizes)) for sizes in columns)])
         rows.append(["training step, peak", *(bytesText(found.peak(**sizes)) for sizes in columns)])
         rows.append(["training step, nothing freed", *(bytesText(found.eager(**sizes)) for sizes in columns)])
@@ -152,7 +168,7 @@ def totalLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
     yield StyledText("")
     if found.batch:
         yield from wrapped(f"In the table, bytes and flops are for {found.batch} = 1.", width)
-    yield from wrapped("An optimizer's state comes on top of a training step.", width)
+    yield from wrapped(ASLEEP if isAsleep else "An optimizer's state comes on top of a training step.", width)
 
 
 def wrapped(text: str, width: int | None) -> Iterator[StyledText]:

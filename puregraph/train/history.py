@@ -5,14 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.core.late import Late
+from puregraph.errors import DataError
+from puregraph.foreign import ForeignAttributes
 from puregraph.train.callbacks.lines import duration, number, rate
 
 
-class History(list):
-    """A list of dicts, one an epoch: `epoch`, `step`, `loss`, metrics, `val ...`, `rate`, `seconds`."""
+class History(ForeignAttributes, list):
+    """A list of dicts, one an epoch: `epoch`, `step`, `loss`, metrics, `val ...`, `rate`, `seconds`.
+
+    `history["loss"]` is a column, `history[-1]` the last row.
+    """
 
     _repr_html_: Any = Late("puregraph.draw.notebook", "historyHtml")
     plot: Any = Late("puregraph.draw.charts.plots", "plotHistory")
+
+    def __getitem__(self, index: Any) -> Any:
+        """A row by its number, or a column by its name.
+
+        Raises    DataError for a name that no row has
+        """
+        if not isinstance(index, str):
+            return super().__getitem__(index)
+        if index not in self.names():
+            raise DataError(f"history: wanted one of {', '.join(self.names()) or 'no figure yet'}, got {index!r}")
+        return self.column(index)
 
     def __str__(self) -> str:
         """The table, for `print`; what `repr` gives is the list."""

@@ -6,6 +6,7 @@ import pytest
 
 from puregraph.analysis.footprint import Footprint
 from puregraph.analysis.summary import bytesText, countText, render, summary
+from puregraph.errors import ArgumentError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
@@ -89,6 +90,14 @@ def test_numbers_without_symbols_have_one_column():
     assert "N = 1" not in text
 
 
+def test_in_eval_mode_the_overview_says_why_it_knows_no_training_step():
+    net = Sequential(Linear(3, 4), Relu(), Linear(4, 2)).evalMode()
+    asleep = str(summary(net, (8, 3)))
+    assert "In evalMode, as a Trainer leaves a network." in asleep and "kept for backward" not in asleep
+    assert "kept for backward" in str(summary(net.trainMode(), (8, 3)))
+    assert "kept for backward" in str(summary(Sequential(Relu()).evalMode(), (8, 3)))
+
+
 def test_sizes_of_several_symbols_are_shown_while_they_read_well():
     net = Sequential(Conv2D(3, 8, 3), Relu(), Conv2D(8, 8, 3, stride=2), GlobalAvgPool(), Linear(8, 3))
     text = summary(net, ("N", 3, "H", "W"))
@@ -146,3 +155,12 @@ def test_counts_have_three_digits(number, text):
 )
 def test_bytes_have_three_digits(number, text):
     assert bytesText(number) == text
+
+
+def test_without_shapes_the_overview_takes_those_that_the_inputs_declare():
+    x = Input(("N", 3)).node()
+    net = Graph(x, Linear(3, 4)(x))
+    assert str(summary(net)) == str(summary(net, ("N", 3)))
+    words = r"summary: wanted a shape for each input \(linear\), such as summary\(net, \('N', 3\)\), got none"
+    with pytest.raises(ArgumentError, match=words):
+        summary(Sequential(Linear(3, 4)))

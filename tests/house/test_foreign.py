@@ -14,6 +14,7 @@ from puregraph import (
     AdamW,
     ArgumentError,
     Calculator,
+    DataError,
     EarlyStop,
     Linear,
     MomentumSGD,
@@ -22,11 +23,12 @@ from puregraph import (
     Slot,
     Trainer,
     Validator,
+    plotImages,
 )
 from puregraph.base.keywords import keywords, similar
 from puregraph.foreign import ATTRIBUTES, KEYWORDS, NAMES, ForeignAttributes
 from puregraph.models import gpt, lstm, mlp, resnet18, unet, vgg16, vit
-from puregraph.train import Checkpoint
+from puregraph.train import Checkpoint, History
 
 
 def net():
@@ -39,6 +41,8 @@ OWNERS = {
     "Calculator": lambda: Calculator(net()),
     "Validator": lambda: Validator(net(), MSE()),
     "Optimizer": lambda: SGD(0.1),
+    "History": lambda: History([{"loss": 1.0}, {"loss": 0.5, "accuracy": 0.25}]),
+    "Chart": lambda: plotImages(np.zeros((1, 2, 2))),
     "Stored": lambda: Linear(4, 3).W,
 }
 PAIRS = [(owner, name) for owner, table in ATTRIBUTES.items() for name in table]
@@ -198,3 +202,11 @@ def test_attributes_cost_what_they_cost_in_any_class_of_python():
 def test_a_foreign_argument_of_a_model_is_answered_too(make, words):
     with pytest.raises(ArgumentError, match=re.escape(words)):
         make()
+
+
+def test_a_history_gives_a_column_by_its_name_and_a_row_by_its_number():
+    history = OWNERS["History"]()
+    assert history["loss"] == [1.0, 0.5] and history["accuracy"] == [None, 0.25]
+    assert history[-1]["loss"] == 0.5 and len(history[:1]) == 1
+    with pytest.raises(DataError, match="history: wanted one of loss, accuracy, got 'val loss'"):
+        history["val loss"]

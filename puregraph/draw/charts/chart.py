@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 from puregraph.draw.escape import markup, preformatted
 from puregraph.errors import ArgumentError
+from puregraph.foreign import ForeignAttributes
 
 C = TypeVar("C", bound="Chart")
 DOTS = 110  # for an inch of a picture
 
 
-class Chart:
+class Chart(ForeignAttributes):
     """Text by `str(chart)`, a picture by `chart.save("curves.png")` and in notebooks; a subclass makes both.
 
     Raises    ArgumentError from `save` where there is no matplotlib, or for a file of a kind that it does not write

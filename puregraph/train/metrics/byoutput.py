@@ -18,7 +18,8 @@ def metricsFrom(metrics: Any, net: Any, cost: Any) -> Iterable[Metric]:
     """
     if not isinstance(metrics, dict):
         return metrics
-    outputs, found = list(net.outputNames), []
+    found: list[Metric] = []
+    outputs = list(net.outputNames)
     targets = list(getattr(cost, "parts", outputs))
     for output, given in metrics.items():
         if output not in targets:
