@@ -1,11 +1,11 @@
-"""Resize: gradients are PyTorch's, compiled steps give eager's bits, and what cannot be said is refused."""
+"""Resize, GridSample, AffineGrid: gradients are PyTorch's, compiled steps give eager's bits, and what cannot be said is refused."""
 
 import numpy as np
 import pytest
 
 from puregraph import Graph, Input, PuregraphError, ShapeError
 from puregraph.core.dim import Dim
-from puregraph.onnx.modules import ResizeAxes
+from puregraph.onnx.modules import AffineGrid, GridSample, ResizeAxes
 
 CASES = [
     ({"mode": "linear"}, {"mode": "bilinear", "align_corners": False}),
@@ -67,3 +67,69 @@ def test_elements_far_from_an_infinite_one_stay_finite():
     x[0, 0] = np.inf
     y = ResizeAxes((1,), factors=(2.0,), mode="linear").updateData(x)
     assert np.isfinite(y[0, 4:]).all()
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize(
+    ("mode", "theirs", "sizes"),
+    [
+        ("nearest", "nearest", (4, 5)),
+        ("linear", "bilinear", (4, 5)),
+        ("cubic", "bicubic", (4, 5)),
+        ("linear", "bilinear", (3, 1)),
+        ("linear", "bilinear", (3, 4, 2)),
+        ("nearest", "nearest", (3, 4, 2)),
+    ],
+)
+def test_values_and_gradients_of_reading_at_a_grid_are_those_of_pytorch(mode, theirs, sizes, padding, aligned):
+    torch = pytest.importorskip("torch")
+    rng, rank = np.random.default_rng(5), len(sizes)
+    x, out = rng.standard_normal((2, 3, *sizes)), (5, 3, 2)[:rank]
+    grid = rng.uniform(-2.5, 2.5, (2, *out, rank))
+    grid[0, 0, 0], grid[1, 0, 0] = 1, -1  # the ends, where positions begin to be moved
+    t, g = torch.tensor(x, requires_grad=True), torch.tensor(grid, requires_grad=True)
+    wanted = torch.nn.functional.grid_sample(t, g, theirs, padding, aligned)
+    grad = rng.standard_normal(wanted.shape)
+    wanted.backward(torch.tensor(grad))
+    net = GridSample(mode, padding, aligned)
+    np.testing.assert_allclose(net.updateData(x, grid), wanted.detach().numpy(), 1e-9, 1e-9)
+    gx, gg = net.updateGrad(grad, x, grid, None, (True, True))
+    np.testing.assert_allclose(gx, t.grad.numpy(), 1e-8, 1e-8)
+    np.testing.assert_allclose(gg, g.grad.numpy(), 1e-8, 1e-8)
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.filterwarnings("ignore:Since version")  # of a lone position
+@pytest.mark.parametrize("size", [(2, 3, 4, 5), (2, 1, 1, 3), (2, 1, 3, 2, 4)])
+def test_an_affine_grid_and_its_gradient_are_those_of_pytorch(size, aligned):
+    torch = pytest.importorskip("torch")
+    rank = len(size) - 2
+    theta = np.random.default_rng(2).standard_normal((2, rank, rank + 1))
+    t = torch.tensor(theta, requires_grad=True)
+    wanted = torch.nn.functional.affine_grid(t, list(size), aligned)
+    wanted.square().sum().backward()
+    net = AffineGrid(aligned)
+    y = net.updateData(theta, np.array(size))
+    np.testing.assert_allclose(y, wanted.detach().numpy(), 1e-12, 1e-12)
+    np.testing.assert_allclose(net.updateGrad(2 * y, theta, np.array(size), y)[0], t.grad.numpy(), 1e-9, 1e-9)
+
+
+def test_what_is_no_number_is_read_as_none_and_an_endless_way_outside_as_its_padding():
+    x = np.arange(1.0, 7.0).reshape(1, 1, 6)
+    grid = np.array([[[np.nan], [np.inf], [-np.inf]]])
+    for mode in ("nearest", "linear"):
+        np.testing.assert_array_equal(GridSample(mode).updateData(x, grid), [[[np.nan, 0, 0]]])
+        np.testing.assert_array_equal(GridSample(mode, "border").updateData(x, grid), [[[np.nan, 6, 1]]])
+
+
+def test_a_grid_that_does_not_fit_is_refused():
+    with pytest.raises(ShapeError, match=r"a grid of 2 coordinates"):
+        GridSample().dataShapeFrom((2, 3, 4, 5), (2, 6, 7, 3))
+    with pytest.raises(ShapeError, match=r"a grid of 4 axes, the first of 2"):
+        GridSample().dataShapeFrom((2, 3, 4, 5), (1, 6, 7, 2))
+    with pytest.raises(ShapeError, match="at least one element to read"):
+        GridSample().dataShapeFrom((2, 3, 0, 5), (2, 6, 7, 2))
+    with pytest.raises(ShapeError, match="a size of 4 numbers"):
+        AffineGrid().dataShapeFrom((2, 2, 3), (5,))
+    assert GridSample().dataShapeFrom(("N", 3, 4, 5), ("N", 6, "K", 2)) == ("N", 3, 6, "K")

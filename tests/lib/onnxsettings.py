@@ -722,6 +722,25 @@ def upsampling(rng, opset):
     return ({"mode": mode, "scales": scales}, [x], 1) if opset < 9 else ({"mode": mode}, [x, scales], 1)
 
 
+@onnxSetting("GridSample")
+def gridSampling(rng, opset):
+    dtype, rank = rng.choice(FLOATS[:2]), 2 if opset < 20 else int(rng.integers(2, 4))
+    x = values(rng, [*shape(rng, 2, 2, False), *map(int, rng.integers(1, 6, rank))], dtype)
+    modes = ["bilinear", "bicubic", "nearest"] if opset < 20 else ["linear", "cubic", "nearest"]
+    mode = str(rng.choice(modes if rank == 2 else ["linear", "nearest"]))  # onnxruntime has cubic of two axes alone
+    attributes = {"mode": mode} | optional(rng, align_corners=1)
+    attributes |= optional(rng, padding_mode=str(rng.choice(["zeros", "border", "reflection"])))
+    grid = rng.uniform(-1.6, 1.6, [len(x), *map(int, rng.integers(1, 5, rank)), rank]).astype(dtype)
+    return attributes, [x, grid], 1
+
+
+@onnxSetting("AffineGrid")
+def affineGrids(rng, opset):
+    dtype, rank, n = rng.choice(FLOATS[:2]), int(rng.integers(2, 4)), int(rng.integers(1, 4))
+    theta = values(rng, (n, rank, rank + 1), dtype)
+    return optional(rng, align_corners=1), [theta, whole(n, 3, *rng.integers(2, 6, rank))], 1
+
+
 def setting(name, rng, opset):
     """Attributes, inputs (None for one that is left out) and the count of outputs of a use of an operator."""
     draw = READERS[name]

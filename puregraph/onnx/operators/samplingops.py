@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from puregraph.base.dtype import isFloating
+from puregraph.onnx.modules.sampling.affinegrid import AffineGrid
+from puregraph.onnx.modules.sampling.gridsample import GridSample
 from puregraph.onnx.modules.sampling.resizeaxes import CROP, ResizeAxes
 from puregraph.onnx.opregistry import onnxOp
 
@@ -65,3 +67,19 @@ def resizing(op: Any, x: Any, given: Any, by: str, axes: Any, region: Any = None
     while values[-1] is None:
         values.pop()
     return op(module, *values)
+
+
+@onnxOp("GridSample", since=16)
+def gridSample(op: Any, x: Any, grid: Any) -> Any:
+    """Before opset 20 linear and cubic were called by what they are of two axes."""
+    if not isFloating(x.dtype):
+        op.refuse(f"reads between elements of {x.dtype}, of which the standard does not say how they are rounded")
+    mode = op.get("mode", "linear")
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+    return op(GridSample(mode, op.get("padding_mode", "zeros"), bool(op.get("align_corners", 0))), x, grid)
+
+
+@onnxOp("AffineGrid", since=20)
+def affineGrid(op: Any, theta: Any, size: Any) -> Any:
+    """AffineGrid."""
+    return op(AffineGrid(bool(op.get("align_corners", 0))), theta, size)

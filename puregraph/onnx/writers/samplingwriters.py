@@ -8,6 +8,8 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.errors import GraphError
+from puregraph.onnx.modules.sampling.affinegrid import AffineGrid
+from puregraph.onnx.modules.sampling.gridsample import GridSample
 from puregraph.onnx.modules.sampling.resizeaxes import CROP, ResizeAxes
 from puregraph.onnx.onnxwriter import OnnxStep, writesOnnx
 
@@ -57,3 +59,23 @@ def roundingOf(module: Any) -> str:
     if module.by == "sizes" or module.factors is None or min(module.factors) < 1 < max(module.factors):
         raise GraphError("nearest elements of an axis that grows and of one that shrinks want two operators")
     return "ceil" if min(module.factors) < 1 else "floor"
+
+
+@writesOnnx(GridSample)
+def gridSample(step: OnnxStep) -> None:
+    """GridSample, from opset 16 on; more axes than two from opset 20 on, where the modes have other names."""
+    module, isOld = step.module, step.opset < 20
+    since = 16 if len(step.shapes[0]) == 4 else 20
+    if step.opset < since:
+        raise GraphError(f"it can be written from opset {since} on, not in {step.opset}")
+    mode = {"linear": "bilinear", "cubic": "bicubic"}.get(module.mode, module.mode) if isOld else module.mode
+    options = {"mode": mode, "padding_mode": module.padding, "align_corners": int(module.alignCorners)}
+    step.op("GridSample", *step.inputs, out=step.y, **options)
+
+
+@writesOnnx(AffineGrid)
+def affineGrid(step: OnnxStep) -> None:
+    """AffineGrid, from opset 20 on."""
+    if step.opset < 20:
+        raise GraphError(f"it can be written from opset 20 on, not in {step.opset}")
+    step.op("AffineGrid", *step.inputs, out=step.y, align_corners=int(step.module.alignCorners))
