@@ -17,7 +17,6 @@ from puregraph.errors import PuregraphError  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
 
 REFUSED = {  # cases that are read and cannot be written
-    "affine_grid_3d": "sizes that are open in the file are found not to go together",
     "upsample_nearest": "nearest elements of an axis that grows and of one that shrinks",
     "convtranspose_output_shape": "padding below zero",
 }
