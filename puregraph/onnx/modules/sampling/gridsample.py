@@ -58,7 +58,7 @@ class GridSample(Module):
     def updateGrad(self, grad, x, grid, y, needs):
         taps = self.taps(x.shape[2:], grid.astype(np.promote_types(grid.dtype, np.float32), copy=False))
         dx = scattered(grad, x, taps).astype(x.dtype, copy=False) if needs[0] else None
-        return dx, turned(grad, x, grid, taps).astype(grid.dtype, copy=False) if needs[1] else None
+        return dx, gridGrad(grad, x, grid, taps).astype(grid.dtype, copy=False) if needs[1] else None
 
     def sample(self, rng, x, grid):
         return [rng.standard_normal(x), rng.uniform(-1.4, 1.4, grid)]
@@ -109,7 +109,7 @@ def scattered(grad, x, taps):
 
 
 @widened
-def turned(grad, x, grid, taps):
+def gridGrad(grad, x, grid, taps):
     """dgrid: how much the elements that are read change along each axis."""
     flat, grads = x.reshape(*x.shape[:2], -1), grad.reshape(*grad.shape[:2], -1)
     found = np.zeros((len(taps), *grads.shape[::2]), x.dtype)
