@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 
 from puregraph.arguments import Flag, choice
-from puregraph.base.widen import widened
+from puregraph.base.widen import widen, widened
 from puregraph.errors import need
 from puregraph.module import Module
 from puregraph.onnx.modules.sampling.gridtaps import GridTaps
@@ -48,15 +48,15 @@ class GridSample(Module):
     def taps(self, sizes, grid):
         """The taps along each axis, whose coordinates come in the order of the last axis first."""
         n = len(grid)
-        flat = np.moveaxis(grid, -1, 0)[::-1].reshape(len(sizes), n, -1)
+        flat = np.moveaxis(widen(grid), -1, 0)[::-1].reshape(len(sizes), n, -1)
         return [GridTaps.of(g, size, self.mode, self.padding, self.alignCorners) for g, size in zip(flat, sizes)]
 
     def updateData(self, x, grid):
-        y = sampled(x, grid, self.taps(x.shape[2:], grid.astype(np.promote_types(grid.dtype, np.float32), copy=False)))
+        y = sampled(x, grid, self.taps(x.shape[2:], grid))
         return y.astype(x.dtype, copy=False)
 
     def updateGrad(self, grad, x, grid, y, needs):
-        taps = self.taps(x.shape[2:], grid.astype(np.promote_types(grid.dtype, np.float32), copy=False))
+        taps = self.taps(x.shape[2:], grid)
         dx = scattered(grad, x, taps).astype(x.dtype, copy=False) if needs[0] else None
         return dx, gridGrad(grad, x, grid, taps).astype(grid.dtype, copy=False) if needs[1] else None
 
