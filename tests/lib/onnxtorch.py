@@ -415,3 +415,14 @@ def said(name, attributes, opset, shape, inputs):
     code = getattr(function, "__code__", None)
     named = {"name": name} if "name" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] else {}
     return function(attributes, opset, tuple(shape), *inputs, **named)
+
+
+@saidBy("GridSample")
+def gridSample(a, opset, shape, x, grid):
+    mode = {"linear": "bilinear", "cubic": "bicubic"}.get(a.get("mode", "linear"), a.get("mode"))
+    return F.grid_sample(x, grid, mode, a.get("padding_mode", "zeros"), bool(a.get("align_corners", 0)))
+
+
+@saidBy("AffineGrid")
+def affineGrid(a, opset, shape, theta, size):
+    return F.affine_grid(theta, size.tolist(), bool(a.get("align_corners", 0)))
