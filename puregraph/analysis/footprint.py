@@ -75,9 +75,10 @@ class Footprint:
         self.liveness = None if self.faults else self.livenessFrom()
 
     @property
-    def learns(self) -> bool:
-        """Whether a module with parameters is in trainMode; a frozen one never is."""
-        return any(step.module.train and step.module.params for step in self.steps.items)
+    def wantsTrainMode(self) -> bool:
+        """Whether no module with parameters trains, though some would in trainMode: those that are not frozen."""
+        holders = [step.module for step in self.steps.items if step.module.params]
+        return not any(module.train for module in holders) and not all(module.isFrozen for module in holders)
 
     # A training step --------------------------------------------------------------------------------------------------
 

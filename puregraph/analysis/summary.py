@@ -15,7 +15,8 @@ from puregraph.errors import ArgumentError, show
 from puregraph.graph import Graph, Input
 
 BATCHES = (1, 32, 256)  # what the totals are shown for where the batch is a symbol
-ASLEEP = "In evalMode, as a Trainer leaves a network. After net.trainMode() this says what a training step takes."
+EVALUATES = "In evalMode, as a Trainer leaves a network. After net.trainMode() this says what a training step takes."
+ONTOP = "An optimizer's state comes on top of a training step."
 BOLD, DIM, RED = "1", "2", "1;31"
 LEFT = ("node", "module", "from", "data shape", "gradient shape")
 RIGHT = ("params", "bytes", "flops")
@@ -54,7 +55,7 @@ def declaredShapes(graph: Graph) -> list[Any]:
     nodes = graph.inputs if isinstance(graph, Graph) else []
     shapes = [node.module.shape if isinstance(node.module, Input) else None for node in nodes]
     if None in shapes:
-        names = ", ".join(map(str, graph.arguments))
+        names = ", ".join(graph.arguments)
         example = "summary(net, ('N', 3))"
         raise ArgumentError(f"summary: wanted a shape for each input ({names}), such as {example}, got none")
     return shapes
@@ -153,8 +154,7 @@ def totalLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
     columns = [{found.batch: n} for n in BATCHES] if found.batch else [{}]
     rows = [["", *(f"{k} = {v}" for sizes in columns for k, v in sizes.items())]] if found.batch else []
     rows.append(["flops forward", *(countText(at(found.flops, sizes)) for sizes in columns)])
-    isAsleep = found.params > 0 and not found.learns
-    if found.liveness is not None and not isAsleep:
+    if found.liveness is not None and not found.wantsTrainMode:
         rows.append(["kept for backward", *(bytesText(found.kept(**sizes)) for sizes in columns)])
         rows.append(["training step, peak", *(bytesText(found.peak(**sizes)) for sizes in columns)])
         rows.append(["training step, nothing freed", *(bytesText(found.eager(**sizes)) for sizes in columns)])
@@ -168,7 +168,7 @@ def totalLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
     yield StyledText("")
     if found.batch:
         yield from wrapped(f"In the table, bytes and flops are for {found.batch} = 1.", width)
-    yield from wrapped(ASLEEP if isAsleep else "An optimizer's state comes on top of a training step.", width)
+    yield from wrapped(EVALUATES if found.wantsTrainMode else ONTOP, width)
 
 
 def wrapped(text: str, width: int | None) -> Iterator[StyledText]:

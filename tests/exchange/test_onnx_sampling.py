@@ -133,3 +133,38 @@ def test_a_grid_that_does_not_fit_is_refused():
     with pytest.raises(ShapeError, match="a size of 4 numbers"):
         AffineGrid().dataShapeFrom((2, 2, 3), (5,))
     assert GridSample().dataShapeFrom(("N", 3, 4, 5), ("N", 6, "K", 2)) == ("N", 3, 6, "K")
+
+
+def test_what_is_beside_a_position_outside_reaches_nothing():
+    torch = pytest.importorskip("torch")
+    x = np.ones((1, 1, 3, 3))
+    x[..., -1, :] = np.inf
+    grid = np.array([[[[0.0, 3.0], [0.0, -0.9]]]])
+    t, g = torch.tensor(x, requires_grad=True), torch.tensor(grid)
+    wanted = torch.nn.functional.grid_sample(t, g, align_corners=False)
+    np.testing.assert_array_equal(GridSample().updateData(x, grid), wanted.detach().numpy())
+    assert np.isfinite(wanted.detach().numpy()).all()
+    grad = np.array([[[[np.inf, 1.0]]]])
+    wanted.backward(torch.tensor(grad))
+    found = GridSample().updateGrad(grad, x, grid, None, (True, False))[0]
+    np.testing.assert_allclose(found, t.grad.numpy(), 1e-12)
+
+
+@pytest.mark.parametrize("maps", [0, 1])
+@pytest.mark.parametrize("samples", [0, 2])
+@pytest.mark.parametrize("positions", [0, 3])
+def test_nothing_to_read_is_an_empty_array_and_an_empty_gradient(samples, maps, positions):
+    x, grid = np.zeros((samples, maps, 4, 5)), np.zeros((samples, positions, 2, 2))
+    y = GridSample().updateData(x, grid)
+    assert y.shape == (samples, maps, positions, 2)
+    dx, dgrid = GridSample().updateGrad(np.ones_like(y), x, grid, y, (True, True))
+    assert (dx.shape, dgrid.shape) == (x.shape, grid.shape)
+    theta, size = np.ones((samples, 2, 3)), np.array([samples, 1, positions, 2])
+    y = AffineGrid().updateData(theta, size)
+    assert y.shape == (samples, positions, 2, 2)
+    assert AffineGrid().updateGrad(y, theta, size, y)[0].shape == theta.shape
+
+
+def test_a_size_of_another_batch_that_only_the_data_give_is_refused():
+    with pytest.raises(ShapeError, match=r"a size of 2 samples and lengths from 0 on, got \(3, 2, 2\)"):
+        AffineGrid().updateData(np.ones((2, 2, 3)), np.array([3, 1, 2, 2]))

@@ -96,6 +96,7 @@ def test_in_eval_mode_the_overview_says_why_it_knows_no_training_step():
     assert "In evalMode, as a Trainer leaves a network." in asleep and "kept for backward" not in asleep
     assert "kept for backward" in str(summary(net.trainMode(), (8, 3)))
     assert "kept for backward" in str(summary(Sequential(Relu()).evalMode(), (8, 3)))
+    assert "In evalMode" not in str(summary(net.freeze(), (8, 3)))  # which trainMode would not change
 
 
 def test_sizes_of_several_symbols_are_shown_while_they_read_well():

@@ -409,14 +409,6 @@ def normalizeLp(a, opset, shape, x):
     return F.normalize(x, a.get("p", 2), a.get("axis", -1), 0)
 
 
-def said(name, attributes, opset, shape, inputs):
-    """The first output of an operator; None where PyTorch has none for these attributes."""
-    function = TORCH[name]
-    code = getattr(function, "__code__", None)
-    named = {"name": name} if "name" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] else {}
-    return function(attributes, opset, tuple(shape), *inputs, **named)
-
-
 @saidBy("GridSample")
 def gridSample(a, opset, shape, x, grid):
     mode = {"linear": "bilinear", "cubic": "bicubic"}.get(a.get("mode", "linear"), a.get("mode"))
@@ -426,3 +418,11 @@ def gridSample(a, opset, shape, x, grid):
 @saidBy("AffineGrid")
 def affineGrid(a, opset, shape, theta, size):
     return F.affine_grid(theta, size.tolist(), bool(a.get("align_corners", 0)))
+
+
+def said(name, attributes, opset, shape, inputs):
+    """The first output of an operator; None where PyTorch has none for these attributes."""
+    function = TORCH[name]
+    code = getattr(function, "__code__", None)
+    named = {"name": name} if "name" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] else {}
+    return function(attributes, opset, tuple(shape), *inputs, **named)

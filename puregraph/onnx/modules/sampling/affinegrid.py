@@ -1,5 +1,7 @@
 """AffineGrid: the positions of a regular grid, moved by an affine map."""
 
+from math import prod
+
 import numpy as np
 
 from puregraph.arguments import Flag
@@ -47,7 +49,13 @@ class AffineGrid(Module):
         return found.reshape(-1, len(lengths) + 1).astype(theta.dtype)
 
     def updateData(self, theta, size):
-        return self.moved(theta, size).reshape(len(theta), *np.asarray(size).tolist()[2:], theta.shape[1])
+        n, _, *lengths = np.asarray(size).tolist()
+        need(
+            n == len(theta) and min(lengths) >= 0,
+            f"a size of {len(theta)} samples and lengths from 0 on",
+            (n, *lengths),
+        )
+        return self.moved(theta, size).reshape(n, *lengths, theta.shape[1])
 
     @widened
     def moved(self, theta, size):
@@ -55,7 +63,7 @@ class AffineGrid(Module):
         return self.points(theta, size) @ theta.swapaxes(1, 2)
 
     def updateGrad(self, grad, theta, size, y):
-        return self.summed(grad.reshape(len(grad), -1, grad.shape[-1]), size), None
+        return self.summed(grad.reshape(len(grad), prod(grad.shape[1:-1]), grad.shape[-1]), size), None
 
     @widened
     def summed(self, grad, size):

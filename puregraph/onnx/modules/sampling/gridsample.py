@@ -1,12 +1,14 @@
 """GridSample: an array read at positions that another array gives."""
 
 from itertools import product
+from math import prod
 
 import numpy as np
 
 from puregraph.arguments import Flag, choice
 from puregraph.base.widen import widen, widened
 from puregraph.errors import need
+from puregraph.kernels.scatter import gather, scatterAdd
 from puregraph.module import Module
 from puregraph.onnx.modules.sampling.gridtaps import GridTaps
 
@@ -47,18 +49,18 @@ class GridSample(Module):
 
     def taps(self, sizes, grid):
         """The taps along each axis, whose coordinates come in the order of the last axis first."""
-        n = len(grid)
-        flat = np.moveaxis(widen(grid), -1, 0)[::-1].reshape(len(sizes), n, -1)
-        return [GridTaps.of(g, size, self.mode, self.padding, self.alignCorners) for g, size in zip(flat, sizes)]
+        rows = np.moveaxis(widen(grid), -1, 0)[::-1].reshape(len(sizes), len(grid), prod(grid.shape[1:-1]))
+        return [GridTaps.of(p, size, self.mode, self.padding, self.alignCorners) for p, size in zip(rows, sizes)]
 
     def updateData(self, x, grid):
-        y = sampled(x, grid, self.taps(x.shape[2:], grid))
-        return y.astype(x.dtype, copy=False)
+        y = sampled(channelsLast(x), self.taps(x.shape[2:], grid), x.shape)
+        return channelsFirst(y, grid.shape[1:-1]).astype(x.dtype, copy=False)
 
     def updateGrad(self, grad, x, grid, y, needs):
-        taps = self.taps(x.shape[2:], grid)
-        dx = scattered(grad, x, taps).astype(x.dtype, copy=False) if needs[0] else None
-        return dx, gridGrad(grad, x, grid, taps).astype(grid.dtype, copy=False) if needs[1] else None
+        taps, rows = self.taps(x.shape[2:], grid), channelsLast(grad)
+        dx = channelsFirst(scattered(rows, taps, x.shape), x.shape[2:]) if needs[0] else None
+        dgrid = gridGrad(rows, channelsLast(x), taps, x.shape).reshape(grid.shape) if needs[1] else None
+        return dx, dgrid
 
     def sample(self, rng, x, grid):
         return [rng.standard_normal(x), rng.uniform(-1.4, 1.4, grid)]
@@ -71,50 +73,58 @@ class GridSample(Module):
         yield cls("nearest", "border"), [(2, 2, 6), (2, 5, 1)]
 
 
-def combined(taps, sizes):
-    """Each choice of a tap along every axis: their numbers, and the position in an array whose axes are one."""
+def channelsLast(x):
+    """(n, c, ...) as (n, positions, c)."""
+    return np.moveaxis(x.reshape(*x.shape[:2], prod(x.shape[2:])), 1, 2)
+
+
+def channelsFirst(x, sizes):
+    """(n, positions, c) as (n, c, ...)."""
+    return np.moveaxis(x, 2, 1).reshape(x.shape[0], x.shape[2], *sizes)
+
+
+def combined(taps, shape):
+    """Each choice of a tap along every axis, and the rows of a table (n positions, c) that it reads; -1 is outside."""
     for chosen in product(*[range(len(each.index)) for each in taps]):
-        index = 0
-        for each, size, t in zip(taps, sizes, chosen, strict=True):
-            index = index * size + each.index[t]
-        yield chosen, index
+        index, inside = np.arange(shape[0])[:, None], True
+        for each, size, t in zip(taps, shape[2:], chosen, strict=True):
+            index, inside = index * size + each.index[t], inside & (each.index[t] >= 0)
+        yield chosen, np.where(inside, index, -1)
 
 
-def weighed(taps, chosen, slope=None):
-    """The product of the weights of some taps; along the axis `slope`, its derivative."""
+def weighed(taps, chosen, dtype, slope=None):
+    """The product of the weights of some taps, for each channel; along the axis `slope`, its derivative."""
     found = 1
     for axis, (each, t) in enumerate(zip(taps, chosen, strict=True)):
         found = found * (each.slope if axis == slope else each.weight)[t]
-    return found
+    return found.astype(dtype)[..., None]
 
 
 @widened
-def sampled(x, grid, taps):
-    """The weighted sum of the elements that the taps read."""
-    flat, y = x.reshape(*x.shape[:2], -1), 0
-    for chosen, index in combined(taps, x.shape[2:]):
-        y = y + np.take_along_axis(flat, index[:, None], 2) * weighed(taps, chosen)[:, None].astype(x.dtype)
-    return y.reshape(*x.shape[:2], *grid.shape[1:-1])
+def sampled(x, taps, shape):
+    """y (n, positions, c): the weighted sum of the elements that the taps read."""
+    table, y = x.reshape(prod(x.shape[:2]), shape[1]), 0
+    for chosen, index in combined(taps, shape):
+        y = y + gather(table, index) * weighed(taps, chosen, x.dtype)
+    return y
+
+
+@np.errstate(invalid="ignore")  # of an endless gradient outside, which adds nothing
+@widened
+def scattered(grad, taps, shape):
+    """dx (n, positions, c): each gradient to the elements that its position has read."""
+    each, found = prod(shape[2:]), 0
+    for chosen, index in combined(taps, shape):
+        found = found + scatterAdd(grad * weighed(taps, chosen, grad.dtype), index, shape[0] * each)
+    return found.reshape(shape[0], each, shape[1])
 
 
 @widened
-def scattered(grad, x, taps):
-    """dx: each gradient to the elements that it was read from."""
-    n, c = x.shape[:2]
-    found, flat = np.zeros((n, c, x[0, 0].size if n * c else 0), x.dtype), grad.reshape(n, c, -1)
-    rows, maps = np.arange(n)[:, None, None], np.arange(c)[None, :, None]
-    for chosen, index in combined(taps, x.shape[2:]):
-        np.add.at(found, (rows, maps, index[:, None]), flat * weighed(taps, chosen)[:, None].astype(x.dtype))
-    return found.reshape(x.shape)
-
-
-@widened
-def gridGrad(grad, x, grid, taps):
-    """dgrid: how much the elements that are read change along each axis."""
-    flat, grads = x.reshape(*x.shape[:2], -1), grad.reshape(*grad.shape[:2], -1)
-    found = np.zeros((len(taps), *grads.shape[::2]), x.dtype)
-    for chosen, index in combined(taps, x.shape[2:]):
-        along = (grads * np.take_along_axis(flat, index[:, None], 2)).sum(1)
+def gridGrad(grad, x, taps, shape):
+    """dgrid (n, positions, r): how much the elements that are read change along each axis, the last axis first."""
+    table, found = x.reshape(prod(x.shape[:2]), shape[1]), [0] * len(taps)
+    for chosen, index in combined(taps, shape):
+        along = grad * gather(table, index)
         for axis in range(len(taps)):
-            found[axis] += along * weighed(taps, chosen, axis).astype(x.dtype)
-    return np.moveaxis(found[::-1], 0, -1).reshape(grid.shape)
+            found[axis] = found[axis] + (along * weighed(taps, chosen, grad.dtype, axis)).sum(-1)
+    return np.stack(found[::-1], axis=-1)

@@ -10,7 +10,7 @@ A = -0.75  # the parameter of Keys's kernel
 
 
 class GridTaps(NamedTuple):
-    """Index, weight, and the weight's derivative by the coordinate, each (taps, ...); what is outside weighs 0."""
+    """Index, weight, and the weight's derivative by the coordinate, each (taps, ...); -1 is outside, and weighs 0."""
 
     index: np.ndarray
     weight: np.ndarray
@@ -31,9 +31,9 @@ class GridTaps(NamedTuple):
         index = first + np.arange(len(weight)).reshape(-1, *[1] * grid.ndim)
         if mode == "cubic" and padding != "zeros":
             index, _ = padded(index, size, low, high, padding)
-        inside = ~((index < 0) | (index > size - 1))  # one that is not a number makes what it is of not a number
-        index = np.where(np.isfinite(index), np.clip(index, 0, size - 1), 0).astype(np.int64)
-        return cls(index, np.where(inside, weight, 0), np.where(inside, slope * factor, 0))
+        outside = (index < 0) | (index > size - 1)
+        index = np.where(outside, -1, np.where(np.isnan(index), 0, index)).astype(np.int64)
+        return cls(index, np.where(outside, 0, weight), np.where(outside, 0, slope * factor))
 
 
 def padded(position: np.ndarray, size: int, low: float, high: float, padding: str) -> tuple[np.ndarray, np.ndarray]:
