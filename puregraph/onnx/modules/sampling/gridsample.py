@@ -8,7 +8,7 @@ import numpy as np
 from puregraph.arguments import Flag, choice
 from puregraph.base.widen import widen, widened
 from puregraph.errors import need
-from puregraph.kernels.scatter import gather, scatterAdd
+from puregraph.kernels.scatter import gather
 from puregraph.module import Module
 from puregraph.onnx.modules.sampling.gridtaps import GridTaps
 
@@ -53,13 +53,14 @@ class GridSample(Module):
         return [GridTaps.of(p, size, self.mode, self.padding, self.alignCorners) for p, size in zip(rows, sizes)]
 
     def updateData(self, x, grid):
-        y = sampled(channelsLast(x), self.taps(x.shape[2:], grid), x.shape)
+        y = sampled(tableOf(x), self.taps(x.shape[2:], grid), x.shape)
         return channelsFirst(y, grid.shape[1:-1]).astype(x.dtype, copy=False)
 
     def updateGrad(self, grad, x, grid, y, needs):
-        taps, rows = self.taps(x.shape[2:], grid), channelsLast(grad)
-        dx = channelsFirst(scattered(rows, taps, x.shape), x.shape[2:]) if needs[0] else None
-        dgrid = gridGrad(rows, channelsLast(x), taps, x.shape).reshape(grid.shape) if needs[1] else None
+        taps, table = self.taps(x.shape[2:], grid), tableOf(x)
+        rows = tableOf(grad).reshape(len(x), prod(grad.shape[2:]), x.shape[1])
+        dx = channelsFirst(scattered(rows, table, taps, x.shape), x.shape[2:]) if needs[0] else None
+        dgrid = gridGrad(rows, table, taps, x.shape).reshape(grid.shape) if needs[1] else None
         return dx, dgrid
 
     def sample(self, rng, x, grid):
@@ -73,9 +74,9 @@ class GridSample(Module):
         yield cls("nearest", "border"), [(2, 2, 6), (2, 5, 1)]
 
 
-def channelsLast(x):
-    """(n, c, ...) as (n, positions, c)."""
-    return np.moveaxis(x.reshape(*x.shape[:2], prod(x.shape[2:])), 1, 2)
+def tableOf(x):
+    """(n, c, ...) as (n positions, c)."""
+    return np.moveaxis(x, 1, -1).reshape(x.shape[0] * prod(x.shape[2:]), x.shape[1])
 
 
 def channelsFirst(x, sizes):
@@ -101,28 +102,28 @@ def weighed(taps, chosen, dtype, slope=None):
 
 
 @widened
-def sampled(x, taps, shape):
+def sampled(table, taps, shape):
     """y (n, positions, c): the weighted sum of the elements that the taps read."""
-    table, y = x.reshape(prod(x.shape[:2]), shape[1]), 0
+    y = 0
     for chosen, index in combined(taps, shape):
-        y = y + gather(table, index) * weighed(taps, chosen, x.dtype)
+        y = y + gather(table, index) * weighed(taps, chosen, table.dtype)
     return y
 
 
 @np.errstate(invalid="ignore")  # of an endless gradient outside, which adds nothing
 @widened
-def scattered(grad, taps, shape):
+def scattered(grad, table, taps, shape):
     """dx (n, positions, c): each gradient to the elements that its position has read."""
-    each, found = prod(shape[2:]), 0
+    adjoint, found = gather.declarations["adjoint"], 0
     for chosen, index in combined(taps, shape):
-        found = found + scatterAdd(grad * weighed(taps, chosen, grad.dtype), index, shape[0] * each)
-    return found.reshape(shape[0], each, shape[1])
+        found = found + adjoint(grad * weighed(taps, chosen, grad.dtype), None, table, index)
+    return found.reshape(shape[0], prod(shape[2:]), shape[1])
 
 
 @widened
-def gridGrad(grad, x, taps, shape):
+def gridGrad(grad, table, taps, shape):
     """dgrid (n, positions, r): how much the elements that are read change along each axis, the last axis first."""
-    table, found = x.reshape(prod(x.shape[:2]), shape[1]), [0] * len(taps)
+    found = [0] * len(taps)
     for chosen, index in combined(taps, shape):
         along = grad * gather(table, index)
         for axis in range(len(taps)):
