@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import accumulate, pairwise
 from typing import Any
 
 from puregraph.graph import Graph
@@ -18,30 +17,32 @@ class GradientBuckets:
     A program that is given them calls `start(number, gradients)` for each bucket as soon as its last gradient is there;
     the gradients are in a dict by the index of their parameter. All programs start them in the order of their numbers.
 
-    `params`   in the order of the row, and `spans`, which elements each has
+    `params`   in the order of the row, and `spans`, which elements each has; none is in two buckets
     `cuts`     where the buckets begin, multiples of `block` elements, and the end of the last
     `groups`   the indices of the parameters that each bucket completes
     `start`    None: nobody waits for them
     `predict`  gives for the bytes of a bucket the collectives that exchange it, and the seconds that these take
     """
 
-    def __init__(self, params: list[Any], itemsize: int, block: int, isCut: bool = True):
+    def __init__(self, params: list[Any], itemsize: int, block: int):
         self.params, self.itemsize = params, itemsize
-        self.spans = list(pairwise(accumulate([p.size for p in params], initial=0)))
         self.start: Callable[[int, dict[int, Any]], None] | None = None
         self.predict: Callable[[int], tuple[str, float]] | None = None
-        size = self.spans[-1][1] if params else 0
-        enough = max(min(max(size * itemsize // COUNT, LEAST), GREATEST) // itemsize, block)
-        self.cuts, self.groups = [0], list[list[int]]()
+        left = sum(param.size for param in params)
+        enough = max(min(max(left * itemsize // COUNT, LEAST), GREATEST) // itemsize, block)
+        self.spans, self.cuts, self.groups = list[tuple[int, int]](), [0], list[list[int]]()
         group: list[int] = []
-        for index, (_, end) in enumerate(self.spans):
+        end = 0
+        for index, param in enumerate(params):
+            self.spans.append((end, end + param.size))
+            end, left = end + param.size, left - param.size
             group.append(index)
-            cut = end // block * block
-            if isCut and cut - self.cuts[-1] >= enough and size - cut >= block:
-                self.cuts.append(cut)
+            if end - self.cuts[-1] >= enough and left >= block:
+                end = -(-end // block) * block
+                self.cuts.append(end)
                 self.groups.append(group)
                 group = []
-        self.cuts.append(size)
+        self.cuts.append(end)
         self.groups.append(group)
 
     def isLike(self, other: GradientBuckets) -> bool:

@@ -31,7 +31,8 @@ class BucketedSum(TreeSum):
 
     `bounds`  where the buckets begin, multiples of BLOCK, and the end of the last
     `labels`  what each of them is, for who waits too long
-    `shares`  whether every process gets the whole sum; else from cuts[rank] to cuts[rank + 1] alone
+    `shares`  whether every process gets the whole sum; else its piece of each bucket alone
+    `runs`    by process its piece of each bucket, from where to where
     `total`   the sum of all grains, as far as this process gets it, from `finish` to the next `add`
 
     All processes start the buckets in the order of their numbers. From the first start to the end of `finish` nothing
@@ -43,6 +44,8 @@ class BucketedSum(TreeSum):
     ):
         super().__init__(world, grains, bounds[-1], dtype)
         self.bounds, self.labels, self.shares = bounds, labels, shares
+        rows = [(a, cutsOf(b - a, world.size)) for a, b in pairwise(bounds)]
+        self.runs = [[(a + cuts[r], a + cuts[r + 1]) for a, cuts in rows] for r in range(world.size)]
         self.sums: list[np.ndarray] = []
         self.chain: list[np.ndarray] = []
         self.pending: list[Future[None]] = []
@@ -86,11 +89,11 @@ class BucketedSum(TreeSum):
         self.spare += [*self.sums[:-1], *self.chain]
         self.sums, self.chain, self.pending = [], [], []
 
-    def piece(self, isLone: bool = False) -> np.ndarray:
-        """This process's piece of the total; a lone one is all that is kept of it."""
-        found = self.total[slice(*self.cuts[self.world.rank :][:2])]
-        if isLone:
-            found = found.copy()
+    def pieces(self, areLone: bool = False) -> list[np.ndarray]:
+        """This process's pieces of the total, one of each bucket; lone ones are all that is kept of it."""
+        found = [self.total[begin:end] for begin, end in self.runs[self.world.rank]]
+        if areLone:
+            found = [piece.copy() for piece in found]
             self.total = self.total[:0].copy()
             self.spare.clear()
         return found
@@ -99,7 +102,7 @@ class BucketedSum(TreeSum):
         """Replace a bucket of the first of this process's sums by the sum of all grains."""
         world, (a, b) = self.world, self.bounds[number : number + 2]
         world.bucket = self.labels[number]
-        cuts = cutsOf(b - a, world.size) if self.shares else [min(max(cut, a), b) - a for cut in self.cuts]
+        cuts = cutsOf(b - a, world.size)
         sums = [one[a:b] for one in self.sums]
         sums[0][slice(*cuts[world.rank : world.rank + 2])] = self.scatter(sums, cuts)
         if self.shares:

@@ -1,4 +1,4 @@
-"""The norm of an array in pieces, added as one binary tree, so that no bit depends on who has which piece."""
+"""The norm of an array in pieces, added as one binary tree, so that no bit depends on who has which pieces."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ from puregraph.many.treesum import BLOCK, joined, spansIn
 from puregraph.many.world import World
 
 
-def treeNorm(world: World, cuts: list[int], piece: np.ndarray) -> float:
-    """y = sqrt(sum x^2) of an array of which each process r gives the piece from cuts[r] on; in float64.
+def treeNorm(world: World, runs: list[list[tuple[int, int]]], pieces: list[np.ndarray]) -> float:
+    """y = sqrt(sum x^2) of an array of which each process has pieces, all together each element once; in float64.
 
     The leaves of the tree are the sums of blocks, of which no piece has a part. Their number is made a power of two, so
     that the leaves below a node are added by halves.
+
+    `runs`    by process from where to where its pieces are; `pieces` are those of this one
     """
-    leaves = 1 << max(-(-cuts[-1] // BLOCK) - 1, 0).bit_length()
-    bounds = [-(-cut // BLOCK) for cut in cuts[:-1]] + [leaves]
-    spans = [spansIn(leaves, begin, end) for begin, end in zip(bounds, bounds[1:])]
-    sums = blockSums(piece)
-    first = bounds[world.rank]
-    own = [halved(sums[begin - first : end - first], end - begin) for begin, end in spans[world.rank]]
-    ends = np.cumsum([0, *map(len, spans)]).tolist()
+    blocks = -(-max(end for each in runs for _, end in each) // BLOCK)
+    leaves = 1 << max(blocks - 1, 0).bit_length()
+    spans = [[spansIn(leaves, a // BLOCK, -(-b // BLOCK)) for a, b in each] for each in runs]
+    own: list[float] = []
+    for (begin, _), piece, within in zip(runs[world.rank], pieces, spans[world.rank]):
+        sums, first = blockSums(piece), begin // BLOCK
+        own += [halved(sums[a - first : b - first], b - a) for a, b in within]
+    flat = [[span for within in each for span in within] for each in spans]
+    ends = np.cumsum([0, *map(len, flat)]).tolist()
     found = np.zeros(ends[-1])  # in a world that only counts, the others give nothing
     found[ends[world.rank] : ends[world.rank + 1]] = own
     world.allGather(found, ends)
-    parts = dict(zip([span for row in spans for span in row], found))
+    parts = {**dict.fromkeys(spansIn(leaves, blocks, leaves), 0.0), **dict(zip(sum(flat, []), found))}
     with np.errstate(all="ignore"):
         return float(np.sqrt(joined(parts, 0, leaves)))
 

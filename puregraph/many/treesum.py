@@ -84,8 +84,12 @@ class TreeSum:
 
 def cutsOf(size: int, count: int) -> list[int]:
     """Where `count` pieces of an array begin, all of nearly one size, and the end of the last."""
-    blocks = -(-size // BLOCK)
-    return [min(size, BLOCK * (blocks * r // count)) for r in range(count + 1)]
+    return [cutAt(size, count, r) for r in range(count + 1)]
+
+
+def cutAt(size: int, count: int, rank: int) -> int:
+    """Where one of them begins."""
+    return min(size, BLOCK * (-(-size // BLOCK) * rank // count))
 
 
 def spansIn(count: int, begin: int, end: int) -> list[Span]:

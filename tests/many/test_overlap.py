@@ -3,6 +3,7 @@
 import json
 import os
 from concurrent.futures import wait
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -25,8 +26,9 @@ from puregraph.many.bucketedsum import BucketedSum
 from puregraph.train.objective import Objective
 gradientbuckets.LEAST, gradientbuckets.COUNT = 64, 1000  # bytes: many buckets of small networks
 found = {"hashes": recipes.outcomes(), "one": recipes.outcome("perceptron", grains=world().size)}
-found["sharded"] = recipes.outcomes(["perceptron", "accumulated"], shard="state")
-found["interpreted"] = recipes.outcomes(["perceptron", "accumulated"], compile=False)
+some = ["perceptron", "accumulated"]
+found["sharded"] = [recipes.outcomes(some, shard=shard) for shard in ("state", "gradients")]
+found["interpreted"] = recipes.outcomes(some, compile=False)
 run, start, early, isRunning = Objective.learner, BucketedSum.start, [], []
 def learner(self, *arguments, **named):
     program = run(self, *arguments, **named)
@@ -42,7 +44,9 @@ def started(self):
     early.append(bool(isRunning))
     start(self)
 Objective.learner, BucketedSum.start = learner, started
-recipes.outcome("perceptron"), recipes.outcome("convolutional"), recipes.outcome("language")
+for shard in (None, "state", "gradients"):
+    recipes.outcome("perceptron", shard=shard), recipes.outcome("convolutional", shard=shard)
+recipes.outcome("language")
 print(json.dumps([found, sum(early), len(early)]))
 """
 
@@ -62,7 +66,7 @@ def test_buckets_that_leave_while_backward_runs_change_no_bit(alone, count, tmp_
     interpreted = recipes.outcomes(["perceptron", "accumulated"], compile=False)
     some = {name: alone[name] for name in ("perceptron", "accumulated")}
     for found, early, every in rows:
-        assert found == {"hashes": alone, "one": one, "sharded": some, "interpreted": interpreted}
+        assert found == {"hashes": alone, "one": one, "sharded": [some, some], "interpreted": interpreted}
         assert every > 300 and early > 0.9 * every  # the rest: a grain without samples has no step to start them
 
 
@@ -172,7 +176,7 @@ def test_a_table_says_of_each_bucket_what_it_takes_and_what_hides_it(monkeypatch
     buckets = trainer.objective.buckets
     assert len(notes) == len(buckets.groups) > 1
     sizes = [buckets.nbytes(number) for number in range(len(notes))]
-    assert sum(sizes) == 4 * sum(param.size for param in trainer.net.params.values())
+    assert 0 <= sum(sizes) - 4 * sum(param.size for param in trainer.net.params.values()) < 64 * len(sizes)
     for number, (line, size) in enumerate(zip(notes, sizes), 1):
         assert line.startswith(f"bucket {number}: {size:,} bytes, allToAll + allGather in ")
     assert "hidden by the " in notes[0] and notes[-1].endswith("hidden by nothing")
@@ -194,10 +198,12 @@ def test_buckets_end_at_blocks_and_have_each_parameter_once(size, monkeypatch):
     params = list(mlp(10, (7, 33, 5), 3).params.values())
     buckets = GradientBuckets(params, 4, BLOCK)
     assert sorted(i for group in buckets.groups for i in group) == list(range(len(params)))
-    assert buckets.cuts[-1] == sum(param.size for param in params)
     assert all(cut % BLOCK == 0 for cut in buckets.cuts[:-1]) and (np.diff(buckets.cuts) >= BLOCK).all()
-    ends = [max(buckets.spans[i][1] for i in group) for group in buckets.groups]
-    assert all(end >= cut for end, cut in zip(ends, buckets.cuts[1:]))
+    for group, (begin, end) in zip(buckets.groups, pairwise(buckets.cuts)):
+        spans = [buckets.spans[i] for i in group]
+        assert spans[0][0] == begin and end - BLOCK < spans[-1][1] <= end  # no parameter is in two buckets
+        assert all(one[1] == other[0] for one, other in pairwise(spans))
+    assert [b - a for a, b in buckets.spans] == [param.size for param in params]
 
 
 @pytest.mark.parametrize("bounds", [[0, 1001], [0, 16, 960, 1001]])

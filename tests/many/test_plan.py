@@ -44,7 +44,6 @@ def counted(monkeypatch, ranks, rank, shard, grains):
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_a_plan_names_each_collective_of_a_step_with_its_bytes(monkeypatch, ranks, shard):
     monkeypatch.setattr(shardedupdate, "BUCKET", 100)
-    monkeypatch.setattr("puregraph.train.together.splitplan.BUCKET", 100)
     plan = SplitPlan(network(), [(48, 10)], Cluster(ranks), Adam)
     for each in (1, 2, 4):
         split = next(s for s in plan.splits if (s.shard, s.grains) == (shard, each * ranks))

@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -82,7 +83,7 @@ def test_each_process_gives_as_many_weights_as_the_others_to_every_gathering(mon
     monkeypatch.setattr(shardedupdate, "BUCKET", 48)
     trainer, data, target = recipes.perceptron(shard="state", batchsize=72)
     trainer.train(data, target)
-    size = sum(param.size for param in trainer.net.params.values())
+    (size,) = np.diff(trainer.objective.buckets.cuts)
     gathered = [given for given in world.given if sum(given) <= 48][-math.ceil(size / 48) :]
     assert sum(map(sum, gathered)) == size
     assert all(max(given) - min(given) <= BLOCK for given in gathered), gathered
@@ -157,13 +158,14 @@ def test_cuts_are_between_blocks_and_pieces_of_nearly_one_size():
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 1000, 4099])
 def test_a_norm_is_that_of_all_elements(rng, size):
     x = rng.standard_normal(size).astype(np.float32)
-    assert treeNorm(World(), [0, size], x) == pytest.approx(np.linalg.norm(x.astype(np.float64)), rel=1e-14)
+    assert treeNorm(World(), [[(0, size)]], [x]) == pytest.approx(np.linalg.norm(x.astype(np.float64)), rel=1e-14)
 
 
 def test_in_a_world_that_only_counts_a_norm_is_that_of_the_own_piece():
     for _ in range(20):
         np.full(2, np.nan)  # which the memory of a new array may then hold
-        assert treeNorm(CountingWorld(2, 1), [0, BLOCK, 2 * BLOCK], np.ones(BLOCK, np.float32)) == BLOCK**0.5
+        runs = [[(0, BLOCK)], [(BLOCK, 2 * BLOCK)]]
+        assert treeNorm(CountingWorld(2, 1), runs, [np.ones(BLOCK, np.float32)]) == BLOCK**0.5
 
 
 class Told(World):
@@ -182,10 +184,12 @@ class Told(World):
 @pytest.mark.parametrize("size", [7, 100, 4099, 65536])
 def test_a_norm_has_the_same_bits_whoever_has_which_piece(rng, size, count):
     x = rng.standard_normal(size).astype(np.float32)
-    whole = treeNorm(World(), [0, size], x)
-    cuts, said = cutsOf(size, count), []
-    found = [treeNorm(Told(r, count, said), cuts, x[cuts[r] : cuts[r + 1]].copy()) for r in range(count)]
-    assert found[-1] == whole
+    whole = treeNorm(World(), [[(0, size)]], [x])
+    for bounds in ([0, size], [0, size // 3 // BLOCK * BLOCK, size // 2 // BLOCK * BLOCK, size]):
+        cuts, said = [(a, cutsOf(b - a, count)) for a, b in pairwise(bounds)], []
+        runs = [[(a + each[r], a + each[r + 1]) for a, each in cuts] for r in range(count)]
+        found = [treeNorm(Told(r, count, said), runs, [x[a:b] for a, b in runs[r]]) for r in range(count)]
+        assert found[-1] == whole
 
 
 THAWED = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -22,8 +23,8 @@ class GradientExchange:
     """The sum over all grains of the gradients of parameters, in one row in the order in which backward makes them.
 
     While a compiled step computes the last gradients of this process, it starts a bucket as soon as all of its own are
-    there; of a step that is not compiled, or on a GPU, all buckets start behind it. With `shard` there is one bucket,
-    whose pieces go to the processes that update them.
+    there; of a step that is not compiled, or on a GPU, all buckets start behind it. With `shard` only the pieces of a
+    bucket go to the processes that update them.
 
     `params`, `spans`  the parameters in this order, and which elements of the row each has
     """
@@ -32,16 +33,16 @@ class GradientExchange:
         self.grains, world = grains, trainer.world
         self.params = backwardOrder(trainer.net, params)
         dtype = np.result_type(np.float32, *[p.dtype for p in params])
-        isShared = world.size > 1 and trainer.shard is None
-        buckets, before = GradientBuckets(self.params, dtype.itemsize, BLOCK, isShared), trainer.objective.buckets
+        buckets, before = GradientBuckets(self.params, dtype.itemsize, BLOCK), trainer.objective.buckets
         if before is not None and before.isLike(buckets):
             buckets = before  # programs have it
         self.buckets, self.spans = buckets, buckets.spans
         names = {id(param): path for path, param in trainer.net.params.items()}
         labels = [f"bucket {n + 1}: {names.get(id(self.params[g[-1]]))}" for n, g in enumerate(buckets.groups) if g]
-        self.tree = BucketedSum(world, grains, dtype, buckets.cuts, labels, trainer.shard is None)
-        buckets.predict = partial(predicted, world.size, len(self.tree.spans[world.rank]))
-        isOverlapped = isShared and not any(map(isOnDevice, params))
+        shares = trainer.shard is None
+        self.tree = BucketedSum(world, grains, dtype, buckets.cuts, labels, shares)
+        buckets.predict = partial(predicted, world.size, len(self.tree.spans[world.rank]), shares)
+        isOverlapped = world.size > 1 and not any(map(isOnDevice, params))
         trainer.objective.buckets = buckets if isOverlapped else None
 
     def add(self, learn: Callable[[int], list[Any]]) -> None:
@@ -63,6 +64,9 @@ class GradientExchange:
             begin, end = self.spans[index]
             grad = grads.get(index)
             self.into[begin:end] = 0 if grad is None else device.toHost(grad).reshape(-1)
+        if group:
+            bounds = self.buckets.cuts
+            self.into[end : bounds[bisect_left(bounds, end)]] = 0  # up to where the next bucket begins
 
     @contextmanager
     def leaving(self, grain: int, isLast: bool) -> Iterator[None]:
@@ -93,11 +97,12 @@ class GradientExchange:
                 param.grad = param.grad  # another version
 
 
-def predicted(size: int, sums: int, nbytes: int) -> tuple[str, float]:
+def predicted(size: int, sums: int, shares: bool, nbytes: int) -> tuple[str, float]:
     """How a bucket of some bytes is exchanged, and the seconds that this takes on a link of 25 GB/s and 5 us."""
     world = CountingWorld(size)
     world.count("allToAll", sums * world.share(nbytes), size - 1)
-    world.count("allGather", world.share(nbytes), world.doublings)
+    if shares:
+        world.count("allGather", world.share(nbytes), world.doublings)
     return " + ".join(call.name for call in world.calls), world.seconds
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from puregraph.compile.trace.updaterule import isPlain
 from puregraph.core.initial import SEED
 from puregraph.core.param import Param
 from puregraph.errors import DataError, NotFiniteError, PuregraphError
+from puregraph.many.treesum import cutsOf
 from puregraph.many.world import World
 from puregraph.optimizers.slot import Slot
 from puregraph.optimizers.updateformulas import states, stored
@@ -27,13 +29,14 @@ OWN = {"slots", "net", "later"}  # attributes that a part of an optimizer has fo
 class ParamPiece(Param):
     """Some elements of a parameter, in a row, with memory of their own; its settings are those of the parameter.
 
-    `spanIn`  which elements of the parameter they are, and `spanOf` which of all that are updated by this process
+    `spanIn`  which elements of the parameter they are; `begin` is where they begin in the row of all gradients, and
+              `run` the number of the bucket that they are in
     """
 
-    def __init__(self, slot: Slot, spanIn: slice, spanOf: slice):
+    def __init__(self, slot: Slot, spanIn: slice, begin: int, run: int):
         whole = slot.param
         super().__init__((spanIn.stop - spanIn.start,), dtype=whole.dtype)
-        self.slot, self.spanIn, self.spanOf = slot, spanIn, spanOf
+        self.slot, self.spanIn, self.begin, self.run = slot, spanIn, begin, run
         self.array = aligned(whole.materialize().reshape(-1)[spanIn].copy())
 
     def refresh(self, grad: Any) -> None:
@@ -48,7 +51,7 @@ class ParamPiece(Param):
 
 
 class ShardedUpdate:
-    """The update of the elements from cuts[rank] to cuts[rank + 1] of all parameters, in the row of their gradients.
+    """The update of this process's piece of each bucket of the row in which the gradients of all parameters are.
 
     The optimizer's slots keep the state of these elements, see `Slot.part`. All processes give each other the new
     weights, a bucket at a time.
@@ -56,31 +59,31 @@ class ShardedUpdate:
 
     def __init__(self, trainer: Any, slots: list[Slot], gradients: GradientExchange):
         self.world, self.optimizer, self.objective = trainer.world, trainer.optimizer, trainer.objective
-        spans, cuts = gradients.spans, gradients.tree.cuts
-        self.slots, self.spans, self.cuts, self.dtype = slots, spans, cuts, gradients.tree.dtype
+        spans, tree = gradients.spans, gradients.tree
+        self.slots, self.spans, self.bounds, self.dtype = slots, spans, tree.bounds, tree.dtype
+        self.runs = tree.runs[self.world.rank]
         if not isPlain(self.optimizer):
             raise DataError(
                 f"shard={trainer.shard!r}: {type(self.optimizer).__name__} updates in a way of its own, of which no "
                 "part can be done alone; train without shard"
             )
-        begin, end = cuts[self.world.rank : self.world.rank + 2]
-        within = [(min(max(begin, a), b) - a, min(max(end, a), b) - a) for a, b in spans]
-        divide(self.world, self.optimizer, slots, within)
+        numbers = {index: n for n, group in enumerate(gradients.buckets.groups) for index in group}
+        own = [self.runs[numbers[index]] for index in range(len(spans))]
+        parts = [(min(max(begin, a), b) - a, min(max(end, a), b) - a) for (a, b), (begin, end) in zip(spans, own)]
+        divide(self.world, self.optimizer, slots, parts)
         self.pieces = []
-        for slot, (a, _) in zip(slots, spans):
-            first, last = slot.part or (0, 0)
+        for index, (slot, (a, _), (first, last)) in enumerate(zip(slots, spans, parts)):
             if slot.hasState:
-                spanOf = slice(a + first - begin, a + last - begin)
                 with SEED.undisturbed():  # other processes have more pieces, or fewer
-                    self.pieces.append(ParamPiece(slot, slice(first, last), spanOf))
+                    self.pieces.append(ParamPiece(slot, slice(first, last), a + first, numbers[index]))
         self.part = copy.copy(self.optimizer)
         self.part.slots = [Slot(piece.slot.path, piece) for piece in self.pieces]
         for slot in self.part.slots:
             slot.arrays, slot.rule = slot.param.slot.arrays, slot.param.slot.rule
         self.updater: Updater | None = None
 
-    def run(self, piece: np.ndarray, reached: Any) -> None:
-        """Update with this process's piece of the gradient; `reached` says for each parameter whether it has one.
+    def run(self, sums: list[np.ndarray], reached: Any) -> None:
+        """Update with this process's pieces of the gradients; `reached` says for each parameter whether it has one.
 
         Raises    PuregraphError if no parameter has a gradient; NotFiniteError for one that is not finite
         """
@@ -96,9 +99,9 @@ class ShardedUpdate:
         if optimizer.measured is not None and not np.isfinite(optimizer.measured):
             if optimizer.onNonFinite == "skip":
                 return
-            raise NotFiniteError.atUpdate(type(optimizer).__name__, optimizer.step, self.notFinite(piece))
+            raise NotFiniteError.atUpdate(type(optimizer).__name__, optimizer.step, self.notFinite(sums))
         for own in self.pieces:
-            grad = piece[own.spanOf].astype(own.dtype, copy=False)
+            grad = self.within(sums, own).astype(own.dtype, copy=False)
             own.refresh((device.toDevice(grad) if isOnDevice(own) else grad) if own.slot in ready else None)
         for slot in part.slots:
             slot.step = slot.param.slot.step
@@ -118,24 +121,28 @@ class ShardedUpdate:
             self.updater = Updater(self.objective.graph, self.part)
         self.updater.run()
 
-    def notFinite(self, piece: np.ndarray) -> str:
+    def within(self, sums: list[np.ndarray], piece: ParamPiece) -> np.ndarray:
+        """The gradient of a piece."""
+        first = piece.begin - self.runs[piece.run][0]
+        return sums[piece.run][first : first + piece.size]
+
+    def notFinite(self, sums: list[np.ndarray]) -> str:
         """The parameters whose gradients are not finite, in whichever process."""
-        wrong = [own.slot.path for own in self.pieces if not np.isfinite(piece[own.spanOf]).all()]
+        wrong = [own.slot.path for own in self.pieces if not np.isfinite(self.within(sums, own)).all()]
         found = {path for text in self.world.gather("\n".join(wrong).encode()) for path in text.decode().split("\n")}
         return "the gradient of " + ", ".join(f"'{slot.path}'" for slot in self.slots if slot.path in found)
 
     def gather(self, changed: list[Slot]) -> None:
         """Give all processes the new weights."""
-        own = self.cuts[self.world.rank]
-        for spans in self.buckets():
+        for spans in self.chunks():
             ends = np.cumsum([0, *[end - begin for begin, end in spans]]).tolist()
             bucket = np.zeros(ends[-1], self.dtype)
             begin, end = spans[self.world.rank]
             mine = bucket[ends[self.world.rank] :]
             for piece in self.pieces:
-                a, b = max(own + piece.spanOf.start, begin), min(own + piece.spanOf.stop, end)
+                first = piece.begin
+                a, b = max(first, begin), min(first + piece.size, end)
                 if a < b:
-                    first = own + piece.spanOf.start
                     mine[a - begin : b - begin] = device.toHost(piece.array[a - first : b - first])
             self.world.allGather(bucket, ends)
             for (begin, end), at in zip(spans, ends):
@@ -143,12 +150,11 @@ class ShardedUpdate:
         for slot in changed:
             slot.param.bumpVersion()
 
-    def buckets(self) -> Iterator[list[tuple[int, int]]]:
+    def chunks(self) -> Iterator[list[tuple[int, int]]]:
         """The spans of elements that the processes give at once, of each as many: MPI is slow where one gives all."""
-        each = max(BUCKET // self.world.size, 1)
-        pieces = list(zip(self.cuts, self.cuts[1:]))
-        for at in range(0, max(end - begin for begin, end in pieces), each):
-            yield [(min(begin + at, end), min(begin + at + each, end)) for begin, end in pieces]
+        for begin, end in pairwise(self.bounds):
+            for spans in chunksOf(end - begin, self.world.size):
+                yield [(begin + a, begin + b) for a, b in spans]
 
     def take(self, bucket: np.ndarray, begin: int, end: int, changed: list[Slot]) -> None:
         """Write new weights, those of the elements from `begin` to `end`, to the parameters."""
@@ -158,6 +164,18 @@ class ShardedUpdate:
                 into = slot.param.materialize().reshape(-1)[a - first : b - first]
                 new = bucket[a - begin : b - begin].astype(into.dtype, copy=False)
                 into[...] = device.toDevice(new) if device.isDeviceArray(into) else new
+
+
+def chunksOf(size: int, count: int) -> Iterator[list[tuple[int, int]]]:
+    """The spans that `count` processes give at once of a bucket, of which each has a piece."""
+    pieces, each = list(pairwise(cutsOf(size, count))), chunkOf(count)
+    for at in range(0, max(end - begin for begin, end in pieces), each):
+        yield [(min(begin + at, end), min(begin + at + each, end)) for begin, end in pieces]
+
+
+def chunkOf(count: int) -> int:
+    """The most elements that each of `count` processes gives at once."""
+    return max(BUCKET // count, 1)
 
 
 def divide(world: World, optimizer: Any, slots: list[Slot], parts: list[tuple[int, int]]) -> None:

@@ -234,11 +234,11 @@ class SharedStep:
         optimizer, reached = self.trainer.optimizer, self.column("reached").any((0, 1))
         isMeasured = optimizer.looks and (self.sharded is not None or not isOnDevice(self.params[0]))
         tree = self.gradients.tree
-        optimizer.measured = treeNorm(self.world, tree.cuts, tree.piece()) if isMeasured else None
+        optimizer.measured = treeNorm(self.world, tree.runs, tree.pieces()) if isMeasured else None
         try:
             if self.sharded is not None:
                 optimizer.zeroGradParams()  # what is there is of this process's grains alone
-                self.sharded.run(tree.piece(self.trainer.shard == "gradients"), reached)
+                self.sharded.run(tree.pieces(self.trainer.shard == "gradients"), reached)
             else:
                 self.gradients.share(reached)
                 self.trainer.objective.update(optimizer)

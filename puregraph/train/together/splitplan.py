@@ -16,9 +16,9 @@ from puregraph.graph import Graph
 from puregraph.many.cluster import Cluster
 from puregraph.many.countingworld import Collective, CountingWorld
 from puregraph.many.grains import Grains
-from puregraph.many.treesum import BLOCK, Span, cutsOf, spansIn
+from puregraph.many.treesum import BLOCK, Span, cutAt, cutsOf, spansIn
 from puregraph.optimizers.updateformulas import states
-from puregraph.train.together.shardedupdate import BUCKET
+from puregraph.train.together.shardedupdate import chunkOf
 
 SHARDS = (None, "state", "gradients")
 GRAINS = (1, 2, 4, 8)  # of each process
@@ -90,7 +90,9 @@ class SplitPlan:
         self.keeps = len(states(kind))
         self.dtype = np.result_type(np.float32, *[param.dtype for param in self.params])
         order = backwardOrder(graph, self.params)
-        self.buckets = {shard: GradientBuckets(order, self.dtype.itemsize, BLOCK, shard is None) for shard in SHARDS}
+        self.buckets = GradientBuckets(order, self.dtype.itemsize, BLOCK)
+        sizes = {end - begin for begin, end in pairwise(self.buckets.cuts)}
+        self.chunks = {size: chunkSizes(size, cluster.ranks) for size in sizes}
         most = [g for g in GRAINS if g * cluster.ranks <= self.batch]
         self.splits = [self.split(shard, g) for g in most for shard in (SHARDS if cluster.ranks > 1 else (None,))]
 
@@ -104,11 +106,11 @@ class SplitPlan:
         """A split with `each` grains for a process."""
         cluster, count = self.cluster, self.cluster.ranks * each
         found = self.footprint(-(-self.batch // count))
-        size, dtype, buckets = sum(param.size for param in self.params), self.dtype, self.buckets[shard]
-        total, ranks = size * dtype.itemsize, cluster.ranks
+        dtype, buckets, ranks = self.dtype, self.buckets, cluster.ranks
+        total = buckets.cuts[-1] * dtype.itemsize
         world, spans = busiest(cluster, count)
-        own, cuts = len(spans[world.rank]), cutsOf(size, ranks)
-        piece = (cuts[world.rank + 1] - cuts[world.rank]) * dtype.itemsize
+        own = len(spans[world.rank])
+        piece = sum(pieceOf(world, end - begin) for begin, end in pairwise(buckets.cuts)) * dtype.itemsize
         parts = sum(map(len, spans)) if ranks > 1 else 0
         largest = max(map(buckets.nbytes, range(len(buckets.groups)))) / total
         gathered, joined = round(parts * piece * largest), round(piece * largest)
@@ -139,21 +141,20 @@ class SplitPlan:
 
     def call(self, world: CountingWorld, shard: str | None, count: int, own: int) -> None:
         """Count the collectives of a step of a process that has `own` sums, as `SharedStep` calls them."""
-        buckets, dtype = self.buckets[shard], self.dtype
-        for begin, end in pairwise(buckets.cuts):
-            cuts = cutsOf(end - begin, world.size)
-            sent = own * (end - begin - cuts[world.rank + 1] + cuts[world.rank])
+        sizes, dtype = [end - begin for begin, end in pairwise(self.buckets.cuts)], self.dtype
+        for size in sizes:
+            sent = own * (size - pieceOf(world, size))
             world.count("allToAll", sent * dtype.itemsize, world.size - 1)
             if shard is None:
-                world.startAllGather(nothing(end - begin, dtype), [])
+                world.startAllGather(nothing(size, dtype), [])
         held = {id(state): state.size for state in self.graph.states.values()}
         row = ROW + len(self.params) + sum(held.values())
         world.startAllGather(nothing(count * row, np.float64), [])
         if shard is None:
             return
-        pieces, each = np.diff(cutsOf(buckets.cuts[-1], world.size)), max(BUCKET // world.size, 1)
-        for at in range(0, int(pieces.max()), each):
-            world.startAllGather(nothing(int(np.clip(pieces - at, 0, each).sum()), dtype), [])
+        for size in sizes:
+            for given in self.chunks[size]:
+                world.startAllGather(nothing(given, dtype), [])
 
     def table(self) -> str:
         """Every split as a line, and what the best one exchanges."""
@@ -205,6 +206,17 @@ def busiest(cluster: Cluster, count: int) -> tuple[CountingWorld, list[list[Span
     spans = [spansIn(count, begin, end) for begin, end in zip(bounds, bounds[1 : LOOKED + 1])]
     rank = max(range(len(spans)), key=lambda r: len(spans[r]))
     return worlds[rank], spans + [spans[rank]] * (cluster.ranks - len(spans))
+
+
+def pieceOf(world: CountingWorld, size: int) -> int:
+    """The elements of a bucket that a process updates."""
+    return cutAt(size, world.size, world.rank + 1) - cutAt(size, world.size, world.rank)
+
+
+def chunkSizes(size: int, count: int) -> list[int]:
+    """The elements of a bucket's weights that all processes together give at once, in turn."""
+    pieces, each = np.diff(cutsOf(size, count)), chunkOf(count)
+    return [int(np.clip(pieces - at, 0, each).sum()) for at in range(0, int(pieces.max()), each)]
 
 
 def arraysFor(spans: list[Span]) -> int:
