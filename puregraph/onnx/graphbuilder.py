@@ -13,6 +13,7 @@ from puregraph.core.dim import Dim
 from puregraph.core.shape import FreshSymbols, product, withValues
 from puregraph.errors import GraphError, GraphWarning, PuregraphError, ShapeError
 from puregraph.graph import Graph
+from puregraph.graph.graphholder import GraphHolder
 from puregraph.module import Module
 from puregraph.modules import Constant
 from puregraph.node import Node
@@ -59,13 +60,16 @@ class GraphBuilder:
         self.taken.add(name)
         return name
 
-    def add(self, module: Module, values: Iterable[OnnxValue | None]) -> list[OnnxValue]:
-        """The outputs of a module that reads these values; what follows from constants alone is computed now."""
+    def add(self, module: Module, values: Iterable[OnnxValue | None], isComputed: bool = True) -> list[OnnxValue]:
+        """The outputs of a module that reads these values; what follows from constants alone is computed now, unless
+        that may take long."""
         given = list(values)
         found = self.inferred(module, given)
         arrays = [None if v is None else v.array for v in given]
-        isConstant = any(a is not None for a in arrays) and all(
-            v is None or a is not None and not v.isShared for v, a in zip(given, arrays)
+        isConstant = (
+            isComputed
+            and any(a is not None for a in arrays)
+            and all(v is None or a is not None and not v.isShared for v, a in zip(given, arrays))
         )
         if isConstant and not module.params and not module.states and self.isSmall(found, arrays, given):
             return self.computed(module, given, arrays)
@@ -119,7 +123,7 @@ class GraphBuilder:
         except ShapeError:
             if not any(isinstance(size, Dim) for shape in shapes if shape is not None for size in shape):
                 raise
-            result = openShapes(module, shapes)
+            result = None if isinstance(module, GraphHolder) else openShapes(module, shapes)  # it may choose by sizes
             if result is None:
                 return [None] * count
         outs = withValues(module, shapes, result if isinstance(result, list) else [result])

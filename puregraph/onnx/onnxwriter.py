@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from puregraph.core.dim import Dim
 from puregraph.core.shape import asShape, isShape
 from puregraph.device import toHost
 from puregraph.errors import GraphError, PuregraphError, misfit, plural
+from puregraph.graph.graphholder import GraphHolder, leavesIn
 from puregraph.graph.input import Input
 from puregraph.modules import Linear
 from puregraph.onnx.opregistry import NEWEST, loadWriters
+from puregraph.onnx.protowalk import eachNode, graphsOf, readsOf
 from puregraph.storage.atomicwrite import whole
 
 WRITERS: dict[type, Callable[..., Any]] = {}
@@ -171,22 +174,58 @@ class ModelWriter:
 
     def __init__(self, graph: Any, shapes: list[Any], opset: int, dtypes: Any = None):
         loadWriters()
-        self.graph, self.opset = graph, opset
-        self.intypes = typesFor(graph, len(shapes)) if dtypes is None else [np.dtype(dtype) for dtype in dtypes]
-        inferred = graph.infer(list(shapes), dtypes=self.intypes)
+        self.opset = opset
+        self.taken: set[str] = set()
+        self.weights: dict[tuple[int, str], tuple[str, Any]] = {}
+        self.prepare(graph, shapes, typesFor(graph, len(shapes)) if dtypes is None else [np.dtype(d) for d in dtypes])
+        holders = [module for row in self.rows for _, module in leavesIn(row.step.module, "")]
+        leaves = [module for module in holders if not isinstance(module, GraphHolder)]
+        self.uses = Counter(id(stored) for module in leaves for stored in storedIn(module))
+        self.wide = {id(stored) for row in self.rows if not isMatrixLayer(row) for stored in storedIn(row.step.module)}
+
+    def prepare(self, graph: Any, shapes: list[Any], dtypes: list[Any]) -> None:
+        """Have the steps of a graph written next.
+
+        Raises    ShapeError, DtypeError for shapes and dtypes that do not fit
+        """
+        inferred = graph.infer(list(shapes), dtypes=dtypes)
         faults = [row.fault for row in inferred.rows if row.fault]
         if faults:
             raise misfit(faults)
-        self.rows, self.shapes, self.inferred = inferred.rows, shapes, inferred
-        self.steps = graph.steps(len(shapes))
-        self.taken: set[str] = set()
+        self.graph, self.shapes, self.intypes = graph, shapes, dtypes
+        self.rows, self.inferred, self.steps = inferred.rows, inferred, graph.steps(len(shapes))
         self.nodes: list[Any] = []
-        self.weights: dict[tuple[int, str], tuple[str, Any]] = {}
-        self.uses = Counter(id(stored) for row in self.rows for stored in storedIn(row.step.module))
-        self.wide = {id(stored) for row in self.rows if not isMatrixLayer(row) for stored in storedIn(row.step.module)}
         self.lost: set[int] = set()
         self.values: dict[int, str | None] = {0: None}
         self.kinds: dict[int, Any] = {}
+
+    def within(self, graph: Any, names: list[str], shapes: list[Any], dtypes: list[Any]) -> ModelWriter:
+        """What has written the steps of a graph that a module holds, whose inputs have names already."""
+        inside = copy(self)
+        inside.prepare(graph, shapes, dtypes)
+        for number, known, dtype in zip(inside.steps.inputs, names, dtypes):
+            inside.values[number], inside.kinds[number] = known, dtype
+        inside.write()
+        return inside
+
+    def inner(self, graph: Any, names: list[str], shapes: list[Any], dtypes: list[Any], own: int, name: str) -> Any:
+        """A graph for an attribute of a node: `names` of its inputs, of which the first are its own."""
+        from onnx import helper
+
+        inside = self.within(graph, names, shapes, dtypes)
+        made = {output for node in inside.nodes for output in node.output}
+        outputs: list[Any] = []
+        for number, shape, dtype in zip(inside.steps.outputs, inside.inferred.shapes, inside.inferred.dtypes):
+            found = str(inside.values[number])
+            if found not in made or found in {info.name for info in outputs}:
+                found = inside.unique(f"{found}:output")
+                inside.addNode("Identity", [inside.values[number]], [found], found, {})
+            outputs.append(helper.make_tensor_value_info(found, kindOf(dtype), dimsOf(shape)))
+        nodes = ordered(inside.nodes, [info.name for info in outputs])
+        inputs = [
+            helper.make_tensor_value_info(*row) for row in zip(names[:own], map(kindOf, dtypes), map(dimsOf, shapes))
+        ]
+        return helper.make_graph(nodes, name, inputs, outputs)
 
     def unique(self, text: str) -> str:
         """A name that nothing else has."""
@@ -217,7 +256,7 @@ class ModelWriter:
             outputs.append(helper.make_tensor_value_info(name, kindOf(dtype), dimsOf(shape)))
         nodes = ordered(self.nodes, [info.name for info in outputs])
         names = renamed(nodes, {name for name, _ in self.weights.values()}, {info.name for info in outputs})
-        read = {name for node in nodes for name in node.input} | {info.name for info in outputs}
+        read = {name for node in nodes for name in readsOf(node)} | {info.name for info in outputs}
         arrays = {names.get(name, name): array for name, array in self.weights.values()}
         stored = [(name, arrays[name]) for name in sorted(arrays) if name in read]
         tensors = [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in stored]
@@ -319,21 +358,24 @@ def ordered(nodes: list[Any], outputs: list[str]) -> list[Any]:
             found.append(node)
         else:
             stack.append((name, True))
-            stack += [(i, False) for i in reversed(node.input) if i]
+            stack += [(i, False) for i in reversed(readsOf(node))]
     return found
 
 
 def renamed(nodes: list[Any], weights: set[str], outputs: set[str]) -> dict[str, str]:
     """Name constants and weights after the first node that reads them, so that a model that is read and written again
     has the same names; what each was called before."""
-    fixed = {node.output[0]: node for node in nodes if node.op_type == "Constant"}
+    inside = list(eachNode(nodes))
+    graphs = [graph for node in inside for graph in graphsOf(node)]
+    fixed = {node.output[0]: node for node in inside if node.op_type == "Constant"}
+    kept = outputs | {info.name for graph in graphs for info in graph.output}
     found: dict[str, str] = {}
-    for node in nodes:
+    for node in inside:
         for i, name in enumerate(node.input):
-            if name not in found and name not in outputs and (name in fixed or name in weights):
+            if name not in found and name not in kept and (name in fixed or name in weights):
                 roles = ROLES.get(node.op_type, ())
                 found[name] = f"{roles[i] if i < len(roles) else i}@{node.name}"
-    for node in nodes:
+    for node in inside:
         for ends in (node.input, node.output):
             for i, name in enumerate(ends):
                 ends[i] = found.get(name, name)

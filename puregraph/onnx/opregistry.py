@@ -61,5 +61,5 @@ def loadFamilies() -> None:
 
 def loadWriters() -> None:
     """Import what writes puregraph's own modules."""
-    for family in ("axis", "cost", "formula", "layer", "operator", "recurrent", "sampling", "shape"):
+    for family in ("axis", "control", "cost", "formula", "layer", "operator", "recurrent", "sampling", "shape"):
         import_module(f"puregraph.onnx.writers.{family}writers")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.core.dim import Dim
-from puregraph.errors import CheckpointError, GraphError, PuregraphError, plural, quote, show
+from puregraph.errors import CheckpointError, GraphError, PuregraphError, ShapeError, plural, quote, show
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.onnx import opregistry
@@ -16,15 +16,20 @@ from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
 from puregraph.onnx.modelfile import NUMERIC, ModelFile, dtypeOf
 from puregraph.onnx.onnxnode import OnnxNode
 from puregraph.onnx.onnxvalue import OnnxValue
+from puregraph.onnx.protowalk import countNodes, needed, usesOf
+from puregraph.onnx.subgraphreader import DEEPEST, SubgraphReader
 
 Outputs = list[OnnxValue | None]
 LISTED = 20  # nodes that an error names
-DEEPEST = 40  # functions in functions
-RECURRENT = ("LSTM", "GRU", "RNN")
-LAYERS = {
-    *"Gemm MatMul Conv ConvTranspose BatchNormalization LayerNormalization InstanceNormalization".split(),
-    *RECURRENT,
-}
+CONTROL = {"If"}  # operators with graphs in their attributes
+NODES, EACH = 20_000, 200  # nodes that a file may have when its functions are written out, and for each that it has
+
+
+class ReadFault(NamedTuple):
+    """What is wrong with a node, and whether it is that it does not fit the shapes that it gets."""
+
+    text: str
+    isMisfit: bool
 
 
 class NameScope(NamedTuple):
@@ -61,7 +66,14 @@ class ModelReader:
         self.builder = GraphBuilder(trainable)
         self.functions = localFunctions(self.model)
         self.unknown: dict[str, list[str]] = {}
-        self.faults: list[str] = []
+        self.faults: list[ReadFault] = []
+        self.subgraphs = SubgraphReader(self)
+        self.left = NODES + EACH * countNodes(self.model)
+
+    @property
+    def failures(self) -> int:
+        """How many nodes could not be read so far."""
+        return len(self.faults) + sum(map(len, self.unknown.values()))
 
     def read(self, shapes: dict[str, Any], values: dict[str, Any] | None = None) -> Graph:
         """The whole model as a graph."""
@@ -118,6 +130,9 @@ class ModelReader:
     def nodes(self, scope: NameScope, protos: Any, outputs: list[str]) -> None:
         """Read the nodes that lead to the outputs, in their order."""
         for proto in needed(protos, outputs):
+            self.left -= 1
+            if self.left < 0:
+                raise GraphError("its functions and graphs, each in others many times, are too many nodes")
             missing = [name for name in proto.input if name and name not in scope.values]
             if missing:
                 raise GraphError(
@@ -145,8 +160,8 @@ class ModelReader:
         try:
             if not domain and opset < opregistry.OLDEST and not meansTheSame(proto.op_type, opset):
                 raise GraphError(f"of opset {opset}; what it means is known from opset {opregistry.OLDEST} on")
-            if not domain and proto.op_type == "If":
-                return self.branch(scope, proto, given[0], path)
+            if not domain and proto.op_type in CONTROL:
+                return self.subgraphs.read(scope, proto, given, path)
             body = self.functions.get((domain, proto.op_type, getattr(proto, "overload", "")))
             read = opregistry.readerOf(domain, proto.op_type, opset)
             if body is None and read is not None:
@@ -155,7 +170,8 @@ class ModelReader:
             if body is not None and scope.depth < DEEPEST:
                 return self.expanded(scope, proto, body, given, path)
         except (PuregraphError, ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
-            self.faults.append(f"at '{path}' ({proto.op_type}): {error}")
+            isMisfit = isinstance(error, ShapeError)
+            self.faults.append(ReadFault(f"at '{path}' ({proto.op_type}): {error}", isMisfit))
             return None
         self.unknown.setdefault(f"{domain}.{proto.op_type}" if domain else proto.op_type, []).append(path)
         return None
@@ -178,34 +194,12 @@ class ModelReader:
         values = {name: given[i] if i < len(given) else None for i, name in enumerate(body.inputs)}
         absent = {name for name, value in values.items() if value is None}
         inner = NameScope(dict(values), f"{path}:", {**scope.opsets, **body.opsets}, scope.depth + 1)
-        faults = len(self.faults), len(self.unknown)
+        faults = self.failures
         wanted = [inside for inside, outside in zip(body.outputs, proto.output) if outside]
         self.nodes(inner, body.nodesFor(proto, absent), wanted)
-        if (len(self.faults), len(self.unknown)) != faults:
+        if self.failures != faults:
             return None
         return [inner.values[name] if name in wanted else None for name in body.outputs[: len(proto.output)]]
-
-    def branch(self, scope: NameScope, proto: Any, condition: Any, path: str) -> Outputs | None:
-        """The outputs of the branch of an If whose condition is known.
-
-        Raises    GraphError where the condition is known only with the data
-        """
-        numbers = None if condition is None else condition.numbers
-        if numbers is None or numbers.size != 1:
-            hint = "one that follows from shapes=, or from values= of inputs, can be read"
-            raise GraphError(f"its condition is known only with the data; {hint}")
-        wanted = "then_branch" if numbers.item() else "else_branch"
-        graph = next(attribute.g for attribute in proto.attribute if attribute.name == wanted)
-        if scope.depth >= DEEPEST:
-            raise GraphError(f"more than {DEEPEST} graphs in one another")
-        inner = NameScope(dict(scope.values), f"{path}:", scope.opsets, scope.depth + 1)
-        for tensor in graph.initializer:
-            self.initialize(inner, tensor)
-        faults = len(self.faults), len(self.unknown)
-        self.nodes(inner, graph.node, [info.name for info in graph.output])
-        if (len(self.faults), len(self.unknown)) != faults:
-            return None
-        return [self.output(inner, info.name) for info in graph.output]
 
     def attribute(self, proto: Any) -> Any:
         """The value of an attribute: a number, a text, an array, a list of those, or a graph as it is."""
@@ -230,44 +224,10 @@ class ModelReader:
             lines.append('write a function for each: @onnxOp("Name") of puregraph.onnx registers it')
         if self.faults:
             lines.append(f"{plural(len(self.faults), 'node')} cannot be read:")
-            lines += [f"  {fault}" for fault in self.faults[:LISTED]]
+            lines += [f"  {fault.text}" for fault in self.faults[:LISTED]]
             lines += [f"  and {len(self.faults) - LISTED} more"] if len(self.faults) > LISTED else []
         if lines:
             raise GraphError("\n".join(lines))
-
-
-def needed(protos: Any, outputs: list[str]) -> list[Any]:
-    """The nodes that lead to the outputs, in their order."""
-    wanted, found = set(outputs), []
-    for proto in reversed(protos):
-        if wanted.intersection(filter(None, proto.output)):
-            found.append(proto)
-            wanted.update(readsOf(proto))
-    return found[::-1]
-
-
-def readsOf(proto: Any) -> list[str]:
-    """The names that a node reads, those that graphs in its attributes read from outside too."""
-    found = [name for name in proto.input if name]
-    for attribute in proto.attribute:
-        for graph in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
-            found += [info.name for info in graph.output]
-            for inner in graph.node:
-                found += readsOf(inner)
-    return found
-
-
-def usesOf(protos: Any) -> dict[str, list[Any]]:
-    """For each value the nodes that read it: which layer each of them is, None if it is none with this weight."""
-    found: dict[str, list[Any]] = {}
-    for proto in protos:
-        attributes = b"".join(sorted(a.SerializeToString(deterministic=True) for a in proto.attribute))
-        isRecurrent = proto.op_type in RECURRENT  # their states are no weights, and outputs may be left out
-        own = (*proto.input[1:4], *map(bool, proto.output)) if isRecurrent else proto.input[1:]
-        layer = (proto.op_type, tuple(own), attributes) if proto.op_type in LAYERS else None
-        for name in readsOf(proto):
-            found.setdefault(name, []).append(layer if name not in proto.input[:1] else None)
-    return found
 
 
 def known(info: Any, value: Any) -> OnnxValue:

@@ -28,6 +28,7 @@ from puregraph.core.rules import candidates
 from puregraph.errors import CheckpointError, GraphWarning, PuregraphError, quote, show
 from puregraph.function import Function, FunctionCall
 from puregraph.graph import Graph
+from puregraph.graph.graphholder import leavesIn
 from puregraph.graph.input import Input
 from puregraph.graph.lookup import nearest
 from puregraph.graph.nodegraph import DERIVED
@@ -515,15 +516,8 @@ def settle(graph: Graph, blueprint: dict[str, Any]) -> None:
 
 
 def holdersOf(graph: Graph) -> dict[str, Module]:
-    """The modules of a graph by path, those inside a Checkpoint too."""
-    found: dict[str, Module] = {}
-    for step in graph.steps().items:
-        found[step.path] = step.module
-        if isinstance(step.module, Checkpoint):
-            inner = step.module.inner
-            rows = holdersOf(inner).items() if isinstance(inner, Graph) else [("", inner)]
-            found |= {f"{step.path}.{path}" if path else step.path: module for path, module in rows}
-    return found
+    """The modules of a graph by path, those that a module such as a Checkpoint holds too."""
+    return {path: module for step in graph.steps().items for path, module in leavesIn(step.module, step.path)}
 
 
 def holderOf(holders: dict[str, Module], path: Any) -> tuple[Module, str]:

@@ -1,4 +1,4 @@
-"""An If whose condition is known ahead of data is the branch that it takes; another one is refused."""
+"""An If whose condition is known ahead of data is the branch that it takes; another one is a module with both."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,12 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper  # noqa: E402
 
-from puregraph import GraphError  # noqa: E402
-from puregraph.onnx import fromOnnx  # noqa: E402
+import puregraph  # noqa: E402
+from puregraph import GraphError, ShapeError  # noqa: E402
+from puregraph.costs import MSE  # noqa: E402
+from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
 from puregraph.onnx.reader import known  # noqa: E402
+from puregraph.optimizers import SGD  # noqa: E402
 
 
 def branchOf(name, kind, weight):
@@ -51,9 +54,66 @@ def test_a_condition_of_shapes_chooses_the_branch_while_reading(size, isThen):
     np.testing.assert_array_equal(net.inputs[0].grad, np.full_like(x, 6) if isThen else np.ones_like(x))
 
 
-def test_a_condition_that_comes_with_the_data_is_refused():
-    with pytest.raises(GraphError, match=r"at 'choice' \(If\): its condition is known only with the data"):
-        fromOnnx(model([], "flag"))
+@pytest.mark.parametrize("isThen", [True, False])
+def test_a_condition_that_comes_with_the_data_chooses_in_every_pass_and_back(isThen):
+    net = fromOnnx(model([], "flag"))
+    x, flag = np.arange(6, dtype=np.float32).reshape(2, 3), np.array(isThen)
+    np.testing.assert_array_equal(net(x, flag), x @ np.full((3, 3), 2, np.float32) if isThen else x + 5)
+    net.backward(np.ones_like(x))
+    np.testing.assert_array_equal(net.grad[0], np.full_like(x, 6) if isThen else np.ones_like(x))
+    grads = {name: p.grad for name, p in net.params.items()}
+    assert all(name.startswith(("choice.then.", "choice.else.")) for name in grads) and len(grads) == 2
+    weight, bias = sorted(grads.values(), key=np.ndim, reverse=True)
+    np.testing.assert_array_equal(weight, np.repeat(x.sum(0), 3).reshape(3, 3) if isThen else np.zeros((3, 3)))
+    np.testing.assert_array_equal(bias, np.zeros(3) if isThen else np.full(3, 2))
+
+
+def test_both_branches_are_trained_saved_compiled_and_written_again(tmp_path):
+    net, x = fromOnnx(model([], "flag")), np.arange(6, dtype=np.float32).reshape(2, 3) / 5
+    assert net.dataShapeFrom([("N", 3), ()]) == ("N", 3)
+    program = net.compile((2, 3), (), (2, 3), dtypes=["f4", "bool", "f4"], cost=MSE(), optimizer=SGD(learnRate=0.3))
+    first = [program.run(x, np.array(flag), x)[0] for flag in (True, False)]
+    for _ in range(20):
+        last = [program.run(x, np.array(flag), x)[0] for flag in (True, False)]
+    assert all(after < before / 2 for after, before in zip(last, first)), (first, last)
+    assert "If(2 or 3 nodes)" in program.table() and "Python" in program.table()
+    net.save(tmp_path / "net.h5")
+    written = toOnnx(net, None, [("N", 3), ()])
+    onnx.checker.check_model(written, full_check=True)
+    again = fromOnnx(written)
+    assert toOnnx(again, None, [("N", 3), ()]).SerializeToString() == written.SerializeToString()
+    for other in (puregraph.load(tmp_path / "net.h5"), again):
+        for flag in (True, False):
+            np.testing.assert_array_equal(other(x, np.array(flag)), net(x, np.array(flag)))
+
+
+def test_branches_of_different_lengths_have_an_open_size_and_one_that_does_not_fit_is_not_chosen():
+    nodes = (
+        [helper.make_node("Concat", ["x", "x"], ["t"], name="twice", axis=0)],
+        [helper.make_node("MatMul", ["x", "w"], ["e"], name="fits3")],
+    )
+    weight = onnx.numpy_helper.from_array(np.ones((3, 3), np.float32), "w")
+    end = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "te"]
+    graphs = [helper.make_graph(own, "it", [], [each]) for own, each in zip(nodes, end)]
+    choice = helper.make_node("If", ["flag"], ["y"], name="choice", then_branch=graphs[0], else_branch=graphs[1])
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", "K"]),
+        helper.make_tensor_value_info("flag", TensorProto.BOOL, []),
+    ]
+    graph = helper.make_graph(
+        [choice], "it", ends, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [weight]
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    net, x = fromOnnx(made, shapes={"x": ("N", 3)}), np.ones((2, 3), np.float32)
+    assert [net(x, np.array(flag)).shape for flag in (True, False)] == [(4, 3), (2, 3)]
+    y = net(x, np.array(True))
+    net.backward(np.ones_like(y))
+    np.testing.assert_array_equal(net.grad[0], np.full((2, 3), 2))
+    net = fromOnnx(made, shapes={"x": (2, 4)})
+    x = np.ones((2, 4), np.float32)
+    assert net(x, np.array(True)).shape == (4, 4)
+    with pytest.raises(ShapeError, match="wanted a condition for the branch that fits, got the other one; at 'fits3'"):
+        net(x, np.array(False))
 
 
 @pytest.mark.parametrize("isThen", [True, False])

@@ -19,6 +19,16 @@ def test_a_module_of_onnx_keeps_the_contract(module, shapes):
         checkModule(module, shapes)
 
 
+def argumentsOf(module):
+    args, kwargs = module.initArgs
+    return [*args, *kwargs.items()]
+
+
+def shown(value):
+    """An argument as it can be compared: a graph as its listing."""
+    return str(value) if isinstance(value, Graph) else value
+
+
 @pytest.mark.parametrize("made", CLASSES, ids=lambda c: c.__name__)
 def test_a_module_of_onnx_survives_a_file(made, tmp_path):
     module, shapes = next(made.examples())
@@ -26,7 +36,9 @@ def test_a_module_of_onnx_survives_a_file(made, tmp_path):
     net = Graph(inputs, module.node(*inputs, name="it"))
     net.save(tmp_path / "net.h5")
     again = puregraph.load(tmp_path / "net.h5")
-    assert type(again["it"]) is made and again["it"].initArgs == module.initArgs
+    assert type(again["it"]) is made and list(map(shown, argumentsOf(again["it"]))) == list(
+        map(shown, argumentsOf(module))
+    )
 
 
 def test_an_index_far_below_zero_is_refused_and_the_compiler_sees_how_indices_are_counted():

@@ -22,16 +22,14 @@ from puregraph.autodiff.tape.tapenode import NUMBERS, GradientEdge, LeafAccumula
 from puregraph.autodiff.tape.variable import AGAIN, Variable, variable, versionOf
 from puregraph.core.applied import checkMode, checkSaved
 from puregraph.core.hooks import HOOKS
-from puregraph.core.param import Param, State
+from puregraph.core.param import State
 from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph
-from puregraph.graph.lookup import setInside
+from puregraph.graph.graphholder import GraphHolder
 from puregraph.graph.sequential import Sequential
 from puregraph.graph.steps import Steps
 from puregraph.module import Inputs, Module
 from puregraph.pointwise import Pointwise
-
-Location = tuple[Module, str]  # a module, and the name of a parameter or state of its own
 
 
 class _Before:
@@ -43,7 +41,7 @@ class _Before:
         self.arrays, self.modes = arrays, modes
 
 
-class Checkpoint(Module):
+class Checkpoint(GraphHolder):
     """y = f(x), f a Graph or Module of which only x is kept: its inner values are computed again for its gradient.
 
     Values and gradients are those of f, to the last bit. (Only where an inner and two or more outer nodes read the same
@@ -59,81 +57,13 @@ class Checkpoint(Module):
     hidden = ("before",)
 
     def __init__(self, graph: Module, name: str | None = None):
-        super().__init__(name or graph.name)
+        super().__init__({"": graph}, name or graph.name)
         self.inner = graph
         self.graph = graph if isinstance(graph, Graph) else alone(graph)
-        self.known: tuple[Steps | None, dict[str, Location]] = None, {}
-
-    # Parameters and states, by the paths inside --------------------------------------------------------------------
-
-    def inside(self) -> Iterator[tuple[str, Module]]:
-        """The modules of its steps, each by its path; a lone module has none."""
-        for step in self.graph.steps().items:
-            yield step.path if self.graph is self.inner else "", step.module
-
-    @property
-    def locations(self) -> dict[str, Location]:
-        """Where the parameters and states are that rules take, each once."""
-        steps = self.graph.steps()
-        if self.known[0] is not steps:
-            found: dict[tuple[int, str], tuple[str, Location]] = {}
-            for path, module in self.inside():
-                for name in (*module.params, *module.states):
-                    found.setdefault((id(module), name), (f"{path}.{name}" if path else name, (module, name)))
-            self.known = steps, dict(found.values())
-        return self.known[1]
-
-    def __getattr__(self, name: str) -> Any:
-        if "graph" in vars(self):
-            location = self.locations.get(name)
-            if location is not None:
-                return getattr(*location)
-        raise AttributeError(f"{type(self).__name__} has no {name!r}")
-
-    def held(self, kind: type) -> dict[str, Any]:
-        """Parameters or states by path."""
-        found = {path: getattr(*location) for path, location in self.locations.items()}
-        return {path: stored for path, stored in found.items() if isinstance(stored, kind)}
-
-    @property
-    def params(self) -> dict[str, Param]:
-        return self.held(Param)
-
-    @property
-    def states(self) -> dict[str, State]:
-        return self.held(State)
-
-    @property
-    def ruleNames(self) -> tuple[str, ...]:
-        return (*self.params, *self.states)
-
-    def wants(self, param: Any) -> bool:
-        """Whether one of the modules that hold a parameter wants its gradient."""
-        return any(m.wants(param) for m, name in self.locations.values() if getattr(m, name) is param)
-
-    # As a Module ---------------------------------------------------------------------------------------------------
-
-    @property
-    def train(self) -> bool:
-        return self.inner.train
-
-    @train.setter
-    def train(self, mode: bool) -> None:
-        self.inner.train = mode
 
     def calcMode(self, mode: Any) -> Any:
         self.graph.calcMode(mode)
         return self
-
-    @property
-    def precision(self) -> str:
-        return self.inner.precision
-
-    @precision.setter
-    def precision(self, precision: str) -> None:
-        if isinstance(self.inner, Graph):
-            setInside(self.inner, "precision", precision)
-        self.inner.precision = precision
 
     @property
     def inputSpec(self) -> Inputs:
@@ -210,9 +140,7 @@ class Checkpoint(Module):
         while given and given[-1] is None:  # left out; one before others keeps its position
             given.pop()
         steps = self.graph.steps(len(given))
-        arrays = {id(getattr(self, name)): array for name, array in stored.items()}
-        numbers = {number: id(getattr(module, name)) for number, module, name in steps.params}
-        return steps, steps.run(given, {n: arrays[key] for n, key in numbers.items() if key in arrays})
+        return steps, steps.run(given, self.numbered(steps, stored))
 
     def brief(self) -> str:
         return f"Checkpoint of {self.inner.brief()}"

@@ -1,0 +1,126 @@
+"""GraphHolder: a Module that runs graphs of its own inside its rules, and has their parameters by their paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from puregraph.core.param import Param, State
+from puregraph.graph.graph import Graph
+from puregraph.graph.lookup import setInside
+from puregraph.graph.steps import Steps
+from puregraph.module import Module
+
+Location = tuple[Module, str]  # a module, and the name of a parameter or state of its own
+
+
+class GraphHolder(Module):
+    """A Module with graphs inside, which are no part of the graph around it: only its rules run them.
+
+    `held` are the graphs, or lone modules, each by what its paths begin with: in {"then": graph}, `then.fc.W` is the
+    parameter W of the graph's node `fc`. Their parameters and states are those of the holder, each once; their modes
+    and precisions are set with its own.
+    """
+
+    def __init__(self, held: dict[str, Module], name: str | None = None):
+        vars(self)["held"] = held
+        super().__init__(name)
+        self.known: tuple[list[Steps], dict[str, Location]] = [], {}
+
+    def inside(self) -> Iterator[tuple[str, Module]]:
+        """The modules inside, each by its path."""
+        for prefix, part in self.held.items():
+            rows = [(s.path, s.module) for s in part.steps().items] if isinstance(part, Graph) else [("", part)]
+            for path, module in rows:
+                yield joined(prefix, path), module
+
+    # Parameters and states --------------------------------------------------------------------------------------------
+
+    @property
+    def locations(self) -> dict[str, Location]:
+        """Where the parameters and states are that rules take, each once."""
+        steps = [part.steps() for part in self.held.values() if isinstance(part, Graph)]
+        known, found = self.known
+        if not found or len(steps) != len(known) or any(a is not b for a, b in zip(steps, known)):
+            rows: dict[tuple[int, str], tuple[str, Location]] = {}
+            for path, module in self.inside():
+                for name in (*module.params, *module.states):
+                    rows.setdefault((id(module), name), (joined(path, name), (module, name)))
+            found = dict(rows.values())
+            vars(self)["known"] = steps, found
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        if "held" in vars(self) and "known" in vars(self):
+            location = self.locations.get(name)
+            if location is not None:
+                return getattr(*location)
+        raise AttributeError(f"{type(self).__name__} has no {name!r}")
+
+    def storedInside(self, kind: type) -> dict[str, Any]:
+        """Parameters or states by path."""
+        found = {path: getattr(*location) for path, location in self.locations.items()}
+        return {path: stored for path, stored in found.items() if isinstance(stored, kind)}
+
+    @property
+    def params(self) -> dict[str, Param]:
+        return self.storedInside(Param)
+
+    @property
+    def states(self) -> dict[str, State]:
+        return self.storedInside(State)
+
+    @property
+    def ruleNames(self) -> tuple[str, ...]:
+        return (*self.params, *self.states)
+
+    def wants(self, param: Any) -> bool:
+        """Whether one of the modules that hold a parameter wants its gradient."""
+        return any(m.wants(param) for m, name in self.locations.values() if getattr(m, name) is param)
+
+    def numbered(self, steps: Steps, stored: dict[str, Any]) -> dict[int, Any]:
+        """The arrays of parameters and states, given by their names here, by their numbers in the steps of a graph."""
+        arrays = {id(getattr(self, name)): array for name, array in stored.items()}
+        numbers = {number: id(getattr(module, name)) for number, module, name in steps.params}
+        return {n: arrays[key] for n, key in numbers.items() if key in arrays}
+
+    # Modes ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def train(self) -> bool:
+        """The mode that was set last; to set it is to set that of all that is held."""
+        return all(part.train for part in self.held.values())
+
+    @train.setter
+    def train(self, mode: bool) -> None:
+        for part in self.held.values():
+            part.train = mode
+
+    def calcMode(self, mode: Any) -> Any:
+        for part in self.held.values():
+            part.calcMode(mode)
+        return self
+
+    @property
+    def precision(self) -> str:
+        return next(part.precision for part in self.held.values())
+
+    @precision.setter
+    def precision(self, precision: str) -> None:
+        for part in self.held.values():
+            if isinstance(part, Graph):
+                setInside(part, "precision", precision)
+            part.precision = precision
+
+
+def joined(*steps: str) -> str:
+    """A path from its steps, without those that are empty."""
+    return ".".join(filter(None, steps))
+
+
+def leavesIn(holder: Module, path: str) -> Iterable[tuple[str, Module]]:
+    """The modules of a node and all that they hold, at any depth, each by its path."""
+    yield path, holder
+    if isinstance(holder, GraphHolder):
+        for inner, module in holder.inside():
+            yield from leavesIn(module, joined(path, inner))

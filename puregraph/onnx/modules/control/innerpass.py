@@ -1,0 +1,125 @@
+"""InnerPass: one run of a graph inside of a module, what is known of one ahead of data, and the way back through it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.autodiff.functionalcall import backwardOf
+from puregraph.core.dim import Dim
+from puregraph.core.param import FixedState
+from puregraph.core.shape import symbols, valued, valueOf
+from puregraph.core.tracer import tracerOf
+from puregraph.device import toHost
+from puregraph.errors import DtypeError, ShapeError, show
+from puregraph.graph import Graph
+from puregraph.graph.graphholder import GraphHolder
+from puregraph.graph.inference import inferShapes, inferTypes
+
+FEW = 64  # elements of an input that shapes may follow from
+
+
+class InnerPass:
+    """The values of some runs of a graph, and states as they were before, in one thing that no rule takes for an array.
+
+    `runs` has the values of each run by number.
+    """
+
+    flows = True  # from a forward graph to a backward graph, where those are two
+
+    def __init__(self, graph: Graph, runs: list[list[Any]], before: dict[str, Any]):
+        self.graph, self.runs, self.before = graph, runs, before
+
+
+def writtenStates(holder: GraphHolder, stored: dict[str, Any]) -> dict[str, Any]:
+    """Copies of the states that rules may write to."""
+    return {name: stored[name].copy() for name, s in holder.states.items() if not isinstance(s, FixedState)}
+
+
+def backThrough(
+    graph: Graph, grads: list[Any], values: list[Any], updGrad: bool, wanted: frozenset[int]
+) -> tuple[list[Any], dict[int, Any]]:
+    """The gradients of the inputs of a run, and of parameters by id, from those of its outputs."""
+    steps = graph.steps()
+    if all(g is None for g in grads):
+        return [None] * len(steps.inputs), {}
+    inputs, found = backwardOf(graph, steps, updGrad, wanted).gradients(grads, values, shows=False)
+    return inputs, {id(p): g for p, g in found if g is not None}
+
+
+def shapesInside(graph: Graph, shapes: Any) -> list[Any]:
+    """The shapes of the outputs of a graph, with the elements that are known.
+
+    Raises    ShapeError naming the first node that does not take what it is given
+    """
+    found = inferShapes(graph.steps(), list(shapes))
+    faults = [row.fault for row in found.rows if row.fault]
+    if faults:
+        raise ShapeError(*faults)
+    return found.shapes
+
+
+def checkInside(graph: Graph, inputs: Any) -> None:
+    """Check that arrays fit a graph, once for shapes and the few integers and booleans that shapes may follow from.
+
+    Raises    ShapeError naming the first node that does not take what it is given
+    """
+    shapes = [valued(x.shape, toHost(x) if x.dtype.kind in "iub" and x.size <= FEW else None) for x in inputs]
+    values = [None if valueOf(shape) is None else valueOf(shape).tobytes() for shape in shapes]
+    key = tuple(zip(map(tuple, shapes), values))
+    if key not in graph.checked:
+        shapesInside(graph, shapes)
+        if len(graph.checked) > 256:
+            graph.checked.clear()
+        graph.checked[key] = []
+
+
+def dtypesInside(graph: Graph, dtypes: Any) -> list[Any]:
+    """The dtypes of the outputs of a graph.
+
+    Raises    DtypeError naming the first node that does not take what it is given
+    """
+    steps = graph.steps()
+    found, faults = inferTypes(steps, list(dtypes))
+    if faults:
+        raise DtypeError(*faults)
+    return [found[n] for n in steps.outputs]
+
+
+def agreed(first: tuple, second: tuple, what: str) -> tuple:
+    """The sizes that two shapes have in common, None for those that differ.
+
+    Raises    ShapeError where they have not as many axes
+    """
+    if len(first) != len(second):
+        raise ShapeError(
+            f"wanted as many axes of {what} either way, got {show(tuple(first))} and {show(tuple(second))}"
+        )
+    return tuple(a if a == b else None for a, b in zip(first, second))
+
+
+def outside(shape: tuple, given: Any) -> tuple:
+    """A shape from inside of a graph, None for sizes that nobody knows who only knows the given shapes."""
+    known = {name for other in given if other is not None for name in symbolsOf(other)}
+    return tuple(
+        n if n is not None and (not isinstance(n, Dim) or known.issuperset(symbols((n,)))) else None for n in shape
+    )
+
+
+def symbolsOf(shape: Any) -> tuple[str, ...]:
+    """The symbols in a shape, and in the elements that are known of it."""
+    value = valueOf(shape)
+    return symbols(shape) + (() if value is None else symbols(value.ravel().tolist()))
+
+
+def filledIn(grads: Any, needs: Any, arguments: Any) -> tuple:
+    """One gradient per argument: zeros for one that is wanted, and that nothing has reached."""
+    return tuple(
+        np.zeros_like(x) if g is None and need else g if need else None for g, need, x in zip(grads, needs, arguments)
+    )
+
+
+def isTraced(values: Any) -> bool:
+    """Whether some values are stand-ins for arrays: what is computed with them has to be seen again."""
+    return tracerOf([v for v in values if v is not None]) is not None

@@ -1,0 +1,78 @@
+"""ProtoWalk: what the nodes of a file read, those of graphs in their attributes too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+RECURRENT = ("LSTM", "GRU", "RNN")
+LAYERS = {
+    *"Gemm MatMul Conv ConvTranspose BatchNormalization LayerNormalization InstanceNormalization".split(),
+    *RECURRENT,
+}
+
+
+def needed(protos: Any, outputs: list[str]) -> list[Any]:
+    """The nodes that lead to the outputs, in their order."""
+    wanted, found = set(outputs), []
+    for proto in reversed(protos):
+        if wanted.intersection(filter(None, proto.output)):
+            found.append(proto)
+            wanted.update(readsOf(proto))
+    return found[::-1]
+
+
+def readsOf(proto: Any) -> list[str]:
+    """The names that a node reads, those that graphs in its attributes read from outside too."""
+    found = [name for name in proto.input if name]
+    for graph in graphsOf(proto):
+        found += [info.name for info in graph.output]
+        for inner in graph.node:
+            found += readsOf(inner)
+    return found
+
+
+def usesOf(protos: Any) -> dict[str, list[Any]]:
+    """For each value the nodes that read it: which layer each of them is, None if it is none with this weight."""
+    found: dict[str, list[Any]] = {}
+    for proto in protos:
+        attributes = b"".join(sorted(a.SerializeToString(deterministic=True) for a in proto.attribute))
+        isRecurrent = proto.op_type in RECURRENT  # their states are no weights, and outputs may be left out
+        own = (*proto.input[1:4], *map(bool, proto.output)) if isRecurrent else proto.input[1:]
+        layer = (proto.op_type, tuple(own), attributes) if proto.op_type in LAYERS else None
+        for name in readsOf(proto):
+            found.setdefault(name, []).append(layer if name not in proto.input[:1] else None)
+    return found
+
+
+def graphsOf(proto: Any) -> list[Any]:
+    """The graphs in the attributes of a node."""
+    return [g for a in proto.attribute for g in (*([a.g] if a.HasField("g") else ()), *a.graphs)]
+
+
+def freeNames(graph: Any) -> list[str]:
+    """The names that a graph reads from outside, in the order in which it does."""
+    outputs = [info.name for info in graph.output]
+    own = {*(info.name for info in graph.input), *(tensor.name for tensor in graph.initializer)}
+    found: dict[str, None] = {}
+    for proto in needed(graph.node, outputs):
+        names = [name for name in proto.input if name]
+        names += [name for inner in graphsOf(proto) for name in freeNames(inner)]
+        found.update(dict.fromkeys(name for name in names if name not in own))
+        own.update(proto.output)
+    found.update(dict.fromkeys(name for name in outputs if name not in own))
+    return list(found)
+
+
+def eachNode(nodes: Any) -> Iterator[Any]:
+    """Nodes, each before those of the graphs in its attributes."""
+    for node in nodes:
+        yield node
+        for graph in graphsOf(node):
+            yield from eachNode(graph.node)
+
+
+def countNodes(model: Any) -> int:
+    """How many nodes a model has, in functions and in graphs in attributes too."""
+    bodies = [model.graph.node, *(function.node for function in model.functions)]
+    return sum(1 for nodes in bodies for _ in eachNode(nodes))
