@@ -7,6 +7,7 @@ print(summary(net, ("N", 784)))             # every node's shapes, parameters, b
 
 from puregraph import autodiff, costs, modules, optimizers
 from puregraph.analysis.footprint import Footprint
+from puregraph.analysis.stages import stages
 from puregraph.analysis.summary import summary
 from puregraph.check import CheckError, checkGraph, checkModule
 from puregraph.checkpoint import loadGraph as load
@@ -124,6 +125,7 @@ __all__ = [
     "registerModule",
     "registerRule",
     "seed",
+    "stages",
     "summary",
     "useDevice",
 ]

@@ -1,0 +1,131 @@
+"""Stages: a graph in parts that follow each other, for a pipeline of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from puregraph.analysis.footprint import Footprint
+from puregraph.analysis.stagecuts import StageCuts
+from puregraph.analysis.summary import bytesText, countText
+from puregraph.arguments import Count, takes
+from puregraph.core.shape import symbols
+from puregraph.errors import ArgumentError, show
+from puregraph.graph import Graph
+from puregraph.graph.graphsegment import Crossings, GraphSegment, segmentFrom
+
+
+class StageLine(NamedTuple):
+    """What a stage takes: its first and last node, how many there are, numbers that are trained, bytes of these and of
+    the values that it makes, operations of a forward pass, and the bytes that it is sent."""
+
+    first: str
+    last: str
+    nodes: int
+    params: int
+    paramBytes: int
+    valueBytes: int
+    flops: int
+    received: int
+
+
+class Stages(Sequence[Graph]):
+    """Graphs that follow each other, each of which takes what the one before gives; `stages(net, 4, shape)` makes them.
+
+    `lines`  what each of them takes, at the shapes that the graph was cut for
+
+    They have the modules of the net, under its paths. What a later stage reads goes through those between. Called one
+    after the other they give what the net gives, to the bit, and so does `backward`.
+    """
+
+    def __init__(self, segments: list[GraphSegment], lines: list[StageLine]):
+        self.segments, self.lines = segments, lines
+        self.graphs = [segment.graph for segment in segments]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.graphs[index]
+
+    def __len__(self) -> int:
+        return len(self.graphs)
+
+    def __call__(self, *data: Any) -> Any:
+        """What the last stage gives for the inputs of the first: arrays, or one list of them."""
+        found: Any = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
+        for graph in self.graphs:
+            found = graph(found if isinstance(found, list) else [found])
+        return found
+
+    def backward(self, grad: Any = None, updGrad: bool = True) -> Any:
+        """Back-propagate through the last pass, from the last stage to the first: the gradient of the inputs.
+
+        That of each parameter is then in its `grad`, as after `net.backward`.
+        """
+        for graph in self.graphs:
+            for param in graph.params.values():
+                param.grad = None
+        for graph in reversed(self.graphs):  # of a parameter in two stages, the gradients of both are added
+            graph.backward(grad, updGrad=updGrad or graph is not self.graphs[0], momentum=1.0)
+            grad = graph.grad
+        return grad
+
+    def table(self) -> str:
+        """A line for each stage."""
+        total = max(sum(line.flops for line in self.lines), 1)
+        names = ("stage", "from", "to", "nodes", "params", "bytes", "values", "flops", "share", "is sent")
+        rows = [names]
+        for number, line in enumerate(self.lines, 1):
+            sizes = f"{line.params:,}", bytesText(line.paramBytes), bytesText(line.valueBytes), countText(line.flops)
+            share, sent = f"{100 * line.flops / total:.0f} %", bytesText(line.received)
+            rows.append((str(number), line.first, line.last, f"{line.nodes:,}", *sizes, share, sent))
+        wide = [max(map(len, column)) for column in zip(*rows)]
+        isName = [name in ("from", "to") for name in names]
+        cells = [[c.ljust(w) if left else c.rjust(w) for c, w, left in zip(row, wide, isName)] for row in rows]
+        return "\n".join("  ".join(row).rstrip() for row in cells)
+
+    def __repr__(self) -> str:
+        return f"<Stages: {', '.join(f'{line.first} to {line.last}' for line in self.lines)}>"
+
+
+@takes(k=Count)
+def stages(net: Graph, k: int, *shapes: Any) -> Stages:
+    """`k` graphs that follow each other and together are the net, with about as many operations and bytes each.
+
+    `shapes`  those of the inputs, in numbers: of one microbatch, as it goes through a pipeline
+
+    Nothing is allocated. A state stays in one stage, and so does a parameter with several readers, except for one of
+    them: embeddings and scores may share an array.
+
+    Raises    ShapeError if the shapes do not fit; GraphError if there are fewer cuts; ArgumentError for symbols
+    """
+    given = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else list(shapes)
+    if any(symbols(shape) for shape in given):
+        raise ArgumentError(f"stages: wanted a number for each symbol, got {', '.join(map(show, given))}")
+    net.dataShapeFrom(given)
+    found = Footprint(net, *given)
+    crossings = Crossings(found.steps)
+    return stagesAt(found, crossings, StageCuts(found, crossings).best(k))
+
+
+def stagesAt(found: Footprint, crossings: Crossings, cuts: list[int]) -> Stages:
+    """The stages that begin with these steps, the last of which is their end."""
+    pairs = list(pairwise(cuts))
+    segments = [segmentFrom(crossings, *pair, f"stage{number}") for number, pair in enumerate(pairs, 1)]
+    return Stages(segments, [lineFrom(found, segment, *pair) for segment, pair in zip(segments, pairs)])
+
+
+def lineFrom(found: Footprint, segment: GraphSegment, begin: int, end: int) -> StageLine:
+    """What the steps from `begin` to before `end` take."""
+    lines, params = found.lines[begin:end], segment.graph.params.values()
+    sizes = [found.sizes[number] for number in {each.number for each in segment.taken}]
+    paths = [line.path for line in lines] or [""]
+    return StageLine(
+        paths[0],
+        paths[-1],
+        len(lines),
+        sum(param.size for param in params),
+        sum(param.nbytes for param in params),
+        sum(int(line.nbytes) for line in lines),
+        sum(int(line.flops) for line in lines),
+        sum(map(int, sizes)),
+    )
