@@ -65,10 +65,12 @@ def gpuPasses() -> Pipeline:
     from puregraph.compile.gpu.passes.attentionbackward import useLibraryAttention
     from puregraph.compile.gpu.passes.autocast import autocast
     from puregraph.compile.gpu.passes.concatgrads import concatenateGradients
+    from puregraph.compile.gpu.passes.fusedstates import fuseStateUpdates
     from puregraph.compile.gpu.passes.fusedxent import fuseCrossEntropy
     from puregraph.compile.gpu.passes.gemmepilogues import fuseEpilogues
     from puregraph.compile.gpu.passes.lossscale import scaleLoss
     from puregraph.compile.gpu.passes.predication import predicate
+    from puregraph.compile.gpu.passes.shiftmoments import shiftMoments
     from puregraph.compile.gpu.passes.weightlayout import transposeWeights
 
     return Pipeline(
@@ -77,11 +79,13 @@ def gpuPasses() -> Pipeline:
             scaleLoss,
             autocast,
             predicate,
+            fuseStateUpdates,
             useLibraryAttention,
             concatenateGradients,
             fuseCrossEntropy,
             transposeWeights,
             fuseEpilogues,
+            shiftMoments,
             fuseForGpu,
             inlineCheapValues,
             lowerToGpu,

@@ -108,6 +108,20 @@ def test_a_step_reads_and_writes_no_more_than_before_and_the_node_that_does_is_n
     )
 
 
+@pytest.mark.parametrize("name, launches, size", [("resnet50", 500, 93e3), ("gpt2", 330, 44e3)])
+def test_a_step_keeps_its_limits(name, launches, size):
+    count, moved = totals(json.loads(GOLDEN.read_text())[name])
+    assert count <= launches and moved <= size
+
+
+def test_a_norm_and_its_relu_take_eight_passes_over_their_input_forward_and_backward_together():
+    found, size = json.loads(GOLDEN.read_text())["resnet50"], 256 * 64 * 56 * 56 * 2 / MEGABYTE
+    for index in (1, 2):
+        block = "resnet50.stage1.block1"
+        names = f"forward {block}.norm{index}", f"forward {block}.relu{index}", f"backward grad:{block}.norm{index}"
+        assert sum(found[node][1] for node in names) == pytest.approx(8 * size, rel=2e-3)
+
+
 def test_an_added_pass_is_named(monkeypatch):
     from puregraph.compile import pipeline
 

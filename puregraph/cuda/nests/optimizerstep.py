@@ -18,6 +18,7 @@ from puregraph.formula.formula import cudaFrom, preambleFrom
 
 PACKS = 8  # that a thread takes one after the other
 FLOATS = ("float16", "bfloat16", "float32", "float64")
+COUNTS = ("int32", "int64")  # computed in float64, exact up to 2^53
 Arrays = Mapping[str, Any]
 
 
@@ -63,9 +64,10 @@ def inVariables(formulas: Mapping[str, Formula]) -> dict[str, Formula]:
 
 
 def areAlike(arrays: Sequence[Any]) -> bool:
-    """Whether arrays of floats have one shape, no gaps, and the same order of axes."""
+    """Whether arrays, of floats or of counts, have one shape, no gaps, and the same order of axes."""
     first = order(arrays[0])
-    return all(x.dtype.name in FLOATS and isDense(x) and x.size == arrays[0].size and order(x) == first for x in arrays)
+    kinds = COUNTS if arrays[0].dtype.name in COUNTS else FLOATS
+    return all(x.dtype.name in kinds and isDense(x) and x.size == arrays[0].size and order(x) == first for x in arrays)
 
 
 def order(x: Any) -> list[tuple[int, int]]:
@@ -89,7 +91,8 @@ def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arra
     targets = {name: arrays[name] for name in own} | {f"{name}Copy": copies[name] for name in copies}
 
     pack = 16 // max(x.dtype.itemsize for x in targets.values())
-    real = "double" if any(computed(x.dtype) == "double" for x in targets.values()) else "float"
+    isWide = any(computed(x.dtype) == "double" or x.dtype.name in COUNTS for x in targets.values())
+    real = "double" if isWide else "float"
     chunk = THREADS * pack * PACKS
     kinds = {name: stored(x.dtype) for name, x in targets.items()}
     read = {name: stored(scalars[name].dtype) for name in given}

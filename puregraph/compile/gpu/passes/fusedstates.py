@@ -1,0 +1,91 @@
+"""Fused state updates: states that are stored apart from what computes them, in as few launches as there are kinds.
+
+    count += 1;    mean = where(go, new mean, mean)
+
+Each would be a launch of a few threads: the counters of all normalisations, and, where a step is predicated, their
+statistics, which wait for its end.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from puregraph.compile.gpu.passes.fusedoptimizer import ParameterUpdate, together
+from puregraph.compile.ir.value import LEAVES, Call, CallOrigin, Value
+from puregraph.compile.passes.dce import eliminateDeadCode
+from puregraph.compile.passes.fusion import LOOKAHEAD
+from puregraph.compile.passes.nestlines import formulas
+from puregraph.cuda.nests.optimizerstep import areAlike
+from puregraph.formula import Formula
+
+ORIGIN = CallOrigin("states", phase="update")
+
+
+class Sources(NamedTuple):
+    """Of the Values of a schedule, by number: who computes them, at which position, and how often they are read."""
+
+    makers: dict[int, tuple[int, Call]]
+    reads: dict[int, int]
+
+
+def fuseStateUpdates(schedule: Any) -> Any:
+    """The schedule with the updates of states that no reduction can store as one call at its end."""
+    makers = {y.number: (i, call) for i, call in enumerate(schedule.calls) for y in call.outs if y is not None}
+    reads: dict[int, int] = {}
+    for v in (*(v for call in schedule.calls if not call.kind.isView for v in call.values()), *schedule.kept()):
+        reads[v.root.number] = reads.get(v.root.number, 0) + 1
+    sources, old = Sources(makers, reads), {id(target): value for target, value in schedule.held}
+    found: dict[int, tuple[Call, ParameterUpdate]] = {}
+    for target, value in schedule.stores:
+        state = old.get(id(target))
+        member = None if state is None else updateOf(value, state, sources)
+        if member is not None:
+            call = makers[value.number][1]
+            found[id(call)] = call, member
+    if len(found) > 1:
+        calls, members = zip(*found.values())
+        whole = together(calls, members, None, ORIGIN)
+        schedule.calls = [*(call for call in schedule.calls if id(call) not in found), whole]
+        for y in whole.outs:
+            y.call = whole
+        eliminateDeadCode(schedule)
+    return schedule
+
+
+def updateOf(value: Value, state: Value, sources: Sources) -> ParameterUpdate | None:
+    """The update of a state as a formula of it, and of arrays as large and scalars; None where it is none, or where
+    what is updated with is computed so shortly before that one launch computes both."""
+    end, call = sources.makers.get(value.number, (0, None))
+    read = None if call is None or value.base is not None or sources.reads[value.number] > 1 else lineOf(call)
+    if read is None:
+        return None
+    given, line = merged(*read, sources)
+    others = {n: v for n, v in given.items() if v is not state}
+    names = {n: f"x{i}" for i, n in enumerate(others)} | {n: "y" for n, v in given.items() if v is state}
+    large = {names[n]: v for n, v in others.items() if v.shape == state.shape and v.dtype.kind == state.dtype.kind}
+    arrays = {"y": state} | large
+    numbers = {names[n]: v for n, v in others.items() if names[n] not in arrays}
+    isNear = any(end - sources.makers.get(v.root.number, (-LOOKAHEAD, 0))[0] < LOOKAHEAD for v in arrays.values())
+    if isNear or any(v.shape != () for v in numbers.values()) or not areAlike([*arrays.values(), value]):
+        return None
+    return ParameterUpdate({"y": line.put(**names)}, arrays, numbers)
+
+
+def lineOf(call: Call) -> tuple[dict[str, Value], Formula] | None:
+    """The Values that a call on elements reads, by name, and its one formula."""
+    found = formulas(call) if call.kind.isElementwise and len(call.outs) == 1 else None
+    return None if found is None else (found[0], found[1][0])
+
+
+def merged(given: dict[str, Value], line: Formula, sources: Sources) -> tuple[dict[str, Value], Formula]:
+    """A formula with those of its operands put in that nobody else reads, and that depend on no computed value."""
+    wanted = dict(given)
+    for name, v in given.items():
+        maker = sources.makers.get(v.number)
+        read = lineOf(maker[1]) if maker is not None and sources.reads[v.root.number] == 1 else None
+        if read is not None and all(x.root.role in LEAVES for x in read[0].values()):
+            own = {n: f"{name}{n}" for n in read[0]}
+            line = line.put(**{name: read[1].put(**own)})
+            del wanted[name]
+            wanted |= {own[n]: x for n, x in read[0].items()}
+    return wanted, line
