@@ -37,11 +37,16 @@ def works(program):
     return [task.what for call in calls for task in call.function.works]
 
 
+def updates(program):
+    """How many launches update parameters or states."""
+    return [work.entry for work in works(program) if isinstance(work, Launch)].count("update")
+
+
 def test_counters_of_all_normalisations_are_one_launch_and_no_copies(monkeypatch, rng):
     program, net = onBoth(monkeypatch, residual, images(rng, 3, 3, 6, 6), SGD)
     assert [int(v) for name, v in statesOf(net).items() if name.endswith("count")] == [3, 3, 3]
     assert not program.executable.plan.copies
-    assert [work.entry for work in works(program) if isinstance(work, Launch)].count("update") == 2  # parameters, counters
+    assert updates(program) == 2  # of parameters and of counters
     assert not any(work.name == "x0 + 1.0" for work in works(program))
 
 
@@ -51,7 +56,7 @@ def test_states_of_a_step_that_is_left_out_stay_and_are_chosen_in_few_launches(m
     program, net = onBoth(monkeypatch, residual, batches, lambda: Adam(onNonFinite="skip"), guarded=True)
     assert [int(v) for name, v in statesOf(net).items() if name.endswith("count")] == [3, 3, 3]
     assert not program.executable.plan.copies
-    assert [work.entry for work in works(program) if isinstance(work, Launch)].count("update") == 3  # and floats
+    assert updates(program) == 3  # the third is of floats
 
 
 def test_a_counter_that_others_read_is_updated_where_they_are(monkeypatch, rng):
