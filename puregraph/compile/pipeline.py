@@ -70,7 +70,7 @@ def gpuPasses() -> Pipeline:
     from puregraph.compile.gpu.passes.gemmepilogues import fuseEpilogues
     from puregraph.compile.gpu.passes.lossscale import scaleLoss
     from puregraph.compile.gpu.passes.predication import predicate
-    from puregraph.compile.gpu.passes.shiftmoments import shiftMoments
+    from puregraph.compile.gpu.passes.shiftvariance import shiftVariance
     from puregraph.compile.gpu.passes.weightlayout import transposeWeights
 
     return Pipeline(
@@ -85,7 +85,7 @@ def gpuPasses() -> Pipeline:
             fuseCrossEntropy,
             transposeWeights,
             fuseEpilogues,
-            shiftMoments,
+            shiftVariance,
             fuseForGpu,
             inlineCheapValues,
             lowerToGpu,

@@ -1,4 +1,4 @@
-"""Moments of a batch in one pass on a GPU: how many passes there are, and how exact they are."""
+"""Mean and variance of a batch in one pass on a GPU: how many passes there are, and how exact they are."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from fakecupy import useGpu
 from launches import needsEmulator
 
 from puregraph import device
-from puregraph.compile.gpu.passes import shiftmoments
+from puregraph.compile.gpu.passes import shiftvariance
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, LayerNorm
 
@@ -20,7 +20,7 @@ def sources(program):
     return [task.what.name for call in calls for task in call.function.works]
 
 
-def momentsOf(monkeypatch, x, precision="float32"):
+def statisticsOf(monkeypatch, x, precision="float32"):
     """Mean and variance of each channel, as the running ones follow them, and the program."""
     useGpu(monkeypatch)
     norm = BatchNorm(x.shape[1], momentum=1.0)
@@ -42,25 +42,25 @@ def shifted(rng, offset, scale=1.0):
 
 
 @pytest.mark.parametrize("offset", [0, 1e3, -1e4])
-def test_moments_far_from_zero_are_as_exact_as_in_two_passes(monkeypatch, rng, offset):
+def test_a_mean_and_a_variance_far_from_zero_are_as_exact_as_in_two_passes(monkeypatch, rng, offset):
     x = shifted(rng, offset)
-    mean, variance, program = momentsOf(monkeypatch, x)
+    mean, variance, program = statisticsOf(monkeypatch, x)
     assert any("maximum(minimum" in name for name in sources(program))
     assert not any(name.startswith("y0 = sum x0; y1 = y0 /") for name in sources(program))
     wantedMean, wanted = exactly(x)
     assert (abs(mean - wantedMean) <= 1e-7 * abs(offset) + 1e-6).all()
     error = abs(variance / wanted - 1).max()
-    monkeypatch.setattr(shiftmoments, "isHeld", lambda call: True)
-    mean, variance, program = momentsOf(monkeypatch, x)
+    monkeypatch.setattr(shiftvariance, "isHeld", lambda call: True)
+    mean, variance, program = statisticsOf(monkeypatch, x)
     assert any(name.startswith("y0 = sum x0; y1 = y0 /") for name in sources(program))
     assert error <= max(2e-6, 4 * abs(variance / wanted - 1).max())
 
 
-@pytest.mark.parametrize("place", [0, ROWS // 2, ROWS - 1])
-def test_one_pivot_far_from_the_others_costs_no_bits(monkeypatch, rng, place):
+@pytest.mark.parametrize("index", [0, ROWS // 2, ROWS - 1])
+def test_one_pivot_far_from_the_others_costs_no_bits(monkeypatch, rng, index):
     x = shifted(rng, 50)
-    x[place] += 3000
-    mean, variance, _ = momentsOf(monkeypatch, x)
+    x[index] += 3000
+    mean, variance, _ = statisticsOf(monkeypatch, x)
     wantedMean, wanted = exactly(x)
     assert (abs(variance / wanted - 1) <= 3e-6).all() and (abs(mean / wantedMean - 1) <= 1e-6).all()
 
@@ -69,7 +69,7 @@ def test_the_error_grows_with_the_square_of_the_distance_of_the_pivot_and_no_fas
     for distance in (10, 100, 1000):
         x = shifted(rng, 5)
         x[[0, -1]] = 5 + distance
-        _, variance, _ = momentsOf(monkeypatch, x)
+        _, variance, _ = statisticsOf(monkeypatch, x)
         _, wanted = exactly(x)
         bound = 1 + (distance / np.sqrt(wanted)) ** 2
         assert (abs(variance / wanted - 1) <= 4 * np.finfo("f4").eps * bound).all()
@@ -79,7 +79,7 @@ def test_equal_elements_have_no_variance_and_what_is_not_finite_stays_so(monkeyp
     x = shifted(rng, 0)
     x[:, 0], x[:, 1] = 1.1, -3e4
     x[17, 2], x[0, 3], x[5, 4] = np.inf, np.nan, -np.inf
-    mean, variance, _ = momentsOf(monkeypatch, x)
+    mean, variance, _ = statisticsOf(monkeypatch, x)
     assert (variance[:2] == 0).all() and (mean[:2] == x[0, :2]).all()
     assert not np.isfinite(variance[2:5]).any() and not np.isfinite(mean[2:5]).any()
     assert np.isfinite(variance[5:]).all()

@@ -1,12 +1,12 @@
-"""Shifted moments: a mean and a variance in one pass over memory, of what is left of x after subtracting a pivot.
+"""Shifted variance: a mean and a variance in one pass over memory, of what is left of x after subtracting a pivot.
 
     mean = p + sum (x - p) / m,    variance = sum (x - p)^2 / m - (sum (x - p) / m)^2
 
-`kernels.reduce.moments` subtracts a first mean in place of p, which is a pass of its own. Any p will do that is no
-further from the mean than some standard deviations: the variance loses 1 + ((p - mean) / deviation)^2 units in the last
-place. Here p is, for each channel, the median of three elements, at the start, in the middle and at the end. Were they
-drawn at random, it would be k deviations away with a probability below 3 / k^4, whatever the distribution; and where
-all elements are equal the variance is 0.
+Rules subtract a first mean (`kernels/reduce.py`), which is a pass of its own. Any p will do that is no further from the
+mean than some standard deviations: the variance is off by 1 + ((p - mean) / deviation)^2 ulp. Here p is, for each
+channel, the median of three elements, at the start, in the middle and at the end. Were they drawn at random, it would
+be k deviations away with a probability below 3 / k^4, whatever the distribution; and where all elements are equal the
+variance is 0.
 
 Rows that a block keeps in registers are read once either way, and keep their first mean.
 
@@ -31,8 +31,8 @@ REST, MEAN = Formula(f"x - {PIVOT}"), Formula(f"{PIVOT} + x")
 THREE = ("p", "q", "r")
 
 
-def shiftMoments(schedule: Any) -> Any:
-    """The schedule with a pivot in place of the first mean of moments that would be read twice."""
+def shiftVariance(schedule: Any) -> Any:
+    """The schedule with a pivot instead of each first mean that costs a pass of its own."""
     readers: dict[int, list[Call]] = {v.root.number: [] for v in schedule.kept()}
     kept = set(readers)
     for call in schedule.calls:
@@ -54,7 +54,7 @@ def shiftMoments(schedule: Any) -> Any:
 
 
 def uses(call: Call, readers: dict[int, list[Call]]) -> tuple[Call, Call] | None:
-    """The calls that subtract a first mean, and that correct it; None where it is no part of moments."""
+    """The calls that subtract a first mean, and that correct it; None where no variance is computed so."""
     if len(call.arguments) != 1 or call.options.keys() != {"axis", "keepdims"}:
         return None
     (x,), (first,) = call.arguments, call.outs
@@ -102,7 +102,7 @@ def row(schedule: Any, call: Call) -> Any:
 
 
 def formula(text: Formula, x: Value, pivot: list[Value], call: Call) -> Call:
-    """A formula of a Value and of a pivot, in place of a call."""
+    """A formula of a Value and of a pivot that replaces a call."""
     (y,) = call.outs
     made = Call(numpyFrom([text], ("x", *THREE)), (x, *pivot), {}, [y], "pointwise", call.origin, True)
     y.call = made
