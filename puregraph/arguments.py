@@ -118,7 +118,7 @@ Count = Argument("a whole number of at least 1", lambda value: isWhole(value, 1)
 
 def optional(kind: Argument) -> Argument:
     """That, or None."""
-    return Argument(f"{kind.wanted}, or None", lambda value: value is None or kind.holds(value), kind.error)
+    return Argument(f"{kind.wanted}, or None", lambda value: value is None or kind.holds(value), kind.error, kind.hint)
 
 
 def hinted(kind: Argument, hint: str) -> Argument:

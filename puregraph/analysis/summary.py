@@ -237,6 +237,11 @@ def scaled(number: Size, base: int, units: tuple[str, ...]) -> str:
     return f"{value:.{digits}f}{units[power]}"
 
 
+def secondsText(seconds: float) -> str:
+    """Seconds in three digits: 1.23 ms."""
+    return scaled(seconds * 1e6, 1000, (" us", " ms", " s")) if seconds < 999 else f"{seconds:,.0f} s"
+
+
 def cut(text: str, width: int) -> str:
     """The text, ending in ... where it is too long."""
     return text if len(text) <= width else f"{text[: width - 3]}..."

@@ -74,7 +74,9 @@ class Program:
     optimizerType: Any = Late("puregraph.optimizers.multioptimizer", "MultiOptimizer")
     draw: Any = Late("puregraph.draw.programpicture", "drawProgram")
     plot: Any = Late("puregraph.draw.programpicture", "plotArena")
+    profile: Any = Late("puregraph.compile.report.stepprofile", "profile")
     _repr_html_: Any = Late("puregraph.draw.notebook", "programHtml")
+    observer: Any = None  # what looks on while the steps run, one by one
 
     def __init__(
         self,
@@ -135,8 +137,13 @@ class Program:
 
     def buildExecutable(self, plan: MemoryPlan) -> None:
         """Build an executable of a plan in the workspace."""
-        self.executable = self.backend.build(plan, self.workspace, self.poison)
-        isPlain = self.backend.name != "gpu" and not (self.results.grads or self.isLoose or self.options.get("added"))
+        looking = () if self.observer is None else (self.observer,)
+        self.executable = self.backend.build(plan, self.workspace, self.poison, *looking)
+        isPlain = (
+            self.backend.name != "gpu"
+            and not looking
+            and not (self.results.grads or self.isLoose or self.options.get("added"))
+        )
         self.fastPath = fastPathOf(self.executable) if isPlain else None
 
     @property

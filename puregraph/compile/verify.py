@@ -16,6 +16,8 @@ from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.memory.planner import MemoryPlan
 from puregraph.compile.runtime.bind import Bound, bound
 from puregraph.compile.runtime.buffers import Buffers, alignedBytes
+from puregraph.compile.runtime.observer import StepObserver
+from puregraph.compile.runtime.segment import Segment
 from puregraph.errors import PuregraphError
 from puregraph.kernel import useFast
 
@@ -37,7 +39,7 @@ def isOn() -> bool:
     return os.environ.get(VARIABLE, "").lower() in ("1", "on", "yes")
 
 
-class Verifier:
+class Verifier(StepObserver):
     """Checks the steps of one program as they run.
 
     Before a step, every value that it reads must be what its maker left (a shadow copy of each is kept); its results
@@ -68,12 +70,18 @@ class Verifier:
             self.shadows[v.number] = self.array(v).copy()
 
     def around(self, number: int, call: Call, steps: list[Bound]) -> list[Bound]:
-        """The calls of a step between the checks before and after it."""
+        """The calls of a step between the checks before and after it; native code runs task after task."""
+        for step in steps:
+            if type(step.function) is Segment:
+                step.function = partial(singly, step.function)
         origins = dict.fromkeys(c.origin[:2] for c in (call.function.calls if call.kind.isNative else [call]))
         nodes = ", ".join(f"'{path}' ({label})" if label else f"'{path}'" for path, label in origins)
         title = f"step {number} '{call.function.name if call.kind.isNative else call.name}' at {nodes}"
         before = Bound(call, partial(self.before, title, call), [], {})
         return [before, *steps, Bound(call, partial(self.after, title, number, call), [], {})]
+
+    def aroundHost(self, number: int, call: Call) -> tuple[list[Bound], list[Bound]]:
+        return [], [Bound(None, self.refresh, [], {})]  # parameters may have changed
 
     def array(self, value: Value) -> Any:
         """Where a Value is stored in this run."""

@@ -73,6 +73,11 @@ def trainerHtml(trainer: Any) -> str:
     return tableHtml(rows) + (historyHtml(trainer.history) if trainer.history else "")
 
 
+def profileHtml(profile: Any) -> str:
+    """The measured steps of a program as their table."""
+    return preformatted(profile.table())
+
+
 def programHtml(program: Any) -> str:
     """A program as the table of its steps; one that is not compiled as the reason why."""
     try:

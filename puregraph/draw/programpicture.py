@@ -6,25 +6,26 @@ import textwrap
 from collections import Counter
 from typing import Any
 
-from puregraph.analysis.summary import bytesText
-from puregraph.arguments import FilePath, Flag, Natural, choice, optional, takes
+from puregraph.analysis.summary import bytesText, secondsText
+from puregraph.arguments import Argument, FilePath, Flag, Natural, optional, takes
 from puregraph.compile.report.describe import Describer, by
 from puregraph.compile.report.flops import flopsOf
+from puregraph.compile.report.stepprofile import StepProfile
 from puregraph.draw.arenapicture import arenaSvg
 from puregraph.draw.collapsing import MOST
 from puregraph.draw.drawing import Drawing, write
 from puregraph.draw.graphpicture import LINE, flopText
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup, replaced
-from puregraph.errors import show
+from puregraph.errors import ArgumentError, show
 
 LINES = 4  # of a box, for what a step does
 KINDS = {"grad": "gradient", "update": "update", "cost": "cost"}
 
 
-def programPicture(program: Any) -> Picture:
-    """The steps of a compiled program.
+def programPicture(program: Any, heat: Any = None) -> Picture:
+    """The steps of a compiled program; `heat` as in `drawProgram`.
 
-    Raises    PuregraphError where it is not compiled, with the reason
+    Raises    PuregraphError where it is not compiled, with the reason; ArgumentError for another program's profile
     """
     plan = program.plan
     schedule = plan.schedule
@@ -34,7 +35,13 @@ def programPicture(program: Any) -> Picture:
     calls = [call for call in schedule.calls if not call.kind.isView]
     paths = [call.origin.path for call in calls if kindOf(call) != "update"]
     frames = framesOf(paths) if len(calls) > MOST else {}  # frames cost crossings: only where they are to be collapsed
-    for i, call in enumerate(calls, 1):
+    times = heat.seconds if isinstance(heat, StepProfile) else [None] * len(calls)
+    if len(times) != len(calls):
+        raise ArgumentError(
+            f"heat: a profile of {len(times)} steps, but {program!r} has {len(calls)}: profile it again"
+        )
+    amounts: dict[str, float] = {}
+    for i, (call, seconds) in enumerate(zip(calls, times), 1):
         name = f"{i} {call.origin.path}"
         for value in dict.fromkeys(v.root for v in call.values()):
             if value.role == "input" and value.number not in source:
@@ -43,7 +50,9 @@ def programPicture(program: Any) -> Picture:
             if value.number in source:
                 edge = PictureEdge(source[value.number], name, str(value.number), valueText(value))
                 picture.edges.append(edge)
-        picture.boxes.append(stepBox(name, i, call, describer, frames.get(call.origin.path, "")))
+        box = stepBox(name, i, call, describer, frames.get(call.origin.path, ""), seconds)
+        amounts[name] = (box.nbytes if heat == "bytes" else box.flops if heat == "flops" else seconds) or 0
+        picture.boxes.append(box)
         source.update((y.number, name) for y in call.outs if y is not None)
     for i, value in enumerate(schedule.outputs):
         if value is not None and value.root.number in source:
@@ -55,16 +64,21 @@ def programPicture(program: Any) -> Picture:
     total = sum(map(flopsOf, calls))
     memory = f"{bytesText(plan.bytes)} of memory in {len(plan.buffers)} buffers"
     picture.notes = (f"{len(calls)} steps, {memory}, {flopText(total)}",)
+    if heat is not None:
+        picture.notes += (f"bars: {heat if isinstance(heat, str) else 'time'}",)
+        most = max(amounts.values(), default=0) or 1
+        picture.boxes = [replaced(box, heat=amounts.get(box.name, 0) / most or None) for box in picture.boxes]
     return picture
 
 
-def stepBox(name: str, i: int, call: Any, describer: Describer, group: str) -> PictureBox:
-    """The box of one call."""
+def stepBox(name: str, i: int, call: Any, describer: Describer, group: str, seconds: float | None = None) -> PictureBox:
+    """The box of one call, with the time that it was measured to take."""
     found = describer.lines(call)
     flops, nbytes = flopsOf(call), sum(y.nbytes for y in call.outs if y is not None)
     lines = [part for each in found for part in textwrap.wrap(each.text, LINE, subsequent_indent="  ")]
     shown = lines if len(lines) <= LINES else [*lines[: LINES - 1], f"{lines[LINES - 1][: LINE - 4]} ..."]
     last = [by(call), *([bytesText(nbytes)] if nbytes else []), *([flopText(flops)] if flops else [])]
+    last += [] if seconds is None else [secondsText(seconds)]
     path = call.origin.path
     story = (
         ("step", str(i)),
@@ -73,6 +87,7 @@ def stepBox(name: str, i: int, call: Any, describer: Describer, group: str) -> P
         ("by", by(call)),
         ("makes", "\n".join(valueText(y) for y in call.outs if y is not None)),
         ("operations", f"{flops:,}"),
+        *([] if seconds is None else [("time", secondsText(seconds))]),
     )
     matches = path.partition(":")[2] or path
     return PictureBox(
@@ -106,26 +121,25 @@ def valueText(value: Any) -> str:
     return f"{show(value.shape)}{kind}"
 
 
-def heated(picture: Picture, heat: str) -> Picture:
-    """The picture with a bar in each box: its share of the greatest one's bytes or operations."""
-    name = {"bytes": "nbytes", "flops": "flops"}[heat]
-    most = max((getattr(box, name) or 0 for box in picture.boxes), default=0) or 1
-    boxes = [replaced(box, heat=getattr(box, name) / most) if getattr(box, name) else box for box in picture.boxes]
-    return Picture(picture.title, boxes, picture.groups, picture.edges, (*picture.notes, f"bars: {heat}"))
+Heat = Argument(
+    "'bytes', 'flops' or a StepProfile",
+    lambda value: value in ("bytes", "flops") if isinstance(value, str) else isinstance(value, StepProfile),
+    hint="times are measured first: heat=program.profile(*inputs)",
+)
 
 
-@takes(path=optional(FilePath), heat=optional(choice("bytes", "flops")), depth=optional(Natural), repeats=Flag)
+@takes(path=optional(FilePath), heat=optional(Heat), depth=optional(Natural), repeats=Flag)
 def drawProgram(
-    program: Any, path: Any = None, heat: str | None = None, depth: int | None = None, repeats: bool = True
+    program: Any, path: Any = None, heat: Any = None, depth: int | None = None, repeats: bool = True
 ) -> Any:
     """Draw the steps: `program.draw("step.svg")`, or .html, .png, .dot; without a path, the text of the last.
 
-    `heat` adds a bar to each step for its share of the greatest one's "bytes" or "flops"; the rest as in `Graph.draw`.
+    `heat` adds a bar to each step for its share of the greatest one's "bytes" or "flops", or of its time in a profile,
+    `heat=program.profile(x, y)`; the rest as in `Graph.draw`.
 
-    Raises    PuregraphError where the program is not compiled, with the reason
+    Raises    PuregraphError where the program is not compiled, with the reason; ArgumentError for another heat
     """
-    picture = programPicture(program)
-    drawing = Drawing(heated(picture, heat) if heat else picture, depth, repeats)
+    drawing = Drawing(programPicture(program, heat), depth, repeats)
     if path is None:
         return drawing.dot()
     drawing.save(path)

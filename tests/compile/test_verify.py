@@ -66,7 +66,7 @@ def steps(program):
 def test_without_the_variable_a_program_has_no_checks(monkeypatch):
     monkeypatch.delenv("PUREGRAPH_VERIFY", raising=False)
     program = net().compile([X.shape], train=False)
-    assert program.executable.verifier is None and program.fastPath is not None or not program.executable.segments
+    assert program.executable.observer is None and program.fastPath is not None or not program.executable.segments
     assert all(type(step.function) is Segment for step in steps(program) if program.executable.segments)
 
 

@@ -86,18 +86,9 @@ def test_a_program_without_a_path_is_text_for_graphviz():
 
 
 def test_a_program_that_is_not_compiled_says_why_it_is_not_drawn(tmp_path):
-    class Odd(pg.Module):
-        def dataShapeFrom(self, x):
-            return x
-
-        def updateData(self, x):
-            return x if float(x.sum()) > 0 else x + 1
-
-    x = pg.Input((2, 2), name="x").node()
-    program = pg.Graph(x, Odd(name="odd")(x)).compile([(2, 2)])
-    if program.executable is None:
-        with pytest.raises(pg.PuregraphError, match="not compiled"):
-            program.draw(tmp_path / "step.svg")
+    program = pg.Sequential(pg.NonZero(), name="found").compile([(2, 3)], train=False)
+    with pytest.raises(pg.PuregraphError, match="not compiled"):
+        program.draw(tmp_path / "step.svg")
 
 
 def test_the_arena_is_drawn_as_lifetimes_against_offsets_that_do_not_meet(tmp_path):

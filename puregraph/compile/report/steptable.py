@@ -14,8 +14,9 @@ from puregraph.compile.report.describe import Describer, StepText, by
 from puregraph.compile.report.flops import flopsOf, layoutOf
 from puregraph.compile.trace.abstract import isLast
 
-HEAD = ("", "node", "step", "by", "makes", "bytes", "offset", "flops", "graph")
-RIGHT = ("", "bytes", "offset", "flops")
+HEAD = ("", "node", "step", "by", "makes", "bytes", "offset", "flops", "graph", "time", "share", "GFLOP/s")
+RIGHT = ("", "bytes", "offset", "flops", "time", "share", "GFLOP/s")
+MEASURED = ("time", "share", "GFLOP/s")
 LEAST = 26  # least width of the column of steps
 NODE = 26  # greatest width of the column of nodes
 MOST = 3  # lines that a step may take
@@ -35,6 +36,9 @@ class StepRow(NamedTuple):
     offset: str = ""
     flops: str = ""
     graph: str = ""
+    time: str = ""
+    share: str = ""
+    rate: str = ""
 
 
 class CapturedGraphs(NamedTuple):
@@ -44,8 +48,16 @@ class CapturedGraphs(NamedTuple):
     note: str
 
 
-def table(plan: Any, width: int = 120, graphs: CapturedGraphs | None = None) -> str:
-    """The results of every step, in lines of at most n letters where possible; then the totals."""
+def table(
+    plan: Any,
+    width: int = 120,
+    graphs: CapturedGraphs | None = None,
+    measured: dict[int, tuple[str, ...]] | None = None,
+) -> str:
+    """The results of every step, in lines of at most n letters where possible; then the totals.
+
+    `measured` has the cells of MEASURED for each call by its number; they stand in place of those of memory.
+    """
     rows, describer, node = [], Describer(plan.schedule), ""
     calls = [(i, call) for i, call in enumerate(plan.schedule.calls) if not call.kind.isView]
     for number, (i, call) in enumerate(calls, 1):
@@ -53,10 +65,16 @@ def table(plan: Any, width: int = 120, graphs: CapturedGraphs | None = None) -> 
         flops = flopsOf(call)
         graph = "" if graphs is None else graphs.numbers.get(i, "-")
         found[0] = found[0]._replace(number=str(number), by=by(call), flops=short(flops) if flops else "", graph=graph)
+        if measured is not None:
+            found = [
+                StepRow(*found[0][:-3], *measured[i]),
+                *[row for row in found[1:] if row.step not in ("", "scratch")],
+            ]
         rows += found
-    wide = [max(map(len, column)) for column in zip(HEAD, *rows)]
-    wide = wide[:-1] if graphs is None else wide
-    wide[2] = max(LEAST, min(wide[2], width - sum(wide) + wide[2] - 2 * (len(wide) - 1)))
+    unwanted = {*(["graph"] if graphs is None else []), *(MEASURED if measured is None else ("bytes", "offset"))}
+    columns = [k for k, name in enumerate(HEAD) if name not in unwanted]
+    wide = {k: max(len(row[k]) for row in [HEAD, *rows]) for k in columns}
+    wide[2] = max(LEAST, min(wide[2], width - sum(wide.values()) + wide[2] - 2 * (len(wide) - 1)))
     lines = [written(row, wide) for row in [StepRow(*HEAD), *(each for row in rows for each in wrapped(row, wide[2]))]]
     rule = "-" * max(map(len, lines))
     notes = [line for note in describer.notes() for line in textwrap.wrap(note, width, subsequent_indent="    ")]
@@ -82,9 +100,9 @@ def bucketNotes(calls: list[Call]) -> list[str]:
     return found
 
 
-def written(row: StepRow, wide: list[int]) -> str:
-    """A row in the widths of its columns."""
-    cells = [c.rjust(n) if name in RIGHT else c.ljust(n) for c, n, name in zip(row, wide, HEAD)]
+def written(row: StepRow, wide: dict[int, int]) -> str:
+    """A row in the widths of its columns, by their numbers."""
+    cells = [row[k].rjust(n) if HEAD[k] in RIGHT else row[k].ljust(n) for k, n in wide.items()]
     return "  ".join(cells).rstrip()
 
 

@@ -19,6 +19,7 @@ from puregraph.compile.runtime.buffers import Buffers, Workspace
 from puregraph.compile.runtime.concurrent import concurrentSteps
 from puregraph.compile.runtime.guards import InputGuard
 from puregraph.compile.runtime.inputs import stepInputs
+from puregraph.compile.runtime.observer import StepObserver
 from puregraph.compile.runtime.segment import Segment
 from puregraph.compile.trace.updaterule import CountStep, UpdateScalars
 from puregraph.core.param import State
@@ -49,13 +50,16 @@ class Executable:
     `neverWarns`     whether no call is numpy's, which would warn
     `begin`          the part from which on signals wait, so that weights and the count of updates agree
     `undo`           (array, copy) of states that are restored if a call fails: the graph then repeats the step
+    `observer`       what looks on, so that each step is run by itself
     """
 
-    def __init__(self, plan: MemoryPlan, workspace: Workspace, poison: bool = False):
+    def __init__(
+        self, plan: MemoryPlan, workspace: Workspace, poison: bool = False, observer: StepObserver | None = None
+    ):
         poison = poison or verify.isOn()
         self.schedule, self.plan, self.poison = plan.schedule, plan, poison
         self.memory = Buffers(self.plan, workspace)
-        self.verifier = verify.Verifier(plan, self.memory) if verify.isOn() else None
+        self.observer = verify.Verifier(plan, self.memory) if observer is None and verify.isOn() else observer
         self.objects: dict[int, Any] = {}
         self.parts = [ExecutablePart()]
         ends = self.ending() if poison else {}
@@ -65,22 +69,22 @@ class Executable:
         for i, call in enumerate(calls):
             if call.kind.isNative:
                 waiting.append(call)
-            isOne = self.verifier is not None or i in ends or call is calls[-1]
+            isOne = self.observer is not None or i in ends or call is calls[-1]
             if waiting and (not (call.kind.isNative or call.kind.isView) or isOne):
                 self.segments.append(Segment(concurrentSteps(waiting, self.memory), self.memory))
-                self.parts[-1].steps += self.verified(i, waiting[0], [Bound(waiting[0], self.segments[-1], [], {})])
+                self.parts[-1].steps += self.observed(i, waiting[0], [Bound(waiting[0], self.segments[-1], [], {})])
                 waiting = []
             if call.kind.isHost:
-                self.addHost(call)
+                self.addHost(i, call)
             elif not (call.kind.isNative or call.kind.isView):
-                self.parts[-1].steps += self.verified(i, call, self.boundTo(i, call))
+                self.parts[-1].steps += self.observed(i, call, self.boundTo(i, call))
             self.parts[-1].steps += [Bound(call, self.memory.region(b).fill, [POISON], {}) for b in ends.get(i, ())]
         for target, value in copies:
             end = Call(store, (value,), {"target": target}, [], "store", CallOrigin("store", "", (), "update"))
             self.parts[-1].steps += bound(end, self.memory, None)
-        if self.verifier is not None:
-            self.parts[0].steps.insert(0, Bound(None, self.verifier.start, [], {}))
-            self.parts[-1].steps.append(Bound(None, self.verifier.finish, [], {}))
+        if self.observer is not None:
+            self.parts[0].steps.insert(0, Bound(None, self.observer.start, [], {}))
+            self.parts[-1].steps.append(Bound(None, self.observer.finish, [], {}))
         self.failed: Any = None
         self.neverWarns = all(map(isNative, self.parts))
         self.inputs = stepInputs(self.schedule, self.memory, [s for part in self.parts for s in part.steps])
@@ -113,14 +117,9 @@ class Executable:
             None if self.packedWeights is None else Segment([[w] for w in self.packedWeights.works], self.memory)
         )
 
-    def verified(self, i: int, call: Call, steps: list[Bound]) -> list[Bound]:
-        """The calls of a step, verified as they run if that is wanted."""
-        if self.verifier is None:
-            return steps
-        for step in steps:
-            if type(step.function) is Segment:
-                step.function = partial(verify.singly, step.function)
-        return self.verifier.around(i, call, steps)
+    def observed(self, i: int, call: Call, steps: list[Bound]) -> list[Bound]:
+        """The bound calls of a step, with what looks on around them."""
+        return steps if self.observer is None else self.observer.around(i, call, steps)
 
     def movedBy(self, root: Value) -> Any:
         """Who provides the address of a Value that may change with each run."""
@@ -134,15 +133,16 @@ class Executable:
             return [Bound(call, Running(call, outs, self.objects), given, {})]
         return bound(call, self.memory, self.plan.overwritten.get(i))
 
-    def addHost(self, call: Any) -> None:
+    def addHost(self, i: int, call: Any) -> None:
         """End a part with a Python call."""
         given = [None if v is None else self.memory(v) for v in call.arguments]
         if isinstance(call.function, UpdateScalars):
             call.function.bind(self.memory)
+        before, after = ([], []) if self.observer is None else self.observer.aroundHost(i, call)
+        self.parts[-1].steps += before
         self.parts[-1].host = partial(call.function, *given)
         self.parts.append(ExecutablePart())
-        if self.verifier is not None:  # parameters may have changed
-            self.parts[-1].steps.append(Bound(None, self.verifier.refresh, [], {}))
+        self.parts[-1].steps += after
 
     def ending(self) -> dict[int, list[Buffer]]:
         """By the number of a call the buffers whose lifetime ends with it."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.analysis.footprint import Footprint
-from puregraph.analysis.summary import bytesText, scaled
+from puregraph.analysis.summary import bytesText, secondsText
 from puregraph.compile.gradientbuckets import GradientBuckets, backwardOrder
 from puregraph.errors import ArgumentError, show
 from puregraph.graph import Graph
@@ -232,8 +232,3 @@ def arraysFor(spans: list[Span]) -> int:
 def nothing(size: int, dtype: Any) -> np.ndarray:
     """An array of n elements that takes no memory."""
     return np.broadcast_to(np.zeros((), dtype), (size,))
-
-
-def secondsText(seconds: float) -> str:
-    """Seconds in three digits: 1.23 ms."""
-    return scaled(seconds * 1e6, 1000, (" us", " ms", " s")) if seconds < 999 else f"{seconds:,.0f} s"

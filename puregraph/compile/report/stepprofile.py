@@ -1,0 +1,86 @@
+"""Step profile: how long each step of a compiled program takes on this machine."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from puregraph.analysis.summary import secondsText
+from puregraph.arguments import Positive, takes
+from puregraph.compile.report.flops import flopsOf
+from puregraph.compile.report.steptable import table
+from puregraph.compile.runtime.steptimer import StepTimer
+from puregraph.core.late import Late
+from puregraph.errors import PuregraphError
+
+WARMUP = 3  # runs that are not counted: pages, caches, the choice between kernels
+
+
+class StepProfile:
+    """What each step of a program takes, measured: medians over some runs.
+
+    `seconds`  of each step, in the order of `program.table()`
+    `whole`    of a run as it usually is, in which native steps share one start of the threads
+    """
+
+    _repr_html_: Any = Late("puregraph.draw.notebook", "profileHtml")
+
+    def __init__(self, plan: Any, seconds: dict[int, float], whole: float):
+        self.plan, self.byCall, self.whole = plan, seconds, whole
+
+    @property
+    def seconds(self) -> list[float]:
+        """The seconds of each step, in the order of the program's table."""
+        return list(self.byCall.values())
+
+    def table(self, width: int = 120) -> str:
+        """Every step with its time, its share of all of them, and the operations per second that it reaches."""
+        total = sum(self.byCall.values())
+        cells: dict[int, tuple[str, ...]] = {}
+        calls = self.plan.schedule.calls
+        for number, seconds in self.byCall.items():
+            flops = flopsOf(calls[number])
+            rate = f"{1e-9 * flops / seconds:,.1f}" if flops and seconds else ""
+            cells[number] = secondsText(seconds), f"{seconds / total:.1%}", rate
+        note = f"{secondsText(total)} step by step, {secondsText(self.whole)} for a run as it usually is"
+        return "\n".join([table(self.plan, width, measured=cells), note])
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def __repr__(self) -> str:
+        return f"<StepProfile: {len(self.byCall)} steps, {secondsText(self.whole)} a run>"
+
+
+@takes(runs=Positive)
+def profile(program: Any, *inputs: Any, runs: int = 20, **numbers: float) -> StepProfile:
+    """Measure each step: `print(program.profile(x, y))`; medians over `runs` runs with these inputs.
+
+    It runs on a copy of the graph and the optimizer: parameters, states and the count of updates stay what they are.
+
+    Raises    PuregraphError where the program is not compiled, with the reason, or runs on a GPU; what `run` raises
+    """
+    plan = program.plan
+    if program.isAhead:
+        raise PuregraphError(
+            f"{program!r} runs on a GPU as CUDA graphs, whose steps the host does not see: "
+            "measure them with  nsys profile python SCRIPT.py"
+        )
+    own = deepcopy(program)
+    times = []
+    for _ in range(WARMUP + runs):
+        begin = perf_counter()
+        own.run(*inputs, copy=False, **numbers)
+        times.append(perf_counter() - begin)
+    own.observer = timer = StepTimer()
+    own.buildExecutable(own.plan)
+    for _ in range(WARMUP + runs):
+        own.run(*inputs, copy=False, **numbers)
+    if len(timer.runs) < WARMUP + runs or len(own.plan.schedule.calls) != len(plan.schedule.calls):
+        raise PuregraphError(
+            f"{program!r}: these inputs are not run by the compiled steps, so there is nothing to measure"
+        )
+    del timer.runs[:WARMUP]
+    return StepProfile(plan, timer.seconds(), median(times[WARMUP:]))

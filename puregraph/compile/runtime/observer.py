@@ -1,0 +1,27 @@
+"""Step observer: what looks on while a program runs its steps one by one."""
+
+from __future__ import annotations
+
+from puregraph.compile.ir.value import Call
+from puregraph.compile.runtime.bind import Bound
+
+
+class StepObserver:
+    """What stands between the steps of an executable, each of which is then run by itself. This one does nothing.
+
+    `start` and `finish` are called before the first step and after the last one.
+    """
+
+    def start(self) -> None:
+        """Before the first step."""
+
+    def finish(self) -> None:
+        """After the last step."""
+
+    def around(self, number: int, call: Call, steps: list[Bound]) -> list[Bound]:
+        """What is run in place of the bound calls of a step."""
+        return steps
+
+    def aroundHost(self, number: int, call: Call) -> tuple[list[Bound], list[Bound]]:
+        """What is run before a call of Python, and after it."""
+        return [], []
