@@ -119,6 +119,20 @@ class CrossEntropy(Module):
             slope = (p * target.sum(axis=1, keepdims=True) - target) * scale
         return (self.asGiven(slope).astype(x.dtype), None, ofWeight, None)[: len(needs)]
 
+    @property
+    def isPlainMean(self):
+        """Whether all positions count alike, whatever their labels are."""
+        return self.weights is None and self.ignoreIndex is None
+
+    def counted(self, labels):
+        """The divisor of the mean for these labels, as a batch weighs in the mean over several; None: its samples."""
+        if self.isPlainMean:
+            return None
+        isCounted = labels != self.ignoreIndex if self.ignoreIndex is not None else labels == labels
+        if self.weights is None:
+            return isCounted.sum()
+        return (self.weights.materialize()[labels * isCounted] * isCounted).sum()
+
     def second(self, x):
         """A view with the classes on axis 1."""
         return np.moveaxis(x, -1, 1) if self.axis == -1 and x.ndim > 2 else x

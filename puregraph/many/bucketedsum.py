@@ -98,6 +98,10 @@ class BucketedSum(TreeSum):
             self.spare.clear()
         return found
 
+    def multiply(self, factor: float) -> None:
+        """Multiply the total, as far as this process has it."""
+        self.total *= self.total.dtype.type(factor)
+
     def exchange(self, number: int) -> None:
         """Replace a bucket of the first of this process's sums by the sum of all grains."""
         world, (a, b) = self.world, self.bounds[number : number + 2]

@@ -11,7 +11,7 @@ from puregraph.graph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.module import Module
 from puregraph.pointwise import Pointwise
-from puregraph.train.metrics.metric import Metric
+from puregraph.train.metrics.metric import Metric, countedIn
 
 
 class CostSum(Graph):
@@ -39,7 +39,7 @@ class CostSum(Graph):
         terms = [f"{weight!r} * c{i}" for i, weight in enumerate(factors)]
         total = Pointwise("total", " + ".join(terms)).node(*found)
         super().__init__([*predictions, *targets], [total, *found], name)
-        self.parts, self.weights = parts, factors
+        self.costs, self.parts, self.weights = dict(costs), parts, factors
 
     def slotsIn(self, net: Any) -> list[int]:
         """The slots of the outputs of a network that have a cost.
@@ -54,15 +54,23 @@ class CostSum(Graph):
             )
         return [own.index(each) for each in self.parts]
 
+    def meanOf(self, means: dict[str, float]) -> float:
+        """The cost over several batches, from the means of its parts by the names of their figures."""
+        return sum(weight * means[f"{name} loss"] for name, weight in zip(self.parts, self.weights))
+
 
 class PartLoss(Metric):
     """The mean of one cost of a CostSum."""
 
     better = "min"
-    target = 0  # any target has as many samples
 
-    def share(self, prediction: Any, target: Any) -> tuple[float, int]:
-        return float(prediction) * len(target), len(target)
+    def __init__(self, cost: Any, number: int, which: int, name: str):
+        super().__init__(which, name)
+        self.cost, self.target = cost, number
+
+    def share(self, prediction: Any, target: Any) -> tuple[float, float]:
+        weight = float(countedIn(self.cost, target, len(target)))
+        return float(prediction) * weight, weight
 
 
 def checkedCosts(costs: Any) -> tuple[str, ...]:
@@ -105,5 +113,5 @@ def costFrom(cost: Any) -> Any:
 
 def partLosses(net: Any, cost: Any) -> list[Metric]:
     """What counts each cost of a CostSum, which come behind the outputs of the network."""
-    first = len(net.outputNames)
-    return [PartLoss(first + i, f"{name} loss") for i, name in enumerate(getattr(cost, "parts", ()))]
+    first, costs = len(net.outputNames), getattr(cost, "costs", {})
+    return [PartLoss(each, i, first + i, f"{name} loss") for i, (name, each) in enumerate(costs.items())]

@@ -10,6 +10,7 @@ from puregraph.compile.trace.updaterule import isPlain
 from puregraph.data.batches import Arrays, Batch, Stream, groups
 from puregraph.data.prefetch import ahead
 from puregraph.errors import NotFiniteError, addLocation
+from puregraph.train.metrics.metric import countedIn
 from puregraph.train.together.agreement import together
 from puregraph.train.together.sharedstep import SharedStep, slotsOf
 
@@ -76,7 +77,6 @@ class EpochLoop:
         """Forward, backward, and the update: a step is whole, or torn."""
         trainer = self.trainer
         trainer.interrupt.torn = True
-        size = sum(batch.size for batch in group)
         trainer.optimizer.zeroGradParams()
         trainer.lastRate = trainer.rate
         if self.shared is not None:
@@ -84,19 +84,22 @@ class EpochLoop:
                 self.shared = SharedStep(trainer, self.shared.grains.count)
             self.shared.run(group, [self.locationOf(number) for number in range(len(group))])
         else:
-            self.learn(group, size)
+            self.learn(group)
         trainer.position += 1
         trainer.step += 1
         trainer.interrupt.torn = False
 
-    def learn(self, group: list[Batch], size: int) -> None:
+    def learn(self, group: list[Batch]) -> None:
         """What a step does where this process is alone."""
         trainer = self.trainer
-        isDone = False
+        isDone, counts = False, [1.0]
+        if len(group) > 1:  # of which each is a mean of its own
+            targets = [batch.target[0] if batch.target else None for batch in group]
+            counts = [float(countedIn(trainer.cost, t, batch.size)) for t, batch in zip(targets, group)]
         for number, batch in enumerate(group):
-            location = self.locationOf(number)
+            location, share = self.locationOf(number), counts[number] / (sum(counts) or 1.0)
             try:
-                isDone = self.takeBatch(batch, location, batch.size / size, len(group) == 1, number == 0)
+                isDone = self.takeBatch(batch, location, share, len(group) == 1, number == 0)
             except Exception as error:
                 self.locate(error, location, number)
                 raise

@@ -15,6 +15,7 @@ from puregraph.compile.gpu.runtime.d2h import DeviceResults
 from puregraph.data import Batch
 from puregraph.errors import DataError, NotFiniteError
 from puregraph.train.metrics import Metric
+from puregraph.train.metrics.metric import countedIn
 from puregraph.train.objective import named
 
 EVERY = 16  # batches whose results are read together from a GPU
@@ -32,7 +33,7 @@ class Waiting(NamedTuple):
 
 
 class Meters:
-    """The mean cost, each batch weighted by its size, and metrics.
+    """The mean cost, each batch weighted by what it is a mean over, and metrics.
 
     Results on a GPU are copied to the host behind their step, and read once in `every` batches, `every` steps later:
     nobody waits for a step that is still to be done. Fewer wait where results are large. `learns` says whether
@@ -41,10 +42,10 @@ class Meters:
     Raises    DataError if two metrics have one name, or one looks at an output or target that is not there
     """
 
-    def __init__(self, metrics: Iterable[Metric] = (), every: int = EVERY, learns: bool = True):
+    def __init__(self, metrics: Iterable[Metric] = (), every: int = EVERY, learns: bool = True, cost: Any = None):
         if isinstance(metrics, (Metric, dict)) or not isinstance(metrics, Iterable):
             raise DataError(f"metrics: wanted a list of Metrics, got {type(metrics).__name__}; write [it]")
-        self.metrics, self.every, self.learns = list(metrics), every, learns
+        self.metrics, self.every, self.learns, self.cost = list(metrics), every, learns, cost
         for metric in self.metrics:
             if not isinstance(metric, Metric):
                 raise DataError(f"metrics: wanted Metrics such as Accuracy(), got {metric!r:.60}")
@@ -55,11 +56,11 @@ class Meters:
 
     def include(self, more: list[Metric]) -> None:
         """Count these metrics too."""
-        Meters.__init__(self, [*self.metrics, *more], self.every, self.learns)
+        Meters.__init__(self, [*self.metrics, *more], self.every, self.learns, self.cost)
 
     def reset(self) -> None:
         """Begin anew."""
-        self.total, self.weight, self.samples, self.last = 0.0, 0, 0, math.nan
+        self.total, self.weight, self.samples, self.last = 0.0, 0.0, 0, math.nan
         self.waiting: deque[Waiting] = deque()
         for metric in self.metrics:
             metric.reset()
@@ -67,7 +68,7 @@ class Meters:
     def add(self, cost: Any, outputs: list[Any], batch: Batch, location: str = "", step: int = 0) -> None:
         """Count a batch. A cost that is not finite raises a NotFiniteError that names the `location` and has the `step`
         as an attribute; where nothing is learnt from it, only if the data are to blame."""
-        figures = [cost]
+        figures = [cost, countedIn(self.cost, batch.target[0] if batch.target else None, batch.size)]
         for metric in self.metrics:
             figures += [chosen(outputs, metric, "outputs"), chosen(batch.target, metric, "targets")]
         self.samples += batch.size
@@ -90,18 +91,20 @@ class Meters:
             if self.learns:
                 error.step = step
             raise error from None  # whoever reports it without its batch has come to the same
-        self.total += self.last * size
-        self.weight += size
-        for metric, output, target in zip(self.metrics, figures[1::2], figures[2::2]):
+        weight = float(figures[1])
+        self.total += self.last * weight
+        self.weight += weight
+        for metric, output, target in zip(self.metrics, figures[2::2], figures[3::2]):
             metric.update(output, target)
 
-    def addShares(self, shares: list[tuple[float, int]]) -> None:
-        """Count the parts of a step, each with its cost and size; metrics are counted by who has the outputs."""
-        size = sum(n for _, n in shares)
-        self.last = float(sum(cost * n for cost, n in shares) / size)
-        self.total += self.last * size
-        self.weight += size
-        self.samples += size
+    def addShares(self, shares: list[tuple[float, float]], samples: int) -> None:
+        """Count the parts of a step of so many samples, each with its cost and what that is a mean over; metrics are
+        counted by who has the outputs."""
+        weight = sum(n for _, n in shares)
+        self.last = float(sum(cost * n for cost, n in shares) / weight) if weight else 0.0
+        self.total += self.last * weight
+        self.weight += weight
+        self.samples += samples
 
     def flush(self, most: int | None = None) -> None:
         """Read what waits, in order: all of it, or as many batches."""
@@ -128,7 +131,12 @@ class Meters:
     def known(self, prefix: str = "") -> dict[str, float]:
         """The same of the batches that have been read."""
         values = {metric.name: metric.value() for metric in self.metrics}
-        loss = self.total / self.weight if self.weight else math.nan
+        if self.weight or not self.samples:
+            loss = self.total / self.weight if self.weight else math.nan
+        else:
+            loss = 0.0  # as the cost of a batch of which nothing counts
+        if hasattr(self.cost, "meanOf") and self.samples:
+            loss = self.cost.meanOf(values)
         return {prefix + name: float(v) for name, v in {"loss": loss, **values}.items() if np.ndim(v) == 0}
 
     def state(self) -> dict[str, Any]:
@@ -137,6 +145,7 @@ class Meters:
         return {
             "total": self.total,
             "weight": self.weight,
+            "samples": self.samples,
             "metrics": {metric.name: metric.state() for metric in self.metrics},
         }
 
@@ -153,8 +162,8 @@ class Meters:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from saved sums."""
         self.reset()
-        self.total, self.weight = float(state["total"]), int(state["weight"])
-        self.samples = self.weight
+        self.total, self.weight = float(state["total"]), float(state["weight"])
+        self.samples = int(state.get("samples", self.weight))
         for metric in self.metrics:
             metric.restore(state["metrics"][metric.name])
 

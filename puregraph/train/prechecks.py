@@ -184,6 +184,16 @@ def checkParams(trainer: Any) -> None:
     slots = getattr(optimizer, "slots", None)
     if slots is not None and not any(slot.param.trainable for slot in slots):
         raise DataError(f"nothing can be trained of what {type(optimizer).__name__} is set up on: all of it is frozen")
+    parts = getattr(trainer.cost, "costs", {})
+    counting = [name for name, cost in parts.items() if not getattr(cost, "isPlainMean", True)]
+    cut = [f"{name}={n}" for name in ("accumulate", "grains") if (n := getattr(trainer, name) or 1) > 1]
+    if counting and cut:
+        warnings.warn(
+            f"{cut[0]}: the cost of {few(counting)} is a mean over the positions that count, taken of each part by "
+            "itself: where several costs are added up, a step is not that of one large batch",
+            GraphWarning,
+            stacklevel=5,
+        )
     norms = [path for path, module in net.modules().items() if isinstance(module, BatchNorm)]
     if norms and trainer.accumulate > 1:
         warnings.warn(

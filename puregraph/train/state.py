@@ -86,7 +86,7 @@ def checkKinds(saved: dict[str, Any]) -> None:
     total = saved.get("total")
     require(total is None or isCount(total), "total", "a number of updates or None", total)
     checkOrder(saved.get("order"), progress)
-    sums = isNumber(meters.get("total")) and isCount(meters.get("weight")) and isNamed(meters.get("metrics"))
+    sums = isNumber(meters.get("total")) and isNumber(meters.get("weight")) and isNamed(meters.get("metrics"))
     require(sums and all(isNamed(state) for state in meters["metrics"].values()), "tally", "sums of metrics", meters)
     for row in saved["history"]:
         figures = isNamed(row) and all(v is None or type(v) in (bool, int, float, str) for v in row.values())

@@ -57,7 +57,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
     `seed`        of the order of the samples: with it, and `initial.seed` before the network is made, a run on the CPU
                   repeats bit for bit
     `accumulate`  how many batches make a step: their gradients are weighted by their sizes, so that a step is that of
-                  one batch as large as all of them (for costs that are a plain mean, and without BatchNorm)
+                  one batch as large as all of them (without BatchNorm)
     `shuffle`     whether the samples of arrays come in a new order each epoch
     `compile`     whether steps are compiled, see `Graph.compile`
     `prefetch`    how many steps are made ready ahead, in a thread of their own, unless batches are tiny; 0: none
@@ -117,7 +117,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.net = self.objective.net
         self.optimizer = optimizerFrom(optimizer)
         checkKind("optimizer", self.optimizer, ("setupOn", "update", "rate"), "an Optimizer, such as Adam()")
-        self.meters = Meters(metricsFrom(metrics, self.net, self.cost), checkedSize(readEvery, "readEvery"))
+        every = checkedSize(readEvery, "readEvery")
+        self.meters = Meters(metricsFrom(metrics, self.net, self.cost), every, cost=self.cost)
         self.validator = Validator(self.net, self.cost, copy.deepcopy(self.meters.metrics), batchsize, compile)
         self.validator.meters.every = readEvery
         self.meters.include(partLosses(self.net, self.cost))

@@ -35,7 +35,7 @@ class Validator(ChecksKeywords, Settable):
         cost = costFrom(cost)
         checkKind("cost", cost, ("node", "trainMode"), "a Module, such as MSE()")
         self.objective, self.cost = Objective(net, cost, compile), cost
-        self.meters = Meters(metricsFrom(metrics, self.objective.net, cost), learns=False)
+        self.meters = Meters(metricsFrom(metrics, self.objective.net, cost), learns=False, cost=cost)
         self.meters.include(partLosses(self.objective.net, cost))
         self.batchsize = batchsize
         self.mutex = Mutex()
@@ -51,7 +51,8 @@ class Validator(ChecksKeywords, Settable):
 
     @takes()
     def validate(self, data: Any, target: Any = None, sampleWeight: Any = None) -> dict[str, float]:
-        """`{"loss": ..., "accuracy": ...}`: the mean cost, weighted by batch size, and each metric of one number.
+        """`{"loss": ..., "accuracy": ...}`: the mean cost of all samples, however they are cut into batches, and each
+        metric of one number.
 
         `data` and `target` are arrays or lists of arrays; data alone is an iterable of (data, target). The cost of each
         sample is multiplied by its `sampleWeight`.

@@ -63,6 +63,16 @@ class Metric(ChecksKeywords):
         return f"{type(self).__name__}({self.name} = {self.value()})"
 
 
+def countedIn(cost: Any, target: Any, size: int) -> Any:
+    """What the cost of a batch is a mean over: its samples, or what a cost that leaves some out or weighs them counts.
+
+    So the mean over a data set does not depend on how it is cut into batches.
+    """
+    counted = getattr(cost, "counted", None)
+    found = None if counted is None or target is None else counted(target)
+    return size if found is None else found
+
+
 def labelled(prediction: np.ndarray, target: np.ndarray, metric: Any) -> tuple[np.ndarray, np.ndarray]:
     """(predictions, labels) of the positions that count, a row of classes and a number of one for each.
 

@@ -13,6 +13,7 @@ from puregraph.errors import DataError, NotFiniteError
 from puregraph.many.grains import Grains
 from puregraph.many.treenorm import treeNorm
 from puregraph.train.meters import chosen, remedy
+from puregraph.train.metrics.metric import countedIn
 from puregraph.train.together.gradientexchange import GradientExchange
 from puregraph.train.together.lockstep import LockStep, isSynchronized
 from puregraph.train.together.shardedupdate import ShardedUpdate, isOnDevice
@@ -39,7 +40,7 @@ class SharedStep:
         self.slots = slotsOf(trainer.optimizer)
         self.gradients = GradientExchange(trainer, self.grains, [slot.param for slot in self.slots])
         self.params = self.gradients.params
-        self.columns = Columns(size=(), cost=(), stop=(), ignored=(2,), reached=(len(self.params),))
+        self.columns = Columns(size=(), counted=(), cost=(), stop=(), ignored=(2,), reached=(len(self.params),))
         for path, state in self.states.items():
             self.columns.add(f"state {path}", state.shape)
         for metric, name, value in metricSums(trainer.metrics):
@@ -105,7 +106,7 @@ class SharedStep:
             for grain in parts:
                 self.setStates(self.apartOf(grain, number))
                 states[grain] = {id(state): state.materialize().copy() for state in self.states.values()}
-            shares = {grain: part.size / self.size for grain, part in parts.items()}
+            shares = {grain: self.shareOf(part) for grain, part in parts.items()}
             count = len(batch.data) + len(batch.target)
             for grain, (outputs, grads) in lockstep.run(objective.graph, count, given, states, shares).items():
                 for param, new in grads:
@@ -134,15 +135,28 @@ class SharedStep:
         program = objective.learner(part, slots, trainer.optimizer, False, isFirst, True)
         if program is None:
             cost, outputs = objective.run(part, False)
-            objective.backward(part.size / self.size, isFirst)
+            objective.backward(self.shareOf(part), isFirst)
         else:
-            cost, *outputs = program.run(*part.data, *part.target, scale=part.size / self.size)
+            cost, *outputs = program.run(*part.data, *part.target, scale=self.shareOf(part))
         self.addRow(part, grain, number, cost, outputs, [param.grad is not None for param in self.params])
+
+    def shareOf(self, part: Batch) -> float:
+        """The share of a part in the mean over the step, which is right but for a factor that all parts have."""
+        return self.countedIn(part) / self.size
+
+    def countedIn(self, part: Batch) -> float:
+        """What the cost of a part is a mean over."""
+        return float(countedIn(self.trainer.cost, part.target[0] if part.target else None, part.size))
 
     def addRow(self, part: Batch, grain: int, number: int, cost: Any, outputs: list[Any], reached: list[bool]) -> None:
         """Fill the row of a grain of one batch, which has changed the states."""
         trainer = self.trainer
-        row: dict[str, Any] = {"size": part.size, "cost": float(device.toHost(cost)), "reached": reached}
+        row: dict[str, Any] = {
+            "size": part.size,
+            "counted": self.countedIn(part),
+            "cost": float(device.toHost(cost)),
+            "reached": reached,
+        }
         if trainer.ignored is not None and part.target:
             row["ignored"] = int((part.target[0] == trainer.cost.ignoreIndex).sum()), part.target[0].size
         for counter in self.counters:
@@ -192,7 +206,10 @@ class SharedStep:
             found.namesLocation, found.step = True, trainer.step
             raise found
         taken = [(int(n), b, g) for b, g in np.ndindex(*sizes.T.shape) if (n := sizes[g, b])]
-        trainer.meters.addShares([(costs[g, b], n) for n, b, g in taken])
+        counted = self.column("counted")
+        trainer.meters.addShares([(costs[g, b], counted[g, b]) for _, b, g in taken], self.size)
+        if (whole := float(counted.sum())) not in (0.0, self.size):  # gradients were computed as if it were the size
+            self.gradients.tree.multiply(self.size / whole)
         if trainer.ignored is not None:
             trainer.ignored += self.column("ignored").sum((0, 1)).astype(int)
         for metric in trainer.metrics:
