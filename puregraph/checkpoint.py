@@ -14,6 +14,7 @@ saves to bytes, and bytes are loaded like a file. Files of PuzzleLib are loaded 
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import stat
@@ -35,7 +36,8 @@ from puregraph.core.param import Stored
 from puregraph.core.versioning import ARRAYVERSIONS, COUNTER
 from puregraph.errors import CheckpointError, printable
 from puregraph.graph import Graph
-from puregraph.optimizers import InitRecorder
+from puregraph.optimizers import InitRecorder, Optimizer
+from puregraph.optimizers.changedoptions import changedOptions, restoringOptions
 from puregraph.serialize.blueprint import checkSize, classNamed, nameOf, toBlueprint
 from puregraph.serialize.loadreport import LoadReport, listed, match
 from puregraph.serialize.nativefile import NativeFile, require
@@ -187,15 +189,21 @@ def describe(made: InitRecorder, where: str) -> dict[str, Any]:
         return {"recorded": describe(value, where)} if isinstance(value, InitRecorder) else None
 
     args, kwargs = made.initArgs
+    changed = changedOptions(made) if isinstance(made, Optimizer) else {}
     return {
         "class": nameOf(type(made), where),
         "args": [encode(v, f"{where}: argument {i + 1}", special) for i, v in enumerate(args)],
         "kwargs": {name: encode(v, f"{where}: argument '{name}'", special) for name, v in kwargs.items()},
+        **(
+            {"changed": {name: encode(v, f"{where}: {name}", special) for name, v in changed.items()}}
+            if changed
+            else {}
+        ),
     }
 
 
-def remake(row: Any) -> Any:
-    """The optimizer or schedule of a description."""
+def remake(row: Any, isChanged: bool = True) -> Any:
+    """The optimizer or schedule of a description, with the settings that were changed later, or as it was made."""
     good = isinstance(row, dict) and isinstance(row.get("args"), list) and isinstance(row.get("kwargs"), dict)
     require(good, "an optimizer or schedule", row)
     cls = classNamed(row.get("class"))
@@ -203,10 +211,17 @@ def remake(row: Any) -> Any:
         raise CheckpointError(f"{row['class']!r:.80} is no optimizer or schedule")
 
     def special(value: dict[str, Any]) -> Any:
-        return remake(value["recorded"]) if "recorded" in value else None
+        return remake(value["recorded"], isChanged) if "recorded" in value else None
 
     args = [decode(v, special) for v in row["args"]]
-    return cls(*args, **{name: decode(v, special) for name, v in row["kwargs"].items()})
+    kwargs = {name: decode(v, special) for name, v in row["kwargs"].items()}
+    if isChanged and "changed" in row:
+        changed = row["changed"]
+        require(isinstance(changed, dict), "the changed settings of an optimizer", changed)
+        names = list(inspect.signature(cls.__init__).parameters)[1 : len(args) + 1]
+        kwargs |= dict(zip(names, args)) | {name: decode(v, special) for name, v in changed.items()}
+        args = []
+    return cls(*args, **kwargs)
 
 
 # Loading ------------------------------------------------------------------------------------------------------------
@@ -348,10 +363,14 @@ def checkOptimizer(row: dict[str, Any] | None, optimizer: Any, graph: Graph) -> 
 
 
 class Staged(NamedTuple):
-    """What a file puts into a graph and an optimizer: made and proven, and not yet assigned; see `assign`."""
+    """What a file puts into a graph and an optimizer: made and proven, and not yet assigned; see `assign`.
+
+    `kept`  a sentence for each setting of the optimizer that differs from that in the file, and stays
+    """
 
     loaded: Loaded
     steps: list[Callable[[], Any]]
+    kept: list[str]
 
 
 def bring(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Loaded:
@@ -367,6 +386,7 @@ def stage(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Staged:
     report, chosen = match(source, graph, targets)
     if strict and not report.complete:
         raise CheckpointError(f"the graph holds other arrays: {report}\n  strict=False loads what fits")
+    kept: list[str] = []
     values = {p: device.toDevice(source.read(at, targets[p].shape, targets[p].dtype)) for p, at in chosen.items()}
     if strict:
         source.check(chosen.values())
@@ -378,7 +398,9 @@ def stage(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Staged:
         given = {named(name, back): array for name, array in source.state().items()}
         attributes = optimizer.restored(source.optimizer["step"], given)
         steps.append(partial(vars(optimizer).update, attributes))
-    return Staged(loaded, steps)
+        options, kept = restoringOptions(optimizer, remake(source.optimizer, False), remake(source.optimizer))
+        steps += options
+    return Staged(loaded, steps, kept)
 
 
 def putting(stored: Stored, value: Any) -> list[Callable[[], Any]]:

@@ -130,6 +130,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
     `sharesSize`    whether all sizes that depend on the data are one and the same
     `followsValues` whether `valueFrom` gives elements ahead of data: by `updateData` from those of the inputs
     `fractions` names of the inputs that hold numbers from 0 to 1, as is checked before a step, compiled or not
+    `zeroBeyond` the name of the input that says from which time step on, along axis 1, the first output is 0
     `gives`     what a cost behind it has to know of the output: "probabilities", "no negatives", "features last" (along
                 the last axis), "as taken" (what the input is); a cost `takes` "logits" or "scores"
     `views`     whether the output is the first input, or a view of it, and so takes no memory
@@ -151,6 +152,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
     followsValues = False
     fractions: tuple[str, ...] = ()
     gives = ""
+    zeroBeyond = ""
     views = False
     gradAliases = False
     flopsPerElement: int | None = None

@@ -34,6 +34,11 @@ class TableColumn(NamedTuple):
 
         Raises    DataError for a value that is no finite number
         """
+        if self.values.dtype.kind in "mM":  # as numbers they would be counts of a unit that differs from table to table
+            raise DataError(
+                f"column '{self.name}': wanted numbers, got {self.values.dtype}: give what of it counts, such as days, "
+                f"(table['{self.name}'] - FIRST) / np.timedelta64(1, 'D'), or the month as a category"
+            )
         found = np.full(len(self.values), np.nan)
         there = self.values[~self.gaps]
         try:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from puregraph.arguments import FilePath, Flag, Text, Texts, choice, optional, takes
-from puregraph.data.tablecolumn import TableColumn, columnFrom, tableFrom
-from puregraph.errors import DataError
+from puregraph.data.tablecolumn import TableColumn, columnFrom, isNumber, tableFrom
+from puregraph.errors import DataError, GraphWarning
+from puregraph.graph.lookup import few
 from puregraph.storage.atomicwrite import whole
 
 FILLS: dict[str, Callable[[np.ndarray], Any]] = {"mean": np.nanmean, "median": np.nanmedian, "zero": lambda column: 0.0}
-ARGUMENTS = ("numbers", "categories", "classes", "fill", "scale")
-FITTED = ("vocabulary", "fills", "means", "deviations")
+ARGUMENTS = ("numbers", "categories", "classes", "fill", "scale", "quantities")
+FITTED = ("vocabulary", "fills", "means", "deviations", "gapped")
+MANY = 20  # classes; numbers with more different values than that are looked at before they are taken for classes
 
 
 class TableReader:
@@ -29,17 +32,26 @@ class TableReader:
     categories, the classes, and what gaps are filled with; later tables change none of it.
 
     `numbers`     columns that become one array of float32; with `scale` less their mean, over their standard deviation
-    `categories`  columns that become an array of codes each: 1, 2, ... in the order of their text; 0 is a gap, or a
-                  category that was not there. `sizes["city"]` codes, as `Embedder(sizes["city"], 8)` wants them
-    `classes`     the column that is the target: classes 0, 1, ... in the order of their text, kept in `names`
+    `categories`  columns that become an array of codes each: 1, 2, ... numbers by their size, then texts; 0 is a gap,
+                  or a category that was not there, of which a GraphWarning tells. `sizes["city"]` codes, as
+                  `Embedder(sizes["city"], 8)` wants them
+    `classes`     the column that is the target: classes 0, 1, ... in the same order, kept in `names`
+    `quantities`  columns of numbers that are the target, as they are, instead of classes
     `fill`        for gaps in numbers: the "mean" or the "median" of their column, or "zero". Left out, gaps are
                   refused, and so are unknown categories. A gap among the classes always is
 
-    Shapes    data {"numbers": (n, len(numbers)), category: (n,)}; target (n,)
+    Shapes    data {"numbers": (n, len(numbers)), category: (n,)}; target (n,) of classes, (n, k) of k quantities
     Raises    DataError naming the column, and the row whose value does not fit, counted from 1 below the names
     """
 
-    @takes(numbers=Texts, categories=Texts, classes=optional(Text), fill=optional(choice(*FILLS)), scale=Flag)
+    @takes(
+        numbers=Texts,
+        categories=Texts,
+        classes=optional(Text),
+        fill=optional(choice(*FILLS)),
+        scale=Flag,
+        quantities=Texts,
+    )
     def __init__(
         self,
         numbers: Any = (),
@@ -47,10 +59,14 @@ class TableReader:
         classes: str | None = None,
         fill: str | None = None,
         scale: bool = False,
+        quantities: Any = (),
     ):
-        self.numbers, self.categories = ([x] if isinstance(x, str) else list(x) for x in (numbers, categories))
+        given = (numbers, categories, quantities)
+        self.numbers, self.categories, self.quantities = ([x] if isinstance(x, str) else list(x) for x in given)
         self.classes, self.fill, self.scale = classes, fill, scale
-        every = [*self.numbers, *self.categories, *([] if classes is None else [classes])]
+        every = [*self.numbers, *self.categories, *([] if classes is None else [classes]), *self.quantities]
+        if classes is not None and self.quantities:
+            raise DataError("TableReader: wanted classes or quantities as the target, got both: make a reader for each")
         twice = next((name for i, name in enumerate(every) if name in every[:i]), None)
         if not every or twice is not None:
             raise DataError(f"TableReader: wanted each column once, got {f'{twice!r} twice' if twice else 'none'}")
@@ -62,9 +78,11 @@ class TableReader:
         self.fills: list[float] = []
         self.means: list[float] = []
         self.deviations: list[float] = []
+        self.gapped: list[str] = []  # categories of which code 0 was there when they were fitted
 
     def __repr__(self) -> str:
         parts = {"numbers": self.numbers, "categories": self.categories, "classes": self.classes}
+        parts["quantities"] = self.quantities
         said = [f"{name}={value!r}" for name, value in parts.items() if value]
         return f"TableReader({', '.join(said)})"
 
@@ -81,10 +99,13 @@ class TableReader:
     def fit(self, table: Any) -> TableReader:
         """Learn categories, classes, means and what gaps are filled with from this table."""
         table = tableFrom(table)
-        vocabulary = {}
+        vocabulary, gapped = {}, []
         for name in [*self.categories, *([] if self.classes is None else [self.classes])]:
             column = columnFrom(table, name)
             vocabulary[name] = sorted(set(column.texts()[~column.gaps].tolist()), key=inOrder)
+            gapped += [name] * bool(column.gaps.any())
+            if name == self.classes:
+                refuseQuantity(column, vocabulary[name])
         fills, means, deviations = [], [], []
         for name in self.numbers:
             column = columnFrom(table, name)
@@ -95,6 +116,7 @@ class TableReader:
             means.append(float(np.nanmean(numbers)))
             deviations.append(float(np.nanstd(numbers)) or 1.0)  # a constant column becomes 0
         self.vocabulary, self.fills, self.means, self.deviations = vocabulary, fills, means, deviations
+        self.gapped = gapped
         return self
 
     def data(self, table: Any) -> dict[str, np.ndarray]:
@@ -105,13 +127,25 @@ class TableReader:
             self.checkFitted()
             found["numbers"] = np.stack([self.filled(table, i) for i in range(len(self.numbers))], axis=1)
         for name in self.categories:
-            found[name] = self.codes(columnFrom(table, name), self.fill is None) + 1
+            column = columnFrom(table, name)
+            found[name] = self.codes(column, self.fill is None) + 1
+            self.warnOfUnknown(column, (found[name] == 0) & ~column.gaps)
         return found
 
     def target(self, table: Any) -> np.ndarray:
-        """The class of each row, from 0 on."""
+        """The class of each row, from 0 on; or its quantities."""
+        if self.quantities:
+            table, columns = tableFrom(table), []
+            for name in self.quantities:
+                column = columnFrom(table, name)
+                columns.append(column.numbers())
+                column.refuse(column.gaps, "a number", ": leave out rows without a target")
+            return np.stack(columns, axis=1).astype(np.float32)
         if self.classes is None:
-            raise DataError("TableReader: wanted the column of the target, as in TableReader(..., classes='bought')")
+            raise DataError(
+                "TableReader: wanted the column of the target, as in TableReader(..., classes='bought'), or "
+                "TableReader(..., quantities='price')"
+            )
         return self.codes(columnFrom(tableFrom(table), self.classes), True)
 
     def filled(self, table: Any, i: int) -> np.ndarray:
@@ -136,6 +170,21 @@ class TableReader:
             hint = "" if column.name == self.classes else "; with fill= it gets the code 0"
             column.refuse(found < 0, f"one of {some}", hint)
         return found
+
+    def warnOfUnknown(self, column: TableColumn, isUnknown: np.ndarray) -> None:
+        """Say which categories became code 0, and whether a network can have learnt anything for that."""
+        if not isUnknown.any():
+            return
+        some, known = sorted(set(column.texts()[isUnknown].tolist()), key=inOrder), self.known(column.name)
+        unlearnt = (
+            "" if column.name in self.gapped else ", for which a network that learnt from that has learnt nothing"
+        )
+        warnings.warn(
+            f"column '{column.name}': {isUnknown.sum()} of {len(isUnknown)} rows have categories that fit has not seen "
+            f"({few(some)}; known are {few(known)}): they get the code 0{unlearnt}",
+            GraphWarning,
+            stacklevel=3,
+        )
 
     def known(self, name: str) -> list[str]:
         """The vocabulary of a column."""
@@ -168,6 +217,22 @@ class TableReader:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path}: wanted a file of TableReader.save, got what cannot be read: {error!r}") from error
         return found
+
+
+def refuseQuantity(column: TableColumn, classes: list[str]) -> None:
+    """Refuse numbers that are no classes: fractions, or hardly one twice.
+
+    Raises    DataError
+    """
+    if len(classes) <= MANY or not all(map(isNumber, classes)):
+        return
+    fractions = [text for text in classes if not float(text).is_integer()]
+    if fractions or 2 * len(classes) > len(column.values):
+        some = (fractions or classes)[0]
+        raise DataError(
+            f"column '{column.name}': wanted classes, got {len(classes)} different numbers, such as {some}: "
+            f"a number is predicted with quantities='{column.name}' and a cost such as MSE()"
+        )
 
 
 def inOrder(text: str) -> tuple[bool, float, str]:

@@ -21,6 +21,7 @@ class _Recurrent(Module):
     reads = ("x", "h0", "lengths", "W", "U", "y")
     needsFloats = True
     indices = ("lengths",)
+    zeroBeyond = "lengths"
     cell = ("h",)
     kept = ()
     gates = 1

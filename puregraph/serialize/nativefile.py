@@ -100,12 +100,13 @@ def isDescription(value: Any) -> bool:
     """What `collect` writes of an optimizer."""
     return (
         isinstance(value, dict)
-        and set(value) - {"part", "pieces"} == {"class", "args", "kwargs", "step", "state"}
+        and set(value) - {"part", "pieces", "changed"} == {"class", "args", "kwargs", "step", "state"}
         and [type(value[key]) for key in ("class", "args", "kwargs", "step", "state")] == [str, list, dict, int, list]
         and value["step"] >= 0
         and all(type(name) is str for name in value["state"])
         and len(set(value["state"])) == len(value["state"])
         and isinstance(value.get("part", []), list)
+        and isinstance(value.get("changed", {}), dict)
         and isPieceSet(value.get("pieces", [[], []]))
         and all(type(path) is str for path in value.get("part", []))
     )

@@ -15,9 +15,17 @@ class Figures:
     meters: Any
     optimizer: Any
     begun: bool
+    epoch: int
+    first: int
+    position: int
     clock: float
     elapsed: float
     validates: bool
+
+    @property
+    def isFresh(self) -> bool:
+        """Whether the run has not made a step yet."""
+        return self.epoch == self.first and not self.position
 
     @property
     def metrics(self) -> list[Metric]:

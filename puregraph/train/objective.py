@@ -17,7 +17,7 @@ from puregraph.compile.gpu.runtime.h2d import LITTLE, Pinner
 from puregraph.compile.trace.costchecks import lastBefore, warnOf
 from puregraph.compile.trace.updaterule import isPlain
 from puregraph.data.batches import Batch, Names
-from puregraph.errors import DataError, GraphError, GraphWarning
+from puregraph.errors import DataError, GraphError, GraphWarning, show
 from puregraph.graph import Graph
 from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
@@ -164,15 +164,15 @@ class Objective:
         """Warn of what network, cost and metrics compute together and nobody can have meant."""
         shapes = [tuple(x.shape) for x in (*batch.data, *batch.target)]
         warnOf(self.graph, self.cost, shapes, 6)
-        last = lastBefore(self.graph, self.cost, len(shapes))
-        if last is None or last.module.gives != "probabilities":
-            return
-        alike = self.graph.dataShapeFrom(shapes)[1] == tuple(batch.target[0].shape)
-        for metric in metrics:
-            if alike and metric.which == 0 and getattr(metric, "threshold", None) == 0.0:
-                kind, label = type(metric).__name__, f"'{last.path}' ({last.module.label})"
-                text = f"{label} gives probabilities, all above the threshold 0: write {kind}(threshold=0.5)"
-                warnings.warn(f"{metric.name}: {text}", GraphWarning, stacklevel=6)
+        found = self.graph.dataShapeFrom(shapes)
+        costs = list(getattr(self.cost, "costs", {}).values()) or [self.cost]
+        for slot, target, cost in zip(costSlots(self.net, self.cost), batch.target, costs):
+            last, x = lastBefore(self.graph, cost, len(shapes)), found[1 + slot]
+            label = "the network" if last is None else f"'{last.path}' ({last.module.label})"
+            for metric in metrics:
+                text = metricDoubt(metric, cost, last, label, x, tuple(target.shape)) if metric.which == slot else ""
+                if text:
+                    warnings.warn(f"{metric.name}: {text}", GraphWarning, stacklevel=6)
 
     def checkCost(self, shape: Any) -> None:
         if shape != ():
@@ -182,6 +182,28 @@ class Objective:
         """Let go of the last batch's values."""
         if self.graph is not None:
             self.graph.reset()
+
+
+def costSlots(net: Any, cost: Any) -> list[int]:
+    """The slots of the outputs that have a cost, in the order of their targets."""
+    return cost.slotsIn(net) if hasattr(cost, "slotsIn") else [0]
+
+
+def metricDoubt(metric: Any, cost: Any, last: Any, label: str, x: Any, target: Any) -> str:
+    """What a metric makes of an output of shape x that its cost takes in another way; nothing where it fits."""
+    kind, takes = type(metric).__name__, getattr(cost, "takes", "")
+    gives = "" if last is None else last.module.gives
+    if x == target and gives == "probabilities" and getattr(metric, "threshold", None) == 0.0:
+        return f"{label} gives probabilities, all above the threshold 0: write {kind}(threshold=0.5)"
+    if x == target and takes and gives != "probabilities" and metric.comparesValues:
+        return f"{label} gives logits, as {type(cost).__name__} takes them, which are no values to compare targets with"
+    axis = getattr(metric, "axis", None)
+    if takes == "scores" and axis is not None and len(x) > 2 and axis % len(x) != cost.axis % len(x):
+        return (
+            f"{type(cost).__name__} has the classes on axis {cost.axis} of {show(x)}, {kind} on axis {axis}: "
+            f"write {kind}(axis={cost.axis})"
+        )
+    return ""
 
 
 def named(batch: Batch) -> list[tuple[str, Any]]:

@@ -111,6 +111,12 @@ def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None,
             f"{source.samples}; give the same data, or begin a new epoch with trainer.restart()"
         )
     trainer.until = trainer.first + epochs
+    if trainer.running and not trainer.begun and (trainer.stopped or trainer.epoch >= trainer.until):
+        done, ended = trainer.epoch - trainer.first, " and was stopped" if trainer.stopped else ""
+        trainer.progress.say(
+            f"nothing to train: the run has made {done} epoch{'s' * (done != 1)}{ended}; epochs={epochs} counts all of "
+            "that run, and trainer.restart() begins another one"
+        )
     for given, passes in ((source, trainer.until - trainer.epoch), (checks, 0 if checks is None else epochs)):
         if given is not None and given.oneshot and passes > 1:
             raise DataError(

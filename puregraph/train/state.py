@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -86,7 +87,7 @@ def checkKinds(saved: dict[str, Any]) -> None:
     total = saved.get("total")
     require(total is None or isCount(total), "total", "a number of updates or None", total)
     checkOrder(saved.get("order"), progress)
-    sums = isNumber(meters.get("total")) and isNumber(meters.get("weight")) and isNamed(meters.get("metrics"))
+    sums = isNumber(meters.get("total")) and isWeight(meters.get("weight")) and isNamed(meters.get("metrics"))
     require(sums and all(isNamed(state) for state in meters["metrics"].values()), "tally", "sums of metrics", meters)
     for row in saved["history"]:
         figures = isNamed(row) and all(v is None or type(v) in (bool, int, float, str) for v in row.values())
@@ -135,6 +136,11 @@ def isNumber(value: Any) -> bool:
     return type(value) is float or type(value) is int and abs(value) < 1 << 62
 
 
+def isWeight(value: Any) -> bool:
+    """A finite number of at least 0."""
+    return isNumber(value) and 0 <= value < math.inf
+
+
 def isNamed(value: Any) -> bool:
     """A dict of texts to whatever."""
     return type(value) is dict and all(type(name) is str for name in value)
@@ -158,6 +164,7 @@ def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[],
     rng.bit_generator.state = saved["random"]
     attributes = {
         **saved[KEY],
+        "running": saved[KEY]["running"] or saved[KEY]["step"] > 0,  # the next `train` counts epochs of that run
         "order": saved["order"],
         "rng": rng,
         "elapsed": saved["elapsed"],

@@ -253,6 +253,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
         """Go on from what `save` wrote: the next `train` continues the run to the bit as if it had not been stopped.
 
         Network, optimizer, cost, metrics and callbacks are made as they were before; their values come from the file.
+        So do settings of the optimizer that were changed while it trained, such as its learnRate; one that it is made
+        with here in another way stays, and a line says so. `epochs` of the next `train` counts those of the whole run.
 
         All of it or nothing: whatever is raised, Ctrl-C too, leaves the trainer as it was.
 
@@ -273,6 +275,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
                 staged = stage(source, self.net, optimizer, True)
                 with state.restoring(self, saved) as steps:
                     assign([*staged.steps, *steps])
+                for line in staged.kept:
+                    self.progress.say(line)
         if refusal is not None:
             label = "the given bytes" if isinstance(path, (bytes, bytearray, memoryview)) else f"'{path}'"
             raise DataError(f"cannot resume from {label}: {refusal}")

@@ -5,7 +5,7 @@ import pytest
 
 from puregraph import Adam, Concat, CrossEntropy, Embedder, Graph, Input, Linear, Relu, Trainer
 from puregraph.data import TableReader, readCsv
-from puregraph.errors import DataError
+from puregraph.errors import DataError, GraphWarning
 
 TABLE = "age,city,bought\n31,Rome,no\n,Oslo,yes\n20, Rome ,yes\n40,,no\n"
 
@@ -85,7 +85,8 @@ def test_gaps_are_filled_by_the_stated_rule(table, fill, age):
 def test_new_tables_are_read_as_the_fitted_one_was():
     reader = TableReader(numbers=["x", "y"], categories=["c"], fill="mean", scale=True)
     reader.fit({"x": [1.0, 3.0], "y": [5, 5], "c": ["b", "a"]})
-    data = reader.data({"x": [5.0, np.nan], "y": [6, 5], "c": ["z", "b"]})
+    with pytest.warns(GraphWarning, match="1 of 2 rows"):
+        data = reader.data({"x": [5.0, np.nan], "y": [6, 5], "c": ["z", "b"]})
     np.testing.assert_array_equal(data["numbers"], [[3, 1], [0, 0]])
     assert data["c"].tolist() == [0, 2]
 
@@ -186,3 +187,46 @@ def test_a_reader_shows_which_columns_it_reads():
     reader = TableReader(numbers="age", categories=["city"], classes="bought")
     assert repr(reader) == "TableReader(numbers=['age'], categories=['city'], classes='bought')"
     assert repr(TableReader(["age"])) == "TableReader(numbers=['age'])"
+
+
+# What could be taken for something else ----------------------------------------------------------------------------
+
+
+def test_dates_are_no_numbers():
+    dates = np.array(["2026-01-01", "2026-03-01", "2026-04-01"], "datetime64[D]")
+    for column in (dates, dates.astype("datetime64[ns]"), dates - dates[0]):
+        text = message(TableReader(numbers="day").fit, {"day": column})
+        assert "column 'day': wanted numbers, got" in text and "np.timedelta64(1, 'D')" in text
+
+
+@pytest.mark.parametrize(
+    "column", [np.linspace(1.5, 99.7, 60), np.arange(60) * 7, [f"{x}" for x in np.linspace(0.5, 9.3, 60)]]
+)
+def test_numbers_to_be_predicted_are_no_classes(column):
+    text = message(TableReader(classes="income").fit, {"income": column})
+    assert "wanted classes, got 60 different numbers" in text and "quantities='income'" in text
+
+
+def test_many_classes_are_classes():
+    for column in (np.arange(60).repeat(3), [f"word {i}" for i in range(60)], [0.5, 1.5, 2.5] * 20, np.arange(20)):
+        assert len(TableReader(classes="c").fit({"c": column}).names) == len(set(map(str, column)))
+
+
+def test_quantities_are_a_target_as_they_are(tmp_path):
+    table = {"age": [30, 40], "price": [1.5, 2.5], "area": ["70", "80"]}
+    reader = TableReader(numbers="age", quantities=["price", "area"]).fit(table)
+    target = reader.target(table)
+    assert target.dtype == np.float32 and target.tolist() == [[1.5, 70], [2.5, 80]]
+    reader.save(tmp_path / "reader.json")
+    assert TableReader.load(tmp_path / "reader.json").target(table).tolist() == target.tolist()
+    assert "row 2: wanted a number, got a gap: leave out rows" in message(reader.target, {**table, "price": [1, None]})
+    assert "got both" in message(TableReader, classes="age", quantities="price")
+
+
+def test_categories_that_fit_has_not_seen_are_told():
+    reader = TableReader(categories="city", fill="mean").fit({"city": ["01", "02"]})
+    with pytest.warns(GraphWarning, match="'city': 2 of 2 rows .* .1, 2; known are 01, 02.: .* has learnt nothing"):
+        assert reader.data({"city": [1, 2]})["city"].tolist() == [0, 0]
+    gapped = TableReader(categories="city", fill="mean").fit({"city": ["Rome", None]})
+    with pytest.warns(GraphWarning, match="1 of 3 rows .*they get the code 0$"):
+        assert gapped.data({"city": ["Oslo", "Rome", None]})["city"].tolist() == [0, 1, 0]

@@ -306,3 +306,13 @@ def test_a_metric_of_an_output_that_is_not_there_is_named():
     meters = Meters([MAE(which=1)])
     with pytest.raises(DataError, match="mae: wanted number 1 of the outputs, got 1"):
         meters.add(np.float64(0), [LOGITS], Batch([], [LOGITS], 4))
+
+
+@pytest.mark.parametrize("share", [0.5, np.float64(0.5), np.ones(3), [1, 2, 3]])
+def test_a_share_that_is_not_two_sums_is_refused(share):
+    class Own(Metric):
+        def share(self, prediction, target):
+            return share
+
+    with pytest.raises(DataError, match=r"own: wanted share\(prediction, target\) to give two sums, such as"):
+        Own().update(np.ones((3, 2)), np.ones(3))

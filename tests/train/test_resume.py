@@ -26,7 +26,7 @@ from puregraph import device as devices
 from puregraph.checkpoint import load, save
 from puregraph.core import initial
 from puregraph.errors import DataError
-from puregraph.train import Accuracy, Callback, Checkpoint, Confusion, EarlyStop, Trainer, state
+from puregraph.train import Accuracy, Callback, Checkpoint, Confusion, EarlyStop, ReduceOnPlateau, Trainer, state
 from puregraph.train.callbacks.callback import callbacksFrom
 
 pytestmark = pytest.mark.filterwarnings("ignore:accumulate=", "ignore:schedule")
@@ -122,7 +122,7 @@ def test_stopped_between_epochs_and_before_the_first(tmp_path):
     assert everything(run(fresh(8).resume(path))) == wanted
     run(first, epochs=1)
     first.save(path)
-    assert everything(run(fresh(8).resume(path), epochs=3)) == wanted
+    assert everything(run(fresh(8).resume(path))) == wanted
 
 
 def test_stopped_before_the_first_step_of_an_epoch(tmp_path):
@@ -225,7 +225,7 @@ def test_between_epochs_settings_may_change(tmp_path):
     trainer = run(fresh(), epochs=1)
     trainer.save(tmp_path / "run.h5")
     other = fresh(8, batchsize=47, metrics=[]).resume(tmp_path / "run.h5")
-    assert run(other, epochs=1).step == 6
+    assert run(other, epochs=2).step == 6
 
 
 def test_other_data_is_refused(stopped):
@@ -389,7 +389,7 @@ FORGERIES = [
     lambda t: t.update(history=[{3: 1.0}]),
     lambda t: t.update(tally={}),
     lambda t: t["tally"].update(total="x"),
-    lambda t: t["tally"].update(weight=1.5),
+    lambda t: t["tally"].update(weight=-1.5),
     lambda t: t["tally"]["metrics"].update(accuracy=3),
     lambda t: t["tally"]["metrics"]["confusion"].update(sums=np.zeros(5)),
     lambda t: t["tally"]["metrics"]["accuracy"].update(sums="x"),
@@ -467,3 +467,87 @@ def test_what_raises_while_a_trainer_is_resumed_leaves_it_as_it_was(forgeable, t
         trainer.resume(data)
     assert deep(trainer) == before
     assert trainer.resume(data).step == 7
+
+
+# What was changed while it trained --------------------------------------------------------------------------------
+
+
+def plain(rate=0.02, callbacks=()):
+    """A trainer without a schedule."""
+    initial.seed(4)
+    net = Sequential(Linear(6, 8), Relu(), Linear(8, 3))
+    return Trainer(net, CrossEntropy(), Adam(rate), batchsize=16, callbacks=callbacks, progress="lines")
+
+
+def test_a_learning_rate_that_was_set_by_hand_goes_on(capsys):
+    first = plain()
+    first.train(*data(), epochs=2)
+    first.optimizer.learnRate, first.optimizer.clipNorm = 5e-4, 1.0
+    file = first.save(None)
+    second = plain().resume(file)
+    assert second.optimizer.learnRate == 5e-4 and second.optimizer.clipNorm == 1.0
+    first.train(*data(), epochs=3)
+    second.train(*data(), epochs=5)
+    for a, b in zip(first.net.params.values(), second.net.params.values()):
+        np.testing.assert_array_equal(a.data, b.data)
+    assert load(file).optimizer.learnRate == 5e-4
+    assert "goes on with" not in capsys.readouterr().out
+
+
+def test_a_learning_rate_that_is_given_anew_stays_and_is_said(capsys):
+    first = plain()
+    first.train(*data())
+    second = plain(1e-4).resume(first.save(None))
+    assert second.optimizer.learnRate == 1e-4
+    assert "learnRate: the run had 0.02, it goes on with 0.0001, as the Adam here has it" in capsys.readouterr().out
+    third = plain()
+    third.optimizer.learnRate = 1e-3
+    assert third.resume(first.save(None)).optimizer.learnRate == 1e-3
+
+
+def test_a_learning_rate_that_a_callback_has_lowered_goes_on_without_it():
+    first = plain(callbacks=[ReduceOnPlateau("loss", patience=1, mode="max")])
+    first.train(*data(), epochs=4)
+    assert first.optimizer.learnRate < 0.02
+    assert plain().resume(first.save(None)).optimizer.learnRate == first.optimizer.learnRate
+
+
+def test_settings_of_each_of_several_optimizers_go_on():
+    def made():
+        initial.seed(4)
+        net = Sequential(Linear(6, 8, name="stem"), Relu(), Linear(8, 3, name="head"))
+        given = {"stem": MomentumSGD(0.1), "*": Adam(0.02)}
+        return Trainer(net, CrossEntropy(), given, batchsize=16, progress="none")
+
+    first = made()
+    first.train(*data())
+    first.optimizer.optimizers["*"].learnRate = 3e-3
+    second = made().resume(first.save(None))
+    assert [each.learnRate for each in second.optimizer.members] == [0.1, 3e-3]
+
+
+@pytest.mark.parametrize("way", ["callback", "save"])
+def test_epochs_count_the_whole_run_whoever_has_written_the_file(way, tmp_path, capsys):
+    path = tmp_path / "run.h5"
+    first = plain(callbacks=[Checkpoint(path)])
+    first.train(*data(), epochs=3)
+    file = path if way == "callback" else first.save(None)
+    second = plain().resume(file)
+    second.train(*data(), epochs=5)
+    assert second.epoch == 5
+    third = plain().resume(file)
+    third.train(*data(), epochs=3)
+    assert (
+        third.epoch == 3
+        and "nothing to train: the run has made 3 epochs; epochs=3 counts all" in capsys.readouterr().out
+    )
+    third.train(*data(), epochs=2)  # that run is over
+    assert third.epoch == 5
+
+
+def test_early_stopping_begins_anew_with_each_run():
+    trainer = plain(callbacks=[EarlyStop("loss", patience=2, mode="max")])
+    trainer.train(*data(), epochs=10)
+    stopped = trainer.epoch
+    trainer.train(*data(), epochs=10)
+    assert stopped == 3 and trainer.epoch == 6

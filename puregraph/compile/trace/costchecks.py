@@ -21,6 +21,7 @@ def warnOf(graph: Graph, cost: Any, shapes: list[Any], stacklevel: int = 3) -> N
 
 def doubts(graph: Graph, cost: Any, shapes: list[Any]) -> Iterator[str]:
     """Warnings about the argument of the cost, given the last module of the network."""
+    yield from paddingRead(graph, len(shapes))
     last = lastBefore(graph, cost, len(shapes))
     name, takes = type(cost).__name__, getattr(cost, "takes", "")
     label = "" if last is None else f"'{last.path}' ({last.module.label})"
@@ -43,6 +44,24 @@ def doubts(graph: Graph, cost: Any, shapes: list[Any]) -> Iterator[str]:
             yield (
                 f"{name} has the classes on axis 1 of {show(x)}, {label} makes the last axis: "
                 "if the classes are there, give the cost axis=-1, or put Transpose behind it"
+            )
+
+
+def paddingRead(graph: Graph, inputs: int) -> Iterator[str]:
+    """Warnings of the last time step of sequences of different lengths, which is padding of all but the longest."""
+    steps = graph.steps(inputs).items
+    made = {step.visible[0]: step for step in steps if step.visible}
+    for step in steps:
+        source = made.get(step.args[0]) if step.args else None
+        name = "" if source is None else source.module.zeroBeyond
+        if source is None or not name or not source.args[source.module.arguments.index(name)]:
+            continue
+        index = getattr(step.module, "slc", ())
+        if len(index) > 1 and ... not in index[:2] and None not in index[:2] and index[1] in (-1, slice(-1, None)):
+            yield (
+                f"'{step.path}' ({step.label}) takes the last time step of '{source.path}' ({source.label}), which is "
+                f"0 beyond the {name} of each sample: {type(source.module).__name__}(..., outputs='h') gives the last "
+                "state within them"
             )
 
 

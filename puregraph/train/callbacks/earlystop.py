@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from puregraph import device
@@ -11,7 +12,7 @@ from puregraph.train.callbacks.monitor import Monitor, waitedFrom
 
 
 class EarlyStop(Monitor):
-    """Ends the training when `monitor` has not become better for `patience` epochs.
+    """Ends the training when `monitor` has not become better for `patience` epochs; each run begins anew.
 
     `restore`  whether the network has, when the run ends, the parameters and statistics of its best epoch again; until
                then a copy of them is kept on the host
@@ -32,6 +33,11 @@ class EarlyStop(Monitor):
         self.patience, self.waited, self.restores = patience, 0, restore
         self.epoch = 0  # the best one
         self.arrays: dict[str, Any] = {}
+
+    def onTrainBegin(self, trainer: Any) -> None:
+        super().onTrainBegin(trainer)
+        if trainer.isFresh:
+            self.best, self.waited, self.epoch, self.arrays = math.nan, 0, 0, {}
 
     def onEpochEnd(self, trainer: Any) -> None:
         isBetter = self.isBetter(trainer)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from puregraph.arguments import Fraction, NotNegative, Positive, Text, takes
-from puregraph.errors import CheckpointError
 from puregraph.train.callbacks.lines import rate
 from puregraph.train.callbacks.monitor import Monitor, waitedFrom
 
@@ -33,12 +33,11 @@ class ReduceOnPlateau(Monitor):
         super().__init__(monitor, mode, least)
         self.factor, self.patience, self.lowest = factor, patience, lowest
         self.waited = 0
-        self.learnRate: float | None = None  # what it was reduced to
 
     def onTrainBegin(self, trainer: Any) -> None:
         super().onTrainBegin(trainer)
-        if self.learnRate is not None:
-            trainer.optimizer.learnRate = self.learnRate
+        if trainer.isFresh:
+            self.best, self.waited = math.nan, 0
 
     def onEpochEnd(self, trainer: Any) -> None:
         self.waited = 0 if self.isBetter(trainer) else self.waited + 1
@@ -47,7 +46,7 @@ class ReduceOnPlateau(Monitor):
         if self.waited < self.patience or after >= before:
             return
         self.waited = 0
-        self.learnRate = trainer.optimizer.learnRate = after
+        trainer.optimizer.learnRate = after
         times = f"{self.patience} epoch{'s' * (self.patience > 1)}"
         trainer.progress.say(
             f"{self.monitor} has not been better than {self.best:.4g} for {times}: "
@@ -55,11 +54,9 @@ class ReduceOnPlateau(Monitor):
         )
 
     def state(self) -> dict[str, Any]:
-        return {**super().state(), "waited": self.waited, "learnRate": self.learnRate}
+        return {**super().state(), "waited": self.waited}
 
     def restore(self, state: dict[str, Any]) -> None:
-        waited, learnRate = waitedFrom(self, state), state.get("learnRate")
-        if learnRate is not None and type(learnRate) not in (int, float):
-            raise CheckpointError(f"ReduceOnPlateau: wanted a learning rate, got {learnRate!r:.80}")
+        waited = waitedFrom(self, state)
         super().restore(state)
-        self.waited, self.learnRate = waited, learnRate
+        self.waited = waited

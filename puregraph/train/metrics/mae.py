@@ -15,6 +15,7 @@ class MAE(Metric):
     """
 
     better = "min"
+    comparesValues = True
 
     def share(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
         if prediction.shape != target.shape:

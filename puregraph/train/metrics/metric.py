@@ -26,6 +26,7 @@ class Metric(ChecksKeywords):
     """
 
     better = "max"
+    comparesValues = False  # whether predictions are to be near the targets, so that logits make no sense
     target: int | None = None  # which target it looks at, if not that of its output
 
     @takes(which=Natural, name=optional(Text))
@@ -40,7 +41,13 @@ class Metric(ChecksKeywords):
 
     def update(self, prediction: np.ndarray, target: np.ndarray) -> None:
         """Add a batch of predictions and their targets; arrays on a GPU are copied to the host."""
-        self.sums += self.share(device.toHost(prediction), device.toHost(target))
+        found = self.share(device.toHost(prediction), device.toHost(target))
+        if np.shape(found) != self.sums.shape:  # one number would be added to both sums
+            got = f"{found!r:.60}" if np.ndim(found) == 0 else f"shape {np.shape(found)}"
+            wanted = "two sums, such as how many are right and of how many"
+            wanted = wanted if self.sums.shape == (2,) else f"sums of shape {self.sums.shape}"
+            raise DataError(f"{self.name}: wanted share(prediction, target) to give {wanted}, got {got}")
+        self.sums += found
 
     def share(self, prediction: np.ndarray, target: np.ndarray) -> ArrayLike:
         """What a batch adds to the sums: numerator and denominator."""

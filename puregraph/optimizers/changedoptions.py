@@ -1,0 +1,57 @@
+"""Changed options: settings that were set on an optimizer after it was made, which a file keeps."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+
+def madeWith(optimizer: Any) -> dict[str, Any]:
+    """The settings of one number, flag or text, with the values that the constructor was given, or its own."""
+    args, named = optimizer.initArgs
+    found: dict[str, Any] = {}
+    for cls in reversed(type(optimizer).__mro__[:-1]):  # what a constructor passes on has its default in a base class
+        for parameter in inspect.signature(cls.__init__).parameters.values():
+            found[parameter.name] = parameter.default
+    found |= inspect.signature(type(optimizer).__init__).bind(None, *args, **named).arguments | named
+    return {
+        name: value
+        for name, value in found.items()
+        if isPlain(value) and hasattr(optimizer, name) and isPlain(getattr(optimizer, name))
+    }
+
+
+def changedOptions(optimizer: Any) -> dict[str, Any]:
+    """The settings that are no longer what the constructor was given."""
+    return {name: now for name, made in madeWith(optimizer).items() if (now := getattr(optimizer, name)) != made}
+
+
+def restoringOptions(optimizer: Any, made: Any, saved: Any) -> tuple[list[Callable[[], Any]], list[str]]:
+    """What gives an optimizer the settings that a saved one had, and a sentence for each that stays as it is.
+
+    `made` is the saved one as its constructor left it. A setting is taken over where both were made with the same
+    value, and nobody has changed it here; who has made the optimizer with another value, or set one, wants that.
+    """
+    steps: list[Callable[[], Any]] = []
+    kept = []
+    every = [dict.fromkeys([each, *each.members]) for each in (optimizer, made, saved)]  # a lone one is its own member
+    for own, before, after in zip(*every):
+        given = madeWith(own)
+        for name in given.keys() & madeWith(before).keys():
+            now, was = getattr(own, name), getattr(after, name)
+            if now == was:
+                continue
+            if now == given[name] == getattr(before, name):
+                steps.append(partial(setattr, own, name, was))
+            else:
+                kept.append(
+                    f"{name}: the run had {was}, it goes on with {now}, as the {type(own).__name__} here has it"
+                )
+    return steps, sorted(kept)
+
+
+def isPlain(value: Any) -> bool:
+    """Whether this is one number, flag or text, or None."""
+    return value is None or isinstance(value, (bool, int, float, str))
