@@ -13,7 +13,7 @@ def madeWith(optimizer: Any) -> dict[str, Any]:
     args, named = optimizer.initArgs
     found: dict[str, Any] = {}
     for cls in reversed(type(optimizer).__mro__[:-1]):  # what a constructor passes on has its default in a base class
-        for parameter in inspect.signature(cls.__init__).parameters.values():
+        for parameter in inspect.signature(vars(cls).get("__init__", cls)).parameters.values():
             found[parameter.name] = parameter.default
     found |= inspect.signature(type(optimizer).__init__).bind(None, *args, **named).arguments | named
     return {

@@ -56,7 +56,7 @@ def paddingRead(graph: Graph, inputs: int) -> Iterator[str]:
         name = "" if source is None else source.module.zeroBeyond
         if source is None or not name or not source.args[source.module.arguments.index(name)]:
             continue
-        index = getattr(step.module, "slc", ())
+        index: tuple[Any, ...] = getattr(step.module, "slc", ())
         if len(index) > 1 and ... not in index[:2] and None not in index[:2] and index[1] in (-1, slice(-1, None)):
             yield (
                 f"'{step.path}' ({step.label}) takes the last time step of '{source.path}' ({source.label}), which is "
