@@ -25,7 +25,7 @@ class GraphHolder(Module):
     def __init__(self, held: dict[str, Module], name: str | None = None):
         vars(self)["held"] = held
         super().__init__(name)
-        self.known: tuple[list[Steps], dict[str, Location]] = [], {}
+        self.knownLocations: tuple[list[Steps], dict[str, Location]] = [], {}
 
     def inside(self) -> Iterator[tuple[str, Module]]:
         """The modules inside, each by its path."""
@@ -40,18 +40,18 @@ class GraphHolder(Module):
     def locations(self) -> dict[str, Location]:
         """Where the parameters and states are that rules take, each once."""
         steps = [part.steps() for part in self.held.values() if isinstance(part, Graph)]
-        known, found = self.known
+        known, found = self.knownLocations
         if not found or len(steps) != len(known) or any(a is not b for a, b in zip(steps, known)):
             rows: dict[tuple[int, str], tuple[str, Location]] = {}
             for path, module in self.inside():
                 for name in (*module.params, *module.states):
                     rows.setdefault((id(module), name), (joined(path, name), (module, name)))
             found = dict(rows.values())
-            vars(self)["known"] = steps, found
+            vars(self)["knownLocations"] = steps, found
         return found
 
     def __getattr__(self, name: str) -> Any:
-        if "held" in vars(self) and "known" in vars(self):
+        if "held" in vars(self) and "knownLocations" in vars(self):
             location = self.locations.get(name)
             if location is not None:
                 return getattr(*location)

@@ -21,7 +21,7 @@ from puregraph.onnx.subgraphreader import DEEPEST, SubgraphReader
 
 Outputs = list[OnnxValue | None]
 LISTED = 20  # nodes that an error names
-CONTROL = {"If"}  # operators with graphs in their attributes
+CONTROL = {"If", "Loop", "Scan"}  # operators with graphs in their attributes
 NODES, EACH = 20_000, 200  # nodes that a file may have when its functions are written out, and for each that it has
 
 

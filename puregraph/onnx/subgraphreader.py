@@ -6,19 +6,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
+from puregraph.core.shape import normalAxis
 from puregraph.errors import GraphError, quote
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
-from puregraph.onnx.graphbuilder import GraphBuilder
+from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
 from puregraph.onnx.modules.control.ifelse import If
+from puregraph.onnx.modules.control.loop import Loop
+from puregraph.onnx.modules.control.scan import Scan
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.protowalk import freeNames, usesOf
 
 DEEPEST = 40  # graphs and functions in one another
+FOREVER = np.iinfo(np.int64).max
 
 
 class SubgraphReader:
-    """Reads If for the reader of a model, whose names, nodes and faults it uses."""
+    """Reads If, Loop and Scan for the reader of a model, whose names, nodes and faults it uses."""
 
     def __init__(self, reader: Any):
         self.reader = reader
@@ -39,7 +45,9 @@ class SubgraphReader:
         graphs, misfits = self.fitting(scope, [branches["then_branch"], branches["else_branch"]], names)
         if None in graphs and not misfits:
             return None
-        return self.added(If(*graphs, "; ".join(misfits)), [given[0], *(scope.values[name] for name in names)], path)
+        return self.added(
+            If(graphs[0], graphs[1], "; ".join(misfits)), [given[0], *(scope.values[name] for name in names)], path
+        )
 
     def fitting(self, scope: Any, branches: list[Any], names: list[str]) -> tuple[list[Graph | None], list[str]]:
         """The graphs of two branches; None, and why, for one that does not fit shapes that the other one fits."""
@@ -94,6 +102,10 @@ class SubgraphReader:
     def graph(self, scope: Any, graph: Any, captured: list[str], own: list[OnnxValue]) -> Graph | None:
         """A Graph of its own inputs, of which `own` says what is known, and of captured values; None where it cannot
         be read."""
+        return self.graphAndOutputs(scope, graph, captured, own)[0]
+
+    def graphAndOutputs(self, scope: Any, graph: Any, captured: list[str], own: list[OnnxValue]) -> tuple[Any, Any]:
+        """The same, and what is known of its outputs."""
         reader = self.reader
         values = {name: inside(scope.values[name]) for name in freeNames(graph) if isInside(scope.values[name])}
         given = [*zip([info.name for info in graph.input], own), *((name, scope.values[name]) for name in captured)]
@@ -104,7 +116,69 @@ class SubgraphReader:
                 values[name] = OnnxValue(name, value.shape, value.dtype, edge=(node, 0))
                 inputs.append(node)
             found = self.outputs(scope._replace(values=values, path="", depth=scope.depth + 1), graph)
-            return None if found is None else builder.graph(inputs, found, None)
+            return (None, None) if found is None else (builder.graph(inputs, found, None), found)
+
+    # Again and again --------------------------------------------------------------------------------------------------
+
+    def loopNode(self, scope: Any, proto: Any, given: list[Any], path: str) -> Any:
+        """The outputs of a Loop; without a count it is as large as there are integers."""
+        body = next(a.g for a in proto.attribute if a.name == "body")
+        count, condition, *carried = [*given, *[None] * (2 - len(given))]
+        count = OnnxValue.of(f"{path}:count", np.array(FOREVER)) if count is None else count
+        condition = OnnxValue.of(f"{path}:condition", np.array(True)) if condition is None else condition
+        ranks = [rankOf(info) for info in body.input[:2]]
+        own = [OnnxValue("", (1,) * rank, np.dtype(kind)) for rank, kind in zip(ranks, ("int64", "bool"))]
+        names = self.captured(scope, body)
+        graph = self.repeated(scope, body, names, own, carried, [], 1)
+        values = [count, condition, *carried, *(scope.values[name] for name in names)]
+        return None if graph is None else self.added(Loop(graph, len(carried), ranks), values, path)
+
+    def scanNode(self, scope: Any, proto: Any, given: list[Any], path: str) -> Any:
+        """The outputs of a Scan; that of opset 8 is one for each sample of a batch."""
+        attributes = {a.name: a for a in proto.attribute}
+        body, count = attributes["body"].g, attributes["num_scan_inputs"].i
+        isBatched = scope.opsets.get("", 0) < 9
+        if isBatched:
+            if given[0] is not None:
+                raise GraphError("lengths of sequences cannot be read; all of one length can")
+            given = given[1:]
+        states = len(given) - count
+        if not 0 < count <= len(given) or len(body.input) != len(given) or len(body.output) < states:
+            raise GraphError(f"a body of {len(body.input)} inputs and {len(body.output)} outputs does not fit")
+        stacks = len(body.output) - states
+
+        def each(name: str, length: int) -> list[int]:
+            return list(attributes[name].ints) if name in attributes else [0] * length
+
+        directions = "directions" if isBatched else "scan_input_directions"
+        ins = list(zip(each("scan_input_axes", count), each(directions, count)))
+        outs = list(zip(each("scan_output_axes", stacks), each("scan_output_directions", stacks)))
+        samples = [without(v, 0) for v in given] if isBatched else given
+        slices = [without(v, axis) for v, (axis, _) in zip(samples[states:], ins)]
+        names = self.captured(scope, body)
+        graph = self.repeated(scope, body, names, [], samples[:states], slices, 0)
+        if graph is None:
+            return None
+        module = Scan(graph, states, ins, outs)
+        if isBatched:
+            inputs = [Input(name=node.rename or node.module.name).node() for node in graph.inputs]
+            module = Scan(Graph(inputs, module.node(*inputs)), 0, [(0, 0)] * len(given), [(0, 0)] * len(body.output))
+        return self.added(module, [*given, *(scope.values[name] for name in names)], path)
+
+    def repeated(
+        self, scope: Any, body: Any, names: list[str], before: Any, carried: Any, slices: Any, answers: int
+    ) -> Graph | None:
+        """The Graph of a body, read with sizes of carried values left open that change from run to run."""
+        known = [OnnxValue(v.name, None if v.shape is None else tuple(v.shape), v.dtype) for v in carried]
+        while True:
+            graph, outs = self.graphAndOutputs(scope, body, names, [*before, *known, *slices])
+            if graph is None:
+                return None
+            shapes = [settledShape(v, out) for v, out in zip(known, outs[answers:])]
+            if shapes == [v.shape for v in known]:
+                return graph
+            for value, shape in zip(known, shapes):
+                value.shape = shape
 
 
 @contextmanager
@@ -128,3 +202,26 @@ def inside(value: OnnxValue) -> OnnxValue:
     found = OnnxValue(value.name, value.shape, value.dtype, array=value.array)
     found.isWeight = value.isWeight
     return found
+
+
+def settledShape(value: OnnxValue, after: OnnxValue) -> Any:
+    """A carried value's shape with a symbol for each size that one run changes; None where the number of axes does."""
+    if value.shape is None or after.shape is None or len(value.shape) != len(after.shape):
+        return None
+    name = f"{value.name or 'value'}_carried"
+    names = dimsFrom([None] * len(value.shape), name)
+    return tuple(n if n in (m, symbol) else symbol for n, m, symbol in zip(value.shape, after.shape, names))
+
+
+def without(value: OnnxValue, axis: int) -> OnnxValue:
+    """What is known of a slice of a value."""
+    shape = value.shape and tuple(value.shape)
+    if shape:
+        axis = normalAxis(axis, len(shape))
+        shape = shape[:axis] + shape[axis + 1 :]
+    return OnnxValue(value.name, shape, value.dtype)
+
+
+def rankOf(info: Any) -> int:
+    """The number of axes that a graph declares for an input of one element."""
+    return len(info.type.tensor_type.shape.dim) if info.type.tensor_type.HasField("shape") else 0

@@ -155,7 +155,8 @@ def compiledDifferences(name, count, seed):
 
 def test_every_operator_that_is_claimed_has_settings():
     without = {"CastLike", "Constant", "Scatter", "TensorScatter"}  # onnxruntime has none of these by themselves
-    assert set(CLAIMED) - set(READERS) <= without
+    elsewhere = {"If", "Loop", "Scan"}  # in test_onnx_branches and test_onnx_loops
+    assert set(CLAIMED) - set(READERS) <= without | elsewhere
 
 
 def test_two_settings_of_every_operator_in_each_opset_give_what_onnxruntime_gives():

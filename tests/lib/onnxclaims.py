@@ -10,16 +10,16 @@ BitwiseOr BitwiseXor Cast CastLike Ceil Celu Clip Compress Concat Constant Const
 ConvTranspose Cos Cosh CumProd CumSum DepthToSpace DequantizeLinear Det Div Dropout DynamicQuantizeLinear Einsum Elu
 Equal Erf Exp Expand EyeLike Flatten Floor GRU Gather GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalMaxPool
 Greater GreaterOrEqual GridSample HardSigmoid HardSwish Hardmax Identity If InstanceNormalization IsInf IsNaN LRN LSTM
-LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax LpNormalization LpPool MatMul MatMulInteger Max MaxPool
+LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax Loop LpNormalization LpPool MatMul MatMulInteger Max MaxPool
 Mean Min Mish Mod Mul Neg NonZero Not OneHot Or PRelu Pad Pow QLinearConv QLinearMatMul QuantizeLinear RNN Range
 Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
-ReduceSumSquare Relu Reshape Resize ReverseSequence Round Scatter ScatterElements ScatterND Selu Shape Shrink Sigmoid Sign Sin
+ReduceSumSquare Relu Reshape Resize ReverseSequence Round Scatter ScatterElements ScatterND Scan Selu Shape Shrink Sigmoid Sign Sin
 Sinh Size Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Swish Tan Tanh TensorScatter
 ThresholdedRelu Tile TopK Transpose Trilu Unique Unsqueeze Upsample Where Xor
 """.split()
 
 EXPANDED = """
-Attention BlackmanWindow GroupNormalization HammingWindow HannWindow MeanVarianceNormalization
+Attention BlackmanWindow GroupNormalization HammingWindow HannWindow LinearAttention MeanVarianceNormalization
 NegativeLogLikelihoodLoss RMSNormalization RotaryEmbedding SoftmaxCrossEntropyLoss SwiGLU
 """.split()
 

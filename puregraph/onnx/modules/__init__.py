@@ -52,6 +52,8 @@ from puregraph.onnx.modules.axes.slicing import SliceAlong
 from puregraph.onnx.modules.axes.topelements import TopElements
 from puregraph.onnx.modules.axes.trilu import Trilu
 from puregraph.onnx.modules.control.ifelse import If
+from puregraph.onnx.modules.control.loop import Loop
+from puregraph.onnx.modules.control.scan import Scan
 from puregraph.onnx.modules.layers.bits import BitShift, Bitwise
 from puregraph.onnx.modules.layers.convolving import Convolve, ConvolveTransposed
 from puregraph.onnx.modules.layers.determinant import Determinant

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
+from puregraph.core.shape import normalAxis
 from puregraph.errors import GraphError
 from puregraph.onnx.modules.control.ifelse import If
+from puregraph.onnx.modules.control.loop import Loop
+from puregraph.onnx.modules.control.scan import Scan
 from puregraph.onnx.onnxwriter import OnnxStep, writesOnnx
 
 
@@ -26,3 +33,52 @@ def ifElse(step: OnnxStep) -> None:
         for key, graph in step.module.held.items()
     }
     step.op("If", step.x, out=step.outputs[:count], name=step.path, **graphs)
+
+
+@writesOnnx(Loop)
+def loop(step: OnnxStep) -> None:
+    """Loop."""
+    m, count = step.module, len(step.module.outputNames)
+    before = [(1,) * rank for rank in m.ranks]
+    carried, alike = step.shapes[2 : 2 + m.carried], step.shapes[2 + m.carried :]
+    shapes, _ = m.settled(before, carried, alike, step.shapes)
+    kinds = [np.dtype(np.int64), np.dtype(bool), *step.indtypes[2:]]
+    body = bodyOf(step, [*before, *shapes, *alike], kinds, 2 + m.carried)
+    inputs = step.inputs[: 2 + m.carried]
+    step.op("Loop", *inputs, out=step.outputs[:count], name=step.path, body=body)
+
+
+@writesOnnx(Scan)
+def scan(step: OnnxStep) -> None:
+    """Scan; attributes that are as usual are left out."""
+    m, count = step.module, len(step.module.outputNames)
+    carried, scanned, alike = m.parted(step.shapes)
+    axes = [normalAxis(axis, len(shape)) for (axis, _), shape in zip(m.ins, scanned)]
+    slices = [tuple(shape[:axis]) + tuple(shape[axis + 1 :]) for axis, shape in zip(axes, scanned)]
+    shapes, _ = m.settled([], carried, [*slices, *alike], step.shapes)
+    body = bodyOf(step, [*shapes, *slices, *alike], step.indtypes, m.carried + m.sliced)
+
+    def unusual(values: tuple, index: int) -> list[int] | None:
+        found = [int(value[index]) for value in values]
+        return found if any(found) else None
+
+    step.op(
+        "Scan",
+        *step.inputs[: m.carried + m.sliced],
+        out=step.outputs[:count],
+        name=step.path,
+        body=body,
+        num_scan_inputs=m.sliced,
+        scan_input_axes=unusual(m.ins, 0),
+        scan_input_directions=unusual(m.ins, 1),
+        scan_output_axes=unusual(m.outs, 0),
+        scan_output_directions=unusual(m.outs, 1),
+    )
+
+
+def bodyOf(step: OnnxStep, shapes: list[Any], dtypes: list[Any], own: int) -> Any:
+    """The body of a Loop or Scan: names for its own inputs, and those outside for all else."""
+    body = step.module.body
+    names = [step.writer.unique(name) for name in body.arguments[:own]]
+    names += map(str, step.inputs[own:])
+    return step.writer.inner(body, names, shapes, dtypes, own, f"{step.path}:body")
