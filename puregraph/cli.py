@@ -269,18 +269,23 @@ def runPlan(options: argparse.Namespace) -> int:
     if options.measure:
         return plancommand.measureHere()
     if options.model is None:
-        raise UsageError("wanted a model and the shapes of a batch, or --measure")
-    graph, *shapes = modelAndShapes(options)
+        raise UsageError("wanted a script that trains, or a model and the shapes of a batch, or --measure")
+    line = ""
     try:
-        plan = plancommand.planFrom(options, graph, shapes)
+        if options.shapes:
+            graph, *shapes = modelAndShapes(options)
+            plans = plancommand.plansFrom(options, graph, shapes)
+        elif Path(options.model).is_file():
+            line, plans = plancommand.plansOfScript(options, options.model)
+        else:
+            raise UsageError(f"there is no script {options.model!r}; of a model give the shapes of a batch as well")
     except ArgumentError as error:
         raise UsageError(str(error)) from None
     if options.json:
-        rows = [{**split._asdict(), "calls": [call._asdict() for call in split.calls]} for split in plan.splits]
-        printJson(rows, options.out)
+        printJson(plancommand.rowsOf(plans), options.out)
     else:
-        print(plan.table())
-    return 0 if plan.best is not None else 1
+        print("\n\n".join(filter(None, [line, *[plan.table() for plan in plans]])))
+    return 0 if any(plan.best is not None for plan in plans) else 1
 
 
 def trainerFacts(saved: dict[str, Any]) -> dict[str, str]:

@@ -4,15 +4,17 @@ from importlib import import_module
 from typing import Any
 
 from puregraph.many.bucketedsum import BucketedSum
-from puregraph.many.cluster import Cluster
 from puregraph.many.countingworld import Collective, CountingWorld, LinkSpeed
 from puregraph.many.current import world
 from puregraph.many.grains import Grains
+from puregraph.many.predict.clocks import Clocks
+from puregraph.many.predict.cluster import Cluster
 from puregraph.many.treesum import TreeSum
 from puregraph.many.world import Pending, World
 
 __all__ = [
     "BucketedSum",
+    "Clocks",
     "Cluster",
     "Collective",
     "CountingWorld",

@@ -78,8 +78,7 @@ def run(script: str, arguments: list[str], here: MpiWorld) -> int:
 def sentence(here: MpiWorld, error: BaseException) -> str:
     """Who ended the run, when, and why, in a line."""
     when = f" in {here.label}" if here.label else ""
-    why = f"{type(error).__name__}: {error}".removesuffix(": ")
-    return f"puregraph: rank {here.rank} of {here.size} has ended the run{when}: {why}"
+    return f"puregraph: rank {here.rank} of {here.size} has ended the run{when}: {here.reason(error)}"
 
 
 def lastWords(here: MpiWorld, text: str) -> None:

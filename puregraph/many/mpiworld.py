@@ -60,18 +60,27 @@ class MpiWorld(World):
     def __init__(self) -> None:
         self.MPI = MPI = initialised()
         self.comm = MPI.COMM_WORLD.Dup()
-        self.rank, self.size = self.comm.rank, self.comm.size
-        node = self.comm.Split_type(MPI.COMM_TYPE_SHARED, key=self.rank)
-        self.local, self.locals = node.rank, node.size
         self.waiting: float | None = None  # since when
         self.done = 0  # collectives
+        node = self.settle()
         self.folder, self.hasLauncher = sharedFolder(node)  # for notes of the processes on this machine
         node.Free()
         writeRankFile(self.folder, self.rank)
-        self.watch = Watch(self, variable("PATIENCE", PATIENCE)) if self.size > 1 else None
+        self.watch = self.watchOver()
         for name in list(os.environ):
             if name.startswith(INHERITED):
                 del os.environ[name]
+
+    def settle(self) -> Any:
+        """Take this process's rank in the communicator, and on its machine; gives the communicator of that."""
+        self.rank, self.size = self.comm.rank, self.comm.size
+        node = self.comm.Split_type(self.MPI.COMM_TYPE_SHARED, key=self.rank)
+        self.local, self.locals = node.rank, node.size
+        return node
+
+    def watchOver(self) -> Watch | None:
+        """A watch over the processes, if there are several."""
+        return Watch(self, variable("PATIENCE", PATIENCE)) if self.size > 1 else None
 
     def started(self, request: Any, kept: Any = None) -> MpiPending:
         """A request of MPI, and what must live until it is done."""
@@ -122,6 +131,10 @@ class MpiWorld(World):
         except OSError:  # the folder is gone, and whatever is said is better said twice than never
             pass
         return True
+
+    def reason(self, error: BaseException) -> str:
+        """Why an exception ends the run, in a line."""
+        return f"{type(error).__name__}: {error}".removesuffix(": ")
 
     def say(self, text: str) -> None:
         """Print what the user must know."""

@@ -34,7 +34,7 @@ class Watch:
 
     def __init__(self, world: Any, patience: float):
         self.world, self.patience = world, patience
-        self.comm = world.MPI.COMM_WORLD.Dup()
+        self.comm = world.comm.Dup()
         self.watchers = [r for r in range(min(WATCHERS, world.size)) if r != world.rank]
         now = time.monotonic()
         self.reports = [Report(0, False, "", now) for _ in range(world.size)]
@@ -44,7 +44,15 @@ class Watch:
         self.thread.start()
 
     def loop(self) -> None:
-        """What the thread does."""
+        """What the thread does; where others may be lost, another watch begins when that is known."""
+        try:
+            self.keep()
+        except self.world.MPI.Exception:
+            if not self.world.survives:
+                raise
+
+    def keep(self) -> None:
+        """Report and look until the end."""
         sent: list[tuple[Any, np.ndarray]] = []
         while not self.ended.wait(LOOK):
             sent = [each for each in sent if not each[0].Test()]
@@ -110,10 +118,14 @@ class Watch:
             self.world.say(text)
         self.world.abort(CODE)
 
-    def close(self) -> None:
-        """End the thread; all processes call it, and whatever is still on its way is taken."""
+    def drop(self) -> None:
+        """End the thread."""
         self.ended.set()
         self.thread.join()
+
+    def close(self) -> None:
+        """End the thread; all processes call it, and whatever is still on its way is taken."""
+        self.drop()
         self.world.barrier()
         self.listen()
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import numpy as np
 
 BEGUN = b"\x1epuregraph: all processes have begun\n"  # what the first of them prints then, for the launcher alone
+Result = TypeVar("Result")
 LASTWORDS = "last-words"  # the note with which the first process that fails says why
 
 
@@ -34,6 +38,7 @@ class World:
 
     rank = local = 0
     size = locals = 1
+    survives = False  # whether those that are left go on when one is lost
     isEnding = False  # whether all have agreed to end, each by itself
     isComputing = False  # whether this process computes while a thread waits for others
     bucket = ""  # what that thread exchanges
@@ -106,6 +111,13 @@ class World:
         found[cuts[self.rank] : cuts[self.rank + 1]] = np.frombuffer(data, np.uint8)
         self.allGather(found, cuts)
         return [found[begin:end].tobytes() for begin, end in zip(cuts, cuts[1:])]
+
+    def survive(self, action: Callable[[], Result]) -> Result:
+        """Do what takes collectives; when a process is lost, again with those that are left, see `SurvivingWorld`.
+
+        It is done on all processes or on none: all come back with what it gives. Here no loss is survived.
+        """
+        return action()
 
     def isFirst(self, name: str, text: str = "") -> bool:
         """Whether this process is the first on its machine to make a note of this name, with this text."""

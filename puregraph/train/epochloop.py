@@ -9,7 +9,8 @@ from typing import Any
 from puregraph.compile.trace.updaterule import isPlain
 from puregraph.data.batches import Arrays, Batch, Stream, groups
 from puregraph.data.prefetch import ahead
-from puregraph.errors import NotFiniteError, addLocation
+from puregraph.errors import NotFiniteError, PuregraphError, addLocation
+from puregraph.train.callbacks.progress import progressFrom
 from puregraph.train.metrics.metric import countedIn
 from puregraph.train.together.agreement import together
 from puregraph.train.together.sharedstep import SharedStep, slotsOf
@@ -24,6 +25,7 @@ class EpochLoop:
         self.trainer, self.source, self.checks = trainer, source, checks
         count = trainer.grains or trainer.world.size
         self.shared = SharedStep(trainer, count) if count > 1 else None
+        self.isFirst = not trainer.world.rank
         self.asks = not isPlain(trainer.optimizer)  # before it updates in a way of its own, whether the cost is finite
 
     def runEpoch(self) -> None:
@@ -51,6 +53,9 @@ class EpochLoop:
             self.locate(error, "", 0)
             raise
         self.reportIgnored()
+        if self.shared is not None and trainer.world.survives:
+            trainer.world.survive(trainer.world.barrier)  # there is a first process, which writes what follows
+            self.sharedStep(self.shared)
         row = {"epoch": trainer.epoch + 1, "step": trainer.step, **trainer.meters.row()}
         if self.checks is not None:
             trainer.objective.reset()
@@ -68,7 +73,8 @@ class EpochLoop:
         """The batches of each step that is left of the epoch, ready for the graph; for a `with` statement."""
         trainer = self.trainer
         start = trainer.position * trainer.accumulate
-        share = None if self.shared is None else self.shared.grains.share
+        isWhole = trainer.world.survives  # who is left takes what was that of another
+        share = None if self.shared is None or isWhole else self.shared.grains.share
         batches = self.source.batches(trainer.order, start, trainer.epoch, share)
         depth = 0 if self.source.light else trainer.prefetch
         return ahead(groups(trainer.objective.ready(batches, depth > 0), trainer.accumulate), depth)
@@ -80,14 +86,56 @@ class EpochLoop:
         trainer.optimizer.zeroGradParams()
         trainer.lastRate = trainer.rate
         if self.shared is not None:
-            if slotsOf(trainer.optimizer) != self.shared.slots:  # some were frozen, or thawed
-                self.shared = SharedStep(trainer, self.shared.grains.count)
-            self.shared.run(group, [self.locationOf(number) for number in range(len(group))])
+            self.learnShared(self.shared, group)
         else:
             self.learn(group)
         trainer.position += 1
         trainer.step += 1
         trainer.interrupt.torn = False
+
+    def learnShared(self, known: SharedStep, group: list[Batch]) -> None:
+        """What a step does where its grains are those of several processes, or of one."""
+        world, locations = self.trainer.world, [self.locationOf(number) for number in range(len(group))]
+
+        def attempt() -> SharedStep:
+            shared = self.sharedStep(known)
+            shared.collect(group, locations[0])
+            if shared.sharded is not None:  # the update exchanges weights as well
+                shared.finish(locations)
+            return shared
+
+        shared = world.survive(attempt)
+        if shared.sharded is None:
+            shared.finish(locations)
+
+    def sharedStep(self, shared: SharedStep) -> SharedStep:
+        """The known division of steps, or one made anew where processes were lost, or parameters frozen or thawed.
+
+        Raises    PuregraphError if a process is lost that had a part of what the optimizer keeps
+        """
+        trainer = self.trainer
+        size = trainer.world.size
+        isLess = len(shared.grains.bounds) != size + 1
+        if isLess and shared.sharded is not None:
+            raise PuregraphError(
+                f"shard={trainer.shard!r}: a lost process had a part of the optimizer's state, which no other one has; "
+                "resume from the last checkpoint, with any number of processes"
+            )
+        if isLess and trainer.world.rank == 0 and not self.isFirst:
+            self.isFirst = True
+            self.showProgress()
+        if isLess or slotsOf(trainer.optimizer) != shared.slots:
+            trainer.optimizer.zeroGradParams()
+            self.shared = shared = SharedStep(trainer, trainer.grains or size)
+        return shared
+
+    def showProgress(self) -> None:
+        """Show progress, which another process did as long as that was there."""
+        trainer = self.trainer
+        before, trainer.progress = trainer.progress, progressFrom(trainer.wantedProgress)
+        trainer.callbacks = [trainer.progress if each is before else each for each in trainer.callbacks]
+        trainer.objective.say = trainer.progress.notice
+        trainer.progress.onTrainBegin(trainer)
 
     def learn(self, group: list[Batch]) -> None:
         """What a step does where this process is alone."""

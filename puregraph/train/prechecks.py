@@ -21,6 +21,7 @@ from puregraph.train.modes import inMode
 from puregraph.train.together.agreement import agree
 from puregraph.train.together.lockstep import isSynchronized
 
+LOOKERS: list[Callable[[Any, Any], None]] = []  # of a trainer and its data, when everything is checked
 NOTHING = 1e-6  # of the highest learning rate: with less than that nothing is learnt
 
 
@@ -141,6 +142,8 @@ def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None,
         checkShapes(trainer, checks, "the validation")
     trainer.world.isEnding = False
     agree(trainer, source, checks)
+    for look in LOOKERS:
+        look(trainer, source)
     trainer.running = True
 
 

@@ -123,7 +123,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.validator.meters.every = readEvery
         self.meters.include(partLosses(self.net, self.cost))
         self.splitSeed, self.rng = seed or 0, np.random.default_rng(seed)
-        self.progress = progressFrom("none" if self.world.rank else progress)
+        self.wantedProgress, self.progress = progress, progressFrom("none" if self.world.rank else progress)
         self.objective.say = self.progress.notice
         self.callbacks = callbacksFrom([*callbacksFrom(callbacks), self.progress])
         self.history = History()

@@ -20,9 +20,16 @@ def missing():
     return None if (Path(sysconfig.get_path("scripts")) / "mpiexec").exists() else "there is no mpiexec beside Python"
 
 
-def command(count, script, *arguments):
+def missingOpenMpi():
+    """Why processes that are left cannot go on; None if they can."""
+    isThere = (Path(sysconfig.get_path("scripts")) / "prterun").exists()
+    return missing() or (None if isThere else "the mpiexec beside Python is not that of Open MPI")
+
+
+def command(count, script, *arguments, options=()):
     """The command that starts a script as so many processes."""
-    return [sys.executable, "-m", "puregraph", "launch", "-n", str(count), str(script), *map(str, arguments)]
+    run = [sys.executable, "-m", "puregraph", "launch", "-n", str(count), *options, str(script)]
+    return [*run, *map(str, arguments)]
 
 
 def written(folder, text):
@@ -32,10 +39,10 @@ def written(folder, text):
     return path
 
 
-def launched(count, folder, text, *arguments, timeout=100, **variables):
+def launched(count, folder, text, *arguments, timeout=100, options=(), **variables):
     """What came of so many processes of a script: `returncode`, `stdout`, `stderr`."""
     found = environment(PUREGRAPH_DEVICE="cpu", PYTHONUNBUFFERED="", **variables)  # a line at a time
-    run = command(count, written(folder, text), *arguments)
+    run = command(count, written(folder, text), *arguments, options=options)
     return subprocess.run(run, env=found, capture_output=True, text=True, timeout=timeout, cwd=folder)
 
 

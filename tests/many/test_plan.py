@@ -13,7 +13,7 @@ from puregraph import SGD, Adam, BatchNorm, CrossEntropy, Dropout, Linear, Momen
 from puregraph.cli import main
 from puregraph.errors import ArgumentError, ShapeError
 from puregraph.many import Cluster, CountingWorld, LinkSpeed, current
-from puregraph.many.measure import linkFrom
+from puregraph.many.predict.measure import linkFrom
 from puregraph.models import mlp
 from puregraph.train import FunctionCallback
 from puregraph.train.together import SplitPlan, shardedupdate
@@ -154,14 +154,15 @@ def test_the_command_prints_the_plan_of_a_model(capsys):
     assert "a batch of 64 on 4 processes" in capsys.readouterr().out
     assert main([*arguments, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert {row["shard"] for row in rows} == {None, "state", "gradients"}
-    assert rows[0]["calls"][0]["name"] == "allToAll"
+    assert {row["shard"] for row in rows["splits"]} == {None, "state", "gradients"}
+    assert rows["splits"][0]["calls"][0]["name"] == "allToAll"
+    assert {row["data"] * row["tensor"] * row["stages"] for row in rows["mixes"]} == {4}
     assert main([*arguments[:5], "--memory", "1000"]) == 1
 
 
 def test_the_command_refuses_what_it_cannot_read(capsys):
     for arguments, wanted in [
-        (["plan"], "wanted a model and the shapes of a batch, or --measure"),
+        (["plan"], "wanted a script that trains, or a model and the shapes of a batch, or --measure"),
         (["plan", MODEL, "64,1,28,28", "--link", "fast"], "--link: wanted two numbers with a comma between them"),
         (["plan", MODEL, "64,1,28,28", "--optimizer", "Adams"], "there is no optimizer 'Adams'"),
         (["plan", MODEL, "64,1,28,28", "--ranks", "65"], "a batch of 64 cannot be divided among 65 processes"),

@@ -35,8 +35,11 @@ class TensorBoard(Callback):
         self.writer: Any = None
 
     def onTrainBegin(self, trainer: Any) -> None:
-        if not trainer.writes:
-            return
+        if trainer.writes:
+            self.open(trainer)
+
+    def open(self, trainer: Any) -> None:
+        """Begin a file."""
         from tensorboardX import SummaryWriter  # takes a tenth of a second: where something is written
 
         first = trainer.step + 1 if trainer.step else None
@@ -49,8 +52,10 @@ class TensorBoard(Callback):
             self.writer.add_text("network", listing, 0)
 
     def onEpochEnd(self, trainer: Any) -> None:
-        if self.writer is None:
+        if not trainer.writes:
             return
+        if self.writer is None:  # the process that wrote is lost
+            self.open(trainer)
         for name, value in trainer.history[-1].items():
             if name not in ("epoch", "step", "seconds") and isinstance(value, (int, float)):
                 part, base = ("validation", name[4:]) if name.startswith("val ") else ("training", name)

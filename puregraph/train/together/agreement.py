@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from puregraph import device
@@ -20,10 +21,16 @@ def agree(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None)
 
     Raises    DataError, on all of them, with the first line in which two differ
     """
-    world = trainer.world
-    if world.size == 1:
-        return
-    lines = linesOf(trainer, source, checks)
+    if trainer.world.size > 1:
+        lines = linesOf(trainer, source, checks)
+        trainer.world.survive(lambda: compare(trainer.world, lines))
+
+
+def compare(world: World, lines: list[str]) -> None:
+    """Compare lines with those of all other processes.
+
+    Raises    DataError, on all of them, with the first line in which two differ
+    """
     found = world.gather(hashlib.sha256("\n".join(lines).encode()).digest())
     other = next((r for r in range(world.size) if found[r] != found[0]), None)
     if other is None:
@@ -46,18 +53,26 @@ def together(world: World, source: Arrays | Stream, steps: Iterator[list[Batch]]
     while True:
         group = next(steps, [])
         number += 1
-        own = ", ".join(str(batch.whole) for batch in group)
-        found = [sizes.decode() for sizes in world.gather(own.encode())]
-        other = next((r for r in range(world.size) if found[r] != found[0]), None)
-        if other is not None:
-            first, second = (sizes or "no more" for sizes in (found[0], found[other]))
-            raise DataError(
-                f"step {number} of the epoch: processes have batches of other sizes, rank 0 {first}, rank {other} "
-                f"{second}; each reads the whole iterable, and takes its part of each batch"
-            )
+        own = ", ".join(str(batch.whole or batch.size) for batch in group)
+        world.survive(partial(compareSizes, world, number, own))
         if not group:
             return
         yield group
+
+
+def compareSizes(world: World, number: int, own: str) -> None:
+    """Compare the sizes of the batches of a step with those of all other processes.
+
+    Raises    DataError, on all of them, where one has others
+    """
+    found = [sizes.decode() for sizes in world.gather(own.encode())]
+    other = next((r for r in range(world.size) if found[r] != found[0]), None)
+    if other is not None:
+        first, second = (sizes or "no more" for sizes in (found[0], found[other]))
+        raise DataError(
+            f"step {number} of the epoch: processes have batches of other sizes, rank 0 {first}, rank {other} "
+            f"{second}; each reads the whole iterable, and takes its part of each batch"
+        )
 
 
 def linesOf(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None) -> list[str]:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import runpy
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 
 from puregraph import optimizers
 from puregraph.errors import ArgumentError
 from puregraph.graph import Graph
 from puregraph.many import Cluster, LinkSpeed, launcher
+from puregraph.train import prechecks
+from puregraph.train.together.mixplan import MixPlan
 from puregraph.train.together.splitplan import SplitPlan
 
 
@@ -20,31 +26,110 @@ def addArguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--flops", metavar="F", default="1e12", help="operations a second of a process")
     command.add_argument("--bandwidth", metavar="BYTES", default="1e11", help="bytes a second of its memory")
     command.add_argument("--memory", metavar="BYTES", default="inf", help="the most that it may take")
-    command.add_argument("--optimizer", metavar="NAME", default="Adam", help="Adam, SGD, ...")
+    command.add_argument("--optimizer", metavar="NAME", help="Adam, SGD, ...; of a script its own")
+    command.add_argument("--batch", metavar="N", help="samples of a whole batch, in place of a script's")
     command.add_argument("--measure", action="store_true", help="measure these figures with two processes here")
 
 
-def planFrom(options: Any, graph: Graph, shapes: list[Any]) -> SplitPlan:
-    """The plan of a graph for the machines and the optimizer that the options describe.
+class PlannedRun(BaseException):
+    """The end of a script at its first step: what it would train, on batches of which shapes, with which optimizer."""
+
+    def __init__(self, graph: Graph, shapes: list[Any], optimizer: Any):
+        super().__init__()
+        self.graph, self.shapes, self.optimizer = graph, shapes, optimizer
+
+
+def plansFrom(options: Any, graph: Graph, shapes: list[Any]) -> list[SplitPlan | MixPlan]:
+    """The plans of a graph for the machines and the optimizer that the options describe.
 
     Raises    ArgumentError for options that no machine has, and for batches that cannot be divided so
     """
-    kind = getattr(optimizers, options.optimizer, None)
+    kind = getattr(optimizers, options.optimizer or "Adam", None)
     if not (isinstance(kind, type) and issubclass(kind, optimizers.Optimizer)):
         raise ArgumentError(f"--optimizer: there is no optimizer {options.optimizer!r}; write Adam, SGD, ...")
+    cluster = clusterFrom(options)
+    return [SplitPlan(graph, shapes, cluster, kind), MixPlan(graph, shapes, cluster, kind)]
+
+
+def clusterFrom(options: Any) -> Cluster:
+    """The machines that the options describe."""
     link = LinkSpeed(*numbersOf("link", options.link, 2))
     numbers = {
         name: numbersOf(name, getattr(options, name))[0] for name in Cluster._fields if name != "link"
     }  # 1e5 is a whole number; what is none is refused by the cluster
     whole = {name: int(value) if value.is_integer() else value for name, value in numbers.items()}
-    return SplitPlan(graph, shapes, Cluster(link=link, **whole), kind)  # type: ignore[arg-type]
+    return Cluster(link=link, **whole).checked()  # type: ignore[arg-type]
+
+
+def plansOfScript(options: Any, script: str) -> tuple[str, list[SplitPlan | MixPlan]]:
+    """What a script would train, found by running it up to its first step; with a line about its batch.
+
+    A batch of `--batch` samples, or the script's; where that has fewer samples than there are processes, each of them
+    takes one of the script's.
+
+    Raises    ArgumentError for a script that does not train, and for what `plansFrom` refuses
+    """
+    found, cluster = plannedRun(script), clusterFrom(options)
+    size: int = found.shapes[0][0]
+    batch = int(numbersOf("batch", options.batch)[0]) if options.batch else size
+    line = f"{script} trains with batches of {size:,}"
+    if not options.batch and size < cluster.ranks:
+        batch = size * cluster.ranks
+        line += f", fewer than {cluster.ranks:,} processes: a batch of {size:,} for each; --batch N plans another one"
+    shapes = [(batch, *shape[1:]) for shape in found.shapes]
+    kind = found.optimizer if options.optimizer is None else getattr(optimizers, options.optimizer, None)
+    if kind is None:
+        raise ArgumentError(f"--optimizer: there is no optimizer {options.optimizer!r}; write Adam, SGD, ...")
+    plans: list[SplitPlan | MixPlan] = [MixPlan(found.graph, shapes, cluster, kind)]
+    if batch >= cluster.ranks:
+        plans.insert(0, SplitPlan(found.graph, shapes, cluster, kind))
+    return line, plans
+
+
+def plannedRun(script: str) -> PlannedRun:
+    """Run a script up to its first step.
+
+    Raises    ArgumentError if it ends without one
+    """
+
+    def look(trainer: Any, source: Any) -> None:
+        batch = source.first(min(trainer.batchsize, source.samples)) if source.samples else next(source.batches())
+        optimizer = getattr(trainer.optimizer, "members", [trainer.optimizer])[0]
+        raise PlannedRun(trainer.net, [(batch.size, *x.shape[1:]) for x in batch.data], optimizer)
+
+    before = sys.argv, list(sys.path)
+    sys.argv, sys.path = [script], [str(Path(script).resolve().parent), *sys.path]
+    prechecks.LOOKERS.append(look)
+    try:
+        with redirect_stdout(sys.stderr):
+            runpy.run_path(script, run_name="__main__")
+    except PlannedRun as found:
+        return found
+    finally:
+        prechecks.LOOKERS.remove(look)
+        sys.argv, sys.path = before
+    raise ArgumentError(f"{script} ends without training: wanted a script in which a Trainer trains")
+
+
+def rowsOf(plans: list[SplitPlan | MixPlan]) -> dict[str, Any]:
+    """Splits and mixes as JSON can say them."""
+    ways: dict[str, list[Any]] = {}
+    for plan in plans:
+        if isinstance(plan, SplitPlan):
+            ways["splits"] = list(plan.splits)
+        else:
+            ways["mixes"] = list(plan.mixes)
+    return {
+        name: [{**way._asdict(), "calls": [call._asdict() for call in way.calls]} for way in found]
+        for name, found in ways.items()
+    }
 
 
 def measureHere() -> int:
     """Have two processes print the options that describe this machine; their exit code."""
-    from puregraph.many import measure  # nothing else here needs it
+    from puregraph.many.predict import measure  # nothing else here needs it
 
-    launched = argparse.Namespace(n=2, hosts=None, patience=None, script=measure.__file__, arguments=[])
+    launched = argparse.Namespace(n=2, hosts=None, patience=None, ulfm=False, script=measure.__file__, arguments=[])
     return launcher.launch(launched)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
-from puregraph.data.batches import Batch
+from puregraph.data.batches import Batch, sharedBatch
 from puregraph.errors import DataError, NotFiniteError
 from puregraph.many.grains import Grains
 from puregraph.many.treenorm import treeNorm
@@ -54,18 +54,16 @@ class SharedStep:
             self.lockstep = LockStep(self.world, self.grains)
         self.blame = remedy(None)
 
-    def run(self, group: list[Batch], locations: list[str]) -> None:
-        """A step of these batches, of each of which this process has its share.
-
-        Raises    NotFiniteError if the cost of any grain is not finite, on all processes
-        """
+    def collect(self, group: list[Batch], location: str) -> None:
+        """Forward, backward and the exchange of a step of these batches, of each of which this process has its share,
+        or all; nothing is changed that a step which is done again would not change back."""
         trainer = self.trainer
-        self.group = group
-        self.size = sum(batch.whole or 0 for batch in group)
+        self.group = [batch if batch.whole else sharedBatch(batch, self.grains.share(batch.size)) for batch in group]
+        self.size = sum(batch.whole or 0 for batch in self.group)
         self.rows = np.zeros((self.grains.count, len(group), self.columns.length))
         self.before = {path: s.materialize().copy() for path, s in self.states.items()}
         sums = [metric.state() for metric in trainer.metrics]
-        self.world.label = locations[0]
+        self.world.label = location
         try:
             if self.lockstep is not None:
                 self.learnTogether(self.lockstep)
@@ -74,8 +72,13 @@ class SharedStep:
             self.setStates()
             for metric, saved in zip(trainer.metrics, sums):
                 metric.restore(saved)
-        self.exchange(locations)
-        self.update()
+        each = self.rows[0].size
+        self.world.allGather(self.rows.reshape(-1), [each * bound for bound in self.grains.bounds])
+        tree, whole = self.gradients.tree, float(self.column("counted").sum())
+        if whole not in (0.0, self.size):  # gradients were computed as if it were the size
+            tree.multiply(self.size / whole)
+        isMeasured = trainer.optimizer.looks and (self.sharded is not None or not isOnDevice(self.params[0]))
+        self.norm = treeNorm(self.world, tree.runs, tree.pieces()) if isMeasured else None
 
     # This process's grains ------------------------------------------------------------------------------------------
 
@@ -190,14 +193,12 @@ class SharedStep:
         span, shape = self.columns.spans[name]
         return self.rows[..., span].reshape(*self.rows.shape[:2], *shape)
 
-    def exchange(self, locations: list[str]) -> None:
-        """Fill the rows of other processes' grains; then count costs and metrics, and set states, from all of them.
+    def finish(self, locations: list[str]) -> None:
+        """Count costs and metrics, and set states, from the rows of all grains; then update.
 
-        Raises    NotFiniteError if a cost is not finite
+        Raises    NotFiniteError if the cost of any grain is not finite, on all processes
         """
         trainer = self.trainer
-        each = self.rows[0].size
-        self.world.allGather(self.rows.reshape(-1), [each * bound for bound in self.grains.bounds])
         trainer.interrupt.agreed = bool(self.column("stop").any())
         sizes, costs = self.column("size"), self.column("cost")
         for grain, number in np.argwhere(~np.isfinite(costs)):
@@ -208,14 +209,13 @@ class SharedStep:
         taken = [(int(n), b, g) for b, g in np.ndindex(*sizes.T.shape) if (n := sizes[g, b])]
         counted = self.column("counted")
         trainer.meters.addShares([(costs[g, b], counted[g, b]) for _, b, g in taken], self.size)
-        if (whole := float(counted.sum())) not in (0.0, self.size):  # gradients were computed as if it were the size
-            self.gradients.tree.multiply(self.size / whole)
         if trainer.ignored is not None:
             trainer.ignored += self.column("ignored").sum((0, 1)).astype(int)
         for metric in trainer.metrics:
             self.addMetric(metric, taken)
         for path, state in self.states.items():
             self.setState(path, state, taken)
+        self.update()
 
     def addMetric(self, metric: Any, taken: list[tuple[int, int, int]]) -> None:
         """Add the sums of all grains to a metric: a bool is whether it holds for all."""
@@ -249,13 +249,11 @@ class SharedStep:
     def update(self) -> None:
         """The update, with the sum of all grains' gradients, or this process's piece of it."""
         optimizer, reached = self.trainer.optimizer, self.column("reached").any((0, 1))
-        isMeasured = optimizer.looks and (self.sharded is not None or not isOnDevice(self.params[0]))
-        tree = self.gradients.tree
-        optimizer.measured = treeNorm(self.world, tree.runs, tree.pieces()) if isMeasured else None
+        optimizer.measured = self.norm
         try:
             if self.sharded is not None:
                 optimizer.zeroGradParams()  # what is there is of this process's grains alone
-                self.sharded.run(tree.pieces(self.trainer.shard == "gradients"), reached)
+                self.sharded.run(self.gradients.tree.pieces(self.trainer.shard == "gradients"), reached)
             else:
                 self.gradients.share(reached)
                 self.trainer.objective.update(optimizer)

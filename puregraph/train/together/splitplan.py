@@ -13,9 +13,9 @@ from puregraph.analysis.summary import bytesText, secondsText
 from puregraph.compile.gradientbuckets import GradientBuckets, backwardOrder
 from puregraph.errors import ArgumentError, show
 from puregraph.graph import Graph
-from puregraph.many.cluster import Cluster
 from puregraph.many.countingworld import Collective, CountingWorld
 from puregraph.many.grains import Grains
+from puregraph.many.predict.cluster import Cluster
 from puregraph.many.treesum import BLOCK, Span, cutAt, cutsOf, spansIn
 from puregraph.optimizers.updateformulas import states
 from puregraph.train.together.shardedupdate import chunkOf
@@ -24,6 +24,7 @@ SHARDS = (None, "state", "gradients")
 GRAINS = (1, 2, 4, 8)  # of each process
 BACKWARD = 2  # times the operations of forward: a gradient for each of two factors
 ROW = 5  # numbers in a row of `SharedStep` besides those of parameters, states and metrics
+MANY = 12  # lines of collectives, above which those of one name are one
 LOOKED = 64  # processes of which the one is taken that has most to send
 
 
@@ -187,6 +188,8 @@ class SplitPlan:
                 lines[-1] = call, lines[-1][1] + 1
             else:
                 lines.append((call, 1))
+        if len(lines) > MANY:
+            return [sumOf(name, split.calls) for name in dict.fromkeys(call.name for call in split.calls)]
         return [
             f"{call.name:<13}{f'{times} x ' if times > 1 else ''}{bytesText(call.nbytes)}, {secondsText(call.seconds)}"
             for call, times in lines
@@ -194,6 +197,13 @@ class SplitPlan:
 
     def __repr__(self) -> str:
         return f"<SplitPlan of {self.graph.title()} for {self.cluster.ranks} processes: {len(self.splits)} splits>"
+
+
+def sumOf(name: str, calls: list[Collective]) -> str:
+    """All collectives of one name as a line."""
+    found = [call for call in calls if call.name == name]
+    seconds = secondsText(sum(call.seconds for call in found))
+    return f"{name:<13}{len(found)} times, together {bytesText(sum(call.nbytes for call in found))}, {seconds}"
 
 
 def busiest(cluster: Cluster, count: int) -> tuple[CountingWorld, list[list[Span]]]:

@@ -1,0 +1,141 @@
+"""Clocks: what the clocks of all processes show when a collective is over, a round of messages at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from puregraph.errors import ArgumentError
+from puregraph.many.countingworld import LinkSpeed
+
+INSIDE = LinkSpeed(1e11, 1e-6)  # between two processes of one machine
+
+
+class Clocks:
+    """Clocks of `size` processes; a message of n bytes arrives latency + n / bandwidth after both sides are there.
+
+    `link`    between machines; all processes of one share its bandwidth
+    `node`    how many processes a machine has, which must divide them; those that a collective is within are `inside`
+    `adding`  seconds that a byte takes to be added to another one
+    `times`   what the clocks show, in seconds
+
+    Source    Thakur, Rabenseifner, Gropp 2005, Optimization of Collective Communication Operations in MPICH, for the
+              algorithms, and for processes whose number is no power of two
+    """
+
+    def __init__(
+        self, size: int, link: LinkSpeed | None = None, node: int = 1, inside: LinkSpeed = INSIDE, adding: float = 0.0
+    ):
+        if size < 1 or node < 1 or size % node:
+            raise ArgumentError(f"Clocks: wanted whole machines of {node} processes, got {size} of these")
+        self.size, self.node, self.link, self.inside, self.adding = size, node, link or LinkSpeed(), inside, adding
+        self.times = np.zeros(size)
+
+    def compute(self, seconds: float, jitter: float = 0.0, seed: int = 0) -> None:
+        """All compute for about as long: times a factor whose logarithm has the standard deviation `jitter`."""
+        self.times += seconds * factors(self.size, jitter, seed)
+
+    def allReduce(self, nbytes: float, algorithm: str = "ring") -> None:
+        """An array of n bytes becomes its sum over all processes.
+
+        Raises    ArgumentError for an algorithm that there is not
+        """
+        if algorithm not in ALGORITHMS:
+            raise ArgumentError(f"allReduce: wanted {', '.join(ALGORITHMS)}, got {algorithm!r}")
+        if self.node == 1 or self.size == self.node:
+            link = self.link if self.node == 1 else self.inside
+            self.times = ALGORITHMS[algorithm](self.times, nbytes, link, self.adding)
+            return
+        # each has the sum of a part of its machine's arrays, exchanges it with others like it, and gives it back
+        each = (self.node - 1) * (self.inside.latency + nbytes / self.node / self.inside.bandwidth)
+        adding = (self.node - 1) * nbytes / self.node * self.adding
+        arrived = self.times.reshape(-1, self.node).max(1) + each + adding
+        share = self.link._replace(bandwidth=self.link.bandwidth / self.node)
+        found = ALGORITHMS[algorithm](arrived, nbytes / self.node, share, self.adding)
+        self.times = np.repeat(found + each, self.node)
+
+    def step(
+        self, forward: float, backward: float, buckets: list[float], algorithm: str, jitter: float = 0.0, seed: int = 0
+    ) -> float:
+        """The share of a step of these seconds and buckets, in bytes, for which its slowest process waits for others.
+
+        Buckets are ready one after the other, in proportion to their bytes, while backward runs, and are exchanged so.
+        """
+        slow, begun, total = factors(self.size, jitter, seed), self.times, sum(buckets)
+        done = 0.0
+        for nbytes in buckets:
+            done += nbytes
+            self.times = np.maximum(self.times, begun + slow * (forward + backward * done / total))
+            self.allReduce(nbytes, algorithm)
+        computed = begun + slow * (forward + backward)
+        self.times = np.maximum(self.times, computed)
+        return float(1 - (computed - begun).mean() / (self.times - begun).max())
+
+
+def factors(size: int, jitter: float, seed: int) -> np.ndarray:
+    """How much longer than others each process computes."""
+    return np.exp(np.random.default_rng(seed).normal(0, jitter, size)) if jitter else np.ones(size)
+
+
+def ring(times: np.ndarray, nbytes: float, link: LinkSpeed, adding: float) -> np.ndarray:
+    """2 (p - 1) rounds, in each of which everybody gives a p-th of the array to the next one.
+
+    All rounds take the same, so who is k places behind the last one waits for it k rounds later: after p - 1 rounds all
+    have waited for it, and nobody waits in the others.
+    """
+    p = len(times)
+    each = link.latency + nbytes / p / link.bandwidth
+    return np.full(p, times.max() + (p - 1) * (2 * each + nbytes / p * adding)) if p > 1 else times
+
+
+def doubling(times: np.ndarray, nbytes: float, link: LinkSpeed, adding: float) -> np.ndarray:
+    """log p rounds, in each of which the whole array is exchanged with who is twice as far away."""
+    each = link.latency + nbytes / link.bandwidth
+
+    def rounds(found: np.ndarray) -> np.ndarray:
+        for k in range(len(found).bit_length() - 1):
+            found = met(found, 1 << k) + each + nbytes * adding
+        return found
+
+    return folded(times, rounds, each, nbytes * adding)
+
+
+def halving(times: np.ndarray, nbytes: float, link: LinkSpeed, adding: float) -> np.ndarray:
+    """log p rounds of halves, each half as large as the one before, until all have a part; then back to the whole."""
+
+    def rounds(found: np.ndarray) -> np.ndarray:
+        steps = [(1 << k, nbytes / (2 << k)) for k in range(len(found).bit_length() - 1)]
+        for distance, size in steps:
+            found = met(found, distance) + link.latency + size / link.bandwidth + size * adding
+        for distance, size in reversed(steps):
+            found = met(found, distance) + link.latency + size / link.bandwidth
+        return found
+
+    return folded(times, rounds, link.latency + nbytes / link.bandwidth, nbytes * adding)
+
+
+def met(times: np.ndarray, distance: int) -> np.ndarray:
+    """When each of a power of two of processes and the one at a distance, a smaller one, are both there."""
+    pairs = times.reshape(-1, 2, distance)
+    return np.broadcast_to(pairs.max(1, keepdims=True), pairs.shape).reshape(-1)
+
+
+def folded(times: np.ndarray, rounds: Callable[[np.ndarray], np.ndarray], each: float, adding: float) -> np.ndarray:
+    """The rounds of a power of two of processes: of the first of the others every second one gives its array to its
+    neighbour before, and gets the sum behind."""
+    p = len(times)
+    more = p - (1 << (p.bit_length() - 1))
+    found, pairs = times.copy(), times[: 2 * more].reshape(-1, 2)
+    inner = np.concatenate([pairs.max(1) + each + adding, times[2 * more :]]) if more else times
+    after = rounds(inner)
+    found[: 2 * more : 2], found[2 * more :] = after[:more], after[more:]
+    found[1 : 2 * more : 2] = after[:more] + each
+    return found
+
+
+ALGORITHMS: dict[str, Callable[[np.ndarray, float, LinkSpeed, float], np.ndarray]] = {
+    "ring": ring,
+    "doubling": doubling,
+    "halving": halving,
+}

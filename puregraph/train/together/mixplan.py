@@ -1,0 +1,285 @@
+"""MixPlan: splits of data, state, stages and tensors together, for more processes than a batch has samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.analysis.footprint import Footprint, FootprintLine
+from puregraph.analysis.summary import bytesText
+from puregraph.core.shape import product
+from puregraph.errors import ArgumentError, ShapeError, show
+from puregraph.graph import Graph
+from puregraph.many.countingworld import Collective
+from puregraph.many.predict.clocks import INSIDE, Clocks
+from puregraph.many.predict.cluster import Cluster
+from puregraph.modules import Attention, Embedder, Linear
+from puregraph.optimizers.updateformulas import states
+from puregraph.train.together.splitplan import BACKWARD, secondsText
+
+SHARDS = (None, "state", "gradients", "parameters")
+BUCKETS = 8  # that gradients leave in: the last one is ready with the end of backward
+MICRO = (1, 2, 4, 8, 16)  # samples of a microbatch
+SHOWN = 6  # mixes in a table
+JITTER = 0.02  # of what processes compute for, where clocks show who waits for whom
+
+
+class Mix(NamedTuple):
+    """A mix of splits, and what it takes of a process of the largest stage.
+
+    `data`, `tensor`, `stages`  how many processes divide the batch, each layer, and the layers: together all of them
+    `shard`                     what those that divide the batch divide as well, as the Trainer takes it
+    `micro`, `microbatches`     samples of a microbatch, and how many of them a process computes in a step
+    `memory`                    bytes at the peak
+    `compute`                   seconds of forward and backward; `bubble` those in which a stage has nothing to do
+    `calls`                     what is exchanged in a step, equal collectives as one, and `hidden` of it behind compute
+    """
+
+    data: int
+    tensor: int
+    stages: int
+    shard: str | None
+    micro: int
+    microbatches: int
+    memory: float
+    compute: float
+    bubble: float
+    hidden: float
+    calls: list[Collective]
+
+    @property
+    def exchange(self) -> float:
+        """The seconds of all collectives."""
+        return sum(call.seconds for call in self.calls)
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of a step."""
+        return self.compute + self.bubble + self.exchange - self.hidden
+
+    @property
+    def waited(self) -> float:
+        """The share of a step in which a process computes nothing."""
+        return 1 - self.compute / self.seconds
+
+
+class MixPlan:
+    """The mixes that a graph and a cluster have, of which `best` is the fastest that fits.
+
+    Nothing is allocated and nothing runs: sizes are those of `Footprint` for one sample, and grow with samples.
+
+    A shard divides the optimizer's state, gradients, and parameters by d; those of the largest node are there twice.
+    Tensors of Linear and Embedder, and heads, are divided by t within a machine, for two sums of activations each way
+    for each two Linear. Of s stages each has nothing to do for (s - 1) / m of its time, and keeps what min(s, m)
+    microbatches have made (1F1B). Reductions are by halving and doubling, machines first.
+
+    Source    Rajbhandari et al. 2020, ZeRO; Shoeybi et al. 2019, Megatron-LM; Narayanan et al. 2021, Efficient
+              Large-Scale Language Model Training on GPU Clusters Using Megatron-LM
+    Raises    ShapeError for shapes that do not fit; ArgumentError without a batch in numbers
+    """
+
+    def __init__(self, graph: Graph, shapes: Sequence[Any], cluster: Cluster, optimizer: Any):
+        self.graph, self.cluster = graph, cluster.checked()
+        sizes = {shape[0] if shape else 0 for shape in shapes}
+        self.batch: int = next(iter(sizes), 0)
+        if len(sizes) != 1 or type(self.batch) is not int or self.batch < 1:
+            raise ArgumentError(f"wanted the shapes of one whole batch, in numbers, got {', '.join(map(show, shapes))}")
+        single = [(1, *shape[1:]) for shape in shapes]
+        found = Footprint(graph, *single)
+        if found.faults:
+            raise ShapeError(*found.faults)
+        self.lines = found.lines
+        self.itemsize = found.dtype.itemsize
+        self.keeps = len(states(optimizer if isinstance(optimizer, type) else type(optimizer)))
+        self.params = found.params * self.itemsize
+        self.kept = found.kept() or 0
+        self.passing = max((found.peak() or 0) - found.paramBytes - found.stateBytes - self.kept - self.params, 0)
+        self.pairs = pairsOf(self.lines)
+        self.flops = np.array([float(line.flops) for line in self.lines])
+        self.weights = self.itemsize * np.array([float(line.params) for line in self.lines])
+        self.made = np.array([float(line.nbytes) for line in self.lines])
+        self.isSplit = np.array([isinstance(line.module, (Attention, Embedder, Linear)) for line in self.lines])
+        self.stages: dict[tuple[int, int], dict[str, float]] = {}
+        self.mixes = sorted(self.every(), key=lambda mix: (round(mix.seconds, 9), mix.memory))
+
+    @property
+    def best(self) -> Mix | None:
+        """The fastest that fits; None if none does."""
+        return next((mix for mix in self.mixes if mix.memory <= self.cluster.memory), None)
+
+    def every(self) -> Iterator[Mix]:
+        """All mixes whose parts divide the processes and the batch."""
+        ranks = self.cluster.ranks
+        for tensor in self.tensors():
+            for stages in powers(max(1, sum(line.params > 0 for line in self.lines))):
+                data, rest = divmod(ranks, tensor * stages)
+                if rest or not data or self.batch % data:
+                    continue
+                each = self.batch // data
+                for micro in (m for m in MICRO if each % m == 0):
+                    for shard in SHARDS if data > 1 else (None,):
+                        yield self.mix(data, tensor, stages, shard, micro)
+
+    def tensors(self) -> list[int]:
+        """In how many parts tensors can be divided: no more than a machine has processes, and than all heads have."""
+        heads = [line.gradShapes[0][1] for line in self.lines if isinstance(line.module, Attention)]
+        most = self.cluster.node if self.pairs else 1
+        return [t for t in powers(most) if self.cluster.node % t == 0 and all(h % t == 0 for h in heads)]
+
+    def mix(self, data: int, tensor: int, stages: int, shard: str | None, micro: int) -> Mix:
+        """What one mix takes."""
+        cluster, count = self.cluster, self.batch // data // micro
+        stage = self.stage(stages, tensor)
+        flops, params, kept, edge = (stage[name] for name in ("flops", "params", "kept", "edge"))
+        compute = (1 + BACKWARD) * flops * micro * count / cluster.flops
+        largest = float(self.weights.max(initial=0.0)) / tensor
+        divided = {None: 0, "state": 1, "gradients": 2, "parameters": 3}[shard]
+        held = [params, params, self.keeps * params]  # weights, gradients, the optimizer's state
+        held = [size / data if divided >= least else size for size, least in zip(held, (3, 2, 1))]
+        memory = sum(held) + micro * (kept * min(stages, count) + self.passing / stages)
+        memory += 2 * largest if divided == 3 else params / BUCKETS if divided == 2 else 0
+        calls = [*self.sums(tensor, stages, micro * 1.0, count), *self.sends(stages, edge * micro, count)]
+        reduced = self.reductions(data, tensor, params, shard, count)
+        hides = compute if divided == 3 else compute / count * BACKWARD / (1 + BACKWARD)
+        spent = sum(call.seconds for call in reduced)
+        hidden = min(spent * (1 - 1 / BUCKETS), hides)
+        bubble = (stages - 1) / count * compute
+        return Mix(data, tensor, stages, shard, micro, count, memory, compute, bubble, hidden, [*calls, *reduced])
+
+    # Parts ------------------------------------------------------------------------------------------------------------
+
+    def stage(self, stages: int, tensor: int) -> dict[str, float]:
+        """Of the largest stage, for a sample: operations, bytes of parameters, of values kept, of what it hands on."""
+        if (stages, tensor) in self.stages:
+            return self.stages[stages, tensor]
+        inner = np.ones(len(self.lines))
+        for first, last in self.pairs:
+            inner[first : first + 1 if last is None else last] = 1 / tensor
+        divided = np.where(self.isSplit, 1 / tensor, 1.0)
+        flops, params, made = self.flops * divided, self.weights * divided, self.made
+        bounds = np.searchsorted(np.cumsum(flops), flops.sum() * np.arange(1, stages) / stages, side="right")
+        starts, ends = [0, *bounds.tolist()], [*bounds.tolist(), len(flops)]
+        found = {
+            "flops": max(float(flops[a:b].sum()) for a, b in zip(starts, ends)),
+            "params": max(float(params[a:b].sum()) for a, b in zip(starts, ends)),
+            "kept": self.kept / stages * (float((made * inner).sum() / made.sum()) if made.any() else 1.0),
+            "edge": max((float(made[bound - 1]) for bound in starts[1:] if bound), default=0.0),
+        }
+        self.stages[stages, tensor] = found
+        return found
+
+    def sums(self, tensor: int, stages: int, samples: float, count: int) -> list[Collective]:
+        """The sums of activations and of their gradients within a machine, of the pairs of one stage."""
+        if tensor == 1:
+            return []
+        sizes = [
+            self.sizeOf(last if last is not None else first) + self.sizeOf(first, True) for first, last in self.pairs
+        ]
+        nbytes, turns = sum(sizes) * samples / stages, 2 * math.ceil(len(self.pairs) / stages)
+        sent = 2 * (tensor - 1) / tensor * nbytes * count
+        seconds = 2 * (tensor - 1) * turns * count * INSIDE.latency + sent / INSIDE.bandwidth
+        return [Collective("tensor sums", round(sent), seconds)]
+
+    def sizeOf(self, number: int, isInput: bool = False) -> float:
+        """The bytes of what a node gives for a sample, or takes."""
+        line = self.lines[number]
+        shape = (line.gradShapes if isInput else line.shapes or [()])[0] or (line.shapes or [()])[0]
+        return float(product(shape) * self.itemsize)
+
+    def sends(self, stages: int, nbytes: float, count: int) -> list[Collective]:
+        """What a stage in the middle gives to its neighbours: activations one way, gradients the other."""
+        if stages == 1:
+            return []
+        share = self.cluster.link.bandwidth / self.cluster.node
+        turns = 2 * (count + stages - 1)
+        return [Collective("stage sends", round(turns * nbytes), turns * (self.cluster.link.latency + nbytes / share))]
+
+    def reductions(self, data: int, tensor: int, params: float, shard: str | None, count: int) -> list[Collective]:
+        """What those exchange that divide the batch: gradients once, and parameters where they are divided."""
+        if data == 1:
+            return []
+        if shard is None:
+            return [self.collective("gradient sums", data, tensor, params, 2)]
+        scatter = self.collective("gradient pieces", data, tensor, params, 1)
+        if shard == "parameters":
+            gather = self.collective("parameter gathers", data, tensor, params, 1)
+            each = 2 * count  # of every microbatch, before forward and before backward
+            return [scatter, Collective(gather.name, each * gather.nbytes, each * gather.seconds)]
+        return [scatter, self.collective("parameter gather", data, tensor, params, 1)]
+
+    def collective(self, name: str, data: int, tensor: int, nbytes: float, ways: int) -> Collective:
+        """Halving one way, and doubling the other: within machines first, then between them, as `Clocks` have it."""
+        inner, link = self.inner(data, tensor), self.cluster.link
+        outer = data // inner
+        rounds = max(outer - 1, 0).bit_length()
+        seconds = (inner - 1) * (BUCKETS * INSIDE.latency + nbytes / inner / INSIDE.bandwidth)
+        passed = nbytes / inner * (outer - 1) / outer
+        seconds += BUCKETS * rounds * link.latency + passed * self.cluster.node / link.bandwidth
+        if outer & (outer - 1):  # those beyond a power of two give their arrays to others before
+            seconds += BUCKETS * link.latency + nbytes / inner * self.cluster.node / link.bandwidth
+        sent = nbytes * (inner - 1) / inner + passed
+        return Collective(name, round(ways * sent), ways * seconds)
+
+    def inner(self, data: int, tensor: int) -> int:
+        """How many of those that divide a batch are on one machine."""
+        found = max(self.cluster.node // tensor, 1)
+        return math.gcd(data, found)
+
+    # Words ------------------------------------------------------------------------------------------------------------
+
+    def clocks(self, mix: Mix, jitter: float) -> float:
+        """The share of a step that the slowest of those that divide the batch waits, if they compute unequally long."""
+        inner, link = self.inner(mix.data, mix.tensor), self.cluster.link
+        shared = link._replace(bandwidth=link.bandwidth * inner / self.cluster.node)
+        clocks, turn = Clocks(mix.data, shared, node=inner), mix.compute / (1 + BACKWARD)
+        before = mix.compute - BACKWARD * turn / mix.microbatches + mix.bubble
+        params = self.stage(mix.stages, mix.tensor)["params"]
+        clocks.step(before, BACKWARD * turn / mix.microbatches, [params / BUCKETS] * BUCKETS, "halving", jitter)
+        rest = mix.exchange - sum(
+            call.seconds for call in mix.calls if call.name.startswith(("gradient", "parameter g"))
+        )
+        return 1 - mix.compute / (float(clocks.times.max()) + rest)
+
+    def table(self) -> str:
+        """The fastest mixes that fit, what the best of them exchanges, and how long processes wait."""
+        names = ("data", "tensor", "stages", "shard", "micro", "memory", "sent", "compute", "step", "waited")
+        fitting = [mix for mix in self.mixes if mix.memory <= self.cluster.memory]
+        title = f"{len(self.mixes):,} mixes of splits of a batch of {self.batch:,}, {len(fitting):,} of which fit"
+        if not fitting:
+            least = min(self.mixes, key=lambda mix: mix.memory, default=None)
+            return f"{title}" + ("" if least is None else f"; the smallest takes {bytesText(round(least.memory))}")
+        rows = [names, *[self.row(mix) for mix in fitting[:SHOWN]]]
+        wide = [max(map(len, column)) for column in zip(*rows)]
+        lines = [title, *["  ".join(c.rjust(w) for c, w in zip(row, wide)) for row in rows]]
+        lines[2] += "  best"
+        best = fitting[0]
+        found = [f"{call.name:<18}{bytesText(call.nbytes)}, {secondsText(call.seconds)}" for call in best.calls]
+        waits = [f"{100 * self.clocks(best, jitter):.0f} %" for jitter in (0.0, JITTER)]
+        clocks = f"on the clocks of all processes {waits[0]} of a step are waited"
+        uneven = f"{waits[1]} if they compute for times that differ by {100 * JITTER:.0f} %"
+        return "\n".join([*lines, "", *found, f"{clocks}, {uneven}"])
+
+    def row(self, mix: Mix) -> tuple[str, ...]:
+        """A mix in words."""
+        counts = f"{mix.data:,}", str(mix.tensor), str(mix.stages), mix.shard or "nothing"
+        batches = f"{mix.microbatches} x {mix.micro}"
+        sizes = bytesText(round(mix.memory)), bytesText(sum(call.nbytes for call in mix.calls))
+        times = secondsText(mix.compute), secondsText(mix.seconds), f"{100 * mix.waited:.0f} %"
+        return (*counts, batches, *sizes, *times)
+
+    def __repr__(self) -> str:
+        return f"<MixPlan of {self.graph.title()} for {self.cluster.ranks} processes: {len(self.mixes)} mixes>"
+
+
+def powers(most: int) -> list[int]:
+    """1, 2, 4, ... up to a number."""
+    return [1 << k for k in range(max(most, 1).bit_length())]
+
+
+def pairsOf(lines: list[FootprintLine]) -> list[tuple[int, int | None]]:
+    """Each Linear that is divided by columns with the next one, by rows; an odd last one has no other."""
+    found = [number for number, line in enumerate(lines) if isinstance(line.module, Linear)]
+    return [(first, found[k + 1] if k + 1 < len(found) else None) for k, first in list(enumerate(found))[::2]]
