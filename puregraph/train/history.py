@@ -26,8 +26,6 @@ class History(ForeignAttributes, list):
         """
         if not isinstance(index, str):
             return super().__getitem__(index)
-        if index not in self.names():
-            raise DataError(f"history: wanted one of {', '.join(self.names()) or 'no figure yet'}, got {index!r}")
         return self.column(index)
 
     def __str__(self) -> str:
@@ -35,7 +33,12 @@ class History(ForeignAttributes, list):
         return self.table() or "no epoch yet"
 
     def column(self, name: str) -> list[Any]:
-        """One figure over all epochs; None where a row has none."""
+        """One figure over all epochs; None where a row has none.
+
+        Raises    DataError for a name that no row has
+        """
+        if name not in self.names():
+            raise DataError(f"history: wanted one of {', '.join(self.names()) or 'no figure yet'}, got {name!r}")
         return [row.get(name) for row in self]
 
     def names(self) -> list[str]:

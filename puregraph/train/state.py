@@ -36,6 +36,7 @@ def stateFrom(trainer: Any) -> dict[str, Any]:
         KEY: {name: getattr(trainer, name) for name in PROGRESS},
         "settings": {name: getattr(trainer, name) for name in SETTINGS},
         "grains": trainer.grains,
+        "cost": type(trainer.cost).__name__,
         "seed": trainer.splitSeed,
         "elapsed": trainer.passed(),
         "total": trainer.total,

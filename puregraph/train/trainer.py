@@ -275,6 +275,9 @@ class Trainer(ChecksKeywords, Figures, Settable):
                 staged = stage(source, self.net, optimizer, True)
                 with state.restoring(self, saved) as steps:
                     assign([*staged.steps, *steps])
+                own = type(self.cost).__name__
+                if saved.get("cost", own) != own:
+                    staged.kept.append(f"cost: the run had {saved['cost']!s:.60}, it goes on with {own}")
                 for line in staged.kept:
                     self.progress.say(line)
         if refusal is not None:

@@ -110,6 +110,8 @@ def test_accuracy_of_maps_has_classes_on_its_axis(rng):
 def test_topk_counts_the_k_likeliest():
     assert [valueOf(TopK(k), (LOGITS, LABELS)) for k in (1, 2, 3)] == [0.5, 0.75, 1.0]
     assert TopK(3).name == "top3"
+    with pytest.raises(DataError, match="top4: wanted k of at most 3, the number of classes, got 4"):
+        valueOf(TopK(4), (LOGITS, LABELS))
 
 
 def test_top1_is_accuracy_also_with_equals(rng):

@@ -14,6 +14,7 @@ from puregraph import (
     BatchNorm,
     CheckpointError,
     Cosine,
+    CostSum,
     CrossEntropy,
     Dropout,
     Linear,
@@ -551,3 +552,10 @@ def test_early_stopping_begins_anew_with_each_run():
     stopped = trainer.epoch
     trainer.train(*data(), epochs=10)
     assert stopped == 3 and trainer.epoch == 6
+
+
+def test_another_cost_is_said(capsys):
+    first = plain()
+    first.train(*data())
+    Trainer(plain().net, CostSum({"sequential": CrossEntropy()}), Adam(0.02), progress="lines").resume(first.save(None))
+    assert "cost: the run had CrossEntropy, it goes on with CostSum" in capsys.readouterr().out

@@ -6,6 +6,7 @@ import numpy as np
 
 from puregraph.arguments import Positive, Whole, optional, takes
 from puregraph.core.tracer import arrayLike
+from puregraph.errors import DataError
 from puregraph.train.metrics.metric import Metric, labelled
 
 
@@ -15,8 +16,8 @@ class TopK(Metric):
     `axis`    where the classes are
     `ignore`  the label that does not count; None: every one does
 
-    Raises    ArgumentError for k below 1; DataError for predictions and targets that do not fit, or for a label that
-              is no class
+    Raises    ArgumentError for k below 1; DataError for predictions and targets that do not fit, for a label that
+              is no class, and for k above the number of classes
     """
 
     @takes(k=Positive, axis=Whole, ignore=optional(Whole))
@@ -26,6 +27,8 @@ class TopK(Metric):
 
     def share(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
         x, labels = labelled(prediction, target, self)
+        if self.k > x.shape[-1] > 0:
+            raise DataError(f"{self.name}: wanted k of at most {x.shape[-1]}, the number of classes, got {self.k}")
         own = np.take_along_axis(x, labels[:, None], -1)
         earlier = arrayLike(labels, np.arange(x.shape[-1])) < labels[:, None]
         above = np.sum((x > own) | (x == own) & earlier, axis=-1)
