@@ -1,7 +1,9 @@
 """ONNX: models from elsewhere become graphs, and graphs models."""
 
+from puregraph.onnx.backwardonnx import backwardOnnx
 from puregraph.onnx.onnxwriter import toOnnx, writesOnnx
 from puregraph.onnx.opregistry import onnxOp
+from puregraph.onnx.patterns.patternregistry import onnxPattern
 from puregraph.onnx.reader import fromOnnx
 
-__all__ = ["fromOnnx", "onnxOp", "toOnnx", "writesOnnx"]
+__all__ = ["backwardOnnx", "fromOnnx", "onnxOp", "onnxPattern", "toOnnx", "writesOnnx"]

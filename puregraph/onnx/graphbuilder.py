@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.core.dim import Dim
-from puregraph.core.shape import FreshSymbols, product, withValues
+from puregraph.core.shape import FreshSymbols, product, symbols, valueOf, withValues
 from puregraph.errors import GraphError, GraphWarning, PuregraphError, ShapeError
 from puregraph.graph import Graph
 from puregraph.graph.graphholder import GraphHolder
@@ -21,6 +21,7 @@ from puregraph.onnx.modules.layers.weight import Weight
 from puregraph.onnx.onnxvalue import OnnxValue
 
 TRIED = 8  # a size that stands for symbols where a rule has to have numbers
+FEW = 64  # elements of floats that are followed
 COMPUTED = 1 << 16  # bytes that are computed while reading, though their inputs are fewer
 
 
@@ -82,7 +83,20 @@ class GraphBuilder:
         self.made.append(node)
         for slot, value in enumerate(found):
             value.edge = (node, slot)
+        first = given[0] if given else None
+        if first is not None and (first.array is not None or first.computed is not None or isCount(first)):
+            self.follow(module, given, found)
         return found
+
+    def follow(self, module: Module, given: list[OnnxValue | None], found: list[OnnxValue]) -> None:
+        """Note the elements of floats that follow from known shapes, such as the root of a size."""
+        isOpen = any(v.shape is None or valueOf(v.shape) is not None or symbols(v.shape) for v in found)
+        if isOpen or module.params or module.states or any(product(v.shape) > FEW for v in found):
+            return
+        known = [None if v is None or v.isWeight else v.numbers for v in given]
+        if all(v is None or k is not None and k.size <= FEW for v, k in zip(given, known)):
+            for value, made in zip(found, self.computed(module, given, known)):
+                value.computed = made.array
 
     def isSmall(self, found: list[OnnxValue], arrays: list[Any], given: list[Any]) -> bool:
         """Whether a result takes hardly more memory than its operands; no element of a weight is repeated."""
@@ -171,6 +185,11 @@ class GraphBuilder:
         for node in inside:
             node.fwds[:] = [link for link in node.fwds if link.node in inside]
         return found
+
+
+def isCount(value: OnnxValue) -> bool:
+    """Whether a value is of integers."""
+    return value.dtype is not None and value.dtype.kind in "iu"
 
 
 def openShapes(module: Module, shapes: list[Any]) -> Any:

@@ -19,14 +19,22 @@ class OnnxValue:
     `isWeight`  whether that is to become a parameter where floats are computed with it
     `isShared`  whether several nodes read it, and so have to go on sharing the parameter
     `isSplit`   whether those nodes are not one layer at several positions
+    `computed`  the elements as floats, of what follows from shapes that are known
+    `origin`    the use of an operator that gave it, `readers` how often nodes of the file read it: for patterns
     `before`    of a view of another value: the module that made it, that value, and whether the file has it so
     """
 
-    __slots__ = ("array", "before", "dtype", "edge", "isShared", "isSplit", "isWeight", "name", "shape")
+    __slots__ = (
+        *("array", "before", "computed", "dtype", "edge", "isShared", "isSplit", "isWeight", "name", "origin"),
+        *("readers", "shape"),
+    )
 
     def __init__(self, name: str, shape: Any = None, dtype: Any = None, edge: Any = None, array: Any = None):
         self.name, self.shape, self.dtype, self.edge, self.array = name, shape, dtype, edge, array
         self.before: Any = None
+        self.computed: Any = None
+        self.origin: Any = None
+        self.readers = 0
         self.isWeight = self.isShared = self.isSplit = False
 
     @classmethod
@@ -46,8 +54,8 @@ class OnnxValue:
     @property
     def numbers(self) -> Any:
         """The elements as an array of numbers, where they are known and have no symbols."""
-        if self.array is not None:
-            return self.array
+        if self.array is not None or self.computed is not None:
+            return self.computed if self.array is None else self.array
         found = None if self.shape is None else valueOf(self.shape)
         return None if found is None or found.dtype.kind == "O" else found
 

@@ -109,7 +109,9 @@ class OnnxStep:
     """
 
     def __init__(self, writer: ModelWriter, row: Any, inputs: list[str | None], outputs: list[str], path: str):
-        self.writer, self.module, self.path = writer, row.step.module, path
+        self.writer, self.module, self.path, self.row = writer, row.step.module, path, row
+        self.kinds: dict[str, Any] = {}  # dtypes of outputs, where a rule was traced
+        self.isAbsent = False
         self.inputs, self.outputs, self.shapes, self.dtypes = inputs, outputs, row.inshapes, row.dtypes
         self.outshapes = row.shapes
         self.indtypes = [writer.kinds.get(n) for n in row.step.args[: row.step.inputs]]
@@ -253,7 +255,8 @@ class ModelWriter:
             if name in {info.name for info in [*inputs, *outputs]}:
                 name = self.unique(f"{name}:output")
                 self.addNode("Identity", [self.values[number]], [name], name, {})
-            outputs.append(helper.make_tensor_value_info(name, kindOf(dtype), dimsOf(shape)))
+            kind = kindOf(dtype if dtype is not None else self.kinds.get(number))
+            outputs.append(helper.make_tensor_value_info(name, kind, dimsOf(shape)))
         nodes = ordered(self.nodes, [info.name for info in outputs])
         names = renamed(nodes, {name for name, _ in self.weights.values()}, {info.name for info in outputs})
         read = {name for node in nodes for name in readsOf(node)} | {info.name for info in outputs}
@@ -284,13 +287,23 @@ class ModelWriter:
                 if write is None:
                     raise GraphError("has no words in ONNX: @writesOnnx of puregraph.onnx registers what writes it")
                 if self.lost.isdisjoint(step.args):
-                    write(OnnxStep(self, row, inputs, names, path))
+                    written = OnnxStep(self, row, inputs, names, path)
+                    write(written)
+                    self.note(step, written)
                     continue
             except PuregraphError as error:
                 faults.append(f"  at '{step.path}' ({step.label}): {error}")
             self.lost.update(step.outs)
         if faults:
             raise GraphError("\n".join([f"{plural(len(faults), 'node')} cannot be written:", *faults]))
+
+    def note(self, step: Any, written: OnnxStep) -> None:
+        """What a traced rule says of its outputs."""
+        if written.isAbsent:
+            self.values[step.outs[0]] = None
+        for number, name in zip(step.outs, written.outputs):
+            if name in written.kinds:
+                self.kinds[number] = written.kinds[name]
 
     def addNode(self, kind: str, inputs: list[str | None], outputs: list[str], name: str, attributes: dict) -> None:
         """Add a node; attributes that are None are left out."""
@@ -334,7 +347,8 @@ def isMatrixLayer(row: Any) -> bool:
 
 def storedIn(module: Any) -> list[Any]:
     """The parameters and states of a module, each once."""
-    return list({id(stored): stored for stored in [*module.params.values(), *module.states.values()]}.values())
+    held = [*module.params.values(), *module.states.values(), *module.ruleParams()]
+    return list({id(stored): stored for stored in held if stored is not None}.values())
 
 
 def isWhole(size: Any) -> bool:

@@ -23,6 +23,7 @@ class OnnxReader(NamedTuple):
     read: Callable[..., Any]
 
 
+WRITING = "axis composed control convolution cost formula joint layer operator recurrent sampling shape".split()
 READERS: dict[tuple[str, str], list[OnnxReader]] = {}
 
 
@@ -61,5 +62,5 @@ def loadFamilies() -> None:
 
 def loadWriters() -> None:
     """Import what writes puregraph's own modules."""
-    for family in ("axis", "control", "cost", "formula", "layer", "operator", "recurrent", "sampling", "shape"):
+    for family in WRITING:
         import_module(f"puregraph.onnx.writers.{family}writers")

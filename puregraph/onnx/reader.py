@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,9 @@ from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
 from puregraph.onnx.modelfile import NUMERIC, ModelFile, dtypeOf
 from puregraph.onnx.onnxnode import OnnxNode
 from puregraph.onnx.onnxvalue import OnnxValue
-from puregraph.onnx.protowalk import countNodes, needed, usesOf
+from puregraph.onnx.patterns.origin import Origin
+from puregraph.onnx.patterns.patternregistry import loadPatterns, patternsFor, recognized
+from puregraph.onnx.protowalk import countNodes, needed, readsOf, usesOf
 from puregraph.onnx.subgraphreader import DEEPEST, SubgraphReader
 
 Outputs = list[OnnxValue | None]
@@ -42,7 +45,11 @@ class NameScope(NamedTuple):
 
 
 def fromOnnx(
-    model: Any, shapes: dict[str, Any] | None = None, trainable: bool = True, values: dict[str, Any] | None = None
+    model: Any,
+    shapes: dict[str, Any] | None = None,
+    trainable: bool = True,
+    values: dict[str, Any] | None = None,
+    patterns: bool = True,
 ) -> Graph:
     """The Graph of an ONNX model: ordinary modules, named as in the file.
 
@@ -52,18 +59,24 @@ def fromOnnx(
     `trainable` whether initializers that floats are computed with become parameters that are trained
     `values`    of inputs by name, which then are constants: {"sr": 16000} chooses the branch for that rate
 
+    `patterns`  whether what an exporter composed of small operators is read as one module, such as Gelu and LayerNorm
+
     Raises    CheckpointError for a file that cannot be decoded; GraphError listing every node whose operator is not
               known, or whose inputs do not fit
     """
-    return ModelReader(ModelFile(model), trainable).read(shapes or {}, values)
+    return ModelReader(ModelFile(model), trainable, patterns).read(shapes or {}, values)
 
 
 class ModelReader:
     """Reads the nodes of a model in their order, and notes what it cannot read instead of stopping there."""
 
-    def __init__(self, file: ModelFile, trainable: bool = True):
+    def __init__(self, file: ModelFile, trainable: bool = True, patterns: bool = True):
+        self.patterns = patterns
+        self.kinds: set[str] = set()
+        self.known: Any = {}
         self.file, self.model = file, file.proto
         self.builder = GraphBuilder(trainable)
+        loadPatterns()
         self.functions = localFunctions(self.model)
         self.unknown: dict[str, list[str]] = {}
         self.faults: list[ReadFault] = []
@@ -129,7 +142,12 @@ class ModelReader:
 
     def nodes(self, scope: NameScope, protos: Any, outputs: list[str]) -> None:
         """Read the nodes that lead to the outputs, in their order."""
-        for proto in needed(protos, outputs):
+        chosen = needed(protos, outputs)
+        if self.patterns and not self.kinds.issuperset(kinds := {proto.op_type for proto in chosen}):
+            self.kinds |= kinds
+            self.known = patternsFor(self.kinds)
+        readers = Counter([*(name for proto in chosen for name in readsOf(proto)), *outputs])
+        for proto in chosen:
             self.left -= 1
             if self.left < 0:
                 raise GraphError("its functions and graphs, each in others many times, are too many nodes")
@@ -145,6 +163,8 @@ class ModelReader:
             for name, value in zip(proto.output, found or [None] * len(proto.output)):
                 if name:
                     scope.values[name] = value
+                    if value is not None:
+                        value.readers += readers[name]
                     if value is not None and not value.name:
                         value.name = name
 
@@ -165,7 +185,7 @@ class ModelReader:
             body = self.functions.get((domain, proto.op_type, getattr(proto, "overload", "")))
             read = opregistry.readerOf(domain, proto.op_type, opset)
             if body is None and read is not None:
-                return self.called(proto, read, given, path, opset)
+                return self.called(scope, proto, read, given, path, opset)
             body = body or bodyOf(domain, proto, opset, given)
             if body is not None and scope.depth < DEEPEST:
                 return self.expanded(scope, proto, body, given, path)
@@ -176,18 +196,35 @@ class ModelReader:
         self.unknown.setdefault(f"{domain}.{proto.op_type}" if domain else proto.op_type, []).append(path)
         return None
 
-    def called(self, proto: Any, read: Any, given: list, path: str, opset: int) -> Outputs:
+    def called(self, scope: NameScope, proto: Any, read: Any, given: list, path: str, opset: int) -> Outputs:
         """The outputs of a node whose operator is read by a function."""
         attributes = {a.name: self.attribute(a) for a in proto.attribute}
         self.builder.begin(path)
         node = OnnxNode(proto, path, opset, attributes, self.builder)
         found = read(node, *given)
         outputs = list(found) if isinstance(found, (tuple, list)) else [found]
+        if self.patterns and not proto.domain and len(proto.output) == 1 == len(outputs):
+            outputs = [self.recognized(scope, node, given, outputs[0])]
         self.builder.end([value for value in outputs if value is not None])
         wanted = [name for name in proto.output[len(outputs) :] if name]
         if wanted or any(name and v is None for name, v in zip(proto.output, outputs)):
             raise GraphError(f"{plural(len(proto.output), 'output')} cannot be read")
         return outputs[: len(proto.output)]
+
+    def recognized(self, scope: NameScope, node: OnnxNode, given: list, value: OnnxValue) -> OnnxValue:
+        """The output of a node, as one module if it and nodes before it are composed as a pattern says."""
+        isNew = value.array is None and value.origin is None and not value.readers
+        if not isNew or value.dtype is None or any(v is value for v in given):
+            return value
+        origin = Origin(node.type, given, node.attributes, node.version, scope.values)
+        value.origin = origin
+        if value.dtype.kind not in "fiuV":
+            return value
+        found = recognized(node, value, self.known)
+        if found is None:
+            return value
+        found.origin = origin
+        return found
 
     def expanded(self, scope: NameScope, proto: Any, body: Any, given: list, path: str) -> Outputs | None:
         """The outputs of a function: its nodes, with the attributes that it was called with."""

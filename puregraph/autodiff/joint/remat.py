@@ -45,7 +45,12 @@ class Exposed(Module):
         return [*(found if isinstance(found, list) else [found]), *hidden]
 
     def dataTypeFrom(self, *dtypes: Any) -> list:
-        return [None] * len(self.outputNames)
+        count = len(self.inner.outputNames)
+        if all(d is None for d in dtypes):
+            return [None] * len(self.outputNames)
+        found = self.inner.dataTypeFrom(*dtypes)
+        visible = found if isinstance(found, list) else [found] * count
+        return [*visible, *self.inner.hiddenTypeFrom(*dtypes)]
 
     def updateData(self, *arguments: Any) -> Any:
         return self.inner.updateData(*arguments)

@@ -71,6 +71,7 @@ from puregraph.onnx.modules.layers.pools import (
 )
 from puregraph.onnx.modules.layers.quantized import Dequantize, Quantize
 from puregraph.onnx.modules.layers.recurrentcells import RecurrentCells
+from puregraph.onnx.modules.layers.rmsnorm import RmsNorm
 from puregraph.onnx.modules.layers.vectorproduct import VectorProduct
 from puregraph.onnx.modules.layers.weight import Weight
 from puregraph.onnx.modules.sampling.affinegrid import AffineGrid

@@ -20,7 +20,6 @@ FORMULAS: dict[str, tuple[str, dict[str, float]]] = {  # with the attributes and
     ),
     "Shrink": ("where(x < -lambd, x + bias, where(x > lambd, x - bias, 0))", {"bias": 0.0, "lambd": 0.5}),
     "Softsign": ("x / (1 + abs(x))", {}),
-    "Swish": ("x * sigmoid(alpha * x)", {"alpha": 1.0}),
     "ThresholdedRelu": ("where(x > alpha, x, 0)", {"alpha": 1.0}),
 }
 PLAIN = {
@@ -67,9 +66,13 @@ def leakyRelu(op: Any, x: Any) -> Any:
 @onnxOp("Gelu")
 def gelu(op: Any, x: Any) -> Any:
     """Gelu."""
-    tanh = "0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)))"
-    exact = "0.5 * x * erfc(-x / sqrt(2))"
-    return op(Pointwise(formula=tanh if op.get("approximate", "none") == "tanh" else exact), x)
+    return op(modules.Gelu(op.get("approximate", "none") == "tanh"), x)
+
+
+@onnxOp("Swish")
+def swish(op: Any, x: Any) -> Any:
+    """Swish."""
+    return op(modules.Swish(op.get("alpha", 1.0)), x)
 
 
 @onnxOp("PRelu")

@@ -8,6 +8,7 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.onnx.modules.layers.normalizing import LocalResponse, NormalizeLp, ScaleMaps
+from puregraph.onnx.modules.layers.rmsnorm import RmsNorm
 from puregraph.onnx.opregistry import onnxOp
 from puregraph.pointwise import Pointwise
 
@@ -86,6 +87,18 @@ def layerNorm(op: Any, x: Any, scale: Any, bias: Any = None) -> Any:
     y = y if y.dtype == x.dtype else op(modules.Cast(x.dtype), y)
     y = op(modules.Mul(), y, scale)
     return (y if bias is None else op(modules.Add(), y, bias)), mean, factor
+
+
+@onnxOp("RMSNormalization", since=23)
+def rmsNorm(op: Any, x: Any, scale: Any) -> Any:
+    """With a scale that is a weight of the last axes, one module; else the mean square of floats of 32 bits or more."""
+    axis, epsilon = op.get("axis", -1) % op.rankOf(x), op.get("epsilon", 1e-5)
+    if allWeights(scale) and scale.shape == tuple(x.shape[axis:]) and scale.dtype == x.dtype:
+        return op(op.builder.fill(RmsNorm(scale.shape, epsilon), scale=scale), x)
+    wide = x if x.dtype.itemsize >= 4 else op(modules.Cast("float32"), x)
+    square = op(modules.Mean(tuple(range(axis, len(x.shape))), True), op(modules.Mul(), wide, wide))
+    y = op(modules.Mul(), wide, op(Pointwise(formula="1 / sqrt(v + epsilon)", epsilon=epsilon), square))
+    return op(modules.Mul(), y if y.dtype == x.dtype else op(modules.Cast(x.dtype), y), scale)
 
 
 @onnxOp("LRN")

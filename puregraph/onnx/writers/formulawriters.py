@@ -8,7 +8,7 @@ import numpy as np
 
 from puregraph.base.dtype import isFloating, promoted
 from puregraph.errors import GraphError
-from puregraph.formula.expr import Term, leaf, lower, read, rebuild
+from puregraph.formula.expr import Term, leaf, lower, read, rebuild, term
 from puregraph.formula.optable import series
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
 from puregraph.pointwise import Pointwise
@@ -31,6 +31,8 @@ NAMES = {
     "pow": "Pow",
     "maximum": "Max",
     "minimum": "Min",
+    "sigmoid": "Sigmoid",
+    "softplus": "Softplus",
     "abs": "Abs",
     "sign": "Sign",
     "floor": "Floor",
@@ -55,12 +57,11 @@ NAMES = {
     "arccosh": "Acosh",
     "arctanh": "Atanh",
 }
+KEPT = ("sigmoid", "softplus")
 DIRECT = {  # formulas that are one operator
     "1 / (1 + exp(-x))": "Sigmoid",
-    "sigmoid(x)": "Sigmoid",
     "tanh(x)": "Tanh",
     "relu(x)": "Relu",
-    "softplus(x)": "Softplus",
 }
 
 # log(erfcx(u) / t) for t = 2 / (2 + u) is nearly a polynomial in 2 t - 1, here the best of degree 14, off by 3e-10
@@ -116,13 +117,22 @@ def formula(step: OnnxStep) -> None:
 
 def spelled(formula: Any) -> Term:
     """The term of a formula in functions that ONNX has."""
-    return rebuild(rebuild(formula.term, {}, lower), {}, words)
+    return rebuild(rebuild(formula.term, {}, opened), {}, words)
+
+
+def opened(op: str, *args: Term) -> Term:
+    """A function by its definition, but for those that are operators and keep more digits so."""
+    return term(op, *args) if op in KEPT else lower(op, *args)
 
 
 def words(op: str, *args: Term) -> Term:
     """A function in those that ONNX has."""
+    if op == "log1p" and args[0].op == "exp":
+        return term("softplus", *args[0].args)
     text = WORDS.get(op)
-    return lower(op, *args) if text is None else rebuild(read(text), dict(zip(map(leaf, "ab"), args)), words)
+    if text is None:
+        return opened(op, *args)
+    return rebuild(read(text), dict(zip(map(leaf, "ab"), args)), words)
 
 
 class Expression:

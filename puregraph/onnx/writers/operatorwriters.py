@@ -15,7 +15,6 @@ from puregraph.onnx.modules.axes.extremeindex import LastExtreme
 from puregraph.onnx.modules.axes.onehotvalues import OneHotValues
 from puregraph.onnx.modules.axes.slicing import SliceAlong
 from puregraph.onnx.modules.layers.bits import BitShift, Bitwise
-from puregraph.onnx.modules.layers.convolving import Convolve, ConvolveTransposed
 from puregraph.onnx.modules.layers.determinant import Determinant
 from puregraph.onnx.modules.layers.logsoftmax import Hardmax
 from puregraph.onnx.modules.layers.normalizing import LocalResponse, NormalizeLp, ScaleMaps
@@ -55,6 +54,8 @@ OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # None stand
         {"axis": m.axis, "mode": "circular" if m.circular else "linear"},
     ),
     modules.Einsum: lambda m: ("Einsum", {"equation": f"{','.join(m.inputLetters)}->{m.output}"}),
+    modules.Compress: lambda m: ("Compress", {"axis": m.axis}),
+    modules.Unique: lambda m: ("Unique", {"sorted": 1}),
     modules.NonZero: lambda m: ("NonZero", {}),
     LastExtreme: lambda m: (
         "ArgMax" if m.largest else "ArgMin",
@@ -64,11 +65,6 @@ OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # None stand
     SliceAlong: lambda m: ("Slice", {}),
     Bitwise: lambda m: (f"Bitwise{m.function.capitalize()}", {}),
     BitShift: lambda m: ("BitShift", {"direction": m.direction.upper()}),
-    Convolve: lambda m: ("Conv", {**windowOf(m), "group": m.groups}),
-    ConvolveTransposed: lambda m: (
-        "ConvTranspose",
-        {**windowOf(m), "group": m.groups, "output_padding": list(m.postpad) if any(m.postpad) else None},
-    ),
     Determinant: lambda m: ("Det", {}),
     Hardmax: lambda m: ("Hardmax", {"axis": m.axis}),
     ScaleMaps: lambda m: ("BatchNormalization", {"epsilon": m.epsilon}),
@@ -91,12 +87,7 @@ def reductionOf(module: Any) -> str | None:
 
 
 def windowOf(module: Any) -> Attributes:
-    """Stride, padding and dilation.
-
-    Raises    GraphError for padding below zero, which ONNX lacks
-    """
-    if min(map(min, module.pad), default=0) < 0:
-        raise GraphError("padding below zero has no words in ONNX")
+    """Stride, padding and dilation."""
     pads = [both[0] for both in module.pad] + [both[1] for both in module.pad]
     return {
         "strides": list(module.stride),

@@ -1,0 +1,1 @@
+"""Patterns: what exporters composed of small operators, known again as one module."""

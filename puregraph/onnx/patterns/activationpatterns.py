@@ -1,0 +1,77 @@
+"""ActivationPatterns: activations that exporters write as arithmetic."""
+
+from __future__ import annotations
+
+from math import pi, sqrt
+from typing import Any
+
+from puregraph import modules
+from puregraph.onnx.patterns.matching import numberOf
+from puregraph.onnx.patterns.patternregistry import onnxPattern
+from puregraph.pointwise import Pointwise
+
+CUBIC = f"{sqrt(2 / pi)} * ({{}} + 0.044715 * {{}})"
+CUBES = ("x ** 3", "x * x * x", "x * x ** 2")
+LOGISTIC = "Log(1 + Exp(x))"
+
+
+@onnxPattern(f"0.5 * x * (1 + Erf(x * {1 / sqrt(2)}))", f"0.5 * x * (1 - Erf(x * {-1 / sqrt(2)}))")
+def gelu(op: Any, x: Any) -> Any:
+    """Gelu by the error function."""
+    return op(modules.Gelu(), x)
+
+
+@onnxPattern(
+    *(f"0.5 * x * (1 + Tanh({CUBIC.format('x', cube)}))" for cube in CUBES),
+    *(f"0.5 * x * (1 + Tanh({sqrt(2 / pi)} * x * (1 + 0.044715 * {square})))" for square in ("x ** 2", "x * x")),
+    *(f"x * Sigmoid({2 * sqrt(2 / pi)} * (x + 0.044715 * {cube}))" for cube in CUBES),
+)
+def geluTanh(op: Any, x: Any) -> Any:
+    """Gelu by a tanh."""
+    return op(modules.Gelu(True), x)
+
+
+@onnxPattern("x * Sigmoid(x)", "x / (1 + Exp(-x))")
+def swish(op: Any, x: Any) -> Any:
+    """Swish with beta 1."""
+    return op(modules.Swish(), x)
+
+
+@onnxPattern("x * Sigmoid(x * Known(beta))")
+def swishBy(op: Any, x: Any, beta: Any) -> Any:
+    """Swish with another beta."""
+    number = numberOf(beta)
+    return None if number is None else op(modules.Swish(number), x)
+
+
+@onnxPattern("x * Tanh(Softplus(x))", f"x * Tanh({LOGISTIC})")
+def mish(op: Any, x: Any) -> Any:
+    """Mish."""
+    return op(Pointwise(formula="x * tanh(softplus(x))"), x)
+
+
+@onnxPattern("x * HardSigmoid(x, alpha=0.16666667, beta=0.5)", "x * Clip(x + 3, 0, 6) / 6")
+def hardSwish(op: Any, x: Any) -> Any:
+    """HardSwish."""
+    return op(modules.HardSwish(), x)
+
+
+@onnxPattern("1 / (1 + Exp(-x))")
+def sigmoid(op: Any, x: Any) -> Any:
+    """Sigmoid, which does not overflow."""
+    return op(modules.Sigmoid(), x)
+
+
+@onnxPattern(LOGISTIC)
+def softplus(op: Any, x: Any) -> Any:
+    """Softplus, which does not overflow."""
+    return op(modules.SoftPlus(), x)
+
+
+@onnxPattern("Softplus(x * Known(beta)) * Known(factor)", "Softplus(x * Known(beta)) / Known(beta)")
+def softplusBy(op: Any, x: Any, beta: Any, factor: Any = None) -> Any:
+    """Softplus of another steepness."""
+    steep, by = numberOf(beta), None if factor is None else numberOf(factor)
+    if not steep or factor is not None and (by is None or abs(by * steep - 1) > 1e-6):
+        return None
+    return op(Pointwise(formula="softplus(beta * x) / beta", beta=steep), x)

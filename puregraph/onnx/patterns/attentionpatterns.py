@@ -1,0 +1,123 @@
+"""AttentionPatterns: scaled dot-product attention as exporters write it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph import modules
+from puregraph.core.shape import valueOf
+from puregraph.onnx.patterns.matching import numberOf
+from puregraph.onnx.patterns.patternregistry import onnxPattern
+
+BLIND = -1e30  # scores below are those of keys that a query does not see, as Attention has it
+SCORES = (
+    "MatMul(q * Known(a), keys * Known(b))",
+    "MatMul(q, keys) * Known(a)",
+    "MatMul(q * Known(a), keys)",
+    "MatMul(q, keys)",
+)
+TRIANGLE = "Where(Equal(Trilu(Expand(Known(one), sizes), upper=0), 0), Known(low), 0)"
+PAST = "LessOrEqual(Range(0, sources, 1), Unsqueeze(Range(0, targets, 1), axes=added))"
+MASKED = {
+    "": "{}",
+    "added": "{} + Known(mask)",
+    "triangle": f"{{}} + {TRIANGLE}",
+    "shown": "Where(Known(shown), {}, Known(low))",
+    "hidden": "Where(Known(covered), Known(low), {})",
+}
+SURE = {  # with zeros for a query that sees no key, as Attention gives them
+    "added": "{} + mask",
+    "shown": "Where(shown, {}, Known(low))",
+    "past": f"Where({PAST}, {{}}, Known(low))",
+    "both": f"Where({PAST}, {{}} + mask, Known(low))",
+    "two": "Where(Known(seen), {} + mask, Known(low))",
+}
+
+
+def zeroed(scores: str) -> str:
+    """The weights of scores, zeros where a query sees no key."""
+    return f"Where(Less(ReduceMax({scores}, axes=last, keepdims=1), Known(least)), 0, Softmax({scores}, axis=-1))"
+
+
+@onnxPattern(
+    *(f"MatMul(Softmax({mask.format(scores)}, axis=-1), v)" for mask in MASKED.values() for scores in SCORES),
+    *(f"MatMul({zeroed(mask.format(scores))}, v)" for mask in SURE.values() for scores in SCORES[1:2]),
+)
+def attention(op: Any, q: Any, keys: Any, v: Any, a: Any = None, b: Any = None, **masks: Any) -> Any:
+    """Attention of four axes."""
+    if any(x.rank != 4 or x.dtype != q.dtype for x in (q, keys, v)):
+        return None
+    scales = [1.0 if x is None else numberOf(x) for x in (a, b)]
+    found = masking(op, masks, q.shape[2], keys.shape[3])
+    if None in scales or found is None:
+        return None
+    causal, mask = found
+    size, scale = q.shape[3], float(np.prod([float(n) for n in scales if n is not None]))
+    isUsual = isinstance(size, int) and abs(scale * size**0.5 - 1) < 1e-6
+    module = modules.Attention(causal, None if isUsual else scale)
+    return op(module, q, rowsOf(op, keys), v, *([] if mask is None else [mask]))
+
+
+def masking(op: Any, masks: dict[str, Any], targets: Any, sources: Any) -> tuple[bool, Any] | None:
+    """Whether keys after a query are hidden, and a further mask; None for what Attention has no words for.
+
+    Where nothing is said of queries that see no key, each has to see one.
+    """
+    low, isSure = masks.get("low"), "least" in masks
+    if low is not None and not hides(low) or isSure and not (hides(masks["least"]) and masks["last"] == (-1,)):
+        return None
+    if "targets" in masks:
+        isPast = valueOf(masks["targets"].shape) == targets and valueOf(masks["sources"].shape) == sources
+        return (True, masks.get("mask")) if isPast and masks["added"] == (-1,) else None
+    if "sizes" in masks:
+        known = valueOf(masks["sizes"].shape)
+        isWhole = known is not None and known.ravel().tolist() == [targets, sources]
+        return (True, None) if isWhole and numberOf(masks["one"]) == 1 else None
+    if "seen" in masks:
+        return (True, masks["mask"]) if isPast(masks["seen"].numbers, targets, sources) else None
+    given = next((masks[name] for name in ("mask", "shown", "covered") if name in masks), None)
+    if given is None:
+        return False, None
+    if given.numbers is None or given.isWeight:
+        isMask = isSure and given.dtype is not None and given.dtype.kind in "fb"
+        return (False, given) if isMask else None
+    return fixedMask(op, given, "covered" in masks, isSure, targets, sources)
+
+
+def fixedMask(
+    op: Any, given: Any, isCovered: bool, isSure: bool, targets: Any, sources: Any
+) -> tuple[bool, Any] | None:
+    """What a mask is whose elements are known."""
+    mask = given.numbers
+    isBool = mask.dtype.kind == "b"
+    shown = (~mask if isCovered else mask) if isBool else mask > BLIND
+    if isPast(shown, targets, sources) and (isBool or not mask[shown].any()):
+        return True, None
+    if not isSure and not shown.any(axis=-1).all() or not shown.ndim:
+        return None
+    return False, op.constant(shown) if isCovered else given
+
+
+def hides(low: Any) -> bool:
+    """Whether a number is so low that it hides what it stands for."""
+    number = numberOf(low)
+    return number is not None and number <= BLIND * (1 - 1e-6)
+
+
+def isPast(shown: Any, targets: Any, sources: Any) -> bool:
+    """Whether each query sees the keys up to its own position, and no others."""
+    if shown is None or shown.shape[-2:] != (targets, sources) or set(shown.shape[:-2]) - {1}:
+        return False
+    return bool((shown == np.tri(targets, sources, dtype=bool)).all())
+
+
+def rowsOf(op: Any, keys: Any) -> Any:
+    """Keys (n, h, s, d) of what is (n, h, d, s): of a transpose, another one of what it transposes."""
+    order = (0, 1, 3, 2)
+    if keys.origin is not None and keys.origin.type == "Transpose" and keys.origin.scope is op.scope:
+        source, axes = keys.origin.inputs[0], keys.origin.attributes.get("perm", (3, 2, 1, 0))
+        order = tuple(axes[axis] for axis in order)
+        keys = source
+    return keys if order == (0, 1, 2, 3) else op.view(modules.Transpose(order), keys)

@@ -1,0 +1,88 @@
+"""LayerPatterns: layers with weights, and normalisations, that exporters write as arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph import modules
+from puregraph.onnx.modules.layers.rmsnorm import RmsNorm
+from puregraph.onnx.operators.productops import isLayer, linear
+from puregraph.onnx.patterns.patternregistry import onnxPattern
+
+MEAN = "ReduceMean({}, axes=axes, keepdims=1)"
+REST = f"(x - {MEAN.format('x')})"
+CENTERED = (  # with the square as a power or as a product, the deviation as a root, its inverse, or a power
+    f"{REST} / Sqrt({MEAN.format(f'{REST} ** 2')} + Known(epsilon))",
+    f"{REST} * (1 / Sqrt({MEAN.format(f'{REST} ** 2')} + Known(epsilon)))",
+    f"{REST} / ({MEAN.format(f'{REST} ** 2')} + Known(epsilon)) ** 0.5",
+)
+SCALED = (
+    f"x / Sqrt({MEAN.format('x ** 2')} + Known(epsilon))",
+    f"x * (1 / Sqrt({MEAN.format('x ** 2')} + Known(epsilon)))",
+    f"x * ({MEAN.format('x ** 2')} + Known(epsilon)) ** -0.5",
+)
+
+
+@onnxPattern("MatMul(x, Known(weight)) + Known(bias)")
+def biased(op: Any, x: Any, weight: Any, bias: Any) -> Any:
+    """Linear, of samples or of sequences."""
+    own = weight.array is not None and bias.array is not None and not (weight.isShared or bias.isShared)
+    if not own or not isLayer(x, weight) or bias.shape != weight.shape[1:] or bias.dtype != weight.dtype:
+        return None
+    return linear(op, x, weight, bias)
+
+
+@onnxPattern(*CENTERED)
+def plainLayerNorm(op: Any, x: Any, axes: tuple, epsilon: Any) -> Any:
+    """LayerNorm without scale and bias."""
+    return normed(op, modules.LayerNorm, x, axes, epsilon)
+
+
+@onnxPattern(*(f"({text}) * Known(scale)" for text in CENTERED))
+def scaledLayerNorm(op: Any, x: Any, axes: tuple, epsilon: Any, scale: Any) -> Any:
+    """LayerNorm with a scale alone."""
+    return normed(op, modules.LayerNorm, x, axes, epsilon, scale=scale, bias=zerosLike(op, scale))
+
+
+@onnxPattern(*(f"({text}) * Known(scale) + Known(bias)" for text in CENTERED))
+def layerNorm(op: Any, x: Any, axes: tuple, epsilon: Any, scale: Any, bias: Any) -> Any:
+    """LayerNorm."""
+    return normed(op, modules.LayerNorm, x, axes, epsilon, scale=scale, bias=bias)
+
+
+@onnxPattern(*SCALED)
+def plainRmsNorm(op: Any, x: Any, axes: tuple, epsilon: Any) -> Any:
+    """RmsNorm without scale."""
+    return normed(op, RmsNorm, x, axes, epsilon)
+
+
+@onnxPattern(*(f"({text}) * Known(scale)" for text in SCALED))
+def rmsNorm(op: Any, x: Any, axes: tuple, epsilon: Any, scale: Any) -> Any:
+    """RmsNorm."""
+    return normed(op, RmsNorm, x, axes, epsilon, scale=scale)
+
+
+def zerosLike(op: Any, value: Any) -> Any:
+    """A bias that is not trained."""
+    return op.constant(np.zeros(np.shape(value.numbers), value.dtype))
+
+
+def normed(op: Any, make: Any, x: Any, axes: tuple, epsilon: Any, **weights: Any) -> Any:
+    """A normalisation of the last axes with arrays of the file; None where axes or shapes are others."""
+    shape = None if x.rank is None else tuple(x.shape[-len(axes) :])
+    small = epsilon.numbers
+    isLast = axes == tuple(range(-len(axes), 0)) and shape is not None and all(isinstance(n, int) for n in shape)
+    if not isLast or small.size != 1 or not 0 <= float(small.reshape(())) < np.inf:
+        return None
+    fits = (v.array is not None and not v.isShared and v.shape == shape for v in weights.values())
+    if not all(fits) or len({v.dtype for v in weights.values()} - {x.dtype}):
+        return None
+    module = make(shape, roundTo(small), affine=bool(weights))
+    return op(op.builder.fill(module, **weights) if weights else module, x)
+
+
+def roundTo(number: Any) -> float:
+    """A number of float32 as the shortest decimal that is it, as which it was written."""
+    return float(str(number.reshape(())[()]))

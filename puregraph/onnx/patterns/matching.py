@@ -1,0 +1,197 @@
+"""Matching: whether a value of a file was composed as a pattern says, and of what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import permutations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.onnx.onnxvalue import OnnxValue
+from puregraph.onnx.patterns.pattern import CHAINS, PatternTerm
+
+CLOSE = 1e-6  # by how much of it a number may be off; more where the file's own dtype is coarser
+LIMITS = (("min", -np.inf), ("max", np.inf))
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "ReduceMean": {"keepdims": 1},
+    "ReduceMax": {"keepdims": 1},
+    "Softmax": {"axis": -1},
+    "Trilu": {"upper": 1},
+    "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
+}
+
+
+class OperatorView(NamedTuple):
+    """How a value was made, in the forms that patterns know: its operator and operands, and the nodes it takes."""
+
+    op: str
+    args: tuple[OnnxValue, ...]
+    nodes: tuple[OnnxValue, ...]
+
+
+class Match(NamedTuple):
+    """What stands for the names of a pattern, and the values that nodes inside of it gave."""
+
+    found: dict[str, Any]
+    inside: tuple[OnnxValue, ...] = ()
+
+    def named(self, name: str, value: Any) -> Match | None:
+        """This match with a value for a name; None where the name stands for another one."""
+        if name in self.found:
+            return self if isSame(self.found[name], value) else None
+        return Match({**self.found, name: value}, self.inside)
+
+    def isClosed(self) -> bool:
+        """Whether all is in one graph, and nobody else reads what is computed inside; the result is first."""
+        made = list({id(value): value for value in self.inside}.values())
+        if any(value.origin.scope is not made[0].origin.scope for value in made):
+            return False
+        reads = Counter(id(each) for value in made for each in value.origin.inputs if each is not None)
+        return all(value.readers == reads[id(value)] for value in made[1:])
+
+
+def isSame(a: Any, b: Any) -> bool:
+    """Whether two values, or two attributes, are the same."""
+    if isinstance(a, OnnxValue) and isinstance(b, OnnxValue):
+        if a is b:
+            return True
+        x, y = (None if v.isWeight else v.numbers for v in (a, b))
+        return x is not None and y is not None and x.dtype == y.dtype and x.size == 1 == y.size and bool(x == y)
+    return type(a) is type(b) and a == b
+
+
+def matches(term: PatternTerm, value: Any, match: Match) -> Iterator[Match]:
+    """The ways in which a value is what a term says."""
+    if term.op == "number":
+        if isNumber(value, term.number):
+            yield match
+    elif term.op in ("any", "known"):
+        isThere = value is not None and (term.op == "any" or value.numbers is not None)
+        named = match.named(term.name, value) if isThere else None
+        if named is not None:
+            yield named
+    elif value is not None:
+        for view in views(value):
+            if view.op == term.op:
+                yield from operands(term, view, match)
+
+
+def operands(term: PatternTerm, view: OperatorView, match: Match) -> Iterator[Match]:
+    """The ways in which the operands of an operator are those of a term."""
+    started: Match | None = Match(match.found, (*match.inside, *view.nodes))
+    for name, wanted in term.options:
+        given = optionOf(view, name)
+        if isinstance(wanted, str):
+            started = None if given is None or started is None else started.named(wanted, given)
+        elif given is None or not np.isclose(given, wanted, CLOSE, 0):
+            return
+    if started is None:
+        return
+    if term.op not in CHAINS:
+        if len(term.args) == len(view.args):
+            yield from each(term.args, view.args, started)
+        return
+    for args, nodes in groupings(view, len(term.args)):
+        for order in permutations(args):
+            yield from each(term.args, order, Match(started.found, (*started.inside, *nodes)))
+
+
+def each(terms: tuple[PatternTerm, ...], values: tuple[OnnxValue, ...], match: Match) -> Iterator[Match]:
+    """The ways in which values are what terms say, each of them."""
+    if not terms:
+        yield match
+        return
+    for found in matches(terms[0], values[0], match):
+        yield from each(terms[1:], values[1:], found)
+
+
+def groupings(view: OperatorView, wanted: int) -> Iterator[tuple[tuple, tuple]]:
+    """So many operands of a sum or product of several, and the nodes between them and it."""
+    if len(view.args) == wanted:
+        yield view.args, ()
+    for i, value in enumerate(view.args if len(view.args) < wanted else ()):
+        for inner in views(value):
+            if inner.op == view.op:
+                args = view.args[:i] + inner.args + view.args[i + 1 :]
+                for found, nodes in groupings(OperatorView(view.op, args, ()), wanted):
+                    yield found, (*inner.nodes, *nodes)
+
+
+def views(value: OnnxValue) -> Iterator[OperatorView]:
+    """The forms of what made a value, an Identity left out."""
+    nodes: tuple[OnnxValue, ...] = ()
+    while value.origin is not None:
+        origin = value.origin
+        nodes = (*nodes, value)
+        isKept = origin.type == "Cast" and origin.inputs[0] is not None and origin.inputs[0].dtype == value.dtype
+        if origin.type != "Identity" and not isKept or origin.inputs[0].origin is None:
+            yield from forms(value, nodes)
+            return
+        value = origin.inputs[0]
+
+
+def forms(value: OnnxValue, nodes: tuple[OnnxValue, ...]) -> Iterator[OperatorView]:
+    """The forms of what made a value."""
+    origin = value.origin
+    kind, args = origin.type, tuple(origin.inputs)
+    if kind == "Neg":
+        kind, args = "Mul", (args[0], scalar(-1.0))
+    elif kind == "Reciprocal":
+        kind, args = "Div", (scalar(1.0), args[0])
+    elif kind in ("Sub", "Div") and (by := single(args[1])) is not None and (kind == "Sub" or by):
+        yield OperatorView(kind, args, nodes)
+        other = scalar(-by if kind == "Sub" else 1 / by)
+        other.isWeight = args[1].isWeight
+        kind, args = "Add" if kind == "Sub" else "Mul", (args[0], other)
+    elif kind == "Mul" and args[0] is args[1]:
+        yield OperatorView("Pow", (args[0], scalar(2.0)), nodes)
+    elif kind == "Clip" and origin.version < 11:
+        args = (args[0], *(scalar(origin.attributes.get(name, inf)) for name, inf in LIMITS))
+    elif kind.startswith("Reduce") or kind in ("Unsqueeze", "Squeeze"):
+        args = args[:1]
+    yield OperatorView(kind, args, nodes)
+
+
+def scalar(value: float) -> OnnxValue:
+    """A number as a value."""
+    return OnnxValue.of("", np.asarray(value, np.float64))
+
+
+def single(value: Any) -> float | None:
+    """The one element of a value that is known ahead of data; None if it is not known, or not one."""
+    numbers = None if value is None else value.numbers
+    return None if numbers is None or numbers.size != 1 else float(numbers.reshape(()))
+
+
+def numberOf(value: Any) -> float | None:
+    """The number that a value is, known ahead of data and never trained; None if it is none."""
+    return None if value is None or value.isWeight else single(value)
+
+
+def isNumber(value: Any, wanted: float) -> bool:
+    """Whether a value is an array of one element, which is this number as far as its dtype can tell."""
+    numbers = None if value is None else value.numbers
+    if numbers is None or numbers.size != 1:
+        return False
+    close = max(CLOSE, float(np.finfo(numbers.dtype).eps)) if numbers.dtype.kind == "f" else 0.0
+    return bool(np.isclose(float(numbers.reshape(())), wanted, close, 0))
+
+
+def optionOf(view: OperatorView, name: str) -> Any:
+    """An attribute, or what it is where it is left out; axes as a tuple counted from the last, None if not known."""
+    value = view.nodes[-1]
+    origin, x = value.origin, value.origin.inputs[0]
+    if name == "axes":
+        given = origin.attributes.get("axes")
+        if given is None and len(origin.inputs) > 1 and origin.inputs[1] is not None:
+            given = origin.inputs[1].numbers
+        rank = value.rank if origin.type == "Unsqueeze" else x.rank
+        return None if given is None or not rank else tuple(sorted(int(a) % rank - rank for a in np.ravel(given)))
+    if name == "axis":
+        axis = origin.attributes.get("axis", -1 if origin.version >= 13 else 1)
+        if not x.rank or origin.version < 13 and axis % x.rank != x.rank - 1:
+            return None
+        return axis % x.rank - x.rank
+    return origin.attributes.get(name, DEFAULTS.get(origin.type, {}).get(name))

@@ -1,0 +1,71 @@
+"""PatternRegistry: for each module that exporters compose of small operators the patterns, and what makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from puregraph.errors import PuregraphError
+from puregraph.onnx.patterns.matching import Match, matches, views
+from puregraph.onnx.patterns.pattern import Pattern
+
+FAMILIES = ("activation", "attention", "layer", "quantized")
+ARITHMETIC = frozenset("Add Sub Mul Div Neg Reciprocal Pow".split())  # looked at in several forms
+Known = dict[str, list[tuple[Pattern, Callable[..., Any]]]]
+PATTERNS: Known = {}
+
+
+def onnxPattern(*texts: str) -> Callable[[Callable], Callable]:
+    """Register the function below it as what makes one module of the operators that match one of these patterns.
+
+    The function gets an `OnnxNode`, which makes nodes, and by name what stands for the names of the pattern. It returns
+    the output, or None where the module would be another function.
+    """
+
+    def register(make: Callable) -> Callable:
+        for text in texts:
+            pattern = Pattern(text)
+            known = PATTERNS.setdefault(pattern.root.op, [])
+            known.append((pattern, make))
+            known.sort(key=lambda each: -each[0].size)
+        return make
+
+    return register
+
+
+def loadPatterns() -> None:
+    """Import puregraph's own patterns, a file for each family of modules."""
+    for family in FAMILIES:
+        import_module(f"puregraph.onnx.patterns.{family}patterns")
+
+
+def patternsFor(kinds: set[str]) -> Known:
+    """The patterns that a file with these operators may have, by their last operator."""
+    found = {root: [each for each in known if each[0].kinds <= kinds] for root, known in PATTERNS.items()}
+    return {root: each for root, each in found.items() if each}
+
+
+def recognized(op: Any, value: Any, known: Known) -> Any:
+    """What a value is the output of as one module; None where no pattern matches.
+
+    It has the shape and dtype of the value, and no value inside of the pattern is read by others.
+    """
+    if not known or value.origin.type not in ARITHMETIC and value.origin.type not in known:
+        return None
+    op.scope = value.origin.scope
+    for view in dict.fromkeys(each.op for each in views(value)):
+        for pattern, make in known.get(view, ()):
+            for match in matches(pattern.root, value, Match({})):
+                made = attempt(op, make, match.found) if match.isClosed() else None
+                if made is not None and made.dtype == value.dtype and made.shape == value.shape:
+                    return made
+    return None
+
+
+def attempt(op: Any, make: Callable[..., Any], found: dict[str, Any]) -> Any:
+    """What a function makes of a match; None where its module does not take such inputs."""
+    try:
+        return make(op, **found)
+    except PuregraphError:
+        return None

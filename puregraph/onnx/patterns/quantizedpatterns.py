@@ -1,0 +1,42 @@
+"""QuantizedPatterns: pairs that go from integers to floats and back to the same, exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph import modules
+from puregraph.onnx.patterns.patternregistry import onnxPattern
+
+PAIR = "QuantizeLinear({}, Known(scale), Known(zero))"
+FLOATS = "DequantizeLinear(x, Known(scale), Known(zero))"
+
+
+@onnxPattern(PAIR.format(FLOATS))
+def pair(op: Any, x: Any, scale: Any, zero: Any) -> Any:
+    """The integers themselves: what a float is off by after one product and one quotient is less than half."""
+    return op(modules.Identity(), x) if isExact(x, scale, zero) else None
+
+
+@onnxPattern(PAIR.format(f"Transpose({FLOATS}, perm=perm)"))
+def transposed(op: Any, x: Any, scale: Any, zero: Any, perm: list) -> Any:
+    """The integers in another order."""
+    return op(modules.Transpose(tuple(perm)), x) if isExact(x, scale, zero) else None
+
+
+@onnxPattern(PAIR.format(f"Reshape({FLOATS}, Known(sizes))"))
+def reshaped(op: Any, x: Any, scale: Any, zero: Any, sizes: Any) -> Any:
+    """The integers in another shape."""
+    return op(modules.Reshape(tuple(sizes.numbers.tolist())), x) if isExact(x, scale, zero) else None
+
+
+def isExact(x: Any, scale: Any, zero: Any) -> bool:
+    """Whether all have one scale, by which floats can be divided, and one zero point of their dtype."""
+    number = scale.numbers
+    isOne = number.size == 1 and number.ndim == 0 and zero.numbers.ndim == 0 and number.dtype.kind == "f"
+    fits = x.dtype == zero.dtype and x.dtype.itemsize == 1 and number.dtype.itemsize >= 4
+    if not isOne or not fits:
+        return False
+    limits = np.finfo(number.dtype)
+    return bool(limits.tiny * 1024 <= number <= limits.max / 1024)

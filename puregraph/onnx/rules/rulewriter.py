@@ -1,0 +1,178 @@
+"""RuleWriter: a rule of a module in operators of ONNX, one for each call that it makes on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from puregraph.base.widen import forwardRule
+from puregraph.compile.decompose.decomposition import decompositionOf
+from puregraph.compile.ir.value import Call, Value
+from puregraph.compile.trace.numpyrules import readerOf
+from puregraph.compile.trace.recorder import RecordedArray, Recorder, UnreadableError
+from puregraph.errors import GraphError
+from puregraph.graph.steps import ABSENT
+from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf
+
+CALLS: dict[Any, Callable[..., Any]] = {}  # for each function of numpy, and each Kernel: what writes a call of it
+WORDS: dict[Any, Callable[..., Any]] = {}  # for each function the same by simpler ones, for ONNX alone
+KEPT: set[Any] = set()  # functions that are written though the compiler has simpler ones for them
+
+
+def writesCall(*functions: Any) -> Callable[[Callable], Callable]:
+    """Register the function below it as what writes calls: it gets a RuleWriter and the Call, and gives the names of
+    its results."""
+
+    def register(write: Callable) -> Callable:
+        CALLS.update(dict.fromkeys(functions, write))
+        KEPT.update(functions)
+        return write
+
+    return register
+
+
+def inWords(*functions: Any) -> Callable[[Callable], Callable]:
+    """Register the function below it as the same by functions of numpy that are written."""
+
+    def register(rule: Callable) -> Callable:
+        WORDS.update(dict.fromkeys(functions, rule))
+        return rule
+
+    return register
+
+
+def simplerOf(function: Any) -> Any:
+    """The function by simpler ones, where it is not written itself."""
+    return WORDS.get(function) or (None if function in KEPT else decompositionOf(function))
+
+
+class RuleWriter:
+    """Writes the calls of one rule; `names` are those of values by their numbers."""
+
+    def __init__(self, step: OnnxStep):
+        self.step, self.op = step, step.op
+        self.names: dict[int, str] = {}
+
+    def name(self, x: Any, dtype: Any = None) -> str:
+        """The name of a value or a number, in a dtype if one is given."""
+        if not isinstance(x, Value):
+            return self.step.constant(x, dtype if dtype is not None else np.asarray(x).dtype)
+        if x.number not in self.names and x.role == "constant":
+            self.names[x.number] = self.step.constant(np.ascontiguousarray(x.source))
+        found = self.names[x.number]
+        return found if dtype is None or x.dtype == dtype else self.cast(found, dtype)
+
+    def cast(self, x: str, dtype: Any) -> str:
+        """A value in another dtype."""
+        return self.op("Cast", x, to=kindOf(np.dtype(dtype)))
+
+    def whole(self, *numbers: int) -> str:
+        """Integers along one axis."""
+        return self.step.whole(*numbers)
+
+    def reshape(self, x: str, shape: Any) -> str:
+        """A value in another shape."""
+        return self.op("Reshape", x, self.whole(*shape), allowzero=1 if 0 in tuple(shape) else None)
+
+    def write(self, call: Call) -> None:
+        """The operators of one call.
+
+        Raises    GraphError for a function that has no words
+        """
+        write = writerOf(call.function)
+        if write is None:
+            raise GraphError(f"its rule calls {call.name}, which has no words in ONNX")
+        found = write(self, call)
+        results = list(found) if isinstance(found, (list, tuple)) else [found]
+        for y, name in zip(call.outs, results, strict=True):
+            if y is not None and name is not None:
+                self.names[y.number] = name
+
+
+def writerOf(function: Any) -> Any:
+    """What writes the calls of a function."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, np.ufunc) and function.__name__ == "reduce":
+        return CALLS.get(owner.reduce)
+    return CALLS.get(function) or CALLS.get(type(function))
+
+
+def loadCalls() -> None:
+    """Import what writes calls."""
+    for family in ("kernel", "numpy"):
+        import_module(f"puregraph.onnx.rules.{family}calls")
+
+
+def writeRule(step: OnnxStep) -> None:
+    """The forward rule of a step's module, as it is in evalMode.
+
+    Raises    GraphError for a rule that cannot be traced, calls what has no words, or has sizes with symbols
+    """
+    if not all(isWhole(n) for shape in step.shapes if shape is not None for n in shape):
+        raise GraphError("its rule is written for sizes that are numbers: give shapes= without symbols")
+    loadCalls()
+    module, args = step.module, step.row.step.args
+    recorder = Recorder(readerOf)
+    recorder.decompositionOf, recorder.keepsComposite = simplerOf, lambda kernel: kernel in CALLS
+    writer = RuleWriter(step)
+    values = [argument(step, recorder, writer, i, number) for i, number in enumerate(args)]
+    wasTraining = module.train
+    module.train = False
+    try:
+        handles = [recorder.handle(value) for value in values]
+        result = forwardRule(module, handles, step.row.step.inputs)
+        found = [taken(recorder, y) for y in (result if type(result) is tuple else (result,))]
+    except (UnreadableError, TypeError, NotImplementedError) as error:
+        raise GraphError(f"its rule cannot be written: {error}") from None
+    finally:
+        module.train = wasTraining
+    mark = len(step.writer.nodes)
+    for call in recorder.calls:
+        writer.write(call)
+    for i, (value, out) in enumerate(zip(found, step.outputs)):
+        if value is not None:
+            step.kinds[out] = value.dtype
+            given(step, writer.name(value), out, mark, isFirst=i == 0)
+
+
+def argument(step: OnnxStep, recorder: Recorder, writer: RuleWriter, index: int, number: int) -> Value | None:
+    """The value of an argument of the rule: an input, a parameter or a state."""
+    count = step.row.step.inputs
+    if number == ABSENT or index < count and step.inputs[index] is None:
+        return None
+    if index < count:
+        value = recorder.value(tuple(map(int, step.shapes[index])), np.dtype(step.indtypes[index]), role="input")
+        writer.names[value.number] = str(step.inputs[index])
+        return value
+    stored = step.module.ruleParams()[index - count]
+    if stored is None:
+        return None
+    value = recorder.value(tuple(stored.shape), np.dtype(stored.dtype), role="param", source=stored)
+    writer.names[value.number] = step.writer.weight(stored, f"{step.path}:{step.module.ruleNames[index - count]}")
+    return value
+
+
+def taken(recorder: Recorder, y: Any) -> Value | None:
+    """The value of a result."""
+    if y is None or type(y) is RecordedArray:
+        return None if y is None else y.current
+    if isinstance(y, (np.ndarray, np.generic)):
+        return recorder.constant(y)
+    raise UnreadableError(f"a result is {type(y).__name__}")
+
+
+def given(step: OnnxStep, name: str, out: str, mark: int, isFirst: bool) -> None:
+    """Make a value the output of a step: the node that gives it gets the name, where it is one of the step's own."""
+    nodes = step.writer.nodes[mark:]
+    maker = next((node for node in nodes if name in node.output), None)
+    if maker is None or name in step.outputs:
+        step.op("Identity", name, out=out)
+        return
+    for node in nodes:
+        for ends in (node.input, node.output):
+            for i, each in enumerate(ends):
+                ends[i] = out if each == name else each
+    maker.name = step.path if isFirst else out

@@ -1,0 +1,75 @@
+"""ComposedWriters: modules that are one operator in new opsets, and in old ones what exporters compose."""
+
+from __future__ import annotations
+
+from math import pi, sqrt
+
+import numpy as np
+
+from puregraph import modules
+from puregraph.onnx.modules.layers.rmsnorm import RmsNorm
+from puregraph.onnx.onnxwriter import OnnxStep, writesOnnx
+from puregraph.onnx.writers.layerwriters import reduced
+from puregraph.onnx.writers.operatorwriters import check
+
+GELU, HARDSWISH, SWISH, RMSNORM = 20, 14, 24, 23  # the opsets since which there is an operator
+
+
+@writesOnnx(modules.Gelu)
+def gelu(step: OnnxStep) -> None:
+    """Gelu since opset 20, else by Erf or Tanh."""
+    isTanh = str(step.module.formula) == modules.Gelu.approximation
+    if step.opset >= GELU:
+        step.op("Gelu", step.x, out=step.y, approximate="tanh" if isTanh else None)
+        return
+    if isTanh:
+        cube = step.op("Mul", number(step, 0.044715), step.op("Pow", step.x, number(step, 3)))
+        wide = step.op("Mul", number(step, sqrt(2 / pi)), step.op("Add", step.x, cube))
+    else:
+        wide = step.op("Div", step.x, number(step, sqrt(2)))
+    grown = step.op("Add", step.op("Tanh" if isTanh else "Erf", wide), number(step, 1))
+    step.op("Mul", step.op("Mul", step.x, grown), number(step, 0.5), out=step.y)
+
+
+def number(step: OnnxStep, value: float) -> str:
+    """A number in the dtype of the output."""
+    return step.constant(value, step.dtypes[0])
+
+
+@writesOnnx(modules.HardSwish)
+def hardSwish(step: OnnxStep) -> None:
+    """HardSwish since opset 14, else by Clip."""
+    if step.opset >= HARDSWISH:
+        step.op("HardSwish", step.x, out=step.y)
+        return
+    clipped = step.op("Clip", step.op("Add", step.x, number(step, 3)), number(step, 0), number(step, 6))
+    step.op("Div", step.op("Mul", step.x, clipped), number(step, 6), out=step.y)
+
+
+@writesOnnx(modules.Swish)
+def swish(step: OnnxStep) -> None:
+    """Swish since opset 24, else by Sigmoid."""
+    given, named = step.module.initArgs
+    beta = float(given[0] if given else named.get("beta", 1.0))
+    if step.opset >= SWISH:
+        step.op("Swish", step.x, out=step.y, alpha=None if beta == 1 else beta)
+        return
+    wide = step.x if beta == 1 else step.op("Mul", step.x, number(step, beta))
+    step.op("Mul", step.x, step.op("Sigmoid", wide), out=step.y)
+
+
+@writesOnnx(RmsNorm)
+def rmsNorm(step: OnnxStep) -> None:
+    """RMSNormalization since opset 23, else its formula."""
+    module, rank, dtype = step.module, len(step.module.shape), step.dtypes[0]
+    if step.opset >= RMSNORM:
+        check(step, "RMSNormalization", {})
+        scale = step.param("scale") or step.constant(np.ones(module.shape), dtype)
+        step.op("RMSNormalization", step.x, scale, out=step.y, axis=-rank, epsilon=module.epsilon)
+        return
+    square = step.op("Pow", step.x, number(step, 2))
+    mean = reduced(step, "ReduceMean", square, module.axes, True)
+    root = step.op("Sqrt", step.op("Add", mean, number(step, module.epsilon)))
+    y = step.op("Div", step.x, root, out=step.y if module.scale is None else None)
+    if module.scale is not None:
+        step.op("Mul", y, step.param("scale"), out=step.y)

@@ -1,0 +1,228 @@
+"""A model and its gradients as one ONNX model: onnxruntime gives our gradients, for every module that can be written."""
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+from onnxtrips import listed, ran  # noqa: E402
+
+import puregraph.costs  # noqa: E402
+import puregraph.modules  # noqa: E402
+import puregraph.onnx.modules  # noqa: E402
+from puregraph import Conv2D, Flatten, Graph, Input, Linear, MaxPool2D, Relu, Sequential, models  # noqa: E402
+from puregraph.autodiff import add_backward_pass  # noqa: E402
+from puregraph.core.param import Param  # noqa: E402
+from puregraph.errors import AutoDiffException, GraphError, PuregraphError  # noqa: E402
+from puregraph.module import Module  # noqa: E402
+from puregraph.onnx import backwardOnnx, toOnnx  # noqa: E402
+
+MODULES = {
+    c.__name__: c
+    for package in (puregraph.modules, puregraph.costs, puregraph.onnx.modules)
+    for name, c in sorted(vars(package).items())
+    if inspect.isclass(c) and issubclass(c, Module) and name[0] != "_" and c.__module__.startswith("puregraph.")
+}
+SEVERAL = "And Or Xor Not Constant Full OneHot Range".split()  # without a gradient, or without an input
+OPEN = "its size comes with the data"
+ELEMENTS = "its rule reads elements of indices"
+OTHER = "its rule calls what has no words"
+NEWER = "the operator is newer than opset 21"
+NEGATIVE = "padding below zero"
+REFUSED = {
+    **dict.fromkeys("Compress CompressAxis ReduceAxes SliceAlong SplitSizes UnsqueezeAxes AffineGrid".split(), OPEN),
+    **dict.fromkeys("GatherPoints ScatterPoints ScatterElements TriluFrom".split(), ELEMENTS),
+    **dict.fromkeys("GatherElements CumulativeAxis ConvolveTransposed PoolMean".split(), ELEMENTS),
+    **dict.fromkeys("Determinant PoolNorm RecurrentCells ReduceProd TopElements Unpool".split(), OTHER),
+    **dict.fromkeys("CumProd ScatterSequence".split(), NEWER),
+    "TopCount": OPEN,
+}
+RUNTIME = {"AvgPoolNd", "MaxPoolNd", "LocalResponse", "GridSample", "ResizeAxes"}  # settings onnxruntime has not
+STRATEGIES = ("store_all", "recompute_all")
+
+
+def dataFor(net, shapes, rng):
+    """Floats, and integers that are indices of anything; probabilities, and what has a logarithm, is positive."""
+    kinds = net.inputTypes(len(shapes))
+    chance = any(node.label in ("BCE", "ReduceLogSum") for node in net.nodes)
+    found = []
+    for shape, kind in zip(shapes, kinds, strict=True):
+        if kind is not None and kind.kind in "iub":
+            found.append(np.ones(shape, kind))
+        else:
+            found.append((rng.random(shape) if chance else rng.standard_normal(shape)).astype(np.float32))
+    return found
+
+
+def ends(net, data):
+    """The names of what is differentiated, and of what by: all floats between which there is a gradient."""
+    flat = net.steps()
+    inputs = [flat.names[n] for n, x in zip(flat.inputs, data, strict=True) if x.dtype.kind == "f"]
+    held = {id(getattr(m, name)): flat.names[n] for n, m, name in flat.params if isinstance(getattr(m, name), Param)}
+    inputs += held.values()
+    outputs = list(net.outputNames)
+    while True:
+        try:
+            return outputs, inputs, add_backward_pass(net, outputs, inputs)
+        except AutoDiffException as error:
+            by, of = (
+                re.search(text, str(error)) for text in ("reaches input '(.*?)'", "output '(.*?)' depends on none")
+            )
+            if by is None and of is None:
+                return outputs, [], None
+            (inputs if by else outputs).remove((by or of)[1])
+
+
+def check(net, shapes, data=None, strategies=STRATEGIES[:1]):
+    """Whether onnxruntime gives our outputs and gradients; None where there is no gradient."""
+    net.calcMode("float32").evalMode()
+    rng = np.random.default_rng(1)
+    data = dataFor(net, shapes, rng) if data is None else data
+    outputs, inputs, joint = ends(net, data)
+    if joint is None:
+        return False
+    values = dict(zip(net.outputNames, listed(net(data if len(data) > 1 else data[0]))))
+    seeds = [rng.standard_normal(values[name].shape).astype(values[name].dtype) for name in outputs]
+    wanted = listed(joint(*data, *seeds))
+    for strategy in strategies:
+        model = backwardOnnx(
+            net, inputs, outputs, shapes=shapes, dtypes=[x.dtype for x in data], data_forwarding_strategy=strategy
+        )
+        onnx.checker.check_model(model, full_check=True)
+        found = ran(model, [*data, *seeds])
+        for y, want in zip(found, wanted, strict=True):
+            assert y.shape == want.shape and y.dtype == want.dtype
+            np.testing.assert_allclose(y, want, 1e-5, 1e-5 * max(1.0, np.abs(want).max(initial=0)))
+    return True
+
+
+def alone(module, shapes):
+    """A graph of one module."""
+    inputs = [Input(name=f"x{i}").node() for i in range(len(shapes))]
+    return Graph(inputs, module.node(*inputs), name="it")
+
+
+def outcome(name, every=True):
+    """What becomes of the examples of a module: "ran" or "none" without a gradient, else why not."""
+    found = set()
+    for module, shapes in list(MODULES[name].examples())[: None if every else 1]:
+        try:
+            found.add("ran" if check(alone(module, shapes), shapes) else "none")
+        except PuregraphError:
+            found.add("refused")
+        except AssertionError:
+            raise
+        except Exception as error:  # onnxruntime's own errors have no common base
+            if name not in RUNTIME:
+                raise AssertionError(f"{name}: {error}") from error
+    return found
+
+
+def unlike(names, every):
+    """Modules of which something else becomes than is written here."""
+    wrong = {}
+    for name in sorted(names):
+        found = outcome(name, every)
+        if name not in REFUSED and "refused" in found:
+            wrong[name] = found
+        if every and name in REFUSED and "refused" not in found:
+            wrong[name] = found
+    return wrong
+
+
+KNOWN = set(MODULES) - set(SEVERAL) - {"Weight"}
+EVERYDAY = """Attention AvgPool2D Conv1D Conv2D CrossEntropy Deconv2D Einsum Embedder Gelu GroupNorm LayerNorm Linear LogSoftMax
+MatMul Max MaxPool2D Mean PairDot RmsNorm SmoothL1 SoftMax Upsample2D Where""".split()
+
+
+def test_gradients_of_modules_are_onnxruntimes():
+    assert not unlike(EVERYDAY, every=False)
+
+
+@pytest.mark.slow
+def test_gradients_of_all_modules_in_all_examples_are_onnxruntimes_or_refused():
+    assert not unlike(KNOWN, every=True)
+    assert len(KNOWN - set(REFUSED)) > 110
+
+
+def block():
+    """A block of a residual network."""
+    from puregraph import Add, BatchNorm
+
+    x = Input(name="x").node()
+    h = Relu()(BatchNorm(4)(Conv2D(4, 4, 3, pad=1)(x)))
+    return Graph(x, Relu()(Add()(BatchNorm(4)(Conv2D(4, 4, 3, pad=1)(h)), x)), name="block")
+
+
+IDS = [np.random.default_rng(1).integers(0, 7, (2, 4))]
+NETS = {
+    "mlp": (lambda: models.mlp(6, (5, 4), 3), [(2, 6)], None),
+    "lenet": (lambda: models.lenet(1, 12, 3, (2, 3)), [(2, 1, 12, 12)], None),
+    "residual block": (block, [(2, 4, 5, 5)], None),
+    "gpt": (lambda: models.gpt(7, 4, 2, 2, 8), [(2, 4)], IDS),
+    "transformer": (lambda: models.transformer(1, 8, 2), [(2, 4, 8)], None),
+    "unet": (lambda: models.unet(1, 2, 2, 2), [(1, 1, 8, 8)], None),
+    "vit": (lambda: models.vit(8, 4, 1, 2, 8, 3, 1), [(2, 1, 8, 8)], None),
+    "lstm": (lambda: models.lstm(3, 4, 2, 3), [(2, 4, 3)], None),
+    "lstm both ways": (lambda: models.lstm(3, 4, 1, 3, direction="bi"), [(2, 4, 3)], None),
+    "mobilenet": (lambda: models.mobilenet(3, 1, 0.1), [(1, 1, 32, 32)], None),
+    "resnet20": (lambda: models.resnet20(), [(1, 3, 16, 16)], None),
+}
+QUICK = ("mlp", "lenet", "residual block", "gpt")
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in NETS])
+def test_gradients_of_networks_are_onnxruntimes_whatever_is_kept(name):
+    build, shapes, data = NETS[name]
+    assert check(build(), shapes, data, STRATEGIES)
+
+
+def small():
+    """A network with a convolution."""
+    layers = (
+        Conv2D(1, 2, 3, name="c"),
+        Relu(name="r"),
+        MaxPool2D(2, name="p"),
+        Flatten(name="f"),
+        Linear(8, 3, name="l"),
+    )
+    return Sequential(*layers, name="net")
+
+
+def test_an_onnx_model_and_its_path_are_differentiated(tmp_path):
+    net = small()
+    model = toOnnx(net, tmp_path / "net.onnx", [(2, 1, 6, 6)])
+    both = backwardOnnx(tmp_path / "net.onnx", ["c_x", "c.W", "l.b"], "l", tmp_path / "both.onnx")
+    assert onnx.load(tmp_path / "both.onnx").SerializeToString() == both.SerializeToString()
+    assert backwardOnnx(model, ["c_x", "c.W", "l.b"], "l").SerializeToString() == both.SerializeToString()
+    assert [info.name for info in both.graph.output] == ["l", "gradient_c_x", "gradient_c_W", "gradient_l_b"]
+    rng = np.random.default_rng(1)
+    x, g = (rng.standard_normal(s).astype(np.float32) for s in ((2, 1, 6, 6), (2, 3)))
+    y, gx, gW, gb = ran(both, [x, g])
+    np.testing.assert_allclose(y, net(x), 1e-5, 1e-6)
+    net.backward(g)
+    for found, wanted in ((gx, net.grad), (gW, net["c"].W.grad), (gb, net["l"].b.grad)):
+        np.testing.assert_allclose(found, wanted, 1e-5, 1e-5)
+
+
+def test_a_graph_with_a_backward_pass_is_written_as_any_other():
+    net = small().evalMode()
+    joint = add_backward_pass(net, "l", ["c.W"])
+    model = toOnnx(joint, None, [(2, 1, 6, 6), (2, 3)])
+    onnx.checker.check_model(model, full_check=True)
+    rng = np.random.default_rng(1)
+    x, g = (rng.standard_normal(s).astype(np.float32) for s in ((2, 1, 6, 6), (2, 3)))
+    for found, wanted in zip(ran(model, [x, g]), joint(x, g), strict=True):
+        np.testing.assert_allclose(found, wanted, 1e-5, 1e-5)
+
+
+def test_what_cannot_be_written_is_said_in_one_error():
+    net = small()
+    with pytest.raises(GraphError) as error:
+        backwardOnnx(net, ["c.W", "l.W"], "l", shapes=[("N", 1, 6, 6)])
+    text = str(error.value)
+    assert "'p'" in text and "sizes that are numbers" in text
