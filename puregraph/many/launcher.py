@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from puregraph.analysis.summary import bytesText
 from puregraph.base.environment import variable
 from puregraph.errors import PuregraphError
 from puregraph.many.mpiworld import PATIENCE
@@ -27,7 +28,10 @@ from puregraph.native.threads.numthreads import cores
 ABORTED = re.compile(rb"Abort\(\d+\) on node .*")  # what MPICH writes then
 LOST = re.compile(rb"NBC_Progress: an error \d+ was found .*\n")  # what Open MPI says then, though others go on
 RULE = re.compile(rb"[=-]{60,}\s*$")  # how the notes begin that mpiexec writes when a process is gone
+HYDRA = re.compile(rb"\[(mpiexec|proxy:\S+)@\S+\] .*\s*")  # what MPICH's mpiexec says of its own troubles
+UNREACHED = b"Launch proxy failed"  # ... if it cannot start anything on a machine
 BEGINNING = 5  # times the patience that processes have to begin: on a cluster, all read Python's files from one disk
+SHARED = "/dev/shm"  # where Linux has shared memory
 LATE = 75  # the exit code if they have not
 HOSTS = re.compile(r"[^\s:,]+:\d+(,[^\s:,]+:\d+)*")
 
@@ -129,6 +133,7 @@ class LaunchedRun:
         self.beginning = threading.Timer(threading.TIMEOUT_MAX if patience is None else patience, self.giveUp)
         self.asked = self.isLate = self.isHushed = False
         self.notes: list[bytes] = []  # of mpiexec's own
+        self.troubles: list[bytes] = []  # that it has itself
         self.gone: list[int] = []  # which processes ended first: several, where nobody saw which of them did
 
     def wait(self) -> int:
@@ -156,6 +161,9 @@ class LaunchedRun:
         if BEGUN in line:  # behind what another process has printed without an end of its line
             self.beginning.cancel()
             line = line.replace(BEGUN, b"")
+        if HYDRA.fullmatch(line):
+            self.troubles.append(line)
+            return
         if self.notes or RULE.match(line):
             self.notes.append(line)
             return
@@ -214,10 +222,26 @@ class LaunchedRun:
             why = "does `python -m puregraph --version` work on each machine, and do they reach each other?"
             late = f"the {self.count} processes have not begun together within {self.patience:g} s (5 times --patience)"
             print(f"puregraph: {late}; {why}", file=sys.stderr)
+        elif any(b"Bus error" in note for note in self.notes):
+            print(f"puregraph: a process ended with a bus error, {sharedMemory()}", file=sys.stderr)
+        elif any(UNREACHED in line for line in self.troubles):
+            why = "does `ssh HOST python -m puregraph --version` work for each of them?"
+            print(f"puregraph: one of the machines of --hosts could not be reached; {why}", file=sys.stderr)
         elif code and self.gone and not self.asked:
             ranks = " or ".join(map(str, self.gone))
             who = f"rank {ranks} of {self.count}"
             print(f"puregraph: {who} was killed (exit code {code}), which has ended the run", file=sys.stderr)
         else:
-            sys.stdout.buffer.write(b"".join(self.notes))
+            sys.stdout.buffer.write(b"".join(self.troubles + self.notes))
             sys.stdout.buffer.flush()
+
+
+def sharedMemory() -> str:
+    """Why that happens, with the sizes that there are."""
+    why = "as happens when shared memory is full, over which processes of one machine exchange"
+    try:
+        found = os.statvfs(SHARED)
+    except OSError:  # Windows, and systems that have it elsewhere
+        return why
+    total, free = (bytesText(blocks * found.f_frsize) for blocks in (found.f_blocks, found.f_bavail))
+    return f"{why}: {SHARED} has {total}, {free} of it free now; remove what is in it, or mount a larger one"

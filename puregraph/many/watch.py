@@ -113,7 +113,8 @@ class Watch:
         at = self.reports[rank]
         where = f"rank {rank} of {self.world.size} has waited {waited:.1f} s in collective {at.done + 1}{inside(at)}"
         who = "; ".join(late) or "all others wait there too: a connection may be cut"
-        text = f"puregraph: {where}: {who}"
+        hint = f"; if it should, {self.patience:g} s of --patience are too few for it" * who.endswith("computing")
+        text = f"puregraph: {where}: {who}{hint}"
         if self.world.isFirst(LASTWORDS, text) and not self.world.hasLauncher:
             self.world.say(text)
         self.world.abort(CODE)

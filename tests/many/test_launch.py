@@ -1,16 +1,27 @@
 """`puregraph launch`: processes that end together, and say why once."""
 
+import shutil
 import signal
 import subprocess
 import sys
 
 import pytest
-from launched import command, isRunning, launched, lines, namedAsKilled, pidsIn, waited, written
+from launched import (
+    command,
+    isRunning,
+    launched,
+    lines,
+    missingOpenMpi,
+    namedAsKilled,
+    pidsIn,
+    waited,
+    written,
+)
 from processes import environment
 
 from puregraph.cli import main
 from puregraph.many import launcher
-from puregraph.many.launcher import LaunchedRun
+from puregraph.many.launcher import LATE, LaunchedRun
 from puregraph.many.rankfile import endedIn, ranksIn
 from puregraph.many.watch import CODE
 from puregraph.many.world import BEGUN
@@ -107,6 +118,38 @@ def test_a_script_finds_its_arguments_and_the_files_beside_it(tmp_path):
     (tmp_path / "neighbour.py").write_text("WORD = 'beside'")
     text = "import sys\nfrom neighbour import WORD\nprint(WORD, sys.argv[1:], __name__)"
     assert lines(launched(2, tmp_path, text, "-n", "7")) == ["beside ['-n', '7'] __main__"] * 2
+
+
+@pytest.mark.mpi
+def test_a_machine_that_cannot_be_reached_ends_the_run_with_a_sentence(tmp_path):
+    if missingOpenMpi() is None:
+        pytest.skip("Open MPI says so at length itself")
+    run = [sys.executable, "-m", "puregraph", "launch", "--hosts", "nowhere.invalid:2", str(written(tmp_path, "1"))]
+    given = environment(HYDRA_LAUNCHER="ssh", HYDRA_LAUNCHER_EXEC=shutil.which("false"))
+    done = subprocess.run(run, env=given, capture_output=True, text=True, timeout=100)
+    assert done.returncode not in (0, LATE)
+    assert done.stdout == ""
+    assert done.stderr == (
+        "puregraph: one of the machines of --hosts could not be reached; does `ssh HOST python -m puregraph --version` "
+        "work for each of them?\n"
+    )
+
+
+@pytest.mark.mpi
+@pytest.mark.slow
+def test_shared_memory_that_is_full_is_said_in_a_sentence(tmp_path):
+    script = written(tmp_path, "from puregraph.many import world\nworld().barrier()")
+    full = 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$@"'
+    if subprocess.run(["unshare", "-m", "sh", "-c", full, "sh", "true"], capture_output=True).returncode:
+        pytest.skip("no other shared memory can be mounted here")
+    run = ["unshare", "-m", "sh", "-c", full, "sh", *command(2, script)]
+    done = subprocess.run(run, env=environment(PUREGRAPH_DEVICE="cpu"), capture_output=True, text=True, timeout=100)
+    assert done.returncode != 0
+    assert (
+        "as happens when shared memory is full, over which processes of one machine exchange: /dev/shm has"
+        in done.stderr
+    )
+    assert len(done.stderr.splitlines()) == 1 and "BAD TERMINATION" not in done.stdout
 
 
 @pytest.mark.mpi
