@@ -16,6 +16,7 @@ EXTRAS = {
         "nvidia-cuda-nvrtc-cu12>=12.4",
         "nvidia-cuda-runtime-cu12>=12.4",  # the headers that CuPy's own kernels include
         "nvidia-cudnn-cu12>=9.19,<10",
+        "nvidia-nccl-cu12>=2.18.1,<3; sys_platform == 'linux'",  # what CuPy 14 asks for
         "nvidia-cudnn-frontend==1.32.0",
     ],
     "cuda13": [
@@ -24,6 +25,7 @@ EXTRAS = {
         "nvidia-cuda-nvrtc>=13,<14",
         "nvidia-cuda-runtime>=13,<14",
         "nvidia-cudnn-cu13>=9.19,<10",
+        "nvidia-nccl-cu13>=2.27.7,<3; sys_platform == 'linux'",
         "nvidia-cudnn-frontend==1.32.0",
     ],
     "bfloat16": ["ml_dtypes>=0.5"],

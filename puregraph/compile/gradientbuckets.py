@@ -21,12 +21,14 @@ class GradientBuckets:
     `cuts`     where the buckets begin, multiples of `block` elements, and the end of the last
     `groups`   the indices of the parameters that each bucket completes
     `start`    None: nobody waits for them
+    `device`   on a GPU, what runs the sections in which buckets start, and has the current stream `join` them
     `predict`  gives for the bytes of a bucket the collectives that exchange it, and the seconds that these take
     """
 
     def __init__(self, params: list[Any], itemsize: int, block: int):
         self.params, self.itemsize = params, itemsize
         self.start: Callable[[int, dict[int, Any]], None] | None = None
+        self.device: Any = None
         self.predict: Callable[[int], tuple[str, float]] | None = None
         left = sum(param.size for param in params)
         enough = max(min(max(left * itemsize // COUNT, LEAST), GREATEST) // itemsize, block)

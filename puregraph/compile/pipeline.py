@@ -89,6 +89,7 @@ def gpuPasses() -> Pipeline:
             fuseForGpu,
             inlineCheapValues,
             lowerToGpu,
+            startBuckets,
         ),
     )
 

@@ -22,6 +22,8 @@ __all__ = [
     "LinkSpeed",
     "MpiPending",
     "MpiWorld",
+    "NcclPending",
+    "NcclWorld",
     "Pending",
     "Report",
     "Several",
@@ -34,6 +36,7 @@ __all__ = [
 LATER = {
     **dict.fromkeys(("MpiPending", "MpiWorld", "Several"), "mpiworld"),
     **dict.fromkeys(("Report", "Watch"), "watch"),
+    **dict.fromkeys(("NcclPending", "NcclWorld"), "nccl.ncclworld"),
 }  # who is alone needs none of them
 
 

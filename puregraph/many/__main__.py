@@ -20,6 +20,7 @@ from puregraph.errors import PuregraphError
 from puregraph.errors.shorttraceback import shortened
 from puregraph.many.current import join
 from puregraph.many.mpiworld import MpiWorld
+from puregraph.many.nccl.visiblegpu import takeOwnGpu
 from puregraph.many.startedby import launcherRank
 from puregraph.many.world import BEGUN, LASTWORDS
 from puregraph.native.threads.numthreads import divideAmong
@@ -42,6 +43,7 @@ def main(arguments: list[str]) -> int:
     if variable("RUN") is not None and here.rank == 0:
         os.write(1, BEGUN)
     divideAmong(here.locals)
+    takeOwnGpu(here.local, here.locals)
     showOnce(here)
     shareEntropy(here)
     code = run(script, arguments, here)

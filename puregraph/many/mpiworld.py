@@ -63,6 +63,8 @@ class MpiWorld(World):
         self.waiting: float | None = None  # since when
         self.done = 0  # collectives
         node = self.settle()
+        self.guests: list[Any] = []  # what is to be closed before MPI is
+        self.hasChosen = False  # whether GPUs use NCCL
         self.folder, self.hasLauncher = sharedFolder(node)  # for notes of the processes on this machine
         node.Free()
         writeRankFile(self.folder, self.rank)
@@ -121,6 +123,11 @@ class MpiWorld(World):
     def receive(self, array: np.ndarray, source: int) -> None:
         self.started(self.comm.Irecv(bytesOf(array), source), array).wait()
 
+    def swap(self, sent: np.ndarray, received: np.ndarray, other: int) -> None:
+        """Give an array to another process, and take one from it."""
+        requests = [self.comm.Irecv(bytesOf(received), other, 2), self.comm.Isend(bytesOf(sent), other, 2)]
+        self.started(Several(self.MPI, requests), (sent, received)).wait()
+
     def isFirst(self, name: str, text: str = "") -> bool:
         """Whether this process is the first on its machine to make a note of this name, with this text."""
         try:
@@ -142,6 +149,8 @@ class MpiWorld(World):
 
     def close(self) -> None:
         """Wait for all, and leave MPI: whoever waited in MPI itself would keep a core busy."""
+        for guest in self.guests:
+            guest.close()
         self.barrier()
         if self.watch is not None:
             self.watch.close()

@@ -48,6 +48,7 @@ class Objective:
         self.names = Names(self.net.arguments, getattr(cost, "parts", ()))
         self.graph: Any = None
         self.buckets: Any = None  # of gradients, which other processes get while backward runs
+        self.deviceExchange: Any = None  # what adds them up on a GPU
         self.say: Callable[[str], Any] | None = None  # what compiling for long is said by
         self.sizes: tuple[int, int, bool] | None = None
         self.mutex = Mutex()

@@ -15,6 +15,7 @@ from puregraph.data.split import split
 from puregraph.errors import DataError, GraphWarning, PuregraphError, addLocation
 from puregraph.graph.lookup import few
 from puregraph.many.grains import Grains
+from puregraph.many.nccl.ncclchoice import chooseNccl
 from puregraph.modules.batchnorm import BatchNorm
 from puregraph.train.announcing import NATIVE
 from puregraph.train.modes import inMode
@@ -140,6 +141,7 @@ def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None,
     checkShapes(trainer, source, "", (lambda size: [size]) if isWhole else parts)
     with inMode(False, trainer.net, trainer.cost):
         checkShapes(trainer, checks, "the validation")
+    chooseNccl(trainer.progress.say)
     trainer.world.isEnding = False
     agree(trainer, source, checks)
     for look in LOOKERS:

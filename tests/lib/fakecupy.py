@@ -101,7 +101,7 @@ class Machine:
         """Something on a stream: now, later, or at each launch of the graph that is captured."""
         stream = stream or currentStream()
         if self.captured is not None:
-            self.captured.append(action)
+            self.captured.add(action, stream)
         elif self.late:
             stream.queue.append(action)
         else:
@@ -323,11 +323,57 @@ class Function:
         machine.launch(self.module.source, self.entry, grid, block, args, shared_mem)
 
 
-class Graph:
-    """What a stream captured."""
+class Captured:
+    """What streams capture: actions, each behind others; a stream takes part from the first event of another one that it
+    waits for. `ends` has for each stream the actions that its next one comes behind."""
 
-    def __init__(self, actions):
-        self.actions = actions
+    def __init__(self, origin):
+        self.origin, self.actions, self.behind, self.streams = origin, [], [], []
+        self.ends = {origin: frozenset()}
+
+    def add(self, action, stream):
+        if stream not in self.ends:
+            raise CaptureError("something is put on a stream that takes no part in the capture")
+        self.behind.append(self.ends[stream])
+        self.ends[stream] = frozenset({len(self.actions)})
+        self.actions.append(action)
+        self.streams.append(stream)
+
+    def fork(self, stream, ends):
+        """A stream comes behind some actions."""
+        self.ends[stream] = self.ends.get(stream, frozenset()) | ends
+
+    def check(self):
+        """Refuse a stream that nobody has joined."""
+        seen, left = set(), list(self.ends[self.origin])
+        while left:
+            number = left.pop()
+            seen.add(number)
+            left += self.behind[number] - seen
+        if any(ends - seen for ends in self.ends.values()):
+            raise CaptureError("cudaErrorStreamCaptureUnjoined")
+
+    def inOrder(self, late):
+        """The actions in an order that a GPU may do them in: as captured, or those of other streams as late as they may
+        be, or as early."""
+        left, done = list(range(len(self.actions))), set()
+        while left:
+            ready = [n for n in left if self.behind[n] <= done]
+            own = [n for n in ready if (self.streams[n] is self.origin) == (late == "null first")]
+            number = (own if late and own else ready)[0]
+            left.remove(number)
+            done.add(number)
+            yield self.actions[number]
+
+
+class Graph:
+    """What a stream captured; `holds` are the communicators whose calls it has."""
+
+    def __init__(self, captured):
+        self.actions = list(captured.inOrder(FakeArray.machine.late))
+        for action in self.actions:
+            for communicator in getattr(action, "communicators", ()):
+                communicator.graphs.add(self)
 
     def launch(self, stream=None):
         machine = FakeArray.machine
@@ -379,15 +425,17 @@ class Stream:
         if self.ptr == 0:
             raise RuntimeError("cudaErrorStreamCaptureUnsupported: the null stream does not capture")
         machine.refuse("another capture begins")
-        machine.captured = []
+        machine.captured = Captured(self)
 
     def end_capture(self):
         machine = FakeArray.machine
-        actions, machine.captured = machine.captured, None
-        return Graph(actions)
+        captured, machine.captured = machine.captured, None
+        captured.check()
+        return Graph(captured)
 
     def is_capturing(self):
-        return FakeArray.machine.captured is not None
+        captured = FakeArray.machine.captured
+        return captured is not None and self in captured.ends
 
     def synchronize(self):
         FakeArray.machine.refuse("a stream is waited for")
@@ -402,9 +450,15 @@ class Stream:
 
     def wait_event(self, event):
         """Go on when the event has come."""
-        FakeArray.machine.refuse("another stream is waited for")
+        machine = FakeArray.machine
+        if event.captured is not None:
+            if event.captured is not machine.captured:
+                raise CaptureError("an event of a capture is waited for outside of it")
+            machine.captured.fork(self, event.mark)
+            return
+        machine.refuse("another stream is waited for")
         stream, count = event.mark
-        FakeArray.machine.do(lambda: stream.drain(count), self)
+        machine.do(lambda: stream.drain(count), self)
 
 
 def currentStream():
@@ -422,13 +476,28 @@ class Event:
 
     def __init__(self, *options, **more):
         self.ptr, self.mark, self.machine = id(self), (Stream.null, 0), FakeArray.machine
+        self.captured = None
 
     def record(self, stream=None):
         stream = stream or currentStream()
-        self.mark = stream, len(stream.queue)
+        captured = self.machine.captured
+        self.captured = captured if captured is not None and stream in captured.ends else None
+        self.mark = (stream, len(stream.queue)) if self.captured is None else captured.ends[stream]
+
+    @property
+    def done(self):
+        self.refuse("an event is asked")
+        stream, count = self.mark
+        return stream.done >= count
+
+    def refuse(self, what):
+        """What an event of a capture cannot be asked, nor any while a stream captures."""
+        self.machine.refuse(what)
+        if self.captured is not None:
+            raise CaptureError(f"{what}, which was captured")
 
     def synchronize(self):
-        self.machine.refuse("an event is waited for")
+        self.refuse("an event is waited for")
         self.machine.waits += 1
         stream, count = self.mark
         isOpen = count > stream.done
@@ -439,7 +508,7 @@ class Event:
 class Ordinal:
     """The one GPU there is."""
 
-    id, compute_capability = 0, "90"
+    id, compute_capability, pci_bus_id = 0, "90", "0000:00:00.0"
 
     def __init__(self, synchronize):
         self.synchronize = synchronize

@@ -243,6 +243,8 @@ def hosted(call: Call) -> str:
 
 def by(call: Call) -> str:
     """The kernel of a step: the first that does more than prepare, with a + where there are more."""
+    if isinstance(call.function, BucketStart) and call.function.buckets.device is not None:
+        return "NCCL"
     if not call.kind.isNative:
         return "Python" if call.kind.isHost or call.kind.isOpaque else "numpy"
     names = dict.fromkeys(w.by for w in call.function.works)

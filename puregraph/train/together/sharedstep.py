@@ -14,7 +14,7 @@ from puregraph.many.grains import Grains
 from puregraph.many.treenorm import treeNorm
 from puregraph.train.meters import chosen, remedy
 from puregraph.train.metrics.metric import countedIn
-from puregraph.train.together.gradientexchange import GradientExchange
+from puregraph.train.together.deviceexchange import exchangeFor
 from puregraph.train.together.lockstep import LockStep, isSynchronized
 from puregraph.train.together.shardedupdate import ShardedUpdate, isOnDevice
 
@@ -38,7 +38,7 @@ class SharedStep:
         drawing = {id(m): m for m in trainer.net.modules().values() if getattr(m, "draws", None)}
         self.counters = [m.states[m.draws] for m in drawing.values()]
         self.slots = slotsOf(trainer.optimizer)
-        self.gradients = GradientExchange(trainer, self.grains, [slot.param for slot in self.slots])
+        self.gradients = exchangeFor(trainer, self.grains, [slot.param for slot in self.slots])
         self.params = self.gradients.params
         self.columns = Columns(size=(), counted=(), cost=(), stop=(), ignored=(2,), reached=(len(self.params),))
         for path, state in self.states.items():
@@ -167,7 +167,9 @@ class SharedStep:
         for path, state in self.states.items():
             after = device.toHost(state.materialize())
             isFloat = state.dtype.kind == "f"
-            row[f"state {path}"] = after if isFloat else after.astype(np.int64) - self.before[path].astype(np.int64)
+            row[f"state {path}"] = (
+                after if isFloat else after.astype(np.int64) - device.toHost(self.before[path]).astype(np.int64)
+            )
         for metric in trainer.metrics:
             metric.reset()
             metric.update(chosen(outputs, metric, "outputs"), chosen(part.target, metric, "targets"))

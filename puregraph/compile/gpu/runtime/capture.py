@@ -7,11 +7,14 @@ captures the same calls, with nothing allocated and no synchronisation; from the
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from puregraph.compile.runtime.gc import uncollected
+
+CAPTURING = threading.RLock()  # of who captures: an event that another thread asks meanwhile can end a capture
 
 
 @cache
@@ -25,6 +28,7 @@ class Section:
 
     `starts`  put them on the current stream, one after the other
     `why`     why they are no graph, if they cannot be captured
+    `exchange`  runs it where gradients are exchanged in it, since all processes then do alike; `version` is its own
     """
 
     def __init__(self) -> None:
@@ -33,21 +37,35 @@ class Section:
         self.graph: Any = None
         self.why = ""
         self.hasRun = False
+        self.exchange: Any = None
+        self.version = 0
 
     def __call__(self) -> None:
+        if self.exchange is not None:
+            self.exchange.run(self)
+            return
         if self.graph is not None:
             self.graph.launch()
             return
+        hasRun = self.hasRun
+        self.start()
+        if not hasRun:
+            self.capture()
+
+    def start(self) -> None:
+        """Put all calls on the current stream."""
         for start in self.starts:
             start()
-        if not self.hasRun:
-            self.hasRun = True
-            self.capture()
+        self.hasRun = True
+
+    def drop(self) -> None:
+        """Let go of the graph."""
+        self.graph = None
 
     def capture(self) -> None:
         """Have the next run captured."""
         stream = capturer()
-        with uncollected(), stream:  # freeing memory meanwhile would synchronise
+        with CAPTURING, uncollected(), stream:  # freeing memory meanwhile would synchronise
             stream.begin_capture()
             try:
                 for start in self.starts:

@@ -16,6 +16,7 @@ from puregraph.compile.gpu.runtime import autotune
 from puregraph.compile.gpu.runtime.capture import Section
 from puregraph.compile.gpu.runtime.devicearena import DeviceBuffers, DeviceWorkspace, block, emptied
 from puregraph.compile.gpu.runtime.h2d import DeviceInputs
+from puregraph.compile.gradientbuckets import BucketStart
 from puregraph.compile.ir.strides import isDense
 from puregraph.compile.ir.value import Call, CallOrigin, Value
 from puregraph.compile.lower.workspace import Offset
@@ -84,6 +85,8 @@ class GpuExecutable:
             if call.kind.isNative:
                 self.launch(call.function.works)
                 self.sections[i] = self.section()
+            elif isinstance(call.function, BucketStart):
+                self.startBucket(i, call)
             elif call.kind.isHost:
                 given = [None if v is None else self.memory(v) for v in call.arguments]
                 self.parts.append((call, partial(call.function, *given)))
@@ -93,6 +96,16 @@ class GpuExecutable:
                 self.section().starts.append(partial(poisoned, *self.memory.region(buffer)))
         for target, value in self.plan.copies:
             self.launch([GpuTask(each) for each in stored(value, target.array)])
+        for section in {id(s): s for s in self.sections.values() if s.exchange is not None}.values():
+            section.starts.append(section.exchange.join)
+
+    def startBucket(self, i: int, call: Call) -> None:
+        """Add the start of a bucket, which puts launches and library calls on the current stream and a side stream."""
+        section = self.sections[i] = self.section()
+        section.exchange = call.function.buckets.device
+        given = [None if v is None else self.memory(v) for v in call.arguments]
+        section.starts.append(partial(call.function, *given))
+        section.count += 1
 
     def launch(self, tasks: Sequence[Any]) -> None:
         """Add launches."""

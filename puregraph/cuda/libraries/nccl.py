@@ -1,0 +1,35 @@
+"""NCCL, which exchanges what is on several GPUs, as CuPy has it."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+
+def ncclModule() -> Any:
+    """CuPy's module of NCCL; None where CuPy finds no library."""
+    cuda: Any = sys.modules["cupy"].cuda
+    if not hasattr(cuda, "nccl"):
+        with suppress(ImportError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what it says of a library that is missing is said better below
+            import_module("cupy.cuda.nccl")
+    found = getattr(cuda, "nccl", None)
+    return found if getattr(found, "available", False) else None
+
+
+def missing() -> str:
+    """Why NCCL cannot be used, and what to install; empty if it can."""
+    if ncclModule() is not None:
+        return ""
+    if sys.platform != "linux":
+        return "NCCL is there for Linux alone"
+    family = sys.modules["cupy"].cuda.runtime.runtimeGetVersion() // 1000
+    return f"CuPy finds no NCCL: pip install 'puregraph[cuda{family}]' brings it"
+
+
+def release(version: int) -> str:
+    """22707 as 2.27.7."""
+    return f"{version // 10000}.{version % 10000 // 100}.{version % 100}"

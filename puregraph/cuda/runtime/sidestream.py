@@ -1,0 +1,30 @@
+"""Side stream: a stream for what may run on a GPU while the current stream goes on."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+class SideStream:
+    """A stream that is forked from the current one, and joined to it, by events; within a capture it is captured too.
+
+    A capture that ends while the stream is forked and not joined is an error of CUDA.
+
+    `stream`  CuPy's
+    """
+
+    def __init__(self) -> None:
+        cuda = sys.modules["cupy"].cuda
+        self.stream: Any = cuda.Stream(non_blocking=True)
+        self.forked, self.joined = cuda.Event(disable_timing=True), cuda.Event(disable_timing=True)
+
+    def fork(self) -> None:
+        """What comes on this stream waits for what is on the current one by now."""
+        self.forked.record(sys.modules["cupy"].cuda.get_current_stream())
+        self.stream.wait_event(self.forked)
+
+    def join(self) -> None:
+        """What comes on the current stream waits for what is on this one by now."""
+        self.joined.record(self.stream)
+        sys.modules["cupy"].cuda.get_current_stream().wait_event(self.joined)

@@ -1,0 +1,1 @@
+"""What several processes exchange from GPU to GPU, by NCCL."""

@@ -1,0 +1,47 @@
+"""DeviceProgress: which exchanges between GPUs are under way, so that a thread can see one that does not end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from puregraph.compile.gpu.runtime.capture import CAPTURING
+
+
+class DeviceProgress:
+    """Exchanges in their order, each with an event behind it.
+
+    `done`  how many are over
+    """
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.open: deque[list[Any]] = deque()  # since when each is the first of them or was begun, and its event
+
+    @contextmanager
+    def noting(self, stream: Any = None) -> Iterator[None]:
+        """What is put on a stream within it, the current one if none is given, is an exchange."""
+        cuda, entry = sys.modules["cupy"].cuda, [time.monotonic(), None]
+        self.open.append(entry)  # before: the call itself may wait for other processes
+        yield
+        event = cuda.Event(disable_timing=True)
+        event.record(stream or cuda.get_current_stream())
+        entry[1] = event
+
+    def since(self) -> float | None:
+        """Since when the first exchange is under way that is not over; None: there is none, or a stream captures."""
+        if not CAPTURING.acquire(blocking=False):
+            return None
+        try:
+            while self.open and self.open[0][1] is not None and self.open[0][1].done:
+                self.open.popleft()
+                self.done += 1
+                if self.open:
+                    self.open[0][0] = time.monotonic()
+            return self.open[0][0] if self.open else None
+        finally:
+            CAPTURING.release()
