@@ -10,7 +10,7 @@ from onnx import TensorProto, helper  # noqa: E402
 
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
 
-KINDS = "Max Min Sum Prod L1 L2 LogSum LogSumExp SumSquare".split()
+KINDS = "Max Min Mean Sum Prod L1 L2 LogSum LogSumExp SumSquare".split()
 
 
 def model(kind, element, keepdims):

@@ -33,6 +33,7 @@ from puregraph.onnx.modules.axes.reduceaxes import (
     ReduceLogSumExp,
     ReduceLp,
     ReduceMax,
+    ReduceMean,
     ReduceMin,
     ReduceProd,
     ReduceSumSquare,

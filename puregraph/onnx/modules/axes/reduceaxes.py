@@ -205,6 +205,20 @@ class ReduceMin(Min):
         return empty(self, "Min", x) if x.size == 0 else super().updateData(x)
 
 
+class ReduceMean(Mean):
+    """y = mean of x over `axis`, and 0 where there is nothing to average, as onnxruntime has it.
+
+    Shapes    x (any) -> y without the axes, or of length one there
+    Source    ONNX operator ReduceMean
+    Raises    ShapeError if x has no such axis, or one is named twice
+    """
+
+    purpose = ""
+
+    def updateData(self, x):
+        return empty(self, "Mean", x).astype(self.dataTypeFrom(x.dtype)) if x.size == 0 else super().updateData(x)
+
+
 OFFLOATS = ("L2", "LogSum", "LogSumExp")  # kinds that integers are converted for
 REDUCTIONS = {
     "Sum": Sum,
@@ -218,7 +232,7 @@ REDUCTIONS = {
     "LogSumExp": ReduceLogSumExp,
     "SumSquare": ReduceSumSquare,
 }
-OPEN = {"Max": ReduceMax, "Min": ReduceMin}  # of axes whose length is a symbol, and may be 0
+OPEN = {"Max": ReduceMax, "Min": ReduceMin, "Mean": ReduceMean}  # of axes whose length is a symbol, and may be 0
 
 
 class ReduceFilled(Module):
@@ -261,7 +275,7 @@ def neutral(kind, dtype):
             return kind == "Min"
         least, most = (-np.inf, np.inf) if dtype.kind in "fV" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         return least if kind == "Max" else most
-    return {"Prod": 1, "Mean": np.nan, "LogSum": -np.inf, "LogSumExp": -np.inf}.get(kind, 0)
+    return {"Prod": 1, "LogSum": -np.inf, "LogSumExp": -np.inf}.get(kind, 0)
 
 
 class ReduceLp(_SumOf):
