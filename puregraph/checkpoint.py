@@ -126,7 +126,7 @@ def collect(
     for group, stored in groups:
         for path, s in stored.items():
             array = Array(f"{group}/{path}", tuple(s.shape), s.dtype.name)
-            arrays.append((array, lambda s=s: device.toHost(s.materialize())))
+            arrays.append((array, lambda s=s: device.toHost(s.values())))
     if optimizer is not None:
         part = partOf(graph, optimizer)
         given = given or DividedState(wholeOf(optimizer), None)

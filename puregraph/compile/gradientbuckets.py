@@ -22,11 +22,12 @@ class GradientBuckets:
     `groups`   the indices of the parameters that each bucket completes
     `start`    None: nobody waits for them
     `device`   on a GPU, what runs the sections in which buckets start, and has the current stream `join` them
+    `isPassing`  whether a program keeps no gradients itself, but only hands them over here
     `predict`  gives for the bytes of a bucket the collectives that exchange it, and the seconds that these take
     """
 
     def __init__(self, params: list[Any], itemsize: int, block: int):
-        self.params, self.itemsize = params, itemsize
+        self.params, self.itemsize, self.isPassing = params, itemsize, False
         self.start: Callable[[int, dict[int, Any]], None] | None = None
         self.device: Any = None
         self.predict: Callable[[int], tuple[str, float]] | None = None
@@ -49,7 +50,8 @@ class GradientBuckets:
 
     def isLike(self, other: GradientBuckets) -> bool:
         """Whether other ones have the same parameters in the same buckets."""
-        return self.cuts == other.cuts and list(map(id, self.params)) == list(map(id, other.params))
+        same = self.cuts == other.cuts and self.isPassing == other.isPassing
+        return same and list(map(id, self.params)) == list(map(id, other.params))
 
     def nbytes(self, number: int) -> int:
         """The bytes of a bucket."""

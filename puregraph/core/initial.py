@@ -68,6 +68,16 @@ class Filled:
         return np.full(shape, self.value)
 
 
+class Given:
+    """The elements of an array."""
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+
+    def __call__(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        return self.array
+
+
 class Normal:
     """N(0, std^2)."""
 

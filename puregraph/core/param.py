@@ -100,6 +100,12 @@ class Stored(Settable, Kept):
             self.array = device.toDevice(ownCopy(self.startingValues(), self.dtype))
         return self.array
 
+    def values(self) -> Any:
+        """The array; of one that is kept elsewhere, and has not been read, a copy that is not kept here."""
+        if self.array is None and getattr(self.initial, "isKeptElsewhere", False):
+            return ownCopy(self.startingValues(), self.dtype)
+        return self.materialize()
+
     def startingValues(self) -> Any:
         """What `initial` gives, which is often a function of a user.
 

@@ -26,56 +26,122 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=renew)
 
 
+class BucketRow:
+    """An array in buckets, each of which has memory from when it is first asked for until it is let go.
+
+    `free`  by bucket memory that is in no use
+    """
+
+    def __init__(self, sizes: list[int], dtype: np.dtype, free: list[list[np.ndarray]]):
+        self.sizes, self.dtype, self.free = sizes, dtype, free
+        self.arrays: dict[int, np.ndarray] = {}
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        if number not in self.arrays:
+            spare = self.free[number]
+            self.arrays[number] = spare.pop() if spare else np.empty(self.sizes[number], self.dtype)
+        return self.arrays[number]
+
+    def add(self, number: int, other: BucketRow) -> None:
+        """Add a bucket of another array."""
+        np.add(self[number], other[number], out=self[number])
+
+    def release(self, number: int, isKept: bool = True) -> None:
+        """Let go of the memory of a bucket, which others may have next if it is kept."""
+        array = self.arrays.pop(number, None)
+        if isKept and array is not None:
+            self.free[number].append(array)
+
+
+Leaf = Callable[[int, BucketRow], None]
+
+
 class BucketedSum(TreeSum):
     """A TreeSum whose array is exchanged in buckets, each as soon as it is there; the sums are the same to the bit.
 
-    `bounds`  where the buckets begin, multiples of BLOCK, and the end of the last
-    `labels`  what each of them is, for who waits too long
-    `shares`  whether every process gets the whole sum; else its piece of each bucket alone
-    `runs`    by process its piece of each bucket, from where to where
-    `total`   the sum of all grains, as far as this process gets it, from `finish` to the next `add`
+    `bounds`   where the buckets begin, multiples of BLOCK, and the end of the last
+    `labels`   what each of them is, for who waits too long
+    `shares`   whether every process gets the whole sum; else its piece of each bucket alone
+    `isBrief`  whether the memory of a bucket is let go as soon as it is exchanged
+    `runs`     by process its piece of each bucket, from where to where
+    `total`    the sum of all grains, if it is shared, and `pieces` this process's piece of each bucket of it: from
+               `finish` to the next `add`
 
     All processes start the buckets in the order of their numbers. From the first start to the end of `finish` nothing
     else may use the world.
     """
 
     def __init__(
-        self, world: World, grains: Grains, dtype: np.dtype, bounds: list[int], labels: list[str], shares: bool = True
+        self,
+        world: World,
+        grains: Grains,
+        dtype: np.dtype,
+        bounds: list[int],
+        labels: list[str],
+        shares: bool = True,
+        isBrief: bool = False,
     ):
         super().__init__(world, grains, bounds[-1], dtype)
-        self.bounds, self.labels, self.shares = bounds, labels, shares
-        rows = [(a, cutsOf(b - a, world.size)) for a, b in pairwise(bounds)]
-        self.runs = [[(a + cuts[r], a + cuts[r + 1]) for a, cuts in rows] for r in range(world.size)]
-        self.sums: list[np.ndarray] = []
-        self.chain: list[np.ndarray] = []
-        self.pending: list[Future[None]] = []
-        self.total = np.empty(0, dtype)
+        self.bounds, self.labels, self.shares, self.isBrief = bounds, labels, shares, isBrief
+        self.sizes = [end - begin for begin, end in pairwise(bounds)]
+        cuts = [(a, cutsOf(size, world.size)) for a, size in zip(bounds, self.sizes)]
+        self.runs = [[(a + each[r], a + each[r + 1]) for a, each in cuts] for r in range(world.size)]
+        self.free: list[list[np.ndarray]] = [[] for _ in labels]
+        self.sums: list[BucketRow] = []
+        self.chain: list[BucketRow] = []
+        self.pending: list[Future[np.ndarray]] = []
+        self.pieces: list[np.ndarray] = []
+        self.total = self.row()
         self.started = 0
 
-    def add(self, leaf: Callable[[int, np.ndarray], None]) -> None:
+    def row(self) -> BucketRow:
+        """An array without memory."""
+        return BucketRow(self.sizes, self.dtype, self.free)
+
+    def add(self, leaf: Leaf) -> None:
         """Add up this process's grains; while `leaf` computes the last one, it may call `start`."""
         for each in self.pending:  # of a step that has failed
             each.exception()
-        self.pending, self.started = [], 0
+        self.pending, self.started, self.pieces = [], 0, []
+        self.release(self.total)
         *first, (begin, end) = self.spans[self.world.rank]
-        self.sums = [self.sumOf(leaf, *span) for span in first]
+        self.sums = [self.sumIn(leaf, *span) for span in first]
         self.chain = []
         while end - begin > 1:
             middle = (begin + end) // 2
-            self.chain.append(self.sumOf(leaf, begin, middle))
+            self.chain.append(self.sumIn(leaf, begin, middle))
             begin = middle
-        self.chain.append(self.spare.pop() if self.spare else np.empty(self.size, self.dtype))
+        self.chain.append(self.row())
         self.sums.append(self.chain[0])
         leaf(begin, self.chain[-1])
 
+    def sumIn(self, leaf: Leaf, begin: int, end: int) -> BucketRow:
+        """The sum of the grains from `begin` to before `end`: a part of the tree."""
+        if end - begin == 1:
+            row = self.row()
+            leaf(begin, row)
+            return row
+        middle = (begin + end) // 2
+        left, right = self.sumIn(leaf, begin, middle), self.sumIn(leaf, middle, end)
+        for number in range(len(self.sizes)):
+            left.add(number, right)
+            right.release(number)
+        return left
+
+    def release(self, row: BucketRow) -> None:
+        """Let go of the memory of an array, which the next ones get."""
+        for number in list(row.arrays):
+            row.release(number)
+
     def start(self) -> None:
         """The next bucket of the last grain is there: add it to what it belongs to, and have it exchanged."""
-        a, b = self.bounds[self.started : self.started + 2]
+        number, world = self.started, self.world
         for left, right in reversed(list(pairwise(self.chain))):
-            left[a:b] += right[a:b]
-        if self.world.size > 1:
-            self.world.isComputing = True
-            self.pending.append(EXCHANGING.submit(self.exchange, self.started))
+            left.add(number, right)
+            right.release(number, not self.isBrief)
+        if world.size > 1:
+            world.isComputing = True
+            self.pending.append(EXCHANGING.submit(self.exchange, number))
         self.started += 1
 
     def finish(self) -> None:
@@ -83,32 +149,31 @@ class BucketedSum(TreeSum):
         while self.started < len(self.labels):
             self.start()
         self.world.isComputing = False
-        for each in self.pending:
-            each.result()
+        self.pieces = [each.result() for each in self.pending]
         self.total = self.sums[0]
-        self.spare += [*self.sums[:-1], *self.chain]
+        if self.world.size == 1:
+            self.pieces = [self.total[number] for number in range(len(self.sizes))]
         self.sums, self.chain, self.pending = [], [], []
-
-    def pieces(self, areLone: bool = False) -> list[np.ndarray]:
-        """This process's pieces of the total, one of each bucket; lone ones are all that is kept of it."""
-        found = [self.total[begin:end] for begin, end in self.runs[self.world.rank]]
-        if areLone:
-            found = [piece.copy() for piece in found]
-            self.total = self.total[:0].copy()
-            self.spare.clear()
-        return found
 
     def multiply(self, factor: float) -> None:
         """Multiply the total, as far as this process has it."""
-        self.total *= self.total.dtype.type(factor)
+        isWhole = self.shares or self.world.size == 1
+        for array in [self.total[number] for number in range(len(self.sizes))] if isWhole else self.pieces:
+            array *= array.dtype.type(factor)
 
-    def exchange(self, number: int) -> None:
-        """Replace a bucket of the first of this process's sums by the sum of all grains."""
-        world, (a, b) = self.world, self.bounds[number : number + 2]
+    def exchange(self, number: int) -> np.ndarray:
+        """This process's piece of the sum of all grains of a bucket; if it is shared, all of it is in the first sum."""
+        world = self.world
         world.bucket = self.labels[number]
-        cuts = cutsOf(b - a, world.size)
-        sums = [one[a:b] for one in self.sums]
-        sums[0][slice(*cuts[world.rank : world.rank + 2])] = self.scatter(sums, cuts)
+        cuts = cutsOf(self.sizes[number], world.size)
+        own = slice(*cuts[world.rank : world.rank + 2])
+        piece = self.scatter([row[number] for row in self.sums], cuts)
+        for row in self.sums[1 if self.shares else 0 :]:
+            row.release(number, not self.isBrief)
         if self.shares:
-            world.allGather(sums[0], cuts)
+            whole = self.sums[0][number]
+            whole[own] = piece
+            world.allGather(whole, cuts)
+            piece = whole[own]
         world.bucket = ""
+        return piece

@@ -8,12 +8,14 @@ import sys
 import tempfile
 import time
 import warnings
+import weakref
 from typing import Any
 
 import numpy as np
 
 from puregraph.base.environment import variable
 from puregraph.errors import PuregraphError
+from puregraph.many.mpiwindow import MpiWindow
 from puregraph.many.rankfile import writeRankFile
 from puregraph.many.startedby import SIZES, launcherSize
 from puregraph.many.watch import Watch
@@ -65,6 +67,9 @@ class MpiWorld(World):
         node = self.settle()
         self.guests: list[Any] = []  # what is to be closed before MPI is
         self.hasChosen = False  # whether GPUs use NCCL
+        self.windows: dict[int, Any] = {}  # MPI's, by number; and those that have nobody here any more
+        self.unused: set[int] = set()
+        self.made = 0
         self.folder, self.hasLauncher = sharedFolder(node)  # for notes of the processes on this machine
         node.Free()
         writeRankFile(self.folder, self.rank)
@@ -117,6 +122,27 @@ class MpiWorld(World):
     def startBarrier(self) -> Pending:
         return self.started(self.comm.Ibarrier())
 
+    def window(self, size: int, dtype: np.dtype) -> MpiWindow:
+        """An array of n elements of this process, which all others can read; they may want other lengths.
+
+        Raises    PuregraphError where there is no memory for it that processes can share
+        """
+        self.closeUnused()
+        found = MpiWindow(self, size, dtype, self.locals == self.size)
+        self.windows[self.made] = found.win
+        weakref.finalize(found, self.unused.add, self.made)
+        self.made += 1
+        return found
+
+    def closeUnused(self) -> None:
+        """Give the memory of windows back that no process has any more."""
+        rows = [
+            np.frombuffer(data, np.int64) for data in self.gather(np.array(sorted(self.unused), np.int64).tobytes())
+        ]
+        for number in sorted(set.intersection(*[set(row.tolist()) for row in rows])):
+            self.unused.discard(number)
+            freeWindow(self.windows.pop(number))
+
     def send(self, array: np.ndarray, to: int) -> None:
         self.started(self.comm.Isend(bytesOf(array), to), array).wait()
 
@@ -152,6 +178,8 @@ class MpiWorld(World):
         for guest in self.guests:
             guest.close()
         self.barrier()
+        for number in sorted(self.windows):
+            freeWindow(self.windows[number])
         if self.watch is not None:
             self.watch.close()
         self.MPI.Finalize()
@@ -186,6 +214,12 @@ def sharedFolder(node: Any) -> tuple[str, bool]:
     text = np.frombuffer(made.encode().ljust(4096, b"\0"), np.uint8).copy()
     node.Bcast(text)
     return text.tobytes().rstrip(b"\0").decode(), False
+
+
+def freeWindow(window: Any) -> None:
+    """Give the memory of MPI's window back, unless that was done before; all processes call it."""
+    if window:
+        window.Free()
 
 
 def bytesOf(array: np.ndarray) -> np.ndarray:

@@ -7,6 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from puregraph.many.window import Window
+
 BEGUN = b"\x1epuregraph: all processes have begun\n"  # what the first of them prints then, for the launcher alone
 Result = TypeVar("Result")
 LASTWORDS = "last-words"  # the note with which the first process that fails says why
@@ -92,6 +94,10 @@ class World:
     def barrier(self) -> None:
         """Wait for all processes."""
         self.startBarrier().wait()
+
+    def window(self, size: int, dtype: np.dtype) -> Window:
+        """An array of n elements of this process, which all others can read; they may want other lengths."""
+        return Window(size, dtype)
 
     def send(self, array: np.ndarray, to: int) -> None:
         """Give an array to one process, which calls `receive`."""

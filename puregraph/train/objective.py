@@ -49,6 +49,7 @@ class Objective:
         self.graph: Any = None
         self.buckets: Any = None  # of gradients, which other processes get while backward runs
         self.deviceExchange: Any = None  # what adds them up on a GPU
+        self.weights: Any = None  # of which each process has pieces
         self.say: Callable[[str], Any] | None = None  # what compiling for long is said by
         self.sizes: tuple[int, int, bool] | None = None
         self.mutex = Mutex()
@@ -112,6 +113,8 @@ class Objective:
         """The compiled step for such a batch; None if the graph itself is to run."""
         if not self.compile:
             return None
+        if self.weights is not None:
+            options["weights"] = self.weights
         return self.programs.get([*batch.data, *batch.target], isAlways, **options)
 
     def learner(
@@ -130,7 +133,7 @@ class Objective:
             return self.program(batch, optimizer=optimizer, **options)
         owner = optimizer if isPlain(optimizer) else None
         if self.buckets is not None:
-            options["buckets"] = self.buckets
+            options |= {"buckets": self.buckets, "keepGrads": not self.buckets.isPassing}
         return self.program(batch, isAlways, scaled=True, added=not isFirst, owner=owner, **options)
 
     def update(self, optimizer: Any) -> None:

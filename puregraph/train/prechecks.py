@@ -154,13 +154,8 @@ def checkShard(shard: Any) -> str | None:
 
     Raises    DataError for anything else than what can be divided
     """
-    if shard == "parameters":
-        raise DataError(
-            'shard="parameters": every process computes with all parameters, which are not divided yet; '
-            '"gradients" divides the state of the optimizer and the sums of gradients'
-        )
-    if shard not in (None, "state", "gradients"):
-        raise DataError(f'shard: wanted None, "state" or "gradients", got {shard!r:.60}')
+    if shard not in (None, "state", "gradients", "parameters"):
+        raise DataError(f'shard: wanted None, "state", "gradients" or "parameters", got {shard!r:.60}')
     return shard
 
 

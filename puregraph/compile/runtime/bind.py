@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.ir.value import Call, Value, changed, copy, fill, put
+from puregraph.compile.weightgather import WeightGather
 from puregraph.core.tracer import astype
 from puregraph.formula.interpreter import Interpreter, isLarge
 
@@ -47,6 +48,8 @@ def bound(call: Call, array: Callable[[Value], Any], taken: int | None) -> list[
     if isinstance(function, np.ufunc):
         return one(function, given, {**options, "out": tuple(outs)})
     out: Any = outs[0] if len(outs) == 1 else None
+    if type(function) is WeightGather:
+        return one(function.into, [out])
     if function is np.where:
         first = [] if taken == 2 else one(np.copyto, [out, given[2]], {"casting": "unsafe"})
         return chosen(one, first, out, given)

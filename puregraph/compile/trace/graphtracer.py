@@ -16,6 +16,7 @@ from puregraph.compile.trace.numpyrules import readerOf
 from puregraph.compile.trace.opaque import NotCompiledError, OpaqueRule, RuleProfile, outputsOf
 from puregraph.compile.trace.purity import Read, readsOf, rebound, withTracers
 from puregraph.compile.trace.recorder import RecordedArray, RecordedMemory, Recorder, UnreadableError
+from puregraph.compile.weightgather import WeightGather
 from puregraph.core.param import FixedState, Param, State, Stored
 from puregraph.device import toHost
 from puregraph.function import FunctionCall
@@ -30,12 +31,14 @@ class GraphTracer:
     `unread`  the ids of modules with an opaque rule
     `trial`   the results of opaque rules, if they have run
     `stored`  every Param and State by its id, with its first Value; `now` with its present one
+    `weights` those of which several processes have pieces, and that forward and backward read when they need them
     """
 
-    def __init__(self, trial: RuleProfile | None = None):
-        self.recorder, self.trial = Recorder(readerOf), trial
+    def __init__(self, trial: RuleProfile | None = None, weights: Any = None):
+        self.recorder, self.trial, self.weights = Recorder(readerOf), trial, weights
+        self.gathered: dict[int, Value] = {}  # by the ids of parameters
         self.unread: set[int] = set()
-        self.reads: list[Read | ConstantRead] = []  # reads of rules beside their arguments
+        self.reads: list[Read | ConstantRead | WeightGather] = []  # reads of rules beside their arguments
         self.stored: dict[int, tuple[Any, Value]] = {}
         self.now: dict[int, Value] = {}
         self.states: dict[int, int] = {}  # the number of a State's value -> the State's id
@@ -48,6 +51,8 @@ class GraphTracer:
             read = ConstantRead(stored)
             self.reads.append(read)
             return self.recorder.constant(read.elements)
+        if self.weights is not None and self.weights.has(stored):
+            return self.gather(stored, name)
         key = id(stored)
         if key not in self.now:
             array, isState = arrayOf(stored, name), isinstance(stored, State)
@@ -56,6 +61,16 @@ class GraphTracer:
             self.stored[key] = stored, value
             self.setValue(key, value, isState)
         return self.now[key]
+
+    def gather(self, param: Param, name: str) -> Value:
+        """The Value of a weight that is read from several processes."""
+        if id(param) not in self.gathered:
+            function = WeightGather(self.weights, param)
+            self.reads.append(function)
+            made = self.recorder.made(function, (), {}, "other", param.shape, param.dtype)
+            made.name = name
+            self.gathered[id(param)] = made
+        return self.gathered[id(param)]
 
     def setValue(self, key: int, value: Value, isState: bool = True) -> None:
         """Set the Value of a Param or State from now on."""

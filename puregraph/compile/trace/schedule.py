@@ -13,11 +13,13 @@ from puregraph.compile.ir.external import GradientOf
 from puregraph.compile.ir.printer import listing
 from puregraph.compile.ir.value import Call, CallOrigin, Value, copy, store
 from puregraph.compile.lower.bounds import Bounds, canBeChecked, fractionBounds
+from puregraph.compile.passes.startbuckets import withStarts
 from puregraph.compile.trace.abstract import readUfunc
 from puregraph.compile.trace.graphtracer import GraphTracer
 from puregraph.compile.trace.opaque import NotArraysError, OpenSizesError, RuleProfile
 from puregraph.compile.trace.updaterule import addUpdate, isPlain
 from puregraph.compile.trace.withcost import readAs
+from puregraph.compile.weightgather import beforeReaders
 from puregraph.core.param import State
 from puregraph.core.shape import symbols
 from puregraph.device import toHost
@@ -100,6 +102,7 @@ def traceStep(
     owner: Any = None,
     wanted: Sequence[bool] | None = None,
     buckets: Any = None,
+    weights: Any = None,
     trial: RuleProfile | None = None,
     layout: Any = None,
     keepsComposite: Any = None,
@@ -116,6 +119,7 @@ def traceStep(
     `guarded`    whether the step ends if the first output, a cost, is not finite; `owner`: the optimizer that skips
                  its update too, in a step of its own
     `wanted`     for each output whether it is read after the step; left out: all are; `buckets`: as of the Schedule
+    `weights`    those that are in pieces, see `WeightGather`
     `layout`     decides the layout of the results of kernels, see `channelslast.layoutFor`; None: numpy's
     `keepsComposite`  whether a composite kernel, composed of numpy's functions, is one call; left out: all are
     `scales`     whether the gradient of the first output is left open, see `Schedule.seed`
@@ -129,12 +133,16 @@ def traceStep(
     found = Schedule(graph, graph.steps(len(shapes)))
     found.owner, found.scales, found.buckets = owner, scales, buckets
     tracer = tracerFor(trial, layout, keepsComposite)
+    tracer.weights = weights
     values = forward(found, tracer, shapes, list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes))))
     if grads is not None:
         if guarded:
             guard(found, tracer)
+        tracer.gathered.clear()  # what forward has read is let go
         backward(found, tracer, values, grads, updGrad)
         accumulate(found, tracer, scaled, added)
+    if weights is not None:
+        tracer.recorder.calls[:] = beforeReaders(tracer.recorder.calls)
     storeStates(found, tracer)
     if optimizer is not None:
         addUpdate(found, tracer, optimizer)
@@ -209,6 +217,8 @@ def accumulate(found: Schedule, tracer: GraphTracer, scaled: bool, added: bool) 
     found.scalars += scales.values()
     if found.buckets is not None:
         recorder.calls[:] = behindOperands(recorder.calls, first)
+    if found.buckets is not None and found.buckets.isPassing:
+        recorder.calls[:] = withStarts(recorder.calls, found.buckets, {id(p): v for p, v in found.paramGrads})
 
 
 def behindOperands(calls: list[Call], first: int) -> list[Call]:

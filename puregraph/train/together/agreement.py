@@ -96,7 +96,7 @@ def linesOf(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | Non
             lines.append(f"{'no ' if given is None else ''}{what} in batches")
     lines.append(f"the order of samples {zlib.crc32(repr(trainer.rng.bit_generator.state).encode())}")
     for path, stored in {**net.params, **net.states}.items():
-        lines.append(f"values of '{path}' with the checksum {checksum([stored.materialize()])}")
+        lines.append(f"values of '{path}' with the checksum {checksum([stored.values()])}")
     return lines
 
 

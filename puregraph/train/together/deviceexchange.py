@@ -30,6 +30,8 @@ class DeviceExchange:
     `params`, `spans`  the parameters in the order of the row, and which elements of it each has
     """
 
+    isPassing = False
+
     def __init__(self, trainer: Any, grains: Grains, params: list[Param]):
         self.grains, self.world, self.objective = grains, trainer.world, ref(trainer.objective)
         self.params = backwardOrder(trainer.net, params)
@@ -71,7 +73,7 @@ class DeviceExchange:
             views[index][...] = 0 if grad is None else grad
 
     @contextmanager
-    def leaving(self, grain: int, isLast: bool) -> Iterator[None]:
+    def leaving(self, grain: int, isFirst: bool, isLast: bool) -> Iterator[None]:
         """Within it programs start buckets, if this is the last that the process computes of the step."""
         objective: Any = self.objective()
         isLeaving = isLast and grain == self.grains.own[-1] and self.world.size > 1
@@ -80,6 +82,10 @@ class DeviceExchange:
             yield
         finally:
             objective.buckets = None
+
+    def collect(self, isFirst: bool) -> list[bool]:
+        """After a step: which parameters the steps of this grain have reached so far."""
+        return [param.grad is not None for param in self.params]
 
     def start(self, number: int, grads: dict[int, Any]) -> None:
         """A bucket of the last grain is there; its memory may be used again behind it, the rest is beside the step."""

@@ -33,16 +33,13 @@ class ParamPiece(Param):
               `run` the number of the bucket that they are in
     """
 
-    def __init__(self, slot: Slot, spanIn: slice, begin: int, run: int):
-        whole = slot.param
-        super().__init__((spanIn.stop - spanIn.start,), dtype=whole.dtype)
-        self.slot, self.spanIn, self.begin, self.run = slot, spanIn, begin, run
-        self.array = aligned(whole.materialize().reshape(-1)[spanIn].copy())
+    def __init__(self, slot: Slot, spanIn: slice, begin: int, run: int, array: np.ndarray):
+        super().__init__((spanIn.stop - spanIn.start,), dtype=slot.param.dtype)
+        self.slot, self.spanIn, self.begin, self.run, self.array = slot, spanIn, begin, run, array
 
     def refresh(self, grad: Any) -> None:
-        """Take the parameter's values and settings as they are now, and a gradient, if there is one."""
+        """Take the parameter's settings as they are now, and a gradient, if there is one; the values may be others."""
         whole = self.slot.param
-        self.array[...] = whole.materialize().reshape(-1)[self.spanIn]
         self.bumpVersion()
         for name in ("rate", "decay", "trainable"):
             if getattr(self, name) != getattr(whole, name):
@@ -75,12 +72,21 @@ class ShardedUpdate:
         for index, (slot, (a, _), (first, last)) in enumerate(zip(slots, spans, parts)):
             if slot.hasState:
                 with SEED.undisturbed():  # other processes have more pieces, or fewer
-                    self.pieces.append(ParamPiece(slot, slice(first, last), a + first, numbers[index]))
+                    array = self.weightsOf(slot, slice(first, last))
+                    self.pieces.append(ParamPiece(slot, slice(first, last), a + first, numbers[index], array))
         self.part = copy.copy(self.optimizer)
         self.part.slots = [Slot(piece.slot.path, piece) for piece in self.pieces]
         for slot in self.part.slots:
             slot.arrays, slot.rule = slot.param.slot.arrays, slot.param.slot.rule
         self.updater: Updater | None = None
+
+    def weightsOf(self, slot: Slot, span: slice) -> Any:
+        """Memory with some weights of a parameter, for a piece."""
+        return aligned(slot.param.materialize().reshape(-1)[span].copy())
+
+    def follow(self, piece: ParamPiece) -> None:
+        """Give a piece the weights as they are now."""
+        piece.array[...] = piece.slot.param.materialize().reshape(-1)[piece.spanIn]
 
     def run(self, sums: list[np.ndarray], reached: Any) -> None:
         """Update with this process's pieces of the gradients; `reached` says for each parameter whether it has one.
@@ -102,6 +108,7 @@ class ShardedUpdate:
             raise NotFiniteError.atUpdate(type(optimizer).__name__, optimizer.step, self.notFinite(sums))
         for own in self.pieces:
             grad = self.within(sums, own).astype(own.dtype, copy=False)
+            self.follow(own)
             own.refresh((device.toDevice(grad) if isOnDevice(own) else grad) if own.slot in ready else None)
         for slot in part.slots:
             slot.step = slot.param.slot.step

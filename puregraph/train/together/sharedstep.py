@@ -16,6 +16,8 @@ from puregraph.train.meters import chosen, remedy
 from puregraph.train.metrics.metric import countedIn
 from puregraph.train.together.deviceexchange import exchangeFor
 from puregraph.train.together.lockstep import LockStep, isSynchronized
+from puregraph.train.together.partedupdate import PartedUpdate
+from puregraph.train.together.partedweights import PartedWeights, partedWeights
 from puregraph.train.together.shardedupdate import ShardedUpdate, isOnDevice
 
 APART = 40  # bits between the counters of random numbers of two grains: more than a run ever draws
@@ -46,9 +48,15 @@ class SharedStep:
         for metric, name, value in metricSums(trainer.metrics):
             self.columns.add(f"metric {metric.name} {name}", np.shape(value))
         self.sharded: ShardedUpdate | None = None
-        if trainer.shard is not None and self.world.size > 1:
+        self.weights: PartedWeights | None = None
+        if self.gradients.isPassing:
             of = {id(slot.param): slot for slot in self.slots}
-            self.sharded = ShardedUpdate(trainer, [of[id(param)] for param in self.params], self.gradients)
+            slots = [of[id(param)] for param in self.params]
+            if trainer.shard == "parameters":
+                self.weights = partedWeights(trainer, self.gradients)
+                self.sharded = PartedUpdate(trainer, slots, self.gradients, self.weights)
+            else:
+                self.sharded = ShardedUpdate(trainer, slots, self.gradients)
         self.lockstep: LockStep | None = None
         if any(isSynchronized(module) for module in trainer.net.modules().values()):
             self.lockstep = LockStep(self.world, self.grains)
@@ -64,6 +72,8 @@ class SharedStep:
         self.before = {path: s.materialize().copy() for path, s in self.states.items()}
         sums = [metric.state() for metric in trainer.metrics]
         self.world.label = location
+        if self.weights is not None:
+            self.weights.divide()
         try:
             if self.lockstep is not None:
                 self.learnTogether(self.lockstep)
@@ -78,19 +88,19 @@ class SharedStep:
         if whole not in (0.0, self.size):  # gradients were computed as if it were the size
             tree.multiply(self.size / whole)
         isMeasured = trainer.optimizer.looks and (self.sharded is not None or not isOnDevice(self.params[0]))
-        self.norm = treeNorm(self.world, tree.runs, tree.pieces()) if isMeasured else None
+        self.norm = treeNorm(self.world, tree.runs, tree.pieces) if isMeasured else None
 
     # This process's grains ------------------------------------------------------------------------------------------
 
-    def learn(self, grain: int) -> list[Any]:
-        """The gradients of one grain, of all batches of the step."""
+    def learn(self, grain: int) -> list[Any] | None:
+        """The gradients of one grain, of all batches of the step; None if they were handed over."""
         parts = {n: part for n, batch in enumerate(self.group) if (part := self.partOf(batch, grain)).size}
         first, last = min(parts, default=0), max(parts, default=0)
         for number, part in parts.items():
-            with self.gradients.leaving(grain, number == last):
+            with self.gradients.leaving(grain, number == first, number == last):
                 self.learnPart(part, grain, number, number == first)
         self.column("stop")[grain] = self.trainer.interrupt.asked
-        return [param.grad if parts else None for param in self.params]
+        return None if parts and self.gradients.isPassing else [param.grad if parts else None for param in self.params]
 
     def partOf(self, batch: Batch, grain: int) -> Batch:
         """The samples of a grain."""
@@ -135,13 +145,14 @@ class SharedStep:
         trainer, objective = self.trainer, self.trainer.objective
         self.setStates(self.apartOf(grain, number))
         slots = {metric.which for metric in trainer.metrics}
-        program = objective.learner(part, slots, trainer.optimizer, False, isFirst, True)
+        isNew = isFirst or self.gradients.isPassing
+        program = objective.learner(part, slots, trainer.optimizer, False, isNew, True)
         if program is None:
             cost, outputs = objective.run(part, False)
-            objective.backward(self.shareOf(part), isFirst)
+            objective.backward(self.shareOf(part), isNew)
         else:
             cost, *outputs = program.run(*part.data, *part.target, scale=self.shareOf(part))
-        self.addRow(part, grain, number, cost, outputs, [param.grad is not None for param in self.params])
+        self.addRow(part, grain, number, cost, outputs, self.gradients.collect(isFirst))
 
     def shareOf(self, part: Batch) -> float:
         """The share of a part in the mean over the step, which is right but for a factor that all parts have."""
@@ -255,7 +266,7 @@ class SharedStep:
         try:
             if self.sharded is not None:
                 optimizer.zeroGradParams()  # what is there is of this process's grains alone
-                self.sharded.run(self.gradients.tree.pieces(self.trainer.shard == "gradients"), reached)
+                self.sharded.run(self.gradients.tree.pieces, reached)
             else:
                 self.gradients.share(reached)
                 self.trainer.objective.update(optimizer)

@@ -1,0 +1,47 @@
+"""WeightGather: a step reads weights, of which several processes have pieces, before their first reader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.ir.value import Call
+
+
+class WeightGather:
+    """The call that reads a weight into the memory of its Value; of one that forward and backward read there are two.
+
+    `weights`  has `has(param)`, and `read(param, into)`
+    """
+
+    def __init__(self, weights: Any, param: Any):
+        self.weights, self.param, self.isTrainable = weights, param, param.trainable
+
+    def into(self, out: np.ndarray) -> None:
+        """Fill an array with the weight."""
+        self.weights.read(self.param, out)
+
+    def __call__(self) -> np.ndarray:
+        found = np.empty(self.param.shape, self.param.dtype)
+        self.into(found)
+        return found
+
+    @property
+    def isSame(self) -> bool:
+        """Whether the step that was compiled is still what is wanted."""
+        return self.weights.has(self.param) and self.param.trainable == self.isTrainable
+
+
+def beforeReaders(calls: list[Call]) -> list[Call]:
+    """The calls with every WeightGather right before its first reader; without those that nobody reads."""
+    gathers = {call.outs[0].number: call for call in calls if type(call.function) is WeightGather}
+    found: list[Call] = []
+    for call in calls:
+        if type(call.function) is WeightGather:
+            continue
+        for v in call.values():
+            if v.root.number in gathers:
+                found.append(gathers.pop(v.root.number))
+        found.append(call)
+    return found
