@@ -15,6 +15,8 @@ from puregraph.many.world import World
 
 EXCHANGING = ThreadPoolExecutor(1, "puregraph exchange")  # one thread: of several, two could be in one collective
 
+INFLIGHT = 2  # buckets that have memory at one time where that is brief
+
 
 def renew() -> None:
     """After a fork, in the child: a thread of its own, for it has none of its parent's."""
@@ -62,7 +64,7 @@ class BucketedSum(TreeSum):
     `bounds`   where the buckets begin, multiples of BLOCK, and the end of the last
     `labels`   what each of them is, for who waits too long
     `shares`   whether every process gets the whole sum; else its piece of each bucket alone
-    `isBrief`  whether the memory of a bucket is let go as soon as it is exchanged
+    `isBrief`  whether the memory of a bucket is let go as soon as it is exchanged, and few are under way at a time
     `runs`     by process its piece of each bucket, from where to where
     `total`    the sum of all grains, if it is shared, and `pieces` this process's piece of each bucket of it: from
                `finish` to the next `add`
@@ -142,6 +144,8 @@ class BucketedSum(TreeSum):
         if world.size > 1:
             world.isComputing = True
             self.pending.append(EXCHANGING.submit(self.exchange, number))
+            if self.isBrief and len(self.pending) >= INFLIGHT:
+                self.pending[-INFLIGHT].result()
         self.started += 1
 
     def finish(self) -> None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from puregraph.errors import ArgumentError
+from puregraph.many.window import Window
 from puregraph.many.world import OVER, Pending, World
 
 
@@ -81,6 +82,9 @@ class CountingWorld(World):
         others = [array.nbytes for r, array in enumerate(sent) if r != self.rank]
         return self.count("allToAll", sum(others), self.size - 1)
 
+    def window(self, size: int, dtype: np.dtype) -> Window:
+        return CountingWindow(self, size, dtype)
+
     def startBroadcast(self, array: np.ndarray, root: int = 0) -> Pending:
         return self.count("broadcast", self.share(2 * array.nbytes), 2 * self.doublings)
 
@@ -96,3 +100,18 @@ class CountingWorld(World):
     def gather(self, data: bytes) -> list[bytes]:
         self.count("gather", self.share(len(data) * self.size), self.doublings)
         return [data] * self.size
+
+
+class CountingWindow(Window):
+    """An array of a process that is not there: what is read from others is zeros, and counted."""
+
+    def __init__(self, world: CountingWorld, size: int, dtype: np.dtype):
+        super().__init__(size, dtype)
+        self.world = world
+
+    def read(self, rank: int, begin: int, into: np.ndarray) -> None:
+        if rank == self.world.rank:
+            super().read(rank, begin, into)
+        else:
+            into[...] = 0
+            self.world.count("read", into.nbytes, 1)

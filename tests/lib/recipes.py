@@ -23,7 +23,7 @@ from puregraph import (
     Trainer,
     Transpose,
 )
-from puregraph.models import gpt
+from puregraph.models import gpt, mlp
 from puregraph.train.together.shardedupdate import wholeState
 
 GRAINS = {"grains": 8, "progress": "none"}
@@ -83,6 +83,57 @@ def language(**options):
     trainer = Trainer(net, CrossEntropy(), Adam(1e-3), **{"batchsize": 8, **GRAINS, **options})
     tokens = rng.integers(0, 17, (24, 7))
     return trainer, tokens[:, :-1], tokens[:, 1:]
+
+
+def product(net, data, target, seed, **options):
+    """A trainer that clips, takes steps of two batches, and has a smaller last batch: 16, 16 and 9 samples."""
+    puregraph.seed(seed)
+    given = {"batchsize": 16, "accumulate": 2, "metrics": [Accuracy()], **GRAINS, **options}
+    return Trainer(net(), CrossEntropy(), Adam(1e-2, clipNorm=0.5), **given), data, target
+
+
+def plain(**options):
+    """An MLP."""
+    rng = np.random.default_rng(5)
+    data, target = rng.standard_normal((41, 10)).astype(np.float32), rng.integers(0, 4, 41)
+    return product(lambda: mlp(10, (16,), 4), data, target, 5, **options)
+
+
+def pictures(**options):
+    """LeNet with BatchNorm and Dropout."""
+    rng = np.random.default_rng(6)
+    data, target = rng.standard_normal((41, 1, 16, 16)).astype(np.float32), rng.integers(0, 4, 41)
+
+    def net():
+        return Sequential(
+            Conv2D(1, 6, 5), BatchNorm(6), Relu(), MaxPool2D(2, 2),
+            Conv2D(6, 16, 3), BatchNorm(16), Relu(), MaxPool2D(2, 2),
+            Flatten(), Linear(64, 24), Relu(), Dropout(0.3), Linear(24, 4),
+            name="net",
+        )  # fmt: skip
+
+    return product(net, data, target, 6, **options)
+
+
+def words(**options):
+    """A GPT of two layers."""
+    tokens = np.random.default_rng(7).integers(0, 17, (41, 7))
+
+    def net():
+        return Sequential(gpt(17, 6, layers=2, heads=2, size=8, dropout=0.1), Transpose((0, 2, 1)), name="net")
+
+    return product(net, tokens[:, :-1], tokens[:, 1:], 7, **{"metrics": [], **options})
+
+
+PRODUCT = {each.__name__: each for each in (plain, pictures, words)}
+
+
+def trained(name, trainer=None, data=None, target=None, **options):
+    """A trainer after thirty steps: one of the product, or one that is given, and goes on."""
+    if trainer is None:
+        trainer, data, target = PRODUCT[name](**options)
+    trainer.train(data, target, epochs=15)
+    return trainer
 
 
 RECIPES = {each.__name__: each for each in (perceptron, several, accumulated, convolutional, synchronized, language)}

@@ -13,14 +13,16 @@ from puregraph.analysis.summary import bytesText, secondsText
 from puregraph.compile.gradientbuckets import GradientBuckets, backwardOrder
 from puregraph.errors import ArgumentError, show
 from puregraph.graph import Graph
+from puregraph.many.bucketedsum import INFLIGHT
 from puregraph.many.countingworld import Collective, CountingWorld
 from puregraph.many.grains import Grains
 from puregraph.many.predict.cluster import Cluster
-from puregraph.many.treesum import BLOCK, Span, cutAt, cutsOf, spansIn
+from puregraph.many.treesum import BLOCK, Span, cutAt, spansIn
 from puregraph.optimizers.updateformulas import states
+from puregraph.train.together.partedfootprint import PartedFootprint
 from puregraph.train.together.shardedupdate import chunkOf
 
-SHARDS = (None, "state", "gradients")
+SHARDS = (None, "state", "gradients", "parameters")
 GRAINS = (1, 2, 4, 8)  # of each process
 BACKWARD = 2  # times the operations of forward: a gradient for each of two factors
 ROW = 5  # numbers in a row of `SharedStep` besides those of parameters, states and metrics
@@ -95,6 +97,7 @@ class SplitPlan:
         sizes = {end - begin for begin, end in pairwise(self.buckets.cuts)}
         self.chunks = {size: chunkSizes(size, cluster.ranks) for size in sizes}
         most = [g for g in GRAINS if g * cluster.ranks <= self.batch]
+        self.busiest = {g * cluster.ranks: busiest(cluster, g * cluster.ranks) for g in most}
         self.splits = [self.split(shard, g) for g in most for shard in (SHARDS if cluster.ranks > 1 else (None,))]
 
     @property
@@ -106,42 +109,55 @@ class SplitPlan:
     def split(self, shard: str | None, each: int) -> StepSplit:
         """A split with `each` grains for a process."""
         cluster, count = self.cluster, self.cluster.ranks * each
-        found = self.footprint(-(-self.batch // count))
+        found = self.footprint(-(-self.batch // count), shard)
         dtype, buckets, ranks = self.dtype, self.buckets, cluster.ranks
         total = buckets.cuts[-1] * dtype.itemsize
-        world, spans = busiest(cluster, count)
-        own = len(spans[world.rank])
+        rank, grains, spans = self.busiest[count]
+        world, own = CountingWorld(ranks, rank, cluster.share), len(spans[rank])
         piece = sum(pieceOf(world, end - begin) for begin, end in pairwise(buckets.cuts)) * dtype.itemsize
         parts = sum(map(len, spans)) if ranks > 1 else 0
         largest = max(map(buckets.nbytes, range(len(buckets.groups)))) / total
         gathered, joined = round(parts * piece * largest), round(piece * largest)
         if ranks > 1:
-            self.call(world, shard, count, own)
+            self.call(world, shard, count, own, getattr(found, "reads", []) * grains)
         updated = total if shard is None else piece
-        memory = found.paramBytes + found.stateBytes + self.keeps * updated + (0 if shard is None else 2 * piece)
-        memory += self.values(found) + arraysFor(spans[world.rank]) * total + gathered
+        memory = found.paramBytes + found.stateBytes + self.keeps * updated
+        if shard is not None:
+            memory += (
+                3 * piece
+            )  # the weights that are updated, their gradients as they come, and as the update reads them
+        if shard == "parameters":
+            memory -= sum(param.nbytes for param in self.params)
+        isBrief = shard in ("gradients", "parameters") and grains == 1
+        rows = min(INFLIGHT, len(buckets.groups)) * largest if isBrief else arraysFor(spans[world.rank])
+        memory += self.values(found) + round(rows * total) + gathered
         memory += parts.bit_length() * joined if parts > 2 else joined if parts else 0  # sums on the way to the root
         memory += round(own * total * largest) if own > 1 and ranks > 1 else 0  # pieces are joined to be sent
-        grains = len(Grains(count, world).own)
         moved = total * (2 + 2 * grains + 3 * (grains - 1)) + 3 * parts * piece + (3 + 2 * self.keeps) * updated
         flops = (1 + BACKWARD) * int(found.flops) * grains
         return StepSplit(shard, count, world.calls, memory, flops / cluster.flops, moved / cluster.bandwidth)
 
-    def footprint(self, samples: int) -> Footprint:
+    def footprint(self, samples: int, shard: str | None) -> Footprint:
         """What the graph takes for n samples.
 
         Raises    ShapeError for a graph that does not fit them
         """
         shapes = [(samples, *shape[1:]) for shape in self.shapes]
         self.graph.dataShapeFrom(shapes)
-        return Footprint(self.graph, *shapes)
+        if shard is None:
+            return Footprint(self.graph, *shapes)
+        return PartedFootprint(self.graph, shapes, self.buckets, self.params if shard == "parameters" else [])
 
     def values(self, found: Footprint) -> int:
         """The bytes of the values and gradients of a grain."""
         return (found.peak() or found.eager() or 0) - found.paramBytes - found.stateBytes
 
-    def call(self, world: CountingWorld, shard: str | None, count: int, own: int) -> None:
-        """Count the collectives of a step of a process that has `own` sums, as `SharedStep` calls them."""
+    def call(self, world: CountingWorld, shard: str | None, count: int, own: int, reads: list[Any]) -> None:
+        """Count what a step of a process that has `own` sums exchanges, as `SharedStep` does, and weights it reads."""
+        if shard == "parameters":
+            world.startBarrier()
+            owners = sum(min(world.size - 1, -(-param.size // BLOCK)) for param in reads)
+            world.count("read", world.share(sum(param.nbytes for param in reads)), owners)
         sizes, dtype = [end - begin for begin, end in pairwise(self.buckets.cuts)], self.dtype
         for size in sizes:
             sent = own * (size - pieceOf(world, size))
@@ -151,9 +167,9 @@ class SplitPlan:
         held = {id(state): state.size for state in self.graph.states.values()}
         row = ROW + len(self.params) + sum(held.values())
         world.startAllGather(nothing(count * row, np.float64), [])
-        if shard is None:
-            return
-        for size in sizes:
+        if shard == "parameters":
+            world.startBarrier()
+        for size in sizes if shard in ("state", "gradients") else ():
             for given in self.chunks[size]:
                 world.startAllGather(nothing(given, dtype), [])
 
@@ -206,16 +222,23 @@ def sumOf(name: str, calls: list[Collective]) -> str:
     return f"{name:<13}{len(found)} times, together {bytesText(sum(call.nbytes for call in found))}, {seconds}"
 
 
-def busiest(cluster: Cluster, count: int) -> tuple[CountingWorld, list[list[Span]]]:
-    """The process that has the most spans of the tree to send, among the first ones; and the spans of all looked at.
+class Busiest(NamedTuple):
+    """The process that has most to send: its number, its grains, and the parts of the tree that all processes have."""
+
+    rank: int
+    grains: int
+    spans: list[list[Span]]
+
+
+def busiest(cluster: Cluster, count: int) -> Busiest:
+    """The process that has the most spans of the tree to send, among the first ones.
 
     Where processes divide the grains evenly, all have as many; the spans of those not looked at are then like these.
     """
-    worlds = [CountingWorld(cluster.ranks, rank, cluster.share) for rank in range(min(cluster.ranks, LOOKED))]
-    bounds = Grains(count, worlds[0]).bounds
+    bounds = Grains(count, CountingWorld(cluster.ranks)).bounds
     spans = [spansIn(count, begin, end) for begin, end in zip(bounds, bounds[1 : LOOKED + 1])]
     rank = max(range(len(spans)), key=lambda r: len(spans[r]))
-    return worlds[rank], spans + [spans[rank]] * (cluster.ranks - len(spans))
+    return Busiest(rank, bounds[rank + 1] - bounds[rank], spans + [spans[rank]] * (cluster.ranks - len(spans)))
 
 
 def pieceOf(world: CountingWorld, size: int) -> int:
@@ -225,8 +248,10 @@ def pieceOf(world: CountingWorld, size: int) -> int:
 
 def chunkSizes(size: int, count: int) -> list[int]:
     """The elements of a bucket's weights that all processes together give at once, in turn."""
-    pieces, each = np.diff(cutsOf(size, count)), chunkOf(count)
-    return [int(np.clip(pieces - at, 0, each).sum()) for at in range(0, int(pieces.max()), each)]
+    cuts = np.minimum(BLOCK * (-(-size // BLOCK) * np.arange(count + 1) // count), size)
+    pieces, counts = np.unique(np.diff(cuts), return_counts=True)
+    each = chunkOf(count)
+    return [int(np.clip(pieces - at, 0, each) @ counts) for at in range(0, int(pieces.max()), each)]
 
 
 def arraysFor(spans: list[Span]) -> int:

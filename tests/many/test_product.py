@@ -1,0 +1,73 @@
+"""Every network with every `shard`, clipped, accumulated, with a smaller last batch: on 1 to 8 processes, and resumed."""
+
+import json
+from functools import cache
+
+import pytest
+import recipes
+from launched import launched, lines
+
+pytestmark = pytest.mark.filterwarnings("ignore:accumulate=2")  # which BatchNorm does not see as one batch
+
+SHARDS = (None, "state", "gradients", "parameters")
+PRODUCT = """
+import json, recipes
+shards = {shards!r}
+found = dict((name, [recipes.hashOf(recipes.trained(name, shard=shard)) for shard in shards]) for name in {names!r})
+print(json.dumps(found))
+"""
+SAVED = """
+import recipes
+from puregraph.train import FunctionCallback
+for shard in {shards!r}:
+    def save(trainer, shard=shard):
+        if trainer.step in {steps!r}:
+            trainer.save(f"{{name}}-{{shard}}-{{trainer.step}}.h5")
+    for name in {names!r}:
+        recipes.trained(name, shard=shard, callbacks=[FunctionCallback(save)])
+"""
+RESUMED = """
+import json, recipes
+from pathlib import Path
+from puregraph.many import world
+found = []
+for path in sorted(Path().glob("*-*.h5")):
+    name, shard, _ = path.stem.split("-")
+    trainer, data, target = recipes.PRODUCT[name](shard=None if shard == "None" else shard)
+    found.append([name, recipes.hashOf(recipes.trained(name, trainer.resume(path), data, target))])
+print(json.dumps(found))
+"""
+
+
+@cache
+def alone(name):
+    """The hash of one process that nobody has launched."""
+    return recipes.hashOf(recipes.trained(name))
+
+
+@pytest.mark.mpi
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 8])
+def test_all_networks_end_alike_with_every_shard_on_any_number_of_processes(count, tmp_path):
+    text = PRODUCT.format(shards=SHARDS, names=tuple(recipes.PRODUCT))
+    found = [json.loads(line) for line in lines(launched(count, tmp_path, text, timeout=1800))]
+    assert found == [{name: [alone(name)] * len(SHARDS) for name in recipes.PRODUCT}] * count
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("steps", "names", "shards", "counts"),
+    [
+        ((13,), ("plain",), ("parameters",), (3,)),
+        pytest.param((1, 13, 29), tuple(recipes.PRODUCT), SHARDS, (1, 3, 8), marks=pytest.mark.slow),
+    ],
+)
+def test_what_four_processes_have_saved_any_number_ends_as_if_it_had_not_stopped(
+    steps, names, shards, counts, tmp_path
+):
+    launched(4, tmp_path, SAVED.format(shards=shards, steps=steps, names=names), timeout=1800).check_returncode()
+    for count in counts:
+        for line in lines(launched(count, tmp_path, RESUMED, timeout=1800)):
+            found = json.loads(line)
+            assert len(found) == len(steps) * len(names) * len(shards)
+            assert all(hash == alone(name) for name, hash in found)
