@@ -36,6 +36,8 @@ class WeightGather:
 def beforeReaders(calls: list[Call]) -> list[Call]:
     """The calls with every WeightGather right before its first reader; without those that nobody reads."""
     gathers = {call.outs[0].number: call for call in calls if type(call.function) is WeightGather}
+    if not gathers:
+        return calls
     found: list[Call] = []
     for call in calls:
         if type(call.function) is WeightGather:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from puregraph.errors import ArgumentError
-from puregraph.many.window import Window
+from puregraph.many.windows.memorywindow import MemoryWindow
 from puregraph.many.world import OVER, Pending, World
 
 
@@ -82,7 +82,7 @@ class CountingWorld(World):
         others = [array.nbytes for r, array in enumerate(sent) if r != self.rank]
         return self.count("allToAll", sum(others), self.size - 1)
 
-    def window(self, size: int, dtype: np.dtype) -> Window:
+    def window(self, size: int, dtype: np.dtype) -> MemoryWindow:
         return CountingWindow(self, size, dtype)
 
     def startBroadcast(self, array: np.ndarray, root: int = 0) -> Pending:
@@ -102,7 +102,7 @@ class CountingWorld(World):
         return [data] * self.size
 
 
-class CountingWindow(Window):
+class CountingWindow(MemoryWindow):
     """An array of a process that is not there: what is read from others is zeros, and counted."""
 
     def __init__(self, world: CountingWorld, size: int, dtype: np.dtype):

@@ -15,10 +15,10 @@ import numpy as np
 
 from puregraph.base.environment import variable
 from puregraph.errors import PuregraphError
-from puregraph.many.mpiwindow import MpiWindow
 from puregraph.many.rankfile import writeRankFile
 from puregraph.many.startedby import SIZES, launcherSize
 from puregraph.many.watch import Watch
+from puregraph.many.windows.mpiwindow import MpiWindow
 from puregraph.many.world import Pending, World
 
 EAGER = 200  # looks without a pause: what takes microseconds should not wait for a sleeper

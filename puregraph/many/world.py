@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from puregraph.many.window import Window
+from puregraph.many.windows.memorywindow import MemoryWindow
 
 BEGUN = b"\x1epuregraph: all processes have begun\n"  # what the first of them prints then, for the launcher alone
 Result = TypeVar("Result")
@@ -95,9 +95,9 @@ class World:
         """Wait for all processes."""
         self.startBarrier().wait()
 
-    def window(self, size: int, dtype: np.dtype) -> Window:
+    def window(self, size: int, dtype: np.dtype) -> MemoryWindow:
         """An array of n elements of this process, which all others can read; they may want other lengths."""
-        return Window(size, dtype)
+        return MemoryWindow(size, dtype)
 
     def send(self, array: np.ndarray, to: int) -> None:
         """Give an array to one process, which calls `receive`."""

@@ -66,8 +66,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
     `progress`    "bar", "lines", "none", or "auto": a bar in a terminal, else lines
     `grains`      how many fixed parts a batch has, which processes that train together share: the results do then not
                   depend on how many they are, to the bit. None: a part for each process, which is as fast, or faster
-    `shard`       what each process has a part of: "state" of the optimizer (ZeRO-1); "gradients" too (ZeRO-2);
-                  "parameters" as well, which a compiled step reads from all when it needs them (ZeRO-3)
+    `shard`       in parts: "state" of the optimizer (ZeRO-1), "gradients" too (ZeRO-2), or "parameters" too (ZeRO-3)
     `readEvery`   on a GPU costs and metrics are read once in this many batches, when they are as many batches old, so
                   that nobody waits for a step
 

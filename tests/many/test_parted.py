@@ -93,7 +93,7 @@ WINDOWS = """
 import gc
 import numpy as np
 from puregraph.many import world
-from puregraph.many.mpiwindow import MpiWindow
+from puregraph.many.windows.mpiwindow import MpiWindow
 here = world()
 for isShared in (True, False):
     window = MpiWindow(here, 5 + here.rank, np.float32, isShared)

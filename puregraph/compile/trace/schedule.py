@@ -132,17 +132,13 @@ def traceStep(
     checkShapes(graph, shapes)
     found = Schedule(graph, graph.steps(len(shapes)))
     found.owner, found.scales, found.buckets = owner, scales, buckets
-    tracer = tracerFor(trial, layout, keepsComposite)
-    tracer.weights = weights
+    tracer = tracerFor(trial, layout, keepsComposite, weights)
     values = forward(found, tracer, shapes, list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes))))
     if grads is not None:
         if guarded:
             guard(found, tracer)
-        tracer.gathered.clear()  # what forward has read is let go
         backward(found, tracer, values, grads, updGrad)
         accumulate(found, tracer, scaled, added)
-    if weights is not None:
-        tracer.recorder.calls[:] = beforeReaders(tracer.recorder.calls)
     storeStates(found, tracer)
     if optimizer is not None:
         addUpdate(found, tracer, optimizer)
@@ -150,10 +146,15 @@ def traceStep(
         found.stores += [(GradientOf(p, v.dtype), v) for p, v in found.paramGrads]
     if wanted is not None:
         found.outputs = [y if w else None for y, w in zip(found.outputs, wanted, strict=True)]
+    finish(found, tracer)
+    return found
+
+
+def finish(found: Schedule, tracer: GraphTracer) -> None:
+    """Take over what was traced."""
     found.held, found.unread, found.reads = tracer.targets(), tracer.unread, tracer.reads
     ownMemory(found, tracer)
-    found.calls, found.count = tracer.recorder.calls, tracer.recorder.count
-    return found
+    found.calls, found.count = beforeReaders(tracer.recorder.calls), tracer.recorder.count
 
 
 def checkShapes(graph: Graph, shapes: list[Any]) -> None:
@@ -166,9 +167,9 @@ def checkShapes(graph: Graph, shapes: list[Any]) -> None:
         raise OpenSizesError(f"at '{row.step.path}' ({row.step.label}): sizes depend on the data: {show(row.shapes)}")
 
 
-def tracerFor(trial: RuleProfile | None, layout: Any, keepsComposite: Any) -> GraphTracer:
+def tracerFor(trial: RuleProfile | None, layout: Any, keepsComposite: Any, weights: Any) -> GraphTracer:
     """A tracer; with a layout of native code, functions are decomposed as well."""
-    tracer = GraphTracer(trial)
+    tracer = GraphTracer(trial, weights)
     if layout is not None:
         tracer.recorder.layout, tracer.recorder.keepsComposite = layout, keepsComposite
         tracer.recorder.decompositionOf = decompositionOf
@@ -315,6 +316,7 @@ def notePrecision(known: dict[int, str], step: Any, given: list[Any], results: l
 def backward(found: Schedule, tracer: GraphTracer, values: list[Any], grads: Any, updGrad: bool) -> None:
     """Trace the gradient rules in the order of the backward graph, with its sums."""
     graph, steps, recorder = found.graph, found.steps, tracer.recorder
+    tracer.gathered.clear()  # weights that forward has read are let go
     if found.scales and grads == "one":
         found.seed = recorder.value((), found.outputs[0].dtype, role="scalar", name="scale")
     back = graph.backwardGraph(updGrad, True, steps)

@@ -15,7 +15,7 @@ from puregraph.many.world import World
 from puregraph.train.together.gradientexchange import GradientExchange, isOnDevice
 
 
-class Place(NamedTuple):
+class OwnedSpan(NamedTuple):
     """Where some elements of a parameter are: from `first` to before `last`, in a process's array from `begin` on."""
 
     rank: int
@@ -37,13 +37,13 @@ class PartedWeights:
         runs, groups = gradients.tree.runs, gradients.buckets.groups
         sizes = [[end - begin for begin, end in each] for each in runs]
         begins = [list(accumulate(each, initial=0)) for each in sizes]
-        self.places: dict[int, list[Place]] = {}
+        self.owners: dict[int, list[OwnedSpan]] = {}
         for number, group in enumerate(groups):
             for index in group:
                 a, b = self.spans[index]
                 found = [(r, max(each[number][0], a), min(each[number][1], b)) for r, each in enumerate(runs)]
-                self.places[id(self.params[index])] = [
-                    Place(r, begins[r][number] + first - runs[r][number][0], first - a, last - a)
+                self.owners[id(self.params[index])] = [
+                    OwnedSpan(r, begins[r][number] + first - runs[r][number][0], first - a, last - a)
                     for r, first, last in found
                     if first < last
                 ]
@@ -56,11 +56,11 @@ class PartedWeights:
 
     def has(self, param: Any) -> bool:
         """Whether the weights of a parameter are here."""
-        return id(param) in self.places
+        return id(param) in self.owners
 
     def piece(self, param: Param) -> np.ndarray:
         """The elements that this process has of a parameter, in the memory that others read."""
-        own = [place for place in self.places[id(param)] if place.rank == self.world.rank]
+        own = [span for span in self.owners[id(param)] if span.rank == self.world.rank]
         begin, count = (own[0].begin, own[0].last - own[0].first) if own else (0, 0)
         return self.window.own[begin : begin + count]
 
@@ -71,7 +71,7 @@ class PartedWeights:
             return
         isSame = into.dtype == self.dtype
         flat = into.reshape(-1) if isSame else np.empty(param.size, self.dtype)
-        for rank, begin, first, last in self.places[id(param)]:
+        for rank, begin, first, last in self.owners[id(param)]:
             self.window.read(rank, begin, flat[first:last])
         if not isSame:
             into[...] = flat.reshape(param.shape)
@@ -82,9 +82,9 @@ class PartedWeights:
             if param.array is None and type(param.initial) is Gathering and param.initial.weights is self:
                 continue
             whole = param.startingValues() if param.array is None else param.array
-            for place in self.places[id(param)]:
-                if place.rank == self.world.rank:
-                    self.piece(param)[...] = device.toHost(whole).reshape(-1)[place.first : place.last]
+            for span in self.owners[id(param)]:
+                if span.rank == self.world.rank:
+                    self.piece(param)[...] = device.toHost(whole).reshape(-1)[span.first : span.last]
             param.initial = Gathering(self, param)
         self.drop()
         self.world.barrier()

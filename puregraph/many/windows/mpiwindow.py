@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.many.window import Window
+from puregraph.many.windows.memorywindow import MemoryWindow
 
 
-class MpiWindow(Window):
+class MpiWindow(MemoryWindow):
     """An array of each process, in memory that a machine shares; `isShared` False has MPI carry what is read.
 
     Source    MPI Forum 2021, MPI: A Message-Passing Interface Standard 4.0, chapter 12

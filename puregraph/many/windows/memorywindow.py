@@ -1,4 +1,4 @@
-"""Window: memory of each process that all others read without its help."""
+"""MemoryWindow: memory of each process that all others read without its help."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 
-class Window:
+class MemoryWindow:
     """An array of each process, of a length of its own; this one is alone.
 
-    Whoever writes to `own` sees to it that nobody reads meanwhile, and that all are told: `world.barrier()` does both.
+    Whoever writes to `own` sees to it that nobody reads meanwhile, and that all know: `world.barrier()` does both.
     """
 
     def __init__(self, size: int, dtype: np.dtype):
