@@ -144,7 +144,7 @@ class Silent:
     def __getattr__(self, name):
         return lambda *given: None
 
-comm, w.comm = w.comm, Silent()
+comm, w.communicator = w.communicator, Silent()
 holder = Holder()
 def capture():
     with w.capturing(holder):
@@ -165,7 +165,7 @@ holder.graph, z = "another one", onHost(np.zeros(8, np.float32))
 with w.capturing(holder):
     w.startBroadcast(z).wait()
     told("cannot be closed while a stream captures", w.close)
-w.comm = comm
+w.communicator = comm
 w.close()
 assert holder.graph is None  # graphs go before the communicator
 told("the NCCL communicator of this world is closed, and so are its graphs", lambda: w.allReduce(y))
@@ -211,9 +211,9 @@ class Late:
         comm.abort()
         time.sleep(1000)
 
-comm = w.comm
+comm = w.communicator
 if w.rank == 1:
-    w.comm = Late()
+    w.communicator = Late()
 w.allReduce(x)
 print("never")
 """

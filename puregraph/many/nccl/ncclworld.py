@@ -65,13 +65,13 @@ class NcclWorld(World):
     label, bucket, isEnding, isComputing = map(forwarded, ("label", "bucket", "isEnding", "isComputing"))
 
     def __init__(self, host: MpiWorld):
-        self.host, self.MPI = host, host.MPI
+        self.host, self.MPI, self.comm = host, host.MPI, host.comm
         self.rank, self.size, self.local, self.locals = host.rank, host.size, host.local, host.locals
         self.hasLauncher, self.say = host.hasLauncher, host.say
         self.side = SideStream()
         self.nccl = ncclModule()
         with reporting("NCCL cannot connect the processes"):
-            self.comm = self.nccl.NcclCommunicator(self.size, self.uniqueId(), self.rank)
+            self.communicator = self.nccl.NcclCommunicator(self.size, self.uniqueId(), self.rank)
         self.holders: WeakSet[Any] = WeakSet()  # of graphs
         self.capture: GraphCapture | None = None  # that is under way
         self.isClosed = False
@@ -97,7 +97,7 @@ class NcclWorld(World):
         if not device.isDeviceArray(array):
             return self.host.startAllReduce(array)
         kind, at = typeOf(array, "allReduce"), addressOf(array)
-        return self.start("allReduce", array, lambda to: self.comm.allReduce(at, at, array.size, kind, SUM, to))
+        return self.start("allReduce", array, lambda to: self.communicator.allReduce(at, at, array.size, kind, SUM, to))
 
     def startReduceScatter(self, array: Any, cuts: list[int]) -> Pending:
         if not device.isDeviceArray(array):
@@ -108,13 +108,13 @@ class NcclWorld(World):
         def put(to: int) -> None:
             if isEven(cuts):
                 count = cuts[1]
-                self.comm.reduceScatter(at, at + self.rank * count * each, count, kind, SUM, to)
+                self.communicator.reduceScatter(at, at + self.rank * count * each, count, kind, SUM, to)
                 return
             with self.group():
                 for r, (begin, end) in enumerate(pieces):
                     if begin < end:
                         piece = at + begin * each
-                        self.comm.reduce(piece, piece, end - begin, kind, SUM, r, to)
+                        self.communicator.reduce(piece, piece, end - begin, kind, SUM, r, to)
 
         return self.start("reduceScatter", array, put)
 
@@ -126,13 +126,13 @@ class NcclWorld(World):
         def put(to: int) -> None:
             if isEven(cuts):
                 count = cuts[1] * each
-                self.comm.allGather(at + self.rank * count, at, count, BYTE, to)
+                self.communicator.allGather(at + self.rank * count, at, count, BYTE, to)
                 return
             with self.group():
                 for r, (begin, end) in enumerate(zip(cuts, cuts[1:])):
                     if begin < end:
                         piece = at + begin * each
-                        self.comm.broadcast(piece, piece, (end - begin) * each, BYTE, r, to)
+                        self.communicator.broadcast(piece, piece, (end - begin) * each, BYTE, r, to)
 
         return self.start("allGather", array, put)
 
@@ -141,7 +141,7 @@ class NcclWorld(World):
             return self.host.startBroadcast(array, root)
         at = addressOf(array)
         return self.start(
-            "broadcast", array, lambda to: self.comm.broadcast(at, at, array.nbytes, BYTE, root, to), root
+            "broadcast", array, lambda to: self.communicator.broadcast(at, at, array.nbytes, BYTE, root, to), root
         )
 
     def startAllToAll(self, sent: list[Any], received: list[Any]) -> Pending:
@@ -158,9 +158,9 @@ class NcclWorld(World):
         def put(to: int) -> None:
             with self.group():
                 for array, r in sends:
-                    self.comm.send(addressOf(array), array.nbytes, BYTE, r, to)
+                    self.communicator.send(addressOf(array), array.nbytes, BYTE, r, to)
                 for array, r in receives:
-                    self.comm.recv(addressOf(array), array.nbytes, BYTE, r, to)
+                    self.communicator.recv(addressOf(array), array.nbytes, BYTE, r, to)
 
         return self.start("allToAll", None, put)
 
@@ -172,14 +172,14 @@ class NcclWorld(World):
             self.host.send(array, to)
             return
         self.agreeWith(to, array)
-        self.put(lambda stream: self.comm.send(addressOf(array), array.nbytes, BYTE, to, stream)).wait()
+        self.put(lambda stream: self.communicator.send(addressOf(array), array.nbytes, BYTE, to, stream)).wait()
 
     def receive(self, array: Any, source: int) -> None:
         if not device.isDeviceArray(array):
             self.host.receive(array, source)
             return
         self.agreeWith(source, array)
-        self.put(lambda stream: self.comm.recv(addressOf(array), array.nbytes, BYTE, source, stream)).wait()
+        self.put(lambda stream: self.communicator.recv(addressOf(array), array.nbytes, BYTE, source, stream)).wait()
 
     def start(self, name: str, array: Any, put: Callable[[int], None], root: int = -1) -> Pending:
         """Begin a collective, once all processes are about to begin the same."""
@@ -276,7 +276,7 @@ class NcclWorld(World):
         for holder in list(self.holders):
             holder.drop()
         self.watch.close()
-        self.comm.destroy()
+        self.communicator.destroy()
 
     def isFirst(self, name: str, text: str = "") -> bool:
         return self.host.isFirst(name, text)
@@ -284,10 +284,10 @@ class NcclWorld(World):
     def checkHealth(self) -> None:
         """Raise    PuregraphError if NCCL says that a process is gone"""
         with reporting("NCCL has failed"):
-            self.comm.check_async_error()
+            self.communicator.check_async_error()
 
     def abort(self, code: int = 1) -> None:
-        ending = threading.Thread(target=self.comm.abort, name="puregraph abort", daemon=True)
+        ending = threading.Thread(target=self.communicator.abort, name="puregraph abort", daemon=True)
         ending.start()  # NCCL's own end may wait for a GPU that answers nobody
         ending.join(ABORTING)
         self.host.abort(code)
