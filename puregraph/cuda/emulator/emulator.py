@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.cuda.libraries.librarycall import LibraryCall
-from puregraph.cuda.runtime.launch import Launch, PointerTable, Scratch, memories, tables
+from puregraph.cuda.runtime.launch import TICKETS, Launch, PointerTable, Scratch, Tickets, memories, tables
 from puregraph.cuda.runtime.preprocess import digest, read
 from puregraph.errors import DeviceError
 from puregraph.storage import diskcache
@@ -239,6 +239,8 @@ def run(launches: Iterable[Launch | LibraryCall], arrayOf: Callable[[Any], np.nd
             memory.written |= {id(what) for _, what in launch.slots}
         else:
             start(launch, memory)
+        if any(memory.at(what).any() for what in memories([launch]) if what is TICKETS):
+            raise KernelError(f"{launch.name}: a ticket is not 0 after the launch")
     memory.giveBack()
 
 
@@ -323,7 +325,7 @@ class GuardedMemory:
     def __init__(self, launches: list[Launch | LibraryCall], arrayOf: Callable[[Any], np.ndarray]):
         whats = {id(what): what for what in memories(launches)}
         self.originals = {
-            key: poisoned(what) if isinstance(what, (Scratch, PointerTable)) else arrayOf(what)
+            key: begun(what) if isinstance(what, (Scratch, PointerTable, Tickets)) else arrayOf(what)
             for key, what in whats.items()
         }
         self.whats = whats  # so that no id is given again
@@ -391,8 +393,10 @@ def numberedMemory(launch: Launch) -> Iterable[tuple[int, Any]]:
                 yield number, each
 
 
-def poisoned(memory: Scratch | PointerTable) -> np.ndarray:
-    """Memory filled with nan, or -1."""
+def begun(memory: Scratch | PointerTable | Tickets) -> np.ndarray:
+    """Memory filled with nan, or -1; tickets are 0."""
+    if isinstance(memory, Tickets):
+        return np.zeros(memory.shape, memory.dtype)
     return np.full(memory.size * memory.dtype.itemsize, 0xFF, np.uint8).view(memory.dtype).reshape(memory.shape)
 
 

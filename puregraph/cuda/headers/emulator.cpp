@@ -2,13 +2,16 @@
 //
 // Every access to memory is checked (g++ -fsanitize=kernel-address calls __asan_load4_noabort and its like): it must
 // be in an array that the kernel was given, in shared memory, or on the thread's own stack; be aligned to its size; and
-// not race, between two barriers, with an access to the same bytes by another thread, one of them writing.
+// not race, between two barriers, with an access to the same bytes by another thread, one of them writing. Of another
+// block a thread may read what was written before a barrier and a fence, after which that block drew a ticket (atomicInc),
+// once its own block has drawn from the same one later, and then passed a fence.
 
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <sys/mman.h>
+#include <unordered_map>
 #include <vector>
 
 namespace {
@@ -35,6 +38,12 @@ struct Thread {
   uint64_t value, result;
   void* stack;  // where it resumes
   int stackIndex;  // the index of its stack; -1: none
+  uint32_t fenced;   // what its last fence orders: accesses of its block before that time; 0: no fence
+  const void* drawn;  // the ticket that it drew from since
+};
+
+struct Release {  // a block whose accesses before some time are seen by those that draw after it
+  uint32_t block, time;
 };
 
 struct Mark {  // the last thread at some bytes, counted from 1 through the grid, and when
@@ -67,6 +76,8 @@ int stackCount = 0;
 uint32_t now;  // counts barriers
 uint32_t blockStart, blockTime;  // when the block began, and when all its threads last synchronized
 uint32_t first;  // the index of the block's first thread
+std::unordered_map<const void*, std::vector<Release>> tickets;  // by the address of each those that drew from it
+std::unordered_map<uint32_t, uint32_t> seen;  // by its index what the block sees of another one: all before that time
 Thread* here;
 void* scheduler;
 void (*kernel)(void**);
@@ -268,6 +279,10 @@ uint32_t blockOf(uint32_t thread) { return (thread - 1) / (emulator_here.threads
 
 // Whether a barrier is between an access of another thread and now
 bool isOrdered(uint32_t other, uint32_t time) {
+  if (time < blockStart && !seen.empty()) {
+    const auto found = seen.find(blockOf(other));
+    if (found != seen.end() && time < found->second) return true;
+  }
   if (time < blockTime) return time >= blockStart;
   return (other - first) / 32 == uint32_t(here->number) / 32 && time < warpTimes[here->number / 32];
 }
@@ -368,6 +383,18 @@ uint64_t emulator_exchange(int how, unsigned mask, uint64_t value, int lane, con
 }
 
 void emulator_align(const void* address, int bytes) { align(address, bytes); }
+
+void emulator_fence() {
+  here->fenced = blockTime;
+  if (!here->drawn) return;
+  for (const Release& each : tickets[here->drawn]) seen[each.block] = each.time;
+  here->drawn = nullptr;
+}
+
+void emulator_ticket(const void* address) {
+  here->drawn = address;
+  if (here->fenced) tickets[address].push_back({blockOf(first), here->fenced});
+}
 
 void emulator_check(const void* address, unsigned long bytes, int) { check(address, bytes, true, true); }
 
@@ -481,18 +508,20 @@ const char* emulator_launch(void (*code)(void**), void** values, char** addresse
   message[0] = 0;
   lastRegion = 0;
   now = 0, first = 1;
+  tickets.clear();
   bool good = true;
   for (unsigned z = 0; z < grid[2] && good; z++)
     for (unsigned y = 0; y < grid[1] && good; y++)
       for (unsigned x = 0; x < grid[0] && good; x++) {
         emulator_here.block = {x, y, z};
         blockStart = blockTime = ++now;
+        seen.clear();
         for (Region& r : regions)
           if (r.isShared) memset(r.start, 0xff, r.bytes);
         for (int i = 0; i < count; i++) {
           Thread& t = threads[i];
           t.index = {i % block[0], i / block[0] % block[1], i / (block[0] * block[1])};
-          t.number = i, t.wait = RUNS, t.stackIndex = -1;
+          t.number = i, t.wait = RUNS, t.stackIndex = -1, t.fenced = 0, t.drawn = nullptr;
         }
         good = runBlock(count);
         first += count;

@@ -1,19 +1,25 @@
 """Column reductions: loop nests that reduce other axes than the contiguous one.
 
 The threads of a block are arranged along x, for neighbouring columns, and along y, for rows in strides; at the end
-of each phase those of a column combine their partial results.
+of each phase those of a column combine their partial results. Where the rows are divided among blocks, the last one to
+store its part of some columns reduces all parts of these, in their order, and goes on with the results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import prod
+from math import gcd, prod
 
-from puregraph.cuda.nests.nestwriter import HOWS, KINDS, NestWriter, manyOf
-from puregraph.cuda.runtime.launch import WARP, Launch
+from puregraph.cuda.nests.formulatext import preamble
+from puregraph.cuda.nests.nestwriter import HOWS, KINDS, NestWriter, manyOf, slotsOf
+from puregraph.cuda.runtime.compiler import ROUNDED
+from puregraph.cuda.runtime.launch import TICKETS, WARP, Launch
+from puregraph.cuda.runtime.preprocess import read
 from puregraph.formula.loopnest import LoopNest, ReducedNest, isAxis
 
 BLOCK = 256
+MOST = 4  # columns of a thread: with more its sums, and what it keeps of each column, take too many registers
+FULLBLOCK = 512  # where rows are divided among blocks: two for each processor keep half of its threads busy
 FEW = 132  # blocks or fewer, that leave a large GPU capacity for more threads in each
 
 
@@ -22,10 +28,34 @@ def columnLaunch(nest: LoopNest, axes: frozenset[int]) -> Launch:
     return ColumnWriter(nest, axes).write()
 
 
+def finishedLaunch(one: LoopNest, axes: frozenset[int], two: LoopNest) -> Launch:
+    """The launch of a nest that reduces parts, along axis 0, and of one that reduces axis 0 of their results."""
+    first = ColumnWriter(one, axes, FULLBLOCK)
+    first.resident = 2
+    launch = first.write()
+    last = ColumnWriter(two, frozenset([0]), like=first)
+    last.write()
+    rest = {f"last_{n}": slot for n, slot in last.slots.items()}
+    slots = {**first.slots, **rest, "tickets": ("pointer", "unsigned*", TICKETS)}
+    groups = launch.grid[0] // one.space[0]
+    if groups > TICKETS.size:
+        raise ValueError(f"wanted at most {TICKETS.size} groups of blocks, got {groups}")
+    source = f"{ROUNDED}{preamble([*first.formulas(), *last.formulas()], first.T)}\n"
+    source += (
+        read("lastblock.h")
+        + first.function("run")
+        + last.function("finish")
+        + first.starting(launch.entry, launch.block, slots)
+    )
+    draw = "isLastBlock(tickets + blockIdx.x % last_groups, gridDim.x / last_groups)"
+    source += f" {{\n{first.calling('run')}  if (!{draw}) return;\n{last.calling('finish', 'last_')}}}\n"
+    return launch._replace(source=source, slots=slotsOf(slots))
+
+
 def across(nest: LoopNest) -> tuple[int, int, int]:
     """How many elements a thread has of the columns, how many threads are along them, and how many blocks."""
     columns = nest.space[-1]
-    many = manyOf(nest, [columns])
+    many = gcd(manyOf(nest, [columns]), MOST)
     x = min(WARP, 1 << (columns // many - 1).bit_length())
     return many, x, -(-columns // (many * x))
 
@@ -33,12 +63,14 @@ def across(nest: LoopNest) -> tuple[int, int, int]:
 class ColumnWriter(NestWriter):
     """Writes the text of column reductions."""
 
-    def __init__(self, nest: LoopNest, axes: frozenset[int]):
-        many, self.x, self.blocks = across(nest)
-        super().__init__(ReducedNest(nest, axes), many)
+    def __init__(self, nest: LoopNest, axes: frozenset[int], threads: int = 0, like: ColumnWriter | None = None):
+        self.cover, self.x, self.blocks = across(nest) if like is None else (like.cover, like.x, like.blocks)
+        self.isAlone = like is None
+        super().__init__(ReducedNest(nest, axes), gcd(manyOf(nest, nest.space[-1:]), self.cover))
         self.length = prod(nest.space[a] for a in axes)
-        isFew = self.blocks * prod(nest.space[:-1]) // self.length < FEW
-        self.y = max(1, min((2 * BLOCK if isFew else BLOCK) // self.x, 1 << (self.length - 1).bit_length()))
+        self.groups = self.blocks * prod(nest.space[:-1]) // self.length  # blocks that a launch of this nest alone has
+        threads = threads or (2 * BLOCK if self.groups < FEW else BLOCK)
+        self.y: int = max(1, min(threads // self.x, 1 << (self.length - 1).bit_length())) if like is None else like.y
 
     def write(self) -> Launch:
         shape, nest = self.shape, self.nest
@@ -46,16 +78,17 @@ class ColumnWriter(NestWriter):
         blocks = self.number("blocks", self.blocks)
         columns = self.number("columns", nest.space[-1])
         self.line(f"DYNAMIC({self.T}, scratch);")
-        self.line(f"const {self.I} other = blockIdx.x / {blocks}, block = blockIdx.x - other * {blocks};")
+        number = "blockIdx.x" if self.isAlone else f"(blockIdx.x % {self.number('groups', self.groups)})"
+        self.line(f"const {self.I} other = {number} / {blocks}, block = {number} - other * {blocks};")
         self.outer = self.unravel("other", others) if others else {}
         self.outer[shape.inner] = "i"
-        with self.block(f"for (int part = 0; part < {self.many} / v; part++)"):
-            self.line(f"const {self.I} at = ((block * ({self.many} / v) + part) * {self.x} + threadIdx.x) * v;")
+        with self.block(f"for (int part = 0; part < {self.cover} / v; part++)"):
+            self.line(f"const {self.I} at = ((block * ({self.cover} / v) + part) * {self.x} + threadIdx.x) * v;")
             self.line(f"const bool isOn = at < {columns};")
             self.line(f"const {self.I} i = isOn ? at : 0;")
             self.line(f"const {self.I} length = {self.rows()};")
             self.column()
-        shared = self.x * self.y * self.many * KINDS[nest.kind][1]
+        shared = self.x * self.y * self.cover * KINDS[nest.kind][1]
         grid = self.blocks * prod(nest.space[a] for a in others)
         return self.launch("columns", grid, (self.x, self.y, 1), shared)
 

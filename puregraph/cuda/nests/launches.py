@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from puregraph.cuda.nests.colreduce import across, columnLaunch
+from puregraph.cuda.nests.colreduce import across, columnLaunch, finishedLaunch
 from puregraph.cuda.nests.elementwise import pointLaunch
 from puregraph.cuda.nests.nestwriter import canonical
 from puregraph.cuda.nests.rowreduce import fits, rowLaunch, rowSplit
@@ -32,6 +32,7 @@ from puregraph.formula.loopnest import (
     needed,
     ordered,
     parted,
+    rearranged,
     reduceSets,
     startOf,
     title,
@@ -113,7 +114,14 @@ def inParts(
         one, two = parted(nest, axes, size, scratch(nest))
     except ValueError:
         return divided(nest)
+    if launch is columnLaunch:
+        return [finishedLaunch(canonical(one), reduceSets(one)[0], canonical(shortened(two)))]
     return [launch(canonical(one), reduceSets(one)[0]), *described(two)]
+
+
+def shortened(nest: LoopNest) -> LoopNest:
+    """A nest over parts without the axes that their reductions left."""
+    return rearranged(nest, [[0], *([a] for a, n in enumerate(nest.space) if a and n > 1)])
 
 
 def mixed(nest: LoopNest, sets: list[frozenset[int]]) -> list[Launch]:

@@ -75,8 +75,26 @@ def manyOf(nest: LoopNest, even: Iterable[int] = ()) -> int:
     return gcd(most, *even, *(s for o in together for s, n in zip(o.strides[:-1], nest.space) if n > 1))
 
 
+Slots = dict[str, tuple[str, str, Any]]  # arguments by name: type, type in C, what
+
+
+def parameters(slots: Slots) -> str:
+    """The parameters for arguments."""
+    return ", ".join(f"{ctype} {name}" for name, (_, ctype, _) in slots.items())
+
+
+def slotsOf(slots: Slots) -> tuple[tuple[str, Any], ...]:
+    """Arguments as a launch has them."""
+    return tuple((role, what) for role, _, what in slots.values())
+
+
 class NestWriter:
-    """Writes the text of a kernel line by line, and collects its arguments."""
+    """Writes the text of a kernel line by line, and collects its arguments.
+
+    `resident` is how many blocks a processor is to have room for, where one has more than THREADS threads.
+    """
+
+    resident = 1
 
     def __init__(self, shape: ReducedNest, many: int):
         self.shape, self.nest, self.many = shape, shape.nest, many
@@ -84,7 +102,7 @@ class NestWriter:
         self.I = "int" if isNear(self.nest) else "int64"
         self.text: list[str] = []
         self.depth = 1
-        self.slots: dict[str, tuple[str, str, Any]] = {}  # by name: type, type in C, what
+        self.slots: Slots = {}
         self.known: dict[str, str] = {}  # what is hoisted out of the loops, as an expression
         for key, o in shape.operands.items():
             const = "const " if key.startswith("l_") else ""
@@ -125,28 +143,45 @@ class NestWriter:
 
     def launch(self, kind: str, grid: int, block: tuple[int, int, int], shared: int = 0) -> Launch:
         """The launch of the finished kernel."""
-        params = ", ".join(f"{ctype} {name}" for name, (_, ctype, _) in self.slots.items())
-        given = ", ".join(self.slots)
-        formulas = [x for _, x in self.nest.lines if isinstance(x, Formula)]
-        threads = block[0] * block[1] * block[2]
-        body = "\n".join(self.text)
-        bounds = f"__launch_bounds__({threads}, 1) " if threads > THREADS else ""  # any number of registers suits fewer
-        start = f'extern "C" __global__ void {bounds}{kind}({params})'
-        source = f"{ROUNDED}{preamble(formulas, self.T)}\n"  # a line that two phases compute has one value
+        start = self.starting(kind, block, self.slots)
+        source = f"{ROUNDED}{preamble(self.formulas(), self.T)}\n"  # a line that two phases compute has one value
         if self.many == 1:
+            body = "\n".join(self.text)
             source += f"{start} {{\n  constexpr int v = 1;\n{body}\n}}\n"
         else:
-            aligned, run = " && ".join(self.aligned()), f"__device__ static inline void run({params})"
-            calls = f"  if ({aligned})\n    run<{self.many}>({given});\n  else\n    run<1>({given});"
-            source += f"template <int v>\n{run} {{\n{body}\n}}\n{start} {{\n{calls}\n}}\n"
-        slots = tuple((role, what) for role, _, what in self.slots.values())
-        return Launch(title(self.nest), source, kind, slots, (grid, 1, 1), block, shared)
+            source += f"{self.function('run')}{start} {{\n{self.calling('run')}}}\n"
+        return Launch(title(self.nest), source, kind, slotsOf(self.slots), (grid, 1, 1), block, shared)
 
-    def aligned(self) -> Iterator[str]:
+    def starting(self, kind: str, block: tuple[int, int, int], slots: Slots) -> str:
+        """The declaration of a kernel."""
+        threads = block[0] * block[1] * block[2]
+        some = f"__launch_bounds__({threads}, {self.resident}) "
+        bounds = some if threads > THREADS else ""  # any number of registers suits fewer
+        return f'extern "C" __global__ void {bounds}{kind}({parameters(slots)})'
+
+    def formulas(self) -> list[Formula]:
+        """The formulas of the nest."""
+        return [x for _, x in self.nest.lines if isinstance(x, Formula)]
+
+    def function(self, name: str) -> str:
+        """The text as a template of how many elements are loaded at a time."""
+        body = "\n".join(self.text)
+        head = f"template <int v>\n__device__ static inline void {name}({parameters(self.slots)})"
+        return f"{head} {{\n{body}\n}}\n"
+
+    def calling(self, name: str, prefix: str = "") -> str:
+        """What calls that function, for addresses of vectors where all are; arguments have a prefix."""
+        given = ", ".join(f"{prefix}{key}" for key in self.slots)
+        if self.many == 1:
+            return f"  {name}<1>({given});\n"
+        aligned = " && ".join(self.aligned(prefix))
+        return f"  if ({aligned})\n    {name}<{self.many}>({given});\n  else\n    {name}<1>({given});\n"
+
+    def aligned(self, prefix: str = "") -> Iterator[str]:
         """Conditions on the addresses for vector loads and stores."""
         for key, o in self.shape.operands.items():
             if o.strides[-1] == 1:
-                yield f"isAligned({key}, {min(WIDEST, self.many * KINDS[o.kind][1])})"
+                yield f"isAligned({prefix}{key}, {min(WIDEST, self.many * KINDS[o.kind][1])})"
 
     # Offsets --------------------------------------------------------------------------------------------------------
 

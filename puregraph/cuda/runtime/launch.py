@@ -27,8 +27,8 @@ class Launch(NamedTuple):
     `name`    its name in tables
     `source`  CUDA C, to follow `common.h`
     `entry`   the kernel's name there: `extern "C" __global__ void entry(...)`
-    `slots`   its arguments in order, as (type, what): a "pointer" to an array, or a placeholder of one, a Scratch
-              or a PointerTable; or an integer as "int" (32 bits), "long" (64 bits), or a "float" or "double"
+    `slots`   its arguments in order, as (type, what): a "pointer" to an array, or a placeholder of one, a Scratch,
+              TICKETS or a PointerTable; or an integer as "int" (32 bits), "long" (64 bits), or a "float" or "double"
     `grid`    the number of blocks along x, y and z
     `block`   the number of threads of a block, likewise
     `shared`  bytes of dynamic shared memory, which the text takes by DYNAMIC
@@ -62,6 +62,19 @@ class Scratch:
 
     def __repr__(self) -> str:
         return f"<scratch {self.dtype}{list(self.shape)}>"
+
+
+class Tickets:
+    """Counters by which the last block of a launch knows that it is: 0 before each launch, and again after it."""
+
+    __slots__ = ()
+    shape, strides, size, dtype = (512,), (4,), 512, np.dtype(np.uint32)
+
+    def __repr__(self) -> str:
+        return "<tickets>"
+
+
+TICKETS = Tickets()  # of all launches: those of one stream run one after the other
 
 
 class PointerTable:

@@ -10,7 +10,7 @@ import numpy as np
 
 from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.runtime import compiler
-from puregraph.cuda.runtime.launch import Launch, PointerTable, Scratch, scratches, tables
+from puregraph.cuda.runtime.launch import TICKETS, Launch, memories, scratches, tables
 from puregraph.errors import DeviceError
 
 SCALARS = {"int": np.int32, "long": np.int64, "float": np.float32, "double": np.float64}
@@ -23,6 +23,13 @@ def empty(shape: tuple[int, ...], dtype: Any) -> Any:
     import cupy  # optional: there is a device array among the arguments, so it is here
 
     return cupy.empty(shape, dtype)
+
+
+def zeros(shape: tuple[int, ...], dtype: Any) -> Any:
+    """A CuPy array of zeros."""
+    import cupy  # optional, as above
+
+    return cupy.zeros(shape, dtype)
 
 
 def uploaded(array: np.ndarray) -> Any:
@@ -39,8 +46,11 @@ def run(launches: Iterable[Launch | LibraryCall]) -> None:
     most = max((each.workspace for each in launches if isinstance(each, LibraryCall)), default=0)
     workspace = empty((most,), np.uint8) if most else None
 
+    if any(what is TICKETS for what in memories(launches)):
+        extra[id(TICKETS)] = zeros(TICKETS.shape, TICKETS.dtype)
+
     def locate(what: Any) -> int:
-        return addressOf(extra[id(what)] if isinstance(what, (Scratch, PointerTable)) else what)
+        return addressOf(extra.get(id(what), what))
 
     for table in tables(launches):
         extra[id(table)] = uploaded(table.filled(locate))

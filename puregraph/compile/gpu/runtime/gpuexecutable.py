@@ -27,7 +27,7 @@ from puregraph.compile.trace.abstract import dummy
 from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.runtime import runner
 from puregraph.cuda.runtime.diagnose import lacking
-from puregraph.cuda.runtime.launch import PointerTable
+from puregraph.cuda.runtime.launch import TICKETS, PointerTable
 from puregraph.errors import addLocation
 from puregraph.kernels.labels import fractions
 
@@ -66,7 +66,7 @@ class GpuExecutable:
         self.objects: dict[int, Any] = {}
         self.starts: dict[int, int] = {}  # by the number of a result its address; 0 if it has gaps
         self.extra: dict[int, Value] = {}  # by the id of a Scratch
-        self.tables: dict[int, Any] = {}  # by the id of a table its copy on the GPU
+        self.tables: dict[int, Any] = {}  # by the id of a table, or of the tickets, its memory on the GPU
         self.failed: Call | None = None
         self.parts: list[tuple[Call | None, Callable[[], Any]]] = []
         self.sections: dict[int, Section] = {}  # by the number of a call
@@ -132,6 +132,10 @@ class GpuExecutable:
         value = self.extra.get(id(what)) or getattr(what, "value", what)
         if type(value) is Value:
             return self.memory.address(value)
+        if value is TICKETS and id(value) not in self.tables:
+            self.tables[id(value)] = sys.modules["cupy"].zeros(TICKETS.shape, TICKETS.dtype)
+        if value is TICKETS:
+            value = self.tables[id(value)]
         if isinstance(value, PointerTable):
             if id(value) not in self.tables:
                 self.tables[id(value)] = sys.modules["cupy"].asarray(value.filled(self.operandAddress))

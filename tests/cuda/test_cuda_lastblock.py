@@ -1,0 +1,72 @@
+"""Column reductions of one launch: the last block reduces the parts of all, and what breaks that is reported."""
+
+import numpy as np
+import pytest
+from launches import gate, needsEmulator, needsNvrtc, runAll
+
+from puregraph.cuda.emulator import emulator
+from puregraph.cuda.emulator.emulator import KernelError
+from puregraph.cuda.nests.launches import launches
+from puregraph.cuda.runtime.launch import TICKETS
+from puregraph.formula import Formula
+from puregraph.formula.loopnest import LoopNest, Operand, Reduce
+
+pytestmark = needsEmulator
+OVER = frozenset([1])
+
+
+def statistics(x, outer=1):
+    """The launches of sums, of what follows from them and of a pass beside them; and their results."""
+    n, c = x.shape[-2:]
+    x = x.reshape(outer, -1, c)
+    n = x.shape[1]
+    s, v, y = np.full((outer, c), 7, "f4"), np.full((outer, c), 7, "f4"), np.full(x.shape, 7, "f4")
+    whole, few = (n * c, c, 1), (c, 0, 1)
+    lines = (
+        ("q", Formula("x * x")),
+        ("s", Reduce("sum", "x", OVER)),
+        ("t", Reduce("sum", "q", OVER)),
+        ("v", Formula(f"t / {n} - (s / {n}) ** 2")),
+        ("y", Formula("x + 1")),
+    )
+    stores = {"s": Operand("f32", s, few), "v": Operand("f32", v, few), "y": Operand("f32", y, whole)}
+    return launches(LoopNest(x.shape, {"x": Operand("f32", x, whole)}, lines, stores, "f32")), s, v, y
+
+
+@pytest.mark.parametrize("n, c, outer", [(3000, 20, 1), (2500, 33, 1), (1500, 300, 1), (2 * 1300, 24, 2)])
+def test_columns_of_many_rows_are_one_launch_that_gives_the_same_bits_each_time(rng, n, c, outer):
+    x = rng.standard_normal((n, c)).astype("f4")
+    found, s, v, y = statistics(x, outer)
+    assert [launch.entry for launch in found] == ["columns"]
+    assert any(what is TICKETS for _, what in found[0].slots)
+    runAll(found)
+    wide, before = x.reshape(outer, -1, c).astype(float), (s.copy(), v.copy())
+    np.testing.assert_allclose(s, wide.sum(1), 1e-5, 1e-3)
+    np.testing.assert_allclose(v, wide.var(1), 1e-5, 1e-5)
+    assert (y == wide.astype("f4") + 1).all()
+    runAll(found)
+    assert all(np.array_equal(a, b) for a, b in zip((s, v), before))
+
+
+@pytest.mark.parametrize(
+    "text, by, reason",
+    [
+        ("    FENCE();\n    drawn", "    drawn", "reads what was written at .* of another block"),
+        ("drawn = draw(ticket, blocks);\n    FENCE();", "drawn = draw(ticket, blocks);", "reads what was written at"),
+        ("__shared__ unsigned drawn;\n  __syncthreads();", "__shared__ unsigned drawn;", "reads what was written at"),
+        ("return drawn == blocks - 1", "return drawn == 0", "writes what was read at .* of another block"),
+        ("if (drawn == blocks - 1) atomicExch(ticket, 0u);", "", "a ticket is not 0 after the launch"),
+    ],
+)
+def test_a_last_block_that_may_miss_what_others_stored_is_reported(rng, text, by, reason):
+    (launch,), *_ = statistics(rng.standard_normal((1200, 4)).astype("f4"))
+    assert launch.source.count(text) == 1
+    with pytest.raises(KernelError, match=reason):
+        emulator.run([launch._replace(source=launch.source.replace(text, by))])
+
+
+@needsNvrtc
+def test_two_blocks_of_half_the_threads_of_a_processor_fit_beside_each_other(rng):
+    found, *_ = statistics(np.zeros((4096, 64), "f4"))
+    assert found[0].block[0] * found[0].block[1] == 512 and "__launch_bounds__(512, 2)" in found[0].source
+    gate(found)
