@@ -12,15 +12,19 @@ from puregraph.onnx.reader import fromOnnx
 class GraphRep:
     """A model as a graph that runs."""
 
-    def __init__(self, graph: Any):
-        self.graph = graph
+    def __init__(self, graph: Any, sequences: list[bool]):
+        self.graph, self.sequences = graph, sequences
 
     def run(self, inputs: Any, **options: Any) -> tuple:
         """The outputs, in order."""
         given = list(inputs.values()) if isinstance(inputs, dict) else list(inputs)
         with np.errstate(all="ignore"):
             found = self.graph(*given)
-        return tuple(found) if isinstance(found, list) else (found,)
+        values = list(found) if isinstance(found, list) else [found]
+        if sum(self.sequences) == 1:  # the one that has all that is left over
+            first, count = self.sequences.index(True), len(values) - len(self.sequences) + 1
+            values[first : first + count] = [values[first : first + count]]
+        return tuple(values)
 
 
 def onnxBackend() -> Any:
@@ -32,7 +36,8 @@ def onnxBackend() -> Any:
 
         @classmethod
         def prepare(cls, model: Any, device: str = "CPU", **options: Any) -> Any:
-            return GraphRep(fromOnnx(model).evalMode())
+            sequences = [info.type.WhichOneof("value") == "sequence_type" for info in model.graph.output]
+            return GraphRep(fromOnnx(model).evalMode(), sequences)
 
         @classmethod
         def supports_device(cls, device: str) -> bool:

@@ -11,8 +11,8 @@ from puregraph.errors import PuregraphError
 NEWEST = 28  # the newest opset whose operators are known here
 OLDEST = 7
 FAMILIES = """
-activation convolution elementwise indexing normalization pooling product quantized recurrent reduction sampling
-shaping
+activation convolution detection elementwise indexing normalization pooling product quantized recurrent reduction
+sampling sequence shaping signal
 """.split()
 
 

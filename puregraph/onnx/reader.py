@@ -16,6 +16,7 @@ from puregraph.onnx.functionbody import bodyOf, localFunctions
 from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
 from puregraph.onnx.modelfile import NUMERIC, ModelFile, dtypeOf
 from puregraph.onnx.onnxnode import OnnxNode
+from puregraph.onnx.onnxsequence import OnnxSequence, flattened
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.patterns.origin import Origin
 from puregraph.onnx.patterns.patternregistry import loadPatterns, patternsFor, recognized
@@ -24,7 +25,7 @@ from puregraph.onnx.subgraphreader import DEEPEST, SubgraphReader
 
 Outputs = list[OnnxValue | None]
 LISTED = 20  # nodes that an error names
-CONTROL = {"If", "Loop", "Scan"}  # operators with graphs in their attributes
+CONTROL = {"If", "Loop", "Scan", "SequenceMap"}  # operators with graphs in their attributes
 NODES, EACH = 20_000, 200  # nodes that a file may have when its functions are written out, and for each that it has
 
 
@@ -55,7 +56,7 @@ def fromOnnx(
 
     `model`     a path, or a ModelProto
     `shapes`    of inputs by name, in place of those that the model declares: sizes, symbols such as "N", or expressions
-                such as 32 * Dim("H"), where a model asks for multiples
+                such as 32 * Dim("H"), where a model asks for multiples; a list of shapes for a sequence
     `trainable` whether initializers that floats are computed with become parameters that are trained
     `values`    of inputs by name, which then are constants: {"sr": 16000} chooses the branch for that rate
 
@@ -105,11 +106,12 @@ class ModelReader:
         if graph.sparse_initializer:
             raise CheckpointError("sparse initializers cannot be read")
         scope.values.update({info.name: known(info, values[info.name]) for info in graph.input if info.name in values})
-        inputs = [self.input(scope, info, shapes) for info in graph.input if info.name not in scope.values]
+        given = [self.inputs(scope, info, shapes) for info in graph.input if info.name not in scope.values]
+        inputs = [node for nodes in given for node in nodes]
         self.nodes(scope, graph.node, [info.name for info in graph.output])
         outputs = [self.output(scope, info.name) for info in graph.output]
         self.report()
-        found = [value for value in outputs if value is not None]
+        found = flattened([value for value in outputs if value is not None])
         return self.builder.graph(inputs, found, quoted(graph.name))
 
     def initialize(self, scope: NameScope, tensor: Any) -> None:
@@ -119,6 +121,22 @@ class ModelReader:
         value.isShared = value.isWeight and len(uses) > 1
         value.isSplit = value.isShared and (None in uses or len(set(uses)) > 1)
         scope.values[tensor.name] = value
+
+    def inputs(self, scope: NameScope, info: Any, shapes: dict[str, Any]) -> list[Any]:
+        """The nodes of an input of the model: several for a sequence, of which `shapes` has a list of shapes."""
+        if info.type.WhichOneof("value") != "sequence_type":
+            return [self.input(scope, info, shapes)]
+        if not isinstance(shapes.get(info.name), list):
+            hint = f'give shapes={{"{info.name}": [shape of each]}}'
+            raise GraphError(f"input {quote(info.name)}: how long the sequence is, is not known: {hint}")
+        nodes, values = [], []
+        for i, shape in enumerate(shapes[info.name]):
+            each = type(info)(name=f"{info.name}_{i}")
+            each.type.CopyFrom(info.type.sequence_type.elem_type)
+            nodes.append(self.input(scope, each, {each.name: shape}))
+            values.append(scope.values.pop(each.name))
+        scope.values[info.name] = OnnxSequence(values)
+        return nodes
 
     def input(self, scope: NameScope, info: Any, shapes: dict[str, Any]) -> Any:
         """The node of an input of the model."""

@@ -16,6 +16,7 @@ from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
 from puregraph.onnx.modules.control.ifelse import If
 from puregraph.onnx.modules.control.loop import Loop
 from puregraph.onnx.modules.control.scan import Scan
+from puregraph.onnx.onnxsequence import OnnxSequence, flattened, regrouped, structureOf
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.protowalk import freeNames, usesOf
 
@@ -28,6 +29,7 @@ class SubgraphReader:
 
     def __init__(self, reader: Any):
         self.reader = reader
+        self.structure: list[int | None] = []  # of the outputs that were read last: the lengths of sequences
 
     def read(self, scope: Any, proto: Any, given: list[Any], path: str) -> Any:
         """The outputs of a node with graphs in its attributes; None where something in one of them cannot be read."""
@@ -45,18 +47,21 @@ class SubgraphReader:
         graphs, misfits = self.fitting(scope, [branches["then_branch"], branches["else_branch"]], names)
         if None in graphs and not misfits:
             return None
-        return self.added(
-            If(graphs[0], graphs[1], "; ".join(misfits)), [given[0], *(scope.values[name] for name in names)], path
-        )
+        values = [given[0], *(scope.values[name] for name in names)]
+        found = self.added(If(graphs[0], graphs[1], "; ".join(misfits)), values, path)
+        return regrouped(found, self.structure)
 
     def fitting(self, scope: Any, branches: list[Any], names: list[str]) -> tuple[list[Graph | None], list[str]]:
         """The graphs of two branches; None, and why, for one that does not fit shapes that the other one fits."""
-        faults, graphs = self.reader.faults, []
+        faults, graphs, structures = self.reader.faults, [], []
         before, failures = len(faults), self.reader.failures
         for branch in branches:
             graphs.append(self.graph(scope, branch, names, []))
+            structures.append(self.structure)
         new = faults[before:]
         isMisfit = self.reader.failures - failures == len(new) and all(fault.isMisfit for fault in new)
+        if None not in graphs and structures[0] != structures[1]:
+            raise GraphError("its branches give sequences of other lengths")
         if graphs.count(None) != 1 or not isMisfit:
             return graphs, []
         del faults[before:]
@@ -97,6 +102,8 @@ class SubgraphReader:
         for name in found:
             if name not in scope.values:
                 raise GraphError(f"reads {quote(name)}, which no node before it gives")
+            if isinstance(scope.values[name], OnnxSequence):
+                raise GraphError(f"reads the sequence {quote(name)} from outside, which cannot be read")
         return [name for name in found if not isInside(scope.values[name])]
 
     def graph(self, scope: Any, graph: Any, captured: list[str], own: list[OnnxValue]) -> Graph | None:
@@ -116,7 +123,24 @@ class SubgraphReader:
                 values[name] = OnnxValue(name, value.shape, value.dtype, edge=(node, 0))
                 inputs.append(node)
             found = self.outputs(scope._replace(values=values, path="", depth=scope.depth + 1), graph)
-            return (None, None) if found is None else (builder.graph(inputs, found, None), found)
+            if found is None:
+                return None, None
+            self.structure = structureOf(found)
+            return builder.graph(inputs, flattened(found), None), found
+
+    def sequencemapNode(self, scope: Any, proto: Any, given: list[Any], path: str) -> Any:
+        """The outputs of a graph that is read once for each element of a sequence, as sequences."""
+        body = proto.attribute[0].g
+        if not given or not isinstance(given[0], OnnxSequence):
+            raise GraphError("wanted a sequence of known length, got something else")
+        names, rows = [info.name for info in body.input], []
+        for i in range(len(given[0].items)):
+            row = [v.items[i] if isinstance(v, OnnxSequence) else v for v in given]
+            values = {**scope.values, **dict(zip(names, row))}
+            rows.append(self.outputs(scope._replace(values=values, path=f"{path}:{i}:", depth=scope.depth + 1), body))
+        if None in rows:
+            return None
+        return [OnnxSequence([row[k] for row in rows]) for k in range(len(body.output))]
 
     # Again and again --------------------------------------------------------------------------------------------------
 
@@ -129,6 +153,8 @@ class SubgraphReader:
         ranks = [rankOf(info) for info in body.input[:2]]
         own = [OnnxValue("", (1,) * rank, np.dtype(kind)) for rank, kind in zip(ranks, ("int64", "bool"))]
         names = self.captured(scope, body)
+        if any(isinstance(v, OnnxSequence) for v in carried):
+            raise GraphError("a sequence that is carried from run to run cannot be read")
         graph = self.repeated(scope, body, names, own, carried, [], 1)
         values = [count, condition, *carried, *(scope.values[name] for name in names)]
         return None if graph is None else self.added(Loop(graph, len(carried), ranks), values, path)

@@ -47,18 +47,18 @@ def expected(model, given):
     return session.run(None, given)
 
 
-def checked(model, given):
+def checked(model, given, near=1e-6):
     """The graph of a model, after its outputs were compared with onnxruntime's, and written again."""
     net, wanted = fromOnnx(model), expected(model, given)
     found = net(*given.values())
     for y, want in zip(found if isinstance(found, list) else [found], wanted, strict=True):
         assert y.shape == want.shape and y.dtype == want.dtype
-        np.testing.assert_allclose(y, want, 1e-5, 1e-6)
+        np.testing.assert_allclose(y, want, 1e-5, near)
     shapes, dtypes = zip(*[(x.shape, x.dtype) for x in given.values()])
     written = toOnnx(net, None, list(shapes), dtypes=list(dtypes))
     onnx.checker.check_model(written, full_check=True)
     for y, want in zip(expected(written, dict(zip(net.arguments, given.values()))), wanted, strict=True):
-        np.testing.assert_allclose(y, want, 1e-5, 1e-6)
+        np.testing.assert_allclose(y, want, 1e-5, near)
     again = fromOnnx(written)
     second = toOnnx(again, None, list(shapes), dtypes=list(dtypes))
     assert second.SerializeToString(deterministic=True) == written.SerializeToString(deterministic=True)

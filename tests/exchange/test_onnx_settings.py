@@ -155,7 +155,15 @@ def compiledDifferences(name, count, seed):
 
 def test_every_operator_that_is_claimed_has_settings():
     without = {"CastLike", "Constant", "Scatter", "TensorScatter"}  # onnxruntime has none of these by themselves
-    elsewhere = {"If", "Loop", "Scan"}  # in test_onnx_branches and test_onnx_loops
+    elsewhere = {
+        "If",
+        "Loop",
+        "Scan",
+        "NonMaxSuppression",
+        "RoiAlign",
+        "DeformConv",
+        "BitCast",
+    }  # in files of their own
     assert set(CLAIMED) - set(READERS) <= without | elsewhere
 
 

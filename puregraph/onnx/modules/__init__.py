@@ -55,9 +55,11 @@ from puregraph.onnx.modules.axes.trilu import Trilu
 from puregraph.onnx.modules.control.ifelse import If
 from puregraph.onnx.modules.control.loop import Loop
 from puregraph.onnx.modules.control.scan import Scan
-from puregraph.onnx.modules.layers.bits import BitShift, Bitwise
+from puregraph.onnx.modules.layers.bits import BitCast, BitShift, Bitwise
+from puregraph.onnx.modules.layers.col2im import Col2Im
 from puregraph.onnx.modules.layers.convolving import Convolve, ConvolveTransposed
 from puregraph.onnx.modules.layers.determinant import Determinant
+from puregraph.onnx.modules.layers.fourier import Fourier
 from puregraph.onnx.modules.layers.logsoftmax import Hardmax, LogSoftMax
 from puregraph.onnx.modules.layers.normalizing import (
     LocalResponse,
@@ -71,10 +73,13 @@ from puregraph.onnx.modules.layers.pools import (
     Unpool,
 )
 from puregraph.onnx.modules.layers.quantized import Dequantize, Quantize
+from puregraph.onnx.modules.layers.randomlike import RandomLike
 from puregraph.onnx.modules.layers.recurrentcells import RecurrentCells
 from puregraph.onnx.modules.layers.rmsnorm import RmsNorm
+from puregraph.onnx.modules.layers.suppression import NonMaxSuppression
 from puregraph.onnx.modules.layers.vectorproduct import VectorProduct
 from puregraph.onnx.modules.layers.weight import Weight
 from puregraph.onnx.modules.sampling.affinegrid import AffineGrid
 from puregraph.onnx.modules.sampling.gridsample import GridSample
 from puregraph.onnx.modules.sampling.resizeaxes import ResizeAxes
+from puregraph.onnx.modules.sampling.roialign import RoiAlign

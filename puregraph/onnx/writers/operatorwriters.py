@@ -14,14 +14,18 @@ from puregraph.onnx.modules.axes import choosing, controlled, filled, gathering,
 from puregraph.onnx.modules.axes.extremeindex import LastExtreme
 from puregraph.onnx.modules.axes.onehotvalues import OneHotValues
 from puregraph.onnx.modules.axes.slicing import SliceAlong
-from puregraph.onnx.modules.layers.bits import BitShift, Bitwise
+from puregraph.onnx.modules.layers.bits import BitCast, BitShift, Bitwise
 from puregraph.onnx.modules.layers.determinant import Determinant
 from puregraph.onnx.modules.layers.logsoftmax import Hardmax
 from puregraph.onnx.modules.layers.normalizing import LocalResponse, NormalizeLp, ScaleMaps
 from puregraph.onnx.modules.layers.pools import PoolMax, PoolMean, PoolNorm
 from puregraph.onnx.modules.layers.quantized import Dequantize, Quantize
+from puregraph.onnx.modules.layers.randomlike import RandomLike
+from puregraph.onnx.modules.layers.suppression import NonMaxSuppression
+from puregraph.onnx.modules.sampling.roialign import RoiAlign
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
 
+CALLEDRANDOM = {"uniform": "RandomUniformLike", "normal": "RandomNormalLike"}
 CUMULATIVE = {"sum": "CumSum", "product": "CumProd"}
 PADLESS = 22  # the opset since which no window of a pool begins in the padding behind
 CALLED = {"float32": "float", "float64": "double"}  # what dtypes are called in types of ONNX
@@ -64,8 +68,12 @@ OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # None stand
     OneHotValues: lambda m: ("OneHot", {"axis": m.axis}),
     SliceAlong: lambda m: ("Slice", {}),
     Bitwise: lambda m: (f"Bitwise{m.function.capitalize()}", {}),
+    BitCast: lambda m: ("BitCast", {"to": kindOf(m.dtype)}),
     BitShift: lambda m: ("BitShift", {"direction": m.direction.upper()}),
     Determinant: lambda m: ("Det", {}),
+    NonMaxSuppression: lambda m: ("NonMaxSuppression", {"center_point_box": int(m.fromCenter) or None}),
+    RoiAlign: lambda m: ("RoiAlign", regionsOf(m)),
+    RandomLike: lambda m: (CALLEDRANDOM[m.kind], randomOf(m)),
     Hardmax: lambda m: ("Hardmax", {"axis": m.axis}),
     ScaleMaps: lambda m: ("BatchNormalization", {"epsilon": m.epsilon}),
     NormalizeLp: lambda m: ("LpNormalization", {"p": int(m.p), "axis": m.axis}),
@@ -94,6 +102,25 @@ def windowOf(module: Any) -> Attributes:
         "pads": pads,
         "dilations": list(module.dilation) if set(module.dilation) != {1} else None,
     }
+
+
+def regionsOf(module: Any) -> Attributes:
+    """The regions of a RoiAlign."""
+    return {
+        "output_height": module.size[0],
+        "output_width": module.size[1],
+        "spatial_scale": float(module.scale),
+        "sampling_ratio": module.samples,
+        "mode": module.mode,
+        "coordinate_transformation_mode": "half_pixel" if module.isCentred else "output_half_pixel",
+    }
+
+
+def randomOf(module: Any) -> Attributes:
+    """The range of random numbers, or their mean and deviation."""
+    start, scale, dtype = float(module.start), float(module.scale), kindOf(module.dtype)
+    isUniform = module.kind == "uniform"
+    return {"dtype": dtype} | ({"low": start, "high": start + scale} if isUniform else {"mean": start, "scale": scale})
 
 
 def poolOf(module: Any) -> Attributes:

@@ -8,6 +8,8 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.errors import GraphError
+from puregraph.onnx.modules.layers.col2im import Col2Im
+from puregraph.onnx.modules.layers.fourier import Fourier
 from puregraph.onnx.modules.sampling.affinegrid import AffineGrid
 from puregraph.onnx.modules.sampling.gridsample import GridSample
 from puregraph.onnx.modules.sampling.resizeaxes import CROP, ResizeAxes
@@ -79,3 +81,24 @@ def affineGrid(step: OnnxStep) -> None:
     if step.opset < 20:
         raise GraphError(f"it can be written from opset 20 on, not in {step.opset}")
     step.op("AffineGrid", *step.inputs, out=step.y, align_corners=int(step.module.alignCorners))
+
+
+@writesOnnx(Col2Im)
+def writtenCol2Im(step: OnnxStep) -> None:
+    """Col2Im, from opset 18 on."""
+    m = step.module
+    pads = [before for before, _ in m.pad] + [after for _, after in m.pad]
+    options = {"strides": list(m.stride), "dilations": list(m.dilation), "pads": pads}
+    step.op("Col2Im", step.x, step.whole(*m.lengths), step.whole(*m.size), out=step.y, **options)
+
+
+@writesOnnx(Fourier)
+def fourier(step: OnnxStep) -> None:
+    """DFT; its axis is an attribute before opset 20."""
+    m = step.module
+    length = None if m.length is None else step.constant(m.length, np.int64)
+    options: dict[str, Any] = {"inverse": int(m.inverse) or None, "onesided": int(m.oneSided) or None}
+    if step.opset < 20:
+        step.op("DFT", step.x, length, out=step.y, axis=m.axis % len(step.shapes[0]), **options)
+    else:
+        step.op("DFT", step.x, length, step.constant(m.axis, np.int64), out=step.y, **options)

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from puregraph.arguments import choice
+from puregraph.arguments import Dtype, choice
+from puregraph.base.dtype import needType
 from puregraph.core.shape import broadcast
 from puregraph.errors import need
 from puregraph.module import Module
@@ -69,3 +70,34 @@ class BitShift(_OfBits):
     def examples(cls):
         yield cls("left"), [(2, 3), (3,)]
         yield cls("right"), [(2, 3), ()]
+
+
+class BitCast(_OfBits):
+    """y = the bits of x read as another dtype of the same size.
+
+    Shapes    x any -> y as x
+    Source    ONNX operator BitCast
+    Raises    DtypeError for a dtype of another size
+    """
+
+    def __init__(self, dtype: Dtype, name=None):
+        super().__init__(name)
+        self.dtype = np.dtype(dtype)
+
+    def dataShapeFrom(self, x):
+        return tuple(x)
+
+    def dataTypeFrom(self, x):
+        fits = x is None or x.itemsize == self.dtype.itemsize
+        needType(fits, f"a dtype of {self.dtype.itemsize} bytes", x)
+        return self.dtype
+
+    def updateData(self, x):
+        return np.ascontiguousarray(x).reshape(x.shape).view(self.dtype)
+
+    @classmethod
+    def examples(cls):
+        yield cls("uint32"), [(2, 3)]
+
+    def sample(self, rng, x):
+        return [rng.integers(-8, 8, x, dtype=np.int32)]

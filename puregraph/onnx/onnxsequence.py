@@ -1,0 +1,39 @@
+"""OnnxSequence: a sequence of a file while it is read: its length is known, and so it is ordinary values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class OnnxSequence:
+    """Values one after the other, in place of an `OnnxValue`; of itself it has neither shape, elements nor a node.
+
+    An optional of nothing `isAbsent`: it is no sequence, and has no values.
+    """
+
+    array = before = computed = dtype = edge = numbers = origin = rank = shape = None
+    readers = 1
+    isShared = isWeight = False
+
+    def __init__(self, items: list[Any], isAbsent: bool = False):
+        self.items, self.isAbsent, self.name = items, isAbsent, ""
+
+
+def flattened(values: list[Any]) -> list[Any]:
+    """Values, a sequence as those that are in it."""
+    return [item for v in values for item in (v.items if isinstance(v, OnnxSequence) else [v])]
+
+
+def structureOf(values: list[Any]) -> list[int | None]:
+    """How long each sequence among some values is; None for what is none."""
+    return [len(v.items) if isinstance(v, OnnxSequence) else None for v in values]
+
+
+def regrouped(values: list[Any], structure: list[int | None]) -> list[Any]:
+    """Flattened values as they were."""
+    left, found = list(values), []
+    for length in structure:
+        count = 1 if length is None else length
+        items, left = left[:count], left[count:]
+        found.append(items[0] if length is None else OnnxSequence(items))
+    return found

@@ -1,0 +1,85 @@
+"""DetectionOps: boxes and regions of pictures, windows at positions that data gives, and windows put back."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from puregraph import modules
+from puregraph.core.dim import Dim
+from puregraph.onnx.modules.axes.gathering import GatherAxis
+from puregraph.onnx.modules.layers.col2im import Col2Im
+from puregraph.onnx.modules.layers.suppression import NonMaxSuppression
+from puregraph.onnx.modules.sampling.gridsample import GridSample
+from puregraph.onnx.modules.sampling.roialign import RoiAlign
+from puregraph.onnx.opregistry import onnxOp
+from puregraph.pointwise import Pointwise
+
+
+@onnxOp("NonMaxSuppression", since=10)
+def nonMaxSuppression(op: Any, boxes: Any, scores: Any, *limits: Any) -> Any:
+    """NonMaxSuppression."""
+    return op(NonMaxSuppression(bool(op.get("center_point_box", 0))), boxes, scores, *limits)
+
+
+@onnxOp("RoiAlign", since=10)
+def roiAlign(op: Any, x: Any, regions: Any, which: Any) -> Any:
+    """Before opset 16 positions are not moved by half an element."""
+    usual = "half_pixel" if op.version >= 16 else "output_half_pixel"
+    module = RoiAlign(
+        (op.get("output_height", 1), op.get("output_width", 1)),
+        op.get("spatial_scale", 1.0),
+        op.get("sampling_ratio", 0),
+        op.get("mode", "avg"),
+        op.get("coordinate_transformation_mode", usual) == "half_pixel",
+    )
+    return op(module, x, regions, which)
+
+
+@onnxOp("Col2Im", since=18)
+def col2Im(op: Any, x: Any, lengths: Any, size: Any) -> Any:
+    """Col2Im."""
+    lengths, size = (op.known(v, "a size").tolist() for v in (lengths, size))
+    rank = len(lengths)
+    pads = op.get("pads", [0] * (2 * rank))
+    ones = [1] * rank
+    pad = list(zip(pads[:rank], pads[rank:]))
+    return op(Col2Im(lengths, size, op.get("strides", ones), pad, op.get("dilations", ones)), x)
+
+
+@onnxOp("DeformConv", since=19)
+def deformConv(op: Any, x: Any, W: Any, offset: Any, b: Any = None, mask: Any = None) -> Any:
+    """Each element of a window is sampled where its offset says, times its mask; then it is a matrix product."""
+    if any(isinstance(n, Dim) for v in (x, W, offset) for n in v.shape) or len(x.shape) != 4:
+        op.refuse("sizes of pictures (n, c, h, w) are known only with the data: give shapes= of the model's inputs")
+    (n, c, *lengths), (outs, _, *size), out = x.shape, W.shape, offset.shape[2:]
+    groups, parts, count = op.get("group", 1), op.get("offset_group", 1), prod(size)
+    stride, dilation, pads = op.get("strides", [1, 1]), op.get("dilations", [1, 1]), op.get("pads", [0] * 4)
+    at = [
+        np.arange(k)[:, None] * d + np.arange(m) * s - before
+        for k, d, m, s, before in zip(size, dilation, out, stride, pads)
+    ]
+    base = np.empty((2, *size, *out))
+    base[0], base[1] = at[0][:, None, :, None], at[1][None, :, None, :]
+    base = np.moveaxis(base.reshape(2, count, *out), 0, 1)
+    position = op(modules.Reshape((n * parts, count, 2, *out)), offset)
+    scale = np.array(lengths).reshape(2, 1, 1)
+    point = op(Pointwise(formula="(2 * (offset + base) + 1) / n - 1"), position, like(op, base, x), like(op, scale, x))
+    grid = op(modules.Transpose((0, 1, 3, 4, 2)), point)
+    grid = op(modules.Reshape((n * parts, count * out[0], out[1], 2)), grid)
+    grid = op(GatherAxis(-1), grid, op.constant(np.array([1, 0])))
+    read = op(GridSample("linear"), op(modules.Reshape((n * parts, c // parts, *lengths)), x), grid)
+    if mask is not None:
+        weight = op(modules.Reshape((n * parts, 1, count * out[0], out[1])), mask)
+        read = op(modules.Mul(), read, weight)
+    read = op(modules.Reshape((n, groups, c // groups, count, *out)), read)
+    kernel = op(modules.Reshape((groups, outs // groups, c // groups, count)), W)
+    y = op(modules.Reshape((n, outs, *out)), op(modules.Einsum("ngckhw,gmck->ngmhw"), read, kernel))
+    return y if b is None else op(modules.Add(), y, op(modules.Reshape((outs, 1, 1)), b))
+
+
+def like(op: Any, array: Any, x: Any) -> Any:
+    """A constant in the dtype of another value."""
+    return op.constant(array.astype(x.dtype))

@@ -1,0 +1,134 @@
+"""SequenceOps: sequences and optional values whose length and presence are known, which are ordinary values then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph import modules
+from puregraph.onnx.modules.axes.controlled import Parts
+from puregraph.onnx.modules.axes.reshaping import NewAxes, WithoutAxes
+from puregraph.onnx.onnxsequence import OnnxSequence
+from puregraph.onnx.opregistry import onnxOp
+
+
+def itemsOf(op: Any, sequence: Any) -> list[Any]:
+    """The values of a sequence.
+
+    Raises    GraphError for what is none
+    """
+    if not isinstance(sequence, OnnxSequence) or sequence.isAbsent:
+        op.refuse("wanted a sequence of known length, got something else")
+    return list(sequence.items)
+
+
+def positionOf(op: Any, position: Any, length: int) -> int:
+    """A position in a sequence, counted from its start.
+
+    Raises    GraphError for one that is outside, or comes with the data
+    """
+    index = int(np.ravel(op.known(position, "the position"))[0])
+    if not -length <= index < length:
+        op.refuse(f"wanted a position from {-length} to {length - 1}, got {index}")
+    return index % length
+
+
+@onnxOp("SequenceEmpty")
+def sequenceEmpty(op: Any) -> Any:
+    """SequenceEmpty."""
+    return OnnxSequence([])
+
+
+@onnxOp("SequenceConstruct")
+def sequenceConstruct(op: Any, *xs: Any) -> Any:
+    """SequenceConstruct."""
+    return OnnxSequence(list(xs))
+
+
+@onnxOp("SequenceLength")
+def sequenceLength(op: Any, sequence: Any) -> Any:
+    """SequenceLength."""
+    return op.constant(np.array(len(itemsOf(op, sequence)), np.int64))
+
+
+@onnxOp("SequenceAt")
+def sequenceAt(op: Any, sequence: Any, position: Any) -> Any:
+    """SequenceAt."""
+    items = itemsOf(op, sequence)
+    return items[positionOf(op, position, len(items))]
+
+
+@onnxOp("SequenceInsert")
+def sequenceInsert(op: Any, sequence: Any, x: Any, position: Any = None) -> Any:
+    """SequenceInsert; at the end where no position is given."""
+    items = itemsOf(op, sequence)
+    index = len(items)
+    if position is not None:
+        index = int(np.ravel(op.known(position, "the position"))[0])
+        if not -len(items) <= index <= len(items):
+            op.refuse(f"wanted a position from {-len(items)} to {len(items)}, got {index}")
+        index += len(items) if index < 0 else 0
+    return OnnxSequence([*items[:index], x, *items[index:]])
+
+
+@onnxOp("SequenceErase")
+def sequenceErase(op: Any, sequence: Any, position: Any = None) -> Any:
+    """SequenceErase; the last one where no position is given."""
+    items = itemsOf(op, sequence)
+    if not items:
+        op.refuse("wanted a sequence with something in it, got an empty one")
+    del items[-1 if position is None else positionOf(op, position, len(items))]
+    return OnnxSequence(items)
+
+
+@onnxOp("SplitToSequence")
+def splitToSequence(op: Any, x: Any, sizes: Any = None) -> Any:
+    """SplitToSequence; one number is the length of every part but the last."""
+    axis = op.get("axis", 0)
+    length = x.shape[axis] if x.shape is not None else None
+    if not isinstance(length, int) or not np.isscalar(length):
+        op.refuse("the length of what is split is known only with the data: give shapes= of the model's inputs")
+    given = np.array(1) if sizes is None else op.known(sizes, "the lengths of parts")
+    if given.ndim == 0:
+        part = int(given)
+        if part < 1:
+            op.refuse(f"wanted parts of a length of at least 1, got {part}")
+        given = [min(part, length - start) for start in range(0, length, part)]
+    parts = op(Parts(axis, tuple(int(n) for n in given)), x) if len(given) else []
+    parts = parts if isinstance(parts, list) else [parts]
+    if sizes is None and not op.get("keepdims", 1):
+        parts = [op(WithoutAxes((axis,)), part) for part in parts]
+    return OnnxSequence(parts)
+
+
+@onnxOp("ConcatFromSequence")
+def concatFromSequence(op: Any, sequence: Any) -> Any:
+    """ConcatFromSequence."""
+    items, axis = itemsOf(op, sequence), op.get("axis")
+    if not items:
+        op.refuse("wanted a sequence with something in it, got an empty one")
+    if op.get("new_axis", 0):
+        items = [op(NewAxes((axis,)), item) for item in items]
+    return op(modules.Concat(axis), *items)
+
+
+@onnxOp("Optional")
+def optional(op: Any, x: Any = None) -> Any:
+    """Optional: what is in it, or a sequence of nothing for an empty one."""
+    return x if x is not None else OnnxSequence([], isAbsent=True)
+
+
+@onnxOp("OptionalHasElement")
+def optionalHasElement(op: Any, x: Any = None) -> Any:
+    """OptionalHasElement."""
+    isEmpty = x is None or isinstance(x, OnnxSequence) and x.isAbsent
+    return op.constant(np.array(not isEmpty))
+
+
+@onnxOp("OptionalGetElement")
+def optionalGetElement(op: Any, x: Any) -> Any:
+    """OptionalGetElement."""
+    if isinstance(x, OnnxSequence) and x.isAbsent:
+        op.refuse("wanted an optional with something in it, got an empty one")
+    return x

@@ -1,0 +1,84 @@
+"""SignalOps: Fourier transforms, of frames of a signal too; numbers at random; bits of one kind read as another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph import modules
+from puregraph.core.dim import Dim
+from puregraph.onnx.modelfile import NUMERIC, dtypeOf
+from puregraph.onnx.modules.axes.gathering import GatherAxis
+from puregraph.onnx.modules.layers.bits import BitCast
+from puregraph.onnx.modules.layers.fourier import Fourier
+from puregraph.onnx.modules.layers.randomlike import RandomLike
+from puregraph.onnx.opregistry import onnxOp
+
+
+@onnxOp("DFT", since=17)
+def dft(op: Any, x: Any, length: Any = None, axis: Any = None) -> Any:
+    """The axis is an attribute before opset 20."""
+    given = op.known(axis, "the axis") if axis is not None else op.get("axis", 1 if op.version < 20 else -2)
+    count = None if length is None else int(np.ravel(op.known(length, "the length"))[0])
+    module = Fourier(int(np.ravel(given)[0]), count, bool(op.get("inverse", 0)), bool(op.get("onesided", 0)))
+    return op(module, x)
+
+
+@onnxOp("STFT", since=17)
+def stft(op: Any, x: Any, step: Any, window: Any = None, length: Any = None) -> Any:
+    """Frames of the signal, which its axis of time is gathered into, times the window, each transformed."""
+    step, n = int(np.ravel(op.known(step, "the step"))[0]), x.shape[1]
+    size = window.shape[0] if length is None else int(np.ravel(op.known(length, "the length of a frame"))[0])
+    if isinstance(n, Dim) or isinstance(size, Dim):
+        op.refuse("the length of the signal is known only with the data: give shapes= of the model's inputs")
+    if step < 1 or not 0 < size <= n:
+        op.refuse(f"wanted frames of 1 to {n} samples and a step of at least 1, got {size} and {step}")
+    at = np.arange(0, n - size + 1, step)[:, None] + np.arange(size)
+    frames = op(GatherAxis(1), x, op.constant(at))
+    if window is not None:
+        frames = op(modules.Mul(), frames, op(modules.Reshape((-1, 1)), window))
+    return op(Fourier(2, None, False, bool(op.get("onesided", 1))), frames)
+
+
+@onnxOp("MelWeightMatrix", since=17)
+def melWeightMatrix(op: Any, bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
+    """A constant: triangles over the frequencies, equally wide in mel."""
+    bins, length, rate, low, high = (
+        np.ravel(op.known(v, what))[0]
+        for v, what in zip((bins, length, rate, low, high), ("bins", "the length", "the rate", "an edge", "an edge"))
+    )
+    count = length // 2 + 1
+    edges = np.linspace(*(2595 * np.log10(1 + np.array([low, high]) / 700)), bins + 2)
+    at = ((length + 1) * (700 * (10 ** (edges / 2595) - 1)) // rate).astype(int)
+    found = np.zeros((count, bins))
+    for i, (first, centre, last) in enumerate(zip(at, at[1:], at[2:])):
+        if centre == first:
+            found[centre, i] = 1
+        else:
+            found[first : centre + 1, i] = (np.arange(first, centre + 1) - first) / (centre - first)
+        if last > centre:
+            found[centre:last, i] = (last - np.arange(centre, last)) / (last - centre)
+    return op.constant(found.astype(dtypeOf(op.get("output_datatype", 1))))
+
+
+@onnxOp("BitCast", since=26)
+def bitCast(op: Any, x: Any) -> Any:
+    """BitCast."""
+    kind = op.get("to")
+    if kind not in NUMERIC:
+        op.refuse(f"elements of kind {kind} are no floats, integers or booleans")
+    return op(BitCast(dtypeOf(kind)), x)
+
+
+@onnxOp("RandomUniform", "RandomNormal", "RandomUniformLike", "RandomNormalLike")
+def randomNumbers(op: Any, x: Any = None) -> Any:
+    """Numbers that are new in every pass; a seed is not that of any other framework, and so is not read."""
+    if x is None:
+        x = op(modules.Full(0.0, np.float32), op.constant(np.array(op.get("shape"), np.int64)))
+    kind = op.get("dtype")
+    dtype = (x.dtype if op.type.endswith("Like") else np.dtype(np.float32)) if kind is None else dtypeOf(kind)
+    if op.type.startswith("RandomUniform"):
+        low, high = op.get("low", 0.0), op.get("high", 1.0)
+        return op(RandomLike("uniform", low, high - low, dtype.name), x)
+    return op(RandomLike("normal", op.get("mean", 0.0), op.get("scale", 1.0), dtype.name), x)

@@ -1,0 +1,120 @@
+"""Sequences and optionals of known length are ordinary values of the graph; others are refused by name."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+runtime = pytest.importorskip("onnxruntime")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from test_onnx_loops import expected, info  # noqa: E402
+
+from puregraph import GraphError  # noqa: E402
+from puregraph.onnx import fromOnnx  # noqa: E402
+
+
+def modelOf(nodes, outputs, inputs=None):
+    arrays = {"zero": 0, "one": 1, "last": -1, "parts": [1, 3], "two": 2}
+    constants = [numpy_helper.from_array(np.array(value), name) for name, value in arrays.items()]
+    inputs = inputs or [info("x", shape=[4, 3])]
+    ends = [helper.make_empty_tensor_value_info(name) for name in outputs]
+    graph = helper.make_graph([helper.make_node(*n[:3], **dict(n[3:])) for n in nodes], "it", inputs, ends, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+DOUBLED = helper.make_graph(
+    [helper.make_node("Add", ["e", "e"], ["d"])], "body", [info("e", shape=None)], [info("d", shape=None)]
+)
+CASES = {
+    "split by lengths, changed, joined": (
+        [
+            ("SplitToSequence", ["x", "parts"], ["s"]),
+            ("SequenceAt", ["s", "last"], ["b"]),
+            ("SequenceInsert", ["s", "b", "zero"], ["t"]),
+            ("SequenceErase", ["t", "one"], ["u"]),
+            ("SequenceLength", ["u"], ["n"]),
+            ("ConcatFromSequence", ["u"], ["y"], ("axis", 0)),
+        ],
+        ["y", "n"],
+    ),
+    "split into equal parts, stacked": (
+        [
+            ("SplitToSequence", ["x", "two"], ["s"]),
+            ("ConcatFromSequence", ["s"], ["y"], ("axis", 1), ("new_axis", 1)),
+        ],
+        ["y"],
+    ),
+    "split without the axis": (
+        [
+            ("SplitToSequence", ["x"], ["s"], ("keepdims", 0), ("axis", 1)),
+            ("SequenceAt", ["s", "one"], ["y"]),
+        ],
+        ["y"],
+    ),
+    "made of nothing and of values": (
+        [
+            ("SequenceEmpty", [], ["s"]),
+            ("SequenceInsert", ["s", "x"], ["t"]),
+            ("SequenceConstruct", ["x", "x"], ["u"]),
+            ("SequenceLength", ["t"], ["n"]),
+            ("SequenceAt", ["u", "one"], ["y"]),
+        ],
+        ["n", "y"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_sequence_of_known_length_is_resolved_while_reading(name):
+    model, x = modelOf(*CASES[name]), np.arange(12, dtype=np.float32).reshape(4, 3)
+    net = fromOnnx(model)
+    found = net(x)
+    for y, wanted in zip(found if isinstance(found, list) else [found], expected(model, {"x": x}), strict=True):
+        np.testing.assert_array_equal(y, wanted)
+
+
+def test_a_graph_is_read_for_each_element_and_an_output_that_is_a_sequence_becomes_several():
+    nodes = [("SplitToSequence", ["x", "two"], ["s"]), ("SequenceMap", ["s"], ["y"], ("body", DOUBLED))]
+    net, x = fromOnnx(modelOf(nodes, ["y"])), np.arange(12, dtype=np.float32).reshape(4, 3)
+    first, second = net(x)
+    np.testing.assert_array_equal(np.concatenate([first, second]), 2 * x)
+
+
+def test_an_input_that_is_a_sequence_becomes_as_many_as_it_has_shapes():
+    each = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
+    sequence = helper.make_value_info("s", helper.make_sequence_type_proto(each))
+    model = modelOf([("ConcatFromSequence", ["s"], ["y"], ("axis", 0))], ["y"], [sequence])
+    net = fromOnnx(model, shapes={"s": [(1, 3), ("N", 3)]})
+    assert net.arguments == ("s_0", "s_1") and net.dataShapeFrom((1, 3), ("N", 3)) == ("N + 1", 3)
+    with pytest.raises(GraphError, match=r"input 's': how long the sequence is, is not known"):
+        fromOnnx(model)
+
+
+def test_an_optional_has_its_element_or_none():
+    kind = helper.make_tensor_type_proto(TensorProto.FLOAT, [4, 3])
+    nodes = [
+        ("Optional", ["x"], ["o"]),
+        ("OptionalHasElement", ["o"], ["has"]),
+        ("OptionalGetElement", ["o"], ["y"]),
+        ("Optional", [], ["e"], ("type", kind)),
+        ("OptionalHasElement", ["e"], ["none"]),
+    ]
+    x = np.ones((4, 3), np.float32)
+    has, y, none = fromOnnx(modelOf(nodes, ["has", "y", "none"]))(x)
+    assert has and not none and (y == x).all()
+    with pytest.raises(GraphError, match="wanted an optional with something in it"):
+        fromOnnx(modelOf([*nodes[3:4], ("OptionalGetElement", ["e"], ["y"])], ["y"]))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([("SequenceAt", ["x", "one"], ["y"])], "wanted a sequence of known length"),
+        ([("SequenceConstruct", ["x"], ["s"]), ("SequenceAt", ["s", "two"], ["y"])], "a position from -1 to 0, got 2"),
+        ([("SequenceEmpty", [], ["s"]), ("ConcatFromSequence", ["s"], ["y"], ("axis", 0))], "got an empty one"),
+        ([("SequenceConstruct", ["x"], ["s"]), ("Relu", ["s"], ["y"])], "at 'y' .Relu."),
+    ],
+)
+def test_what_is_no_sequence_or_outside_of_one_is_refused(nodes, message):
+    with pytest.raises(GraphError, match=message):
+        fromOnnx(modelOf(nodes, ["y"]))
