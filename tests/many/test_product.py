@@ -7,7 +7,10 @@ import pytest
 import recipes
 from launched import launched, lines
 
-pytestmark = pytest.mark.filterwarnings("ignore:accumulate=2")  # which BatchNorm does not see as one batch
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:accumulate=2"),  # which BatchNorm does not see as one batch
+    pytest.mark.timeout(3600),
+]
 
 SHARDS = (None, "state", "gradients", "parameters")
 PRODUCT = """
