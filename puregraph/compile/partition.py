@@ -13,7 +13,7 @@ from puregraph.graph.steps import ABSENT, GraphStep, Steps
 
 class Partition(NamedTuple):
     """Steps that run one after the other: `sizes` are the symbols in their shapes, `isOpen` those of one step whose
-    result has a size that only running it tells."""
+    result has a size that only running it gives."""
 
     rows: list[StepShapes]
     sizes: tuple[str, ...]

@@ -139,12 +139,8 @@ class Program:
         """Build an executable of a plan in the workspace."""
         looking = () if self.observer is None else (self.observer,)
         self.executable = self.backend.build(plan, self.workspace, self.poison, *looking)
-        isPlain = (
-            self.backend.name != "gpu"
-            and not looking
-            and not (self.results.grads or self.isLoose or self.options.get("added"))
-        )
-        self.fastPath = fastPathOf(self.executable) if isPlain else None
+        decides = looking or self.backend is GPU or self.results.grads or self.isLoose or self.options.get("added")
+        self.fastPath = None if decides else fastPathOf(self.executable)
 
     @property
     def steps(self) -> Any:
@@ -289,8 +285,6 @@ class Program:
         if self.partitioned is not None:
             return self.partitioned.table()
         return table(self.plan, graphs=None if self.executable is None else self.executable.captured())
-
-    # Running eagerly ------------------------------------------------------------------------------------------------
 
     def runEagerly(self, inputs: list[Any], numbers: dict[str, float]) -> Any:
         """Run the graph and the optimizer themselves."""

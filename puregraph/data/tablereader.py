@@ -33,7 +33,7 @@ class TableReader:
 
     `numbers`     columns that become one array of float32; with `scale` less their mean, over their standard deviation
     `categories`  columns that become an array of codes each: 1, 2, ... numbers by their size, then texts; 0 is a gap,
-                  or a category that was not there, of which a GraphWarning tells. `sizes["city"]` codes, as
+                  or a category that was not there, which a GraphWarning says. `sizes["city"]` codes, as
                   `Embedder(sizes["city"], 8)` wants them
     `classes`     the column that is the target: classes 0, 1, ... in the same order, kept in `names`
     `quantities`  columns of numbers that are the target, as they are, instead of classes

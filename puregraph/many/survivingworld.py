@@ -12,7 +12,7 @@ from puregraph.many import bucketedsum
 from puregraph.many.mpiworld import MpiWorld
 from puregraph.many.world import Result
 
-ENABLED = "OMPI_MCA_mpi_ft_enable"  # what `mpiexec --with-ft ulfm` tells those that it starts
+ENABLED = "OMPI_MCA_mpi_ft_enable"  # what `mpiexec --with-ft ulfm` gives to those that it starts
 
 
 class LostProcessError(PuregraphError):

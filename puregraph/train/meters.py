@@ -98,7 +98,7 @@ class Meters:
             metric.update(output, target)
 
     def addShares(self, shares: list[tuple[float, float]], samples: int) -> None:
-        """Count the parts of a step of so many samples, each with its cost and what that is a mean over; metrics are
+        """Count the parts of a step of n samples, each with its cost and what that is a mean over; metrics are
         counted by who has the outputs."""
         weight = sum(n for _, n in shares)
         self.last = float(sum(cost * n for cost, n in shares) / weight) if weight else 0.0

@@ -81,7 +81,7 @@ def factors(size: int, jitter: float, seed: int) -> np.ndarray:
 def ring(times: np.ndarray, nbytes: float, link: LinkSpeed, adding: float) -> np.ndarray:
     """2 (p - 1) rounds, in each of which everybody gives a p-th of the array to the next one.
 
-    All rounds take the same, so who is k places behind the last one waits for it k rounds later: after p - 1 rounds all
+    All rounds take the same, so who is k ranks behind the last one waits for it k rounds later: after p - 1 rounds all
     have waited for it, and nobody waits in the others.
     """
     p = len(times)
@@ -98,7 +98,7 @@ def doubling(times: np.ndarray, nbytes: float, link: LinkSpeed, adding: float) -
             found = met(found, 1 << k) + each + nbytes * adding
         return found
 
-    return folded(times, rounds, each, nbytes * adding)
+    return accumulated(times, rounds, each, nbytes * adding)
 
 
 def halving(times: np.ndarray, nbytes: float, link: LinkSpeed, adding: float) -> np.ndarray:
@@ -112,7 +112,7 @@ def halving(times: np.ndarray, nbytes: float, link: LinkSpeed, adding: float) ->
             found = met(found, distance) + link.latency + size / link.bandwidth
         return found
 
-    return folded(times, rounds, link.latency + nbytes / link.bandwidth, nbytes * adding)
+    return accumulated(times, rounds, link.latency + nbytes / link.bandwidth, nbytes * adding)
 
 
 def met(times: np.ndarray, distance: int) -> np.ndarray:
@@ -121,7 +121,9 @@ def met(times: np.ndarray, distance: int) -> np.ndarray:
     return np.broadcast_to(pairs.max(1, keepdims=True), pairs.shape).reshape(-1)
 
 
-def folded(times: np.ndarray, rounds: Callable[[np.ndarray], np.ndarray], each: float, adding: float) -> np.ndarray:
+def accumulated(
+    times: np.ndarray, rounds: Callable[[np.ndarray], np.ndarray], each: float, adding: float
+) -> np.ndarray:
     """The rounds of a power of two of processes: of the first of the others every second one gives its array to its
     neighbour before, and gets the sum behind."""
     p = len(times)

@@ -108,7 +108,7 @@ def each(terms: tuple[PatternTerm, ...], values: tuple[OnnxValue, ...], match: M
 
 
 def groupings(view: OperatorView, wanted: int) -> Iterator[tuple[tuple, tuple]]:
-    """So many operands of a sum or product of several, and the nodes between them and it."""
+    """That number of operands of a sum or product, and the nodes between them and it."""
     if len(view.args) == wanted:
         yield view.args, ()
     for i, value in enumerate(view.args if len(view.args) < wanted else ()):

@@ -62,7 +62,7 @@ def number(value: float) -> PatternTerm:
 def parsed(node: Any) -> PatternTerm:
     """The term of an expression.
 
-    Raises    SyntaxError for what no pattern is made of
+    Raises    SyntaxError for what no pattern consists of
     """
     if isinstance(node, ast.Name):
         return PatternTerm("any", name=node.id)

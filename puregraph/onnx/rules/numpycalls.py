@@ -192,7 +192,7 @@ def cumulative(writer: RuleWriter, call: Call) -> str:
 # Elements moved -------------------------------------------------------------------------------------------------------
 
 
-def places(call: Call) -> np.ndarray:
+def positionsOf(call: Call) -> np.ndarray:
     """For each element of a view the position in its argument."""
     x = call.arguments[0]
     at = np.arange(x.size).reshape(x.shape)
@@ -203,7 +203,7 @@ def places(call: Call) -> np.ndarray:
 def gathered(writer: RuleWriter, call: Call) -> str:
     """Any view, as a Gather of elements."""
     flat = writer.reshape(writer.name(call.arguments[0]), (-1,))
-    return writer.op("Gather", flat, writer.step.constant(places(call)))
+    return writer.op("Gather", flat, writer.step.constant(positionsOf(call)))
 
 
 @writesCall(np.transpose, np.swapaxes, np.moveaxis)
@@ -284,10 +284,10 @@ def picked(writer: RuleWriter, call: Call) -> str:
     parts = [part for part in (key if isinstance(key, tuple) else (key,)) if part is not Ellipsis]
     indices = [part for part in parts if isinstance(part, Value)]
     others = [part for part in parts if not isinstance(part, Value)]
-    if len(indices) == 1 and all(part == slice(None) for part in others) and Ellipsis not in key_of(key):
+    if len(indices) == 1 and all(part == slice(None) for part in others) and Ellipsis not in keyOf(key):
         index, axis = indices[0], parts.index(indices[0])
         return writer.op("Gather", writer.name(x), writer.name(index, np.int64), axis=axis)
-    if others or Ellipsis in key_of(key):
+    if others or Ellipsis in keyOf(key):
         raise GraphError("its rule picks elements in a way that has no words in ONNX")
     shape = np.broadcast_shapes(*[index.shape for index in indices])
     columns = [
@@ -297,7 +297,7 @@ def picked(writer: RuleWriter, call: Call) -> str:
     return writer.op("GatherND", writer.name(x), writer.op("Concat", *columns, axis=-1))
 
 
-def key_of(key: Any) -> tuple:
+def keyOf(key: Any) -> tuple:
     """A key as a tuple, without arrays."""
     return tuple(part for part in (key if isinstance(key, tuple) else (key,)) if not isinstance(part, Value))
 

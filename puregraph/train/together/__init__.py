@@ -3,17 +3,31 @@
 from puregraph.train.together.deviceexchange import DeviceExchange
 from puregraph.train.together.gradientexchange import GradientExchange
 from puregraph.train.together.lockstep import GrainPass, LockStep
+from puregraph.train.together.mixplan import Mix, MixPlan
+from puregraph.train.together.partedfootprint import PartedFootprint
+from puregraph.train.together.partedupdate import PartedUpdate
+from puregraph.train.together.partedweights import Gathering, OwnedSpan, PartedWeights
+from puregraph.train.together.plancommand import PlannedRun
 from puregraph.train.together.shardedupdate import ParamPiece, ShardedUpdate
 from puregraph.train.together.sharedstep import Columns, SharedStep
-from puregraph.train.together.splitplan import SplitPlan, StepSplit
+from puregraph.train.together.splitplan import Busiest, SplitPlan, StepSplit
 
 __all__ = [
+    "Busiest",
     "Columns",
     "DeviceExchange",
+    "Gathering",
     "GradientExchange",
     "GrainPass",
     "LockStep",
+    "Mix",
+    "MixPlan",
+    "OwnedSpan",
     "ParamPiece",
+    "PartedFootprint",
+    "PartedUpdate",
+    "PartedWeights",
+    "PlannedRun",
     "ShardedUpdate",
     "SharedStep",
     "SplitPlan",

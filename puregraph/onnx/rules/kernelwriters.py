@@ -73,7 +73,7 @@ def transposedConvolution(
 
 @writesCall(convolveWeight)
 def convolutionWeight(writer: RuleWriter, call: Call) -> str:
-    """A convolution of the input with the gradient as filters: channels and samples change places."""
+    """A convolution of the input with the gradient as filters: channels and samples are exchanged."""
     grad, x, size, *geometry, groups = call.arguments
     dtype = call.outs[0].dtype
     size = (size,) * (x.ndim - 2) if isinstance(size, int) else tuple(size)
@@ -276,8 +276,8 @@ def attentionBack(
     p = np.exp(scoresOf(q, k, mask, causal, scale) - lse)
     ds = p * (meet(grad, v) - rest)
     rows = (n, heads, h // heads * t)
-    turned = [a.reshape(*rows, s).swapaxes(-1, -2) for a in (ds, p)]
-    dk, dv = turned[0] @ q.reshape(*rows, d), turned[1] @ grad.reshape(*rows, e)
+    transposed = [a.reshape(*rows, s).swapaxes(-1, -2) for a in (ds, p)]
+    dk, dv = transposed[0] @ q.reshape(*rows, d), transposed[1] @ grad.reshape(*rows, e)
     factor = q.dtype.type(scale)
     found = (gathered(ds, k) * factor, dk * factor, dv)
     return (*found, unbroadcast(ds, mask.shape)) if ofMask else found
