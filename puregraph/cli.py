@@ -39,7 +39,10 @@ from puregraph.native.llvm import jit
 from puregraph.storage.jsoncodec import decode
 from puregraph.train.together import plancommand
 
-MODEL = "FILE.py, FILE.py:NAME or package.module:NAME: a Graph, or a function or class without arguments that makes one"
+MODEL = (
+    "FILE.py, FILE.py:NAME or package.module:NAME: a Graph, or a function or class without arguments that makes one; "
+    "or FILE.h5, a checkpoint"
+)
 LAUNCH = "run a script as several processes that train together, with the mpiexec beside Python"
 SHAPE = "one for each input: 32,1,28,28, or N,1,28,28 for a batch of any size"
 FOLDERS = (os.path.dirname(__file__), *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))
@@ -463,7 +466,13 @@ def readShape(text: str) -> Any:
 
 
 def findGraph(target: str) -> Graph:
-    """The Graph that `FILE.py`, `FILE.py:NAME` or `package.module:NAME` names."""
+    """The Graph that `FILE.py`, `FILE.py:NAME` or `package.module:NAME` names, or that a checkpoint holds."""
+    if not target.endswith(".py") and Path(target).is_file():
+        if target.endswith(".onnx"):
+            raise UsageError(
+                f"{target} is an ONNX model: puregraph onnx {target} --to FILE.h5 makes a checkpoint of it"
+            )
+        return checkpoint.loadGraph(target)
     source, _, name = target.partition(":")
     module = loadModule(source)
     choice = choices(module)

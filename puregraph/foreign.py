@@ -1,6 +1,7 @@
 """Foreign: names of PyTorch, Keras and PuzzleLib, and what is written here instead.
 
 KEYWORDS     arguments of constructors and functions: the names that they may have here, the first that there is
+INSTEAD      those that none has here: a sentence
 NAMES        classes, functions and packages that one imports: the class here, or a sentence
 ATTRIBUTES   attributes of what a class makes: a sentence
 """
@@ -51,7 +52,6 @@ KEYWORDS: dict[str, tuple[str, ...]] = {
     "negative_slope": ("slope",),
     **each("rate prob", ("p",)),
     "bidirectional": ("direction",),
-    "batch_first": ("insize",),
     "batch_size": ("batchsize",),
     **each("model network module", ("net",)),
     **each("loss criterion loss_fn", ("cost",)),
@@ -59,7 +59,9 @@ KEYWORDS: dict[str, tuple[str, ...]] = {
     **each("validation_data validation_split valid_data val_data", ("validation",)),
     **each("num_epochs n_epochs max_epochs nb_epoch", ("epochs",)),
     **each("x X inputs train_data", ("data",)),
-    **each("y Y targets labels", ("target",)),
+    **each("y Y targets", ("target",)),
+    **each("labels class_names target_names", ("target", "names")),
+    **each("return_sequences return_state", ("outputs",)),
     **each("fast_dev_run limit_train_batches", ("fastRun",)),
     **each("restore_best_weights", ("restore",)),
     **each("min_delta threshold", ("least",)),
@@ -68,6 +70,18 @@ KEYWORDS: dict[str, tuple[str, ...]] = {
     **each("T_max total_steps", ("total",)),
     **each("step_size", ("size",)),
     "gamma": ("factor",),
+}
+
+LENGTHS = "what reads the sequences takes their lengths: LSTM(8, 16)(x, lengths=n)"
+INSTEAD: dict[str, str] = {
+    "batch_first": "samples always come first, Transpose((1, 0, 2)) transposes data with time steps first",
+    **each("num_layers", "several layers are several modules: Sequential(LSTM(8, 16), LSTM(16, 16))"),
+    **each("padding_idx mask_zero", LENGTHS),
+    **each("activation", "an activation is a module of its own: Sequential(Linear(3, 4), Relu())"),
+    **each("dropout recurrent_dropout", "a module of its own follows: Sequential(LSTM(8, 16), Dropout(0.1))"),
+    **each("device", "useDevice, or PUREGRAPH_DEVICE=cuda, chooses the device of all"),
+    **each("inplace", "memory is planned when a graph is compiled"),
+    **each("input_shape", "sizes are arguments of each module; net.dataShapeFrom(shape) checks them"),
 }
 
 NAMES: dict[str, str] = {
@@ -128,6 +142,7 @@ NAMES: dict[str, str] = {
     **each("ModuleList", "a list of modules is a Sequential, or a plain list of which a Graph is made"),
     **each("Parameter", "Param"),
     **each("Tensor tensor Variable", "data are arrays of numpy, or cupy on a GPU: there is no class of tensors"),
+    "save": "net.save(path) writes a network, trainer.save(path) all of a training",
     **each("no_grad inference_mode", "nothing is recorded until backward is called: net.evalMode() is enough"),
     **each("DataLoader Dataset TensorDataset", "a Trainer takes arrays, or batches (data, target) of any iterable"),
     **each("manual_seed set_seed set_random_seed", "seed"),
@@ -144,7 +159,39 @@ TRAINS = "Trainer(net, cost, optimizer).train(data, target) trains"
 PREDICTS = "Calculator(net).calculate(data) gives the outputs of all samples"
 VALIDATES = "Validator(net, cost, metrics).validate(data, target) does it"
 MOVES = 'useDevice("cuda"), or PUREGRAPH_DEVICE=cuda, chooses the device of all'
+OFNODES = "data is the array of the last pass, dataShapeFrom of the graph gives shapes ahead of it"
 ATTRIBUTES: dict[str, dict[str, str]] = {
+    "LinkedNode": {
+        **{name: f'Pointwise(formula="{name}(x)")(node)' for name in "exp log sqrt sin cos".split()},
+        **each("abs absolute", 'Pointwise(formula="abs(x)")(node)'),
+        "square": "write node * node, or node ** 2",
+        **each("power", "write node ** 2"),
+        **each("clip clamp", "Clip(0, 1)(node)"),
+        "maximum": 'Pointwise(formula="maximum(a, b)")(node, other)',
+        "minimum": 'Pointwise(formula="minimum(a, b)")(node, other)',
+        "sum": "Sum(1)(node) sums over axis 1",
+        "mean": "Mean(1)(node) takes the mean over axis 1",
+        **each("max amax", "Max(1)(node) takes the largest along axis 1"),
+        **each("min amin", "Min(1)(node) takes the smallest along axis 1"),
+        "argmax": "ArgMax(1)(node)",
+        "argmin": "ArgMin(1)(node)",
+        **each("reshape view resize ravel", "Reshape((0, -1))(node), where 0 copies an axis and -1 is what is left"),
+        **each("flatten", "Flatten()(node)"),
+        **each("squeeze unsqueeze expand_dims", "Reshape((0, 1, -1))(node), where 0 copies an axis"),
+        **each("transpose permute T swapaxes moveaxis", "Transpose((0, 2, 1))(node)"),
+        **each("concatenate concat cat stack append", "Concat(axis=1)(node, other)"),
+        "split": "Split(1, (2, 2))(node)",
+        "where": "Where()(condition, node, other)",
+        **each("matmul dot", "write node @ other"),
+        "einsum": 'Einsum("ij,jk->ik")(node, other)',
+        **each("relu sigmoid tanh softmax", "Relu(), Sigmoid(), Tanh() and SoftMax() are called on a node"),
+        **each("add", "write node + other"),
+        **each("multiply mul", "write node * other"),
+        **each("divide div", "write node / other"),
+        **each("subtract sub", "write node - other"),
+        **each("astype to float", "Cast(np.float32)(node)"),
+        **each("numpy detach item size ndim dtype", OFNODES),
+    },
     "Module": {
         **each("fit train_on_batch trainFromHost", TRAINS),
         **each("predict predict_on_batch calcFromHost", PREDICTS),
@@ -201,6 +248,11 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         **each("to_csv save", "pandas.DataFrame(history).to_csv(path), or the callback CsvLog(path)"),
         **each("to_dataframe dataframe df", "pandas.DataFrame(history)"),
     },
+    "TableReader": {
+        **each("transform predict", "data(table) gives the inputs, target(table) the classes"),
+        **each("fit_transform fit_predict", "fit(table).data(table)"),
+        **each("classes_ categories_", "names are the classes, sizes says how many codes a category has"),
+    },
     "Chart": each("savefig", "call save(path)"),
     "Stored": {
         **each("numpy detach get cpu item", "data is its array"),
@@ -237,6 +289,8 @@ class ForeignAttribute:
 
 class ForeignAttributes:
     """What says, of an attribute that it has not, what another framework's name for it is here."""
+
+    __slots__ = ()
 
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)

@@ -7,6 +7,8 @@ import inspect
 import warnings
 from collections.abc import Iterator
 from functools import cache
+from inspect import getattr_static
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +18,7 @@ from puregraph.base.dtype import inferredType, isFloating
 from puregraph.base.keywords import KeepsInitArgs
 from puregraph.core.accumulate import seedLike, shapeOf
 from puregraph.core.applied import Applied
-from puregraph.core.linkednode import checkName
+from puregraph.core.linkednode import checkName, nodeInstead
 from puregraph.core.param import Param, State, Stored
 from puregraph.core.parameterized import Parameterized
 from puregraph.core.shape import asShape, fits, product, valueOf
@@ -94,7 +96,7 @@ class LastCall:
 class KeepsLastCall:
     """What keeps its last call on arrays, though no copy or file does."""
 
-    lastCall: LastCall | None
+    lastCall: LastCall | None = None
 
     @property
     def data(self) -> Any:
@@ -167,6 +169,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
         ),
         **dict.fromkeys(("bias", "biases"), "an array of parameters is set by its name, such as fc.b.data"),
     }
+    name: str | None = None  # as it is where a constructor forgets `super().__init__(name)`
     isGraph = False  # whether it is nodes between inputs and outputs, which unfold into steps
     unversioned = frozenset(("lastCall", "data", "grad"))
 
@@ -182,10 +185,15 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
         if "dataShapeFrom" in vars(cls):
             cls.dataShapeFrom = withDims(cls.dataShapeFrom)  # type: ignore[method-assign]
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if args and not cls.isGraph and cls.__module__.startswith("puregraph.") and isinstance(args[0], (Node, list)):
+            refuseNodes(cls, args)
+        return super().__new__(cls, *args, **kwargs)
+
     def __init__(self, name: str | None = None):
         checkName(name)
         self.name = name
-        self.lastCall: LastCall | None = None
+        self.lastCall = None
 
     # Rules ------------------------------------------------------------------------------------------------------------
 
@@ -196,7 +204,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
 
         Raises    ShapeError if they do not fit
         """
-        raise NotImplementedError(f"{type(self).__name__} has no shape rule: write dataShapeFrom(self, *shapes)")
+        raise NotImplementedError(missingRule(self, "shape rule", "dataShapeFrom(self, *shapes)"))
 
     def dataTypeFrom(self, *dtypes: Any) -> Any:
         """The dtype of the output (a list where there are several) from those of the inputs, ahead of any data.
@@ -226,7 +234,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
 
     def updateData(self, *arguments: Any, **options: Any) -> Any:
         """The output from the inputs and parameters; several, or hidden ones, as a tuple."""
-        raise NotImplementedError(f"{type(self).__name__} has no forward rule: write updateData(self, *arguments)")
+        raise NotImplementedError(missingRule(self, "forward rule", "updateData(self, *arguments)"))
 
     def gradShapeFrom(self, gradShape: Any, *shapes: Shape) -> Any:
         """The shape of each input's gradient, which is the input's own, after checking the gradient that comes in.
@@ -359,6 +367,14 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
         ]
 
 
+def missingRule(module: Module, kind: str, written: str) -> str:
+    """What to write for a rule that a class has not, or has under the name that other frameworks give it."""
+    own = next((name for name in ("forward", "call") if inspect.isfunction(getattr_static(module, name, None))), "")
+    arguments = ", ".join(("self", "x", *module.params))
+    hint = f"; its {own} is updateData here, which gets arrays, inputs first: updateData({arguments})" if own else ""
+    return f"{type(module).__name__} has no {kind}: write {written}{hint}"
+
+
 def unpacked(found: Any) -> Any:
     """What a rule gave, several outputs as a list."""
     return list(found) if type(found) is tuple else found
@@ -400,8 +416,28 @@ def isFloat(x: Any) -> bool:
 
 
 def holdsNode(value: Any) -> bool:
-    """Whether a value is a Node, or a list or tuple with one inside."""
+    """Whether a value is a Node, or a list or tuple with one inside.
+
+    Raises    GraphError for a Module, which is no value
+    """
+    if isinstance(value, Module):
+        raise GraphError(f"wanted Nodes or arrays, got the module {value!r:.60}{nodeInstead(value)}")
     return isinstance(value, Node) or isinstance(value, (list, tuple)) and any(map(holdsNode, value))
+
+
+def refuseNodes(cls: type, args: tuple) -> None:
+    """Refuse Nodes where a module is made, before the arguments that it is made with.
+
+    Raises    GraphError saying how a module is called
+    """
+    nodes = list(takewhile(holdsNode, args))
+    if nodes:
+        rest = args[len(nodes) :]
+        made = f"{cls.__name__}({', '.join(map(repr, rest))})"
+        raise GraphError(
+            f"{cls.__name__}: a node is no argument to make a module with, got {nodes[0]!r:.80}; "
+            f"make the module, then call it: {made}({', '.join(map(str, nodes)):.60})"
+        )
 
 
 def checkGrads(grad: Any, outputs: list[Any], label: str) -> list[Any]:

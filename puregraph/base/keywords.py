@@ -9,7 +9,7 @@ from typing import Any
 
 from puregraph.base.attributes import nearest
 from puregraph.errors import ArgumentError
-from puregraph.foreign import KEYWORDS
+from puregraph.foreign import INSTEAD, KEYWORDS
 
 
 @functools.cache
@@ -43,6 +43,34 @@ def checkKeywords(cls: type, given: Any) -> None:
                 refuseKeyword(cls.__name__, name, known)
 
 
+@functools.cache
+def positions(cls: Any) -> tuple[str, ...] | None:
+    """The names of what a class can be made with by position; None for any number."""
+    parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return None
+    return tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY and p.kind is not p.VAR_KEYWORD)
+
+
+def checkPositions(cls: type, given: tuple) -> None:
+    """Refuse more arguments by position than a class takes, and a number for its name, as of a tuple without brackets.
+
+    Raises    ArgumentError with those that it takes
+    """
+    known = positions(cls)
+    if known is None or len(given) < 2 or given[: len(known)] == given and not isNumbered(known, given):
+        return
+    got = ", ".join(f"{value!r:.40}" for value in given)
+    isShape = all(isinstance(value, int) for value in given)
+    hint = f"; several sizes or axes are one tuple: {cls.__name__}(({got}))" if isShape else ""
+    raise ArgumentError(f"{cls.__name__}: wanted {', '.join(known) or 'nothing'} by position, got {got}{hint}")
+
+
+def isNumbered(known: tuple[str, ...], given: tuple) -> bool:
+    """Whether a number is given for a name."""
+    return any(name == "name" and isinstance(value, int) for name, value in zip(known, given))
+
+
 def refuseKeyword(owner: str, name: str, known: Iterable[str], maker: type | None = None) -> None:
     """Refuse an argument that there is not; `maker` is the class whose constructor may have it.
 
@@ -50,7 +78,9 @@ def refuseKeyword(owner: str, name: str, known: Iterable[str], maker: type | Non
     """
     hint = "there"
     other = similar(name, known)
-    if other:
+    if not other and name in INSTEAD:
+        hint = f"{INSTEAD[name]}. There"
+    elif other:
         hint = f"did you mean {other}? There"
     elif maker is not None and (other := similar(name, keywords(maker) or ())):
         hint = f"{other} is an argument of {maker.__name__}(...). There"
@@ -69,6 +99,8 @@ class ChecksKeywords:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         checkKeywords(cls, kwargs)
+        if len(args) > 1:
+            checkPositions(cls, args)
         return super().__new__(cls)
 
 

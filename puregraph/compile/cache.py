@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -14,6 +13,7 @@ from puregraph.compile.runtime.buffers import Workspace
 from puregraph.compile.trace.costchecks import warnOf
 from puregraph.compile.trace.withcost import withCost
 from puregraph.errors import GraphError, GraphWarning, need
+from puregraph.errors.userwarning import warnUser
 from puregraph.graph import Graph
 from puregraph.module import shapesOf
 
@@ -83,11 +83,10 @@ class Programs:
             return True
         if not self.hasWarned:
             self.hasWarned = True
-            warnings.warn(
+            warnUser(
                 f"{self.graph.title()}: its inputs come in more than {MOST} shapes, for which programs are kept; "
                 "batches of others run eagerly, which is slower. Pad them to fewer shapes, or sort them by length",
                 GraphWarning,
-                stacklevel=4,
             )
         return False
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +14,7 @@ from puregraph.compile.trace.opaque import RuleProfile
 from puregraph.compile.trace.schedule import isFinite
 from puregraph.core.accumulate import seedLike
 from puregraph.errors import GraphWarning
+from puregraph.errors.userwarning import warnUser
 
 
 def eagerStep(program: Any, inputs: list[Any], numbers: dict[str, float], partitioned: Any = None) -> Any:
@@ -80,5 +80,5 @@ def runAfterFailure(program: Any, error: Exception, inputs: list[Any], numbers: 
     found = program.runEagerly(inputs, numbers)
     program.executable, program.why = None, f"at '{path}': {error}"
     if not isinstance(error, DeviationError):
-        warnings.warn(f"{program!r} failed, its graph runs instead: {program.why}", GraphWarning, stacklevel=3)
+        warnUser(f"{program!r} failed, its graph runs instead: {program.why}", GraphWarning)
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -10,6 +9,7 @@ from weakref import WeakKeyDictionary
 from puregraph.base.signals import isAsynchronous
 from puregraph.compile.ir.value import Call, CallOrigin
 from puregraph.errors import FormulaError, GraphWarning, PuregraphError, plural
+from puregraph.errors.userwarning import warnUser
 from puregraph.graph.steps import GraphStep
 
 REPORT = "results are the same, but slower; please report this with the graph, print(graph), so that it can be mended"
@@ -29,7 +29,7 @@ def warnOnce(graph: Any, text: str) -> None:
     warned = WARNED.setdefault(graph, set())
     if text not in warned:
         warned.add(text)
-        warnings.warn(text, GraphWarning, stacklevel=4)
+        warnUser(text, GraphWarning)
 
 
 def nodesIn(error: Exception, graph: Any) -> str:

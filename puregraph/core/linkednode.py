@@ -13,12 +13,13 @@ from puregraph.core.late import Late
 from puregraph.core.traversal import Link, children, parents, postorder
 from puregraph.core.versioning import COUNTER
 from puregraph.errors import GraphError, plural
+from puregraph.foreign import ForeignAttributes
 
 OPERATORS = "puregraph.modules.operators"
 Edge = tuple[Any, int]  # a producer and one of its outputs
 
 
-class LinkedNode:
+class LinkedNode(ForeignAttributes):
     """A node as its links see it: one use of a module, named, with parents and children.
 
     `parents`   None, a node, `(node, slots)`, or a list of those. Slots are an output's index or name, or a list; a
@@ -97,7 +98,7 @@ class LinkedNode:
         if not isinstance(node, LinkedNode):
             raise GraphError(
                 f"at '{self.name}' ({self.label}): a parent must be a Node, (node, slots) or a list of those, "
-                f"got {kindOf(nodes)}"
+                f"got {kindOf(nodes)}{nodeInstead(node)}"
             )
         slots = node.slotsFrom(slots, self)
         self.bwds.append(Link(node, slots, argument))
@@ -110,7 +111,7 @@ class LinkedNode:
             if not isinstance(node, LinkedNode):
                 raise GraphError(
                     f"at '{self.name}' ({self.label}): a child must be a Node, (node, slots) or a list of those, "
-                    f"got {kindOf(child)}"
+                    f"got {kindOf(child)}{nodeInstead(node)}"
                 )
             node.addBackwards(self if slots is None else (self, slots))
 
@@ -227,7 +228,9 @@ class LinkedNode:
     __invert__: Any = Late(OPERATORS, "inverse")
     __getitem__: Any = Late(OPERATORS, "getitem")
     __iter__: Any = Late(OPERATORS, "unpack")
-    __array_ufunc__ = None  # numpy leaves `np.float32(2) * node` to the node
+    __abs__: Any = Late(OPERATORS, "absolute")
+    __array_ufunc__: Any = Late(OPERATORS, "ufuncOfNumpy")
+    __array_function__: Any = Late(OPERATORS, "functionOfNumpy")
 
 
 def kindOf(value: Any) -> str:
@@ -235,6 +238,15 @@ def kindOf(value: Any) -> str:
     if isinstance(value, tuple):
         return "(" + ", ".join(map(kindOf, value)) + ")"
     return f"{type(value).__name__} {value!r}" if isinstance(value, (str, int, float)) else type(value).__name__
+
+
+def nodeInstead(value: Any) -> str:
+    """What to try where a module is given in place of a node; nothing for any other value."""
+    if isinstance(value, LinkedNode) or not ModuleLike.holds(value):
+        return ""
+    if value.label == "Input":
+        return f"; write {value!r:.60}.node()"
+    return f"; call it on a node: {value.label}(...)(x), where x may be Input(name='x').node()"
 
 
 def checkName(name: str | None) -> None:

@@ -1,5 +1,7 @@
 """CrossEntropy: softmax and negative log-likelihood in one, stable for any logits."""
 
+from numbers import Integral
+
 import numpy as np
 
 from puregraph import device
@@ -185,11 +187,14 @@ def classWeights(weights):
     Raises    ArgumentError for other keys than the classes, and for weights that are not finite or below 0
     """
     if isinstance(weights, dict):
-        wanted = range(len(weights))
+        isNumbered = all(isinstance(k, Integral) for k in weights)
+        wanted = range(min(int(max(weights, default=-1)) + 1, 1000) if isNumbered else len(weights))
         if set(weights) != set(wanted):
+            missing = [str(k) for k in wanted if isNumbered and k not in weights]
+            hint = f"; give {', '.join(missing):.60} a weight too, 1 changes nothing" if missing else ""
             raise ArgumentError(
-                f"CrossEntropy: wanted weights for the classes 0 to {max(len(weights) - 1, 0)}, one for each class, "
-                f"got the keys {', '.join(map(repr, weights)) or 'none'}"
+                "CrossEntropy: wanted weights by the numbers of the classes, from 0 on, one for each class, "
+                f"got the keys {', '.join(map(repr, weights)) or 'none'}{hint}"
             )
         weights = [weights[k] for k in wanted]
     try:

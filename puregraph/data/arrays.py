@@ -31,13 +31,19 @@ def arraysFrom(value: Any, what: str) -> list[Any]:
     given = [plain(array, name) for array, name in zip(value if several else [value], names, strict=True)]
     for array, name in zip(given, names, strict=True):
         if not isNumeric(array.dtype):
-            raise DataError(f"{name}: wanted numbers, got dtype {array.dtype}")
+            raise DataError(f"{name}: wanted numbers, got dtype {array.dtype}{objectHint(value, what)}")
         if len(array.shape) == 0:
             raise DataError(f"{name}: wanted samples along the first axis, got a single number")
-    lengths = [len(array) for array in given]
-    if len(set(lengths)) > 1:
-        raise DataError(f"{what}: wanted arrays of one length, got {', '.join(map(str, lengths))} samples")
+    checkLengths(given, what)
     return given
+
+
+def checkLengths(arrays: list[Any], what: str) -> None:
+    """Refuse arrays of several lengths, and none at all."""
+    lengths = list(map(len, arrays))
+    if len(set(lengths)) != 1:
+        got = f"{', '.join(map(str, lengths))} samples" if lengths else "none"
+        raise DataError(f"{what}: wanted arrays of one length, got {got}")
 
 
 def plain(value: Any, name: str) -> Any:
@@ -50,7 +56,25 @@ def plain(value: Any, name: str) -> Any:
     try:
         return np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:
-        raise DataError(f"{name}: wanted an array or a list of arrays, got what makes none: {error}") from None
+        hint = objectHint(value, name)
+        why = "" if hint else f": {error}"
+        raise DataError(f"{name}: wanted an array or a list of arrays, got what makes none{why}{hint}") from None
+
+
+def objectHint(value: Any, name: str) -> str:
+    """What to try where values make no array of numbers: what is None, sequences of several lengths, a table."""
+    if hasattr(value, "columns"):
+        return "; TableReader(numbers=[...], categories=[...], classes=...) makes arrays of a table"
+    if not isinstance(value, (list, tuple)):
+        return ""
+    nothing = next((i for i, each in enumerate(value) if each is None), None)
+    if nothing is not None:
+        hint = "; an output without a target has no cost: CostSum({name: cost}) names those that have one"
+        return f"; {name}[{nothing}] is None{hint if name == 'target' else ''}"
+    lengths = {len(each) for each in value if hasattr(each, "__len__")}
+    if len(lengths) > 1 and not any(map(isArray, value)):
+        return "; sequences of several lengths become one array and their lengths by padded(sequences)"
+    return ""
 
 
 def rowsOf(array: Any, rows: Any, there: Any = None) -> Any:
@@ -72,6 +96,12 @@ def pairFrom(data: Any, target: Any) -> tuple[list[Any], list[Any]]:
     """
     given = arraysFrom(data, "data")
     targets = [] if target is None else arraysFrom(target, "target")
+    checkPair(given, targets)
+    return given, targets
+
+
+def checkPair(given: list[Any], targets: list[Any]) -> None:
+    """Refuse data without a sample, and targets of another length."""
     samples = len(given[0])
     if targets and len(targets[0]) != samples:
         count = len(given)
@@ -81,7 +111,6 @@ def pairFrom(data: Any, target: Any) -> tuple[list[Any], list[Any]]:
         )
     if samples == 0:
         raise DataError(f"wanted at least one sample, got data of shape {tuple(given[0].shape)}")
-    return given, targets
 
 
 def weightFrom(weight: Any, samples: int) -> Any:

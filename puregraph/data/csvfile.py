@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.arguments import FilePath, Text, Texts, takes
-from puregraph.errors import DataError
+from puregraph.errors import DataError, plural
 
 
 @takes(path=FilePath, delimiter=Text, gaps=Texts, encoding=Text)
@@ -51,6 +51,13 @@ def checkedNames(path: Any, row: list[str]) -> list[str]:
 def checkedRow(path: Any, line: int, row: list[str], names: list[str], missing: set[str]) -> list[str | None]:
     """The fields of a row, as many as there are columns."""
     if len(row) != len(names):
-        raise DataError(f"{path}, line {line}: wanted {len(names)} fields, got {len(row)}")
+        hint = delimiterHint(names[0]) if len(names) == 1 else ""
+        raise DataError(f"{path}, line {line}: wanted {plural(len(names), 'field')}, got {len(row)}{hint}")
     fields = [field.strip() for field in row]
     return [None if field in missing else field for field in fields]
+
+
+def delimiterHint(name: str) -> str:
+    """What to try where the name of the only column holds what divides columns elsewhere."""
+    found = next((each for each in (";", "\t", "|") if each in name), "")
+    return f"; readCsv(path, delimiter={found!r}) divides columns there" if found else ""

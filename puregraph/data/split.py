@@ -8,7 +8,7 @@ import numpy as np
 
 from puregraph import device
 from puregraph.arguments import Flag, Fraction, Natural, optional, takes
-from puregraph.data.arrays import isSeveral, pairFrom, rowsOf
+from puregraph.data.arrays import arraysFrom, checkLengths, checkPair, isSeveral, plain, rowsOf
 from puregraph.errors import DataError
 
 Pair = tuple[Any, Any]
@@ -21,14 +21,16 @@ def split(data: Any, target: Any, part: float = 0.25, seed: int = 0, stratify: b
     `stratify`  hold out this part of every class, to within one sample; `target` then holds classes. False draws from
                 all samples alike.
 
-    Lists of arrays stay lists.
+    Lists of arrays stay lists, dicts stay dicts. Tables, dicts of columns of text or DataFrames, stay tables, too, so
+    that a TableReader can be fitted to what stays.
 
     Raises    DataError if lengths differ, either side would be empty, or classes are wanted and `target` holds none
     """
-    inputs, targets = pairFrom(data, target)
-    if not targets:
+    if target is None:
         raise DataError("split: wanted data and target, got data alone")
+    inputs, targets = columnsOf(data, "data"), columnsOf(target, "target")
     samples = len(inputs[0])
+    checkPair(inputs, targets)
     count = round(part * samples)
     if not 0 < part < 1 or not 0 < count < samples:
         raise DataError(f"part: wanted at least one of {samples} samples on each side, got {part}")
@@ -40,14 +42,35 @@ def split(data: Any, target: Any, part: float = 0.25, seed: int = 0, stratify: b
     )
 
 
+def isFrame(value: Any) -> bool:
+    """Whether it is a DataFrame, whose rows are not found as those of an array are."""
+    return hasattr(value, "columns") and hasattr(value, "shape")
+
+
+def columnsOf(given: Any, what: str) -> list[Any]:
+    """What is divided: the columns of a dict, a DataFrame, one of its columns, else an array, or a list of arrays.
+
+    Raises    DataError for a dict without any, and for anything but numbers in what is no column of a table
+    """
+    if isinstance(given, dict):
+        columns = [plain(column, f"{what}[{name!r}]") for name, column in given.items()]
+        checkLengths(columns, what)
+        return columns
+    if isFrame(given):
+        return [given]
+    isColumn = getattr(getattr(given, "dtype", None), "kind", "") in ("O", "S", "U")
+    return [plain(given, what)] if isColumn else arraysFrom(given, what)
+
+
 def classesFrom(target: Any) -> np.ndarray:
-    """The class of each sample, as integers from 0 on."""
-    if target.dtype.kind not in "iub" or target.ndim != 1:
+    """The class of each sample, of numbers or texts, as integers from 0 on."""
+    if target.dtype.kind not in "iubSUO" or target.ndim != 1:
         raise DataError(
             f"stratify: wanted a target of one whole number for each sample, got shape {tuple(target.shape)} of "
             f"{target.dtype}; stratify=False draws from all samples alike"
         )
-    return np.unique(target, return_inverse=True)[1].reshape(-1)
+    names = target.astype(str) if target.dtype.kind == "O" else target
+    return np.unique(names, return_inverse=True)[1].reshape(-1)
 
 
 def heldOut(classes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -64,7 +87,11 @@ def heldOut(classes: np.ndarray, count: int, rng: np.random.Generator) -> np.nda
 
 
 def rows(given: Any, arrays: list[Any], side: np.ndarray) -> Any:
-    """The chosen rows, as a list only where a list of arrays was given."""
+    """The chosen rows, as a list or dict only where one was given."""
     order = np.flatnonzero(side)
+    if isFrame(given):
+        return given.iloc[order] if hasattr(given, "iloc") else given[order]
     found = [rowsOf(x, order, device.toDevice(order) if device.isDeviceArray(x) else None) for x in arrays]
+    if isinstance(given, dict):
+        return dict(zip(given, found))
     return found if isSeveral(given) else found[0]

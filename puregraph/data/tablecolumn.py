@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.data.csvfile import readCsv
+from puregraph.data.csvfile import delimiterHint, readCsv
 from puregraph.errors import DataError
+
+MISSING = ("NA", "N/A", "n/a", "na", "NaN", "nan", "null", "NULL", "None", "none", "?", "-", "--", ".")
 
 
 class TableColumn(NamedTuple):
@@ -44,7 +46,10 @@ class TableColumn(NamedTuple):
         try:
             found[~self.gaps] = there.astype(np.float64)
         except (ValueError, TypeError):
-            self.refuse(self.where(lambda value: not isNumber(value)), "a number")
+            wrong = self.where(lambda value: not isNumber(value))
+            first = self.values[int(wrong.argmax())]
+            hint = f"; readCsv(path, gaps=('', {first!r})) takes that for a gap" if first in MISSING else ""
+            self.refuse(wrong, "a number", hint)
         self.refuse(~self.gaps & ~np.isfinite(found), "a finite number")
         return found
 
@@ -80,7 +85,8 @@ def columnFrom(table: Any, name: str) -> TableColumn:
     """
     names = list(table) if isinstance(table, dict) else list(table.columns)
     if name not in names:
-        raise DataError(f"TableReader: wanted a column {name!r}, the table has {', '.join(map(str, names))}")
+        hint = delimiterHint(str(names[0])) if len(names) == 1 else ""
+        raise DataError(f"TableReader: wanted a column {name!r}, the table has {', '.join(map(str, names))}{hint}")
     given = table[name]
     values = np.asarray(given.to_numpy() if hasattr(given, "to_numpy") else given)
     if values.ndim != 1:

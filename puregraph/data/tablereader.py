@@ -12,6 +12,7 @@ import numpy as np
 from puregraph.arguments import FilePath, Flag, Text, Texts, choice, optional, takes
 from puregraph.data.tablecolumn import TableColumn, columnFrom, isNumber, tableFrom
 from puregraph.errors import DataError, GraphWarning
+from puregraph.foreign import ForeignAttributes
 from puregraph.graph.lookup import few
 from puregraph.storage.atomicwrite import whole
 
@@ -21,7 +22,7 @@ FITTED = ("vocabulary", "fills", "means", "deviations", "gapped")
 MANY = 20  # classes; numbers with more different values than that are looked at before they are taken for classes
 
 
-class TableReader:
+class TableReader(ForeignAttributes):
     """Makes arrays of the columns of a table, the same way of the table that a network learns from and of later ones.
 
         reader = TableReader(numbers=["age", "income"], categories=["city"], classes="bought", fill="median")
@@ -215,7 +216,8 @@ class TableReader:
             for key in FITTED:
                 setattr(found, key, given[key])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path}: wanted a file of TableReader.save, got what cannot be read: {error!r}") from error
+            got = f"{type(error).__name__}: {error!s:.200}"  # the repr of a UnicodeDecodeError has the whole file
+            raise DataError(f"{path}: wanted a file of TableReader.save, got what cannot be read: {got}") from error
         return found
 
 

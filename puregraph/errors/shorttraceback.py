@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -15,6 +16,8 @@ from typing import Any
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 BETWEEN = ("<frozen ", os.path.dirname(contextmanager.__code__.co_filename) + os.sep + "contextlib.py")
+FOLDERS = map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))
+INSTALLED = (PACKAGE, "<frozen ", *(folder + os.sep for folder in FOLDERS))  # what a user did not write
 MARK = "hasShortTraceback"  # of a class of exceptions
 INSTEAD = "shownInstead"  # of an exception: a text in place of its traceback
 
@@ -53,18 +56,26 @@ def leftOut(count: int) -> str:
 
 @contextmanager
 def shortened(error: BaseException, isWanted: bool = True) -> Iterator[int]:
-    """An exception, and those it came from, without frames of puregraph until the block ends; how many these are."""
-    before = [(each, each.__traceback__) for each in chain(error)]
+    """An exception, and those it came from, without frames of puregraph until the block ends; how many these are.
+
+    One that it came from within puregraph alone is not shown at all: the message says what it said.
+    """
+    before = [(each, each.__traceback__, each.__cause__, each.__suppress_context__) for each in chain(error)]
     left = 0
     if isWanted and os.environ.get("PUREGRAPH_TRACEBACK", "").lower() not in ("1", "on", "yes"):
-        for each, trace in before:
+        inner = next((i for i, (_, trace, _, _) in enumerate(before) if i and isInner(trace)), len(before))
+        if inner < len(before):
+            before[inner - 1][0].__cause__ = None  # which suppresses a context, too
+            left += sum(len(framesOf(trace)) for _, trace, _, _ in before[inner:])
+        for each, trace, _, _ in before[:inner]:
             each.__traceback__, count = withoutOwn(trace)
             left += count
     try:
         yield left
     finally:
-        for each, trace in before:
-            each.__traceback__ = trace
+        for each, trace, cause, isSuppressed in before:
+            each.__traceback__, each.__cause__ = trace, cause
+            each.__suppress_context__ = isSuppressed
 
 
 def chain(error: BaseException | None) -> list[BaseException]:
@@ -76,12 +87,24 @@ def chain(error: BaseException | None) -> list[BaseException]:
     return found
 
 
-def withoutOwn(trace: TracebackType | None) -> tuple[TracebackType | None, int]:
-    """A traceback without frames of puregraph, and how many these are; unchanged where there are no others."""
+def framesOf(trace: TracebackType | None) -> list[TracebackType]:
+    """The frames of a traceback, from that which caught the exception to that which raised it."""
     frames = []
     while trace is not None:
         frames.append(trace)
         trace = trace.tb_next
+    return frames
+
+
+def isInner(trace: TracebackType | None) -> bool:
+    """Whether an exception was raised and caught by puregraph, with no line of a user's between."""
+    files = [each.tb_frame.f_code.co_filename for each in framesOf(trace)]
+    return bool(files) and files[0].startswith(PACKAGE) and all(file.startswith(INSTALLED) for file in files)
+
+
+def withoutOwn(trace: TracebackType | None) -> tuple[TracebackType | None, int]:
+    """A traceback without frames of puregraph, and how many these are; unchanged where there are no others."""
+    frames = framesOf(trace)
     kept = [each for each in frames if not each.tb_frame.f_code.co_filename.startswith((PACKAGE, *BETWEEN))]
     if not kept:
         return (frames[0] if frames else None), 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
+from puregraph.core.linkednode import nodeInstead
 from puregraph.core.traversal import parents
 from puregraph.errors import GraphError, GraphWarning
+from puregraph.errors.userwarning import warnUser
 from puregraph.node import Node
 
 
@@ -21,7 +22,8 @@ def edgesOf(output: Any) -> list[tuple[Node, int]]:
     """The edges of one output as a user gives it."""
     node, slots = output if isinstance(output, tuple) and len(output) == 2 else (output, None)
     if not isinstance(node, Node):
-        raise GraphError(f"an output of a graph must be a Node or (node, slot), got {type(node).__name__}")
+        hint = nodeInstead(node)
+        raise GraphError(f"an output of a graph must be a Node or (node, slot), got {type(node).__name__}{hint}")
     found = node.slotsFrom(slots, node)
     return [(node, slot) for slot in (range(len(node.module.outputNames)) if found is None else found)]
 
@@ -68,7 +70,7 @@ def warnLeftOut(nodes: list[Node], inputs: list[Node], outputs: list[Node]) -> N
         node.noticed = True
     if out:
         names = ", ".join(f"'{n}' ({n.label})" for n in out)
-        warnings.warn(f"left out, because no output of the graph needs it: {names}", GraphWarning, stacklevel=5)
+        warnUser(f"left out, because no output of the graph needs it: {names}", GraphWarning)
 
 
 def namesFor(nodes: list[Node]) -> dict[Node, str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from puregraph.arguments import Whole, takes
 from puregraph.errors import GraphError
+from puregraph.foreign import hintFor
 from puregraph.graph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.module import Module
@@ -30,7 +31,8 @@ class ModuleList(Graph):
         """Take these modules, or change nothing at all if they do not fit together."""
         for module in items:
             if not isinstance(module, Module):
-                raise GraphError(f"{self.title()}: wanted Modules, got {type(module).__name__}: {module!r:.60}")
+                got = f"{type(module).__name__}: {module!r:.60}{moduleInstead(module)}"
+                raise GraphError(f"{self.title()}: wanted Modules, got {got}")
         if holds(items, self):
             raise GraphError(f"{self.title()} cannot hold itself")
         before, rules = self.items, self.rulesAsked()
@@ -128,6 +130,19 @@ class ModuleList(Graph):
         vars(self).update(state)
         self.chain()
         self.ask(rules)
+
+
+def moduleInstead(value: Any) -> str:
+    """What to try where something else is given in place of a module; nothing where nobody knows."""
+    if isinstance(value, type):
+        return f"; make one: {value.__name__}(...)"
+    if isinstance(value, Node):
+        return f"; make the list, then call it: Sequential(...)({value})"
+    here = hintFor(value) if isinstance(value, str) else ""
+    if here:
+        return f"; {here}"
+    isFunction = callable(value)
+    return "; a formula is Pointwise(formula='x * sigmoid(x)'), any other function a Module" if isFunction else ""
 
 
 def holds(modules: list[Module], sought: Module) -> bool:

@@ -6,7 +6,10 @@ which stands below all modules, names these functions and finds them when one is
 
 from numbers import Integral, Real
 
-from puregraph.errors import GraphError
+import numpy as np
+
+from puregraph.errors import ArgumentError, GraphError
+from puregraph.foreign import ATTRIBUTES
 from puregraph.modules.add import Add
 from puregraph.modules.div import Div
 from puregraph.modules.greater import Greater
@@ -91,6 +94,53 @@ both, _ = operator("&", And, None, None)
 either, _ = operator("|", Or, None, None)
 oneOf, _ = operator("^", Xor, None, None)
 matmul, rmatmul = operator("@", MatMul, None, None)
+
+
+OFNUMPY = {  # by numpy's function what a node does on its left, and on its right
+    np.add: (add, radd),
+    np.subtract: (sub, rsub),
+    np.multiply: (mul, rmul),
+    np.true_divide: (truediv, rtruediv),
+    np.power: (power, rpower),
+    np.floor_divide: (floordiv, rfloordiv),
+    np.remainder: (mod, rmod),
+    np.matmul: (matmul, rmatmul),
+    np.less: (less, greater),
+    np.less_equal: (lessEqual, greaterEqual),
+    np.greater: (greater, less),
+    np.greater_equal: (greaterEqual, lessEqual),
+    np.bitwise_and: (both, both),
+    np.bitwise_or: (either, either),
+    np.bitwise_xor: (oneOf, oneOf),
+    np.equal: (lambda a, b: a is b, lambda a, b: False),
+    np.not_equal: (lambda a, b: a is not b, lambda a, b: True),
+}
+
+
+def ufuncOfNumpy(self, ufunc, how, *inputs, **options):
+    """What numpy's operators make of a node and a number of numpy's, `np.float32(2) * node`; the rest is refused.
+
+    Raises    ArgumentError naming the module that does it
+    """
+    if ufunc not in OFNUMPY or how != "__call__":
+        return functionOfNumpy(self, ufunc)
+    left, right = [x[()] if type(x) is np.ndarray else x for x in inputs]  # numpy makes arrays of numbers
+    return OFNUMPY[ufunc][0](left, right) if isinstance(left, Node) else OFNUMPY[ufunc][1](right, left)
+
+
+def functionOfNumpy(self, function, *given):
+    """Refuse a function of numpy's, which would have to know the values of a node.
+
+    Raises    ArgumentError naming the module that does it
+    """
+    name = function.__name__
+    hint = ATTRIBUTES["LinkedNode"].get(name, "modules are called on nodes, such as Relu()(node)")
+    raise ArgumentError(f"np.{name} takes arrays, got a node, which has none before a pass; {hint}")
+
+
+def absolute(self):
+    """abs(x) as a node."""
+    return Pointwise(formula="abs(x)").node(operand(self, "abs"))
 
 
 def negative(self):

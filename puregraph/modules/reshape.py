@@ -78,5 +78,7 @@ def resolved(x, wanted):
     if -1 in wanted:
         need(rest % given == 0, f"a multiple of {given} elements", x, f"-1 in {text} must be a whole number")
     elif not any(x[axis] == 0 for axis in copied):
-        need(rest == given, f"as many elements as {text} has", x, "-1 stands for a size to infer")
+        isSample = len(x) > 1 and product(x[1:]) == given
+        batch = f"{(0, *text)} keeps the first axis, that of the samples" if isSample else ""
+        need(rest == given, f"as many elements as {text} has", x, batch or "-1 stands for a size to infer")
     return tuple(x[axis] if size == 0 else rest // given if size == -1 else size for axis, size in enumerate(wanted))

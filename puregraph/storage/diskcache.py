@@ -14,7 +14,6 @@ import re
 import stat
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -22,6 +21,7 @@ from itertools import count
 from typing import Any
 
 from puregraph.errors import GraphWarning
+from puregraph.errors.userwarning import warnUser
 
 MAGIC = b"puregraph kernel\n"
 DIGEST = 32
@@ -201,11 +201,10 @@ def isPrivate(path: str, found: os.stat_result) -> bool:
 @cache
 def refuse(folder: str, parent: str) -> None:
     """Say, once a process, that a folder is not used."""
-    warnings.warn(
+    warnUser(
         f"compiled kernels are not kept in {folder}: others may write to {parent}, and could have their own code run; "
         "make it yours alone (chown, chmod go-w), or set PUREGRAPH_CACHE to a folder that is",
         GraphWarning,
-        stacklevel=2,
     )
 
 

@@ -19,11 +19,12 @@ class CostSum(Graph):
 
         Trainer(net, CostSum({"digit": CrossEntropy(), "area": MSE()}, weights={"area": 0.1}), Adam())
 
-    `costs`    by the name of an output its cost, in the order of the outputs; an output without one is not trained
+    `costs`    by the name of an output its cost; an output without one is not trained
     `weights`  by the same names numbers from 0 on; 1 for those that are left out
 
-    A trainer takes the dict of costs itself where all weights are 1. Targets come in the same order, or as a dict by
-    the same names. Trainer and Validator report each cost as `"digit loss"`, without its weight, beside their `loss`.
+    A trainer takes the dict of costs itself where all weights are 1. Targets come in the order of the outputs, or as a
+    dict by their names. Trainer and Validator report each cost as `"digit loss"`, without its weight, beside their
+    `loss`.
 
     Shapes    the outputs, then the targets -> the sum, then each cost
     Raises    ArgumentError for anything else than costs of an output and a target, and for weights of other names
@@ -41,16 +42,24 @@ class CostSum(Graph):
         super().__init__([*predictions, *targets], [total, *found], name)
         self.costs, self.parts, self.weights = dict(costs), parts, factors
 
+    def inOrderOf(self, net: Any) -> CostSum:
+        """The same sum with its costs in the order of the outputs of a network, in which targets come."""
+        ordered = [net.outputNames[slot] for slot in sorted(self.slotsIn(net))]
+        if ordered == list(self.parts):
+            return self
+        return CostSum({each: self.costs[each] for each in ordered}, dict(zip(self.parts, self.weights)), self.name)
+
     def slotsIn(self, net: Any) -> list[int]:
         """The slots of the outputs of a network that have a cost.
 
-        Raises    GraphError unless they are outputs of the network, in its order
+        Raises    GraphError for the name of an output that there is not
         """
         own = list(net.outputNames)
-        if [each for each in own if each in self.parts] != list(self.parts):
+        unknown = [each for each in self.parts if each not in own]
+        if unknown:
             raise GraphError(
-                f"{type(self).__name__}: wanted costs for outputs of {net.title()}, which are {', '.join(own)}, in "
-                f"this order; got {', '.join(self.parts)}"
+                f"{type(self).__name__}: wanted costs for outputs of {net.title()}, which are {', '.join(own)}; "
+                f"got one for {', '.join(map(repr, unknown))}"
             )
         return [own.index(each) for each in self.parts]
 

@@ -58,11 +58,12 @@ class Interrupt:
             raise KeyboardInterrupt
 
 
-def endQuietly(error: KeyboardInterrupt, line: str) -> None:
+def endQuietly(error: Any, line: str) -> None:
     """Have a script that this exception ends show `line`, unless that is empty, in place of a traceback.
 
-    Python ends as it does after any Ctrl-C, by the signal itself: shells say 130. A hook that somebody has set, as
-    notebooks and debuggers do, is left alone.
+    Python ends as it does after any Ctrl-C, by the signal itself: shells say 130. A notebook shows the line, too. A
+    hook that somebody has set, as debuggers do, is left alone.
     """
     setattr(error, INSTEAD, line)
+    error._render_traceback_ = lambda: [line or "KeyboardInterrupt"]  # the name that IPython asks for
     install()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -18,6 +17,7 @@ from puregraph.compile.trace.costchecks import lastBefore, warnOf
 from puregraph.compile.trace.updaterule import isPlain
 from puregraph.data.batches import Batch, Names
 from puregraph.errors import DataError, GraphError, GraphWarning, show
+from puregraph.errors.userwarning import warnUser
 from puregraph.graph import Graph
 from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
@@ -44,8 +44,10 @@ class Objective:
         if cost is not None:
             checkKind("cost", cost, ("node", "trainMode"), "a Module, such as MSE()")
         self.net = net if isinstance(net, Graph) else Sequential(net)
-        self.cost, self.compile = cost, compile
-        self.names = Names(self.net.arguments, getattr(cost, "parts", ()))
+        given: Any = cost
+        self.cost: Any = given.inOrderOf(self.net) if hasattr(given, "inOrderOf") else given
+        self.compile = compile
+        self.names = Names(self.net.arguments, getattr(self.cost, "parts", ()))
         self.graph: Any = None
         self.buckets: Any = None  # of gradients, which other processes get while backward runs
         self.deviceExchange: Any = None  # what adds them up on a GPU
@@ -167,7 +169,7 @@ class Objective:
     def warn(self, batch: Batch, metrics: Iterable[Any] = ()) -> None:
         """Warn of what network, cost and metrics compute together and nobody can have meant."""
         shapes = [tuple(x.shape) for x in (*batch.data, *batch.target)]
-        warnOf(self.graph, self.cost, shapes, 6)
+        warnOf(self.graph, self.cost, shapes)
         found = self.graph.dataShapeFrom(shapes)
         costs = list(getattr(self.cost, "costs", {}).values()) or [self.cost]
         for slot, target, cost in zip(costSlots(self.net, self.cost), batch.target, costs):
@@ -176,7 +178,7 @@ class Objective:
             for metric in metrics:
                 text = metricDoubt(metric, cost, last, label, x, tuple(target.shape)) if metric.which == slot else ""
                 if text:
-                    warnings.warn(f"{metric.name}: {text}", GraphWarning, stacklevel=6)
+                    warnUser(f"{metric.name}: {text}", GraphWarning)
 
     def checkCost(self, shape: Any) -> None:
         if shape != ():
@@ -223,7 +225,9 @@ def checkKind(what: str, value: Any, wanted: tuple[str, ...], example: str) -> N
     if isinstance(value, type):
         raise DataError(f"{what}: wanted {example}, got the class {value.__name__}; make one, {value.__name__}(...)")
     if not all(hasattr(type(value), name) or hasattr(value, name) for name in wanted):
-        raise DataError(f"{what}: wanted {example}, got {value!r:.60}")
+        hint = "; a formula is PointwiseCost(formula='(x - target) ** 2'), any other cost a Module"
+        isFunction = what == "cost" and callable(value)
+        raise DataError(f"{what}: wanted {example}, got {value!r:.60}{hint * isFunction}")
 
 
 def converted(x: Any, dtype: np.dtype, name: str, pinner: Pinner | None = None) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from puregraph.data.arrays import arraysFrom, pairFrom, weightFrom
 from puregraph.data.batches import Arrays, Names, Stream, batchesFrom, checkedSize
 from puregraph.data.split import split
 from puregraph.errors import DataError, GraphWarning, PuregraphError, addLocation
+from puregraph.errors.userwarning import warnUser
 from puregraph.graph.lookup import few
 from puregraph.many.grains import Grains
 from puregraph.many.nccl.ncclchoice import chooseNccl
@@ -202,11 +202,10 @@ def checkParams(trainer: Any) -> None:
         )
     norms = [path for path, module in net.modules().items() if isinstance(module, BatchNorm)]
     if norms and trainer.accumulate > 1:
-        warnings.warn(
+        warnUser(
             f"accumulate={trainer.accumulate}: {few(norms)} (BatchNorm) takes the statistics of each batch by itself, "
             "so a step is not that of one large batch; LayerNorm and GroupNorm take none of a batch",
             GraphWarning,
-            stacklevel=5,
         )
 
 
@@ -234,10 +233,9 @@ def fit(trainer: Any, schedule: Any) -> None:
     if end is not None and end < total:
         factor = f"the factor of the learning rate is then {schedule(total - 1):.3g} until the end"
         hint = f"lengths are counted in updates, of which an epoch has {trainer.count}"
-        warnings.warn(
+        warnUser(
             f"schedule: {schedule!r:.60} is over after {end} updates, this run after {total}: {factor}; {hint}",
             GraphWarning,
-            stacklevel=6,
         )
 
 

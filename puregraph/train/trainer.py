@@ -112,9 +112,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.shuffle, self.prefetch = shuffle, checkedSize(prefetch, "prefetch", 0)
         self.fastRun, self.grains = fastRun, None if grains is None else checkedSize(grains, "grains")
         self.shard = checkShard(shard)
-        self.cost = costFrom(cost)
-        self.objective = Objective(net, self.cost, compile)
-        self.net = self.objective.net
+        self.objective = Objective(net, costFrom(cost), compile)
+        self.net, self.cost = self.objective.net, self.objective.cost
         self.optimizer = optimizerFrom(optimizer)
         checkKind("optimizer", self.optimizer, ("setupOn", "update", "rate"), "an Optimizer, such as Adam()")
         every = checkedSize(readEvery, "readEvery")

@@ -34,9 +34,10 @@ class Validator(ChecksKeywords, Settable):
     ):
         cost = costFrom(cost)
         checkKind("cost", cost, ("node", "trainMode"), "a Module, such as MSE()")
-        self.objective, self.cost = Objective(net, cost, compile), cost
-        self.meters = Meters(metricsFrom(metrics, self.objective.net, cost), learns=False, cost=cost)
-        self.meters.include(partLosses(self.objective.net, cost))
+        self.objective = Objective(net, cost, compile)
+        self.cost = self.objective.cost
+        self.meters = Meters(metricsFrom(metrics, self.objective.net, self.cost), learns=False, cost=self.cost)
+        self.meters.include(partLosses(self.objective.net, self.cost))
         self.batchsize = batchsize
         self.mutex = Mutex()
 

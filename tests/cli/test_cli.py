@@ -524,3 +524,13 @@ def test_a_model_is_drawn_from_the_command_line(tmp_path, capsys, monkeypatch):
     for wrong in (["-o", "net.gif"], ["-o", "net.svg", "--depth", "x"]):
         assert cli.main(["draw", "net.py", *wrong]) == 2
     assert "wanted a file name that ends in .svg, .html" in capsys.readouterr().err
+
+
+def test_a_checkpoint_is_drawn_and_measured_as_a_model_is(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Trainer(Sequential(Linear(4, 3, name="fc")), CrossEntropy(), SGD(0.1)).save("run.h5")
+    assert cli.main(["draw", "run.h5", "N,4", "-o", "net.dot"]) == 0 and "fc" in (tmp_path / "net.dot").read_text()
+    assert cli.main(["shapes", "run.h5", "N,4"]) == 0 and "fc" in capsys.readouterr().out
+    (tmp_path / "net.onnx").write_bytes(b"")
+    assert cli.main(["draw", "net.onnx", "-o", "net.dot"]) == 2
+    assert "puregraph onnx net.onnx --to FILE.h5" in capsys.readouterr().err

@@ -347,7 +347,7 @@ def test_weights_of_classes_are_those_of_a_list_or_of_a_dict_by_class(rng, make)
 @pytest.mark.parametrize(
     ("weights", "words"),
     [
-        ({1: 1.0, 2: 2.0}, "for the classes 0 to 1, one for each class, got the keys 1, 2"),
+        ({1: 1.0, 2: 2.0}, "one for each class, got the keys 1, 2; give 0 a weight too"),
         ({"cat": 1.0, "dog": 2.0}, "got the keys 'cat', 'dog'"),
         ({}, "a list of numbers"),
         ({0: 1.0, 1: "much"}, "a list of numbers, one for each class, or a dict"),

@@ -96,6 +96,27 @@ def test_a_split_that_cannot_be_made_says_why(arguments, words):
 # Digits -------------------------------------------------------------------------------------------------------
 
 
+def test_a_split_of_dicts_and_tables_gives_the_same_samples_as_that_of_arrays(rng):
+    x, t = rng.normal(size=(40, 3)), np.arange(40) % 4
+    names = np.array([f"class {k}" for k in t], object)
+    (kept, labels), (held, heldLabels) = split(x, t)
+    (first, _), (second, texts) = split({"x": x, "text": names}, names)
+    assert np.array_equal(first["x"], kept) and np.array_equal(second["x"], held)
+    assert second["text"].tolist() == texts.tolist() == [f"class {k}" for k in heldLabels]
+    (_, (_, found)) = split(x, {"t": t})
+    assert np.array_equal(found["t"], heldLabels) and len(labels) == 30
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"x": x[:, 0], "text": names})
+    (rest, _), (part, _) = split(frame, frame["text"])
+    assert np.array_equal(rest["x"], kept[:, 0]) and np.array_equal(part["x"], held[:, 0])
+
+
+@pytest.mark.parametrize("data", [{}, {"a": np.ones(8), "b": np.ones(7)}, {"a": np.ones(7)}])
+def test_a_split_of_a_dict_of_other_lengths_is_refused(data):
+    with pytest.raises(DataError, match="of one length, got|wanted one target for each sample"):
+        split(data, np.zeros(8, int))
+
+
 def test_the_digits_are_1797_images_split_by_class():
     pytest.importorskip("sklearn")
     (x, t), (a, b) = digits()

@@ -16,6 +16,7 @@ from puregraph import (
     Calculator,
     DataError,
     EarlyStop,
+    Input,
     Linear,
     MomentumSGD,
     ReduceOnPlateau,
@@ -26,7 +27,8 @@ from puregraph import (
     plotImages,
 )
 from puregraph.base.keywords import keywords, similar
-from puregraph.foreign import ATTRIBUTES, KEYWORDS, NAMES, ForeignAttributes
+from puregraph.data import TableReader
+from puregraph.foreign import ATTRIBUTES, INSTEAD, KEYWORDS, NAMES, ForeignAttributes
 from puregraph.models import gpt, lstm, mlp, resnet18, unet, vgg16, vit
 from puregraph.train import Checkpoint, History
 
@@ -42,6 +44,8 @@ OWNERS = {
     "Validator": lambda: Validator(net(), MSE()),
     "Optimizer": lambda: SGD(0.1),
     "History": lambda: History([{"loss": 1.0}, {"loss": 0.5, "accuracy": 0.25}]),
+    "LinkedNode": lambda: Input(name="x").node(),
+    "TableReader": lambda: TableReader(numbers="age"),
     "Chart": lambda: plotImages(np.zeros((1, 2, 2))),
     "Stored": lambda: Linear(4, 3).W,
 }
@@ -97,6 +101,12 @@ def test_a_foreign_argument_is_refused_with_the_one_that_the_class_has(cls, word
     here = next(each for each in KEYWORDS[word] if each in keywords(cls))
     with pytest.raises(ArgumentError, match=f"there is no argument {word}; did you mean {here}\\?"):
         cls(**{word: 1})
+
+
+@pytest.mark.parametrize("word", INSTEAD)
+def test_a_foreign_argument_that_nothing_has_is_answered_with_a_sentence(word):
+    with pytest.raises(ArgumentError, match=f"there is no argument {word}; {re.escape(INSTEAD[word])}. There are "):
+        Linear(4, 3, **{word: 1})
 
 
 @pytest.mark.parametrize("cls", [SGD, MomentumSGD, Adam, AdamW])

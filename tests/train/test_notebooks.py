@@ -70,6 +70,22 @@ def test_an_error_shows_the_lines_of_the_cell_alone():
     assert "module.py" not in plain and "frames within puregraph are not shown" in plain
 
 
+def test_ctrl_c_shows_a_line_and_no_traceback():
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    code = f"""{SETUP}
+import signal
+Trainer(net, CrossEntropy(), Adam(), batchsize=4, callbacks=[lambda trainer: signal.raise_signal(signal.SIGINT)]).train(
+    np.ones((8, 4), np.float32), np.zeros(8, int))
+"""
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    book.metadata["kernelspec"] = {"name": "python3", "display_name": sys.version, "language": "python"}
+    nbclient.NotebookClient(book, timeout=120, allow_errors=True).execute()
+    (shown,) = [output for output in book.cells[0].outputs if output.output_type == "error"]
+    assert shown.ename == "KeyboardInterrupt" and len(shown.traceback) == 1 and "File" not in shown.traceback[0]
+
+
 def test_nothing_is_written_to_stderr(outputs):
     assert not [output for shown in outputs for output in shown if output.get("name") == "stderr"]
 

@@ -143,3 +143,35 @@ def test_errors_that_are_equal_are_each_shortened():
     assert [id(each) for each in chain(second)] == [id(second), id(first)]
     first.__cause__ = second  # a circle ends
     assert len(chain(second)) == 2
+
+
+def test_an_error_that_came_from_within_alone_is_not_shown():
+    error = caught(MISTAKES["a file that is not there"])
+    cause = error.__cause__
+    with shortened(error) as left:
+        assert chain(error) == [error] and left >= len(frames(cause))
+    assert error.__cause__ is cause and chain(error) == [error, cause]
+
+
+def test_an_error_that_came_from_a_users_line_is_shown():
+    class Own(pg.Module):
+        def dataShapeFrom(self, x):
+            return x
+
+        def updateData(self, x):
+            return x[10]
+
+    with pytest.raises(IndexError) as found:
+        Own()(X)
+    error = pg.DataError("given up")
+    error.__cause__ = found.value.with_traceback(found.value.__traceback__.tb_next)  # as if puregraph had caught it
+    with shortened(error):
+        assert chain(error) == [error, found.value]
+
+
+def test_in_a_notebook_ctrl_c_shows_a_line():
+    from puregraph.train.interrupt import endQuietly
+
+    error = KeyboardInterrupt()
+    endQuietly(error, "stopped in epoch 1")
+    assert error._render_traceback_() == ["stopped in epoch 1"]

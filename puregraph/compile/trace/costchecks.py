@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from puregraph.errors import GraphWarning, show
+from puregraph.errors.userwarning import warnUser
 from puregraph.graph import Graph
 
 NONE = "the cost is 0 whatever the network gives; for yes and no there is BCE, or let the network give two classes"
 
 
-def warnOf(graph: Graph, cost: Any, shapes: list[Any], stacklevel: int = 3) -> None:
+def warnOf(graph: Graph, cost: Any, shapes: list[Any]) -> None:
     """Give all warnings about a network joined to its cost once, for inputs and targets of these shapes."""
     found = list(doubts(graph, cost, shapes))
     if found:
-        warnings.warn("; ".join(found), GraphWarning, stacklevel=stacklevel)
+        warnUser("; ".join(found), GraphWarning)
 
 
 def doubts(graph: Graph, cost: Any, shapes: list[Any]) -> Iterator[str]:

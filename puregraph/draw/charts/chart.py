@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import importlib.util
 import io
+import os
 from typing import Any, TypeVar
 
 from puregraph.draw.escape import markup, preformatted
-from puregraph.errors import ArgumentError
+from puregraph.errors import ArgumentError, CheckpointError
 from puregraph.foreign import ForeignAttributes
+from puregraph.storage.atomicwrite import reason
 
 C = TypeVar("C", bound="Chart")
 DOTS = 110  # for an inch of a picture
@@ -18,7 +20,8 @@ DOTS = 110  # for an inch of a picture
 class Chart(ForeignAttributes):
     """Text by `str(chart)`, a picture by `chart.save("curves.png")` and in notebooks; a subclass makes both.
 
-    Raises    ArgumentError from `save` where there is no matplotlib, or for a file of a kind that it does not write
+    Raises    ArgumentError from `save` where there is no matplotlib, or for a file of a kind that it does not write;
+              CheckpointError for one that cannot be written
     """
 
     def text(self) -> str:
@@ -49,6 +52,8 @@ class Chart(ForeignAttributes):
             figure.savefig(path, dpi=DOTS)
         except ValueError as error:  # a kind that matplotlib does not know
             raise ArgumentError(f"{path}: {error}") from None
+        except OSError as error:
+            raise CheckpointError(f"cannot save '{path}': {reason(error, os.path.realpath(path))}") from None
         return self
 
     def __str__(self) -> str:

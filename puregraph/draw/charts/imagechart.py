@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import numpy as np
@@ -31,10 +32,12 @@ class ImageChart(Chart):
             array = array[:, None]
         if array.ndim != 4 or array.shape[1] not in (1, 3) or not array.size or array.dtype.kind not in "iufb":
             got = f"{show(array.shape)} of {array.dtype}"
-            raise DataError(f"images: wanted numbers (n, h, w), (n, 1, h, w) or (n, 3, h, w), got {got}")
+            hint = "; image[None] makes one image a grid of one" if array.ndim == 2 else ""
+            raise DataError(f"images: wanted numbers (n, h, w), (n, 1, h, w) or (n, 3, h, w), got {got}{hint}")
         if titles is not None and np.shape(titles) != (len(array),):
             got = f"shape {show(np.shape(titles))}" if np.ndim(titles) else repr(titles)
-            raise ArgumentError(f"titles: wanted one for each of {len(array)} images, got {got}")
+            hint = f"; a file is given as path={titles!r}" if isinstance(titles, (str, os.PathLike)) else ""
+            raise ArgumentError(f"titles: wanted one for each of {len(array)} images, got {got:.80}{hint:.120}")
         self.titles = None if titles is None else [str(title) for title in titles]
         low, high = spanFrom(span, 255 if array.dtype == np.uint8 else 1)
         wrong = ~np.isfinite(array).all(axis=(1, 2, 3))

@@ -6,7 +6,7 @@ import copy
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from puregraph.arguments import ModuleLike, Positive, Text, optional, takes
+from puregraph.arguments import FilePath, ModuleLike, Positive, Text, optional, takes
 from puregraph.draw.charts.chart import Chart
 from puregraph.draw.charts.curvechart import CurveChart, Panel
 from puregraph.draw.charts.histogramchart import HistogramChart
@@ -19,6 +19,7 @@ APART = ("epoch", "step", "seconds")  # figures of a history that are no curves
 POINTS = 400  # of a schedule
 
 
+@takes(path=optional(FilePath))
 def plotHistory(history: Any, path: Any = None) -> Chart:
     """The curves of a history over its epochs: each figure with that of the validation, the learning rate last.
 
@@ -50,6 +51,7 @@ def plotHistory(history: Any, path: Any = None) -> Chart:
     return saved(CurveChart(panels), path)
 
 
+@takes(path=optional(FilePath))
 def plotConfusion(confusion: Any, path: Any = None, names: Any = None) -> Chart:
     """The matrix of a Confusion: a row for each class, a column for what it was taken for; shades are shares of a row.
 
@@ -60,6 +62,7 @@ def plotConfusion(confusion: Any, path: Any = None, names: Any = None) -> Chart:
     return saved(MatrixChart(confusion.value(), names), path)
 
 
+@takes(total=optional(Positive), path=optional(FilePath))
 def plotSchedule(schedule: Any, total: int | None = None, path: Any = None) -> Chart:
     """The factor of a schedule over `total` updates, or until its end; `path` is a file for the picture.
 
@@ -74,6 +77,7 @@ def plotSchedule(schedule: Any, total: int | None = None, path: Any = None) -> C
     return saved(CurveChart([Panel(repr(schedule), {"factor": (steps, factors)}, "update")]), path)
 
 
+@takes(path=optional(FilePath))
 def plotRates(curve: Any, path: Any = None) -> Chart:
     """The smoothed cost over the learning rate, on a logarithmic axis; `path` is a file for the picture.
 
@@ -84,7 +88,7 @@ def plotRates(curve: Any, path: Any = None) -> Chart:
     return saved(CurveChart([Panel(title, {"cost": points}, "learning rate", isLog=True)]), path)
 
 
-@takes(columns=optional(Positive))
+@takes(columns=optional(Positive), path=optional(FilePath))
 def plotImages(
     images: Any, titles: Any = None, columns: int | None = None, span: Any = None, path: Any = None
 ) -> ImageChart:
@@ -104,7 +108,7 @@ def plotImages(
     return saved(ImageChart(images, titles, columns, span), path)
 
 
-@takes(net=ModuleLike, pattern=Text)
+@takes(net=ModuleLike, pattern=Text, path=optional(FilePath))
 def plotParams(net: Any, pattern: str = "*", path: Any = None) -> HistogramChart:
     """Histograms of the parameters of a network, and of their gradients where a backward pass has left any.
 

@@ -33,6 +33,12 @@ class Checkpoint(Monitor):
             raise DataError(f'every: wanted "epoch"{"" if best else ", or a number of steps"}, got {every!r}')
         if keep < 1:
             raise DataError(f"keep: wanted at least 1 file, got {keep}")
+        field = re.search(r"\{\w*(:[^{}]*)?\}", str(path))
+        if field is not None:
+            raise DataError(
+                f"path: wanted the name of a file, got {str(path)!r:.200}, and {field[0]} is not filled in; keep=3 "
+                "keeps the last three files, each with its step in its name, best='val loss' the best one"
+            )
         self.path, self.every, self.keep = Path(path), every, keep
         self.written: list[str] = []
 

@@ -15,7 +15,8 @@ class EarlyStop(Monitor):
     """Ends the training when `monitor` has not become better for `patience` epochs; each run begins anew.
 
     `restore`  whether the network has, when the run ends, the parameters and statistics of its best epoch again; until
-               then a copy of them is kept on the host
+               then a copy of them is kept on the host. A Checkpoint has written those of the last epoch by then:
+               `Checkpoint(path, best=monitor)` writes the best
 
     Source    Prechelt 1998, Early Stopping - But When?
     """

@@ -115,7 +115,9 @@ def isOneHot(target: np.ndarray, axis: int) -> bool:
 
 
 def unlike(prediction: np.ndarray, target: np.ndarray, metric: Any) -> str:
-    """What to try where targets are no labels."""
+    """What to try where targets are no labels, or classes are elsewhere."""
+    if target.shape == prediction.shape[:-1] and metric.axis not in (-1, prediction.ndim - 1):
+        return f"; {type(metric).__name__}(axis=-1) takes classes from the last axis"
     if isFloating(target.dtype) and np.array_equal(target, np.rint(target)) and target.ndim < prediction.ndim:
         return "; convert them with .astype('int64')"
     if isFloating(target.dtype):
