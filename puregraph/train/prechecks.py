@@ -194,11 +194,10 @@ def checkParams(trainer: Any) -> None:
     counting = [name for name, cost in parts.items() if not getattr(cost, "isPlainMean", True)]
     cut = [f"{name}={n}" for name in ("accumulate", "grains") if (n := getattr(trainer, name) or 1) > 1]
     if counting and cut:
-        warnings.warn(
+        warnUser(
             f"{cut[0]}: the cost of {few(counting)} is a mean over the positions that count, taken of each part by "
             "itself: where several costs are added up, a step is not that of one large batch",
             GraphWarning,
-            stacklevel=5,
         )
     norms = [path for path, module in net.modules().items() if isinstance(module, BatchNorm)]
     if norms and trainer.accumulate > 1:
