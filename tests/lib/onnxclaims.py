@@ -35,4 +35,4 @@ LEFTOUT = {
     "bernoulli": "elements are drawn at random",
 }
 
-PLAIN, WRITTENOUT = 1180, 418  # cases that pass; they may only grow
+PLAIN, WRITTENOUT = 1190, 418  # cases that pass; they may only grow

@@ -64,9 +64,15 @@ def deformConv(op: Any, x: Any, W: Any, offset: Any, b: Any = None, mask: Any = 
     base = np.empty((2, *size, *out))
     base[0], base[1] = at[0][:, None, :, None], at[1][None, :, None, :]
     base = np.moveaxis(base.reshape(2, count, *out), 0, 1)
-    position = op(modules.Reshape((n * parts, count, 2, *out)), offset)
+    wide = np.dtype(np.float64)  # a position that is moved by a rounding reads a little of the element beside it
+    position = op(modules.Reshape((n * parts, count, 2, *out)), op(modules.Cast(wide), offset))
     scale = np.array(lengths).reshape(2, 1, 1)
-    point = op(Pointwise(formula="(2 * (offset + base) + 1) / n - 1"), position, like(op, base, x), like(op, scale, x))
+    point = op(
+        Pointwise(formula="(2 * (offset + base) + 1) / n - 1"),
+        position,
+        op.constant(base),
+        op.constant(scale.astype(wide)),
+    )
     grid = op(modules.Transpose((0, 1, 3, 4, 2)), point)
     grid = op(modules.Reshape((n * parts, count * out[0], out[1], 2)), grid)
     grid = op(GatherAxis(-1), grid, op.constant(np.array([1, 0])))
@@ -78,8 +84,3 @@ def deformConv(op: Any, x: Any, W: Any, offset: Any, b: Any = None, mask: Any = 
     kernel = op(modules.Reshape((groups, outs // groups, c // groups, count)), W)
     y = op(modules.Reshape((n, outs, *out)), op(modules.Einsum("ngckhw,gmck->ngmhw"), read, kernel))
     return y if b is None else op(modules.Add(), y, op(modules.Reshape((outs, 1, 1)), b))
-
-
-def like(op: Any, array: Any, x: Any) -> Any:
-    """A constant in the dtype of another value."""
-    return op.constant(array.astype(x.dtype))
