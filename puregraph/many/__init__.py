@@ -20,6 +20,7 @@ __all__ = [
     "CountingWorld",
     "Grains",
     "LinkSpeed",
+    "MpiGroup",
     "MpiPending",
     "MpiWorld",
     "NcclPending",
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 LATER = {
+    "MpiGroup": "mpigroup",
     **dict.fromkeys(("MpiPending", "MpiWorld", "Several"), "mpiworld"),
     **dict.fromkeys(("Report", "Watch"), "watch"),
     **dict.fromkeys(("NcclPending", "NcclWorld"), "nccl.ncclworld"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -91,11 +92,16 @@ class CountingWorld(World):
     def startBarrier(self) -> Pending:
         return self.count("barrier", 0, self.doublings)
 
-    def send(self, array: np.ndarray, to: int) -> None:
-        self.count("send", array.nbytes, 1)
+    def startSend(self, array: np.ndarray, to: int, channel: int = 0) -> Pending:
+        return self.count("send", array.nbytes, 1)
 
-    def receive(self, array: np.ndarray, source: int) -> None:
-        """Nothing is sent by who receives."""
+    def startReceive(self, array: np.ndarray, source: int, channel: int = 0) -> Pending:
+        return OVER  # nothing is sent by who receives
+
+    def group(self, ranks: Sequence[int]) -> CountingWorld:
+        found = CountingWorld(len(ranks), list(ranks).index(self.rank), self.link)
+        found.calls = self.calls
+        return found
 
     def gather(self, data: bytes) -> list[bytes]:
         self.count("gather", self.share(len(data) * self.size), self.doublings)

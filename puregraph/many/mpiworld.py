@@ -9,11 +9,13 @@ import tempfile
 import time
 import warnings
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from puregraph.base.environment import variable
+from puregraph.core.late import Late
 from puregraph.errors import PuregraphError
 from puregraph.many.rankfile import writeRankFile
 from puregraph.many.startedby import SIZES, launcherSize
@@ -24,6 +26,7 @@ from puregraph.many.world import Pending, World
 EAGER = 200  # looks without a pause: what takes microseconds should not wait for a sleeper
 SHORTEST, LONGEST = 2e-5, 5e-4  # seconds between two looks later on: who waits must leave the core to those who compute
 PATIENCE = 60.0  # seconds that a process waits for others before the run ends
+CHANNEL = 2  # the first tag of what is sent to one process
 ABORTING = 5.0  # seconds that MPI has to end all processes, before this one ends by itself
 INHERITED = ("PMI_", "PMIX_", "OMPI_", "PRTE_", "HYDI_", "MPI_LOCAL")  # of which a child would take itself for a rank
 
@@ -48,7 +51,7 @@ class MpiPending(Pending):
             elif looks % 8 == 0:
                 os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
         self.world.waiting = None
-        self.world.done += 1
+        self.world.finished()
 
 
 class MpiWorld(World):
@@ -59,11 +62,14 @@ class MpiWorld(World):
     Raises    PuregraphError if mpi4py is missing, or another MPI's launcher has started this process
     """
 
+    groupType: Any = Late("puregraph.many.mpigroup", "MpiGroup")
+
     def __init__(self) -> None:
         self.MPI = MPI = initialised()
         self.comm = MPI.COMM_WORLD.Dup()
         self.waiting: float | None = None  # since when
-        self.done = 0  # collectives
+        self.done = self.exchanged = 0  # collectives of all processes, and those of groups
+        self.groups: dict[tuple[int, ...], World] = {}
         node = self.settle()
         self.guests: list[Any] = []  # what is to be closed before MPI is
         self.hasChosen = False  # whether GPUs use NCCL
@@ -143,11 +149,21 @@ class MpiWorld(World):
             self.unused.discard(number)
             freeWindow(self.windows.pop(number))
 
-    def send(self, array: np.ndarray, to: int) -> None:
-        self.started(self.comm.Isend(bytesOf(array), to), array).wait()
+    def startSend(self, array: np.ndarray, to: int, channel: int = 0) -> Pending:
+        return self.started(self.comm.Isend(bytesOf(array), to, CHANNEL + channel), array)
 
-    def receive(self, array: np.ndarray, source: int) -> None:
-        self.started(self.comm.Irecv(bytesOf(array), source), array).wait()
+    def startReceive(self, array: np.ndarray, source: int, channel: int = 0) -> Pending:
+        return self.started(self.comm.Irecv(bytesOf(array), source, CHANNEL + channel), array)
+
+    def group(self, ranks: Sequence[int]) -> World:
+        key = tuple(ranks)
+        if key not in self.groups:
+            self.groups[key] = World() if len(key) == 1 else self.groupType(self, list(key))
+        return self.groups[key]
+
+    def finished(self) -> None:
+        """Count a collective that is over."""
+        self.done += 1
 
     def swap(self, sent: np.ndarray, received: np.ndarray, other: int) -> None:
         """Give an array to another process, and take one from it."""

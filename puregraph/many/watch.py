@@ -18,12 +18,14 @@ CODE = 75  # with which the run ends
 
 
 class Report(NamedTuple):
-    """What a process has reported last: the collectives behind it, whether it waits in the next, in what, and when."""
+    """What a process has reported last: the collectives behind it, whether it waits in the next, in what, and when;
+    `moved` counts what it has exchanged with some of the others alone."""
 
     done: int
     isWaiting: bool
     label: str
     heard: float
+    moved: int = 0
 
 
 class Watch:
@@ -70,7 +72,7 @@ class Watch:
         """The report of this process."""
         world = self.world
         label = ", ".join(filter(None, (world.label, world.bucket)))
-        return Report(world.done, world.waiting is not None, label, time.monotonic())
+        return Report(world.done, world.waiting is not None, label, time.monotonic(), world.exchanged)
 
     def listen(self) -> None:
         """Take what others have reported."""
@@ -83,7 +85,7 @@ class Watch:
     def take(self, rank: int, report: Report) -> None:
         """Note a report."""
         before, self.reports[rank] = self.reports[rank], report
-        if not (report.isWaiting and before.isWaiting and before.done == report.done):
+        if not (report.isWaiting and before.isWaiting and (before.done, before.moved) == (report.done, report.moved)):
             self.since[rank] = report.heard
 
     def look(self) -> None:
@@ -151,13 +153,13 @@ def inside(report: Report) -> str:
 
 def packed(report: Report) -> np.ndarray:
     """A report as bytes of a fixed length."""
-    numbers = np.array([report.done, report.isWaiting], np.int64).tobytes()
+    numbers = np.array([report.done, report.isWaiting, report.moved], np.int64).tobytes()
     text = report.label.encode()[: BYTES - len(numbers)].ljust(BYTES - len(numbers), b"\0")
     return np.frombuffer(numbers + text, np.uint8)
 
 
 def unpacked(data: np.ndarray) -> Report:
     """The report of these bytes, heard now."""
-    done, isWaiting = data[:16].view(np.int64).tolist()
-    label = data[16:].tobytes().rstrip(b"\0").decode(errors="replace")
-    return Report(done, bool(isWaiting), label, time.monotonic())
+    done, isWaiting, moved = data[:24].view(np.int64).tolist()
+    label = data[24:].tobytes().rstrip(b"\0").decode(errors="replace")
+    return Report(done, bool(isWaiting), label, time.monotonic(), moved)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -99,13 +99,25 @@ class World:
         """An array of n elements of this process, which all others can read; they may want other lengths."""
         return MemoryWindow(size, dtype)
 
+    def startSend(self, array: np.ndarray, to: int, channel: int = 0) -> Pending:
+        """Begin to give an array to one process, which receives it by the same channel."""
+        raise ValueError(f"there is no process {to} in a world of {self.size}")
+
+    def startReceive(self, array: np.ndarray, source: int, channel: int = 0) -> Pending:
+        """Begin to fill an array with what one process sends; those of one channel arrive in the order of sending."""
+        raise ValueError(f"there is no process {source} in a world of {self.size}")
+
     def send(self, array: np.ndarray, to: int) -> None:
         """Give an array to one process, which calls `receive`."""
-        raise ValueError(f"there is no process {to} in a world of {self.size}")
+        self.startSend(array, to).wait()
 
     def receive(self, array: np.ndarray, source: int) -> None:
         """Fill an array with what one process sends."""
-        raise ValueError(f"there is no process {source} in a world of {self.size}")
+        self.startReceive(array, source).wait()
+
+    def group(self, ranks: Sequence[int]) -> World:
+        """These processes, of which this is one, as a world of their own; all of them call it with the same ones."""
+        return self
 
     def gather(self, data: bytes) -> list[bytes]:
         """The bytes that each process gives, of any length; on all of them."""

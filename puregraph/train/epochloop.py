@@ -10,8 +10,11 @@ from puregraph.compile.trace.updaterule import isPlain
 from puregraph.data.batches import Arrays, Batch, Stream, groups
 from puregraph.data.prefetch import ahead
 from puregraph.errors import NotFiniteError, PuregraphError, addLocation
-from puregraph.train.callbacks.progress import progressFrom
+from puregraph.train.callbacks.callback import Callback
+from puregraph.train.callbacks.checkpointing import Checkpoint
+from puregraph.train.callbacks.progress import Progress, progressFrom
 from puregraph.train.metrics.metric import countedIn
+from puregraph.train.pipeline.pipelinestep import PipelineStep
 from puregraph.train.together.agreement import together
 from puregraph.train.together.sharedstep import SharedStep, slotsOf
 
@@ -24,7 +27,8 @@ class EpochLoop:
     def __init__(self, trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None):
         self.trainer, self.source, self.checks = trainer, source, checks
         count = trainer.grains or trainer.world.size
-        self.shared = SharedStep(trainer, count) if count > 1 else None
+        self.shared = self.dividedStep(count) if count > 1 or trainer.stages else None
+        self.isWatched = any(map(looksAtSteps, trainer.callbacks))
         self.isFirst = not trainer.world.rank
         self.asks = not isPlain(trainer.optimizer)  # before it updates in a way of its own, whether the cost is finite
 
@@ -43,6 +47,7 @@ class EpochLoop:
             for group in together(trainer.world, self.source, steps):
                 with trainer.interrupt.whole():
                     self.runStep(group)
+                    self.gatherWeights(self.isWatched)
                     self.call("onBatchEnd")
                 if trainer.stopped and trainer.stopsNow:
                     return
@@ -53,6 +58,7 @@ class EpochLoop:
             self.locate(error, "", 0)
             raise
         self.reportIgnored()
+        self.gatherWeights()
         if self.shared is not None and trainer.world.survives:
             trainer.world.survive(trainer.world.barrier)  # there is a first process, which writes what follows
             self.sharedStep(self.shared)
@@ -115,7 +121,7 @@ class EpochLoop:
         """
         trainer = self.trainer
         size = trainer.world.size
-        isLess = len(shared.grains.bounds) != size + 1
+        isLess = trainer.stages is None and len(shared.grains.bounds) != size + 1
         if isLess and shared.sharded is not None:
             raise PuregraphError(
                 f"shard={trainer.shard!r}: a lost process had a part of the optimizer's state, which no other one has; "
@@ -126,8 +132,20 @@ class EpochLoop:
             self.showProgress()
         if isLess or slotsOf(trainer.optimizer) != shared.slots:
             trainer.optimizer.zeroGradParams()
-            self.shared = shared = SharedStep(trainer, trainer.grains or size)
+            shared.gatherWeights()
+            self.shared = shared = self.dividedStep(trainer.grains or size)
         return shared
+
+    def dividedStep(self, count: int) -> SharedStep:
+        """A division of steps into so many grains, and perhaps of the network into stages."""
+        trainer = self.trainer
+        trainer.shared = (SharedStep if trainer.stages is None else PipelineStep)(trainer, count)
+        return trainer.shared
+
+    def gatherWeights(self, isWanted: bool = True) -> None:
+        """Have all weights here, if somebody is to look at the network."""
+        if self.shared is not None and isWanted:
+            self.shared.gatherWeights()
 
     def showProgress(self) -> None:
         """Show progress, which another process did as long as that was there."""
@@ -234,6 +252,7 @@ class EpochLoop:
             trainer.restart()
         else:
             trainer.elapsed, trainer.clock = trainer.passed(), time.perf_counter()
+            self.gatherWeights()
             trainer.world.isEnding = trainer.interrupt.agreed
             saved = [path for callback in trainer.callbacks if (path := callback.onInterrupt(trainer))]
             known = UNSAVED * (not wasAsked)
@@ -242,3 +261,9 @@ class EpochLoop:
             line += f"{why}{known and (why and '; ' or ', ')}{known}"
         trainer.progress.say(line)
         return line
+
+
+def looksAtSteps(callback: Any) -> bool:
+    """Whether a callback may look at the network after a step: any but those that say how far it is, or save it."""
+    isKnown = isinstance(callback, (Progress, Checkpoint))
+    return not isKnown and type(callback).onBatchEnd is not Callback.onBatchEnd

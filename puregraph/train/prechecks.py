@@ -16,6 +16,7 @@ from puregraph.errors.userwarning import warnUser
 from puregraph.graph.lookup import few
 from puregraph.many.grains import Grains
 from puregraph.many.nccl.ncclchoice import chooseNccl
+from puregraph.many.world import World
 from puregraph.modules.batchnorm import BatchNorm
 from puregraph.train.announcing import NATIVE
 from puregraph.train.modes import inMode
@@ -136,7 +137,7 @@ def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None,
     if trainer.grains is not None and isinstance(source, Arrays) and trainer.batchsize < trainer.grains:
         wanted = f"grains={trainer.grains}: wanted batches of at least as many samples"
         raise DataError(f"{wanted}, got batchsize {trainer.batchsize}")
-    parts = Grains(trainer.grains or trainer.world.size, trainer.world).sizes
+    parts = Grains(trainer.grains or trainer.world.size, trainer.world if trainer.stages is None else World()).sizes
     isWhole = any(isSynchronized(module) for module in trainer.net.modules().values())
     checkShapes(trainer, source, "", (lambda size: [size]) if isWhole else parts)
     with inMode(False, trainer.net, trainer.cost):

@@ -66,6 +66,13 @@ def check(trainer: Any, saved: Any) -> None:
                 )
 
 
+def otherCost(trainer: Any, saved: dict[str, Any]) -> list[str]:
+    """A line where the run that was saved had another cost."""
+    own = type(trainer.cost).__name__
+    known = saved.get("cost", own)
+    return [] if known == own else [f"cost: the run had {known!s:.60}, it goes on with {own}"]
+
+
 def checkKinds(saved: dict[str, Any]) -> None:
     """Whether all that was saved is of the kind that a trainer writes.
 

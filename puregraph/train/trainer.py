@@ -32,12 +32,19 @@ from puregraph.train.meters import EVERY, Meters
 from puregraph.train.metrics.byoutput import metricsFrom
 from puregraph.train.modes import inMode, leaveIn
 from puregraph.train.objective import Objective, checkKind
+from puregraph.train.pipeline.pipelinegrid import checkStages
 from puregraph.train.prechecks import begin, checkShard, sourcesFrom
 from puregraph.train.together.dividedsave import saveDivided
 from puregraph.train.together.shardedupdate import isDivided
 from puregraph.train.validator import Validator
 
 FEW = 3  # batches of a fast run
+ELSEWHERE = {
+    **dict.fromkeys(("lr", "learnRate", "learning_rate"), "set trainer.optimizer.learnRate"),
+    **dict.fromkeys(("epochs", "validation", "max_epochs"), "give it to train(...)"),
+    **dict.fromkeys(("model", "network", "module"), "set net, or make another Trainer"),
+    **dict.fromkeys(("loss_fn", "criterion"), "the cost is an argument of Trainer(...): make another one"),
+}
 
 
 class Trainer(ChecksKeywords, Figures, Settable):
@@ -67,6 +74,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
     `grains`      how many fixed parts a batch has, which processes that train together share: the results do then not
                   depend on how many they are, to the bit. None: a part for each process, which is as fast, or faster
     `shard`       in parts: "state" of the optimizer (ZeRO-1), "gradients" too (ZeRO-2), or "parameters" too (ZeRO-3)
+    `stages`      into how many parts that follow each other the network is cut, of which each process has some; the
+                  grains of a batch go through them one after the other (a pipeline, 1F1B)
     `readEvery`   on a GPU costs and metrics are read once in this many batches, when they are as many batches old, so
                   that nobody waits for a step
 
@@ -77,12 +86,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
     Raises    DataError for an argument that cannot be used
     """
 
-    elsewhere = {
-        **dict.fromkeys(("lr", "learnRate", "learning_rate"), "set trainer.optimizer.learnRate"),
-        **dict.fromkeys(("epochs", "validation", "max_epochs"), "give it to train(...)"),
-        **dict.fromkeys(("model", "network", "module"), "set net, or make another Trainer"),
-        **dict.fromkeys(("loss_fn", "criterion"), "the cost is an argument of Trainer(...): make another one"),
-    }
+    elsewhere = ELSEWHERE
 
     _repr_html_: Any = Late("puregraph.draw.notebook", "trainerHtml")
     world = property(lambda self: world(), doc="The processes that train together, of which this is `world.rank`.")
@@ -107,11 +111,13 @@ class Trainer(ChecksKeywords, Figures, Settable):
         fastRun: bool = False,
         grains: int | None = None,
         shard: str | None = None,
+        stages: int | None = None,
     ):
         self.batchsize, self.accumulate = checkedSize(batchsize), checkedSize(accumulate, "accumulate")
         self.shuffle, self.prefetch = shuffle, checkedSize(prefetch, "prefetch", 0)
         self.fastRun, self.grains = fastRun, None if grains is None else checkedSize(grains, "grains")
-        self.shard = checkShard(shard)
+        self.shard, self.stages = checkShard(shard), checkStages(stages, grains, shard)
+        self.shared: Any = None  # a step of several processes, while it trains
         self.objective = Objective(net, costFrom(cost), compile)
         self.net, self.cost = self.objective.net, self.objective.cost
         self.optimizer = optimizerFrom(optimizer)
@@ -174,7 +180,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         if self.fastRun:
             source, checks, epochs = source.few(FEW), None if checks is None else checks.few(FEW), 1
             self.progress.say(f"fast run: {FEW} batches of everything, one epoch, no files")
-        with self.alone(), Interrupt(self.world.size > 1) as self.interrupt, inMode(True, self.net, self.cost):
+        with alone(self), Interrupt(self.world.size > 1) as self.interrupt, inMode(True, self.net, self.cost):
             begin(self, source, checks, epochs)
             loop = EpochLoop(self, source, checks)
             leaveIn(False, self.net)
@@ -199,6 +205,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
                 self.restart()
                 raise
             finally:
+                self.shared = None
                 self.objective.reset()
                 loop.end()
         return self.history
@@ -208,17 +215,6 @@ class Trainer(ChecksKeywords, Figures, Settable):
         sync = getattr(self.optimizer, "sync", None)
         if sync is not None:
             sync()
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """One `train` at a time."""
-        if self.inside:
-            raise DataError("train: this trainer is training already; a callback or another thread called it again")
-        self.inside = True
-        try:
-            yield
-        finally:
-            self.inside = False
 
     @takes(reason=Text, now=Flag)
     def stop(self, reason: str = "", now: bool = False) -> None:
@@ -242,6 +238,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
 
         Raises    CheckpointError if it cannot be written, or a module or callback holds what a file cannot
         """
+        if self.shared is not None:
+            self.shared.gatherWeights()
         optimizer, extra = self.setupOptimizer(), {"trainer": state.stateFrom(self)}
         if isDivided(optimizer):
             return saveDivided(self.world, path, self.net, optimizer, extra)
@@ -274,10 +272,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
                 staged = stage(source, self.net, optimizer, True)
                 with state.restoring(self, saved) as steps:
                     assign([*staged.steps, *steps])
-                own = type(self.cost).__name__
-                if saved.get("cost", own) != own:
-                    staged.kept.append(f"cost: the run had {saved['cost']!s:.60}, it goes on with {own}")
-                for line in staged.kept:
+                for line in (*staged.kept, *state.otherCost(self, saved)):
                     self.progress.say(line)
         if refusal is not None:
             label = "the given bytes" if isinstance(path, (bytes, bytearray, memoryview)) else f"'{path}'"
@@ -297,3 +292,15 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.begun, self.position, self.elapsed = False, 0, 0.0
         self.order: np.ndarray | None = None
         self.samples: int | None = None
+
+
+@contextmanager
+def alone(trainer: Any) -> Iterator[None]:
+    """One `train` at a time."""
+    if trainer.inside:
+        raise DataError("train: this trainer is training already; a callback or another thread called it again")
+    trainer.inside = True
+    try:
+        yield
+    finally:
+        trainer.inside = False

@@ -13,7 +13,19 @@ from puregraph.data.batches import Arrays, Batch, Stream
 from puregraph.errors import DataError, show
 from puregraph.many import World
 
-SETTINGS = ("batchsize", "accumulate", "grains", "shard", "shuffle", "compile", "epoch", "step", "position", "until")
+SETTINGS = (
+    "batchsize",
+    "accumulate",
+    "grains",
+    "shard",
+    "stages",
+    "shuffle",
+    "compile",
+    "epoch",
+    "step",
+    "position",
+    "until",
+)
 
 
 def agree(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None) -> None:

@@ -50,7 +50,7 @@ def partsOf(optimizer: Any) -> tuple[dict[str, Any], list[Any], list[ElementRang
                 dtype = np.promote_types(slot.param.dtype, np.float32)
                 shapes.append([index, list(slot.param.shape), dtype.name])
                 first, last = slot.part
-                runs += [ElementRange(index, first, last, slot.arrays[name])] if slot.hasState else []
+                runs += [ElementRange(index, first, last, slot.arrays[name].reshape(-1))] if slot.hasState else []
     return arrays, shapes, runs
 
 

@@ -223,7 +223,7 @@ def wholeState(world: World, optimizer: Any) -> dict[str, Any]:
                 array = slot.arrays[name]
             else:
                 array = np.empty(slot.param.size, np.promote_types(slot.param.dtype, np.float32))
-                array[first:last] = device.toHost(slot.arrays[name]) if slot.hasState else 0
+                array[first:last] = device.toHost(slot.arrays[name]).reshape(-1) if slot.hasState else 0
                 world.allGather(array, [*firsts, slot.param.size])
                 array = array.reshape(slot.param.shape)
             found[f"{name}/{slot.path}"] = array

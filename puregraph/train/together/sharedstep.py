@@ -34,14 +34,13 @@ class SharedStep:
 
     def __init__(self, trainer: Any, count: int):
         self.trainer, self.world = trainer, trainer.world
-        self.grains = Grains(count, self.world)
+        self.grains = self.grainsOf(count)
         once = {id(s): path for path, s in reversed(trainer.net.states.items())}
         self.states = {path: s for path, s in trainer.net.states.items() if once[id(s)] == path}
         drawing = {id(m): m for m in trainer.net.modules().values() if getattr(m, "draws", None)}
         self.counters = [m.states[m.draws] for m in drawing.values()]
         self.slots = slotsOf(trainer.optimizer)
-        self.gradients = exchangeFor(trainer, self.grains, [slot.param for slot in self.slots])
-        self.params = self.gradients.params
+        self.params = self.setupGradients()
         self.columns = Columns(size=(), counted=(), cost=(), stop=(), ignored=(2,), reached=(len(self.params),))
         for path, state in self.states.items():
             self.columns.add(f"state {path}", state.shape)
@@ -49,7 +48,7 @@ class SharedStep:
             self.columns.add(f"metric {metric.name} {name}", np.shape(value))
         self.sharded: ShardedUpdate | None = None
         self.weights: PartedWeights | None = None
-        if self.gradients.isPassing:
+        if self.gradients is not None and self.gradients.isPassing:
             of = {id(slot.param): slot for slot in self.slots}
             slots = [of[id(param)] for param in self.params]
             if trainer.shard == "parameters":
@@ -75,22 +74,50 @@ class SharedStep:
         if self.weights is not None:
             self.weights.divide()
         try:
-            if self.lockstep is not None:
-                self.learnTogether(self.lockstep)
-            self.gradients.add(self.learn if self.lockstep is None else self.learnt)
+            self.learnAll()
         finally:
             self.setStates()
             for metric, saved in zip(trainer.metrics, sums):
                 metric.restore(saved)
+        self.gatherRows()
+        whole = float(self.column("counted").sum())
+        if whole not in (0.0, self.size):  # gradients were computed as if it were the size
+            self.multiply(self.size / whole)
+        self.norm = self.measured() if trainer.optimizer.looks else None
+
+    def setupGradients(self) -> list[Any]:
+        """Prepare the exchange of gradients; the parameters in the order in which these are made."""
+        self.gradients = exchangeFor(self.trainer, self.grains, [slot.param for slot in self.slots])
+        return self.gradients.params
+
+    def grainsOf(self, count: int) -> Grains:
+        """The parts of a batch, and those of this process."""
+        return Grains(count, self.world)
+
+    def multiply(self, factor: float) -> None:
+        """Multiply the sums of gradients."""
+        self.gradients.tree.multiply(factor)
+
+    def measured(self) -> float | None:
+        """The norm of all gradients, unless each process finds it for itself."""
+        tree, isElsewhere = self.gradients.tree, self.sharded is None and isOnDevice(self.params[0])
+        return None if isElsewhere else treeNorm(self.world, tree.runs, tree.pieces)
+
+    def gatherRows(self) -> None:
+        """Fill the rows of other processes' grains."""
         each = self.rows[0].size
         self.world.allGather(self.rows.reshape(-1), [each * bound for bound in self.grains.bounds])
-        tree, whole = self.gradients.tree, float(self.column("counted").sum())
-        if whole not in (0.0, self.size):  # gradients were computed as if it were the size
-            tree.multiply(self.size / whole)
-        isMeasured = trainer.optimizer.looks and (self.sharded is not None or not isOnDevice(self.params[0]))
-        self.norm = treeNorm(self.world, tree.runs, tree.pieces) if isMeasured else None
+
+    def gatherWeights(self) -> None:
+        """Have all weights here, before anybody looks at the network: they are, after each step."""
 
     # This process's grains ------------------------------------------------------------------------------------------
+
+    def learnAll(self) -> None:
+        """Add up the gradients of this process's grains, and have them exchanged."""
+        if self.lockstep is not None:
+            self.learnTogether(self.lockstep)
+        self.gradients.add(self.learn if self.lockstep is None else self.learntTogether)
 
     def learn(self, grain: int) -> list[Any] | None:
         """The gradients of one grain, of all batches of the step; None if they were handed over."""
@@ -109,7 +136,7 @@ class SharedStep:
         return batch._replace(data=data, target=target, size=rows.stop - rows.start, whole=None)
 
     def learnTogether(self, lockstep: LockStep) -> None:
-        """The gradients of all grains, which are run in lockstep: kept by grain and parameter for `learnt`."""
+        """The gradients of all grains, which are run in lockstep: kept by grain and parameter."""
         objective = self.trainer.objective
         self.sums: dict[tuple[int, int], Any] = {}
         for number, batch in enumerate(self.group):
@@ -131,7 +158,7 @@ class SharedStep:
                 cost, shown = objective.parted(outputs)
                 self.addRow(parts[grain], grain, number, cost, shown, reached)
 
-    def learnt(self, grain: int) -> list[Any]:
+    def learntTogether(self, grain: int) -> list[Any]:
         """The gradients of one grain that was run in lockstep with the others."""
         self.column("stop")[grain] = self.trainer.interrupt.asked
         return [self.sums.pop((grain, id(param)), None) for param in self.params]
@@ -164,32 +191,15 @@ class SharedStep:
 
     def addRow(self, part: Batch, grain: int, number: int, cost: Any, outputs: list[Any], reached: list[bool]) -> None:
         """Fill the row of a grain of one batch, which has changed the states."""
-        trainer = self.trainer
-        row: dict[str, Any] = {
-            "size": part.size,
-            "counted": self.countedIn(part),
-            "cost": float(device.toHost(cost)),
-            "reached": reached,
-        }
-        if trainer.ignored is not None and part.target:
-            row["ignored"] = int((part.target[0] == trainer.cost.ignoreIndex).sum()), part.target[0].size
         for counter in self.counters:
             counter.materialize()[...] -= self.apartOf(grain, number)
-        for path, state in self.states.items():
-            after = device.toHost(state.materialize())
-            isFloat = state.dtype.kind == "f"
-            row[f"state {path}"] = (
-                after if isFloat else after.astype(np.int64) - device.toHost(self.before[path]).astype(np.int64)
-            )
-        for metric in trainer.metrics:
-            metric.reset()
-            metric.update(chosen(outputs, metric, "outputs"), chosen(part.target, metric, "targets"))
-        for metric, name, value in metricSums(trainer.metrics):
-            row[f"metric {metric.name} {name}"] = value
+        row = {**costRow(self, part, cost, outputs), **stateRow(self.states, self.before), "reached": reached}
+        self.fillRow(row, grain, number)
+
+    def fillRow(self, row: dict[str, Any], grain: int, number: int) -> None:
+        """Note this of a grain of one batch."""
         for name, value in row.items():
             self.column(name)[grain, number] = np.asarray(value, np.float64)
-        if not np.isfinite(row["cost"]):
-            self.blame = remedy(part)
 
     def setStates(self, apart: int = 0) -> None:
         """Set all states to what they were before the step, and counters of random numbers apart."""
@@ -225,20 +235,10 @@ class SharedStep:
         if trainer.ignored is not None:
             trainer.ignored += self.column("ignored").sum((0, 1)).astype(int)
         for metric in trainer.metrics:
-            self.addMetric(metric, taken)
+            addMetric(self.column, metric, taken)
         for path, state in self.states.items():
             self.setState(path, state, taken)
         self.update()
-
-    def addMetric(self, metric: Any, taken: list[tuple[int, int, int]]) -> None:
-        """Add the sums of all grains to a metric: a bool is whether it holds for all."""
-        sums = metric.state()
-        for name, before in sums.items():
-            column, dtype = self.column(f"metric {metric.name} {name}"), np.asarray(before).dtype
-            for _, b, g in taken:
-                value = column[g, b].astype(dtype)
-                sums[name] = before = before and bool(value) if dtype == np.bool_ else before + value
-        metric.restore(sums)
 
     def setState(self, path: str, state: Any, taken: list[tuple[int, int, int]]) -> None:
         """The value of a state after the step: the mean over all grains, or what all of them have counted.
@@ -277,6 +277,45 @@ class SharedStep:
 def slotsOf(optimizer: Any) -> list[Any]:
     """The slots whose gradients are exchanged: of what is trained, or was, which may have state."""
     return [slot for slot in optimizer.slots if slot.param.trainable or slot.step]
+
+
+def costRow(step: SharedStep, part: Batch, cost: Any, outputs: list[Any]) -> dict[str, Any]:
+    """What cost and metrics make of a grain."""
+    trainer = step.trainer
+    row: dict[str, Any] = {"size": part.size, "counted": step.countedIn(part), "cost": float(device.toHost(cost))}
+    if trainer.ignored is not None and part.target:
+        row["ignored"] = int((part.target[0] == trainer.cost.ignoreIndex).sum()), part.target[0].size
+    for metric in trainer.metrics:
+        metric.reset()
+        metric.update(chosen(outputs, metric, "outputs"), chosen(part.target, metric, "targets"))
+    for metric, name, value in metricSums(trainer.metrics):
+        row[f"metric {metric.name} {name}"] = value
+    if not np.isfinite(row["cost"]):
+        step.blame = remedy(part)
+    return row
+
+
+def stateRow(states: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """What states are behind a grain: their values, of whole numbers the change since `before`."""
+    row = {}
+    for path, state in states.items():
+        after = device.toHost(state.materialize())
+        isFloat = state.dtype.kind == "f"
+        row[f"state {path}"] = (
+            after if isFloat else after.astype(np.int64) - device.toHost(before[path]).astype(np.int64)
+        )
+    return row
+
+
+def addMetric(column: Any, metric: Any, taken: list[tuple[int, int, int]]) -> None:
+    """Add the sums of all grains to a metric: a bool is whether it holds for all."""
+    sums = metric.state()
+    for name, before in sums.items():
+        found, dtype = column(f"metric {metric.name} {name}"), np.asarray(before).dtype
+        for _, b, g in taken:
+            value = found[g, b].astype(dtype)
+            sums[name] = before = before and bool(value) if dtype == np.bool_ else before + value
+    metric.restore(sums)
 
 
 class Columns:

@@ -1,0 +1,19 @@
+"""Pipeline: steps of a network in stages, through which the grains of a batch go one after the other."""
+
+from puregraph.train.pipeline.grainsums import GrainSums
+from puregraph.train.pipeline.pipelinegrid import PipelineGrid
+from puregraph.train.pipeline.pipelineschedule import PipelineSchedule, StageMove
+from puregraph.train.pipeline.pipelinestep import PipelineStep
+from puregraph.train.pipeline.stagepass import StagePass
+from puregraph.train.pipeline.stagepipeline import Microbatch, StagePipeline
+
+__all__ = [
+    "GrainSums",
+    "Microbatch",
+    "PipelineGrid",
+    "PipelineSchedule",
+    "PipelineStep",
+    "StageMove",
+    "StagePass",
+    "StagePipeline",
+]

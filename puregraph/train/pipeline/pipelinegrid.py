@@ -1,0 +1,51 @@
+"""PipelineGrid: which process has which stages, and which grains of a batch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from puregraph.errors import DataError
+from puregraph.many.world import World
+
+
+class PipelineGrid:
+    """n processes and k stages: the largest p that divides both is how many follow each other, n / p share the grains.
+
+    Process r is at `position` r / d of `positions` p and is `replica` r mod d of `replicas` d. Stage s is at position
+    s mod p: with k > p each process has several. `across` are the processes of this position, which divide the grains
+    and add up gradients; `along` are those of this replica, which send each other values of the same microbatches.
+    """
+
+    def __init__(self, world: World, stages: int):
+        self.world, self.stages = world, stages
+        self.positions = math.gcd(world.size, stages)
+        self.replicas = world.size // self.positions
+        self.position, self.replica = divmod(world.rank, self.replicas)
+        self.across = world.group(range(self.position * self.replicas, (self.position + 1) * self.replicas))
+        self.along = world.group(range(self.replica, world.size, self.replicas))
+        self.own = range(self.position, stages, self.positions)
+
+    def positionOf(self, stage: int) -> int:
+        """The position that has a stage."""
+        return stage % self.positions
+
+    def firstRank(self, stage: int) -> int:
+        """The first of the processes that have a stage."""
+        return self.positionOf(stage) * self.replicas
+
+
+def checkStages(stages: Any, grains: int | None, shard: str | None) -> int | None:
+    """How many stages a network is to be cut in.
+
+    Raises    DataError for what is no number of them, and without the grains that go through them
+    """
+    if stages is None:
+        return None
+    if isinstance(stages, bool) or not isinstance(stages, int) or stages < 1:
+        raise DataError(f"stages: wanted a whole number of at least 1, got {stages!r:.60}")
+    if grains is None:
+        raise DataError(f"stages={stages}: microbatches are the grains of a batch: give grains as well, grains=8")
+    if shard is not None:
+        raise DataError(f"stages={stages}: each process has the state of its own stages already; leave shard out")
+    return stages

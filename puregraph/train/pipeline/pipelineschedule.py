@@ -1,0 +1,72 @@
+"""PipelineSchedule: which stage takes which microbatch forward or back, when, in a pipeline of processes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+BACKWARD = 2  # times as long as forward
+
+
+class StageMove(NamedTuple):
+    """A stage takes a microbatch forward or back."""
+
+    isForward: bool
+    stage: int
+    unit: int
+
+
+class PipelineSchedule:
+    """One forward, one backward: a process goes back with a microbatch as soon as it can, else forward with the next.
+
+    Stage s of k is at position s mod p of p positions: with k = v p each has v stages, which are interleaved, and of
+    those that can go on the last one goes first. At most k - s microbatches are between forward and backward in stage
+    s. Microbatches go through each stage in their order.
+
+    `orders`    by position the moves in their order
+    `makespan`  how long all of it takes where forward takes 1, backward 2, and sending nothing
+    `bubble`    the share of time in which positions wait
+
+    Source    Narayanan et al. 2019, PipeDream, section 3.2 (1F1B); 2021, arXiv:2104.04473, section 2.2 (interleaved)
+    """
+
+    def __init__(self, stages: int, positions: int, units: int):
+        self.stages, self.positions, self.units = stages, positions, units
+        self.orders: list[list[StageMove]] = [[] for _ in range(positions)]
+        self.done: dict[StageMove, int] = {}  # when a move is over
+        self.forwards, self.backwards = [0] * stages, [0] * stages  # microbatches that have begun, by stage
+        free, now = [0] * positions, 0
+        while any(count < units for count in self.backwards):
+            for position in range(positions):
+                move = self.choose(position, now) if free[position] <= now else None
+                if move is not None:
+                    counts = self.forwards if move.isForward else self.backwards
+                    counts[move.stage] += 1
+                    free[position] = self.done[move] = now + (1 if move.isForward else BACKWARD)
+                    self.orders[position].append(move)
+            now += 1
+        self.makespan = max(free)
+
+    def choose(self, position: int, now: int) -> StageMove | None:
+        """What a position begins now, if there is anything."""
+        own = range(position, self.stages, self.positions)[::-1]
+        for stage in own:
+            unit = self.backwards[stage]
+            before = StageMove(False, stage + 1, unit) if stage + 1 < self.stages else StageMove(True, stage, unit)
+            if self.isOver(before, now) and self.isOver(StageMove(True, stage, unit), now):
+                return StageMove(False, stage, unit)
+        for stage in own:
+            unit = self.forwards[stage]
+            isFree = unit < self.units and unit - self.backwards[stage] < self.stages - stage
+            if isFree and (not stage or self.isOver(StageMove(True, stage - 1, unit), now)):
+                return StageMove(True, stage, unit)
+        return None
+
+    def isOver(self, move: StageMove, now: int) -> bool:
+        """Whether a move is over."""
+        return self.done.get(move, now + 1) <= now
+
+    @property
+    def bubble(self) -> float:
+        """The share of time in which positions wait for each other."""
+        busy = self.stages * self.units * (1 + BACKWARD)
+        return 1 - busy / (self.positions * self.makespan) if self.makespan else 0.0

@@ -1,0 +1,273 @@
+"""PipelineStep: one step of a network in stages, through which the grains of a batch go one after the other."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.gradientbuckets import GradientBuckets, backwardOrder
+from puregraph.compile.trace.updaterule import isPlain
+from puregraph.core.param import scaled
+from puregraph.data.batches import Batch
+from puregraph.errors import DataError, NotFiniteError, PuregraphError
+from puregraph.many.grains import Grains
+from puregraph.many.treesum import BLOCK
+from puregraph.optimizers.slot import Slot
+from puregraph.train.pipeline.grainsums import GrainSums
+from puregraph.train.pipeline.pipelinegrid import PipelineGrid
+from puregraph.train.pipeline.scatterednorm import scatteredNorm
+from puregraph.train.pipeline.stagepipeline import Microbatch, StagePipeline
+from puregraph.train.pipeline.stagestate import keepOwn
+from puregraph.train.together.gradientexchange import isOnDevice
+from puregraph.train.together.shardedupdate import OWN
+from puregraph.train.together.sharedstep import SharedStep, costRow, stateRow
+
+
+class PipelineStep(SharedStep):
+    """Forward and backward of this process's stages for its grains, and the update of their parameters.
+
+    Gradients of a stage are added up by the processes that have it. The weights of other stages are those of the last
+    `gatherWeights`, which comes before anybody looks at them; all states come with the rows of all grains.
+    """
+
+    def __init__(self, trainer: Any, count: int):
+        self.grid = PipelineGrid(trainer.world, trainer.stages)
+        super().__init__(trainer, count)
+        self.refuse()
+        self.pipeline: StagePipeline | None = None
+        self.isStale = False
+
+    def refuse(self) -> None:
+        """Refuse what cannot be trained in stages.
+
+        Raises    DataError
+        """
+        trainer, label = self.trainer, f"stages={self.grid.stages}"
+        if self.lockstep is not None:
+            raise DataError(f"{label}: a synchronized BatchNorm takes all grains at once; train it without stages")
+        if not isPlain(trainer.optimizer):
+            name = type(trainer.optimizer).__name__
+            raise DataError(f"{label}: {name} updates in a way of its own, of which no part can be done alone")
+        if self.world.survives:
+            raise DataError(f"{label}: a lost process has stages that no other one has; start without ULFM")
+        if any(isOnDevice(slot.param) for slot in self.slots):
+            raise DataError(f"{label}: stages run on the CPU alone; train on the GPU without them")
+
+    def grainsOf(self, count: int) -> Grains:
+        return Grains(count, self.grid.across)
+
+    def setupGradients(self) -> list[Any]:
+        self.gradients: Any = None
+        params = backwardOrder(self.trainer.net, [slot.param for slot in self.slots])
+        self.dtype = np.result_type(np.float32, *[param.dtype for param in params])
+        self.row = GradientBuckets(params, self.dtype.itemsize, BLOCK)
+        self.spans = {id(param): span for param, span in zip(params, self.row.spans)}
+        self.indices = {id(param): index for index, param in enumerate(params)}
+        return params
+
+    # Forward and backward -------------------------------------------------------------------------------------------
+
+    def learnAll(self) -> None:
+        """Take all microbatches of this process through its stages."""
+        pipeline = self.pipeline = self.pipeline or self.makePipeline()
+        self.units: list[Microbatch] = []
+        self.parts: list[Batch] = []
+        for grain in self.grains.own:
+            self.column("stop")[grain] = self.trainer.interrupt.asked
+            for number, batch in enumerate(self.group):
+                part = self.partOf(batch, grain)
+                if part.size:
+                    self.parts.append(part)
+                    self.units.append(Microbatch(grain, number, [*part.data, *part.target]))
+        for tree in self.trees.values():
+            tree.begin()
+        self.leaves: dict[int, np.ndarray] = {}
+        try:
+            pipeline.run(self.units, self.prepare, self.ended, self.learnt)
+        finally:
+            pipeline.reset()
+        self.totals = {}
+        for stage, tree in self.trees.items():
+            self.totals[stage] = tree.total()
+
+    def makePipeline(self) -> StagePipeline:
+        """The stages, cut for a full grain."""
+        trainer, batch = self.trainer, self.group[0]
+        objective = trainer.objective
+        size = -(-trainer.batchsize // self.grains.count)
+        shapes = [(size, *x.shape[1:]) for x in (*batch.data, *batch.target)]
+        last = len(trainer.net.steps(len(batch.data)).items) - 1
+        found = StagePipeline(objective.graph, shapes, last, self.grid, objective.compile)
+        self.owner = {key: homes[0] for key, homes in found.homes.items()}
+        self.mine = {stage: [p for p in self.params if self.owner.get(id(p)) == stage] for stage in found.passes}
+        sizes = {stage: sum(p.size for p in params) for stage, params in self.mine.items()}
+        across = self.grid.across
+        self.trees = {stage: GrainSums(across, self.grains, sizes[stage], self.dtype) for stage in found.passes}
+        self.stateHomes: dict[str, int] = {}
+        for stage, segment in enumerate(found.segments):
+            held = {id(state) for state in segment.graph.states.values()}
+            self.stateHomes.update({path: stage for path, state in self.states.items() if id(state) in held})
+        self.part = copy.copy(trainer.optimizer)
+        keepOwn(self.grid, trainer.optimizer, self.slots, self.owner)
+        self.part.slots = []
+        for slot in self.slots:
+            if self.owner.get(id(slot.param)) in found.passes:
+                own = Slot(slot.path, slot.param)
+                own.arrays, own.rule = slot.arrays, slot.rule
+                self.part.slots.append(own)
+        return found
+
+    def prepare(self, stage: int, unit: int) -> None:
+        """Before a stage goes forward: set its states to those that there were before the step."""
+        apart = self.apartOf(self.units[unit].grain, self.units[unit].number)
+        for path, state in self.states.items():
+            if self.stateHomes.get(path) == stage:
+                isCounter = any(state is counter for counter in self.counters)
+                state.materialize()[...] = self.before[path] + apart if isCounter else self.before[path]
+
+    def ended(self, stage: int, unit: int, outputs: list[Any]) -> None:
+        """Behind it: note what became of its states, and of the last stage cost and metrics."""
+        grain, number, _ = self.units[unit]
+        part, apart = self.parts[unit], self.apartOf(grain, number)
+        for path, state in self.states.items():
+            if self.stateHomes.get(path) == stage and any(state is counter for counter in self.counters):
+                state.materialize()[...] -= apart
+        row = stateRow({p: s for p, s in self.states.items() if self.stateHomes.get(p) == stage}, self.before)
+        if stage == self.grid.stages - 1:
+            cost, shown = self.trainer.objective.parted(outputs)
+            row |= costRow(self, part, cost, shown)
+        self.fillRow(row, grain, number)
+
+    def learnt(self, stage: int, unit: int, gradients: dict[int, Any]) -> None:
+        """When it has gone back: add its gradients to those of the grain, and these to the sum."""
+        grain, number, _ = self.units[unit]
+        share = self.shareOf(self.parts[unit])
+        isFirst = unit == 0 or self.units[unit - 1].grain != grain
+        isLast = unit == len(self.units) - 1 or self.units[unit + 1].grain != grain
+        if isFirst:
+            self.leaves[stage] = self.trees[stage].blank()
+        leaf, begin = self.leaves[stage], 0
+        for param in self.mine[stage]:
+            into, grad = leaf[begin : begin + param.size], gradients.get(id(param))
+            if grad is not None:
+                grad = scaled(grad, share).reshape(-1)
+                into[...] = grad if isFirst else (into.astype(grad.dtype) + grad)
+            elif isFirst:
+                into[...] = 0
+            begin += param.size
+            self.column("reached")[grain, number, self.indices[id(param)]] = grad is not None
+        if isLast:
+            self.trees[stage].push(grain, self.leaves.pop(stage))
+
+    # All grains -----------------------------------------------------------------------------------------------------
+
+    def gatherRows(self) -> None:
+        """Fill the rows of other processes' grains, and in all rows what only other stages know."""
+        grid, own = self.grid, self.grains.own
+        each = self.rows[0].size
+        found = np.zeros((grid.positions, *self.rows.shape))
+        found[grid.position, own.start : own.stop] = self.rows[own.start : own.stop]
+        ends = [
+            each * (p * self.grains.count + bound) for p in range(grid.positions) for bound in self.grains.bounds[:-1]
+        ]
+        self.world.allGather(found.reshape(-1), [*ends, found.size])
+        self.rows[...] = found[grid.positionOf(grid.stages - 1)]
+        for name in ("stop", "reached"):
+            span, _ = self.columns.spans[name]
+            self.rows[..., span] = found[..., span].max(0)
+        for path, stage in self.stateHomes.items():
+            span, _ = self.columns.spans[f"state {path}"]
+            self.rows[..., span] = found[grid.positionOf(stage)][..., span]
+
+    def multiply(self, factor: float) -> None:
+        for total in self.totals.values():
+            total *= total.dtype.type(factor)
+
+    def finish(self, locations: list[str]) -> None:
+        try:
+            super().finish(locations)
+        except NotFiniteError:
+            self.gatherWeights()  # all processes come to the same, and whoever goes on has the weights of the last step
+            raise
+
+    def update(self) -> None:
+        """The update of the parameters of this process's stages."""
+        optimizer, part = self.trainer.optimizer, self.part
+        isReached: Any = self.column("reached").any((0, 1))
+        reached = dict(zip(map(id, self.params), isReached))
+        ready = [slot for slot in self.slots if reached[id(slot.param)] and slot.param.trainable]
+        if not ready:
+            raise PuregraphError(f"{type(optimizer).__name__}: none of {len(self.slots)} parameters has a gradient")
+        for name, value in vars(optimizer).items():
+            if name not in OWN and vars(part).get(name) is not value:
+                setattr(part, name, value)
+        grads = self.ownGradients()
+        if self.norm is not None:
+            optimizer.norm = part.measured = self.norm
+            if not np.isfinite(self.norm):
+                if optimizer.onNonFinite == "skip":
+                    return
+                raise NotFiniteError.atUpdate(type(optimizer).__name__, optimizer.step, self.notFinite(grads))
+        for param in self.params:
+            param.grad = None
+        for slot in ready:
+            if id(slot.param) in grads:
+                slot.param.grad = grads[id(slot.param)].reshape(slot.param.shape).astype(slot.param.dtype)
+        steps = {id(slot.param): slot.step for slot in self.slots}
+        for slot in part.slots:
+            slot.step = steps[id(slot.param)]
+        if any(slot.param.grad is not None for slot in part.slots):
+            self.trainer.objective.update(part)
+        part.measured = None
+        optimizer.step += 1
+        for slot in ready:
+            slot.step += 1
+        self.isStale = self.grid.positions > 1
+
+    def ownGradients(self) -> dict[int, np.ndarray]:
+        """The summed gradients of the parameters of this process's stages, by their ids."""
+        found = {}
+        for stage, params in self.mine.items():
+            begin = 0
+            for param in params:
+                found[id(param)] = self.totals[stage][begin : begin + param.size]
+                begin += param.size
+        return found
+
+    def measured(self) -> float:
+        """The norm of all gradients, added as where one process has them all."""
+        grads = self.ownGradients()
+        runs: list[list[tuple[int, int]]] = []
+        for rank in range(self.world.size):
+            position, replica = divmod(rank, self.grid.replicas)
+            own = [p for p in self.params if self.grid.positionOf(self.owner[id(p)]) == position and not replica]
+            runs.append([self.spans[id(param)] for param in own])
+        own = [p for p in self.params if id(p) in grads and not self.grid.replica]
+        return scatteredNorm(self.world, self.row.cuts[-1], runs, [grads[id(p)] for p in own])
+
+    def notFinite(self, grads: dict[int, np.ndarray]) -> str:
+        """The parameters whose gradients are not finite, in whichever process."""
+        wrong = [s.path for s in self.slots if id(s.param) in grads and not np.isfinite(grads[id(s.param)]).all()]
+        found = {path for text in self.world.gather("\n".join(wrong).encode()) for path in text.decode().split("\n")}
+        return "the gradient of " + ", ".join(f"'{slot.path}'" for slot in self.slots if slot.path in found)
+
+    # Weights and state ----------------------------------------------------------------------------------------------
+
+    def gatherWeights(self) -> None:
+        """Give all processes the weights of all stages."""
+        if not self.isStale:
+            return
+        self.isStale = False
+        for position in range(self.grid.positions):
+            params = [p for p in self.params if self.grid.positionOf(self.owner[id(p)]) == position]
+            flat = [param.materialize().reshape(-1) for param in params]
+            row = np.concatenate([x.view(np.uint8) for x in flat]) if flat else np.empty(0, np.uint8)
+            self.world.broadcast(row, position * self.grid.replicas)
+            begin = 0
+            for param, x in zip(params, flat):
+                if position != self.grid.position:
+                    x.view(np.uint8)[...] = row[begin : begin + x.nbytes]
+                    param.bumpVersion()
+                begin += x.nbytes

@@ -1,0 +1,46 @@
+"""The norm of a row of which processes have any elements, also parts of blocks: that of `treeNorm`, to the bit."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from puregraph.many.treenorm import treeNorm
+from puregraph.many.treesum import BLOCK, Span
+from puregraph.many.world import World
+
+
+def scatteredNorm(world: World, size: int, runs: list[list[Span]], pieces: list[np.ndarray]) -> float:
+    """y = sqrt(sum x^2) of `size` elements; blocks that no process has alone are given to all, the others stay.
+
+    `runs`    by process from where to where it has elements, in order; elements that nobody has are 0
+    `pieces`  those of this process
+    """
+    inner = [[aligned(run, size) for run in each] for each in runs]
+    held = sorted(run for each in inner for run in each if run[0] < run[1])
+    gaps = [(a, b) for (_, a), (b, _) in pairwise([(0, 0), *held, (size, size)]) if a < b]
+    edges = np.zeros(sum(b - a for a, b in gaps))
+    ends = np.cumsum([0, *[b - a for a, b in gaps]]).tolist()
+    for (begin, end), piece in zip(runs[world.rank], pieces):
+        for (a, b), at in zip(gaps, ends):
+            first, last = max(a, begin), min(b, end)
+            if first < last:
+                edges[at + first - a : at + last - a] = piece[first - begin : last - begin]
+    world.allReduce(edges)  # each element and zeros
+    whole = [[run for run in each if run[0] < run[1]] for each in inner]
+    whole[0] = gaps + whole[0]
+    own = [
+        piece[a - begin : b - begin] for (begin, _), (a, b), piece in zip(runs[world.rank], inner[world.rank], pieces)
+    ]
+    own = [piece for piece in own if len(piece)]
+    if not world.rank:
+        own = [edges[at:end] for at, end in pairwise(ends)] + own
+    return treeNorm(world, whole, own)
+
+
+def aligned(run: Span, size: int) -> Span:
+    """The whole blocks within a run."""
+    begin = -(-run[0] // BLOCK) * BLOCK
+    end = run[1] if run[1] == size else run[1] // BLOCK * BLOCK
+    return (begin, max(begin, end))

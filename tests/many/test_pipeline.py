@@ -1,0 +1,224 @@
+"""Training in stages: the bits of one process without stages, whoever has which stages of which grains."""
+
+import json
+
+import numpy as np
+import pytest
+import recipes
+from launched import launched, lines
+
+from puregraph import SGD, Adam, BatchNorm, CrossEntropy, DataError, GraphError, Linear, Relu, Sequential, Trainer
+from puregraph.many import CountingWorld, Grains, TreeSum, World
+from puregraph.many.treenorm import treeNorm
+from puregraph.train.pipeline import GrainSums, PipelineGrid, PipelineSchedule, StageMove
+from puregraph.train.pipeline.scatterednorm import scatteredNorm
+
+
+@pytest.mark.parametrize(("stages", "units"), [(1, 3), (2, 8), (4, 8), (4, 2), (3, 7)])
+def test_one_forward_one_backward_is_as_fast_as_it_can_be(stages, units):
+    found = PipelineSchedule(stages, stages, units)
+    assert found.makespan == (units + stages - 1) * 3  # forward takes 1, backward 2
+    assert found.bubble == pytest.approx((stages - 1) / (units + stages - 1))
+    for stage, order in enumerate(found.orders):
+        alive = np.cumsum([1 if move.isForward else -1 for move in order])
+        assert alive.max() == min(stages - stage, units) and alive[-1] == 0
+
+
+@pytest.mark.parametrize(("stages", "positions", "units"), [(8, 4, 8), (8, 2, 8), (6, 3, 6), (4, 1, 3), (12, 4, 16)])
+def test_interleaved_stages_wait_less_and_each_keeps_no_more_microbatches(stages, positions, units):
+    found = PipelineSchedule(stages, positions, units)
+    assert found.bubble < max(PipelineSchedule(positions, positions, units).bubble, 1e-9)
+    moves = [move for order in found.orders for move in order]
+    assert len(moves) == len(set(moves)) == 2 * stages * units
+    for position, order in enumerate(found.orders):
+        assert {move.stage for move in order} == set(range(position, stages, positions))
+        for stage in range(position, stages, positions):
+            own = [move for move in order if move.stage == stage]
+            assert np.cumsum([1 if move.isForward else -1 for move in own]).max() <= stages - stage
+            assert (
+                [m.unit for m in own if m.isForward] == [m.unit for m in own if not m.isForward] == list(range(units))
+            )
+    for move, end in found.done.items():
+        if move.isForward and move.stage:
+            assert found.done[move._replace(stage=move.stage - 1)] <= end - 1
+        if not move.isForward and move.stage + 1 < stages:
+            assert found.done[move._replace(stage=move.stage + 1)] <= end - 2
+    assert found.done[StageMove(False, stages - 1, 0)] >= stages + 2
+
+
+@pytest.mark.parametrize(("size", "stages", "grid"), [(4, 4, (4, 1)), (8, 4, (4, 2)), (3, 2, (1, 3)), (2, 4, (2, 1))])
+def test_processes_share_stages_and_grains(size, stages, grid):
+    found = [PipelineGrid(CountingWorld(size, rank), stages) for rank in range(size)]
+    assert {(each.positions, each.replicas) for each in found} == {grid}
+    assert sorted(s for each in found for s in each.own if not each.replica) == list(range(stages))
+    assert all((each.across.size, each.along.size) == grid[::-1] for each in found)
+    assert [each.across.rank for each in found] == [each.replica for each in found]
+    assert [each.along.rank for each in found] == [each.position for each in found]
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_grains_that_come_one_by_one_are_added_as_the_tree(count, rng):
+    leaves = rng.standard_normal((count, 100)).astype(np.float32)
+    grains = Grains(count, World())
+    tree, sums = (kind(World(), grains, 100, np.dtype(np.float32)) for kind in (TreeSum, GrainSums))
+    leaves[1:2] = 0  # a grain without samples
+    wanted = tree.reduce(tree.own(lambda grain, into: np.copyto(into, leaves[grain]))).copy()
+    for _ in range(2):
+        sums.begin()
+        for grain in range(count):
+            if grain != 1:
+                array = sums.blank()
+                array[...] = leaves[grain]
+                sums.push(grain, array)
+        np.testing.assert_array_equal(sums.total(), wanted)
+    assert len(sums.spare) <= count.bit_length() + 1
+
+
+@pytest.mark.parametrize("size", [1, 16, 100, 1000])
+def test_a_norm_of_scattered_elements_is_that_of_the_row(size, rng):
+    row = rng.standard_normal(size).astype(np.float32)
+    cuts = sorted({0, size, *rng.integers(0, size + 1, 5).tolist()})
+    runs = [(a, b) for a, b in zip(cuts, cuts[1:])]
+    missing = runs[len(runs) // 2]
+    row[slice(*missing)] = 0
+    runs = [run for run in runs if run != missing or len(runs) == 1]
+    found = scatteredNorm(World(), size, [runs], [row[a:b] for a, b in runs])
+    assert found == treeNorm(World(), [[(0, size)]], [row])
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """The hashes of runs of one process without stages; those of convolutions of steps that are not compiled."""
+    found = recipes.outcomes(("perceptron", "several", "accumulated"))
+    return {**found, "convolutional": recipes.outcome("convolutional", compile=False)}
+
+
+STAGES = {"perceptron": 3, "several": 2, "accumulated": 2, "convolutional": 4}
+
+
+def test_one_process_with_all_stages_ends_as_without(alone):
+    assert recipes.outcome("perceptron", stages=3) == alone["perceptron"]
+    assert recipes.outcome("convolutional", stages=4, compile=False) == alone["convolutional"]
+
+
+OUTCOMES = """
+import json, recipes
+from puregraph.many import world
+stages = {"perceptron": 3, "several": 2, "accumulated": 2}
+found = {name: recipes.outcome(name, stages=count) for name, count in stages.items()}
+found["convolutional"] = recipes.outcome("convolutional", stages=4, compile=False)
+print(world().rank, json.dumps(found))
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("count", [2, *[pytest.param(count, marks=pytest.mark.slow) for count in (3, 4, 8)]])
+def test_processes_with_stages_end_as_one_without(alone, count, tmp_path):
+    done = launched(count, tmp_path, OUTCOMES, timeout=580)
+    found = [json.loads(line.partition(" ")[2]) for line in lines(done)]
+    assert len(found) == count and all(row == alone for row in found)
+
+
+LANGUAGE = """
+import recipes
+print(recipes.outcome("language", stages=4), recipes.outcome("convolutional", stages=4))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.mpi
+def test_a_language_model_with_a_shared_array_ends_as_without_stages(tmp_path):
+    language = recipes.outcome("language")
+    convolutional = recipes.outcome("convolutional", stages=4)  # compiled, the same for any number of processes
+    for count in (1, 2, 3, 4, 8):
+        done = launched(count, tmp_path, LANGUAGE, timeout=580)
+        assert set(lines(done)) == {f"{language} {convolutional}"}, count
+
+
+SAVING = """
+import recipes
+from puregraph import Checkpoint
+trainer, data, target = recipes.perceptron(stages=3)
+trainer.callbacks[:0] = [Checkpoint("run.h5", every=7, keep=9)]
+trainer.train(data, target, epochs=4)
+print("hash", recipes.hashOf(trainer))
+"""
+
+RESUMING = """
+import recipes
+for stages in (3, None):
+    trainer, data, target = recipes.perceptron(stages=stages)
+    trainer.resume("run-7.h5")
+    trainer.train(data, target, epochs=4)
+    print("hash", recipes.hashOf(trainer))
+"""
+
+
+@pytest.mark.mpi
+def test_a_run_in_stages_goes_on_to_the_bit_with_others_and_without(tmp_path):
+    (found,) = set(lines(launched(3, tmp_path, SAVING)))
+    assert len(list(tmp_path.glob("run-7.h5*"))) == 4  # the file, and what three processes have
+    for count in (1, 2):
+        assert set(lines(launched(count, tmp_path, RESUMING, timeout=280))) == {found}
+
+
+LOOKED = """
+import numpy as np, recipes
+from puregraph.train import FunctionCallback
+seen, kept = [], {}
+def look(trainer):
+    if trainer.stages:
+        kept.update({stage: each.most for stage, each in trainer.shared.pipeline.passes.items()})
+    seen.append(np.concatenate([p.data.reshape(-1) for p in trainer.net.params.values()]).tobytes())
+for stages in (None, 3):
+    trainer, data, target = recipes.perceptron(stages=stages, callbacks=[FunctionCallback(look)])
+    trainer.train(data, target)
+half = len(seen) // 2
+data[40, 2] = np.nan
+trainer, _, _ = recipes.perceptron(stages=3, shuffle=False)
+try:
+    trainer.train(data, target)
+except Exception as error:
+    print(str(error))
+print(seen[:half] == seen[half:], recipes.hashOf(trainer))
+print("kept", kept)
+"""
+
+
+@pytest.mark.mpi
+def test_who_looks_after_a_step_or_goes_on_from_nan_sees_all_weights(tmp_path):
+    found = lines(launched(3, tmp_path, LOOKED, timeout=280))
+    kept = [line for line in found if line.startswith("kept")]
+    assert kept == ["kept {0: 3}", "kept {1: 2}", "kept {2: 1}"]  # microbatches, of eight, as the schedule promises
+    found = [line for line in found if line not in kept]
+    assert len(found) == 6 and len({line for line in found if line.startswith("True ")}) == 1, found
+    assert sum(line.startswith("epoch 1, batch 3, grain 5 of 8: the cost is nan") for line in found) == 3
+    assert sum(line.startswith("True ") for line in found) == 3
+
+
+def train(net=None, optimizer=None, **options):
+    """A step of a small network in stages."""
+    net = net or Sequential(Linear(4, 4), Relu(), Linear(4, 3))
+    given = {"batchsize": 8, "grains": 4, "progress": "none", **options}
+    x = np.ones((8, 4), np.float32)
+    Trainer(net, CrossEntropy(), optimizer or SGD(0.1), **given).train(x, np.zeros(8, int))
+
+
+def test_what_cannot_be_trained_in_stages_is_refused():
+    with pytest.raises(DataError, match="stages=2: microbatches are the grains of a batch: give grains as well"):
+        train(stages=2, grains=None)
+    with pytest.raises(DataError, match="stages=2: each process has the state of its own stages already"):
+        train(stages=2, shard="state")
+    with pytest.raises(DataError, match="stages: wanted a whole number of at least 1, got 0"):
+        train(stages=0)
+    with pytest.raises(GraphError, match="can be cut in 3 at most, wanted 4"):
+        train(stages=4)
+    with pytest.raises(DataError, match="stages=2: a synchronized BatchNorm takes all grains at once"):
+        train(Sequential(Linear(4, 4), BatchNorm(4, synchronized=True), Linear(4, 3)), stages=2)
+
+    class Odd(Adam):
+        def update(self):
+            return super().update()
+
+    with pytest.raises(DataError, match="stages=2: Odd updates in a way of its own"):
+        train(optimizer=Odd(), stages=2)
