@@ -137,7 +137,7 @@ class EpochLoop:
         return shared
 
     def dividedStep(self, count: int) -> SharedStep:
-        """A division of steps into so many grains, and perhaps of the network into stages."""
+        """A division of steps into that number of grains, and perhaps of the network into stages."""
         trainer = self.trainer
         trainer.shared = (SharedStep if trainer.stages is None else PipelineStep)(trainer, count)
         return trainer.shared
