@@ -150,6 +150,16 @@ def test_the_same_results_for_any_number_of_threads(rng, m, n, k):
     assert all((result == results[0]).all() for result in results)
 
 
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("right", ["rows", "columns"])
+@pytest.mark.parametrize("n", [5, 32, 40, 64, 200, 513, 5000])
+def test_a_vector_times_a_matrix_is_the_same_for_any_number_of_threads_on_every_processor(rng, n, right, cpu):
+    a, b = matrix(rng, 1, 64, "rows"), matrix(rng, 64, n, right)
+    with compiledFor(cpu[0]):
+        results = [multiply(a, b, cpu[1], threads) for threads in (1, 2, 3, 8)]
+        assert all((result == results[0]).all() for result in results)
+
+
 def test_no_products_of_nothing():
     none = np.zeros((0, 4), "f4")
     assert gemm(none, none, EpilogueSpec(none, 4), 0, 4, 3, (3, 1), (4, 1)) == []

@@ -48,8 +48,8 @@ def gemvFrom(
 
 
 def gemv(spec: GemvSpec, epilogue: EpilogueSpec, lanes: int, threads: int) -> list[KernelCall]:
-    """A task has a chunk of the results, in whole vectors, alike for each thread."""
-    unit = ROWS if spec.isTransposed else 2 * lanes
+    """A task has a chunk of the results, in whole groups of columns, so that sums do not depend on the threads."""
+    unit = ROWS if spec.isTransposed else widestGroup(lanes) * lanes
     parts = max(threads, -(-spec.size // CHUNK))
     chunk = min(-(-spec.size // parts // unit) * unit, CHUNK)
     write = writeDotGemv if spec.isTransposed else writeRowGemv
@@ -106,7 +106,7 @@ def writeRowGemv(code: IRBuilder, epilogue: EpilogueSpec, lanes: int, isRow: boo
     with code.loop(0, task.k, LONG, unroll=1) as k:
         rows = (k, code.min(k + LONG, task.k))
         left = code.variable(code.i64(0))
-        for vectors in halvings(registers(lanes) // 2):
+        for vectors in halvings(widestGroup(lanes)):
             width = vectors * lanes
             with code.loop(left.value, task.count - (width - 1), width, unroll=1) as i:
                 addRows(code, task, rows, i, vectors, lanes)
@@ -114,6 +114,11 @@ def writeRowGemv(code: IRBuilder, epilogue: EpilogueSpec, lanes: int, isRow: boo
         with code.when(left.value < task.count):
             addRows(code, task, rows, left.value, 1, lanes, code.mask(task.count - left.value, lanes))
     putResults(code, epilogue, task, lanes, isRow)
+
+
+def widestGroup(lanes: int) -> int:
+    """How many vectors of columns are summed up together, each in two chains; in more chains where there are fewer."""
+    return registers(lanes) // 4
 
 
 def halvings(count: int) -> list[int]:
