@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -85,7 +85,7 @@ class OnnxNode:
             raise GraphError(f"{what} '{value.name}' is known only with the data; a constant can be read")
         return value.numbers
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str) -> NoReturn:
         """Say why this use of the operator cannot be read.
 
         Raises    GraphError

@@ -106,8 +106,8 @@ class ModelReader:
         if graph.sparse_initializer:
             raise CheckpointError("sparse initializers cannot be read")
         scope.values.update({info.name: known(info, values[info.name]) for info in graph.input if info.name in values})
-        given = [self.inputs(scope, info, shapes) for info in graph.input if info.name not in scope.values]
-        inputs = [node for nodes in given for node in nodes]
+        left = [info for info in graph.input if info.name not in scope.values]
+        inputs = [node for info in left for node in self.inputs(scope, info, shapes)]
         self.nodes(scope, graph.node, [info.name for info in graph.output])
         outputs = [self.output(scope, info.name) for info in graph.output]
         self.report()
@@ -122,7 +122,7 @@ class ModelReader:
         value.isSplit = value.isShared and (None in uses or len(set(uses)) > 1)
         scope.values[tensor.name] = value
 
-    def inputs(self, scope: NameScope, info: Any, shapes: dict[str, Any]) -> list[Any]:
+    def inputs(self, scope: Any, info: Any, shapes: dict[str, Any]) -> list[Any]:
         """The nodes of an input of the model: several for a sequence, of which `shapes` has a list of shapes."""
         if info.type.WhichOneof("value") != "sequence_type":
             return [self.input(scope, info, shapes)]

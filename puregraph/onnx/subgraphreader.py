@@ -133,13 +133,15 @@ class SubgraphReader:
         body = proto.attribute[0].g
         if not given or not isinstance(given[0], OnnxSequence):
             raise GraphError("wanted a sequence of known length, got something else")
-        names, rows = [info.name for info in body.input], []
+        names = [info.name for info in body.input]
+        rows: list[list[OnnxValue]] = []
         for i in range(len(given[0].items)):
             row = [v.items[i] if isinstance(v, OnnxSequence) else v for v in given]
             values = {**scope.values, **dict(zip(names, row))}
-            rows.append(self.outputs(scope._replace(values=values, path=f"{path}:{i}:", depth=scope.depth + 1), body))
-        if None in rows:
-            return None
+            found = self.outputs(scope._replace(values=values, path=f"{path}:{i}:", depth=scope.depth + 1), body)
+            if found is None:
+                return None
+            rows.append(found)
         return [OnnxSequence([row[k] for row in rows]) for k in range(len(body.output))]
 
     # Again and again --------------------------------------------------------------------------------------------------
@@ -147,7 +149,8 @@ class SubgraphReader:
     def loopNode(self, scope: Any, proto: Any, given: list[Any], path: str) -> Any:
         """The outputs of a Loop; without a count it is as large as there are integers."""
         body = next(a.g for a in proto.attribute if a.name == "body")
-        count, condition, *carried = [*given, *[None] * (2 - len(given))]
+        padded: list[Any] = [*given, *[None] * (2 - len(given))]
+        count, condition, carried = padded[0], padded[1], padded[2:]
         count = OnnxValue.of(f"{path}:count", np.array(FOREVER)) if count is None else count
         condition = OnnxValue.of(f"{path}:condition", np.array(True)) if condition is None else condition
         ranks = [rankOf(info) for info in body.input[:2]]

@@ -64,7 +64,10 @@ class ColumnWriter(NestWriter):
     """Writes the text of column reductions."""
 
     def __init__(self, nest: LoopNest, axes: frozenset[int], threads: int = 0, like: ColumnWriter | None = None):
-        self.cover, self.x, self.blocks = across(nest) if like is None else (like.cover, like.x, like.blocks)
+        found = across(nest) if like is None else (like.cover, like.x, like.blocks)
+        self.cover: int = found[0]
+        self.x: int = found[1]
+        self.blocks: int = found[2]
         self.isAlone = like is None
         super().__init__(ReducedNest(nest, axes), gcd(manyOf(nest, nest.space[-1:]), self.cover))
         self.length = prod(nest.space[a] for a in axes)

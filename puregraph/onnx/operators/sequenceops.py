@@ -86,7 +86,7 @@ def sequenceErase(op: Any, sequence: Any, position: Any = None) -> Any:
 def splitToSequence(op: Any, x: Any, sizes: Any = None) -> Any:
     """SplitToSequence; one number is the length of every part but the last."""
     axis = op.get("axis", 0)
-    length = x.shape[axis] if x.shape is not None else None
+    length: Any = x.shape[axis] if x.shape is not None else None
     if not isinstance(length, int) or not np.isscalar(length):
         op.refuse("the length of what is split is known only with the data: give shapes= of the model's inputs")
     given = np.array(1) if sizes is None else op.known(sizes, "the lengths of parts")

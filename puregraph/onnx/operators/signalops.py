@@ -49,7 +49,8 @@ def melWeightMatrix(op: Any, bins: Any, length: Any, rate: Any, low: Any, high: 
         for v, what in zip((bins, length, rate, low, high), ("bins", "the length", "the rate", "an edge", "an edge"))
     )
     count = length // 2 + 1
-    edges = np.linspace(*(2595 * np.log10(1 + np.array([low, high]) / 700)), bins + 2)
+    first, last = 2595 * np.log10(1 + np.array([low, high]) / 700)
+    edges = np.linspace(first, last, bins + 2)
     at = ((length + 1) * (700 * (10 ** (edges / 2595) - 1)) // rate).astype(int)
     found = np.zeros((count, bins))
     for i, (first, centre, last) in enumerate(zip(at, at[1:], at[2:])):

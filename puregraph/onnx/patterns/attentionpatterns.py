@@ -69,8 +69,8 @@ def masking(op: Any, masks: dict[str, Any], targets: Any, sources: Any) -> tuple
     if low is not None and not hides(low) or isSure and not (hides(masks["least"]) and masks["last"] == (-1,)):
         return None
     if "targets" in masks:
-        isPast = valueOf(masks["targets"].shape) == targets and valueOf(masks["sources"].shape) == sources
-        return (True, masks.get("mask")) if isPast and masks["added"] == (-1,) else None
+        isWhole = valueOf(masks["targets"].shape) == targets and valueOf(masks["sources"].shape) == sources
+        return (True, masks.get("mask")) if isWhole and masks["added"] == (-1,) else None
     if "sizes" in masks:
         known = valueOf(masks["sizes"].shape)
         isWhole = known is not None and known.ravel().tolist() == [targets, sources]

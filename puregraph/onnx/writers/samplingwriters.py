@@ -88,7 +88,7 @@ def writtenCol2Im(step: OnnxStep) -> None:
     """Col2Im, from opset 18 on."""
     m = step.module
     pads = [before for before, _ in m.pad] + [after for _, after in m.pad]
-    options = {"strides": list(m.stride), "dilations": list(m.dilation), "pads": pads}
+    options: dict[str, Any] = {"strides": list(m.stride), "dilations": list(m.dilation), "pads": pads}
     step.op("Col2Im", step.x, step.whole(*m.lengths), step.whole(*m.size), out=step.y, **options)
 
 
