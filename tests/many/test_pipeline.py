@@ -119,6 +119,27 @@ def test_processes_with_stages_end_as_one_without(alone, count, tmp_path):
     assert len(found) == count and all(row == alone for row in found)
 
 
+TIED = """
+import numpy as np, puregraph, recipes
+from puregraph import Adam, CrossEntropy, Linear, Relu, Sequential, Trainer
+rng = np.random.default_rng(1)
+data, target = rng.standard_normal((40, 6)).astype(np.float32), rng.integers(0, 6, 40)
+for stages in (None, 2, 4):
+    puregraph.seed(1)
+    net = Sequential(Linear(6, 6, name="in"), Relu(), Linear(6, 6), Relu(), Linear(6, 6, name="out"))
+    net["out"].W = net["in"].W
+    trainer = Trainer(net, CrossEntropy(), Adam(1e-2, clipNorm=0.5), batchsize=16, stages=stages, **recipes.GRAINS)
+    trainer.train(data, target, epochs=3)
+    print(recipes.hashOf(trainer))
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_an_array_that_two_stages_share_is_the_same_in_both_after_each_step(count, tmp_path):
+    assert len(set(lines(launched(count, tmp_path, TIED, timeout=280)))) == 1
+
+
 LANGUAGE = """
 import recipes
 print(recipes.outcome("language", stages=4), recipes.outcome("convolutional", stages=4))

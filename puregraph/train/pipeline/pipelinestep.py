@@ -224,6 +224,8 @@ class PipelineStep(SharedStep):
         optimizer.step += 1
         for slot in ready:
             slot.step += 1
+        if self.pipeline is not None:
+            self.pipeline.shareWeights()
         self.isStale = self.grid.positions > 1
 
     def ownGradients(self) -> dict[int, np.ndarray]:

@@ -95,6 +95,24 @@ class StagePipeline:
             pending.wait()
         self.sent = []
 
+    def shareWeights(self) -> None:
+        """Give the new values of parameters that several stages have to all of these, from the first of them."""
+        along, here, params = self.grid.along, self.grid.position, {}
+        for each in self.passes.values():
+            params.update({id(param): param for param in each.params})
+        sent, coming = [], []
+        for (key, stage), channel in self.channels.items():
+            first, other = (self.grid.positionOf(each) for each in (self.homes[key][0], stage))
+            if first != other and here == first:
+                sent.append(along.startSend(params[key].materialize(), other, channel))
+            elif first != other and here == other:
+                coming.append((params[key], along.startReceive(params[key].materialize(), first, channel)))
+        for param, pending in coming:
+            pending.wait()
+            param.bumpVersion()
+        for pending in sent:
+            pending.wait()
+
     def reset(self) -> None:
         """Forget microbatches that an exception has left behind."""
         for each in self.passes.values():
