@@ -110,7 +110,7 @@ class NcclWorld(World):
                 count = cuts[1]
                 self.communicator.reduceScatter(at, at + self.rank * count * each, count, kind, SUM, to)
                 return
-            with self.callsTogether():
+            with self.together():
                 for r, (begin, end) in enumerate(pieces):
                     if begin < end:
                         piece = at + begin * each
@@ -128,7 +128,7 @@ class NcclWorld(World):
                 count = cuts[1] * each
                 self.communicator.allGather(at + self.rank * count, at, count, BYTE, to)
                 return
-            with self.callsTogether():
+            with self.together():
                 for r, (begin, end) in enumerate(zip(cuts, cuts[1:])):
                     if begin < end:
                         piece = at + begin * each
@@ -156,7 +156,7 @@ class NcclWorld(World):
         """
 
         def put(to: int) -> None:
-            with self.callsTogether():
+            with self.together():
                 for array, r in sends:
                     self.communicator.send(addressOf(array), array.nbytes, BYTE, r, to)
                 for array, r in receives:
@@ -200,7 +200,7 @@ class NcclWorld(World):
         return self.progress.noting(stream) if self.capture is None else nullcontext()
 
     @contextmanager
-    def callsTogether(self) -> Iterator[None]:
+    def together(self) -> Iterator[None]:
         """Calls of NCCL that it begins together: one that waits for another process does not hold up the next one."""
         self.nccl.groupStart()
         try:

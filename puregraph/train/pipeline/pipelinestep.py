@@ -33,6 +33,8 @@ class PipelineStep(SharedStep):
     """
 
     def __init__(self, trainer: Any, count: int):
+        if any(map(isOnDevice, trainer.net.params.values())):
+            raise DataError(f"stages={trainer.stages}: stages run on the CPU alone; train on the GPU without them")
         self.grid = PipelineGrid(trainer.world, trainer.stages)
         super().__init__(trainer, count)
         self.refuse()
@@ -52,8 +54,6 @@ class PipelineStep(SharedStep):
             raise DataError(f"{label}: {name} updates in a way of its own, of which no part can be done alone")
         if self.world.survives:
             raise DataError(f"{label}: a lost process has stages that no other one has; start without ULFM")
-        if any(isOnDevice(slot.param) for slot in self.slots):
-            raise DataError(f"{label}: stages run on the CPU alone; train on the GPU without them")
 
     def grainsOf(self, count: int) -> Grains:
         return Grains(count, self.grid.across)
