@@ -19,6 +19,8 @@ from puregraph.formula.loopnest import LoopNest, ReducedNest, isAxis
 
 BLOCK = 256
 MOST = 4  # columns of a thread: with more its sums, and what it keeps of each column, take too many registers
+MANY = 4  # operands along the rows, of which two rows at a time are as many loads in flight as registers hold
+FIT = 6  # operands, with which half of a processor's threads have enough registers
 FULLBLOCK = 512  # where rows are divided among blocks: two for each processor keep half of its threads busy
 FEW = 132  # blocks or fewer, that leave a large GPU capacity for more threads in each
 
@@ -31,7 +33,7 @@ def columnLaunch(nest: LoopNest, axes: frozenset[int]) -> Launch:
 def finishedLaunch(one: LoopNest, axes: frozenset[int], two: LoopNest) -> Launch:
     """The launch of a nest that reduces parts, along axis 0, and of one that reduces axis 0 of their results."""
     first = ColumnWriter(one, axes, FULLBLOCK)
-    first.resident = 2
+    first.resident = 2 if len(one.loads) <= FIT else 1
     launch = first.write()
     last = ColumnWriter(two, frozenset([0]), like=first)
     last.write()
@@ -120,7 +122,9 @@ class ColumnWriter(NestWriter):
             self.line(f"{T} f_{n}[v];")
             with self.lanes():
                 self.line(f"f_{n}[u] = {self.start(shape.reductions[n].how)};")
-        with self.block("if (isOn)"), self.block(f"for ({self.I} j = threadIdx.y; j < length; j += {self.y})", 4):
+        large = sum(self.shape.varies[n] for n in self.nest.loads)
+        loop = f"for ({self.I} j = threadIdx.y; j < length; j += {self.y})"
+        with self.block("if (isOn)"), self.block(loop, 4 if large < MANY else 2):
             rows = self.unravel("j", shape.loops)
             self.each({**self.outer, **rows}, stores, {n: f"f_{n}[u]" for n in reductions})
         for n in reductions:
