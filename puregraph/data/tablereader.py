@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from puregraph.arguments import FilePath, Flag, Text, Texts, choice, optional, takes
 from puregraph.data.tablecolumn import TableColumn, columnFrom, isNumber, tableFrom
 from puregraph.errors import DataError, GraphWarning
+from puregraph.errors.userwarning import warnUser
 from puregraph.foreign import ForeignAttributes
 from puregraph.graph.lookup import few
 from puregraph.storage.atomicwrite import whole
@@ -180,11 +180,10 @@ class TableReader(ForeignAttributes):
         unlearnt = (
             "" if column.name in self.gapped else ", for which a network that learnt from that has learnt nothing"
         )
-        warnings.warn(
+        warnUser(
             f"column '{column.name}': {isUnknown.sum()} of {len(isUnknown)} rows have categories that fit has not seen "
             f"({few(some)}; known are {few(known)}): they get the code 0{unlearnt}",
             GraphWarning,
-            stacklevel=3,
         )
 
     def known(self, name: str) -> list[str]:

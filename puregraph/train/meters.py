@@ -131,11 +131,9 @@ class Meters:
     def known(self, prefix: str = "") -> dict[str, float]:
         """The same of the batches that have been read."""
         values = {metric.name: metric.value() for metric in self.metrics}
-        if self.weight or not self.samples:
-            loss = self.total / self.weight if self.weight else math.nan
-        else:
-            loss = 0.0  # as the cost of a batch of which nothing counts
-        if hasattr(self.cost, "meanOf") and self.samples:
+        nothing = math.nan if math.isnan(self.last) else 0.0  # 0, as the cost of a batch of which nothing counts
+        loss = self.total / self.weight if self.weight else nothing
+        if hasattr(self.cost, "meanOf") and not math.isnan(self.last):
             loss = self.cost.meanOf(values)
         return {prefix + name: float(v) for name, v in {"loss": loss, **values}.items() if np.ndim(v) == 0}
 
