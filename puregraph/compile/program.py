@@ -58,8 +58,7 @@ class Program:
 
     Where compiling cannot serve, the graph itself runs: for values that are no arrays, while a hook is set
     (`detect_anomaly`), with numpy's errors set to raise, when a rule that could not be traced gives something else than
-    in its trial run (`why` has the reason), when compiling fails (with a warning), and when a call fails, to report
-    where and why.
+    in its trial run (`why` has the reason), when compiling fails (with a warning), or a call does, to say where.
 
     Where sizes depend on the data, the step runs in pieces: what gives such a size as it is, what is before and behind
     as programs, one for each size that comes (`why` names the first such node, and `table()` lists the pieces).
@@ -139,7 +138,8 @@ class Program:
         """Build an executable of a plan in the workspace."""
         looking = () if self.observer is None else (self.observer,)
         self.executable = self.backend.build(plan, self.workspace, self.poison, *looking)
-        decides = looking or self.backend is GPU or self.results.grads or self.isLoose or self.options.get("added")
+        isGpu, isAdded = self.backend.name == "gpu", self.options.get("added")
+        decides = looking or isGpu or self.results.grads or self.isLoose or isAdded
         self.fastPath = None if decides else fastPathOf(self.executable)
 
     @property
