@@ -557,5 +557,5 @@ def test_early_stopping_begins_anew_with_each_run():
 def test_another_cost_is_said(capsys):
     first = plain()
     first.train(*data())
-    Trainer(plain().net, CostSum({"sequential": CrossEntropy()}), Adam(0.02), progress="lines").resume(first.save(None))
+    Trainer(plain().net, CostSum({"linear2": CrossEntropy()}), Adam(0.02), progress="lines").resume(first.save(None))
     assert "cost: the run had CrossEntropy, it goes on with CostSum" in capsys.readouterr().out

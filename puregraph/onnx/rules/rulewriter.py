@@ -103,7 +103,7 @@ def writerOf(function: Any) -> Any:
 def loadCalls() -> None:
     """Import what writes calls."""
     for family in ("kernel", "numpy"):
-        import_module(f"puregraph.onnx.rules.{family}calls")
+        import_module(f"puregraph.onnx.rules.{family}writers")
 
 
 def writeRule(step: OnnxStep) -> None:
