@@ -9,18 +9,18 @@ from typing import Any
 
 
 def madeWith(optimizer: Any) -> dict[str, Any]:
-    """The settings of one number, flag or text, with the values that the constructor was given, or its own."""
+    """The settings of one number, flag or text, as the constructor left them."""
     args, named = optimizer.initArgs
-    found: dict[str, Any] = {}
-    for cls in reversed(type(optimizer).__mro__[:-1]):  # what a constructor passes on has its default in a base class
-        for parameter in inspect.signature(vars(cls).get("__init__", cls)).parameters.values():
-            found[parameter.name] = parameter.default
-    found |= inspect.signature(type(optimizer).__init__).bind(None, *args, **named).arguments | named
-    return {
-        name: value
-        for name, value in found.items()
-        if isPlain(value) and hasattr(optimizer, name) and isPlain(getattr(optimizer, name))
-    }
+    if optimizer.members == (optimizer,):
+        made = vars(type(optimizer)(*args, **named))
+    else:  # its members belong to it alone
+        bound = inspect.signature(type(optimizer).__init__).bind(None, *args, **named)
+        bound.apply_defaults()
+        made = bound.arguments
+    classes = type(optimizer).__mro__[:-1]  # what a constructor passes on is named in a base class
+    names = {name for cls in classes for name in inspect.signature(vars(cls).get("__init__", cls)).parameters}
+    now = {name: getattr(optimizer, name, made) for name in names & made.keys()}
+    return {name: made[name] for name, value in now.items() if isPlain(made[name]) and isPlain(value)}
 
 
 def changedOptions(optimizer: Any) -> dict[str, Any]:

@@ -55,7 +55,6 @@ def findRate(
         raise ArgumentError(f"findRate: wanted 0 < lowest < highest and 5 steps, got {lowest!r}, {highest!r}, {steps}")
     checkKind("trainer", trainer, ("train", "resume"), "a Trainer")
     optimizer, first = trainer.optimizer, trainer.optimizer.step
-    isRunning = trainer.running
     saved, before = trainer.save(None), (trainer.callbacks, trainer.progress, optimizer.learnRate, optimizer.schedule)
     found: list[tuple[float, float]] = []
 
@@ -79,7 +78,6 @@ def findRate(
     finally:
         trainer.callbacks, trainer.progress, optimizer.learnRate, optimizer.schedule = before
         trainer.resume(saved)
-        trainer.running = isRunning  # a run that was over is not taken up again
         trainer.stopped = trainer.stopsNow = False
     if len(found) < 5:
         raise ArgumentError(f"findRate: the cost was not finite after {len(found)} steps; try a smaller lowest")

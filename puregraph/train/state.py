@@ -172,7 +172,6 @@ def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[],
     rng.bit_generator.state = saved["random"]
     attributes = {
         **saved[KEY],
-        "running": saved[KEY]["running"] or saved[KEY]["step"] > 0,  # the next `train` counts epochs of that run
         "order": saved["order"],
         "rng": rng,
         "elapsed": saved["elapsed"],

@@ -251,7 +251,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
 
         Network, optimizer, cost, metrics and callbacks are made as they were before; their values come from the file.
         So do settings of the optimizer that were changed while it trained, such as its learnRate; one that it is made
-        with here in another way stays, and a line says so. `epochs` of the next `train` counts those of the whole run.
+        with here in another way stays, and a line says so. It is then where it was: of a run
+        that was under way, the next `train` counts all `epochs`; where `train` had come to its end, it makes more.
 
         All of it or nothing: whatever is raised, Ctrl-C too, leaves the trainer as it was.
 
