@@ -101,6 +101,7 @@ def commandOf(count: int, hosts: str | None, arguments: list[str], ulfm: bool = 
         placed = ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
         root = ["--allow-run-as-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
         placed += ["--with-ft", "ulfm"] if ulfm else []
+        placed += ["--mca", "osc", "^ucx"] if isLocal else []  # whose windows complain where no network is UCX's
         return [str(mpiexec), *root, *placed, *([] if isLocal else ["--host", str(hosts)]), "-n", str(count), *own]
     bound = ["-bind-to", f"core:{share}"] if share else []
     return [str(mpiexec), *([] if isLocal else ["-hosts", str(hosts)]), *bound, "-n", str(count), *own]

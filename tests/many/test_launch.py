@@ -51,6 +51,13 @@ def test_hosts_and_scripts_options_are_passed_on(monkeypatch, tmp_path):
                      "puregraph.many", "train.py", "-n", "3"]  # fmt: skip
 
 
+def test_windows_of_ucx_are_for_several_machines(monkeypatch, tmp_path):
+    (tmp_path / "prterun").touch()  # Open MPI's
+    monkeypatch.setattr(launcher, "mpiexecPath", lambda: tmp_path / "mpiexec")
+    assert "--mca osc ^ucx" in " ".join(launcher.commandOf(2, None, ["train.py"]))
+    assert "ucx" not in " ".join(launcher.commandOf(2, "a:1,b:1", ["train.py"]))
+
+
 @pytest.mark.mpi
 def test_an_exception_of_one_process_ends_all_and_is_printed_once(tmp_path):
     text = """
