@@ -14,7 +14,8 @@ def gpt(vocabulary=256, length=256, layers=6, heads=6, size=384, dropout=0.0, na
     """Token and position embeddings, causal blocks, a last norm, and scores of the next token at each position.
 
     The scores are products with the token embeddings: the output layer and the embedder share one array.
-    They are on the last axis: train with `CrossEntropy(axis=-1)`, and `Accuracy(axis=-1)`.
+    They are on the last axis: train with `CrossEntropy(axis=-1)`, and `Accuracy(axis=-1)`. `generate(net, ids)` of
+    puregraph writes tokens behind others.
 
     Shapes    x (n, t) integers below `vocabulary`, t <= length -> (n, t, vocabulary)
     Source    Radford et al. 2019, Language Models are Unsupervised Multitask Learners, section 2.3; the shared array:

@@ -65,6 +65,7 @@ from puregraph.train import (
     Validator,
     WeightAverage,
     findRate,
+    generate,
 )
 from puregraph.version import __version__ as __version__
 
@@ -119,6 +120,7 @@ __all__ = [
     "checkGraph",
     "checkModule",
     "findRate",
+    "generate",
     "load",
     "plotImages",
     "plotParams",

@@ -20,6 +20,7 @@ from puregraph.train.callbacks import (
     WeightAverage,
 )
 from puregraph.train.costsum import CostSum, PartLoss
+from puregraph.train.decoding import NextToken, generate
 from puregraph.train.epochloop import EpochLoop
 from puregraph.train.figures import Figures
 from puregraph.train.history import History
@@ -59,6 +60,7 @@ __all__ = [
     "Metric",
     "Monitor",
     "NativeHint",
+    "NextToken",
     "Objective",
     "ParamPiece",
     "PartLoss",
@@ -74,6 +76,7 @@ __all__ = [
     "Waiting",
     "WeightAverage",
     "findRate",
+    "generate",
 ]
 
 RENAMED = {"Call": FunctionCallback, "Tally": Meters, "Task": Objective}

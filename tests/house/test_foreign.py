@@ -24,6 +24,7 @@ from puregraph import (
     Slot,
     Trainer,
     Validator,
+    generate,
     plotImages,
 )
 from puregraph.base.keywords import keywords, similar
@@ -84,7 +85,7 @@ def test_a_foreign_attribute_is_answered_with_what_to_write(owner, name):
 @pytest.mark.parametrize("word", KEYWORDS)
 def test_each_foreign_argument_is_one_of_some_class_or_function_here(word):
     takers = [keywords(cls) or () for cls in MAKERS] + [("data", "target", "epochs", "validation", "sampleWeight")]
-    takers += [tuple(inspect.signature(model).parameters) for model in (gpt, lstm, mlp, resnet18, unet, vit)]
+    takers += [tuple(inspect.signature(model).parameters) for model in (gpt, lstm, mlp, resnet18, unet, vit, generate)]
     assert any(set(KEYWORDS[word]) & set(names) for names in takers)
 
 
@@ -206,6 +207,15 @@ def test_attributes_cost_what_they_cost_in_any_class_of_python():
         (lambda: lstm(hidden_size=8), "did you mean hsize?"),
         (lambda: mlp(4, hidden_sizes=(3,)), "did you mean hidden?"),
         (lambda: unet(in_channels=3), "did you mean inmaps?"),
+        (
+            lambda: generate(net(), [1], max_new_tokens=5),
+            "generate: there is no argument max_new_tokens; did you mean tokens?",
+        ),
+        (lambda: generate(net(), [1], max_length=5), "did you mean tokens?"),
+        (lambda: generate(net(), [1], top_k=5), "did you mean topK?"),
+        (lambda: generate(net(), [1], do_sample=False), "temperature=0 always takes the likeliest token"),
+        (lambda: generate(net(), input_ids=[1]), "did you mean prompt?"),
+        (lambda: generate(net(), [1], eos_token_id=1), "did you mean stop?"),
         (lambda: vgg16(whatever=3), "vgg: there is no argument whatever; there are depth, norm"),
     ],
 )

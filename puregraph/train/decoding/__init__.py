@@ -1,0 +1,5 @@
+"""Decoding: what a language model writes."""
+
+from puregraph.train.decoding.generate import NextToken, generate
+
+__all__ = ["NextToken", "generate"]

@@ -1,0 +1,191 @@
+"""Generate: tokens that a language model writes behind given ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph import device
+from puregraph.arguments import Flag, Fraction, Natural, NotNegative, Positive, optional, takes
+from puregraph.data.batches import Batch
+from puregraph.errors import DataError, show
+from puregraph.module import Module
+from puregraph.modules.position import Position
+from puregraph.train.decoding.sampling import drawToken
+from puregraph.train.modes import inMode
+from puregraph.train.objective import Objective
+
+NOISE = 1e-5  # of the largest score: less is no other result
+
+
+@takes(
+    tokens=Natural,
+    temperature=NotNegative,
+    topK=optional(Positive),
+    topP=Fraction,
+    seed=optional(Natural),
+    length=optional(Positive),
+    compile=Flag,
+)
+def generate(
+    net: Module,
+    prompt: Any,
+    tokens: int = 100,
+    temperature: float = 1.0,
+    topK: int | None = None,
+    topP: float = 1.0,
+    stop: Any = None,
+    seed: int | None = 0,
+    length: int | None = None,
+    compile: bool = True,
+) -> Any:
+    """`prompt`, and up to `tokens` more that `net` writes behind it, one after the other: a list of ids.
+
+        ids = generate(net, list(b"To be"), tokens=50, temperature=0.8)
+        print(bytes(ids).decode(errors="replace"))
+
+    `net`          gives the scores (n, t, vocabulary) of the next token for tokens (n, t), such as `models.gpt`
+    `prompt`       the ids to begin with; or a list of several prompts, of any lengths: a list of lists comes back
+    `temperature`  what scores are divided by: below 1 likely tokens are likelier still, 0 always takes the likeliest
+    `topK`         draw from that many of the likeliest tokens alone; None: from all
+    `topP`         draw from the fewest likeliest tokens that have this probability together
+    `stop`         an id, or several, behind which a text ends
+    `seed`         of the draws, which each prompt has of its own: the same seed, the same text; None: another text
+    `length`       how many tokens the network sees at most; None: as many as its `Position` has, or all of them
+
+    Rows are filled up to one fixed length, so that one compiled pass serves every token: what stands behind a token
+    changes nothing in a causal network. Of texts that are longer the last `length` tokens are seen.
+
+    Shapes    a list of ids -> a list of at most `tokens` more; a list of lists -> a list of those
+    Source    Radford et al. 2019, Language Models are Unsupervised Multitask Learners; topK and topP: see `drawToken`
+    Raises    DataError for a prompt that is empty, is no list of ids, or has ids that the network gives no scores for,
+              and for a network that is no causal language model
+    """
+    texts, isOne = promptsFrom(prompt)
+    model = NextToken(net, texts, tokens, length, compile)
+    ends = set(np.atleast_1d([] if stop is None else stop).tolist())
+    draws = [np.random.default_rng(None if seed is None else [seed, row]) for row in range(len(texts))]
+    unfinished = list(range(len(texts)))
+    with inMode(False, model.objective.net):
+        try:
+            for _ in range(tokens):
+                scores = model.scores(texts)
+                for row in unfinished:
+                    texts[row].append(drawToken(scores[row], draws[row], temperature, topK, topP))
+                unfinished = [row for row in unfinished if texts[row][-1] not in ends]
+                if not unfinished:
+                    break
+        finally:
+            model.objective.reset()
+    return texts[0] if isOne else texts
+
+
+class NextToken:
+    """The scores of the next token of several texts, by passes of one fixed shape.
+
+    Raises    DataError for a network that gives none, and for ids that it has none for
+    """
+
+    def __init__(self, net: Module, texts: list[list[int]], tokens: int, length: int | None, compile: bool):
+        self.objective = Objective(net, compile=compile)
+        self.length = lengthOf(self.objective.net, length, max(map(len, texts)) + tokens)
+        self.vocabulary = vocabularyOf(self.objective.net, len(texts), self.length)
+        wrong = next((each for text in texts for each in text if not 0 <= each < self.vocabulary), None)
+        if wrong is not None:
+            raise DataError(f"prompt: wanted ids from 0 to {self.vocabulary - 1}, the vocabulary, got {wrong}")
+        self.isKnown = False  # that it is causal
+
+    def scores(self, texts: list[list[int]]) -> list[np.ndarray]:
+        """For each text the scores of its next token, on the host, in float64."""
+        window = np.zeros((len(texts), self.length), np.int64)
+        last = [min(len(text), self.length) - 1 for text in texts]
+        for row, text in enumerate(texts):
+            window[row, : last[row] + 1] = text[-self.length :]
+        if not self.isKnown:
+            self.checkCausal(window)
+        y = self.passed(window)
+        found = [device.toHost(y[row, at]).astype(np.float64) for row, at in enumerate(last)]
+        if not all(np.isfinite(each).all() for each in found):
+            raise DataError(
+                "generate: the network gives scores that are not finite; a pass in puregraph.autodiff.detect_anomaly() "
+                "names the first node that does"
+            )
+        return found
+
+    def passed(self, window: np.ndarray) -> Any:
+        """What the network gives, on the device."""
+        return self.objective.run(self.objective.prepare(Batch([window], [], len(window))))[1][0]
+
+    def checkCausal(self, window: np.ndarray) -> None:
+        """Whether other tokens in the second half leave the scores in the first as they are.
+
+        Raises    DataError if they do not
+        """
+        half, other = self.length // 2, window.copy()
+        other[:, half:] = (other[:, half:] + 1) % self.vocabulary
+        y, z = (device.toHost(self.passed(x))[:, :half].astype(np.float64) for x in (window, other))
+        if np.abs(y - z).max(initial=0) > NOISE * np.abs(y).max(initial=0):
+            raise DataError(
+                f"generate: {self.objective.net.title()} is not causal: its scores at a position depend on the tokens "
+                "behind it; Attention(causal=True) and transformerBlock(..., causal=True) look at those before it alone"
+            )
+        self.isKnown = True
+
+
+def promptsFrom(prompt: Any) -> tuple[list[list[int]], bool]:
+    """The ids of each text, and whether there is one text alone.
+
+    Raises    DataError for anything but ids, or lists of ids, and where there is none
+    """
+    if isinstance(prompt, (str, bytes)):
+        raise DataError(
+            f"prompt: wanted a list of ids, got a text {prompt!r:.40}; ids are list(b'To be') where tokens are bytes, "
+            "[letters.index(letter) for letter in text] where they are letters"
+        )
+    if not hasattr(prompt, "__len__") or not len(prompt):
+        raise DataError(f"prompt: wanted at least one id to begin with, got {prompt!r:.40}")
+    isOne = np.ndim(prompt[0]) == 0 and not isinstance(prompt[0], (str, bytes))
+    return [idsOf(text) for text in ([prompt] if isOne else prompt)], isOne
+
+
+def idsOf(text: Any) -> list[int]:
+    """The ids of one text.
+
+    Raises    DataError for anything else, and where there is none
+    """
+    try:
+        found = np.asarray(device.toHost(text) if hasattr(text, "dtype") else text)
+    except ValueError:
+        found = np.zeros(0, object)
+    if found.ndim == 1 and not found.size and found.dtype != object:
+        raise DataError("prompt: wanted at least one id in each text to begin with, got none")
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise DataError(f"prompt: wanted a list of ids, whole numbers, or a list of such lists, got {text!r:.60}")
+    return found.tolist()
+
+
+def lengthOf(net: Any, length: int | None, whole: int) -> int:
+    """How many tokens the network sees: what was asked for, else what it has positions for, else the whole text.
+
+    Raises    DataError for more than it has positions for
+    """
+    positions = [module.W.shape[0] for module in net.modules().values() if isinstance(module, Position)]
+    if length is not None and positions and length > min(positions):
+        raise DataError(f"length: wanted at most {min(positions)}, the positions of {net.title()}, got {length}")
+    return length or min(positions, default=whole)
+
+
+def vocabularyOf(net: Any, count: int, length: int) -> int:
+    """Of how many tokens the network gives scores.
+
+    Raises    DataError for a network of another kind, ShapeError for one that does not take tokens
+    """
+    names = list(net.arguments)
+    y = net.dataShapeFrom((count, length)) if len(names) == 1 else names
+    if len(names) != 1 or isinstance(y, list) or len(y) != 3 or y[:2] != (count, length):
+        got = f"inputs {', '.join(names)}" if len(names) != 1 else f"{show(y)} for {show((count, length))}"
+        isTurned = len(names) == 1 and len(y) == 3 and y[::2] == (count, length)
+        hint = "; leave the Transpose out, CrossEntropy(axis=-1) trains without it" * isTurned
+        raise DataError(f"generate: wanted a network of scores (n, t, vocabulary) for tokens (n, t), got {got}{hint}")
+    return int(y[2])

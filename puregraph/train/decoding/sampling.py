@@ -1,0 +1,29 @@
+"""Sampling: one token, drawn by the scores that a language model gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def drawToken(
+    scores: np.ndarray, rng: Any, temperature: float = 1.0, topK: int | None = None, topP: float = 1.0
+) -> int:
+    """A token with probability softmax(scores / temperature), among the likeliest; for temperature 0 the likeliest.
+
+    `topK`  how many of the likeliest are drawn from; None: all
+    `topP`  the fewest likeliest are drawn from that have this probability together (the nucleus)
+
+    Of equal scores the first token is the likelier.
+
+    Source    Holtzman et al. 2020, arXiv:1904.09751, section 3.1 (topP); Fan et al. 2018, arXiv:1805.04833 (topK)
+    """
+    if not temperature:
+        return int(scores.argmax())
+    order = np.argsort(-scores, kind="stable")[:topK]
+    z = (scores[order] - scores[order[0]]) / temperature
+    reached = np.exp(z).cumsum()
+    nucleus = np.searchsorted(reached, topP * reached[-1]) + 1  # how many reach it
+    reached = reached[:nucleus]
+    return int(order[np.searchsorted(reached[:-1], rng.random() * reached[-1], side="right")])
