@@ -185,7 +185,7 @@ def vocabularyOf(net: Any, count: int, length: int) -> int:
     y = net.dataShapeFrom((count, length)) if len(names) == 1 else names
     if len(names) != 1 or isinstance(y, list) or len(y) != 3 or y[:2] != (count, length):
         got = f"inputs {', '.join(names)}" if len(names) != 1 else f"{show(y)} for {show((count, length))}"
-        isTurned = len(names) == 1 and len(y) == 3 and y[::2] == (count, length)
-        hint = "; leave the Transpose out, CrossEntropy(axis=-1) trains without it" * isTurned
+        isTransposed = len(names) == 1 and len(y) == 3 and y[::2] == (count, length)
+        hint = "; leave the Transpose out, CrossEntropy(axis=-1) trains without it" * isTransposed
         raise DataError(f"generate: wanted a network of scores (n, t, vocabulary) for tokens (n, t), got {got}{hint}")
     return int(y[2])
