@@ -60,6 +60,7 @@ KEYWORDS: dict[str, tuple[str, ...]] = {
     **each("rate prob", ("p",)),
     "bidirectional": ("direction",),
     "batch_size": ("batchsize",),
+    **each("drop_last drop_remainder", ("dropLast",)),
     **each("model network module", ("net",)),
     **each("loss criterion loss_fn", ("cost",)),
     **each("gradient_accumulation_steps accumulation_steps accumulate_grad_batches", ("accumulate",)),

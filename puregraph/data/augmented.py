@@ -10,7 +10,7 @@ import numpy as np
 from puregraph import device
 from puregraph.arguments import Flag, Natural, takes
 from puregraph.data.arrays import pairFrom, rowsOf
-from puregraph.data.batches import checkedSize
+from puregraph.data.batches import batchCount, checkedSize
 from puregraph.errors import ArgumentError, DataError, show
 
 
@@ -20,19 +20,29 @@ class Augmented:
         images = ImageFolder("photos/train", size=64)
         trainer.train(Augmented(images, images.target, flip=True, crop=4), validation=held)
 
-    `flip`  mirror half of the images, left to right
-    `crop`  pad the images with this many zeros on each side, and cut one of the old size out at a random position
-    `seed`  the same `seed` gives an epoch the same batches, whatever the batchsize does to their division, after a
-            checkpoint too
+    `flip`      mirror half of the images, left to right
+    `crop`      pad the images with this many zeros on each side, and cut one of the old size out at a random position
+    `seed`      the same `seed` gives an epoch the same batches, whatever the batchsize does to their division, after a
+                checkpoint too
+    `dropLast`  whether a last batch that would be smaller is left out
 
     Shapes    images (n, c, h, w), target (n, ...)
     Source    He, Zhang, Ren, Sun 2016, arXiv:1512.03385, section 4.2
-    Raises    DataError unless the images have four axes, and there is a target for each; ArgumentError for a `crop`
-              from which on an image could be gone whole
+    Raises    DataError unless the images have four axes, and there is a target for each, and with `dropLast` unless
+              they make a whole batch; ArgumentError for a `crop` from which on an image could be gone whole
     """
 
-    @takes(flip=Flag, crop=Natural, seed=Natural)
-    def __init__(self, images: Any, target: Any, batchsize: int = 128, flip: bool = True, crop: int = 0, seed: int = 0):
+    @takes(flip=Flag, crop=Natural, seed=Natural, dropLast=Flag)
+    def __init__(
+        self,
+        images: Any,
+        target: Any,
+        batchsize: int = 128,
+        flip: bool = True,
+        crop: int = 0,
+        seed: int = 0,
+        dropLast: bool = False,
+    ):
         if len(getattr(images, "shape", ())) != 4:
             got = f"shape {show(tuple(images.shape))}" if hasattr(images, "shape") else type(images).__name__
             raise DataError(f"Augmented: wanted images (n, channels, h, w), got {got}")
@@ -45,10 +55,11 @@ class Augmented:
             )
         (self.images,), self.target = pairFrom([images], target)
         self.batchsize, self.flip, self.crop, self.seed = checkedSize(batchsize), flip, crop, seed
+        self.count = batchCount(len(self.images), self.batchsize, dropLast)
 
     def __len__(self) -> int:
         """How many batches an epoch has."""
-        return -(-len(self.images) // self.batchsize)
+        return self.count
 
     def __call__(self, epoch: int) -> Iterator[tuple[np.ndarray, list[Any]]]:
         """The batches of an epoch, counted from 0 on."""
@@ -56,8 +67,8 @@ class Augmented:
         samples = len(self.images)
         order, flips = rng.permutation(samples), rng.random(samples) < 0.5
         offsets = rng.integers(0, 2 * self.crop + 1, (samples, 2))
-        for start in range(0, samples, self.batchsize):
-            rows = order[start : start + self.batchsize]
+        for number in range(self.count):
+            rows = order[number * self.batchsize : (number + 1) * self.batchsize]
             images = np.array(device.toHost(rowsOf(self.images, rows, device.toDevice(rows))))
             if self.crop:
                 images = cropped(images, self.crop, offsets[rows])

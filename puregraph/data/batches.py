@@ -48,28 +48,37 @@ class Arrays:
     """Arrays of one length, in batches: whole in memory, mapped from a file, in a file of h5py's, or on the device.
 
     `data` and `target` are an array each, or a list of arrays where there are several inputs or targets, or a dict by
-    their `names`; with `isWeighed` the last of the targets are the weights of the samples. `light` says that batches
-    are made so fast that no thread should do it, or by a GPU, which takes its work from one thread.
+    their `names`; with `isWeighed` the last of the targets are the weights of the samples. With `dropLast` a last batch
+    that would be smaller is left out. `light` says that batches are made so fast that no thread should do it, or by a
+    GPU, which takes its work from one thread.
 
-    Raises    DataError if their lengths differ, they are empty, not numeric, or `batchsize` is below 1
+    Raises    DataError if their lengths differ, they are empty, not numeric, or `batchsize` is below 1; with `dropLast`
+              if they make no whole batch
     """
 
     oneshot = False
 
     def __init__(
-        self, data: Any, target: Any = None, batchsize: int = 128, names: Names = UNNAMED, isWeighed: bool = False
+        self,
+        data: Any,
+        target: Any = None,
+        batchsize: int = 128,
+        names: Names = UNNAMED,
+        isWeighed: bool = False,
+        dropLast: bool = False,
     ):
-        self.batchsize, self.isWeighed = checkedSize(batchsize), isWeighed
+        self.batchsize, self.isWeighed, self.dropLast = checkedSize(batchsize), isWeighed, dropLast
         self.data, self.target = pairFrom(*names.inOrder(data, target))
         self.samples = len(self.data[0])
-        self.count = -(-self.samples // batchsize)
+        self.count = batchCount(self.samples, batchsize, dropLast)
         rowBytes = sum(x.nbytes for x in (*self.data, *self.target)) // self.samples
         self.isThere = any(map(device.isDeviceArray, (*self.data, *self.target)))
         self.light = self.isThere or rowBytes * batchsize < LIGHT
 
     def sizes(self) -> list[int]:
         """The sizes that batches have."""
-        return sorted({min(self.batchsize, self.samples), self.samples % self.batchsize} - {0}, reverse=True)
+        last = 0 if self.dropLast else self.samples % self.batchsize
+        return sorted({min(self.batchsize, self.samples), last} - {0}, reverse=True)
 
     def first(self, size: int) -> Batch:
         """A batch of the first samples."""
@@ -78,10 +87,10 @@ class Arrays:
 
     def few(self, count: int) -> Arrays:
         """The first samples alone: this many batches, the last of them as small as the last of all."""
-        less = -self.samples % self.batchsize
+        less = 0 if self.dropLast else -self.samples % self.batchsize
         end = min(self.samples, count * self.batchsize - less)
         data, target = ([x[:end] for x in xs] for xs in (self.data, self.target))
-        return Arrays(data, target or None, self.batchsize, isWeighed=self.isWeighed)
+        return Arrays(data, target or None, self.batchsize, isWeighed=self.isWeighed, dropLast=self.dropLast)
 
     def order(self, rng: np.random.Generator) -> np.ndarray:
         """The samples in a new random order."""
@@ -98,8 +107,8 @@ class Arrays:
         Of each only the samples that `share` says, given how many there are.
         """
         far = device.toDevice(order) if self.isThere and order is not None else None
-        for begin in range(start * self.batchsize, self.samples, self.batchsize):
-            end = min(begin + self.batchsize, self.samples)
+        for number in range(start, self.count):
+            begin, end = number * self.batchsize, min((number + 1) * self.batchsize, self.samples)
             first, last, whole = begin, end, None
             if share is not None:
                 whole, part = end - begin, share(end - begin)
@@ -189,16 +198,22 @@ def copyOf(array: Any) -> Any:
 
 
 def batchesFrom(
-    data: Any, target: Any, batchsize: int, paired: bool = True, names: Names = UNNAMED, isWeighed: bool = False
+    data: Any,
+    target: Any,
+    batchsize: int,
+    paired: bool = True,
+    names: Names = UNNAMED,
+    isWeighed: bool = False,
+    dropLast: bool = False,
 ) -> Arrays | Stream:
     """The training data: arrays with their target, or the batches in place of both; `names` are those that they
-    may be given by; with `isWeighed` the last of the targets are the weights of the samples.
+    may be given by; with `isWeighed` the last of the targets are the weights of the samples; `dropLast`: see `Arrays`.
 
     Raises    DataError if arrays come without the target that `paired` asks for
     """
     checkedSize(batchsize)
     if target is not None:
-        return Arrays(data, target, batchsize, names, isWeighed)
+        return Arrays(data, target, batchsize, names, isWeighed, dropLast)
     isData = hasattr(data, "dtype") or hasattr(data, "__array__") or isSeveral(data) or isinstance(data, dict)
     if isData and paired:
         raise DataError(
@@ -223,6 +238,16 @@ def inOrder(data: Any, names: Sequence[str], what: str = "data") -> Any:
             f"{what}: wanted arrays for {', '.join(names)} by name, got {', '.join(map(str, data)) or 'none'}"
         )
     return [data[name] for name in names]
+
+
+def batchCount(samples: int, batchsize: int, dropLast: bool) -> int:
+    """How many batches samples make; with `dropLast` whole ones alone.
+
+    Raises    DataError where that is none
+    """
+    if dropLast and samples < batchsize:
+        raise DataError(f"dropLast: wanted at least the {batchsize} samples of a batch, got {samples}")
+    return samples // batchsize if dropLast else -(-samples // batchsize)
 
 
 def groups(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:

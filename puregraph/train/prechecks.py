@@ -92,7 +92,7 @@ def sourcesFrom(
     data, target = names.inOrder(data, target)
     isFraction, seed = isinstance(validation, (float, np.floating)), trainer.splitSeed
     (data, target), validation = heldOutFrom(data, weighed(target, weight, cost), validation, isWeighed, seed)
-    source = batchesFrom(data, target, trainer.batchsize, names=names, isWeighed=isWeighed)
+    source = batchesFrom(data, target, trainer.batchsize, names=names, isWeighed=isWeighed, dropLast=trainer.dropLast)
     checks = validationFrom(validation, trainer.batchsize, names, cost)
     if isFraction:
         trains, validates = (len(pairFrom(*pair)[0][0]) for pair in ((data, target), validation[:2]))
@@ -175,7 +175,8 @@ def checkShapes(
             except (PuregraphError, TypeError) as error:
                 if number:
                     cut = f"{source.samples} samples in batches of {source.batchsize} leave {size}"
-                    addLocation(error, f"in the last batch{owner and f' of {owner}'}: {cut}")
+                    hint = "" if owner else "; Trainer(..., dropLast=True) leaves that batch out"
+                    addLocation(error, f"in the last batch{owner and f' of {owner}'}: {cut}{hint}")
                 elif owner:
                     addLocation(error, f"in {owner}")
                 raise

@@ -26,7 +26,8 @@ PROGRESS = {  # attributes of a trainer, and what each of them is
     "lastRate": "a number",
 }
 FIGURES = ("epoch", "step", "loss", "val loss", "rate", "seconds")  # of a history's row that others calculate with
-SETTINGS = ("batchsize", "accumulate", "shuffle")
+SETTINGS = ("batchsize", "accumulate", "shuffle", "dropLast")
+BEFORE = {"dropLast": False}  # what older files do not say
 
 
 def stateFrom(trainer: Any) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def check(trainer: Any, saved: Any) -> None:
     checkGrains(trainer.grains, saved.get("grains"), saved[KEY]["begun"])
     if saved[KEY]["begun"]:
         trainer.meters.check(saved["tally"])
-        for name, value in saved["settings"].items():
+        for name, value in {**BEFORE, **saved["settings"]}.items():
             if getattr(trainer, name) != value:
                 raise DataError(
                     f"{name}: an epoch was begun with {value}, it cannot go on with {getattr(trainer, name)}"
@@ -81,7 +82,7 @@ def checkKinds(saved: dict[str, Any]) -> None:
     wanted = {KEY: dict, "settings": dict, "random": dict, "tally": dict, "history": list, "callbacks": list}
     for name, kind in wanted.items():
         require(type(saved.get(name)) is kind, name, f"a {kind.__name__}", saved.get(name))
-    progress, settings, meters = saved[KEY], saved["settings"], saved["tally"]
+    progress, settings, meters = saved[KEY], {**BEFORE, **saved["settings"]}, saved["tally"]
     require(set(progress) == set(PROGRESS), KEY, ", ".join(PROGRESS), sorted(map(str, progress)))
     for name, what in PROGRESS.items():
         require(KINDS[what](progress[name]), f"{KEY}: {name}", what, progress[name])

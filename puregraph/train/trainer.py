@@ -58,6 +58,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
     `cost`        a Module of predictions and targets that gives the mean over the batch; a dict by outputs: `CostSum`
     `optimizer`   updates the part of the network that it was set up on, or all of it; a dict: see `MultiOptimizer`
     `batchsize`   samples of a batch of arrays; the last batch of an epoch may be smaller
+    `dropLast`    whether that smaller batch of arrays is left out: with `shuffle` other samples in each epoch
     `metrics`     what is gathered besides the cost, a list, or a dict by outputs; that of the validation in copies,
                   `trainer.validator.metrics`
     `callbacks`   Callbacks, and functions of the trainer, which are called after every step
@@ -92,7 +93,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
     world = property(lambda self: world(), doc="The processes that train together, of which this is `world.rank`.")
     writes = property(lambda self: not (self.fastRun or self.world.rank), doc="Whether callbacks write their files.")
 
-    @takes(seed=optional(Natural), shuffle=Flag, compile=Flag, fastRun=Flag)
+    @takes(seed=optional(Natural), shuffle=Flag, compile=Flag, fastRun=Flag, dropLast=Flag)
     def __init__(
         self,
         net: Module,
@@ -112,9 +113,10 @@ class Trainer(ChecksKeywords, Figures, Settable):
         grains: int | None = None,
         shard: str | None = None,
         stages: int | None = None,
+        dropLast: bool = False,
     ):
         self.batchsize, self.accumulate = checkedSize(batchsize), checkedSize(accumulate, "accumulate")
-        self.shuffle, self.prefetch = shuffle, checkedSize(prefetch, "prefetch", 0)
+        self.shuffle, self.dropLast, self.prefetch = shuffle, dropLast, checkedSize(prefetch, "prefetch", 0)
         self.fastRun, self.grains = fastRun, None if grains is None else checkedSize(grains, "grains")
         self.shard, self.stages = checkShard(shard), checkStages(stages, grains, shard)
         self.shared: Any = None  # a step of several processes, while it trains

@@ -266,6 +266,18 @@ def test_batches_cover_every_sample_once_in_the_given_order(rng):
     assert len(later) == 1 and np.array_equal(later[0].data[0], batches[2].data[0])
 
 
+def test_a_last_batch_that_would_be_smaller_is_left_out_where_that_is_wanted(rng):
+    source = Arrays(np.arange(10), np.arange(10), batchsize=4, dropLast=True)
+    assert source.count == 2 and source.sizes() == [4]
+    order = source.order(rng)
+    batches = list(source.batches(order))
+    assert np.concatenate([b.data[0] for b in batches]).tolist() == order[:8].tolist()
+    assert len(list(source.batches(order, start=1))) == 1 and source.few(1).count == 1
+    assert Arrays(np.arange(8), None, 4, dropLast=True).count == 2
+    with pytest.raises(DataError, match="dropLast: wanted at least the 4 samples of a batch, got 3"):
+        Arrays(np.arange(3), None, 4, dropLast=True)
+
+
 def test_batches_in_order_are_views():
     data = np.arange(8.0)
     assert all(np.shares_memory(b.data[0], data) for b in Arrays(data, None, 3).batches())

@@ -150,6 +150,8 @@ def test_epochs_differ_and_repeat_whatever_the_batchsize(rng):
 
     first, sizes = epoch(0)
     assert sizes == [6, 6, 6, 2] and len(Augmented(images, np.arange(20), 6)) == 4
+    whole = Augmented(images, np.arange(20), 6, crop=2, dropLast=True)
+    assert len(whole) == 3 and np.array_equal(np.concatenate([x for x, _ in whole(0)]), first[:18])
     np.testing.assert_array_equal(first, epoch(0)[0])
     np.testing.assert_array_equal(first, epoch(0, batchsize=7)[0])
     assert not np.array_equal(first, epoch(1)[0]) and not np.array_equal(first, epoch(0, seed=1)[0])

@@ -40,8 +40,8 @@ def perceptron(**options):
 
 
 def several(**options):
-    """The same with an optimizer for weights and another one for biases, whose states differ."""
-    trainer, data, target = perceptron(**options)
+    """The same with an optimizer for weights and another one for biases, whose states differ, and whole batches alone."""
+    trainer, data, target = perceptron(**{"dropLast": True, **options})
     trainer.optimizer = MultiOptimizer({"*.b": MomentumSGD(1e-2), "*": Adam(1e-2)}, clipNorm=0.5)
     return trainer, data, target
 
@@ -139,7 +139,7 @@ def trained(name, trainer=None, data=None, target=None, **options):
 RECIPES = {each.__name__: each for each in (perceptron, several, accumulated, convolutional, synchronized, language)}
 EPOCHS = {
     "perceptron": 6,
-    "several": 6,
+    "several": 8,
     "accumulated": 15,
     "convolutional": 8,
     "synchronized": 8,

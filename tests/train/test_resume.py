@@ -115,6 +115,21 @@ def test_stopped_twice_it_is_still_the_same_run(tmp_path, optimizer):
     assert everything(run(fresh(3, optimizer).resume(path))) == wanted
 
 
+@pytest.mark.parametrize("grains", [None, 2])
+def test_a_run_without_smaller_last_batches_goes_on_in_the_middle_of_an_epoch(tmp_path, grains):
+    options, path = {"dropLast": True, "batchsize": 8, "accumulate": 1, "grains": grains}, tmp_path / "run.h5"
+    wanted = everything(run(fresh(**options)))
+    assert wanted[2] == 5 * EPOCHS != everything(run(fresh(**{**options, "dropLast": False})))[2]
+    with pytest.raises(Stopped):
+        run(fresh(callbacks=[stopAt(8, path)], **options))
+    assert everything(run(fresh(8, **options).resume(path))) == wanted
+
+
+def test_a_file_of_before_there_were_left_out_batches_goes_on(stopped):
+    wanted = everything(run(fresh()))
+    assert everything(run(fresh(8).resume(forge(stopped, lambda t: t["settings"].pop("dropLast"))))) == wanted
+
+
 def test_stopped_between_epochs_and_before_the_first(tmp_path):
     wanted = everything(run(fresh()))
     first = fresh()
@@ -211,6 +226,7 @@ def stopped(tmp_path):
         ({"batchsize": 6}, "batchsize: an epoch was begun with 5, it cannot go on with 6"),
         ({"accumulate": 1}, "accumulate: an epoch was begun with 2"),
         ({"shuffle": False}, "shuffle: an epoch was begun with True"),
+        ({"dropLast": True}, "dropLast: an epoch was begun with False, it cannot go on with True"),
         ({"metrics": [Accuracy()]}, "an epoch was begun with accuracy, confusion, it cannot go on with accuracy"),
     ],
 )

@@ -449,8 +449,15 @@ def test_a_last_batch_that_batchnorm_cannot_take_is_found_first(rng):
     trainer = quiet(noisy(), CrossEntropy(), batchsize=4)
     with pytest.raises(ShapeError, match="at least two values of each map") as caught:
         trainer.train(x, t)
-    assert "in the last batch: 9 samples in batches of 4 leave 1" in told(caught.value)
+    assert "in the last batch: 9 samples in batches of 4 leave 1; Trainer(..., dropLast=True) leaves" in told(
+        caught.value
+    )
     assert trainer.step == 0
+    seen = []
+    look = [lambda trainer: seen.append(trainer.order[8:].item())]
+    whole = quiet(noisy(), CrossEntropy(), batchsize=4, dropLast=True, callbacks=look)
+    whole.train(x, t, epochs=9, validation=(x, t))
+    assert whole.step == 18 and len(set(seen)) > 3  # another one is left out in each epoch
     trainer.train(x[:8], t[:8], validation=(x, t))
 
 

@@ -20,6 +20,7 @@ SETTINGS = (
     "shard",
     "stages",
     "shuffle",
+    "dropLast",
     "compile",
     "epoch",
     "step",
