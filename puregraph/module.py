@@ -137,6 +137,8 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
                 the last axis), "as taken" (what the input is); a cost `takes` "logits" or "scores"
     `views`     whether the output is the first input, or a view of it, and so takes no memory
     `gradAliases`   whether the gradient of an input of the output's shape is the very gradient that comes in
+    `exchanges`     whether a rule exchanges arrays with other processes, and is so called as it is in compiled steps: a
+                forward rule of one output, of the dtype of the first input, or a gradient like the one that comes in
     `flopsPerElement`   arithmetic operations of a forward pass for each element of the first input; None: `flopsFrom`
     `train`     the mode: `trainMode()` and `evalMode()` set it
     `precision` how compiled steps on a GPU may calculate: `calcMode()` sets it; it is no part of a checkpoint
@@ -157,6 +159,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
     zeroBeyond = ""
     views = False
     gradAliases = False
+    exchanges = False
     flopsPerElement: int | None = None
     updateGrad: Any = None
     options = ("trainable", "precision")

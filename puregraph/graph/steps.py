@@ -236,6 +236,9 @@ def shapeOnly(x: Any) -> Any:
 
 def clone(node: Node) -> Node:
     """A node for one more use of the same module: what a nested graph's nodes become in the graph around it."""
-    copy = Node(node.module, None, node.rename)
-    copy.original = node
+    copy = Node(node.module)
+    copy.rename, copy.original = (
+        node.rename,
+        node,
+    )  # what a segment names has dots, which no name that is given may have
     return copy

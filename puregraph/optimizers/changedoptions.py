@@ -19,6 +19,8 @@ def madeWith(optimizer: Any) -> dict[str, Any]:
         made = bound.arguments
     classes = type(optimizer).__mro__[:-1]  # what a constructor passes on is named in a base class
     names = {name for cls in classes for name in inspect.signature(vars(cls).get("__init__", cls)).parameters}
+    if optimizer.whole is not None:
+        names -= {"clipNorm"}  # which the MultiOptimizer has given it
     now = {name: getattr(optimizer, name, made) for name in names & made.keys()}
     return {name: made[name] for name, value in now.items() if isPlain(made[name]) and isPlain(value)}
 

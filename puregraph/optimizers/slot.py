@@ -19,20 +19,22 @@ class Slot:
 
     `rule`  what updates it, where that is not the optimizer that has the slot, but one of several
     `part`  of which elements, first to behind the last, the state is here, where others have the rest; None: of all
+    `split` the slots of parts of the parameter, of any elements, which have the state in place of this one
     """
 
-    __slots__ = ("applied", "arrays", "param", "part", "path", "rule", "step")
+    __slots__ = ("applied", "arrays", "param", "part", "path", "rule", "split", "step")
 
     def __init__(self, path: str, param: Any, arrays: dict[str, Any] | None = None, step: int = 0):
         self.path, self.param, self.arrays, self.step = path, param, arrays or {}, step
         self.applied = -1  # the version of the gradient that was applied last
         self.part: tuple[int, int] | None = None
         self.rule: Any = None
+        self.split: Any = None
 
     @property
     def hasState(self) -> bool:
         """Whether state of any element is here."""
-        return self.part is None or self.part[0] < self.part[1]
+        return self.split is None and (self.part is None or self.part[0] < self.part[1])
 
     def blank(self) -> Any:
         """Zeros like the parameter; float32 for one of 16 bits."""

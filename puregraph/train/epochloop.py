@@ -15,6 +15,7 @@ from puregraph.train.callbacks.checkpointing import Checkpoint
 from puregraph.train.callbacks.progress import Progress, progressFrom
 from puregraph.train.metrics.metric import countedIn
 from puregraph.train.pipeline.pipelinestep import PipelineStep
+from puregraph.train.tensor.tensorstep import TensorStep
 from puregraph.train.together.agreement import together
 from puregraph.train.together.sharedstep import SharedStep, slotsOf
 
@@ -27,7 +28,7 @@ class EpochLoop:
     def __init__(self, trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None):
         self.trainer, self.source, self.checks = trainer, source, checks
         count = trainer.grains or trainer.world.size
-        self.shared = self.dividedStep(count) if count > 1 or trainer.stages else None
+        self.shared = self.dividedStep(count) if count > 1 or trainer.stages or trainer.tensor else None
         self.isWatched = any(map(looksAtSteps, trainer.callbacks))
         self.isFirst = not trainer.world.rank
         self.asks = not isPlain(trainer.optimizer)  # before it updates in a way of its own, whether the cost is finite
@@ -121,7 +122,8 @@ class EpochLoop:
         """
         trainer = self.trainer
         size = trainer.world.size
-        isLess = trainer.stages is None and len(shared.grains.bounds) != size + 1
+        isWhole = trainer.stages is None and trainer.tensor is None
+        isLess = isWhole and len(shared.grains.bounds) != size + 1
         if isLess and shared.sharded is not None:
             raise PuregraphError(
                 f"shard={trainer.shard!r}: a lost process had a part of the optimizer's state, which no other one has; "
@@ -137,9 +139,10 @@ class EpochLoop:
         return shared
 
     def dividedStep(self, count: int) -> SharedStep:
-        """A division of steps into that number of grains, and perhaps of the network into stages."""
+        """A division of steps into that number of grains, and perhaps of the network into stages, or its tensors."""
         trainer = self.trainer
-        trainer.shared = (SharedStep if trainer.stages is None else PipelineStep)(trainer, count)
+        kind: Any = SharedStep if trainer.stages is None else PipelineStep
+        trainer.shared = (kind if trainer.tensor is None else TensorStep)(trainer, count)
         return trainer.shared
 
     def gatherWeights(self, isWanted: bool = True) -> None:

@@ -52,6 +52,7 @@ class Objective:
         self.buckets: Any = None  # of gradients, which other processes get while backward runs
         self.deviceExchange: Any = None  # what adds them up on a GPU
         self.weights: Any = None  # of which each process has pieces
+        self.split: Any = None  # the network in parts, of which each process has some
         self.say: Callable[[str], Any] | None = None  # what compiling for long is said by
         self.sizes: tuple[int, int, bool] | None = None
         self.mutex = Mutex()

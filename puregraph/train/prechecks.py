@@ -20,6 +20,7 @@ from puregraph.many.world import World
 from puregraph.modules.batchnorm import BatchNorm
 from puregraph.train.announcing import NATIVE
 from puregraph.train.modes import inMode
+from puregraph.train.tensor.tensorgrid import replicasIn
 from puregraph.train.together.agreement import agree
 from puregraph.train.together.lockstep import isSynchronized
 
@@ -137,7 +138,9 @@ def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None,
     if trainer.grains is not None and isinstance(source, Arrays) and trainer.batchsize < trainer.grains:
         wanted = f"grains={trainer.grains}: wanted batches of at least as many samples"
         raise DataError(f"{wanted}, got batchsize {trainer.batchsize}")
-    parts = Grains(trainer.grains or trainer.world.size, trainer.world if trainer.stages is None else World()).sizes
+    replicas = replicasIn(trainer.world, trainer.tensor)
+    isDivided = trainer.stages is None and trainer.tensor is None
+    parts = Grains(trainer.grains or replicas, trainer.world if isDivided else World()).sizes
     isWhole = any(isSynchronized(module) for module in trainer.net.modules().values())
     checkShapes(trainer, source, "", (lambda size: [size]) if isWhole else parts)
     with inMode(False, trainer.net, trainer.cost):

@@ -34,6 +34,7 @@ from puregraph.train.modes import inMode, leaveIn
 from puregraph.train.objective import Objective, checkKind
 from puregraph.train.pipeline.pipelinegrid import checkStages
 from puregraph.train.prechecks import begin, checkShard, sourcesFrom
+from puregraph.train.tensor.tensorgrid import checkTensor
 from puregraph.train.together.dividedsave import saveDivided
 from puregraph.train.together.shardedupdate import isDivided
 from puregraph.train.validator import Validator
@@ -77,6 +78,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
     `shard`       in parts: "state" of the optimizer (ZeRO-1), "gradients" too (ZeRO-2), or "parameters" too (ZeRO-3)
     `stages`      into how many parts that follow each other the network is cut, of which each process has some; the
                   grains of a batch go through them one after the other (a pipeline, 1F1B)
+    `tensor`      into how many parts Linear, Embedder and the heads of attention are divided, of which each process has
+                  some (tensor parallel, Megatron-LM)
     `readEvery`   on a GPU costs and metrics are read once in this many batches, when they are as many batches old, so
                   that nobody waits for a step
 
@@ -114,11 +117,13 @@ class Trainer(ChecksKeywords, Figures, Settable):
         shard: str | None = None,
         stages: int | None = None,
         dropLast: bool = False,
+        tensor: int | None = None,
     ):
         self.batchsize, self.accumulate = checkedSize(batchsize), checkedSize(accumulate, "accumulate")
         self.shuffle, self.dropLast, self.prefetch = shuffle, dropLast, checkedSize(prefetch, "prefetch", 0)
         self.fastRun, self.grains = fastRun, None if grains is None else checkedSize(grains, "grains")
         self.shard, self.stages = checkShard(shard), checkStages(stages, grains, shard)
+        self.tensor = checkTensor(tensor, shard, stages)
         self.shared: Any = None  # a step of several processes, while it trains
         self.objective = Objective(net, costFrom(cost), compile)
         self.net, self.cost = self.objective.net, self.objective.cost

@@ -85,6 +85,17 @@ def language(**options):
     return trainer, tokens[:, :-1], tokens[:, 1:]
 
 
+def inParts(**options):
+    """A GPT block whose layers are divided into four parts, with clipped gradients, masks and a smaller last batch."""
+    puregraph.seed(8)
+    rng = np.random.default_rng(8)
+    net = Sequential(gpt(18, 6, layers=1, heads=4, size=16, dropout=0.1), Transpose((0, 2, 1)), name="net")
+    given = {"batchsize": 16, "tensor": 4, "metrics": [Accuracy()], **GRAINS, **options}
+    trainer = Trainer(net, CrossEntropy(), Adam(1e-2, clipNorm=0.5), **given)
+    tokens = rng.integers(0, 18, (41, 7))
+    return trainer, tokens[:, :-1], tokens[:, 1:]
+
+
 def product(net, data, target, seed, **options):
     """A trainer that clips, takes steps of two batches, and has a smaller last batch: 16, 16 and 9 samples."""
     puregraph.seed(seed)

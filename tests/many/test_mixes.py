@@ -2,13 +2,15 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from puregraph import SGD, Adam, Linear, Relu, Sequential
 from puregraph.cli import main
 from puregraph.errors import ArgumentError, ShapeError
-from puregraph.many import Cluster, LinkSpeed
+from puregraph.many import Cluster, CountingWorld, LinkSpeed
 from puregraph.models import gpt
+from puregraph.train.tensor import splitTensors
 from puregraph.train.together.mixplan import MixPlan
 
 WIDTH = 64
@@ -67,13 +69,25 @@ def test_the_best_fits_and_what_never_fits_is_said():
     assert small.best.memory == least and "best" in small.table()
     none = MixPlan(even(), [(64, WIDTH)], Cluster(4, node=4, memory=least / 2), Adam)
     assert none.best is None and "0 of which fit; the smallest takes" in none.table()
-    assert free.best.seconds == min(mix.seconds for mix in free.mixes)
+    assert free.best.seconds == pytest.approx(min(mix.seconds for mix in free.mixes), abs=1e-9)
 
 
 def test_heads_say_in_how_many_parts_tensors_can_be():
     shape = (8,)
     found = mixes(8, 64, gpt(17, 8, layers=2, heads=2, size=8), shape=shape, node=8)
     assert {t for _, t, *_ in found} == {1, 2}
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_bytes_of_tensors_in_parts_are_those_that_are_counted(parts, rng):
+    net, x = gpt(17, 8, layers=2, heads=4, size=8), rng.integers(0, 17, (4, 8))
+    plan = MixPlan(net, [x.shape], Cluster(parts, node=parts), Adam)
+    (mix,) = [mix for mix in plan.mixes if (mix.tensor, mix.stages, mix.micro) == (parts, 1, 4)]
+    world = CountingWorld(parts)
+    graph = splitTensors(net, parts, x.shape, world=world).graph
+    graph.trainMode()
+    graph.backward(np.ones_like(graph(x)), updGrad=False)
+    assert sum(call.nbytes for call in mix.calls) == pytest.approx(world.nbytes, rel=0.05)  # 17 words in parts
 
 
 def test_what_cannot_be_mixed_is_refused():

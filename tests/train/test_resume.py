@@ -19,6 +19,7 @@ from puregraph import (
     Dropout,
     Linear,
     MomentumSGD,
+    MultiOptimizer,
     Relu,
     Sequential,
     WarmUp,
@@ -509,6 +510,18 @@ def test_a_learning_rate_that_was_set_by_hand_goes_on(capsys):
         np.testing.assert_array_equal(a.data, b.data)
     assert load(file).optimizer.learnRate == 5e-4
     assert "goes on with" not in capsys.readouterr().out
+
+
+def test_a_bound_that_several_optimizers_share_goes_on():
+    trainers = []
+    for _ in range(2):
+        trainers.append(plain())
+        trainers[-1].optimizer = MultiOptimizer({"*.b": MomentumSGD(0.01), "*": Adam(0.02)}, clipNorm=0.5)
+    trainers[0].train(*data())
+    trainers[0].optimizer.clipNorm = trainers[0].optimizer.optimizers["*"].learnRate = 0.25
+    trainers[1].resume(trainers[0].save(None))
+    assert [each.clipNorm for each in (trainers[1].optimizer, *trainers[1].optimizer.members)] == [0.25] * 3
+    assert [each.learnRate for each in trainers[1].optimizer.members] == [0.01, 0.25]
 
 
 def test_a_learning_rate_that_is_given_anew_stays_and_is_said(capsys):

@@ -191,7 +191,7 @@ class GraphTracer:
 
     def addOpaque(self, step: GraphStep, values: list[Any], reason: str) -> Found:
         """Add a rule as one opaque call."""
-        outs = outputsOf(self.recorder, step, self.trial)
+        outs = outputsOf(self.recorder, step, values, self.trial)
         count, changes = len(outs), []
         states = [i for i, v in enumerate(values) if v is not None and v.number in self.states]
         for i in states:

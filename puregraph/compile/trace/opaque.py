@@ -89,11 +89,16 @@ class RuleProfile:
         return ResultSpec(tuple(y.shape), y.dtype, y.strides) if hasattr(y, "strides") else type(y)
 
 
-def outputsOf(recorder: Recorder, step: GraphStep, trial: RuleProfile | None) -> list[Any]:
-    """Values for the results of a rule; hidden results may be anything.
+def outputsOf(recorder: Recorder, step: GraphStep, values: list[Any], trial: RuleProfile | None) -> list[Any]:
+    """Values for the results of a rule that takes these; hidden results may be anything.
 
     Raises    UntriedError if it has not run yet; NotArraysError if it does not give arrays
     """
+    owner: Any = getattr(step.module, "of", step.module)
+    if owner.exchanges:
+        taken = [v.shape for v in values[: step.inputs]]
+        shape = owner.dataShapeFrom(*taken) if step.module is owner else taken[0]
+        return [recorder.value(shape, values[0].dtype)]
     if trial is None:
         raise UntriedError(f"at '{step.path}' ({step.label}): what it gives is known once it has run")
     found = trial.results.get(step.path)

@@ -21,7 +21,7 @@ from puregraph.train.pipeline.scatterednorm import scatteredNorm
 from puregraph.train.pipeline.stagepipeline import Microbatch, StagePipeline
 from puregraph.train.pipeline.stagestate import keepOwn
 from puregraph.train.together.gradientexchange import isOnDevice
-from puregraph.train.together.shardedupdate import OWN
+from puregraph.train.together.shardedupdate import takeSettings
 from puregraph.train.together.sharedstep import SharedStep, costRow, stateRow
 
 
@@ -200,9 +200,7 @@ class PipelineStep(SharedStep):
         ready = [slot for slot in self.slots if reached[id(slot.param)] and slot.param.trainable]
         if not ready:
             raise PuregraphError(f"{type(optimizer).__name__}: none of {len(self.slots)} parameters has a gradient")
-        for name, value in vars(optimizer).items():
-            if name not in OWN and vars(part).get(name) is not value:
-                setattr(part, name, value)
+        takeSettings(part, optimizer)
         grads = self.ownGradients()
         if self.norm is not None:
             optimizer.norm = part.measured = self.norm

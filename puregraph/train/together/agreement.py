@@ -19,6 +19,7 @@ SETTINGS = (
     "grains",
     "shard",
     "stages",
+    "tensor",
     "shuffle",
     "dropLast",
     "compile",

@@ -18,7 +18,8 @@ from puregraph.train.together.shardedupdate import wholeState
 
 
 def saveDivided(world: World, path: Any, net: Graph, optimizer: Any, extra: Any) -> bytes | None:
-    """Each process writes its piece; when all are on the disk, the first one writes the file that names them.
+    """Each process writes its piece; when all are on the disk, the first one writes the file that names them. Of
+    tensors in parts the first one writes all.
 
     All processes call it. Whoever is ended, and whenever, there is the old file with its pieces, or the new one.
 
@@ -26,6 +27,10 @@ def saveDivided(world: World, path: Any, net: Graph, optimizer: Any, extra: Any)
     """
     if path is None:
         return save(None, net, optimizer, extra, DividedState(wholeState(world, optimizer), None))
+    if any(slot.split is not None for slot in optimizer.slots):  # a part of columns is many runs of elements
+        whole = DividedState(wholeState(world, optimizer), None)
+        inEach(world, lambda: None if world.rank else save(path, net, optimizer, extra, whole))
+        return None
     arrays, shapes, runs = partsOf(optimizer)
     rows = inEach(world, lambda: writePiece(path, world.rank, world.size, runs))
     state = DividedState(arrays, PieceSet(rows, shapes))

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.analysis.footprint import Footprint, FootprintLine
+from puregraph.analysis.footprint import Footprint
 from puregraph.analysis.summary import bytesText
 from puregraph.core.shape import product
-from puregraph.errors import ArgumentError, ShapeError, show
+from puregraph.errors import ArgumentError, DataError, ShapeError, show
 from puregraph.graph import Graph
 from puregraph.many.countingworld import Collective
 from puregraph.many.predict.clocks import INSIDE, Clocks
 from puregraph.many.predict.cluster import Cluster
-from puregraph.modules import Attention, Embedder, Linear
 from puregraph.optimizers.updateformulas import states
+from puregraph.train.tensor.tensorlayout import COLUMNS, WITHIN, TensorLayout
 from puregraph.train.together.splitplan import BACKWARD, secondsText
 
 SHARDS = (None, "state", "gradients", "parameters")
@@ -72,9 +72,9 @@ class MixPlan:
     Nothing is allocated and nothing runs: sizes are those of `Footprint` for one sample, and grow with samples.
 
     A shard divides the optimizer's state, gradients, and parameters by d; those of the largest node are there twice.
-    Tensors of Linear and Embedder, and heads, are divided by t within a machine, for two sums of activations each way
-    for each two Linear. Of s stages each has nothing to do for (s - 1) / m of its time, and keeps what min(s, m)
-    microbatches have made (1F1B). Reductions are by halving and doubling, machines first.
+    Tensors of Linear and Embedder, and heads, are divided by t within a machine, as `TensorLayout` has it. Of s stages
+    each has nothing to do for (s - 1) / m of its time, and keeps what min(s, m) microbatches have made (1F1B).
+    Reductions are by halving and doubling, machines first.
 
     Source    Rajbhandari et al. 2020, ZeRO; Shoeybi et al. 2019, Megatron-LM; Narayanan et al. 2021, Efficient
               Large-Scale Language Model Training on GPU Clusters Using Megatron-LM
@@ -97,11 +97,10 @@ class MixPlan:
         self.params = found.params * self.itemsize
         self.kept = found.kept() or 0
         self.passing = max((found.peak() or 0) - found.paramBytes - found.stateBytes - self.kept - self.params, 0)
-        self.pairs = pairsOf(self.lines)
         self.flops = np.array([float(line.flops) for line in self.lines])
         self.weights = self.itemsize * np.array([float(line.params) for line in self.lines])
         self.made = np.array([float(line.nbytes) for line in self.lines])
-        self.isSplit = np.array([isinstance(line.module, (Attention, Embedder, Linear)) for line in self.lines])
+        self.layouts = {t: layout for t in powers(self.cluster.node) if (layout := self.layout(t, single, found.rows))}
         self.stages: dict[tuple[int, int], dict[str, float]] = {}
         self.mixes = sorted(self.every(), key=lambda mix: (round(mix.seconds, 9), mix.memory))
 
@@ -124,10 +123,17 @@ class MixPlan:
                         yield self.mix(data, tensor, stages, shard, micro)
 
     def tensors(self) -> list[int]:
-        """In how many parts tensors can be divided: no more than a machine has processes, and than all heads have."""
-        heads = [line.gradShapes[0][1] for line in self.lines if isinstance(line.module, Attention)]
-        most = self.cluster.node if self.pairs else 1
-        return [t for t in powers(most) if self.cluster.node % t == 0 and all(h % t == 0 for h in heads)]
+        """In how many parts tensors can be divided: no more than a machine has processes."""
+        return [1, *self.layouts]
+
+    def layout(self, tensor: int, shapes: list[Any], rows: list[Any]) -> TensorLayout | None:
+        """How layers are divided into parts; None for one part, and where that cannot be."""
+        if tensor == 1 or self.cluster.node % tensor:
+            return None
+        try:
+            return TensorLayout(self.graph, tensor, shapes, rows)
+        except DataError:
+            return None
 
     def mix(self, data: int, tensor: int, stages: int, shard: str | None, micro: int) -> Mix:
         """What one mix takes."""
@@ -155,10 +161,10 @@ class MixPlan:
         """Of the largest stage, for a sample: operations, bytes of parameters, of values kept, of what it hands on."""
         if (stages, tensor) in self.stages:
             return self.stages[stages, tensor]
-        inner = np.ones(len(self.lines))
-        for first, last in self.pairs:
-            inner[first : first + 1 if last is None else last] = 1 / tensor
-        divided = np.where(self.isSplit, 1 / tensor, 1.0)
+        inner, divided = np.ones(len(self.lines)), np.ones(len(self.lines))
+        for index, role in self.layouts[tensor].roles.items() if tensor > 1 else ():
+            divided[index] = 1 / tensor
+            inner[index] = 1 / tensor if role in (COLUMNS, WITHIN) else 1.0
         flops, params, made = self.flops * divided, self.weights * divided, self.made
         bounds = np.searchsorted(np.cumsum(flops), flops.sum() * np.arange(1, stages) / stages, side="right")
         starts, ends = [0, *bounds.tolist()], [*bounds.tolist(), len(flops)]
@@ -172,22 +178,20 @@ class MixPlan:
         return found
 
     def sums(self, tensor: int, stages: int, samples: float, count: int) -> list[Collective]:
-        """The sums of activations and of their gradients within a machine, of the pairs of one stage."""
+        """The sums of activations and of their gradients within a machine, and what is put together, of one stage."""
         if tensor == 1:
             return []
-        sizes = [
-            self.sizeOf(last if last is not None else first) + self.sizeOf(first, True) for first, last in self.pairs
-        ]
-        nbytes, turns = sum(sizes) * samples / stages, 2 * math.ceil(len(self.pairs) / stages)
-        sent = 2 * (tensor - 1) / tensor * nbytes * count
-        seconds = 2 * (tensor - 1) * turns * count * INSIDE.latency + sent / INSIDE.bandwidth
+        layout = self.layouts[tensor]
+        whole = [2 * self.sizeOf(layout, number) for number in (*layout.spread, *layout.summed)]  # there and back
+        whole += [self.sizeOf(layout, number) for number in layout.joined]
+        rounds = math.ceil((2 * len(whole) - len(layout.joined)) / stages)
+        sent = (tensor - 1) / tensor * sum(whole) * samples / stages * count
+        seconds = (tensor - 1) * rounds * count * INSIDE.latency + sent / INSIDE.bandwidth
         return [Collective("tensor sums", round(sent), seconds)]
 
-    def sizeOf(self, number: int, isInput: bool = False) -> float:
-        """The bytes of what a node gives for a sample, or takes."""
-        line = self.lines[number]
-        shape = (line.gradShapes if isInput else line.shapes or [()])[0] or (line.shapes or [()])[0]
-        return float(product(shape) * self.itemsize)
+    def sizeOf(self, layout: TensorLayout, number: int) -> float:
+        """The bytes of a value for a sample."""
+        return float(product(layout.shapes[number]) * self.itemsize)
 
     def sends(self, stages: int, nbytes: float, count: int) -> list[Collective]:
         """What a stage in the middle gives to its neighbours: activations one way, gradients the other."""
@@ -277,9 +281,3 @@ class MixPlan:
 def powers(most: int) -> list[int]:
     """1, 2, 4, ... up to a number."""
     return [1 << k for k in range(max(most, 1).bit_length())]
-
-
-def pairsOf(lines: list[FootprintLine]) -> list[tuple[int, int | None]]:
-    """Each Linear that is divided by columns with the next one, by rows; an odd last one has no other."""
-    found = [number for number, line in enumerate(lines) if isinstance(line.module, Linear)]
-    return [(first, found[k + 1] if k + 1 < len(found) else None) for k, first in list(enumerate(found))[::2]]

@@ -97,9 +97,7 @@ class ShardedUpdate:
         ready = [slot for slot, isReached in zip(self.slots, reached) if isReached and slot.param.trainable]
         if not ready:
             raise PuregraphError(f"{type(optimizer).__name__}: none of {len(self.slots)} parameters has a gradient")
-        for name, value in vars(optimizer).items():
-            if name not in OWN and vars(part).get(name) is not value:
-                setattr(part, name, value)
+        takeSettings(part, optimizer)
         if optimizer.measured is not None:
             optimizer.norm = optimizer.measured
         if optimizer.measured is not None and not np.isfinite(optimizer.measured):
@@ -173,6 +171,13 @@ class ShardedUpdate:
                 into[...] = device.toDevice(new) if device.isDeviceArray(into) else new
 
 
+def takeSettings(part: Any, optimizer: Any) -> None:
+    """Give a part of an optimizer the settings of the whole as they are now."""
+    for name, value in vars(optimizer).items():
+        if name not in OWN and vars(part).get(name) is not value:
+            setattr(part, name, value)
+
+
 def chunksOf(size: int, count: int) -> Iterator[list[tuple[int, int]]]:
     """The spans that `count` processes give at once of a bucket, of which each has a piece."""
     pieces, each = list(pairwise(cutsOf(size, count))), chunkOf(count)
@@ -206,7 +211,7 @@ def divide(world: World, optimizer: Any, slots: list[Slot], parts: list[tuple[in
 
 def isDivided(optimizer: Any) -> bool:
     """Whether this process has only a part of the state."""
-    return any(slot.part is not None for slot in getattr(optimizer, "slots", ()))
+    return any(slot.part is not None or slot.split is not None for slot in getattr(optimizer, "slots", ()))
 
 
 def wholeState(world: World, optimizer: Any) -> dict[str, Any]:
@@ -219,6 +224,8 @@ def wholeState(world: World, optimizer: Any) -> dict[str, Any]:
         for name in stored(type(optimizer.ruleOf(slot))):
             if name == "step":
                 array = np.array(slot.step)
+            elif slot.split is not None:
+                array = slot.split.whole(name)
             elif slot.part is None:
                 array = slot.arrays[name]
             else:

@@ -1,0 +1,69 @@
+"""TensorGroup: the processes among which tensors are divided, and what they exchange of these."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from puregraph.core.tracer import tracerOf
+from puregraph.many.grains import Grains
+from puregraph.many.treesum import TreeSum
+from puregraph.many.world import World
+
+
+class TensorGroup:
+    """A fixed number of parts, of which each process of a world has as many, one after the other.
+
+    `own`  the numbers of the parts of this process
+
+    What is divided is computed a part at a time, whoever has which, and added as one binary tree over the parts: so no
+    bit depends on the number of processes. All processes call the same in the same order.
+    """
+
+    def __init__(self, world: World, parts: int):
+        self.world, self.parts = world, parts
+        self.division = Grains(parts, world)
+        self.own = self.division.own
+        self.trees: dict[tuple[int, Any], TreeSum] = {}
+
+    def total(self, arrays: list[Any]) -> Any:
+        """The sum over all parts of arrays of one shape, of which these are those of this process."""
+        refuseTracers(arrays)
+        first = arrays[0]
+        key = first.size, first.dtype
+        if key not in self.trees:
+            self.trees[key] = TreeSum(self.world, self.division, *key)
+        tree, begin = self.trees[key], self.own.start
+
+        def leaf(part: int, into: np.ndarray) -> None:
+            into[...] = arrays[part - begin].reshape(-1)
+
+        return tree.reduce(tree.own(leaf)).reshape(first.shape).copy()
+
+    def join(self, arrays: list[Any], cuts: list[int]) -> Any:
+        """All parts along the last axis, where `cuts` says where each begins; these are those of this process."""
+        refuseTracers(arrays)
+        own = np.concatenate(arrays, axis=-1) if len(arrays) > 1 else arrays[0]
+        if self.world.size == 1:
+            return np.ascontiguousarray(own)
+        lead, width = own.shape[:-1], own.shape[-1]
+        rows = own.size // width if width else 0
+        ends = [cuts[bound] for bound in self.division.bounds]
+        offsets = [rows * end for end in ends]
+        flat = np.empty(offsets[-1], own.dtype)
+        rank = self.world.rank
+        flat[offsets[rank] : offsets[rank + 1]] = own.reshape(-1)
+        self.world.allGather(flat, offsets)
+        pieces = [flat[a:b].reshape(rows, -1) for a, b in pairwise(offsets)]
+        return np.concatenate(pieces, axis=1).reshape(*lead, ends[-1])
+
+
+def refuseTracers(arrays: list[Any]) -> None:
+    """Leave a rule that exchanges out of what is traced: a compiled step calls it as it is.
+
+    Raises    TypeError for what only stands for an array
+    """
+    if tracerOf(arrays) is not None:
+        raise TypeError("arrays that go to other processes are no part of what is compiled")
