@@ -44,9 +44,7 @@ class ModelFile:
 
         where = f"tensor {quote(tensor.name)}"
         if tensor.data_type not in NUMERIC:
-            known = tensor.data_type in TensorProto.DataType.values()
-            kind = TensorProto.DataType.Name(tensor.data_type) if known else tensor.data_type
-            raise CheckpointError(f"{where}: wanted floats, integers or booleans, got elements of kind {kind}")
+            raise CheckpointError(f"{where}: {notNumeric(tensor.data_type)}")
         if any(size < 0 for size in tensor.dims):
             raise CheckpointError(f"{where}: wanted sizes of at least 0, got {tuple(tensor.dims)}")
         dtype = dtypeOf(tensor.data_type)
@@ -116,6 +114,14 @@ def wholeFrom(text: str, where: str) -> int:
     if not text.isdecimal() or len(text) > 18:
         raise CheckpointError(f"{where}: wanted a number of bytes, got {quote(text)}")
     return int(text)
+
+
+def notNumeric(kind: int) -> str:
+    """What is wrong with elements of a kind that numpy has no dtype of."""
+    from onnx import TensorProto
+
+    name = TensorProto.DataType.Name(kind) if kind in TensorProto.DataType.values() else kind
+    return f"wanted floats, integers or booleans, got elements of kind {name}"
 
 
 def dtypeOf(kind: int) -> Any:

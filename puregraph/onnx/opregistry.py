@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -54,12 +55,14 @@ def readerOf(domain: str, name: str, opset: int) -> Callable | None:
     return next((read for since, read in READERS.get((domain, name), ()) if since <= opset), None)
 
 
+@cache
 def loadFamilies() -> None:
     """Import the readers of puregraph's own, a file for each family of operators."""
     for family in FAMILIES:
         import_module(f"puregraph.onnx.operators.{family}ops")
 
 
+@cache
 def loadWriters() -> None:
     """Import what writes puregraph's own modules."""
     for family in WRITING:

@@ -14,7 +14,7 @@ from puregraph.graph.input import Input
 from puregraph.onnx import opregistry
 from puregraph.onnx.functionbody import bodyOf, localFunctions
 from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
-from puregraph.onnx.modelfile import NUMERIC, ModelFile, dtypeOf
+from puregraph.onnx.modelfile import NUMERIC, ModelFile, dtypeOf, notNumeric
 from puregraph.onnx.onnxnode import OnnxNode
 from puregraph.onnx.onnxsequence import OnnxSequence, flattened
 from puregraph.onnx.onnxvalue import OnnxValue
@@ -142,8 +142,10 @@ class ModelReader:
         """The node of an input of the model."""
         kind = info.type.WhichOneof("value")
         element = info.type.tensor_type.elem_type
-        if kind != "tensor_type" or element not in NUMERIC:
+        if kind != "tensor_type":
             raise GraphError(f"input {quote(info.name)}: wanted an array of floats, integers or booleans, got {kind}")
+        if element not in NUMERIC:
+            raise GraphError(f"input {quote(info.name)}: {notNumeric(element)}")
         shape = declaredShape(info) if info.name not in shapes else dimsFrom(list(shapes[info.name]), info.name)
         name = self.builder.fresh(info.name)
         node = Input(shape, dtypeOf(element), name=name).node()

@@ -54,6 +54,53 @@ def test_a_condition_of_shapes_chooses_the_branch_while_reading(size, isThen):
     np.testing.assert_array_equal(net.inputs[0].grad, np.full_like(x, 6) if isThen else np.ones_like(x))
 
 
+def randomBranch(rng, name, values, count, depth=0):
+    """A graph of `count` outputs that reads what is outside, and has weights and perhaps another If of its own."""
+    nodes, arrays, ends, own = [], [], [], list(values)
+    for i in range(int(rng.integers(1, 4)) + count):
+        kind, out = str(rng.choice(["Add", "Mul", "Tanh", "MatMul", "Sum", "If"])), f"{name}{i}"
+        reads = [str(rng.choice(own))]
+        if kind in ("Add", "Mul"):
+            reads.append(str(rng.choice(own)))
+        elif kind == "MatMul":
+            arrays.append(onnx.numpy_helper.from_array(rng.standard_normal((3, 3)).astype("f4"), f"{out}W"))
+            reads.append(f"{out}W")
+        inner = {}
+        if kind == "If" and depth == 0:
+            ways = {f"{way}_branch": randomBranch(rng, f"{out}{way}", own, 1, 1) for way in ("then", "else")}
+            reads, inner = ["other"], ways
+        nodes.append(helper.make_node("Tanh" if kind == "If" and depth else kind, reads, [out], name=out, **inner))
+        own.append(out)
+    if depth == 0 and rng.random() < 0.3:  # then the branches do not agree on how many rows there are
+        nodes.append(helper.make_node("Concat", [own[-1], own[-1]], [f"{name}twice"], name=f"{name}twice", axis=0))
+        own.append(f"{name}twice")
+    ends = [helper.make_tensor_value_info(each, TensorProto.FLOAT, None) for each in own[-count:]]
+    return helper.make_graph(nodes, name, [], ends, arrays)
+
+
+def test_20_random_branches_give_what_onnxruntime_gives():
+    runtime = pytest.importorskip("onnxruntime")
+    rng, options = np.random.default_rng(1), runtime.SessionOptions()
+    options.log_severity_level = 4
+    for _ in range(20):
+        count = int(rng.integers(1, 3))
+        branches = {f"{way}_branch": randomBranch(rng, way, ["x", "z"], count) for way in ("then", "else")}
+        node = helper.make_node("If", ["flag"], [f"y{i}" for i in range(count)], name="choice", **branches)
+        ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", 3]) for n in "xz"]
+        ends += [helper.make_tensor_value_info(n, TensorProto.BOOL, []) for n in ("flag", "other")]
+        outs = [helper.make_empty_tensor_value_info(name) for name in node.output]
+        graph = helper.make_graph([node], "it", ends, outs)
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        session = runtime.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        net = fromOnnx(made)
+        for flag, other in ((True, True), (True, False), (False, True), (False, False)):
+            given = {n: rng.standard_normal((2, 3)).astype("f4") for n in "xz"}
+            given |= {"flag": np.array(flag), "other": np.array(other)}
+            found = net({name: given[name] for name in net.arguments})
+            for y, want in zip(found if isinstance(found, list) else [found], session.run(None, given), strict=True):
+                np.testing.assert_allclose(y, want, 1e-5, 1e-5)
+
+
 @pytest.mark.parametrize("isThen", [True, False])
 def test_a_condition_that_comes_with_the_data_chooses_in_every_pass_and_back(isThen):
     net = fromOnnx(model([], "flag"))

@@ -5,12 +5,14 @@ import zlib
 
 import numpy as np
 import pytest
-from onnxclaims import CLAIMED
 from onnxsettings import READERS, setting
 
 onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
 
+import onnxblocks  # noqa: E402, F401  their settings are registered
+import onnxsignals  # noqa: E402, F401
+import onnxtorchblocks  # noqa: E402, F401
 from onnx import helper  # noqa: E402
 from onnxtorch import TORCH, said  # noqa: E402
 
@@ -24,23 +26,35 @@ DOMAINS = {  # where an operator has no gradient everywhere: what its values are
     "Reciprocal": lambda x: np.where(x == 0, 1, x),
     "BatchNormalization": lambda x: np.abs(x) + 0.125,
 }
-STEPPED = {"Hardmax", "DynamicQuantizeLinear", "QuantizeLinear"}  # constant almost everywhere
-RANDOM = {"Dropout"}
-NUMERIC = {"GRU", "LSTM", "RNN", "Resize", "Upsample"}  # of these there is none in onnxtorch
+WITHOUT = {  # operators that have no gradient
+    **dict.fromkeys(
+        """And ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor ConvInteger DynamicQuantizeLinear Equal
+        Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual MatMulInteger NonMaxSuppression NonZero Not Or QLinearConv
+        QLinearMatMul QuantizeLinear Shape Size Xor""".split(),
+        "gives integers or booleans",
+    ),
+    **dict.fromkeys(
+        """BlackmanWindow Constant ConstantOfShape EyeLike HammingWindow HannWindow MelWeightMatrix""".split(),
+        "reads no floats that come with the data",
+    ),
+    "BitCast": "gives the bits of its input",
+    "DequantizeLinear": "its scales are no weights here",
+    "OneHot": "its two values have no gradient in the standard either",
+    "Unique": "has none in the standard either",
+    "Dropout": "sets elements to zero at random",
+    "Range": "how many numbers it gives follows from its inputs",
+}
+WIDE = {  # attributes with which an operator that the standard writes out is not computed in float32
+    "Attention": {"scale": 0.25},  # of any other one its root is rounded
+    "GroupNormalization": {"stash_type": 11},
+    "RMSNormalization": {"stash_type": 11},
+}
+SINGLE = {"LinearAttention"}  # always computed in float32
+DETACHED = {"RoiAlign": {1}}  # inputs that no gradient reaches
+NUMERIC = {"GRU", "Hardmax", "LSTM", "RNN", "Resize", "RoiAlign", "Upsample"}  # of these onnxtorch has none
 
 
-def differentiable(name):
-    """The inputs that the standard, or PyTorch, has gradients of."""
-    schema = onnx.defs.get_schema(name)
-    kind = onnx.defs.OpSchema.DifferentiationCategory.Differentiable
-    return [i for i, each in enumerate(schema.inputs) if each.differentiation_category == kind]
-
-
-TRIED = sorted(
-    ({name for name in READERS if differentiable(name)} | {"LayerNormalization", "ReverseSequence", "Upsample"})
-    - STEPPED
-    - RANDOM
-)
+TRIED = sorted(READERS.keys() - WITHOUT.keys())
 
 
 def drawn(name, opset, rng, near):
@@ -51,7 +65,7 @@ def drawn(name, opset, rng, near):
             moved = np.asarray(x.astype(np.float64) + near * rng.uniform(-1, 1, x.shape))
             isShape = name in ("Resize", "Upsample") and i
             inputs[i] = x if isShape else np.asarray(DOMAINS.get(name, np.asarray)(moved), np.float64)
-    return attributes, inputs, count
+    return attributes | WIDE.get(name, {}), inputs, count
 
 
 def read(name, opset, use, stored=False):
@@ -97,13 +111,15 @@ def torchFault(name, opset, use, rng):
     if y is None:
         return ""
     leaves = [x for x in inputs if isinstance(x, torch.Tensor)]
+    near = 1e-6 if name in SINGLE else 1e-8
     wanted = torch.autograd.grad(y, leaves, torch.tensor(grads[0]), allow_unused=True, materialize_grads=True)
     for what, a, b in zip(
         ["output", *(f"gradient {i}" for i in range(len(xs)))], [ys[0], *found], [y, *wanted], strict=True
     ):
         b = b.detach().numpy()
         a = np.zeros_like(b) if a is None and not b.any() else a
-        if a is None or a.shape != b.shape or not np.allclose(a, b, 1e-8, 1e-8 * max(1, np.abs(b).max(initial=0))):
+        most = max(1, np.abs(b).max(initial=0, where=np.isfinite(b)))
+        if a is None or a.shape != b.shape or not np.allclose(a, b, near, near * most, equal_nan=True):
             return f"{what}: {None if a is None else a.tolist()} for {b.tolist()}"
     return None
 
@@ -117,7 +133,7 @@ def numericFault(name, opset, use, rng):
 
     What follows the first input is now an input too, now a parameter.
     """
-    net, xs = read(name, opset, use, stored=rng.random() < 0.5)
+    net, xs = read(name, opset, use, stored=rng.random() < 0.5 and name not in DETACHED)
     net.trainMode()
     _, grads, found = passed(net, xs, rng, False)
 
@@ -130,7 +146,11 @@ def numericFault(name, opset, use, rng):
         put(values)
         return step * 1e6, (costs[0] - costs[1]) / 2e-6
 
-    holders = [(f"input {i}", x, found[i], lambda new, i=i: xs.__setitem__(i, new)) for i, x in enumerate(xs)]
+    holders = [
+        (f"input {i}", x, found[i], lambda new, i=i: xs.__setitem__(i, new))
+        for i, x in enumerate(xs)
+        if i not in DETACHED.get(name, ())
+    ]
     holders += [(key, p.data, p.grad, lambda new, p=p: setattr(p, "data", new)) for key, p in net.params.items()]
     for what, values, grad, put in holders:
         if values.dtype == np.float64:
@@ -172,14 +192,17 @@ def faults(name, count, seed):
     return wrong, compared
 
 
-def test_every_differentiable_operator_that_is_claimed_is_tried():
-    claimed = {name for name in CLAIMED if differentiable(name)}
-    assert claimed - set(TRIED) <= STEPPED | RANDOM | {"CastLike", "Scatter", "TensorScatter"}
-    assert set(TRIED) - set(TORCH) == NUMERIC
+def test_every_differentiable_operator_is_tried():
+    kind = onnx.defs.OpSchema.DifferentiationCategory.Differentiable
+    has = {
+        name for name in READERS if any(x.differentiation_category == kind for x in onnx.defs.get_schema(name).inputs)
+    }
+    assert has <= {*TRIED, "Dropout"}
+    assert set(TRIED) - TORCH.keys() == NUMERIC
 
 
-def test_three_settings_of_every_operator_have_the_gradients_of_pytorch():
-    found = {name: faults(name, 3, 2) for name in TRIED}
+def test_a_setting_of_every_operator_in_each_opset_has_the_gradients_of_pytorch():
+    found = {name: faults(name, 1, 2) for name in TRIED}
     assert not [fault for wrong, _ in found.values() for fault in wrong]
     assert not [name for name, (_, compared) in found.items() if not compared]
 

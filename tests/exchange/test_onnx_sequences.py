@@ -1,7 +1,10 @@
 """Sequences and optionals of known length are ordinary values of the graph; others are refused by name."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
+from onnxclaims import SEQUENCES
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
@@ -71,6 +74,64 @@ def test_a_sequence_of_known_length_is_resolved_while_reading(name):
     found = net(x)
     for y, wanted in zip(found if isinstance(found, list) else [found], expected(model, {"x": x}), strict=True):
         np.testing.assert_array_equal(y, wanted)
+
+
+def program(rng):
+    """Nodes that make a sequence of x in a random way, change it, and read it; and the names of what they give."""
+    nodes, count, now = [], 0, "s0"
+
+    def add(kind, inputs, isSequence=True, **attributes):
+        nonlocal count, now
+        count += 1
+        name = f"s{count}" if isSequence else f"y{count}"
+        nodes.append((kind, inputs, [name], *attributes.items()))
+        now = name if isSequence else now
+        return name
+
+    start, axis = rng.choice(["split", "construct", "empty", "each"]), int(rng.integers(-2, 2))
+    if start == "split":
+        by = {0: ["two", "parts", None], 1: ["two", "one", None]}[axis % 2][int(rng.integers(3))]
+        add("SplitToSequence", ["x", by] if by else ["x"], axis=axis)
+        length = {"two": 2, "parts": 2, "one": 3}.get(by, (4, 3)[axis % 2])
+    elif start == "construct":
+        length = int(rng.integers(1, 4))
+        add("SequenceConstruct", ["x"] * length)
+    elif start == "each":
+        length = 3
+        add("SequenceConstruct", ["x"] * 3)
+        add("SequenceMap", [now], body=DOUBLED)
+    else:
+        length = 0
+        add("SequenceEmpty", [])
+    for _ in range(int(rng.integers(1, 4))):
+        if length < 2 or rng.random() < 0.6:
+            item = add("SequenceAt", [now, str(rng.choice(["zero", "last"]))], False) if length else "x"
+            add("SequenceInsert", [now, item, *([] if rng.random() < 0.5 else ["zero"])])
+            length += 1
+        else:
+            add("SequenceErase", [now, *([] if rng.random() < 0.5 else ["one", "last"][: int(rng.integers(1, 2))])])
+            length -= 1
+    wanted = [add("SequenceLength", [now], False), add("SequenceAt", [now, "last"], False)]
+    if start != "split":
+        new = {"new_axis": 1} if rng.random() < 0.5 else {}
+        wanted.append(add("ConcatFromSequence", [now], False, axis=int(rng.integers(-2, 2)), **new))
+    if rng.random() < 0.7:
+        nodes.append(("Optional", [wanted[1]], ["o"]))
+        nodes.append(("OptionalHasElement", ["o"], ["has"]))
+        nodes.append(("OptionalGetElement", ["o"], ["y"]))
+        wanted += ["has", "y"]
+    return nodes, wanted
+
+
+def test_every_operator_of_sequences_gives_what_onnxruntime_gives_in_20_random_programs():
+    rng, x, uses = np.random.default_rng(1), np.arange(12, dtype=np.float32).reshape(4, 3), Counter()
+    while min(uses[name] for name in SEQUENCES) < 20:
+        nodes, outputs = program(rng)
+        model = modelOf(nodes, outputs)
+        wanted, found = expected(model, {"x": x}), fromOnnx(model)(x)
+        for y, want in zip(found if isinstance(found, list) else [found], wanted, strict=True):
+            np.testing.assert_array_equal(y, want)
+        uses.update({node[0] for node in nodes})
 
 
 def test_a_graph_is_read_for_each_element_and_an_output_that_is_a_sequence_becomes_several():

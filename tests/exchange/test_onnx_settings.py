@@ -5,26 +5,38 @@ import zlib
 
 import numpy as np
 import pytest
-from onnxclaims import CLAIMED
+from onnxclaims import CLAIMED, CONSTANT, EXPANDED, RANDOM, SEQUENCES
 from onnxsettings import READERS, setting
+from source import ROOT
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 
+import onnxblocks  # noqa: E402, F401  their settings are registered
+import onnxsignals  # noqa: E402, F401
 from onnx import helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 from puregraph import PuregraphError  # noqa: E402
 from puregraph.onnx import fromOnnx  # noqa: E402
+from puregraph.onnx.opregistry import READERS as REGISTERED  # noqa: E402
+from puregraph.onnx.opregistry import loadFamilies  # noqa: E402
 
-OPSETS = (7, 9, 10, 11, 13, 17, 18, 21, 23)
-UNKNOWN = {"CumProd", "Swish"}  # operators that onnxruntime has not yet
+OPSETS = (7, 9, 10, 11, 13, 17, 18, 21, 23, 24, 28)
+TOGETHER = {*EXPANDED, "DeformConv"}  # operators whose inputs have axes of one length, which are open in none or all
+NEWEST = {"GlobalLpPool": 21, "Swish": 24}  # what onnxruntime has of an operator
+LACKED = {"SwiGLU"}  # operators that onnxruntime has not: the standard's own evaluator has
 TRIED = 400  # settings that are drawn for those that onnxruntime takes
 COMPILED = {"float16": 2e-3, "float32": 2e-6, "float64": 1e-13}  # sums may be taken in another order
 TOLERANCES = {"float16": 4e-3, "float32": 2e-5, "float64": 1e-9}
+SINGLE = {"DFT", "STFT"}  # operators of which onnxruntime computes factors in float32
 
 
 def modelOf(name, opset, rng):
-    """A model of one node, and what is given to it; about half of what follows the first input is a constant."""
+    """A model of one node, and what is given to it; about half of what follows the first input is a constant.
+
+    Where everything is, an input that nobody reads is beside it.
+    """
     attributes, inputs, count = setting(name, rng, opset)
     node = helper.make_node(
         name,
@@ -32,12 +44,13 @@ def modelOf(name, opset, rng):
         [f"y{i}" for i in range(count)],
         **attributes,
     )
-    given, constants, isOpen = {}, [], rng.random() < 0.3
+    given, constants, isOpen = {}, [], rng.random() < 0.3 and name not in TOGETHER
     for i, x in enumerate(inputs):
-        if x is not None and i and rng.random() < 0.6:
+        if x is not None and (i in CONSTANT.get(name, ()) or i and rng.random() < 0.6):
             constants.append(onnx.numpy_helper.from_array(x, f"x{i}"))
         elif x is not None:
             given[f"x{i}"] = x
+    given = given or {"unread": np.zeros(1, np.float32)}
     ends = [
         helper.make_tensor_value_info(
             key,
@@ -55,6 +68,8 @@ def since(name, opsets=OPSETS):
     """The opsets to try: those in which the operator is, and from the newest of them on its meaning may be another."""
     found = {}
     for opset in opsets:
+        if opset > NEWEST.get(name, 28):
+            break
         try:
             schema = onnx.defs.get_schema(name, opset)
         except onnx.defs.SchemaError:
@@ -66,6 +81,8 @@ def since(name, opsets=OPSETS):
 
 def expected(model, given):
     """What onnxruntime gives; None where it takes no such types, shapes or opset."""
+    if model.graph.node[0].op_type in LACKED:
+        return ReferenceEvaluator(model).run(None, given)
     try:
         options = runtime.SessionOptions()
         options.log_severity_level, options.intra_op_num_threads = 4, 1
@@ -106,7 +123,8 @@ def difference(model, given, wanted):
             found = net(*given.values())
         except Exception as error:
             return f"{type(error).__name__}: {error}"
-    return unlike(found, wanted, TOLERANCES)
+    isSingle = model.graph.node[0].op_type in SINGLE
+    return unlike(found, wanted, TOLERANCES | ({"float64": 1e-6} if isSingle else {}))
 
 
 def unlike(found, wanted, tolerances):
@@ -125,11 +143,11 @@ def unlike(found, wanted, tolerances):
     return None
 
 
-def compiledDifferences(name, count, seed):
+def compiledDifferences(name, count, seed, opsets=(*OPSETS, 28)):
     """What a compiled graph gives otherwise than the graph, in `count` settings for each opset; and how many ran."""
     wrong, compared = [], 0
     rng = np.random.default_rng([zlib.crc32(name.encode()), seed])
-    for opset in since(name, (*OPSETS, 28)):
+    for opset in since(name, opsets):
         for _ in range(count):
             model, given = modelOf(name, opset, rng)
             with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -153,39 +171,40 @@ def compiledDifferences(name, count, seed):
     return wrong, compared
 
 
-def test_every_operator_that_is_claimed_has_settings():
-    without = {"CastLike", "Constant", "Scatter", "TensorScatter"}  # onnxruntime has none of these by themselves
-    elsewhere = {
-        "If",
-        "Loop",
-        "Scan",
-        "NonMaxSuppression",
-        "RoiAlign",
-        "DeformConv",
-        "BitCast",
-    }  # in files of their own
-    assert set(CLAIMED) - set(READERS) <= without | elsewhere
+ELSEWHERE = {  # operators that have graphs in them, of which settings are drawn in other files
+    "If": "test_onnx_branches",
+    "Loop": "test_onnx_loops",
+    "Scan": "test_onnx_loops",
+    **dict.fromkeys(SEQUENCES, "test_onnx_sequences"),
+}
 
 
-def test_two_settings_of_every_operator_in_each_opset_give_what_onnxruntime_gives():
-    found = {name: differences(name, 2, 2) for name in READERS}
+def test_every_operator_that_is_read_has_settings():
+    loadFamilies()
+    known = {name for domain, name in REGISTERED if not domain} | {*CLAIMED, *EXPANDED, *CONSTANT, *SEQUENCES}
+    assert known - set(RANDOM) == READERS.keys() | ELSEWHERE.keys()
+    for name in ELSEWHERE.values():
+        assert (ROOT / "tests" / "exchange" / f"{name}.py").is_file()
+
+
+def test_a_setting_of_every_operator_in_each_opset_gives_what_onnxruntime_gives():
+    found = {name: differences(name, 1, 2) for name in READERS}
     assert not [fault for wrong, _ in found.values() for fault in wrong]
-    without = {name for name, (_, compared) in found.items() if not compared}
-    assert without <= UNKNOWN, without
+    assert not [name for name, (_, compared) in found.items() if not compared]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(READERS.keys() - UNKNOWN))
+@pytest.mark.parametrize("name", sorted(READERS))
 def test_an_operator_gives_what_onnxruntime_gives_in_random_settings(name):
     wrong, compared = differences(name, 20, 1)
     assert compared >= 20, compared
     assert not wrong, "\n".join(wrong[:5])
 
 
-def test_a_setting_of_every_operator_in_each_opset_gives_the_same_when_it_is_compiled():
-    found = {name: compiledDifferences(name, 1, 3) for name in READERS}
+def test_a_setting_of_every_operator_gives_the_same_when_it_is_compiled():
+    found = {name: compiledDifferences(name, 1, 3, [28 if name != "Scatter" else 10]) for name in READERS}
     assert not [fault for wrong, _ in found.values() for fault in wrong]
-    assert sum(compared for _, compared in found.values()) > 2 * len(READERS)
+    assert sum(compared for _, compared in found.values()) > 0.8 * len(READERS)
 
 
 @pytest.mark.slow

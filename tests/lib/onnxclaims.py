@@ -23,6 +23,21 @@ Attention BlackmanWindow GroupNormalization HammingWindow HannWindow LinearAtten
 NegativeLogLikelihoodLoss RMSNormalization RotaryEmbedding SoftmaxCrossEntropyLoss SwiGLU
 """.split()
 
+CONSTANT = {  # operators of which these inputs, lengths, axes and shapes, have to be constants
+    "Col2Im": {1, 2},
+    "DFT": {1, 2},
+    "MaxUnpool": {2},
+    "MelWeightMatrix": {0, 1, 2, 3, 4},
+    "STFT": {1, 3},
+}
+
+SEQUENCES = """
+ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct SequenceEmpty
+SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence
+""".split()
+
+RANDOM = "Bernoulli RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split()
+
 LEFTOUT = {
     **dict.fromkeys(
         """

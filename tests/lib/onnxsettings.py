@@ -543,6 +543,11 @@ def globalPool(rng, opset):
     return {}, [values(rng, shape(rng, 3, 5, False))], 1
 
 
+@onnxSetting("GlobalLpPool")
+def globalLpPool(rng, opset):
+    return optional(rng, p=int(rng.integers(1, 4))), [values(rng, shape(rng, 3, 5, False))], 1
+
+
 @onnxSetting("BatchNormalization")
 def batchNorm(rng, opset):
     sizes = shape(rng, 2, 4, False)

@@ -371,6 +371,11 @@ def lpPool(a, opset, shape, x):
     return torch.linalg.vector_norm(windowsOf(x, a, shape, 0.0)[0], a.get("p", 2), -1)
 
 
+@saidBy("GlobalLpPool")
+def globalLpPool(a, opset, shape, x):
+    return torch.linalg.vector_norm(x, a.get("p", 2), tuple(range(2, x.ndim)), True)
+
+
 @saidBy("GlobalAveragePool", "GlobalMaxPool")
 def globalPool(a, opset, shape, x, name="GlobalMaxPool"):
     return x.mean(tuple(range(2, x.ndim)), True) if "Average" in name else x.amax(tuple(range(2, x.ndim)), True)

@@ -52,9 +52,13 @@ def col2Im(op: Any, x: Any, lengths: Any, size: Any) -> Any:
 @onnxOp("DeformConv", since=19)
 def deformConv(op: Any, x: Any, W: Any, offset: Any, b: Any = None, mask: Any = None) -> Any:
     """Each element of a window is sampled where its offset says, times its mask; then it is a matrix product."""
-    if any(isinstance(n, Dim) for v in (x, W, offset) for n in v.shape) or len(x.shape) != 4:
-        op.refuse("sizes of pictures (n, c, h, w) are known only with the data: give shapes= of the model's inputs")
-    (n, c, *lengths), (outs, _, *size), out = x.shape, W.shape, offset.shape[2:]
+    if any(op.rankOf(v) != 4 for v in (x, W, offset)):
+        op.refuse(
+            f"wanted pictures (n, c, h, w), filters and offsets of 4 axes, got {x.shape}, {W.shape}, {offset.shape}"
+        )
+    if any(isinstance(n, Dim) for n in (*x.shape[1:], *W.shape, *offset.shape[1:])):
+        op.refuse("channels and lengths are known only with the data: give shapes= of the model's inputs")
+    (_, c, *lengths), (outs, _, *size), out = x.shape, W.shape, offset.shape[2:]
     groups, parts, count = op.get("group", 1), op.get("offset_group", 1), prod(size)
     stride, dilation, pads = op.get("strides", [1, 1]), op.get("dilations", [1, 1]), op.get("pads", [0] * 4)
     at = [
@@ -65,7 +69,7 @@ def deformConv(op: Any, x: Any, W: Any, offset: Any, b: Any = None, mask: Any = 
     base[0], base[1] = at[0][:, None, :, None], at[1][None, :, None, :]
     base = np.moveaxis(base.reshape(2, count, *out), 0, 1)
     wide = np.dtype(np.float64)  # a position that is moved by a rounding reads a little of the element beside it
-    position = op(modules.Reshape((n * parts, count, 2, *out)), op(modules.Cast(wide), offset))
+    position = op(modules.Reshape((-1, count, 2, *out)), op(modules.Cast(wide), offset))
     scale = np.array(lengths).reshape(2, 1, 1)
     point = op(
         Pointwise(formula="(2 * (offset + base) + 1) / n - 1"),
@@ -74,13 +78,14 @@ def deformConv(op: Any, x: Any, W: Any, offset: Any, b: Any = None, mask: Any = 
         op.constant(scale.astype(wide)),
     )
     grid = op(modules.Transpose((0, 1, 3, 4, 2)), point)
-    grid = op(modules.Reshape((n * parts, count * out[0], out[1], 2)), grid)
+    grid = op(modules.Reshape((-1, count * out[0], out[1], 2)), grid)
     grid = op(GatherAxis(-1), grid, op.constant(np.array([1, 0])))
-    read = op(GridSample("linear"), op(modules.Reshape((n * parts, c // parts, *lengths)), x), grid)
+    read = op(GridSample("linear"), op(modules.Reshape((-1, c // parts, *lengths)), op(modules.Cast(wide), x)), grid)
+    read = op(modules.Cast(x.dtype), read)
     if mask is not None:
-        weight = op(modules.Reshape((n * parts, 1, count * out[0], out[1])), mask)
+        weight = op(modules.Reshape((-1, 1, count * out[0], out[1])), mask)
         read = op(modules.Mul(), read, weight)
-    read = op(modules.Reshape((n, groups, c // groups, count, *out)), read)
+    read = op(modules.Reshape((-1, groups, c // groups, count, *out)), read)
     kernel = op(modules.Reshape((groups, outs // groups, c // groups, count)), W)
-    y = op(modules.Reshape((n, outs, *out)), op(modules.Einsum("ngckhw,gmck->ngmhw"), read, kernel))
+    y = op(modules.Reshape((-1, outs, *out)), op(modules.Einsum("ngckhw,gmck->ngmhw"), read, kernel))
     return y if b is None else op(modules.Add(), y, op(modules.Reshape((outs, 1, 1)), b))

@@ -10,7 +10,7 @@ from puregraph import modules
 from puregraph.base.dtype import isFloating
 from puregraph.core.dim import Dim
 from puregraph.core.shape import valueOf
-from puregraph.onnx.modelfile import NUMERIC, dtypeOf
+from puregraph.onnx.modelfile import NUMERIC, dtypeOf, notNumeric
 from puregraph.onnx.modules.layers.bits import BitShift, Bitwise
 from puregraph.onnx.opregistry import onnxOp
 from puregraph.pointwise import Pointwise
@@ -180,7 +180,7 @@ def cast(op: Any, x: Any) -> Any:
     """Cast."""
     kind = op.get("to")
     if kind not in NUMERIC:
-        op.refuse(f"elements of kind {kind} are no floats, integers or booleans")
+        op.refuse(notNumeric(kind))
     return op(modules.Cast(dtypeOf(kind)), x)
 
 

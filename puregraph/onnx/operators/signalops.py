@@ -8,7 +8,7 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.core.dim import Dim
-from puregraph.onnx.modelfile import NUMERIC, dtypeOf
+from puregraph.onnx.modelfile import NUMERIC, dtypeOf, notNumeric
 from puregraph.onnx.modules.axes.gathering import GatherAxis
 from puregraph.onnx.modules.layers.bits import BitCast
 from puregraph.onnx.modules.layers.fourier import Fourier
@@ -43,14 +43,14 @@ def stft(op: Any, x: Any, step: Any, window: Any = None, length: Any = None) -> 
 
 @onnxOp("MelWeightMatrix", since=17)
 def melWeightMatrix(op: Any, bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
-    """A constant: triangles over the frequencies, equally wide in mel."""
+    """A constant: triangles over the frequencies, equally wide in mel; bins + 2 of such widths reach the upper edge."""
     bins, length, rate, low, high = (
         np.ravel(op.known(v, what))[0]
         for v, what in zip((bins, length, rate, low, high), ("bins", "the length", "the rate", "an edge", "an edge"))
     )
     count = length // 2 + 1
     first, last = 2595 * np.log10(1 + np.array([low, high]) / 700)
-    edges = np.linspace(first, last, bins + 2)
+    edges = first + np.arange(bins + 2) * ((last - first) / (bins + 2))
     at = ((length + 1) * (700 * (10 ** (edges / 2595) - 1)) // rate).astype(int)
     found = np.zeros((count, bins))
     for i, (first, centre, last) in enumerate(zip(at, at[1:], at[2:])):
@@ -68,7 +68,7 @@ def bitCast(op: Any, x: Any) -> Any:
     """BitCast."""
     kind = op.get("to")
     if kind not in NUMERIC:
-        op.refuse(f"elements of kind {kind} are no floats, integers or booleans")
+        op.refuse(notNumeric(kind))
     return op(BitCast(dtypeOf(kind)), x)
 
 
