@@ -47,6 +47,7 @@ from puregraph.optimizers import *
 from puregraph.pointwise import Pointwise
 from puregraph.serialize.blueprint import registerModule
 from puregraph.train import (
+    F1,
     MAE,
     Accuracy,
     Calculator,
@@ -58,6 +59,8 @@ from puregraph.train import (
     EarlyStop,
     History,
     Metric,
+    Precision,
+    Recall,
     ReduceOnPlateau,
     TensorBoard,
     TopK,
@@ -90,6 +93,7 @@ __all__ = [
     "Dim",
     "DtypeError",
     "EarlyStop",
+    "F1",
     "Footprint",
     "Formula",
     "FormulaError",
@@ -106,7 +110,9 @@ __all__ = [
     "Parallel",
     "Param",
     "Pointwise",
+    "Precision",
     "PuregraphError",
+    "Recall",
     "ReduceOnPlateau",
     "Sequential",
     "ShapeError",

@@ -57,8 +57,9 @@ def footprintHtml(found: Any) -> str:
 
 def confusionHtml(confusion: Any) -> str:
     """A confusion as a table: a row for each class, a column for what it was taken for."""
-    rows = [(str(number), *map(str, row)) for number, row in enumerate(confusion.value().tolist())]
-    return tableHtml(rows, ("class", *(str(number) for number in range(len(rows)))))
+    names = confusion.names or list(map(str, range(confusion.classes)))
+    rows = [(name, *map(str, row)) for name, row in zip(names, confusion.value().tolist(), strict=True)]
+    return tableHtml(rows, ("class", *names))
 
 
 def trainerHtml(trainer: Any) -> str:

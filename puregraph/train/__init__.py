@@ -26,7 +26,7 @@ from puregraph.train.figures import Figures
 from puregraph.train.history import History
 from puregraph.train.interrupt import Interrupt
 from puregraph.train.meters import Meters, Waiting
-from puregraph.train.metrics import MAE, Accuracy, Confusion, Metric, TopK
+from puregraph.train.metrics import F1, MAE, Accuracy, ClassCounts, Confusion, Metric, Precision, Recall, TopK
 from puregraph.train.modes import Holders
 from puregraph.train.objective import Objective
 from puregraph.train.ratefinder import RateCurve, findRate
@@ -35,6 +35,7 @@ from puregraph.train.trainer import Trainer
 from puregraph.train.validator import Validator
 
 __all__ = [
+    "F1",
     "MAE",
     "Accuracy",
     "Announcement",
@@ -42,6 +43,7 @@ __all__ = [
     "Calculator",
     "Callback",
     "Checkpoint",
+    "ClassCounts",
     "Columns",
     "Confusion",
     "CostSum",
@@ -64,8 +66,10 @@ __all__ = [
     "Objective",
     "ParamPiece",
     "PartLoss",
+    "Precision",
     "Progress",
     "RateCurve",
+    "Recall",
     "ReduceOnPlateau",
     "ShardedUpdate",
     "SharedStep",

@@ -55,11 +55,12 @@ def plotHistory(history: Any, path: Any = None) -> Chart:
 def plotConfusion(confusion: Any, path: Any = None, names: Any = None) -> Chart:
     """The matrix of a Confusion: a row for each class, a column for what it was taken for; shades are shares of a row.
 
-    `names` are those of the classes, their numbers if left out; `path` is a file for the picture.
+    `names` are those of the classes; if left out those that the Confusion has, or else their numbers; `path` is a file
+    for the picture.
 
     Raises    ArgumentError for another number of names, or for a file, where matplotlib is not installed
     """
-    return saved(MatrixChart(confusion.value(), names), path)
+    return saved(MatrixChart(confusion.value(), confusion.names if names is None else names), path)
 
 
 @takes(total=optional(Positive), path=optional(FilePath))

@@ -8,9 +8,7 @@ import numpy as np
 
 from puregraph import device
 from puregraph.arguments import Number, Whole, optional, takes
-from puregraph.errors import DataError, show
-from puregraph.kernels.labels import positionOf
-from puregraph.train.metrics.metric import Metric, isOneHot, labelled
+from puregraph.train.metrics.metric import Metric, decisions, isOneHot, labelled
 
 
 class Accuracy(Metric):
@@ -57,16 +55,8 @@ class Accuracy(Metric):
 
     def agreements(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
         """How many decisions between yes and no are right, and of how many."""
-        other = (target != 0) & (target != 1)
-        if other.any():
-            first = tuple(np.argwhere(other)[0].tolist())
-            isSigned = set(np.unique(target).tolist()) == {-1, 1}
-            hint = "give (target + 1) / 2 in place of -1 and 1" if isSigned else "for a regression there is MAE()"
-            raise DataError(
-                f"{self.name}: wanted targets 0 or 1 where they have the predictions' shape {show(target.shape)}, "
-                f"got {target[first]}{positionOf(first)}; {hint}"
-            )
-        return np.sum(((prediction > self.threshold) == (target > 0.5)) & ~np.isnan(prediction)), target.size
+        taken, there = decisions(prediction, target, self)
+        return np.sum((taken == there) & ~np.isnan(prediction)), target.size
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "decisions": self.decisions.copy(), "isOneHot": self.isOneHot}

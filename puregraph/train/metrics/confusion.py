@@ -6,37 +6,58 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.arguments import Positive, Whole, optional, takes
+from puregraph.arguments import Number, Positive, Whole, optional, takes
 from puregraph.core.late import Late
-from puregraph.errors import DataError
-from puregraph.train.metrics.metric import Metric, labelled
+from puregraph.errors import ArgumentError, DataError
+from puregraph.train.metrics.metric import Metric, decisions, labelled
 
 
 class Confusion(Metric):
     """A matrix (classes, classes): how many of each class (row) were taken for each class (column).
 
-    `axis` is where the classes are, `ignore` the label that does not count; None: every one does.
+    `axis` is where the classes are, `ignore` the label that does not count; None: every one does. `names` are those of
+    the classes in tables and pictures. One logit with targets 0 and 1 of its shape, as `BCE` takes them, is two
+    classes: no, and yes, above the `threshold` of 0, or 0.5 for probabilities.
+
     `precision()`, `recall()` and `f1()` are read from it, one number per class; nan for a class without any.
 
-    Raises    DataError if predictions and targets do not fit, or a label is no class
+    Raises    DataError if predictions and targets do not fit, or a label is no class; ArgumentError for another number
+              of names than of classes
     """
 
     _repr_html_: Any = Late("puregraph.draw.notebook", "confusionHtml")
     plot: Any = Late("puregraph.draw.charts.plots", "plotConfusion")
 
-    @takes(classes=Positive, axis=Whole, ignore=optional(Whole))
-    def __init__(self, classes: int, axis: int = 1, ignore: int | None = None, which: int = 0, name: str | None = None):
-        self.classes, self.axis, self.ignore = classes, axis, ignore
+    @takes(classes=Positive, axis=Whole, ignore=optional(Whole), threshold=Number)
+    def __init__(
+        self,
+        classes: int,
+        axis: int = 1,
+        ignore: int | None = None,
+        which: int = 0,
+        name: str | None = None,
+        names: Any = None,
+        threshold: float = 0.0,
+    ):
+        self.classes, self.axis, self.ignore, self.threshold = classes, axis, ignore, threshold
+        self.names = None if names is None else [str(each) for each in names]
+        if self.names is not None and len(self.names) != classes:
+            raise ArgumentError(f"Confusion: wanted names of {classes} classes, got {len(self.names)}")
         super().__init__(which, name)
 
     def reset(self) -> None:
         self.sums = np.zeros((self.classes, self.classes), np.int64)
 
     def share(self, prediction: np.ndarray, target: np.ndarray) -> np.ndarray:
-        rows, labels = labelled(prediction, target, self)
-        if rows.shape[-1] != self.classes:
-            raise DataError(f"{self.name}: wanted predictions of {self.classes} classes, got {rows.shape[-1]}")
-        pairs = np.bincount(labels * self.classes + rows.argmax(-1), minlength=self.classes**2)
+        isYes = prediction.shape == target.shape and (target.ndim == 1 or target.shape[self.axis] == 1)
+        if isYes and self.classes == 2:
+            taken, labels = (x.reshape(-1).astype(np.int64) for x in decisions(prediction, target, self))
+        else:
+            rows, labels = labelled(prediction, target, self)
+            taken = rows.argmax(-1)
+            if rows.shape[-1] != self.classes:
+                raise DataError(f"{self.name}: wanted predictions of {self.classes} classes, got {rows.shape[-1]}")
+        pairs = np.bincount(labels * self.classes + taken, minlength=self.classes**2)
         return pairs.reshape(self.classes, self.classes)
 
     def value(self) -> np.ndarray:

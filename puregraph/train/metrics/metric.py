@@ -10,8 +10,8 @@ from puregraph import device
 from puregraph.arguments import Natural, Text, optional, takes
 from puregraph.base.dtype import isFloating
 from puregraph.base.keywords import ChecksKeywords
-from puregraph.errors import DataError
-from puregraph.kernels.labels import labelFault
+from puregraph.errors import DataError, show
+from puregraph.kernels.labels import labelFault, positionOf
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -105,6 +105,23 @@ def labelled(prediction: np.ndarray, target: np.ndarray, metric: Any) -> tuple[n
         return rows.reshape(-1, rows.shape[-1]), target.reshape(-1).astype(np.int64)
     counts = target != metric.ignore
     return rows[counts], target[counts].astype(np.int64)
+
+
+def decisions(prediction: np.ndarray, target: np.ndarray, metric: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(taken, there): where predictions are a yes, above the metric's threshold, and where targets of 0 and 1 are one.
+
+    Raises    DataError for other targets
+    """
+    other = (target != 0) & (target != 1)
+    if other.any():
+        first = tuple(np.argwhere(other)[0].tolist())
+        isSigned = set(np.unique(target).tolist()) == {-1, 1}
+        hint = "give (target + 1) / 2 in place of -1 and 1" if isSigned else "for a regression there is MAE()"
+        raise DataError(
+            f"{metric.name}: wanted targets 0 or 1 where they have the predictions' shape {show(target.shape)}, "
+            f"got {target[first]}{positionOf(first)}; {hint}"
+        )
+    return prediction > metric.threshold, target > 0.5
 
 
 def isOneHot(target: np.ndarray, axis: int) -> bool:

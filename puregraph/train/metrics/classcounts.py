@@ -1,0 +1,126 @@
+"""Class counts: what precision, recall and F1 are made from, gathered batch by batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph import device
+from puregraph.arguments import Natural, Number, Positive, Whole, choice, optional, takes
+from puregraph.errors import ArgumentError, DataError
+from puregraph.train.metrics.metric import Metric, decisions, isOneHot, labelled
+
+
+class ClassCounts(Metric):
+    """Of each class that counts, or of all of them together, how often it was taken, how often it is, and both.
+
+    Targets of the shape of the predictions are one-hot, or else 0 and 1 of yes and no, as `Accuracy` has it: the logit
+    of a `BCE`, or one for each of several classes of which any number may be.
+
+    `average`    "binary": of one class; "macro": the mean over the classes; "micro": of all classes together
+    `of`         the class of which it is in "binary"; None: the yes, which is class 1 of two
+    `classes`    how many there are, which "macro" has to know; with it, "macro" is meant unless `average` says another
+    `axis`       where the classes are
+    `ignore`     the label that does not count; None: every one does
+    `threshold`  of a yes, for logits 0 and for probabilities 0.5
+    """
+
+    @takes(
+        average=optional(choice("binary", "macro", "micro")),
+        of=optional(Natural),
+        classes=optional(Positive),
+        axis=Whole,
+        ignore=optional(Whole),
+        threshold=Number,
+    )
+    def __init__(
+        self,
+        average: str | None = None,
+        of: int | None = None,
+        classes: int | None = None,
+        axis: int = 1,
+        ignore: int | None = None,
+        threshold: float = 0.0,
+        which: int = 0,
+        name: str | None = None,
+    ):
+        kind = type(self).__name__
+        self.average = average or ("binary" if classes is None else "macro")
+        if self.average == "macro" and classes is None:
+            raise ArgumentError(f"{kind}: the mean over the classes has to know how many: {kind}(classes=3)")
+        if of is not None and self.average != "binary":
+            raise ArgumentError(f"{kind}: of={of} is one class, average={self.average!r} is of all: leave one out")
+        self.of, self.classes, self.axis, self.ignore, self.threshold = of, classes, axis, ignore, threshold
+        super().__init__(which, f"{kind.lower()} of {of}" if name is None and of is not None else name)
+
+    def reset(self) -> None:
+        rows = self.classes if self.average == "macro" else 1
+        self.sums = np.zeros((2, rows or 1, 4))  # as classes, as decisions; both, taken, there are, positions
+        self.isOneHot = True  # all targets of the shape of the predictions
+
+    def update(self, prediction: np.ndarray, target: np.ndarray) -> None:
+        prediction, target = device.toHost(prediction), device.toHost(target)
+        if prediction.shape == target.shape:
+            self.isOneHot = self.isOneHot and isOneHot(target, self.axis)
+            self.sums[1] += self.counts(*(self.rows(x) for x in decisions(prediction, target, self)))
+            if not self.isOneHot:
+                return
+        self.sums[0] += self.share(prediction, target)
+
+    def share(self, prediction: np.ndarray, target: np.ndarray) -> np.ndarray:
+        x, labels = labelled(prediction, target, self)
+        columns = np.arange(x.shape[-1])
+        taken = (x.argmax(-1)[:, None] == columns) & ~np.isnan(x).any(-1, keepdims=True)
+        return self.counts(taken, labels[:, None] == columns)
+
+    def rows(self, x: np.ndarray) -> np.ndarray:
+        """Positions, each with its classes; one class where there is no such axis."""
+        if not -x.ndim <= self.axis < x.ndim:
+            return x.reshape(-1, 1)
+        return np.moveaxis(x, self.axis, -1).reshape(-1, x.shape[self.axis])
+
+    def counts(self, taken: np.ndarray, there: np.ndarray) -> np.ndarray:
+        """What positions with their classes, taken and there, add to the sums."""
+        count = taken.shape[-1]
+        found = [(taken & there).sum(0), taken.sum(0), there.sum(0), np.full(count, len(taken))]
+        each = np.stack(found, axis=-1).astype(np.float64)
+        if self.classes is not None and count != self.classes:
+            raise DataError(f"{self.name}: wanted predictions of {self.classes} classes, got {count}")
+        if self.average == "macro":
+            return each
+        return each.sum(axis=0, keepdims=True) if self.average == "micro" else each[[self.picked(count)]]
+
+    def picked(self, count: int) -> int:
+        """The class of "binary" among n."""
+        kind = type(self).__name__
+        if self.of is None and count > 2:
+            raise DataError(
+                f"{self.name}: wanted one logit, or the scores of no and yes, got {count} classes; "
+                f"{kind}(classes={count}) is the mean over them, {kind}(of=0) is of class 0"
+            )
+        if self.of is not None and self.of >= count:
+            raise DataError(f"{self.name}: wanted predictions of more than {self.of} classes, got {count}")
+        return count - 1 if self.of is None else self.of
+
+    def value(self) -> float:
+        """The figure so far; nan before anything was counted. Of a class of which there is none it is 0; "macro" leaves
+        out one that neither is nor was taken."""
+        both, taken, there, positions = self.sums[0 if self.isOneHot else 1].T
+        over, under = self.ratio(both, taken, there)
+        known = taken + there > 0
+        if not positions.any():
+            return float("nan")
+        each = np.divide(over, under, out=np.zeros(len(over)), where=under > 0)[known]
+        return float(each.mean()) if len(each) else 0.0
+
+    def ratio(self, both: np.ndarray, taken: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Numerator and denominator for each class."""
+        raise NotImplementedError(f"{type(self).__name__} is no figure: write ratio(self, both, taken, there)")
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "isOneHot": self.isOneHot}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self.isOneHot = bool(state["isOneHot"])
