@@ -45,7 +45,7 @@ from puregraph.moved import install
 from puregraph.node import Node
 from puregraph.optimizers import *
 from puregraph.pointwise import Pointwise
-from puregraph.serialize.blueprint import registerModule
+from puregraph.serialize.classnames import registerModule
 from puregraph.train import (
     F1,
     MAE,

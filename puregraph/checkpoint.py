@@ -38,7 +38,9 @@ from puregraph.errors import CheckpointError, printable
 from puregraph.graph import Graph
 from puregraph.optimizers import InitRecorder, Optimizer
 from puregraph.optimizers.changedoptions import changedOptions, restoringOptions
-from puregraph.serialize.blueprint import checkSize, classNamed, nameOf, toBlueprint
+from puregraph.serialize.blueprintreader import checkSize
+from puregraph.serialize.blueprintwriter import toBlueprint
+from puregraph.serialize.classnames import classNamed, nameOf
 from puregraph.serialize.loadreport import LoadReport, listed, match
 from puregraph.serialize.nativefile import NativeFile, require
 from puregraph.serialize.puzzlelib import PuzzleFile

@@ -9,7 +9,7 @@ import numpy as np
 
 from puregraph.errors import CheckpointError, brief, quote
 from puregraph.graph import Graph
-from puregraph.serialize.blueprint import fromBlueprint
+from puregraph.serialize.blueprintreader import fromBlueprint
 from puregraph.storage.archive import Archive
 from puregraph.storage.hdf import Array
 from puregraph.storage.jsoncodec import decode

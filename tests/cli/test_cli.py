@@ -13,6 +13,7 @@ from hostile import manifestOf, withManifest
 from puregraph import cli
 from puregraph.analysis.summary import summary
 from puregraph.checkpoint import save
+from puregraph.cli import doctorcommand
 from puregraph.costs import CrossEntropy
 from puregraph.graph.sequential import Sequential
 from puregraph.models import lenet
@@ -86,8 +87,9 @@ def net():
 MEASURED = """
 import re, sys
 from puregraph import cli
-graphs, find = [], cli.findGraph
-cli.findGraph = lambda target: graphs.append(find(target)) or graphs[0]
+from puregraph.cli import modelargument
+graphs, find = [], modelargument.findGraph
+modelargument.findGraph = lambda target: graphs.append(find(target)) or graphs[0]
 code = cli.main(["shapes", "huge.py:net", "N,4096", "--json"])
 made = any(p.made for p in (*graphs[0].params.values(), *graphs[0].states.values()))
 memory = re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1]  # ru_maxrss has the parent's in it
@@ -449,16 +451,16 @@ def test_doctor_says_device_reason_versions_and_threads(run):
 
 
 def test_doctor_has_one_line_of_a_gpu_where_there_is_no_driver(run, monkeypatch):
-    monkeypatch.setattr(cli, "driverVersion", lambda: None)
+    monkeypatch.setattr(doctorcommand, "driverVersion", lambda: None)
     out = run("doctor")[1]
     assert re.search(r"^GPU +no driver, so NVRTC, cuBLASLt, cuDNN are not used$", out, re.M) and "\nNVRTC" not in out
-    monkeypatch.setattr(cli, "driverVersion", lambda: 13000)
+    monkeypatch.setattr(doctorcommand, "driverVersion", lambda: 13000)
     out = run("doctor")[1]
     assert "\nNVRTC " in out and "\nGPU " not in out
 
 
 def test_doctor_says_whether_there_is_native_code_and_what_it_means(run, monkeypatch):
-    monkeypatch.setattr(cli.jit, "missing", lambda: "llvmlite is not installed: pip install puregraph[fast]")
+    monkeypatch.setattr(doctorcommand.jit, "missing", lambda: "llvmlite is not installed: pip install puregraph[fast]")
     assert re.search(r"^native code +no: llvmlite is not installed: .*several times slower$", run("doctor")[1], re.M)
     monkeypatch.setenv("PUREGRAPH_NATIVE", "0")
     assert re.search(r"^native code +no, because PUREGRAPH_NATIVE says so", run("doctor")[1], re.M)

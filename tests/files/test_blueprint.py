@@ -22,7 +22,9 @@ from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
 from puregraph.modules import Identity, Linear, Relu, Slice
 from puregraph.pointwise import Pointwise
-from puregraph.serialize.blueprint import OWN, builtin, fromBlueprint, registerModule, toBlueprint
+from puregraph.serialize.blueprintreader import fromBlueprint
+from puregraph.serialize.blueprintwriter import toBlueprint
+from puregraph.serialize.classnames import OWN, builtin, registerModule
 from puregraph.storage.jsoncodec import loads
 
 

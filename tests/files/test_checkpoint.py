@@ -30,7 +30,7 @@ from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
 from puregraph.modules import Identity, Linear, Relu
-from puregraph.serialize.blueprint import OWN, registerModule
+from puregraph.serialize.classnames import OWN, registerModule
 from puregraph.storage import atomicwrite
 from puregraph.storage.archive import TITLE, Archive, Header, write
 from puregraph.storage.hdf import BASE, DTYPES, Array, HdfLayout

@@ -39,7 +39,8 @@ from puregraph import (
 )
 from puregraph.autodiff import Variable
 from puregraph.core.rules import gradientRule
-from puregraph.serialize.blueprint import fromBlueprint, toBlueprint
+from puregraph.serialize.blueprintreader import fromBlueprint
+from puregraph.serialize.blueprintwriter import toBlueprint
 
 BRAIN = np.dtype(ml_dtypes.bfloat16)
 

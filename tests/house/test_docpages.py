@@ -12,7 +12,7 @@ from puregraph.autodiff.derivatives.declarations import VJPS
 from puregraph.compile.decompose.decomposition import SIMPLER
 from puregraph.compile.lower.registry import LOWERINGS
 from puregraph.core.rules import REGISTRY
-from puregraph.serialize.blueprint import OWN
+from puregraph.serialize.classnames import OWN
 
 TABLES = (kernel.registry, LOWERINGS, SIMPLER, VJPS, REGISTRY, OWN)
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")

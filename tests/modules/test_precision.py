@@ -14,7 +14,7 @@ from puregraph.errors import PuregraphError
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, Linear, Relu, Tanh
 from puregraph.optimizers import Adam
-from puregraph.serialize.blueprint import ownAttributes
+from puregraph.serialize.blueprintwriter import ownAttributes
 
 
 def nested():

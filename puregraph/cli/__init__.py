@@ -1,0 +1,115 @@
+"""The command line, `puregraph` or `python -m puregraph`: shapes, check, draw, inspect, onnx, plan, doctor, launch.
+
+Exit codes: 0 all is well; 1 the model or the file has faults; 2 the command cannot be carried out as it was given.
+With --json nothing but JSON is written to stdout: what a model prints goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from contextlib import redirect_stdout
+from typing import Any
+
+import puregraph
+from puregraph import checkpoint
+from puregraph.cli.doctorcommand import runDoctor
+from puregraph.cli.inspectcommand import runInspect
+from puregraph.cli.modelcommands import runCheck, runDraw, runPlan, runShapes
+from puregraph.cli.onnxcommand import runOnnx
+from puregraph.cli.usageerror import UsageError
+from puregraph.errors import PuregraphError
+from puregraph.many import launcher
+from puregraph.train.together import plancommand
+
+MODEL = (
+    "FILE.py, FILE.py:NAME or package.module:NAME: a Graph, or a function or class without arguments that makes one; "
+    "or FILE.h5, a checkpoint"
+)
+LAUNCH = "run a script as several processes that train together, with the mpiexec beside Python"
+SHAPE = "one for each input: 32,1,28,28, or N,1,28,28 for a batch of any size"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # closed by who started us
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character must not stop us
+    top, arguments = parser(), sys.argv[1:] if arguments is None else arguments
+    isLaunch = arguments[:1] == ["launch"]
+    arguments = arguments if isLaunch else negatives(arguments)
+    for text in () if isLaunch else arguments:
+        if re.match(r"-\d", text):  # argparse would take it for an option
+            top.error(f"{text!r} is no shape: sizes are whole numbers; a letter, as in N,3, is a size that is open")
+    options = top.parse_args(arguments)
+    options.out = sys.stdout
+    try:
+        with redirect_stdout(sys.stderr if options.json else sys.stdout):
+            code = options.run(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (PuregraphError, OSError) as error:
+        print(f"puregraph {options.command}: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        print(f"puregraph {options.command}: interrupted", file=sys.stderr)
+        return 130
+
+
+def negatives(arguments: list[str]) -> list[str]:
+    """The arguments with each negative number joined to the option before it, which argparse would take for another."""
+    found: list[str] = []
+    for text in arguments:
+        if found and found[-1].startswith("--") and "=" not in found[-1] and re.match(r"-\d", text):
+            found[-1] += f"={text}"
+        else:
+            found.append(text)
+    return found
+
+
+def parser() -> argparse.ArgumentParser:
+    """The commands and their arguments."""
+    top = argparse.ArgumentParser(prog="puregraph", description="Check, measure and inspect networks before they run.")
+    top.add_argument("--version", action="version", version=f"puregraph {puregraph.__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, run: Any, text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        made.add_argument("--json", action="store_true", help="print JSON")
+        made.set_defaults(run=run)
+        return made
+
+    shapes = command("shapes", runShapes, "print every node's shapes, parameters, bytes and flops, or all faults")
+    check = command("check", runCheck, "check rules and gradients of every node against finite differences")
+    for each in (shapes, check):
+        each.add_argument("model", metavar="MODEL", help=MODEL)
+        each.add_argument("shapes", metavar="SHAPE", nargs="+", help=SHAPE)
+    drawn = command("draw", runDraw, "draw a model as a picture or a page")
+    drawn.add_argument("model", metavar="MODEL", help=MODEL)
+    drawn.add_argument("shapes", metavar="SHAPE", nargs="*", help=f"{SHAPE}; none where the inputs declare theirs")
+    drawn.add_argument("-o", "--output", metavar="FILE", required=True, help="net.svg, net.html, net.dot or net.png")
+    drawn.add_argument("--depth", metavar="N", help="groups nested deeper become one box each")
+    drawn.add_argument("--repeats", action="store_true", help="draw equal groups in a row one by one")
+    found = command("inspect", runInspect, "list what is in a checkpoint, without building the model")
+    found.add_argument("file", metavar="FILE", help="a checkpoint that graph.save wrote")
+    found.add_argument("--format", choices=checkpoint.FORMATS, default="puregraph", help="who wrote it")
+    foreign = command("onnx", runOnnx, "print what is in an ONNX model, as a graph; convert or compare it")
+    foreign.add_argument("file", metavar="FILE", help="an ONNX model")
+    foreign.add_argument("shapes", metavar="SHAPE", nargs="*", help=SHAPE)
+    foreign.add_argument("--to", metavar="FILE.h5", help="save the graph with its weights")
+    foreign.add_argument("--check", action="store_true", help="compare its outputs with onnxruntime's")
+    planned = command("plan", runPlan, "say what each way to train on several processes takes: bytes, memory, time")
+    planned.add_argument("model", metavar="MODEL", nargs="?", help=MODEL)
+    planned.add_argument("shapes", metavar="SHAPE", nargs="*", help="one for each input, of a whole batch: 4096,784")
+    plancommand.addArguments(planned)
+    command("doctor", runDoctor, "say which device is used and why, which versions are there, how many threads")
+    started = commands.add_parser("launch", help=LAUNCH, description=f"{LAUNCH[0].upper()}{LAUNCH[1:]}.")
+    launcher.addArguments(started)
+    started.set_defaults(run=launcher.launch, json=False)
+    return top

@@ -1,0 +1,94 @@
+"""Inspect command: what is in a checkpoint, without building the model."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from puregraph import checkpoint
+from puregraph.analysis.summary import bytesText, cut
+from puregraph.cli.terminal import aligned, printJson
+from puregraph.cli.usageerror import UsageError
+from puregraph.errors import quote, show
+from puregraph.storage.jsoncodec import decode
+
+
+def runInspect(options: argparse.Namespace) -> int:
+    """The contents of a checkpoint."""
+    if not Path(options.file).is_file():
+        raise UsageError(f"there is no file {options.file!r}")
+    found = checkpoint.contents(options.file, options.format)
+    if options.json:
+        printJson(contentsJson(found), options.out)
+        return 0
+    state = dict(enumerate((found.optimizer or {}).get("state", ())))
+    names = {f"optimizer/{i}": f"optimizer/{name}" for i, name in state.items()}
+    rows = [
+        (quote(names.get(n, n))[1:-1], show(a.shape), a.dtype, bytesText(a.nbytes)) for n, a in found.arrays.items()
+    ]
+    for line in aligned(rows, right=(3,)) if rows else ():
+        print(line)
+    modules = found.blueprint.get("modules", ())
+    nodes = len(modules) if isinstance(modules, (list, tuple)) else 0
+    facts = {
+        "arrays": f"{len(rows)}, {bytesText(sum(a.nbytes for a in found.arrays.values()))}",
+        "graph": f"{nodes} modules" if nodes else "none",
+        "optimizer": f"{quote(found.optimizer['class'])[1:-1]} after {found.optimizer['step']:,} steps"
+        if found.optimizer
+        else "none",
+        "extra": extraText(found.extra),
+    }
+    saved = decoded(found.extra)
+    if isinstance(saved, dict) and set(saved) == {"trainer"} and isinstance(saved["trainer"], dict):
+        del facts["extra"]
+        facts |= trainerFacts(saved["trainer"])
+    print()
+    for line in aligned(list(facts.items())):
+        print(line)
+    return 0
+
+
+def trainerFacts(saved: dict[str, Any]) -> dict[str, str]:
+    """Where a training is: epoch and step, the figures of its last epoch, its callbacks."""
+    progress, history = saved.get("place"), saved.get("history")
+    facts = {}
+    if isinstance(progress, dict):
+        epoch, step, position = (progress.get(name) for name in ("epoch", "step", "position"))
+        under = f", and {position} steps of the next one" if position else ""
+        facts["training"] = f"{epoch} epochs{under}; {step} steps in all"
+    if isinstance(history, list) and history and isinstance(history[-1], dict):
+        figures = [(name, value) for name, value in history[-1].items() if type(value) is float]
+        shown = [f"{name} {value:.4g}" for name, value in figures]
+        facts["last epoch"] = quote("  ".join(shown))[1:-1]
+    callbacks = saved.get("callbacks")
+    if isinstance(callbacks, list):
+        names = [str(each.get("type")) for each in callbacks if isinstance(each, dict)]
+        facts["callbacks"] = quote(", ".join(names))[1:-1] or "none"
+    return facts
+
+
+def contentsJson(found: checkpoint.Contents) -> dict[str, Any]:
+    """A checkpoint's contents as plain data."""
+    arrays = [
+        {"name": n, "shape": list(a.shape), "dtype": a.dtype, "bytes": a.nbytes, "crc32": found.crcs.get(n)}
+        for n, a in found.arrays.items()
+    ]
+    return {"arrays": arrays, "blueprint": found.blueprint, "optimizer": found.optimizer, "extra": found.extra}
+
+
+def extraText(saved: Any) -> str:
+    """What was saved as `extra`, on one line, cut where it is long."""
+    return cut(outline(decoded(saved)), 100)
+
+
+def decoded(saved: Any) -> Any:
+    """What was saved as `extra`, with a text for each array."""
+    return decode(saved, lambda value: f"array {value['array']}" if "array" in value else None)
+
+
+def outline(value: Any, depth: int = 2) -> str:
+    """A value as text; what is deep inside of it is left out."""
+    if not isinstance(value, dict):
+        return repr(value)
+    return f"{{{', '.join(f'{k!r}: {outline(v, depth - 1)}' for k, v in value.items())}}}" if depth else "{...}"

@@ -1,0 +1,156 @@
+"""Model argument: the Graph that a command names, and the shapes that it is given."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import Any
+
+import puregraph
+from puregraph import checkpoint
+from puregraph.cli.usageerror import UsageError
+from puregraph.core.shape import asShape
+from puregraph.errors import GraphError, PuregraphError
+from puregraph.graph import Graph
+from puregraph.graph.lookup import nearest
+from puregraph.module import Module
+
+FOLDERS = (
+    os.path.dirname(puregraph.__file__),
+    *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
+)
+FOREIGN = ("<frozen", *(f"{folder}{os.sep}" for folder in FOLDERS))  # what a user did not write
+
+
+def modelAndShapes(options: argparse.Namespace) -> list[Any]:
+    """The graph that a command names, and a shape for each of its inputs."""
+    shapes = [readShape(text) for text in options.shapes]
+    graph = findGraph(options.model)
+    try:
+        graph.steps(len(shapes))
+    except GraphError as error:
+        raise UsageError(f"{error}; give one shape for each input") from None
+    return [graph, *shapes]
+
+
+def readShape(text: str) -> Any:
+    """A shape as typed: `N,1,28,28`, with or without brackets; `()` is that of a number."""
+    sizes = [part.strip() for part in text.strip().strip("()[]").split(",")]
+    if sizes[-1] == "":
+        sizes.pop()  # (3,) and ()
+    try:
+        if not text.strip():
+            raise UsageError("nothing")
+        return asShape([int(s) if s.isdecimal() else s for s in sizes])
+    except PuregraphError:
+        raise UsageError(f"cannot read the shape {text!r}: write 32,1,28,28, or N,1,28,28 for any batch") from None
+
+
+def findGraph(target: str) -> Graph:
+    """The Graph that `FILE.py`, `FILE.py:NAME` or `package.module:NAME` names, or that a checkpoint holds."""
+    if not target.endswith(".py") and Path(target).is_file():
+        if target.endswith(".onnx"):
+            raise UsageError(
+                f"{target} is an ONNX model: puregraph onnx {target} --to FILE.h5 makes a checkpoint of it"
+            )
+        return checkpoint.loadGraph(target)
+    source, _, name = target.partition(":")
+    module = loadModule(source)
+    choice = choices(module)
+    if not name and len(choice) != 1:
+        none = "it has neither a Graph nor a function or class that makes one without arguments"
+        found = f"it has {', '.join(choice)}" if choice else none
+        raise UsageError(f"say which graph of {source} is meant, as in {source}:{next(iter(choice), 'NAME')}; {found}")
+    name = name or choice[0]
+    if not hasattr(module, name):
+        raise UsageError(f"{source} has no {name!r}; it has {', '.join(nearest(name, choice)) or 'no graphs'}")
+    graph = build(getattr(module, name), f"{source}:{name}")
+    if not isinstance(graph, Graph):
+        hint = "; put it into a Sequential" if isinstance(graph, Module) else ""
+        raise UsageError(f"{source}:{name}: wanted a Graph, or a function that returns one, got {kindOf(graph)}{hint}")
+    return graph
+
+
+def choices(module: Any) -> list[str]:
+    """The names of a file that can be meant: its Graphs; if there are none, what it has that makes one unasked."""
+    own = {n: v for n, v in vars(module).items() if n[0] != "_"}
+    graphs = [n for n, v in own.items() if isinstance(v, Graph)]
+    here = f"{module.__name__}."
+    made = {n: v for n, v in own.items() if f"{getattr(v, '__module__', '')}.".startswith(here)}
+    return graphs or [n for n, v in made.items() if (inspect.isfunction(v) or isGraphClass(v)) and not required(v)]
+
+
+def isGraphClass(value: Any) -> bool:
+    """Whether it is a class of Graphs."""
+    return isinstance(value, type) and issubclass(value, Graph)
+
+
+def kindOf(value: Any) -> str:
+    """What something is, for a message."""
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def required(function: Any) -> list[str]:
+    """The arguments that a function cannot do without."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    given = inspect.signature(function).parameters.values()
+    return [p.name for p in given if p.default is p.empty and p.kind not in kinds]
+
+
+def build(found: Any, label: str) -> Any:
+    """A Graph as it is, or what a function or class makes."""
+    isMaker = isGraphClass(found) or callable(found) and not isinstance(found, (Module, type))
+    if not isMaker:
+        return found
+    missing = required(found)
+    if missing:
+        raise UsageError(f"{label} needs arguments ({', '.join(missing)}): name a function that needs none")
+    return running(label, found)
+
+
+def loadModule(source: str) -> Any:
+    """The module of a file or of a dotted name; `if __name__ == "__main__"` parts do not run."""
+    if not source.endswith(".py"):
+        sys.path.insert(0, os.getcwd())  # as `python -m` does
+        if importedFrom(source) is None:
+            raise UsageError(f"there is no module {source!r}; name a FILE.py, or a package.module that can be imported")
+        return running(source, lambda: importlib.import_module(source))
+    path = Path(source)
+    if not path.is_file():
+        raise UsageError(f"there is no file {source!r}")
+    names, folder = [path.stem], path.resolve().parent
+    while (folder / "__init__.py").is_file():  # a part of a package, which may import its neighbours by dots
+        names, folder = [folder.name, *names], folder.parent
+    sys.path.insert(0, str(folder))  # so that a file finds its neighbours, as when it is run
+    if len(names) > 1 and "." not in path.stem:
+        return running(source, lambda: importlib.import_module(".".join(names)))
+    spec: Any = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    running(source, lambda: spec.loader.exec_module(module))
+    return module
+
+
+def importedFrom(name: str) -> Any:
+    """Where a module would be imported from; None if nowhere."""
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+
+
+def running(label: str, function: Any) -> Any:
+    """The result of the user's code, or where and why it failed, in one sentence."""
+    try:
+        return function()
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [f for f in frames if not f.filename.startswith(FOREIGN)]
+        line = f" at line {own[-1].lineno} of {own[-1].filename}" if own else ""
+        raise UsageError(f"{label} raises {type(error).__name__}{line}: {error}") from error

@@ -1,0 +1,146 @@
+"""Model commands: shapes, draw, check and plan, which take a model and the shapes of its inputs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from puregraph.analysis.footprint import Footprint
+from puregraph.analysis.summary import render
+from puregraph.check import CheckError, checkModule
+from puregraph.cli.modelargument import findGraph, modelAndShapes
+from puregraph.cli.terminal import hasColor, paint, printJson, terminalWidth
+from puregraph.cli.usageerror import UsageError
+from puregraph.core.shape import bind, symbols
+from puregraph.errors import ArgumentError, show
+from puregraph.train.together import plancommand
+
+
+def runShapes(options: argparse.Namespace) -> int:
+    """The table of a model, or its faults."""
+    found = Footprint(*modelAndShapes(options))
+    if options.json:
+        printJson(asJson(found), options.out)
+    else:
+        print(render(found, terminalWidth(), hasColor()))
+    return 1 if found.faults else 0
+
+
+def asJson(found: Footprint) -> dict[str, Any]:
+    """A footprint as plain data: exact numbers, symbols as text; bytes of a step for one sample where N is a symbol."""
+    sizes = {found.batch: 1} if found.batch else {}
+    known = not found.faults and (found.batch or not found.symbols)
+    return {
+        "inputs": found.inshapes,
+        "outputs": None if found.faults else found.outshapes,
+        "nodes": [
+            {
+                "name": line.path,
+                "module": repr(line.module),
+                "from": line.source,
+                "data": line.shapes,
+                "dtypes": [None if d is None else str(d) for d in line.dtypes],
+                "grad": line.gradShapes,
+                "params": line.params,
+                "bytes": line.nbytes,
+                "flops": line.flops,
+                "fault": line.fault._asdict() if line.fault else None,
+            }
+            for line in found.lines
+        ],
+        "params": found.params,
+        "paramBytes": found.paramBytes,
+        "stateBytes": found.stateBytes,
+        "flops": found.flops,
+        "step": {
+            "at": sizes,
+            "keptBytes": found.kept(**sizes),
+            "peakBytes": found.peak(**sizes),
+            "eagerBytes": found.eager(**sizes),
+        }
+        if known
+        else None,
+        "faults": [str(fault) for fault in found.faults],
+    }
+
+
+def runDraw(options: argparse.Namespace) -> int:
+    """A picture of a model, of its faults too."""
+    graph, *shapes = modelAndShapes(options) if options.shapes else [findGraph(options.model)]
+    if options.depth is not None and not options.depth.isdecimal():
+        raise UsageError(f"wanted a whole number for --depth, got {options.depth!r}")
+    depth = None if options.depth is None else int(options.depth)
+    try:
+        drawing = graph.draw(options.output, *shapes, depth=depth, repeats=options.repeats)
+    except ArgumentError as error:
+        raise UsageError(str(error)) from None
+    faults = [box.name for box in drawing.whole.boxes if box.kind == "fault"]
+    if options.json:
+        printJson({"file": options.output, "boxes": len(drawing.picture.boxes), "faults": faults}, options.out)
+    else:
+        print(f"{options.output}: {drawing!r}")
+    return 1 if faults else 0
+
+
+def runCheck(options: argparse.Namespace) -> int:
+    """Every node of a model against what each module must satisfy; equal modules at equal shapes once."""
+    graph, *shapes = modelAndShapes(options)
+    sizes = [bind(shape, dict.fromkeys(symbols(shape), 2)) for shape in shapes]
+    known: dict[Any, str] = {}
+    rows = []
+    for step, inshapes, outshapes, fault, _ in graph.inferShapes(sizes):
+        problem = str(fault._replace(path="", module="")) if fault else ""
+        if outshapes is not None:
+            key = (type(step.module), repr(step.module.initArgs), show(inshapes))
+            if key not in known:
+                known[key] = problemOf(step.module, inshapes)
+            problem = known[key]
+        unknown = outshapes is None and not fault
+        result = problem or ("not checked, because of a fault above it" if unknown else "ok")
+        rows.append({"name": step.path, "module": step.label, "ok": result == "ok", "result": result})
+        if not options.json:
+            print(
+                paint(f"{step.path} ({step.label}): {result}", "1;31" if problem else "2" if unknown else ""),
+                flush=True,
+            )
+    bad = sum(not row["ok"] for row in rows)
+    if options.json:
+        printJson({"inputs": sizes, "nodes": rows}, options.out)
+    else:
+        at = f"{len(rows)} nodes at {', '.join(map(show, sizes))}"
+        print(paint(f"{at}: {bad} not in order", "1;31") if bad else f"{at}: all in order")
+    return 1 if bad else 0
+
+
+def problemOf(module: Any, shapes: list[Any]) -> str:
+    """What is wrong with a module, in one sentence; empty if nothing is."""
+    try:
+        checkModule(module, shapes)
+    except CheckError as error:
+        return str(error)
+    return ""
+
+
+def runPlan(options: argparse.Namespace) -> int:
+    """What each split of a model takes on the machines described; or the figures of this one."""
+    if options.measure:
+        return plancommand.measureHere()
+    if options.model is None:
+        raise UsageError("wanted a script that trains, or a model and the shapes of a batch, or --measure")
+    line = ""
+    try:
+        if options.shapes:
+            graph, *shapes = modelAndShapes(options)
+            plans = plancommand.plansFrom(options, graph, shapes)
+        elif Path(options.model).is_file():
+            line, plans = plancommand.plansOfScript(options, options.model)
+        else:
+            raise UsageError(f"there is no script {options.model!r}; of a model give the shapes of a batch as well")
+    except ArgumentError as error:
+        raise UsageError(str(error)) from None
+    if options.json:
+        printJson(plancommand.rowsOf(plans), options.out)
+    else:
+        print("\n\n".join(filter(None, [line, *[plan.table() for plan in plans]])))
+    return 0 if any(plan.best is not None for plan in plans) else 1

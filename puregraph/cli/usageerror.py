@@ -1,0 +1,9 @@
+"""UsageError: the error of the command line itself."""
+
+from __future__ import annotations
+
+from puregraph.errors import PuregraphError
+
+
+class UsageError(PuregraphError):
+    """A command that cannot be carried out as it was given."""

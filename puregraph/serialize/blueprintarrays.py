@@ -1,0 +1,93 @@
+"""Blueprint arrays: the parameters and states of a graph declared as a blueprint says: shared, absent, frozen."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from puregraph.base.dtype import dtypeNamed
+from puregraph.core.param import Param, Stored
+from puregraph.errors import CheckpointError, quote, show
+from puregraph.graph import Graph
+from puregraph.graph.graphholder import leavesIn
+from puregraph.module import Module
+from puregraph.serialize.blueprint import KINDS
+from puregraph.storage.hdf import DTYPES
+from puregraph.storage.jsoncodec import decode
+
+
+def settle(graph: Graph, blueprint: dict[str, Any]) -> None:
+    """Share, remove and set the graph's arrays as the blueprint says."""
+    arrays, ties, absent = blueprint["arrays"], blueprint["ties"], blueprint["absent"]
+    if absent or ties or arrays:
+        holders = holdersOf(graph)
+        for path in absent:
+            holder, name = holderOf(holders, path)
+            vars(holder)[name] = None
+        for path, given in arrays.items():
+            setUp(holders, path, given)
+        for path, owner in ties.items():
+            if owner not in arrays:
+                raise CheckpointError(f"{path!r:.80} is tied to {owner!r:.80}, which is no array of the graph")
+            (holder, name), (other, key) = holderOf(holders, path), holderOf(holders, owner)
+            vars(holder)[name] = vars(other)[key]
+    found = {**graph.params, **graph.states}
+    if set(found) != set(arrays) or graph.ties != ties:
+        odd = sorted(set(found) ^ set(arrays) | set(graph.ties) ^ set(ties))
+        raise CheckpointError(
+            "the classes make other arrays than those that were stored: "
+            f"{', '.join(map(quote, odd[:10])) or 'their ties differ'}"
+            f"{f' and {len(odd) - 10} more' if len(odd) > 10 else ''}; was a class changed since?"
+        )
+
+
+def holdersOf(graph: Graph) -> dict[str, Module]:
+    """The modules of a graph by path, those that a module such as a Checkpoint holds too."""
+    return {path: module for step in graph.steps().items for path, module in leavesIn(step.module, step.path)}
+
+
+def holderOf(holders: dict[str, Module], path: Any) -> tuple[Module, str]:
+    """The module that holds the array of a path, and its attribute there."""
+    if isinstance(path, str):
+        head, _, name = path.rpartition(".")
+        steps: list[str] = []
+        while head and head not in holders:  # a module may keep its arrays in modules of its own
+            head, _, inner = head.rpartition(".")
+            steps.insert(0, inner)
+        holder: Any = holders.get(head)
+        for inner in steps:
+            holder = vars(holder).get(inner) if isinstance(holder, Module) else None
+        cls = type(holder)
+        if isinstance(holder, Module) and name.isidentifier() and not callable(getattr(cls, name, None)):
+            return holder, name
+    raise CheckpointError(f"no module of the graph holds {path!r:.80}")
+
+
+def setUp(holders: dict[str, Module], path: str, given: dict[str, Any]) -> None:
+    """Declare one array as it was: a new one only where the constructor makes another shape or none."""
+    holder, name = holderOf(holders, path)
+    if given["dtype"] not in DTYPES:
+        raise CheckpointError(f"'{path:.80}' cannot be {given['dtype']!r:.40}; known are {', '.join(DTYPES)}")
+    kind, shape = KINDS[given["kind"]], shapeOf(given["shape"], path)
+    stored = vars(holder).get(name)
+    if type(stored) is not kind or tuple(stored.shape) != shape:
+        stored = vars(holder)[name] = kind(shape)
+    Stored.calcMode(stored, dtypeNamed(given["dtype"]))
+    if isinstance(stored, Param):
+        stored.trainable = given.get("trainable", True) is True
+        stored.rate = rateOf(decode(given.get("rate", 1.0)), path)
+        stored.decay = given.get("decay", True) is True
+
+
+def rateOf(value: Any, path: str) -> float:
+    """The factor of a parameter's learning rate, checked."""
+    if type(value) in (int, float) and abs(value) < 1e300:
+        return float(value)
+    raise CheckpointError(f"'{path:.80}' cannot have the rate {value!r:.40}")
+
+
+def shapeOf(value: Any, path: str) -> tuple[int, ...]:
+    """The sizes of an array, checked."""
+    if isinstance(value, list) and all(type(n) is int and n >= 0 for n in value) and math.prod(value) < 1 << 60:
+        return tuple(value)
+    raise CheckpointError(f"'{path:.80}' cannot have the shape {show(value)!s:.80}")

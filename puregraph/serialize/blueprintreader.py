@@ -1,0 +1,193 @@
+"""BlueprintReader: a Graph of JSON that may be forged, within a budget."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+from puregraph.base.budget import LEVELS, Budget
+from puregraph.core.linkednode import checkName
+from puregraph.core.rules import candidates
+from puregraph.errors import CheckpointError, GraphWarning
+from puregraph.graph import Graph
+from puregraph.graph.parallel import Parallel
+from puregraph.graph.sequential import ModuleList, Sequential
+from puregraph.module import Module
+from puregraph.node import Node
+from puregraph.serialize.blueprint import STARTS, STEPS, VERSION
+from puregraph.serialize.blueprintarrays import settle
+from puregraph.serialize.blueprintwriter import usual
+from puregraph.serialize.classnames import classNamed
+from puregraph.storage.jsoncodec import decode
+
+
+def fromBlueprint(blueprint: dict[str, Any], budget: Budget | None = None) -> Graph:
+    """The graph of a blueprint: parameters are declared, not made, so even a forged one costs no memory.
+
+    `budget` is what it may cost; one that did not come from a file may cost anything.
+
+    Raises    CheckpointError naming the module and what is wrong with it
+    """
+    try:
+        if not isinstance(blueprint, dict) or blueprint.get("version") != VERSION:
+            version = blueprint.get("version") if isinstance(blueprint, dict) else type(blueprint).__name__
+            raise CheckpointError(f"wanted a blueprint of version {VERSION}, got {version!r:.80}")
+        reader = BlueprintReader(blueprint["modules"], budget)
+        graph = reader.built[-1] if reader.built else None
+        if not isinstance(graph, Graph):
+            raise CheckpointError(f"the last module must be a Graph, got {type(graph).__name__}")
+        settle(graph, blueprint)
+        for module in reader.built:
+            if isinstance(module, Graph):
+                module.unfolded.clear()
+                module.cache.clear()  # an array that only the blueprint knows makes other steps
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"the blueprint cannot be built: {type(error).__name__}: {error!s:.500}") from error
+    return graph
+
+
+class UnfoldedSize(NamedTuple):
+    """What a module unfolds into: nodes, the characters of all their paths, and how many graphs are in each other."""
+
+    nodes: int
+    characters: int
+    levels: int
+
+
+def earlier(found: list[Any], index: Any) -> Any:
+    """What was found for an earlier module."""
+    if type(index) is not int or not 0 <= index < len(found):
+        raise CheckpointError(f"module {index!r:.40} does not come before the one that uses it")
+    return found[index]
+
+
+def sizeOf(row: dict[str, Any], known: list[UnfoldedSize], budget: Budget | None) -> UnfoldedSize:
+    """What a module unfolds into, known before it is built, from the sizes of those before it.
+
+    Raises    CheckpointError where that is more than the budget has left
+    """
+    parts = [earlier(known, i) for i in row.get("items") or [node["module"] for node in row.get("nodes") or []]]
+    nodes = sum(part.nodes for part in parts) if parts else 1
+    own = len(row["name"]) if isinstance(row.get("name"), str) else 12
+    characters = nodes * (own + 1) + sum(part.characters for part in parts)
+    size = UnfoldedSize(nodes, characters, 1 + max([part.levels for part in parts], default=-1))
+    if nodes > STEPS:
+        raise CheckpointError(f"it unfolds into more than {STEPS} nodes")
+    if size.levels > LEVELS:
+        raise CheckpointError(f"it is nested more than {LEVELS} deep")
+    if budget is not None:
+        budget.spend("nodes", nodes)
+        budget.spend("characters of paths", characters)
+    return size
+
+
+def checkSize(blueprint: dict[str, Any], budget: Budget) -> None:
+    """Whether a blueprint can be loaded again within its budget.
+
+    Raises    CheckpointError if not
+    """
+    known: list[UnfoldedSize] = []
+    for row in blueprint["modules"]:
+        known.append(sizeOf(row, known, budget))
+
+
+class BlueprintReader:
+    """Builds one module after the other; each may use those before it, so nothing is ever a part of itself."""
+
+    def __init__(self, rows: list[dict[str, Any]], budget: Budget | None = None):
+        self.built: list[Module] = []
+        self.sizes: list[UnfoldedSize] = []
+        self.budget = budget
+        for index, row in enumerate(rows):
+            label = row["class"] if isinstance(row, dict) and isinstance(row.get("class"), str) else "no class"
+            where = f"the blueprint's module {index} ({label:.80})"
+            try:
+                self.sizes.append(sizeOf(row, self.sizes, budget))
+                self.built.append(self.build(row))
+                if budget is not None:
+                    budget.spend("outputs", len(self.built[-1].outputNames))
+            except CheckpointError as error:
+                raise CheckpointError(f"{where}: {error}") from None
+            except Exception as error:
+                raise CheckpointError(f"{where} cannot be made: {type(error).__name__}: {error!s:.500}") from error
+
+    def used(self, index: Any) -> Module:
+        """The module of an index."""
+        return earlier(self.built, index)
+
+    def build(self, row: dict[str, Any]) -> Module:
+        cls = classNamed(row["class"])
+        if not issubclass(cls, Module):
+            raise CheckpointError("it is no Module")
+        if issubclass(cls, Graph):
+            module: Module = self.graph(cls, row)
+        else:
+            args = [self.value(v) for v in row["args"]]
+            module = cls(*args, **{name: self.value(v) for name, v in row["kwargs"].items()})
+        checkName(row.get("name"))
+        module.name = row.get("name")
+        if row.get("train") is False:
+            module.train = False
+        return module
+
+    def graph(self, cls: type[Graph], row: dict[str, Any]) -> Graph:
+        graph = cls.__new__(cls)
+        Module.__init__(graph, row.get("name"))
+        graph.version = 0
+        for name, value in (row.get("own") or {}).items():
+            isBuiltin = cls in (Graph, Sequential, Parallel) or hasattr(ModuleList, name)
+            if not name.isidentifier() or isBuiltin or name in usual() or callable(getattr(cls, name, None)):
+                raise CheckpointError(f"{name!r:.80} cannot be an attribute of it")
+            vars(graph)[name] = self.value(value)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GraphWarning)  # what is left out was said when the graph was made
+            if isinstance(graph, ModuleList):
+                graph.items = []
+                graph.edit([self.used(i) for i in row["items"]])
+            else:
+                graph.link(*self.ends(row))
+        return graph
+
+    def ends(self, row: dict[str, Any]) -> tuple[list[Node], list[tuple[Node, int]]]:
+        """The nodes of a graph, linked; its inputs and outputs."""
+        nodes: list[Node] = []
+        for item in row["nodes"]:
+            module = self.used(item["module"])
+            node = Node(module, None, item.get("name"), self.rule(module, item.get("rule")))
+            for parent, slots, argument in item.get("parents", []):
+                if argument is not None and argument not in module.arguments:
+                    raise CheckpointError(f"{node} has no input {argument!r:.80}")
+                node.addBackwards((pick(nodes, parent), slots), argument)
+            nodes.append(node)
+        outputs = [(pick(nodes, index), slot) for index, slot in row["outputs"]]
+        return [pick(nodes, index) for index in row["inputs"]], outputs
+
+    def rule(self, module: Module, name: Any) -> str | None:
+        if name is not None and name not in dict(candidates(module)):
+            raise CheckpointError(
+                f"no gradient rule named {name!r:.80} is registered for {type(module).__name__}; "
+                f"register it with @registerRule({type(module).__name__}, {name!r:.80}) before loading"
+            )
+        return name
+
+    def value(self, value: Any) -> Any:
+        return decode(value, self.special)
+
+    def special(self, value: dict[str, Any]) -> Any:
+        if "module" in value:
+            return self.used(value["module"])
+        if "class" in value:
+            return classNamed(value["class"])
+        if "start" in value:
+            name, given = value["start"]
+            return STARTS[name](**decode(given))
+        return None
+
+
+def pick(nodes: list[Node], index: Any) -> Node:
+    """A node by its index, checked."""
+    if type(index) is not int or not 0 <= index < len(nodes):
+        raise CheckpointError(f"node {index!r:.40} does not come before the one that uses it")
+    return nodes[index]

@@ -1,0 +1,116 @@
+"""Class names: the registry of the classes that files may name, puregraph's own and those of users."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from puregraph import costs, modules, optimizers
+from puregraph.autodiff.tape.activationrecompute import Checkpoint
+from puregraph.errors import CheckpointError, PuregraphError
+from puregraph.function import Function, FunctionCall
+from puregraph.graph import Graph
+from puregraph.graph.input import Input
+from puregraph.graph.lookup import nearest
+from puregraph.graph.parallel import Parallel
+from puregraph.graph.sequential import Sequential
+from puregraph.module import Module
+from puregraph.optimizers import InitRecorder
+from puregraph.pointwise import Pointwise
+
+NAMED = (Module, Function, InitRecorder)  # InitRecorder: optimizers and schedules
+OWN: dict[str, type] = {}  # registered classes of users, in files "user:NAME"
+BARE = frozenset(  # built-ins that files name without a prefix; other bare names, in older files, are users' classes
+    """
+    Add Attention AvgPool1D AvgPool2D AvgPoolNd BatchNorm Call Checkpoint Clip Concat Conv1D Conv2D Conv3D ConvNd
+    Deconv2D DeconvNd Div Dropout Einsum Elu Embedder Flatten GRU Gather Gelu GlobalAvgPool Graph GroupNorm HardSwish
+    Identity Input LSTM LayerNorm LeakyRelu Linear MatMul Max MaxPool1D MaxPool2D MaxPoolNd Mean Min Mul MulAddConst
+    Pad PairDot Parallel Pointwise Position Power Prepend RNN Relu Reshape Sequential Sigmoid Slice SoftMax SoftPlus
+    Split Sub Sum Swish Tanh Transpose Upsample2D costs.Abs costs.BCE costs.CrossEntropy costs.MSE costs.PointwiseCost
+    costs.SmoothL1 optimizers.Adam optimizers.AdamW optimizers.Cosine optimizers.MomentumSGD optimizers.NesterovSGD
+    optimizers.OneCycle optimizers.Optimizer optimizers.RMSProp optimizers.SGD optimizers.Schedule optimizers.Step
+    optimizers.WarmUp
+    """.split()
+)
+
+
+@cache
+def builtin() -> dict[str, type]:
+    """The classes that puregraph exports: modules by their name, others as `costs.NAME` and `optimizers.NAME`."""
+    found: dict[str, type] = {c.__name__: c for c in (Checkpoint, Graph, Input, Parallel, Pointwise, Sequential)}
+    found["Call"] = FunctionCall
+    for prefix, package in (("", modules), ("costs.", costs), ("optimizers.", optimizers)):
+        for name, value in vars(package).items():
+            if isinstance(value, type) and issubclass(value, NAMED) and name[0] != "_":
+                found[prefix + name] = value
+    return found
+
+
+@cache
+def exchanged() -> dict[str, type]:
+    """The modules that models from elsewhere are read as, as `onnx.NAME`: files of others do without them."""
+    from puregraph.onnx import modules as found
+
+    return {f"onnx.{name}": each for name, each in vars(found).items() if isinstance(each, type)}
+
+
+def registerModule(cls: Any = None, name: str | None = None) -> Any:
+    """Make a class of your own (a Module, Function, Optimizer or Schedule) known by name, so that files can name it.
+
+    A decorator, with or without a name, or a call. Files name it `user:NAME`, whatever classes puregraph itself has.
+
+    Raises    PuregraphError if it is neither, or the name belongs to another class that was registered
+    """
+    if cls is None:
+        return lambda found: registerModule(found, name)
+    if not (isinstance(cls, type) and issubclass(cls, NAMED)):
+        raise PuregraphError(
+            f"registerModule: wanted a subclass of {' or '.join(c.__name__ for c in NAMED)}, got {cls!r:.80}"
+        )
+    name = name or cls.__name__
+    other = OWN.get(name)
+    again = other is not None and (other.__module__, other.__qualname__) == (cls.__module__, cls.__qualname__)
+    if other is not None and not again:
+        raise PuregraphError(f"registerModule: {name!r} is {fullName(other)} already; give {fullName(cls)} a name=")
+    OWN[name] = cls
+    return cls
+
+
+def classNamed(name: Any) -> type:
+    """The class of a name.
+
+    Raises    CheckpointError naming `registerModule` for one that is unknown
+    """
+    own = {**builtin(), **exchanged()} if str(name).startswith("puregraph:onnx.") else builtin()
+    known = {fileName(n): c for n, c in own.items()} | {f"user:{n}": c for n, c in OWN.items()}
+    full = f"user:{name}" if isinstance(name, str) and ":" not in name and name not in BARE else name
+    if not isinstance(name, str) or full not in known:
+        near = nearest(str(name)[:80], sorted({**builtin(), **OWN}))
+        raise CheckpointError(
+            f"unknown class {name!r:.80}: a class of your own is made known with puregraph.registerModule(TheClass); "
+            f"known are {', '.join(near)} and {len(known)} in all"
+        )
+    return known[full]
+
+
+def nameOf(cls: type, where: str) -> str:
+    """The name that files give a class."""
+    own = exchanged() if cls.__module__.startswith("puregraph.onnx.") else builtin()
+    for names in ({fileName(n): c for n, c in own.items()}, {f"user:{n}": c for n, c in OWN.items()}):
+        for name, known in names.items():
+            if known is cls:
+                return name
+    raise CheckpointError(
+        f"{where}: {fullName(cls)} is not known by name, so no file can name it; "
+        f"put @puregraph.registerModule above the class {cls.__name__}"
+    )
+
+
+def fileName(name: str) -> str:
+    """The name that files give a class of puregraph's."""
+    return name if name in BARE else f"puregraph:{name}"
+
+
+def fullName(cls: type) -> str:
+    """Where a class is defined."""
+    return f"{cls.__module__}.{cls.__qualname__}"
