@@ -148,3 +148,9 @@ def test_house_style_is_let_through(text):
 )
 def test_what_is_forbidden_is_found(text):
     assert list(forbidden(Source("a", ROOT / "a.py", text)))
+
+
+def test_no_two_files_of_tests_have_one_name():
+    """Pytest imports a file of tests by its name alone, and refuses the second one."""
+    names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "__init__.py"]
+    assert {name for name in names if names.count(name) > 1} == set()
