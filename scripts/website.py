@@ -5,6 +5,7 @@
 FOLDER is build/site unless given. A warning of Sphinx, a dead link or an example that fails ends it with an error.
 """
 
+import functools
 import importlib
 import inspect
 import re
@@ -141,14 +142,45 @@ def argumentRows(signature):
         yield code(str(argument).split(":")[0].split("=")[0]), taken, default
 
 
+@functools.cache
+def publicClasses():
+    """The name of the page of each public class."""
+    return {found: f"{package}.{name}" for package, name, found in publicNames() if inspect.isclass(found)}
+
+
+def membersOf(found):
+    """(name, function or property) of what a class has: its own, and what it has from bases without a page."""
+    from puregraph.base.cachedproperty import CachedProperty
+    from puregraph.core.late import Late
+
+    seen, pages = set(), [cls for cls in found.__mro__[1:] if cls in publicClasses()]
+    for cls in found.__mro__:
+        isOurs = cls.__module__.startswith("puregraph") and not any(issubclass(base, cls) for base in pages)
+        if cls is found or isOurs:
+            for name, member in vars(cls).items():
+                bare = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
+                bare = getattr(cls, name) if isinstance(bare, Late) else bare
+                isMember = isinstance(bare, (property, CachedProperty)) or inspect.isfunction(bare)
+                if isMember and name not in seen and (name[0] != "_" or name == "_repr_html_"):
+                    seen.add(name)
+                    yield name, bare
+
+
 def memberRows(found):
-    """Each public method and property that a class defines itself: its call, and its first sentence."""
-    for name, member in vars(found).items():
-        bare = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
-        if name[0] != "_" and (inspect.isfunction(bare) or isinstance(bare, property)) and inspect.getdoc(bare):
+    """Each method and property of a class: its call, and its first sentence."""
+    for name, bare in membersOf(found):
+        if inspect.getdoc(bare):
             line = inspect.getdoc(bare).split("\n\n")[0].replace("\n", " ")
-            call = name if isinstance(bare, property) else f"{name}({', '.join(signatureOf(bare).parameters)})"
+            isStatic = isinstance(inspect.getattr_static(found, name), staticmethod)
+            names = list(signatureOf(bare).parameters)[not isStatic :] if inspect.isfunction(bare) else []
+            call = f"{name}({', '.join(names)})" if inspect.isfunction(bare) else name
             yield code(call), escape(line)
+
+
+def basesOf(found):
+    """Links to the pages of the bases of a class, which have the rest of its methods."""
+    pages = publicClasses()
+    return [f"[{cls.__name__}]({pages[cls]}.md)" for cls in found.__mro__[1:] if cls in pages]
 
 
 def runExample(package, name, found):
@@ -191,6 +223,8 @@ def page(package, name, found, texts):
     lines += [f"## Guides\n\n{', '.join(f'[{stem}](../{stem}.md)' for stem in used)}"] if used else []
     members = list(memberRows(found)) if kind == "class" else []
     lines += [f"## Methods and properties\n\n{table(('', ''), members)}"] if members else []
+    bases = basesOf(found) if kind == "class" else []
+    lines += [f"It has those of {', '.join(bases)}, too."] if bases else []
     try:
         source = inspect.getsource(found).rstrip()
         where = Path(inspect.getsourcefile(found)).resolve().relative_to(ROOT).as_posix()

@@ -51,8 +51,8 @@ def pngBytes(text: str) -> bytes:
         return import_module("cairosvg").svg2png(bytestring=text.encode(), scale=SCALE)
     except (ImportError, OSError) as error:  # OSError: there is no libcairo
         raise PuregraphError(
-            "a .png is converted from SVG by resvg-py or CairoSVG, and neither is installed: pip install resvg-py; "
-            "a .svg file needs none"
+            "a .png is converted from SVG by resvg-py or CairoSVG, and neither is installed: pip install "
+            "'puregraph[draw]'; a .svg file needs none"
         ) from error
 
 

@@ -11,6 +11,7 @@ from source import ROOT
 
 import puregraph as pg
 from puregraph import models
+from puregraph.draw.drawing import SCALE
 from puregraph.draw.graphpicture import graphPicture
 
 
@@ -224,10 +225,20 @@ def test_files_are_of_the_kind_that_their_names_say(tmp_path):
         net.draw(depth=-1)
 
 
+def test_a_png_is_the_picture_of_the_svg(tmp_path):
+    pytest.importorskip("resvg_py", reason="the extra puregraph[draw] brings resvg-py")
+    drawing = models.mlp().draw(tmp_path / "net.png", ("N", 784))
+    head = (tmp_path / "net.png").read_bytes()[:24]
+    wide, high = (float(re.search(rf'<svg[^>]* {side}="([\d.]+)', drawing.svg())[1]) for side in ("width", "height"))
+    assert head[:8] == b"\x89PNG\r\n\x1a\n"
+    sizes = int.from_bytes(head[16:20]), int.from_bytes(head[20:24])
+    assert sizes == pytest.approx((SCALE * wide, SCALE * high), abs=1)
+
+
 def test_a_png_takes_a_converter_and_the_error_names_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     monkeypatch.setitem(sys.modules, "cairosvg", None)
-    with pytest.raises(pg.PuregraphError, match="pip install resvg-py"):
+    with pytest.raises(pg.PuregraphError, match=r"pip install 'puregraph\[draw\]'"):
         models.mlp().draw(tmp_path / "net.png")
     assert not (tmp_path / "net.png").exists()
 

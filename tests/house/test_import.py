@@ -15,6 +15,7 @@ OPTIONAL = [
     "numba",
     "onnx",
     "pandas",
+    "resvg_py",
     "safetensors",
     "scipy",
     "sklearn",

@@ -34,6 +34,30 @@ def test_every_public_name_has_a_page_of_its_docstring(source):
         assert inspect.getdoc(found) and text.startswith(f"# {name}\n") and "## Guides" in text, name
 
 
+def test_every_public_method_is_on_the_page_of_its_class_or_of_a_base(source):
+    pages = website.publicClasses()
+    texts = {name: (source / "reference" / f"{name}.md").read_text(encoding="utf-8") for name in pages.values()}
+    missing = []
+    for cls, page in pages.items():
+        ours = [base for base in cls.__mro__ if base.__module__.startswith("puregraph")]
+        text = "".join(texts[pages[base]] for base in ours if base in pages)
+        for name in {name for base in ours for name in vars(base) if name[0] != "_"}:
+            member = getattr(cls, name, None)
+            isMember = inspect.isroutine(member) or isinstance(inspect.getattr_static(cls, name), property)
+            if isMember and inspect.getdoc(member) and not re.search(rf"^\\| `{name}[`(]", text, re.M):
+                missing.append(f"{page}.{name}")
+    assert not missing, sorted(missing)
+    for page, call in {
+        "History": "plot(path)",
+        "Confusion": "plot(path, names)",
+        "Graph": "draw(",
+        "Schedule": "plot(",
+    }.items():
+        assert f"| `{call}" in texts[f"puregraph.{page}"], page
+    assert "those of [Schedule](puregraph.Schedule.md), too" in texts["puregraph.Cosine"]
+    assert "_repr_html_()" in texts["puregraph.History"]
+
+
 def test_every_public_module_shows_an_example_that_ran(source):
     found = (source / "reference" / "puregraph.Linear.md").read_text(encoding="utf-8")
     assert "print(Linear(3, 4).dataShapeFrom((5, 3)))    # (5, 4)" in found
