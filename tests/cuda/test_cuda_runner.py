@@ -139,8 +139,11 @@ def test_what_cuda_forbids_while_it_captures_is_refused(cupy, rng):
             fault()
     with pytest.raises(NotImplementedError, match="cuBLAS"):
         np.matmul(x, x, out=x)
-    np.add(x, 1, out=x)
-    x[1] = 7
+    with pytest.raises(CaptureError, match="a stream that takes no part in the capture"):
+        np.add(x, 1, out=x)
+    with stream:
+        np.add(x, 1, out=x)
+        x[1] = 7
     graph = stream.end_capture()
     assert x.values.max() == 1
     graph.launch()

@@ -18,7 +18,7 @@ import numpy as np
 from strict import Strict, bare, putCupy
 
 from puregraph import device
-from puregraph.compile.gpu.runtime import capture, d2h, gpuexecutable, h2d
+from puregraph.compile.gpu.runtime import capture, d2h, gpuexecutable, h2d, streamorder
 from puregraph.cuda.emulator import emulator
 from puregraph.cuda.emulator.emulator import Region
 from puregraph.cuda.libraries import attention, convolution, cudnn, librarygemm
@@ -44,6 +44,7 @@ class Machine:
         self.allowed = {}  # bytes of shared memory that kernels may ask for, where that was said
         self.pinned, self.free = {}, {}
         self.captured = None
+        self.ordinal = 0  # the GPU that is current
         self.late = ""
         self.streams = weakref.WeakSet()
         self.allocations = self.reads = self.writes = self.waits = self.launches = self.replays = self.copies = 0
@@ -134,6 +135,7 @@ class Machine:
     def launch(self, source, entry, grid, block, values, shared):
         """Start a kernel on numbers and addresses."""
         code = emulator.program(source)
+        emulator.demandApart(entry, entry, code, lambda i, j: values[i] == values[j])
         roots = {}
         for i, ((role, _), value) in enumerate(zip(code.wants[entry], values)):
             if role != "n":
@@ -506,18 +508,19 @@ class Event:
 
 
 class Ordinal:
-    """The one GPU there is."""
+    """A GPU by its index, or the current one; all have the same memory here."""
 
-    id, compute_capability, pci_bus_id = 0, "90", "0000:00:00.0"
+    compute_capability, pci_bus_id = "90", "0000:00:00.0"
 
-    def __init__(self, synchronize):
-        self.synchronize = synchronize
+    def __init__(self, index, synchronize):
+        self.id, self.synchronize = FakeArray.machine.ordinal if index is None else index, synchronize
 
     def __enter__(self):
+        self.before, FakeArray.machine.ordinal = FakeArray.machine.ordinal, self.id
         return self
 
     def __exit__(self, *fault):
-        pass
+        FakeArray.machine.ordinal = self.before
 
 
 class Cupy(ModuleType):
@@ -575,7 +578,7 @@ def makeCupy(available=True, fault=None, wrong=0.0, late="", driver=13000):
     cupy.get_default_memory_pool = lambda: SimpleNamespace(free_all_blocks=lambda: setattr(machine, "cached", 0))
     cupy.cuda = SimpleNamespace(
         is_available=lambda: available,
-        Device=lambda index=0: Ordinal(synchronize),
+        Device=lambda index=None: Ordinal(index, synchronize),
         runtime=SimpleNamespace(
             getDeviceProperties=lambda index: {"name": b"Toy GPU"},
             runtimeGetVersion=lambda: 13020,
@@ -616,8 +619,8 @@ def useCupy(monkeypatch, **faults):
     putCupy(monkeypatch, cupy)
     monkeypatch.setattr(compiler, "cubin", pretended)
     monkeypatch.setattr(runner, "ALLOWED", {})
-    for known in (*KNOWN, runner.architecture, runner.function, runner.module):
-        known.cache_clear()
+    for each in (*KNOWN, runner.architecture, runner.function, runner.module, streamorder.order):
+        monkeypatch.setattr(each, "known", {})
     monkeypatch.setattr(Stream, "current", [])
     return cupy
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from puregraph import device
 from puregraph.cuda.libraries import paths
+from puregraph.cuda.runtime.perdevice import PerDevice, ordinal
 from puregraph.errors import DeviceError
 
 WORKSPACE = 32 << 20  # bytes, which is what NVIDIA asks for from Hopper on
@@ -35,7 +36,7 @@ TRANSA, TRANSB, EPILOGUE, VECTOR, KEPTAT, KEPTLD, KEPTSTRIDE = 3, 4, 7, 8, 11, 1
 COUNT, STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
 MOST, ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t: workspace; alignments of A, B, C and D
 
-CHOSEN: dict[Any, Any] = {}
+CHOSEN: dict[Any, Any] = {}  # by GPU, task and alignment
 CHOOSING = threading.Lock()
 
 
@@ -162,9 +163,9 @@ def missing() -> str | None:
     return None
 
 
-@cache
+@PerDevice
 def handle() -> ctypes.c_void_p:
-    """The library's handle on the device in use; it lives as long as the process.
+    """The library's handle on the current GPU; it lives as long as the process.
 
     Raises    DeviceError where there is no device
     """
@@ -227,7 +228,7 @@ class Matmul:
 
     def choose(self, at: TaskAddresses) -> bool:
         """Ask for the algorithm, once for each task and alignment; whether there is any."""
-        key = self.task, at.aligned
+        key = ordinal(), self.task, at.aligned
         with CHOOSING:
             if key not in CHOSEN:
                 CHOSEN[key] = self.candidates(at.aligned)[:1]
@@ -254,7 +255,7 @@ class Matmul:
             self.algorithm = one
             times.append((time(), len(times), one))
         with CHOOSING:
-            CHOSEN[self.task, at.aligned] = [min(times)[2]] if times else []
+            CHOSEN[ordinal(), self.task, at.aligned] = [min(times)[2]] if times else []
         self.choose(at)
 
     def run(self, at: TaskAddresses, workspace: int, stream: int) -> None:

@@ -24,6 +24,7 @@ from puregraph.base.environment import variable
 from puregraph.cuda.libraries import paths
 from puregraph.cuda.libraries.librarycall import LibraryCall, Time
 from puregraph.cuda.libraries.workspaces import known
+from puregraph.cuda.runtime.perdevice import PerDevice, ordinal
 from puregraph.errors import DeviceError
 from puregraph.storage import diskcache
 
@@ -354,9 +355,9 @@ def current() -> CudnnPlanner | None:
     return own() if device.name() == "cuda" and missing() is None else None
 
 
-@cache
+@PerDevice
 def own() -> CudnnPlanner:
-    """The planner of the device in use."""
+    """The planner of the current GPU."""
     return CudnnPlanner()
 
 
@@ -366,11 +367,6 @@ def usePlanner(planner: CudnnPlanner | None) -> ExitStack:
     undo.callback(setattr, chooser, "asked", chooser.asked)
     chooser.asked = planner
     return undo
-
-
-def ordinal() -> int:
-    """The index of the device in use."""
-    return device.arrays().cuda.Device().id
 
 
 def isPlanned(task: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,12 @@ import numpy as np
 from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.runtime import compiler
 from puregraph.cuda.runtime.launch import TICKETS, Launch, memories, scratches, tables
+from puregraph.cuda.runtime.perdevice import PerDevice, ordinal
 from puregraph.errors import DeviceError
 
 SCALARS = {"int": np.int32, "long": np.int64, "float": np.float32, "double": np.float64}
 STATIC_SHARED = 48 << 10  # bytes of shared memory that any kernel may use
-ALLOWED: dict[tuple[str, str], int] = {}  # the shared memory that each kernel was allowed
+ALLOWED: dict[tuple[int, str, str], int] = {}  # the shared memory that each kernel was allowed on each GPU
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> Any:
@@ -94,7 +94,7 @@ def addressOf(array: Any) -> int:
     return memory.ptr
 
 
-@cache
+@PerDevice
 def architecture() -> str:
     """The architecture that kernels are compiled for: that of the GPU in use."""
     import cupy  # optional, as above
@@ -102,21 +102,22 @@ def architecture() -> str:
     return f"sm_{cupy.cuda.Device().compute_capability}"
 
 
-@cache
+@PerDevice
 def function(source: str, entry: str, shared: int) -> Any:
     """A kernel, loaded on the GPU for the life of the process, which may use this many bytes of shared memory."""
     import cupy  # optional, as above
 
     found, driver = module(source).get_function(entry), cupy.cuda.driver
     own = compiler.cubin(source, architecture()).resources[entry].shared
-    most = max(shared, ALLOWED.get((source, entry), 0))  # a smaller launch takes nothing from a larger one
+    key = ordinal(), source, entry
+    most = max(shared, ALLOWED.get(key, 0))  # a smaller launch takes nothing from a larger one
     if own + most > STATIC_SHARED:
-        ALLOWED[source, entry] = most
+        ALLOWED[key] = most
         driver.funcSetAttribute(found.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most)
     return found
 
 
-@cache
+@PerDevice
 def module(source: str) -> Any:
     """The kernels of a text, loaded."""
     import cupy  # optional, as above

@@ -14,9 +14,10 @@ from typing import Any
 from puregraph.base.environment import variable
 from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.runtime import runner
+from puregraph.cuda.runtime.perdevice import ordinal
 
 TIMES = 5  # runs of each proposal
-KNOWN: set[Any] = set()  # tasks that were measured
+KNOWN: set[Any] = set()  # tasks that were measured, each with its GPU
 
 
 def isWanted() -> bool:
@@ -39,9 +40,9 @@ class Tuned:
     def choose(self) -> None:
         """Measure all proposals that need no more workspace than was planned; where that fails, the first one stays."""
         task, addresses = self.call.task, [self.operandAddress(what) for _, what in self.call.slots]  # type: ignore[attr-defined]
-        if task in KNOWN or getattr(task, "beta", False) or len(set(addresses)) < len(addresses):
+        if (key := (ordinal(), task)) in KNOWN or getattr(task, "beta", False) or len(set(addresses)) < len(addresses):
             return  # a call that writes over its operand gives something else the second time
-        KNOWN.add(task)
+        KNOWN.add(key)
         try:
             self.call.tune(addresses, self.workspace, self.call.workspace, runner.stream(), seconds)
         except Exception:  # a proposal may fail when it runs

@@ -9,15 +9,15 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from puregraph.compile.runtime.gc import uncollected
+from puregraph.cuda.runtime.perdevice import PerDevice
 
 CAPTURING = threading.RLock()  # of who captures: an event that another thread asks meanwhile can end a capture
 
 
-@cache
+@PerDevice
 def capturer() -> Any:
     """The stream that captures."""
     return sys.modules["cupy"].cuda.Stream(non_blocking=True)

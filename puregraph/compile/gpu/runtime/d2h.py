@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,13 @@ from puregraph import device
 from puregraph.compile.gpu.runtime.devicearena import emptied
 from puregraph.compile.gpu.runtime.h2d import LITTLE
 from puregraph.compile.ir.strides import isDense
+from puregraph.cuda.runtime.perdevice import PerDevice
 
 MOST = 1 << 28  # bytes of the largest pinned array; a larger one is copied synchronously
 UNIT = 64  # bytes between arrays
 
 
-@cache
+@PerDevice
 def sender() -> Any:
     """The stream of large transfers."""
     return sys.modules["cupy"].cuda.Stream(non_blocking=True)

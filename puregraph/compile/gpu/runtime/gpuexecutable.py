@@ -16,6 +16,7 @@ from puregraph.compile.gpu.runtime import autotune
 from puregraph.compile.gpu.runtime.capture import Section
 from puregraph.compile.gpu.runtime.devicearena import DeviceBuffers, DeviceWorkspace, block, emptied
 from puregraph.compile.gpu.runtime.h2d import DeviceInputs
+from puregraph.compile.gpu.runtime.streamorder import order
 from puregraph.compile.gradientbuckets import BucketStart
 from puregraph.compile.ir.strides import isDense
 from puregraph.compile.ir.value import Call, CallOrigin, Value
@@ -28,7 +29,8 @@ from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.runtime import runner
 from puregraph.cuda.runtime.diagnose import lacking
 from puregraph.cuda.runtime.launch import TICKETS, PointerTable
-from puregraph.errors import addLocation
+from puregraph.cuda.runtime.perdevice import ordinal
+from puregraph.errors import DeviceError, addLocation
 from puregraph.kernels.labels import fractions
 
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, never right by chance
@@ -68,6 +70,7 @@ class GpuExecutable:
         self.extra: dict[int, Value] = {}  # by the id of a Scratch
         self.tables: dict[int, Any] = {}  # by the id of a table, or of the tickets, its memory on the GPU
         self.failed: Call | None = None
+        self.ordinal = ordinal()
         self.parts: list[tuple[Call | None, Callable[[], Any]]] = []
         self.sections: dict[int, Section] = {}  # by the number of a call
         self.add(poison)
@@ -175,8 +178,14 @@ class GpuExecutable:
         """Start everything; the results are in memory once it is done.
 
         Raises    the error of a kernel for integers from the host that are out of bounds; whatever a call raises, with
-                  that call in `failed`; what Python does between calls raises as it is
+                  that call in `failed`; what Python does between calls raises as it is; DeviceError on another GPU
         """
+        if ordinal() != self.ordinal:
+            raise DeviceError(
+                f"this step was compiled on GPU {self.ordinal}, where its memory is, but GPU {ordinal()} is current: "
+                f"run it within `with cupy.cuda.Device({self.ordinal}):`"
+            )
+        order().follow()
         block = self.deviceInputs.fill(inputs)
         if block is None:
             self.refuse(inputs)

@@ -12,7 +12,6 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -22,6 +21,7 @@ from puregraph import device
 from puregraph.compile.ir.value import Value
 from puregraph.compile.lower.bounds import Bounds
 from puregraph.compile.runtime.guards import InputGuard
+from puregraph.cuda.runtime.perdevice import PerDevice
 from puregraph.native.llvm import jit
 
 LITTLE = 1 << 17  # bytes that are not worth a stream of their own
@@ -31,7 +31,7 @@ PAGE = 512  # bytes between inputs
 There = tuple[bool, ...]  # for each input, whether it is on the GPU already, or transferred by itself
 
 
-@cache
+@PerDevice
 def copier() -> Any:
     """The stream of transfers."""
     return sys.modules["cupy"].cuda.Stream(non_blocking=True)

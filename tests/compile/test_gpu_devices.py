@@ -1,0 +1,62 @@
+"""Steps on machines with several GPUs, and on several streams, as a tracer for CuPy carries them out."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+from fakecupy import useGpu
+from gpunets import close, images, perceptron, trained
+from launches import needsEmulator
+
+from puregraph import device
+from puregraph.compile.gpu.runtime import capture, d2h, h2d
+from puregraph.cuda.libraries import cublaslt, cudnn
+from puregraph.cuda.runtime import runner
+from puregraph.errors import DeviceError
+from puregraph.optimizers import Adam
+
+pytestmark = needsEmulator
+
+
+@pytest.mark.parametrize("late", ["null first", "null last"])
+def test_a_run_on_another_stream_comes_after_the_last_run(monkeypatch, rng, late):
+    batches = images(rng, 4, 7)
+
+    def trainedOn(*streams):
+        program, net, got = trained(perceptron, batches[:1], Adam())
+        twin = net.compile((5, 7))  # which reads the parameters that the program writes
+        for batch, stream in zip(batches[1:], streams):
+            with stream:
+                got += [program.run(*batch), [twin.run(batch[0])]]
+        return got
+
+    with device.useDevice("cpu"):
+        wanted = trainedOn(*[nullcontext()] * 3)
+    other = useGpu(monkeypatch, late=late).cuda.Stream(non_blocking=True)
+    for each, rest in zip(trainedOn(other, nullcontext(), other), wanted, strict=True):
+        for y, z in zip(each, rest, strict=True):
+            close(y, z)
+
+
+def test_each_gpu_has_kernels_handles_and_streams_of_its_own(monkeypatch, rng):
+    cupy, (batch,) = useGpu(monkeypatch), images(rng, 1, 7)
+    program, _, _ = trained(perceptron, [batch], Adam())
+    made = []
+    monkeypatch.setattr(cublaslt.handle, "known", {})
+    monkeypatch.setattr(cudnn.own, "known", {})
+    create = SimpleNamespace(call=lambda name, _: made.append((name, cupy.machine.ordinal)))
+    monkeypatch.setattr(cublaslt, "library", lambda: create)
+    monkeypatch.setattr(cudnn, "CudnnPlanner", lambda: made.append(("plan", cupy.machine.ordinal)))
+    text = 'extern "C" __global__ void nothing(int n) {}'
+
+    def known():
+        cublaslt.handle(), cudnn.own()
+        return runner.module(text), runner.function(text, "nothing", 0), capture.capturer(), h2d.copier(), d2h.sender()
+
+    first = known()
+    with cupy.cuda.Device(1):
+        assert not any(x is y for x, y in zip(first, known()))
+        with pytest.raises(DeviceError, match="compiled on GPU 0, where its memory is, but GPU 1 is current"):
+            program.run(*batch)
+    assert all(x is y for x, y in zip(first, known()))
+    assert made == [("Create", 0), ("plan", 0), ("Create", 1), ("plan", 1)]
