@@ -1,15 +1,22 @@
 """Real kernels, each broken in one place: the suite tells every such fault without a GPU, and by which of its means.
 
-What nothing here can tell: faults in instructions that copy ahead or multiply by whole warps, which have plain twins in
-the emulator, and what only makes a kernel slow. Shuffles of a warp's lanes it runs as they are.
+What nothing here can tell is what only makes a kernel slow.
 """
 
 import numpy as np
 import pytest
 from launches import emulated, gate, needsEmulator, needsNvrtc
+from test_cuda_lastblock import statistics
 
+from puregraph.cuda.conv.blocktiling import TILES
 from puregraph.cuda.conv.gemm import matmul
+from puregraph.cuda.emulator import emulator
 from puregraph.cuda.emulator.emulator import KernelError
+from puregraph.cuda.nests.launches import launches
+from puregraph.cuda.nests.nestwriter import canonical
+from puregraph.cuda.nests.rowreduce import rowLaunch
+from puregraph.formula import Formula
+from puregraph.formula.loopnest import LoopNest, Operand, Reduce
 from puregraph.kernels import recurrent
 from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
 from puregraph.kernels.recurrent import forward
@@ -74,6 +81,98 @@ def test_a_wrong_kernel_is_told_by_the_emulator(rng, monkeypatch, fault):
     monkeypatch.setitem(kernel.implementations, "cuda", broken)
     with pytest.raises(error, match=words):
         check(kernel, arguments)
+
+
+# Launches of nests and products ------------------------------------------------------------------------------------------
+
+
+def multiplying16(rng):
+    """A product by tensor cores, of one tile, whose depth takes two stages."""
+    a, b = rng.standard_normal((40, 40)).astype("f2"), rng.standard_normal((40, 24)).astype("f2")
+    y = np.full((40, 24), np.nan, "f2")
+    tile = next(each for each in TILES["Half"] if (each.rows, each.columns) == (64, 64))
+    return matmul(y, a, b, tile=tile, parts=1), y, a.astype("f8") @ b
+
+
+def nested(space, x, lines, **stores):
+    loads = {"x": Operand("f32", x, (x.strides[0] // 4, 1))}
+    return LoopNest(space, loads, lines, {n: Operand("f32", y, s) for n, (y, s) in stores.items()}, "f32")
+
+
+def longRows(rng):
+    """Rows that registers cannot hold, less their maximum, which is the last element; no pack divides their length."""
+    x, y = rng.random((2, 33004)).astype("f4")[:, :33003], np.full((2, 33004), np.nan, "f4")[:, :33003]
+    x[:, -1] = 2
+    lines = (("m", Reduce("max", "x", frozenset([1]))), ("y", Formula("x - m")))
+    nest = canonical(nested(x.shape, x, lines, y=(y, (33004, 1))))
+    return [rowLaunch(nest, frozenset([1]))], y, x - 2
+
+
+def shortRows(rng):
+    """Sums over rows of 24 elements, by eight lanes each."""
+    x, y = rng.standard_normal((9, 24)).astype("f4"), np.full((9, 1), np.nan, "f4")
+    return (
+        launches(nested(x.shape, x, (("y", Reduce("sum", "x", frozenset([1]))),), y=(y, (1, 0)))),
+        y,
+        x.sum(1)[:, None],
+    )
+
+
+def writingOver(rng):
+    """Formulas whose result is stored where an operand is."""
+    x = rng.standard_normal((5, 8)).astype("f4")
+    return launches(nested(x.shape, x, (("y", Formula("exp(x)")),), y=(x, (8, 1)))), x, np.exp(x)
+
+
+AWAIT, MASKED = "awaitStage<STAGES - 2>();", "__shfl_xor_sync(ALL, x, d)"
+PLANTED = {  # what makes launches, their result and what it should be; and, as above, the fault
+    "fragments in another order": (multiplying16, '"r"(b0), "r"(b1)', '"r"(b1), "r"(b0)',
+        AssertionError, "Mismatched elements"),
+    "fragments of rows for fragments of columns": (multiplying16, "loadMatrices<true>", "loadMatrices<false>",
+        AssertionError, "Mismatched elements"),
+    "a stage too few that is awaited": (multiplying16, AWAIT, "awaitStage<STAGES - 1>();",
+        KernelError, "where a copy is on its way that thread .* has not awaited"),
+    "a stage that is never complete": (multiplying16, "cp.async.commit_group;", "cp.async.wait_group 0;",
+        KernelError, "where a copy is on its way"),
+    "the rest of a row that registers cannot hold": (longRows, "length / v * v + lane", "length / v * v + lane + 1",
+        AssertionError, "nan"),
+    "lanes outside of a mask": (shortRows, MASKED, MASKED.replace("ALL", "(1u << lanes) - 1"),
+        KernelError, "by a mask, 000000ff, that it is not in"),
+    "__restrict__ where an operand is written over": (writingOver, "const float* l_x0", "const float* __restrict__ l_x0",
+        KernelError, "argument 0 of pointwise is __restrict__, but shares memory with argument 1, and argument 1 is written"),
+}  # fmt: skip
+
+
+@needsEmulator
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_wrong_launch_is_told_by_the_emulator(rng, monkeypatch, fault):
+    make, old, new, error, words = PLANTED[fault]
+    found, y, wanted = make(rng)
+    common = emulator.beginning()
+    assert old in common or any(old in launch.source for launch in found), "the text has changed: break it elsewhere"
+    monkeypatch.setattr(emulator, "PROGRAMS", {})
+    monkeypatch.setattr(emulator, "beginning", lambda: common.replace(old, new))
+    with pytest.raises(error, match=words):
+        emulator.run([each._replace(source=each.source.replace(old, new)) for each in found])
+        np.testing.assert_allclose(y, wanted, 1e-2, 1e-2)
+
+
+@needsEmulator
+@pytest.mark.parametrize(
+    "text, by, reason",
+    [
+        ("    FENCE();\n    drawn", "    drawn", "reads what was written at .* of another block"),
+        ("drawn = draw(ticket, blocks);\n    FENCE();", "drawn = draw(ticket, blocks);", "reads what was written at"),
+        ("__shared__ unsigned drawn;\n  __syncthreads();", "__shared__ unsigned drawn;", "reads what was written at"),
+        ("return drawn == blocks - 1", "return drawn == 0", "writes what was read at .* of another block"),
+        ("if (drawn == blocks - 1) atomicExch(ticket, 0u);", "", "a ticket is not 0 after the launch"),
+    ],
+)
+def test_a_last_block_that_may_miss_what_others_stored_is_reported(rng, text, by, reason):
+    (launch,), *_ = statistics(rng.standard_normal((1200, 4)).astype("f4"))
+    assert launch.source.count(text) == 1
+    with pytest.raises(KernelError, match=reason):
+        emulator.run([launch._replace(source=launch.source.replace(text, by))])
 
 
 def check(kernel, arguments):

@@ -7,6 +7,7 @@ from launches import misplaced, needsEmulator
 from puregraph.cuda.emulator import emulator
 from puregraph.cuda.emulator.emulator import KernelError
 from puregraph.cuda.runtime.launch import Launch, Scratch
+from puregraph.errors import DeviceError
 
 pytestmark = needsEmulator
 
@@ -228,6 +229,40 @@ def test_division_by_zero_is_found():
 def test_arguments_are_what_the_kernel_takes(params, slots, words):
     with pytest.raises(KernelError, match=words):
         body("", *slots, params=params)
+
+
+ROOM = "__shared__ float a[4]; const unsigned at = (unsigned)__cvta_generic_to_shared(a); "
+COPY = 'asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(x), "r"(12) : "memory"); '
+COMMIT, WAIT = ('asm volatile("{};" ::: "memory"); '.format(f"cp.async.{each}_group") for each in ("commit", "wait"))
+WAIT = WAIT.replace("wait_group", "wait_group 0")
+
+
+def test_a_copy_comes_when_its_group_is_awaited_and_is_zero_beyond_its_bytes():
+    x = np.array([1, 2, 3, 4], "f4")
+    body(f"{ROOM}{COPY}{COMMIT}{WAIT} for (int i = 0; i < 4; i++) x[i] = a[i];", x, block=1)
+    assert x.tolist() == [1, 2, 3, 0]
+
+
+@pytest.mark.parametrize(
+    "before, after", [(COPY, COMMIT + "x[0] = a[threadIdx.x];"), (COPY, WAIT + "a[threadIdx.x] = 0;")]
+)
+def test_memory_that_a_copy_is_on_its_way_to_is_not_touched(before, after):
+    with pytest.raises(KernelError, match="of shared memory, where a copy is on its way that thread 0 has not awaited"):
+        body(ROOM + before + after, np.zeros(4, "f4"), block=1)
+
+
+@pytest.mark.parametrize(
+    "statement, words",
+    [
+        ('asm("ex2.approx.f32 %0, %1;" : "=f"(*x) : "f"(*x))', "the emulator has no ex2.approx.f32: give it a meaning"),
+        ('asm volatile("cp.async.wait_group 0;")', 'must be volatile, with "memory" behind its operands'),
+        ('asm("cp.async.wait_group 0;" ::: "memory")', "must be volatile"),
+        ('asm("mov.b32 %0, 0; mov.b32 %0, 1;" : "=f"(*x))', "wanted one instruction in an asm statement"),
+    ],
+)
+def test_instructions_without_a_meaning_are_refused(statement, words):
+    with pytest.raises(DeviceError, match=words):
+        body(statement + ";", np.zeros(4, "f4"))
 
 
 def test_a_grid_is_one_that_a_gpu_has():

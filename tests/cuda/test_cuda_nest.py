@@ -357,11 +357,15 @@ def test_equal_work_has_one_text(rng):
     assert text(3, 8, "x") != text(3, 8, "x", "f16")
 
 
-def test_many_numbers_are_counted_by_int64():
+def test_many_numbers_are_counted_by_int64(monkeypatch):
     x = Operand("f32", zeros(1), (1 << 20, 1))
-    (launch,) = launches(LoopNest((1 << 20, 1 << 20), {"x": x}, (("y", line("x + 1")),), {"y": x}))
+    nest = LoopNest((1 << 20, 1 << 20), {"x": x}, (("y", line("x + 1")),), {"y": x})
+    (launch,) = launches(nest)
     assert "int64 count" in launch.source
     assert ("long", 1 << 40) in launch.slots
+    monkeypatch.setattr(nestwriter, "NEAR", 1 << 62)
+    with pytest.raises(AssertionError, match=f"{1 << 40}, does not fit in int"):
+        gate(launches(nest))
 
 
 class Numbers:

@@ -3,7 +3,8 @@
 g++ compiles the same text as NVRTC. The threads of a block run one after the other, each up to its next barrier or
 shuffle. Faults that a GPU would not report are reported: an access outside an array, or between the elements of a
 strided one; a misaligned access; a data race: two threads at the same bytes, one of them writing, with no
-barrier between them; a barrier or shuffle that not all threads reach. Uninitialized memory is nan.
+barrier between them; a barrier or shuffle that not all threads reach; a copy that is not awaited; memory that is
+`__restrict__` and written through another pointer. Uninitialized memory is nan.
 
 Results are a GPU's, but for the last bits of functions such as exp, and for products and sums, which a GPU
 rounds together.
@@ -27,6 +28,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.cuda.emulator.ptx import translated
+from puregraph.cuda.emulator.restrict import broken, restricted
 from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.runtime.launch import TICKETS, Launch, PointerTable, Scratch, Tickets, memories, tables
 from puregraph.cuda.runtime.preprocess import digest, read
@@ -42,6 +45,7 @@ FLAGS = """-std=gnu++17 -O1 -w -fPIC -shared -fno-strict-aliasing -ffp-contract=
 WATCHED = """-fsanitize=kernel-address,bounds,integer-divide-by-zero --param asan-globals=0 --param asan-stack=0
 --param asan-instrumentation-with-call-threshold=0""".split()
 LETTERS = {"bool": "b1", "float16": "h2", "bfloat16": "e2"}
+FIRST = "extern int emulator_first;"  # stands before each text
 MACRO = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)
 PROGRAMS: dict[str, EmulatedText] = {}
 LIBRARIES: dict[str, ctypes.CDLL] = {}
@@ -58,11 +62,12 @@ class KernelError(RuntimeError):
 
 
 class EmulatedText(NamedTuple):
-    """A compiled text: its kernels by name, and the types of their arguments."""
+    """A compiled text: its kernels by name, the types of their arguments, and which of these are `__restrict__`."""
 
     kernels: dict[str, Any]
     wants: dict[str, list[tuple[str, str]]]
     addresses: Any
+    restricted: dict[str, list[bool]]
 
 
 def available() -> bool:
@@ -100,24 +105,37 @@ def named(text: str, flags: list[str]) -> str:
 
 
 def build(text: str, flags: list[str]) -> bytes:
-    """A shared library, compiled from C++.
+    """A shared library, compiled from preprocessed C++.
 
     Raises    DeviceError with what g++ says if it refuses
     """
-    path, name = compiler()[0], named(text, flags)
+    name = named(text, flags)
     found = diskcache.read(name)
     if found is not None:
         return found[1]
     with tempfile.TemporaryDirectory(prefix="puregraph-") as folder:
         target = os.path.join(folder, "kernel.so")
-        command = [path, *FLAGS, *flags, "-x", "c++", "-", "-o", target, "-lm"]
-        made = subprocess.run(command, input=text, capture_output=True, text=True)
-        if made.returncode:
-            raise DeviceError(f"g++ refuses the text of a kernel: {made.stderr[:2000]}")
+        compiled(text, [*flags, "-x", "c++-cpp-output", "-", "-o", target, "-lm"])
         with open(target, "rb") as file:
             data = file.read()
     diskcache.write(name, {"key": "emulated"}, data)
     return data
+
+
+def preprocessed(text: str) -> str:
+    """A text with its macros expanded."""
+    return compiled(text, ["-E", "-x", "c++", "-"])
+
+
+def compiled(text: str, options: list[str]) -> str:
+    """What g++ prints for a text.
+
+    Raises    DeviceError with what g++ says if it refuses
+    """
+    made = subprocess.run([compiler()[0], *FLAGS, *options], input=text, capture_output=True, text=True)
+    if made.returncode:
+        raise DeviceError(f"g++ refuses the text of a kernel: {made.stderr[:2000]}")
+    return made.stdout
 
 
 def loaded(data: bytes, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
@@ -134,7 +152,8 @@ def loaded(data: bytes, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
 @cache
 def runtime() -> ctypes.CDLL:
     """The runtime that runs and checks kernels."""
-    library = loaded(build(read("emulator.cpp"), ["-O2", "-fvisibility=default"]), ctypes.RTLD_GLOBAL)
+    text = preprocessed(read("emulator.cpp") + read("ptx.cpp"))
+    library = loaded(build(text, ["-O2", "-fvisibility=default"]), ctypes.RTLD_GLOBAL)
     library.emulator_launch.restype = ctypes.c_char_p
     library.emulator_region.argtypes = [
         ctypes.c_void_p,
@@ -163,18 +182,21 @@ def prepare(sources: Iterable[str]) -> None:
     }
     new = []
     for source, name in names.items():
-        found = diskcache.read(name, library=str, number=int)
+        found = diskcache.read(name, library=str, number=int, restricted=dict)
         whole = None if found is None else library(found[0]["library"])
         if found is None or whole is None:
             new.append(source)
         else:
-            PROGRAMS[source] = programIn(whole, found[0]["number"], source)
+            PROGRAMS[source] = programIn(whole, found[0]["number"], found[0]["restricted"])
     if new:
-        text = "".join([beginning(), *map(textOf, count(), new)])
+        text = preprocessed("".join([beginning(), *map(textOf, count(), new)]))
         whole = LIBRARIES[named(text, WATCHED)] = loaded(build(text, WATCHED))
+        texts = text.split(FIRST)[1:]
         for number, source in enumerate(new):
-            diskcache.write(names[source], {"key": "emulated", "library": named(text, WATCHED), "number": number}, b"")
-            PROGRAMS[source] = programIn(whole, number, source)
+            promises = {name: restricted(texts[number], name) for name in ENTRY.findall(source)}
+            note = {"key": "emulated", "library": named(text, WATCHED), "number": number, "restricted": promises}
+            diskcache.write(names[source], note, b"")
+            PROGRAMS[source] = programIn(whole, number, promises)
 
 
 def library(name: str) -> ctypes.CDLL | None:
@@ -190,7 +212,7 @@ def library(name: str) -> ctypes.CDLL | None:
 @cache
 def beginning() -> str:
     """The text before all others."""
-    return f'{read("emulator.h")}\n#line 1 "common.h"\n{read("common.h")}\n'
+    return f'{read("emulator.h")}{read("ptx.h")}\n#line 1 "common.h"\n{translated(read("common.h"))}\n'
 
 
 @cache
@@ -202,27 +224,27 @@ def common() -> frozenset[str]:
 def textOf(number: int, source: str) -> str:
     """A text among others: in a namespace and with a section of its own; its macros end with it."""
     names = ENTRY.findall(source)
-    body = source.replace('extern "C"', "")
+    body = translated(source.replace('extern "C"', ""))
     ends = "".join(f"KERNEL({number}, {name})\n" for name in names)
     own = [name for name in dict.fromkeys(MACRO.findall(source)) if name not in common()]
     undone = "".join(f"#undef {name}\n" for name in own)
     return (
-        f'#undef SECTION\n#define SECTION "emulator_shared{number}"\nnamespace text{number} {{\n'
+        f'#undef SECTION\n#define SECTION "emulator_shared{number}"\n{FIRST}\nnamespace text{number} {{\n'
         f'#line 1 "kernel"\n{body}\n}}\n{undone}{ends}ADDRESSES({number})\n'
     )
 
 
-def programIn(library: ctypes.CDLL, number: int, source: str) -> EmulatedText:
-    """The text with this index in a library."""
+def programIn(library: ctypes.CDLL, number: int, promises: dict[str, list[bool]]) -> EmulatedText:
+    """The text with this index in a library; `promises` has which parameters of each kernel are `__restrict__`."""
     addresses = (ctypes.c_void_p * 6)()
     library[f"addresses{number}"](addresses)
     wants = {}
-    for name in ENTRY.findall(source):
+    for name in promises:
         buffer = ctypes.create_string_buffer(1024)
         library[f"describe{number}_{name}"](buffer)
         letters = buffer.value.decode()
         wants[name] = [(letters[i], letters[i + 1 : i + 3]) for i in range(0, len(letters), 3)]
-    return EmulatedText({name: library[f"run{number}_{name}"] for name in wants}, wants, addresses)
+    return EmulatedText({name: library[f"run{number}_{name}"] for name in wants}, wants, addresses, promises)
 
 
 def run(launches: Iterable[Launch | LibraryCall], arrayOf: Callable[[Any], np.ndarray] | None = None) -> None:
@@ -251,10 +273,22 @@ def start(launch: Launch, memory: GuardedMemory) -> None:
         found = ", ".join(code.kernels) or "none"
         raise KernelError(f"{launch.name}: the text has no kernel {launch.entry!r}, only {found}")
     values = list(kernelValues(launch, code.wants[launch.entry], memory))
+    demandApart(launch.name, launch.entry, code, memory.share(launch))
     try:
         call(code, launch.entry, launch.grid, launch.block, launch.shared, values, memory.regionsOf(launch))
     except KernelError as error:
         raise KernelError(f"{launch.name}: {error}") from None
+
+
+def demandApart(name: str, entry: str, code: EmulatedText, share: Callable[[int, int], bool]) -> None:
+    """Raise KernelError if two arguments of a launch share memory that its kernel believes is apart."""
+    found = broken([role for role, _ in code.wants[entry]], code.restricted[entry], share)
+    if found is not None:
+        i, j, written = found
+        raise KernelError(
+            f"{name}: argument {i} of {entry} is __restrict__, but shares memory with argument {j}, and "
+            f"argument {written} is written"
+        )
 
 
 def call(
@@ -358,6 +392,11 @@ class GuardedMemory:
     def at(self, what: Any) -> np.ndarray:
         """The copy of an array."""
         return self.copies[id(what)]
+
+    def share(self, launch: Launch) -> Callable[[int, int], bool]:
+        """What says whether two arguments of a launch have bytes in common."""
+        arrays = [self.at(what) if kind == "pointer" else None for kind, what in launch.slots]
+        return lambda i, j: np.shares_memory(arrays[i], arrays[j])  # type: ignore[arg-type]
 
     def regionsOf(self, launch: Launch) -> Iterator[Region]:
         """The memory that a launch may access, each region with the index of its first argument."""

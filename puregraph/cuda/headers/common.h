@@ -1,4 +1,4 @@
-// What every kernel may use. NVRTC reads it as CUDA, g++ after emulator.h as C++.
+// What every kernel may use. NVRTC reads it as CUDA, g++ after emulator.h and ptx.h as C++.
 
 typedef long long int64;
 typedef unsigned long long uint64;
@@ -23,22 +23,14 @@ struct Bfloat {
 };
 
 __device__ static inline float toFloat(Half x) {
-#ifdef EMULATED
-  return emulator::fromHalf(x.bits);
-#else
   float y;
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
   return y;
-#endif
 }
 
 __device__ static inline Half toHalf(float x) {
   Half y;
-#ifdef EMULATED
-  y.bits = emulator::toHalf(x);
-#else
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
-#endif
   return y;
 }
 
@@ -46,11 +38,7 @@ __device__ static inline float toFloat(Bfloat x) { return __uint_as_float(static
 
 __device__ static inline Bfloat toBfloat(float x) {
   Bfloat y;
-#ifdef EMULATED
-  y.bits = emulator::toBfloat(x);
-#else
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
-#endif
   return y;
 }
 

@@ -26,7 +26,7 @@ struct Here {  // as in emulator.h
 };
 
 enum Wait { RUNS, BLOCK, LANES, DONE };
-enum How { PLAIN, ANY, EVERY, BALLOT, MATCH };
+enum How { PLAIN, ANY, EVERY, BALLOT, MATCH, MATRICES, PRODUCT };
 
 struct Thread {
   Triple index;
@@ -40,6 +40,7 @@ struct Thread {
   int stackIndex;  // the index of its stack; -1: none
   uint32_t fenced;   // what its last fence orders: accesses of its block before that time; 0: no fence
   const void* drawn;  // the ticket that it drew from since
+  int groups;  // of copies that it has committed
 };
 
 struct Release {  // a block whose accesses before some time are seen by those that draw after it
@@ -51,6 +52,7 @@ struct Mark {  // the last thread at some bytes, counted from 1 through the grid
   uint32_t reader, readTime;
   uint32_t spread;  // how widely unordered readers are spread
 };
+const uint32_t ONITSWAY = ~0u;  // when something is written that a copy will bring
 enum Spread { ALONE, WARP, TEAM, GRID };
 
 struct Region {
@@ -62,8 +64,6 @@ struct Region {
   bool isShared;
   std::vector<Mark> marks;
 };
-
-
 
 const uint64_t STACK = 256 << 10;
 
@@ -84,6 +84,12 @@ void (*kernel)(void**);
 void** arguments;
 char message[400];
 size_t lastRegion;
+
+// In ptx.cpp
+void arrive(int thread, int group);
+void distribute(Thread* warp);
+void multiply(Thread* warp);
+void forgetCopies(int count);
 
 }  // namespace
 
@@ -161,6 +167,7 @@ template <class... A>
 
 void begin() {
   kernel(arguments);
+  arrive(here->number, here->groups + 1);
   leave(DONE);
 }
 
@@ -216,6 +223,8 @@ bool meet(Thread* warp, int lanes, uint32_t& time) {
       if (warp[j].wait != LANES || warp[j].mask != one.mask || strcmp(warp[j].where, one.where)) all = false;
     }
     if (!all) continue;
+    if (one.how == MATRICES) distribute(warp);
+    if (one.how == PRODUCT) multiply(warp);
     uint64_t votes = 0;
     for (int j = 0; j < 32; j++)
       if (one.mask >> j & 1) votes |= uint64_t(warp[j].value != 0) << j;
@@ -300,6 +309,9 @@ void touch(Region& r, uint64_t unit, bool writes) {
   const uint32_t me = first + here->number;
   if (r.isShared && m.writeTime < blockStart) m.writer = 0;
   if (r.isShared && m.readTime < blockStart) m.reader = 0;
+  if (m.writer && m.writeTime == ONITSWAY)
+    fail("%s at %llu of shared memory, where a copy is on its way that thread %u has not awaited",
+         writes ? "writes" : "reads", (unsigned long long)unit, m.writer - first);
   if (m.writer && m.writer != me && !isOrdered(m.writer, m.writeTime))
     race(r, unit, writes ? "writes what was written at" : "reads what was written at", m.writer);
   if (writes) {
@@ -506,6 +518,7 @@ const char* emulator_launch(void (*code)(void**), void** values, char** addresse
   threads.resize(count);
   warpTimes.assign((count + 31) / 32, 0);
   message[0] = 0;
+  forgetCopies(count);
   lastRegion = 0;
   now = 0, first = 1;
   tickets.clear();
@@ -521,7 +534,7 @@ const char* emulator_launch(void (*code)(void**), void** values, char** addresse
         for (int i = 0; i < count; i++) {
           Thread& t = threads[i];
           t.index = {i % block[0], i / block[0] % block[1], i / (block[0] * block[1])};
-          t.number = i, t.wait = RUNS, t.stackIndex = -1, t.fenced = 0, t.drawn = nullptr;
+          t.number = i, t.wait = RUNS, t.stackIndex = -1, t.fenced = 0, t.drawn = nullptr, t.groups = 0;
         }
         good = runBlock(count);
         first += count;

@@ -57,15 +57,9 @@ int emulator_lane();
 unsigned long long emulator_exchange(int how, unsigned mask, unsigned long long value, int lane, const char* where);
 void emulator_check(const void* address, unsigned long bytes, int how);
 void emulator_align(const void* address, int bytes);
-float emulator_fromHalf(unsigned short bits);
-unsigned short emulator_toHalf(float x), emulator_toBfloat(float x);
 double emulator_erfcx(double x), emulator_erfinv(double x), emulator_normcdfinv(double x);
 }
 enum { PLAIN, ANY, EVERY, BALLOT, MATCH };
-
-static inline float fromHalf(unsigned short bits) { return emulator_fromHalf(bits); }
-static inline unsigned short toHalf(float x) { return emulator_toHalf(x); }
-static inline unsigned short toBfloat(float x) { return emulator_toBfloat(x); }
 
 template <class T>
 static inline T shuffle(unsigned mask, T x, int lane, const char* where) {

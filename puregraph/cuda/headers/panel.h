@@ -6,11 +6,6 @@
 
 template <int n, class T>
 __device__ static inline void copyAhead(T* to, const T* from, bool isThere) {  // zeros where isThere is false
-#ifdef EMULATED
-  Pack<T, n> pack = {};
-  if (isThere) pack = loadPack<n>(from, 0);
-  storePack(to, 0, pack);
-#else
   const unsigned address = (unsigned)__cvta_generic_to_shared(to);
   const int bytes = isThere ? n * sizeof(T) : 0;
   if (n * sizeof(T) == 16)
@@ -19,20 +14,15 @@ __device__ static inline void copyAhead(T* to, const T* from, bool isThere) {  /
     asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
-#endif
 }
 
 __device__ static inline void endStage() {
-#ifndef EMULATED
   asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
 }
 
 template <int later>
 __device__ static inline void awaitStage() {  // all stages but the last few
-#ifndef EMULATED
   asm volatile("cp.async.wait_group %0;" ::"n"(later) : "memory");
-#endif
 }
 
 template <int n, class T>

@@ -4,21 +4,6 @@
 // elements 2 (lane % 4) and the next of row lane / 4; of column lane / 4 where transposed.
 template <bool transposed, class N>
 __device__ static inline void loadMatrices(unsigned (&to)[4], const N* row) {
-#ifdef EMULATED
-  const int lane = threadIdx.x % 32;
-  for (int q = 0; q < 4; q++) {
-    N x, y;
-    if (transposed) {
-      const N* one = __shfl_sync(ALL, row, q * 8 + lane % 4 * 2);
-      const N* two = __shfl_sync(ALL, row, q * 8 + lane % 4 * 2 + 1);
-      x = one[lane / 4], y = two[lane / 4];
-    } else {
-      const N* one = __shfl_sync(ALL, row, q * 8 + lane / 4);
-      x = one[lane % 4 * 2], y = one[lane % 4 * 2 + 1];
-    }
-    to[q] = x.bits | (unsigned)y.bits << 16;
-  }
-#else
   const unsigned address = (unsigned)__cvta_generic_to_shared(row);
   if (transposed)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -26,44 +11,25 @@ __device__ static inline void loadMatrices(unsigned (&to)[4], const N* row) {
   else
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(address) : "memory");
-#endif
 }
 
-#ifdef EMULATED
-template <class N>
-__device__ static inline float part(uint64 word, int i) {
-  N x = {(unsigned short)(word >> 16 * i)};
-  return toFloat(x);
-}
 // c[2 i + j] += sum over k of a(lane / 4 + 8 i, k) b(k, 2 (lane % 4) + j), of registers as the instruction has them
 template <class N>
-__device__ static inline void multiplyWarp(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  const int lane = threadIdx.x % 32;
-  uint64 rows[2][4], columns[2][4];
-  for (int i = 0; i < 2; i++)
-    for (int q = 0; q < 4; q++) {
-      rows[i][q] = __shfl_sync(ALL, a[i] | (uint64)a[i + 2] << 32, lane / 4 * 4 + q);
-      columns[i][q] = __shfl_sync(ALL, b0 | (uint64)b1 << 32, (lane % 4 * 2 + i) * 4 + q);
-    }
-  for (int i = 0; i < 2; i++)
-    for (int j = 0; j < 2; j++)
-      for (int q = 0; q < 4; q++)
-        for (int l = 0; l < 4; l++) c[2 * i + j] += part<N>(rows[i][q], l) * part<N>(columns[j][q], l);
-}
-#else
-template <class N>
 __device__ static inline void multiplyWarp(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1);
-#define MULTIPLYWARP(N, name)                                                                                  \
-  template <>                                                                                                  \
-  __device__ inline void multiplyWarp<N>(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {    \
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." name "." name ".f32 {%0, %1, %2, %3}, "              \
-                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                               \
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                              \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                              \
-  }
-MULTIPLYWARP(Half, "f16")
-MULTIPLYWARP(Bfloat, "bf16")
-#endif
+template <>
+__device__ inline void multiplyWarp<Half>(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+template <>
+__device__ inline void multiplyWarp<Bfloat>(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
 
 template <class N>
 struct Warped {

@@ -1,0 +1,85 @@
+"""PTX: `asm` statements as calls of functions that compute what the instruction does, for the emulator.
+
+    asm volatile("cp.async.wait_group %0;" ::"n"(later) : "memory");    ->    ptx::cp_async_wait_group(HERE, later);
+
+A function has the name of the instruction, and its operands in the order of the text: so an operand in the wrong
+place is wrong here too. The functions are in `headers/ptx.h`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from puregraph.cuda.runtime.preprocess import read
+from puregraph.errors import DeviceError
+
+STATEMENT = re.compile(r"\basm\b(\s+volatile\b)?\s*(?=\()")
+LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
+OPERAND = re.compile(r'\s*"([=+]?)\w"\s*\((.*)\)\s*', re.DOTALL)
+PLACE = re.compile(r"%(\d+)|\b(\d+)\b")
+MOVES = ("cp.", "ldmatrix.")  # instructions that move memory behind the compiler's back
+
+
+def translated(text: str) -> str:
+    """A text with its `asm` statements as calls, its lines where they were.
+
+    Raises    DeviceError for a statement that the emulator has no meaning for
+    """
+    parts, done = [], 0
+    for found in STATEMENT.finditer(text):
+        end = closing(text, found.end())
+        statement = text[found.end() + 1 : end]
+        parts += [text[done : found.start()], call(statement, found[1] is not None), "\n" * statement.count("\n")]
+        done = end + 1
+    return "".join([*parts, text[done:]])
+
+
+def call(statement: str, isVolatile: bool) -> str:
+    """The call for what stands between the parentheses of one statement."""
+    sections = list(split(statement, ":"))
+    instruction = "".join(LITERAL.findall(sections[0])).strip()
+    name, _, rest = instruction.removesuffix(";").partition(" ")
+    if instruction.count(";") != 1 or not instruction.endswith(";"):
+        raise DeviceError(f"wanted one instruction in an asm statement, got {instruction!r}")
+    function = name.replace(".", "_")
+    if not re.search(rf"\b{function}\b", read("ptx.h")):
+        raise DeviceError(f"the emulator has no {name}: give it a meaning in headers/ptx.h")
+    clobbers = LITERAL.findall(sections[3]) if len(sections) > 3 else []
+    if name.startswith(MOVES) and not (isVolatile and "memory" in clobbers):
+        raise DeviceError(f'{name} moves memory: its asm statement must be volatile, with "memory" behind its operands')
+    operands = [operand(each) for section in sections[1:3] for each in split(section, ",") if each.strip()]
+    given = [operands[int(place)] if place else number for place, number in PLACE.findall(rest)]
+    return f"ptx::{function}({', '.join(['HERE', *given])})"
+
+
+def operand(text: str) -> str:
+    """The C expression of an operand."""
+    found = OPERAND.fullmatch(text)
+    if found is None:
+        raise DeviceError(f'wanted an operand of an asm statement, such as "r"(x), got {text.strip()!r}')
+    return f"({found[2]})"
+
+
+def split(text: str, by: str) -> Iterator[str]:
+    """Parts of C between a character, where that is outside parentheses and literals."""
+    start = depth = 0
+    literal = False
+    for i, c in enumerate(text):
+        literal ^= c == '"'
+        depth += not literal and (c in "([{") - (c in ")]}")
+        if c == by and not literal and not depth:
+            yield text[start:i]
+            start = i + 1
+    yield text[start:]
+
+
+def closing(text: str, start: int) -> int:
+    """The index of the parenthesis that closes the one at `start`."""
+    depth, literal = 0, False
+    for i in range(start, len(text)):
+        literal ^= text[i] == '"'
+        depth += not literal and (text[i] == "(") - (text[i] == ")")
+        if not depth and not literal:
+            return i
+    raise DeviceError("a parenthesis is not closed in the text of a kernel")

@@ -1,0 +1,36 @@
+"""Restrict: what a kernel promises by `__restrict__`, checked against the memory that it is given.
+
+Through such a pointer alone a kernel may access what it writes meanwhile; the compiler may read it early, by loads that
+see no writes. So an operand that is written over must not be one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from puregraph.cuda.emulator.ptx import closing, split
+
+
+def restricted(expanded: str, entry: str) -> list[bool]:
+    """Which parameters of a kernel are `__restrict__`, from its preprocessed text."""
+    found = re.search(rf"\bvoid\s+{entry}\s*(?=\()", expanded)
+    if found is None:
+        return []
+    parameters = expanded[found.end() + 1 : closing(expanded, found.end())]
+    return ["__restrict" in each for each in split(parameters, ",")]
+
+
+def broken(
+    roles: Sequence[str], promises: Iterable[bool], share: Callable[[int, int], bool]
+) -> tuple[int, int, int] | None:
+    """Two parameters that share memory and break a promise: the restricted one, the other one, and the one of them that
+    is written; None where all is well.
+
+    `roles`  "w" for a pointer that is written through, "r" for one that is only read, else "n"
+    """
+    for i, isRestricted in enumerate(promises):
+        for j in range(len(roles)) if isRestricted else ():
+            if i != j and roles[i] != "n" != roles[j] and "w" in (roles[i], roles[j]) and share(i, j):
+                return i, j, i if roles[i] == "w" else j
+    return None
