@@ -11,20 +11,20 @@ VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "puregraph/version.py").r
 EXTRAS = {
     "fast": ["llvmlite>=0.44,<0.51"],  # its private functions are used: a newer one has to be tried first
     "cuda12": [
-        "cupy-cuda12x>=14",
-        "nvidia-cublas-cu12>=12.4",
-        "nvidia-cuda-nvrtc-cu12>=12.4",
-        "nvidia-cuda-runtime-cu12>=12.4",  # the headers that CuPy's own kernels include
-        "nvidia-cudnn-cu12>=9.19,<10",
+        "cupy-cuda12x>=14,<14.3",  # up to versions that were tried, as all of these
+        "nvidia-cublas-cu12>=12.4,<13",
+        "nvidia-cuda-nvrtc-cu12>=12.4,<13",
+        "nvidia-cuda-runtime-cu12>=12.4,<13",  # the headers that CuPy's own kernels include
+        "nvidia-cudnn-cu12>=9.19,<9.20",
         "nvidia-nccl-cu12>=2.18.1,<3; sys_platform == 'linux'",  # what CuPy 14 asks for
         "nvidia-cudnn-frontend==1.32.0",
     ],
     "cuda13": [
-        "cupy-cuda13x>=14",
-        "nvidia-cublas>=13,<14",
-        "nvidia-cuda-nvrtc>=13,<14",
-        "nvidia-cuda-runtime>=13,<14",
-        "nvidia-cudnn-cu13>=9.19,<10",
+        "cupy-cuda13x>=14,<14.3",
+        "nvidia-cublas>=13,<13.2",
+        "nvidia-cuda-nvrtc>=13,<13.1",
+        "nvidia-cuda-runtime>=13,<13.1",
+        "nvidia-cudnn-cu13>=9.19,<9.20",
         "nvidia-nccl-cu13>=2.27.7,<3; sys_platform == 'linux'",
         "nvidia-cudnn-frontend==1.32.0",
     ],

@@ -116,6 +116,7 @@ def headsGrad(call, kind, tf32, *lays, isInPlace=False, **more):
     grad, q, k, v, mask, lse, rest, causal, scale, ofMask = call.arguments
     grad, q, k, v = (arrayOf(x, kind) for x in (grad, q, k, v))
     outs = [q, k, v] if isInPlace else [arrayOf(x, kind) for x in call.outs]
+    more = {"repeats": True, **more}
     return attention.attendGrad(outs, grad, q, k, v, grad, row(q), causal, scale, tf32=tf32, **more)
 
 
@@ -133,6 +134,7 @@ def further(call, kind, tf32):
         yield make(call, kind, tf32, dropout=0.1, random=(number, number))
         if call.function is attendGrad:
             yield make(call, kind, tf32, repeats=False)
+            yield make(call, kind, tf32, repeats=False, isInPlace=True)
 
 
 def row(q):

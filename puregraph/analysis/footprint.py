@@ -10,7 +10,7 @@ from puregraph.analysis.liveness import Liveness
 from puregraph.base.dtype import isFloating
 from puregraph.core.dim import Size, termsOf
 from puregraph.core.late import Late
-from puregraph.core.shape import product, symbols
+from puregraph.core.shape import bind, product, symbols
 from puregraph.errors import AutoDiffException, Fault, GraphError
 from puregraph.graph import Graph
 from puregraph.graph.backward import inputNames, readsOf
@@ -99,6 +99,16 @@ class Footprint:
     def eager(self, **sizes: int) -> int | None:
         """Bytes after a step that frees nothing, as `Graph` does: every node's `data` and `grad` can be looked at."""
         return None if self.liveness is None else self.paramBytes + self.stateBytes + self.liveness.heldBytes(sizes)
+
+    def attention(self, **sizes: int) -> tuple[int, int] | None:
+        """Bytes that the largest gradient of attention takes beside all this on a GPU by cuDNN: deterministic, which is
+        the default up to 256 MB, and not; None where there is no attention. PUREGRAPH_DETERMINISTIC chooses."""
+        found = []
+        for step, inshapes, shapes, *_ in self.rows:
+            make = getattr(step.module, "workspaceFrom", None)
+            if make is not None and shapes is not None:
+                found.append(tuple(make(*[s if s is None else bind(s, sizes, complete=True) for s in inshapes])))
+        return max(found, default=None)
 
     def livenessFrom(self) -> Liveness | None:
         """Walk through a training step. Values of the backward graph are numbered below 0."""

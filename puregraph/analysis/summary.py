@@ -158,6 +158,10 @@ def totalLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
         rows.append(["kept for backward", *(bytesText(found.kept(**sizes)) for sizes in columns)])
         rows.append(["training step, peak", *(bytesText(found.peak(**sizes)) for sizes in columns)])
         rows.append(["training step, nothing freed", *(bytesText(found.eager(**sizes)) for sizes in columns)])
+        workspaces = [found.attention(**sizes) for sizes in columns]
+        if workspaces[0] is not None:
+            rows.append(["attention on a GPU, workspace", *(bytesText(each[1]) for each in workspaces)])
+            rows.append(["... where it is deterministic", *(bytesText(each[0]) for each in workspaces)])
     wide = [max(map(len, column)) for column in zip(*rows)]
     while width is not None and len(wide) > 2 and sum(wide) + 3 * len(wide) - 3 > width:
         wide.pop()

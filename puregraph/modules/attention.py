@@ -6,6 +6,7 @@ from puregraph.arguments import Flag, Number, optional
 from puregraph.base.dtype import isFloating, needFloats, needType, promoted
 from puregraph.base.widen import widen
 from puregraph.core.shape import broadcast, product
+from puregraph.cuda.libraries.attention import backwardBytes
 from puregraph.errors import need
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.module import Module
@@ -75,6 +76,10 @@ class Attention(Module):
 
     def flopsFrom(self, q, k, v, mask=None):
         return 2 * product(q[:3]) * k[2] * (q[3] + v[3] + 2)
+
+    def workspaceFrom(self, q, k, v, mask=None):
+        """The bytes that cuDNN takes beside values and gradients for a backward pass, deterministic and not."""
+        return [backwardBytes(*q, k[2], isDeterministic) for isDeterministic in (True, False)]
 
     @classmethod
     def examples(cls):

@@ -45,7 +45,7 @@ def shifted(rng, offset, scale=1.0):
 def test_a_mean_and_a_variance_far_from_zero_are_as_exact_as_in_two_passes(monkeypatch, rng, offset):
     x = shifted(rng, offset)
     mean, variance, program = statisticsOf(monkeypatch, x)
-    assert any("maximum(minimum" in name for name in sources(program))
+    assert any("minimum(maximum" in name for name in sources(program))
     assert not any(name.startswith("y0 = sum x0; y1 = y0 /") for name in sources(program))
     wantedMean, wanted = exactly(x)
     assert (abs(mean - wantedMean) <= 1e-7 * abs(offset) + 1e-6).all()
@@ -56,19 +56,31 @@ def test_a_mean_and_a_variance_far_from_zero_are_as_exact_as_in_two_passes(monke
     assert error <= max(2e-6, 4 * abs(variance / wanted - 1).max())
 
 
-@pytest.mark.parametrize("index", [0, ROWS // 2, ROWS - 1])
-def test_one_pivot_far_from_the_others_costs_no_bits(monkeypatch, rng, index):
+SAMPLED = [0, ROWS // 4 - 1, ROWS // 2 - 1, 3 * ROWS // 4 - 1, ROWS - 1]
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_two_sampled_elements_far_from_the_others_cost_no_more_bits_than_in_pytorch(monkeypatch, rng, precision):
+    import torch
+
     x = shifted(rng, 50)
-    x[index] += 3000
-    mean, variance, _ = statisticsOf(monkeypatch, x)
+    x[SAMPLED[0]], x[SAMPLED[3]] = 3000, 2800
+    rounded = torch.from_numpy(x).to(getattr(torch, precision))
+    x = rounded.float().numpy()
     wantedMean, wanted = exactly(x)
-    assert (abs(variance / wanted - 1) <= 3e-6).all() and (abs(mean / wantedMean - 1) <= 1e-6).all()
+    theirs, other = torch.zeros(CHANNELS), torch.ones(CHANNELS)
+    torch.nn.functional.batch_norm(rounded, other, theirs, training=True, momentum=1.0)
+    error = abs(theirs.double().numpy() * (ROWS - 1) / ROWS / wanted - 1).max()
+    mean, variance, _ = statisticsOf(monkeypatch, x, precision)
+    assert (abs(variance / wanted - 1) <= 4 * max(error, np.finfo("f4").eps)).all()
+    assert (abs(mean / wantedMean - 1) <= 1e-6).all()
 
 
 def test_the_error_grows_with_the_square_of_the_distance_of_the_pivot_and_no_faster(monkeypatch, rng):
-    for distance in (10, 100, 1000):
+    for distance in (10, 1000):
         x = shifted(rng, 5)
-        x[[0, -1]] = 5 + distance
+        x[SAMPLED[1:4]] = 5 + distance
         _, variance, _ = statisticsOf(monkeypatch, x)
         _, wanted = exactly(x)
         bound = 1 + (distance / np.sqrt(wanted)) ** 2
@@ -90,4 +102,4 @@ def test_rows_in_registers_keep_two_passes(monkeypatch, rng):
     program = Sequential(LayerNorm(64)).trainMode().compile([(40, 64)], train=True)
     x = rng.standard_normal((40, 64)).astype("f4")
     program.run(x, x)
-    assert not any("maximum(minimum" in name for name in sources(program))
+    assert not any("minimum(maximum" in name for name in sources(program))

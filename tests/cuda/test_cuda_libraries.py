@@ -1,6 +1,7 @@
 """Convolution and attention as cuDNN is told them, carried out in numpy by what the task says; plans on disk."""
 
 import json
+import re
 from math import erf
 from types import SimpleNamespace
 
@@ -186,6 +187,47 @@ def test_a_part_is_dropped_and_the_rest_grows(rng):
     attention.attend([y, lse], q, k, v, False, 1.0, 0.25, random).emulate([q, k, v, *random, y, lse])
     np.testing.assert_allclose(y, 1, atol=0.05)
     assert not np.array_equal(y, np.ones_like(y))
+
+
+class Projection:
+    """Heads of a common projection, (n, t, 3, h, d) in 16 bits, without memory."""
+
+    dtype = np.dtype("f2")
+
+    def __init__(self, n, h, t, d):
+        self.shape, self.size = (n, h, t, d), n * h * t * d
+        self.strides = tuple(2 * step for step in (t * 3 * h * d, d, 3 * h * d, 1))
+
+
+@pytest.mark.parametrize(
+    "shape, asked, isDeterministic",
+    [
+        ((64, 12, 197, 64), None, True),  # 101 MB, or 39
+        ((16, 12, 1024, 64), None, False),  # 403 MB, or 51
+        ((16, 12, 1024, 64), "1", True),
+        ((64, 12, 197, 64), "0", False),
+    ],
+)
+def test_gradients_of_attention_are_deterministic_up_to_256_mb_of_workspace_or_as_asked(
+    monkeypatch, shape, asked, isDeterministic
+):
+    if asked:
+        monkeypatch.setenv("PUREGRAPH_DETERMINISTIC", asked)
+    q, lse = Projection(*shape), np.empty((*shape[:3], 1), "f4")
+    call = attention.attendGrad([q, q, q], q, q, q, q, q, lse, shape[2] == 1024, 0.125)
+    assert call.task.repeats is isDeterministic
+    n, h, t, d = shape
+    assert call.workspace == attention.backwardBytes(n, h, t, d, t, isDeterministic) > 0
+
+
+def test_workspaces_of_gradients_of_attention_follow_from_their_shapes():
+    found = 0
+    for text, sizes in workspaces.table().items():
+        if text.startswith("attendGrad"):
+            q, k = (tuple(map(int, re.search(rf" {name} ([\dx]+)", text)[1].split("x"))) for name in "qk")
+            assert sizes[2] == attention.backwardBytes(*q, k[2], "anyhow" not in text)
+            found += 1
+    assert found > 10
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from puregraph.analysis.footprint import Footprint
+from puregraph.analysis.summary import summary
 from puregraph.core.rules import registerRule
 from puregraph.costs import CrossEntropy
 from puregraph.errors import GraphError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
-from puregraph.models import lenet, resnet20, vgg11
+from puregraph.models import lenet, resnet20, transformer, vgg11
 from puregraph.module import Module
 from puregraph.modules import (
     Add,
@@ -368,3 +369,12 @@ def test_what_is_no_graph_is_refused():
         Footprint(Linear(3, 4), ("N", 3))
     assert Footprint(Sequential(), ("N", 3)).outshapes == [("N", 3)]
     assert repr(Footprint(Sequential(Linear(3, 4)), ("N", 2))) == "<Footprint of Sequential: 16 parameters, 1 faults>"
+
+
+def test_gradients_of_attention_take_a_workspace_on_a_gpu_which_is_larger_where_they_are_deterministic():
+    net = transformer(1, 16, 2)
+    found = Footprint(net, ("N", 1024, 16))
+    assert found.attention(N=16) == (16 * 2 * (8 * 1024 * 8 + 1024) * 4 + 256, 16 * 2 * 1024 * (8 + 1) * 4 + 256)
+    lines = summary(net, ("N", 1024, 16)).splitlines()
+    assert "attention on a GPU, workspace" in "".join(lines) and "... where it is deterministic" in "".join(lines)
+    assert Footprint(linearReluLinear(), (5, 3)).attention() is None

@@ -396,7 +396,7 @@ class GuardedMemory:
     def share(self, launch: Launch) -> Callable[[int, int], bool]:
         """What says whether two arguments of a launch have bytes in common."""
         arrays = [self.at(what) if kind == "pointer" else None for kind, what in launch.slots]
-        return lambda i, j: np.shares_memory(arrays[i], arrays[j])  # type: ignore[arg-type]
+        return lambda i, j: np.shares_memory(arrays[i], arrays[j])
 
     def regionsOf(self, launch: Launch) -> Iterator[Region]:
         """The memory that a launch may access, each region with the index of its first argument."""

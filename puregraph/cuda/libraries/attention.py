@@ -5,6 +5,10 @@
 Forward and backward drop the same entries of p for the same seed and offset, which are read from memory; the rest
 is divided by 1 - dropout.
 
+Gradients of q are sums over keys. Deterministic ones take a copy of dq in float32 for each `KEYS` keys, so their
+workspace grows with the square of the sequence; others one copy, to which blocks add in any order. The first are taken
+up to `LARGE` bytes, the second above; PUREGRAPH_DETERMINISTIC says otherwise.
+
 Source    Dao 2023, FlashAttention-2, arXiv:2307.08691; dropout: Srivastava et al. 2014, JMLR 15
 """
 
@@ -15,12 +19,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.base.environment import variable
 from puregraph.cuda.libraries.cudnn import CudnnCall, GraphDraft, Tensor, areAligned, dense, isPlain, isPlanned, tensor
 from puregraph.cuda.libraries.librarycall import pointers
 from puregraph.cuda.libraries.tensorview import flat, load, pick, save
 
 NUMBER = Tensor((1, 1, 1, 1), (1, 1, 1, 1))
 WIDTH = 8  # divides the features of a key, and of a value
+KEYS = 128  # of a block, whose part of dq is a copy of its own
+LARGE = 256 << 20  # bytes of workspace
 
 
 class AttentionTask(NamedTuple):
@@ -55,6 +62,11 @@ class AttentionTask(NamedTuple):
     def random(self) -> tuple[tuple[Tensor, str], ...]:
         """The seed and the offset that are read for dropout."""
         return ((NUMBER, "int64"), (NUMBER, "int64")) if self.dropout else ()
+
+    @property
+    def expected(self) -> int:
+        """The bytes of workspace, where no plan says them."""
+        return backwardBytes(*self.q.shape, self.k.shape[2], self.repeats) if self.grads else 0
 
     def describe(self, draft: GraphDraft) -> None:
         """Write the task into a graph of cuDNN."""
@@ -161,17 +173,31 @@ def attendGrad(
     dropout: float = 0.0,
     random: Sequence[Any] = (),
     tf32: bool = False,
-    repeats: bool = True,
+    repeats: bool | None = None,
 ) -> Any:
     """outs = the gradients of q, k and v; NotImplemented where cuDNN has no plan for it.
 
-    Slots are grad, q, k, v, y, lse, then, with dropout, the seed and the offset; then the gradients.
+    Slots are grad, q, k, v, y, lse, then, with dropout, the seed and the offset; then the gradients. `repeats` asks for
+    deterministic sums, or not; None leaves that to the user, and to the workspace.
     """
     if not areHeads(q, k, v, y, grad, *outs) or not isRow(lse) or bool(dropout) != (len(random) == 2):
         return NotImplemented
     task = taskOf("attendGrad", q, k, v, y, lse, causal, scale, dropout, tf32)
-    task = task._replace(grads=tuple(map(heads, (grad, *outs))), repeats=repeats)
-    return callOf(task, grad, q, k, v, y, lse, *random, *outs)
+    chosen = repeats if repeats is not None else variable("DETERMINISTIC")
+    task = task._replace(grads=tuple(map(heads, (grad, *outs))), repeats=chosen is not False)
+    arrays = grad, q, k, v, y, lse, *random, *outs
+    found = callOf(task, *arrays)
+    if found is NotImplemented or chosen is not None or found.workspace <= LARGE:
+        return found
+    quick = callOf(task._replace(repeats=False), *arrays)
+    return found if quick is NotImplemented else quick
+
+
+def backwardBytes(n: int, h: int, t: int, d: int, s: int, isDeterministic: bool) -> int:
+    """The workspace that cuDNN takes for the gradients of (n, h, t, d) queries and s keys."""
+    blocks = -(-s // KEYS)
+    sums = blocks * -(-t // KEYS) * KEYS if isDeterministic else t
+    return n * h * (sums * d + t) * 4 + 256
 
 
 def callOf(task: AttentionTask, *arrays: Any) -> Any:

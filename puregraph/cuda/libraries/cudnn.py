@@ -84,7 +84,9 @@ class CudnnCall(LibraryCall):
     def workspace(self) -> int:
         planner = current()
         plan = None if planner is None else planner.plan(self.task)
-        return known(self.name) or 0 if plan is None else plan.workspace
+        if plan is None:
+            return known(self.name) or getattr(self.task, "expected", 0)
+        return plan.workspace
 
     def prepare(self, addresses: Sequence[int]) -> None:
         planner = current()

@@ -4,9 +4,9 @@
 
 Rules subtract a first mean (`kernels/reduce.py`), which is a pass of its own. Any p will do that is no further from the
 mean than some standard deviations: the variance is off by 1 + ((p - mean) / deviation)^2 ulp. Here p is, for each
-channel, the median of three elements, at the start, in the middle and at the end. Were they drawn at random, it would
-be k deviations away with a probability below 3 / k^4, whatever the distribution; and where all elements are equal the
-variance is 0.
+channel, the median of five elements, from the start to the end. Two of them may be anything. Were they drawn at random,
+it would be k deviations away with a probability below 10 / k^6, whatever the distribution; and where all elements are
+equal the variance is 0.
 
 Rows that a block keeps in registers are read once either way, and keep their first mean.
 
@@ -26,9 +26,10 @@ from puregraph.formula import Formula
 from puregraph.formula.formula import numpyFrom
 
 HELD = 1 << 16  # bytes of a row that a block may keep in registers
-PIVOT = "maximum(minimum(p, q), minimum(maximum(p, q), r))"
+SAMPLES = {"p": 0.0, "q": 0.25, "r": 0.5, "s": 0.75, "t": 1.0}  # how far along the axes that are reduced
+LOW, HIGH = "maximum(minimum(p, q), minimum(r, s))", "minimum(maximum(p, q), maximum(r, s))"
+PIVOT = f"maximum(minimum({LOW}, {HIGH}), minimum(maximum({LOW}, {HIGH}), t))"  # their median
 REST, MEAN = Formula(f"x - {PIVOT}"), Formula(f"{PIVOT} + x")
-THREE = ("p", "q", "r")
 
 
 def shiftVariance(schedule: Any) -> Any:
@@ -44,7 +45,7 @@ def shiftVariance(schedule: Any) -> Any:
             found = uses(call, readers)
             if found is not None and not isHeld(call):
                 rest, mean = found
-                pivot = list(map(row(schedule, call), (0.0, 0.5, 1.0)))
+                pivot = list(map(row(schedule, call), SAMPLES.values()))
                 (x,), (slip,) = call.arguments, [v for v in mean.values() if v is not call.outs[0]]
                 views = [v.call for v in pivot if v.call is not None]
                 instead |= {id(call): views, id(rest): [formula(REST, x, pivot, rest)]}
@@ -104,6 +105,6 @@ def row(schedule: Any, call: Call) -> Any:
 def formula(text: Formula, x: Value, pivot: list[Value], call: Call) -> Call:
     """A formula of a Value and of a pivot that replaces a call."""
     (y,) = call.outs
-    made = Call(numpyFrom([text], ("x", *THREE)), (x, *pivot), {}, [y], "pointwise", call.origin, True)
+    made = Call(numpyFrom([text], ("x", *SAMPLES)), (x, *pivot), {}, [y], "pointwise", call.origin, True)
     y.call = made
     return made
