@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from puregraph.arguments import Text, optional, takes
+from puregraph.compile.trace.withcost import WEIGHT
 from puregraph.errors import ArgumentError, DataError, GraphError
 from puregraph.graph.graph import Graph
 from puregraph.graph.input import Input
@@ -23,8 +24,8 @@ class CostSum(Graph):
     `weights`  by the same names numbers from 0 on; 1 for those that are left out
 
     A trainer takes the dict of costs itself where all weights are 1. Targets come in the order of the outputs, or as a
-    dict by their names. Trainer and Validator report each cost as `"digit loss"`, without its weight, beside their
-    `loss`.
+    dict by their names; a `sampleWeight` multiplies what its sample adds to each of the costs. Trainer and Validator
+    report each cost as `"digit loss"`, without its weight in the sum, beside their `loss`.
 
     Shapes    the outputs, then the targets -> the sum, then each cost
     Raises    ArgumentError for anything else than costs of an output and a target, and for weights of other names
@@ -34,13 +35,13 @@ class CostSum(Graph):
     def __init__(self, costs: Any, weights: Any = None, name: str | None = None):
         parts = checkedCosts(costs)
         factors = checkedWeights(weights, parts)
-        predictions = [Input(name=each).node() for each in parts]
-        targets = [Input(name=f"target {each}").node() for each in parts]
-        found = [cost.node(x, t) for cost, x, t in zip(costs.values(), predictions, targets)]
-        terms = [f"{weight!r} * c{i}" for i, weight in enumerate(factors)]
-        total = Pointwise("total", " + ".join(terms)).node(*found)
-        super().__init__([*predictions, *targets], [total, *found], name)
+        super().__init__(*addedUp(costs, factors), name)
         self.costs, self.parts, self.weights = dict(costs), parts, factors
+
+    @property
+    def weighed(self) -> Graph:
+        """The same sum with one input more: the weight of each sample, which all costs take."""
+        return Graph(*addedUp(self.costs, self.weights, [Input(name=WEIGHT).node()]), self.name)
 
     def inOrderOf(self, net: Any) -> CostSum:
         """The same sum with its costs in the order of the outputs of a network, in which targets come."""
@@ -66,6 +67,18 @@ class CostSum(Graph):
     def meanOf(self, means: dict[str, float]) -> float:
         """The cost over several batches, from the means of its parts by the names of their figures."""
         return sum(weight * means[f"{name} loss"] for name, weight in zip(self.parts, self.weights))
+
+
+def addedUp(
+    costs: dict[str, Any], factors: list[float], weight: list[Any] | None = None
+) -> tuple[list[Any], list[Any]]:
+    """The inputs and the outputs of a sum of costs, which all take the node for the weights of samples, if there is one."""
+    more = weight or []
+    predictions = [Input(name=each).node() for each in costs]
+    targets = [Input(name=f"target {each}").node() for each in costs]
+    found = [cost.node(x, t, *more) for cost, x, t in zip(costs.values(), predictions, targets)]
+    terms = [f"{factor!r} * c{i}" for i, factor in enumerate(factors)]
+    return [*predictions, *targets, *more], [Pointwise("total", " + ".join(terms)).node(*found), *found]
 
 
 class PartLoss(Metric):

@@ -27,6 +27,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 4)).astype("f4")
 DIGITS, AREAS = RNG.integers(0, 3, 40), RNG.normal(size=(40, 1)).astype("f4")
 WEIGHTS = {"area": 0.25}
+OF = RNG.random(40).astype("f4") * 2  # a weight for each sample
 
 
 def network():
@@ -42,23 +43,30 @@ def costs():
     return {"digit": CrossEntropy(), "area": MSE()}
 
 
-def byHand(net):
+def byHand(net, *weight):
     """The two costs of all samples, and the gradients of 1 and 0.25 of them."""
     digit, area = net(X)
     one, two = CrossEntropy(), MSE()
-    found = float(one(digit, DIGITS)), float(two(area, AREAS))
+    found = float(one(digit, DIGITS, *weight)), float(two(area, AREAS, *weight))
     one.backward()
     two.backward()
     net.backward([one.grad[0], np.float32(0.25) * two.grad[0]])
     return found, {name: p.grad.copy() for name, p in net.params.items()}
 
 
-@pytest.mark.parametrize("compile", [False, True])
-def test_a_step_goes_along_the_weighted_sum_of_the_gradients(compile):
+@pytest.mark.parametrize(
+    ("compile", "weight", "grains"), [(False, [], None), (True, [], None), (False, [OF], None), (True, [OF], 4)]
+)
+def test_a_step_goes_along_the_weighted_sum_of_the_gradients(compile, weight, grains):
     own, net = network(), network()
-    (digit, area), grads = byHand(own)
-    trainer = Trainer(net, CostSum(costs(), WEIGHTS), SGD(0.1), batchsize=40, progress="none", compile=compile)
-    (row,) = trainer.train(X, [DIGITS, AREAS])
+    (digit, area), grads = byHand(own, *weight)
+    options = {"batchsize": 40, "progress": "none", "compile": compile, "grains": grains}
+    trainer = Trainer(net, CostSum(costs(), WEIGHTS), SGD(0.1), **options)
+    targets = {"area": AREAS, "digit": DIGITS}
+    (row,) = trainer.train(X, targets, sampleWeight=weight[0] if weight else None, validation=(X, targets, OF))
+    found = Validator(net, CostSum(costs(), WEIGHTS), batchsize=16).validate(X, targets, sampleWeight=OF)
+    assert found["loss"] == pytest.approx(row["val loss"], rel=1e-5)
+    assert found["loss"] == pytest.approx(np.dot((1, 0.25), byHand(net, OF)[0]), rel=1e-5)
     assert row["loss"] == pytest.approx(digit + 0.25 * area, rel=1e-5)
     assert row["digit loss"] == pytest.approx(digit, rel=1e-5)
     assert row["area loss"] == pytest.approx(area, rel=1e-5)

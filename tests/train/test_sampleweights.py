@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import puregraph
-from puregraph import BCE, MSE, SGD, Accuracy, CostSum, CrossEntropy, Graph, Linear, Trainer, Validator
+from puregraph import BCE, MSE, SGD, Accuracy, CostSum, CrossEntropy, Graph, Linear, Module, Trainer, Validator
 from puregraph.errors import DataError, GraphError, ShapeError
 
 RNG = np.random.default_rng(3)
@@ -117,9 +117,23 @@ def test_weights_that_cannot_be_meant_are_refused(weight, words):
     assert words in str(caught.value) and str(caught.value).startswith("sampleWeight: ")
 
 
+class Plain(Module):
+    """A cost without an input for weights."""
+
+    def dataShapeFrom(self, x, labels):
+        return ()
+
+    def updateData(self, x, labels):
+        return x.sum()
+
+    def updateGrad(self, grad, x, labels, *outputs, needs):
+        return np.broadcast_to(grad, x.shape), None
+
+
 def test_a_cost_without_weights_says_which_have_them():
-    with pytest.raises(DataError, match="sampleWeight: CostSum takes none; CrossEntropy, MSE"):
-        trained(CostSum({"fc": CrossEntropy()}), LABELS)
+    for cost, label in ((Plain(), "Plain"), (CostSum({"fc": Plain()}), "the cost of 'fc', Plain,")):
+        with pytest.raises(DataError, match=f"sampleWeight: {label} takes none; CrossEntropy, MSE"):
+            trained(cost, LABELS)
     trainer = Trainer(net(), CrossEntropy(), SGD(0.1), progress="none")
     with pytest.raises(DataError, match="each is .data, target, sampleWeight."):
         trainer.train([(X, LABELS)], sampleWeight=WEIGHT)
@@ -148,8 +162,11 @@ def test_a_last_shape_is_never_taken_for_that_of_weights_where_a_step_is_compile
         graph.compile([(12, 4), (12,)], cost=CrossEntropy(), sampleWeight=(11,))
     with pytest.raises(GraphError, match="sampleWeight is for a cost, got none"):
         graph.compile([(12, 4)], sampleWeight=(12,))
-    with pytest.raises(DataError, match="sampleWeight: CostSum takes none"):
-        graph.compile([(12, 4), (12,)], cost=CostSum({"fc": CrossEntropy()}), sampleWeight=(12,))
+    with pytest.raises(DataError, match="sampleWeight: the cost of 'fc', Plain, takes none"):
+        graph.compile([(12, 4), (12,)], cost=CostSum({"fc": Plain()}), sampleWeight=(12,))
+    program = graph.compile([(12, 4), (12,)], cost=CostSum({"fc": CrossEntropy()}), sampleWeight=(12,))
+    found, wanted = program.run(X, LABELS, WEIGHT)[0], CrossEntropy()(graph(X), LABELS, WEIGHT)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
 def test_an_own_graph_reads_a_weight_by_name():
@@ -194,10 +211,10 @@ def test_weights_in_batches_and_validations_are_checked_and_their_position_named
 
 
 def test_a_cost_without_weights_refuses_them_in_batches_and_in_a_validation():
-    cost = {"fc": CrossEntropy()}
+    cost = {"fc": Plain()}
     for given, options in (([(X, LABELS, WEIGHT)], {}), ((X, LABELS), {"validation": (X, LABELS, WEIGHT)})):
         trainer = Trainer(net(), cost, SGD(0.1), progress="none")
-        with pytest.raises(DataError, match="sampleWeight: CostSum takes none; CrossEntropy, MSE"):
+        with pytest.raises(DataError, match="sampleWeight: the cost of 'fc', Plain, takes none; CrossEntropy, MSE"):
             trainer.train(*(given if isinstance(given, tuple) else [given]), **options)
 
 

@@ -31,7 +31,8 @@ def withCost(net: Graph, cost: Any, inputs: int, targets: int, weighed: bool = F
     wanted = inputsNamed("target", targets - weighed, [], taken)
     weight = inputsNamed(WEIGHT, int(weighed), [], taken)
     if hasattr(cost, "parts"):
-        node = cost.node(*[found[slot] for slot in cost.slotsIn(net)], *wantedFor(cost, wanted))
+        added = cost.weighed if weighed else cost
+        node = added.node(*[found[slot] for slot in cost.slotsIn(net)], *wantedFor(cost, wanted), *weight)
         found = [(node, 0), *found, *[(node, 1 + i) for i in range(len(cost.parts))]]
     elif cost is not None:
         found = [cost.node(*found[: outputsFor(cost, len(found), len(wanted))], *wanted, *weight), *found]
@@ -50,9 +51,11 @@ def inputsNamed(what: str, count: int, own: list[str], taken: set[str | None]) -
 
 
 def needWeighable(cost: Any) -> None:
-    """Refuse a cost without an input for the weights of samples."""
-    if WEIGHT not in getattr(cost, "arguments", ()):
-        raise DataError(f"{WEIGHT}: {type(cost).__name__} takes none; CrossEntropy, MSE, BCE, Abs, SmoothL1 do")
+    """Refuse a cost without an input for the weights of samples, and a sum of which one has none."""
+    for name, each in getattr(cost, "costs", {"": cost}).items():
+        if WEIGHT not in getattr(each, "arguments", ()):
+            label = f"the cost of '{name}', {type(each).__name__}," if name else type(each).__name__
+            raise DataError(f"{WEIGHT}: {label} takes none; CrossEntropy, MSE, BCE, Abs, SmoothL1 do")
 
 
 def wantedFor(cost: Any, targets: list[Any]) -> list[Any]:
