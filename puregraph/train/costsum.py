@@ -72,7 +72,7 @@ class CostSum(Graph):
 def addedUp(
     costs: dict[str, Any], factors: list[float], weight: list[Any] | None = None
 ) -> tuple[list[Any], list[Any]]:
-    """The inputs and the outputs of a sum of costs, which all take the node for the weights of samples, if there is one."""
+    """The inputs and outputs of a sum of costs, which all take the node for the weights of samples, if there is one."""
     more = weight or []
     predictions = [Input(name=each).node() for each in costs]
     targets = [Input(name=f"target {each}").node() for each in costs]
