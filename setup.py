@@ -31,6 +31,7 @@ EXTRAS = {
     "bfloat16": ["ml_dtypes>=0.5"],
     "mpi": ["mpi4py>=4.1"],
     "mpich": ["mpi4py>=4.1", "mpich>=5; sys_platform != 'win32'", "impi-rt>=2021.15; sys_platform == 'win32'"],
+    "ray": ["ray[train]>=2.60"],
     "networkx": ["networkx>=3"],
     "draw": ["graphlay>=0.3,<0.4", "resvg-py>=0.5"],
     "onnx": ["onnx>=1.16"],

@@ -38,6 +38,7 @@ LEFTOUT = {
     "emulator": f"tests of kernels for a GPU were skipped: {emulator.missing() or 'the reasons are told by -rs'}",
     "nvrtc": f"tests of kernels for a GPU were skipped: {compiler.missing()}; install the extra puregraph[nvrtc]",
     "mpi": "tests of training on several processes were skipped: install the extra puregraph[mpich]",
+    "ray": "tests of processes that are started again were skipped: install the extras puregraph[ray,mpich]",
     "openmpi": "tests of processes that survive others were skipped: scripts/mpi.sh runs them under Open MPI",
     "cupy": "tests of the real CuPy without a driver were skipped: install the extra puregraph[cupy]",
 }
@@ -50,6 +51,7 @@ MISSING = {
     "cupy": None if HASCUPY else "CuPy is not installed",
     "mpi": launched.missing(),
     "openmpi": launched.missingOpenMpi(),
+    "ray": launched.missing() or (None if importlib.util.find_spec("ray") is not None else "Ray is not installed"),
     "gpu": None if "cuda" in DEVICES else devices.reason(),
     "peers": None if importlib.util.find_spec("torch") is not None else "PyTorch is not installed",
 }

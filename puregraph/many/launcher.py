@@ -21,7 +21,7 @@ from puregraph.analysis.summary import bytesText
 from puregraph.base.environment import variable
 from puregraph.errors import PuregraphError
 from puregraph.many.mpiworld import PATIENCE
-from puregraph.many.rankfile import endedIn, ranksIn
+from puregraph.many.rankfile import endedIn, ranksIn, unfinishedIn
 from puregraph.many.world import BEGUN, LASTWORDS
 from puregraph.native.threads.numthreads import cores
 
@@ -61,7 +61,7 @@ def launch(options: Any) -> int:
         run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **OWNGROUP)
         endsItself = isOpenMpi(mpiexecPath()) and not options.ulfm  # if one ends before MPI knows it
         beginning = None if endsItself else BEGINNING * patience
-        return LaunchedRun(run, folder, count, beginning).wait()
+        return LaunchedRun(run, folder, count, beginning, options.ulfm).wait()
 
 
 OWNGROUP: dict[str, Any] = {} if os.name == "nt" else {"start_new_session": True}  # Ctrl-C is then for us alone
@@ -129,17 +129,28 @@ def isOpenMpi(mpiexec: Path) -> bool:
 class LaunchedRun:
     """Processes that mpiexec has started: passes on what they print, asks them to stop, says why they ended."""
 
-    def __init__(self, process: subprocess.Popen, folder: str, count: int, patience: float | None = None):
+    def __init__(
+        self,
+        process: subprocess.Popen,
+        folder: str,
+        count: int,
+        patience: float | None = None,
+        survives: bool = False,
+    ):
         self.process, self.folder, self.count, self.patience = process, Path(folder), count, patience
+        self.survives = survives  # processes that are left go on
         self.beginning = threading.Timer(threading.TIMEOUT_MAX if patience is None else patience, self.giveUp)
         self.asked = self.isLate = self.isHushed = False
         self.notes: list[bytes] = []  # of mpiexec's own
         self.troubles: list[bytes] = []  # that it has itself
+        self.left: list[int] = []  # which have not finished a run of which mpiexec says that it has ended well
         self.gone: list[int] = []  # which processes ended first: several, where nobody saw which of them did
 
     def wait(self) -> int:
         """Wait for the end of all; the exit code."""
-        before = {each: signal.signal(each, self.stop) for each in (signal.SIGINT, signal.SIGTERM)}
+        isMain = threading.current_thread() is threading.main_thread()  # others get no signals
+        asking = (signal.SIGINT, signal.SIGTERM) if isMain else ()
+        before = {each: signal.signal(each, self.stop) for each in asking}
         watch = threading.Thread(target=self.watch, daemon=True)
         watch.start()
         self.beginning.start()
@@ -154,6 +165,9 @@ class LaunchedRun:
             with suppress(OSError):
                 self.process.kill()
         watch.join()
+        if code == 0 and not self.survives:
+            self.left = unfinishedIn(self.folder)
+            code = 1 if self.left else 0
         self.tellEnd(code)
         return LATE if self.isLate else code if 0 <= code < 256 else 1
 
@@ -215,26 +229,36 @@ class LaunchedRun:
         return False
 
     def tellEnd(self, code: int) -> None:
-        """Say why the run ended: the last words of a process, or which was killed, or what mpiexec says."""
-        words = self.folder / LASTWORDS
-        if words.exists():
-            print(words.read_text(encoding="utf-8").rstrip(), file=sys.stderr)
-        elif self.isLate:
-            why = "does `python -m puregraph --version` work on each machine, and do they reach each other?"
-            late = f"the {self.count} processes have not begun together within {self.patience:g} s (5 times --patience)"
-            print(f"puregraph: {late}; {why}", file=sys.stderr)
-        elif any(b"Bus error" in note for note in self.notes):
-            print(f"puregraph: a process ended with a bus error, {sharedMemory()}", file=sys.stderr)
-        elif any(UNREACHED in line for line in self.troubles):
-            why = "does `ssh HOST python -m puregraph --version` work for each of them?"
-            print(f"puregraph: one of the machines of --hosts could not be reached; {why}", file=sys.stderr)
-        elif code and self.gone and not self.asked:
-            ranks = " or ".join(map(str, self.gone))
-            who = f"rank {ranks} of {self.count}"
-            print(f"puregraph: {who} was killed (exit code {code}), which has ended the run", file=sys.stderr)
+        """Say why the run ended, or let mpiexec say it."""
+        reason = self.reason(code)
+        if reason:
+            print(reason, file=sys.stderr)
         else:
             sys.stdout.buffer.write(b"".join(self.troubles + self.notes))
             sys.stdout.buffer.flush()
+
+    def reason(self, code: int) -> str:
+        """Why the run ended: the last words of a process, or which was killed; nothing where only mpiexec knows."""
+        words = self.folder / LASTWORDS
+        if words.exists():
+            return words.read_text(encoding="utf-8").rstrip()
+        if self.isLate:
+            why = "does `python -m puregraph --version` work on each machine, and do they reach each other?"
+            late = f"the {self.count} processes have not begun together within {self.patience:g} s (5 times --patience)"
+            return f"puregraph: {late}; {why}"
+        if any(b"Bus error" in note for note in self.notes):
+            return f"puregraph: a process ended with a bus error, {sharedMemory()}"
+        if any(UNREACHED in line for line in self.troubles):
+            why = "does `ssh HOST python -m puregraph --version` work for each of them?"
+            return f"puregraph: one of the machines of --hosts could not be reached; {why}"
+        if self.left:
+            first = self.gone if set(self.gone) <= set(self.left) and self.gone else self.left
+            who = f"rank {' or '.join(map(str, first))} of {self.count}"
+            return f"puregraph: {who} has ended by itself before the script did, as by os._exit: this has ended all"
+        if code and self.gone and not self.asked:
+            who = f"rank {' or '.join(map(str, self.gone))} of {self.count}"
+            return f"puregraph: {who} was killed (exit code {code}), which has ended the run"
+        return ""
 
 
 def sharedMemory() -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from puregraph.base.environment import variable
 from puregraph.core.late import Late
 from puregraph.errors import PuregraphError
-from puregraph.many.rankfile import writeRankFile
+from puregraph.many.rankfile import finish, writeRankFile
 from puregraph.many.startedby import SIZES, launcherSize
 from puregraph.many.watch import Watch
 from puregraph.many.windows.mpiwindow import MpiWindow
@@ -79,6 +79,7 @@ class MpiWorld(World):
         self.folder, self.hasLauncher = sharedFolder(node)  # for notes of the processes on this machine
         node.Free()
         writeRankFile(self.folder, self.rank)
+        self.begun = self.rank  # the rank that the launcher knows
         self.watch = self.watchOver()
         for name in list(os.environ):
             if name.startswith(INHERITED):
@@ -198,6 +199,7 @@ class MpiWorld(World):
             freeWindow(self.windows[number])
         if self.watch is not None:
             self.watch.close()
+        finish(self.folder, self.begun)
         self.MPI.Finalize()
         if not self.hasLauncher and self.local == 0:
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -17,6 +17,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 PREFIX = "rank-"
+FINISHED = "finished-"
 
 
 def writeRankFile(folder: str, rank: int) -> int:
@@ -27,6 +28,17 @@ def writeRankFile(folder: str, rank: int) -> int:
             fcntl.lockf(descriptor, fcntl.LOCK_EX)
     os.write(descriptor, str(os.getpid()).encode())  # after the lock: whoever can read the number finds the lock taken
     return descriptor
+
+
+def finish(folder: str, rank: int) -> None:
+    """Note that a process has come to its end as all others have."""
+    with suppress(OSError):  # the launcher is gone, and nobody asks
+        Path(folder, f"{FINISHED}{rank}").touch()
+
+
+def unfinishedIn(folder: Path) -> list[int]:
+    """The ranks that have left a number in a folder, and have not come to their end."""
+    return sorted(rank for rank in ranksIn(folder) if not (folder / f"{FINISHED}{rank}").exists())
 
 
 def ranksIn(folder: Path) -> dict[int, int]:

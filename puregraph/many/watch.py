@@ -13,6 +13,7 @@ from puregraph.many.world import LASTWORDS
 LOOK = 0.2  # seconds between two looks
 SILENT = 10  # looks without a word after which a process counts as silent
 WATCHERS = 2  # processes that hear from all others: a second one, because the first may be the one that is stopped
+UNSENT = 8  # reports on their way to one process: who is stopped takes nothing
 BYTES = 160  # of a report: two numbers, then what the process is about
 CODE = 75  # with which the run ends
 
@@ -29,15 +30,17 @@ class Report(NamedTuple):
 
 
 class Watch:
-    """A thread that reports to the watchers on a communicator of its own; in a watcher also one that looks.
+    """A thread that reports to the watchers on a communicator of its own; a watcher reports to all, and looks.
 
-    If a process has waited for `patience` seconds in a collective, those are late that have not come to it.
+    If a process has waited for `patience` seconds in a collective, those are late that have not come to it. Watchers
+    are the first two processes; if all of them are silent, the next two are watchers as well.
     """
 
     def __init__(self, world: Any, patience: float):
         self.world, self.patience = world, patience
         self.comm = world.comm.Dup()
-        self.watchers = [r for r in range(min(WATCHERS, world.size)) if r != world.rank]
+        self.watchers = list(range(min(WATCHERS, world.size)))
+        self.unsent: dict[int, list[tuple[Any, np.ndarray]]] = {}
         now = time.monotonic()
         self.reports = [Report(0, False, "", now) for _ in range(world.size)]
         self.since = [now] * world.size  # when each has begun to wait
@@ -55,18 +58,36 @@ class Watch:
 
     def keep(self) -> None:
         """Report and look until the end."""
-        sent: list[tuple[Any, np.ndarray]] = []
+        rank = self.world.rank
         while not self.ended.wait(LOOK):
-            sent = [each for each in sent if not each[0].Test()]
             own = self.own()
-            if len(sent) < 8 * WATCHERS:  # who is stopped takes nothing
-                sent += [(self.comm.Isend(data, r), data) for data in [packed(own)] for r in self.watchers]
-            if self.world.rank < WATCHERS:
-                self.take(self.world.rank, own)
-                self.listen()
+            self.report(packed(own))
+            self.take(rank, own)
+            self.listen()
+            self.watchers += self.successors(time.monotonic())
+            if rank in self.watchers:
                 self.look()
-        for request, _ in sent:
-            request.Wait()
+        for sent in self.unsent.values():
+            for request, _ in sent:
+                request.Wait()
+
+    def report(self, data: np.ndarray) -> None:
+        """Send a report to the watchers, a watcher to all others."""
+        rank = self.world.rank
+        for other in range(self.world.size) if rank in self.watchers else self.watchers:
+            sent = self.unsent[other] = [each for each in self.unsent.get(other, []) if not each[0].Test()]
+            if other != rank and len(sent) < UNSENT:
+                sent.append((self.comm.Isend(data, other), data))
+
+    def successors(self, now: float) -> list[int]:
+        """The next watchers, if all of those that there are have said nothing for long."""
+        if not all(isSilent(self.reports[r], now) for r in self.watchers):
+            return []
+        begin = len(self.watchers)
+        found = list(range(begin, min(begin + WATCHERS, self.world.size)))
+        for r in found:  # from whom nobody has heard before, and should now
+            self.reports[r] = self.reports[r]._replace(heard=now)
+        return found
 
     def own(self) -> Report:
         """The report of this process."""

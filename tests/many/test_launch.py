@@ -22,7 +22,7 @@ from processes import environment
 from puregraph.cli import main
 from puregraph.many import launcher
 from puregraph.many.launcher import LATE, LaunchedRun
-from puregraph.many.rankfile import endedIn, ranksIn
+from puregraph.many.rankfile import endedIn, finish, ranksIn
 from puregraph.many.watch import CODE
 from puregraph.many.world import BEGUN
 
@@ -225,6 +225,19 @@ def test_what_another_process_has_printed_without_an_end_of_line_hides_no_begin(
     run.passOn(b"half a line" + BEGUN)
     run.beginning.join(10)
     assert not run.beginning.is_alive() and capfdbinary.readouterr().out == b"half a line"
+
+
+def test_who_ends_by_itself_before_the_others_have_come_to_their_end_is_named(tmp_path, capfd):
+    for rank in range(3):
+        (tmp_path / f"rank-{rank}").write_text("1")
+    for rank in (0, 2):
+        finish(str(tmp_path), rank)
+    codes = []
+    for survives in (False, True):
+        with subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE) as process:
+            codes.append(LaunchedRun(process, str(tmp_path), 3, survives=survives).wait())
+    assert codes == [1, 0]
+    assert "puregraph: rank 1 of 3 has ended by itself before the script did, as by os._exit" in capfd.readouterr().err
 
 
 def test_of_processes_that_end_at_once_none_alone_is_named(tmp_path, capsys, sleepers):

@@ -106,6 +106,43 @@ def test_a_late_process_is_named_once_patience_is_over_and_ends_the_run(tmp_path
     assert not any(map(isRunning, pidsIn(tmp_path)))
 
 
+STOPPED = """
+import os, signal, recipes
+from launched import tellPid
+from puregraph.many import world
+from puregraph.train import FunctionCallback
+tellPid()
+def act(trainer):
+    if trainer.step == 7:
+        world().watch.patience /= 20
+        if world().rank < 2:
+            os.kill(os.getpid(), signal.SIGSTOP)
+trainer, data, target = recipes.perceptron(callbacks=[FunctionCallback(act)], compile=False)
+trainer.train(data, target, epochs=50)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.mpi
+def test_where_both_watchers_are_stopped_the_next_ones_name_them(tmp_path):
+    done = launched(4, tmp_path, STOPPED, PUREGRAPH_PATIENCE="50")
+    assert done.returncode == CODE, done.stdout + done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert re.match(r"puregraph: rank [23] of 4 has waited", last), last
+    assert "rank 0 has been silent" in last and "rank 1 has been silent" in last
+    assert not any(map(isRunning, pidsIn(tmp_path)))
+
+
+def test_watchers_are_followed_by_the_next_ones_when_all_of_them_are_silent(looking):
+    found = looking(0, 0, 0)
+    found.world.size, found.watchers = 3, [0, 1]
+    assert found.successors(NOW) == []
+    found.reports[0] = found.reports[0]._replace(heard=NOW - 3)
+    assert found.successors(NOW) == []  # the other one is there
+    found.reports[1] = found.reports[1]._replace(heard=NOW - 3)
+    assert found.successors(NOW) == [2] and found.reports[2].heard == NOW
+
+
 KILLED = """
 import os, signal, sys
 import recipes
