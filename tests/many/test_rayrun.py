@@ -51,20 +51,22 @@ what, workers = sys.argv[1], eval(sys.argv[2])
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 100 << 20})
 ray.init(address=cluster.address, log_to_driver=False)
 
-def grow():
-    while not Path("step-9").exists():
-        time.sleep(0.2)
-    cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
+def supervise():
+    try:
+        RayRun("train.py", workers, (what,), failures=1, interval=1.0, storage="storage").fit()
+    except Exception as error:
+        print(type(error).__name__, error)
 
-if what == "grow":
-    threading.Thread(target=grow, daemon=True).start()
-try:
-    RayRun("train.py", workers, (what,), failures=1, interval=1.0, storage="storage").fit()
-except Exception as error:
-    print(type(error).__name__, error)
-finally:
-    ray.shutdown()
-    cluster.shutdown()
+thread = threading.Thread(target=supervise)
+thread.start()
+while what == "grow" and thread.is_alive():
+    if Path("step-9").exists():
+        cluster.add_node(wait=False, num_cpus=1, object_store_memory=100 << 20)
+        break
+    time.sleep(0.2)
+thread.join()
+ray.shutdown()
+cluster.shutdown()
 """
 
 

@@ -95,7 +95,7 @@ def partModule(passage: Passage, found: list[Division]) -> Module:
     module, parts = passage.module, passage.parts
     if type(module) is Reshape:
         axis = found[0].axis
-        wanted = list(module.shape)
+        wanted = list(module.shape or ())
         wanted[axis] = passage.shapes[0][axis] // parts
         return Reshape(tuple(wanted))
     division = passage.given[0]

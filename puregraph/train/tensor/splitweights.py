@@ -69,7 +69,7 @@ class SplitWeights:
             for each in self.split.parts[key]:
                 each.array[...] = each.of(whole)
                 each.bumpVersion()
-            param.initial = Gathering(self, param)  # type: ignore[arg-type]
+            param.initial = Gathering(self, param)
         self.drop()
 
     def drop(self) -> None:

@@ -188,7 +188,8 @@ class TensorLayout:
             step = self.steps.items[index]
             numbers = [n for n in step.args[: step.inputs] if n in self.shapes and n not in self.divisions]
             found.update(dict.fromkeys(numbers if role in (COLUMNS, JOINED, WITHIN) else ()))
-        return [number for number in found if number in self.trained]
+        trained = self.trained
+        return [number for number in found if number in trained]
 
     @property
     def trained(self) -> set[int]:

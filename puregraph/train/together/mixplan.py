@@ -102,6 +102,7 @@ class MixPlan:
         self.made = np.array([float(line.nbytes) for line in self.lines])
         self.layouts = {t: layout for t in powers(self.cluster.node) if (layout := self.layout(t, single, found.rows))}
         self.stages: dict[tuple[int, int], dict[str, float]] = {}
+        self.exchanged: dict[int, tuple[int, float]] = {}  # by the number of parts of tensors
         self.mixes = sorted(self.every(), key=lambda mix: (round(mix.seconds, 9), mix.memory))
 
     @property
@@ -181,17 +182,19 @@ class MixPlan:
         """The sums of activations and of their gradients within a machine, and what is put together, of one stage."""
         if tensor == 1:
             return []
-        layout = self.layouts[tensor]
-        whole = [2 * self.sizeOf(layout, number) for number in (*layout.spread, *layout.summed)]  # there and back
-        whole += [self.sizeOf(layout, number) for number in layout.joined]
-        rounds = math.ceil((2 * len(whole) - len(layout.joined)) / stages)
-        sent = (tensor - 1) / tensor * sum(whole) * samples / stages * count
-        seconds = (tensor - 1) * rounds * count * INSIDE.latency + sent / INSIDE.bandwidth
+        if tensor not in self.exchanged:
+            self.exchanged[tensor] = self.exchangedBy(self.layouts[tensor])
+        turns, nbytes = self.exchanged[tensor]
+        sent = (tensor - 1) / tensor * nbytes * samples / stages * count
+        seconds = (tensor - 1) * math.ceil(turns / stages) * count * INSIDE.latency + sent / INSIDE.bandwidth
         return [Collective("tensor sums", round(sent), seconds)]
 
-    def sizeOf(self, layout: TensorLayout, number: int) -> float:
-        """The bytes of a value for a sample."""
-        return float(product(layout.shapes[number]) * self.itemsize)
+    def exchangedBy(self, layout: TensorLayout) -> tuple[int, float]:
+        """How often parts exchange in a forward and a backward pass, and the bytes of a sample: a sum goes there, and
+        back."""
+        sums = [*layout.spread, *layout.summed]
+        sizes = [product(layout.shapes[n]) for n in (*sums, *sums, *layout.joined)]
+        return len(sizes), float(sum(sizes) * self.itemsize)
 
     def sends(self, stages: int, nbytes: float, count: int) -> list[Collective]:
         """What a stage in the middle gives to its neighbours: activations one way, gradients the other."""

@@ -106,11 +106,11 @@ class PartedWeights:
 
 
 class Gathering:
-    """The starting values of a parameter whose weights are in pieces: these."""
+    """The starting values of a parameter whose weights are in pieces: those that `weights` reads."""
 
     isKeptElsewhere = True
 
-    def __init__(self, weights: PartedWeights, param: Param):
+    def __init__(self, weights: Any, param: Param):
         self.weights, self.param = weights, param
 
     def __call__(self, rng: Any = None, shape: Any = None) -> np.ndarray:
