@@ -58,8 +58,8 @@ def fromOnnx(
     `shapes`    of inputs by name, in place of those that the model declares: sizes, symbols such as "N", or expressions
                 such as 32 * Dim("H"), where a model asks for multiples; a list of shapes for a sequence
     `trainable` whether initializers that floats are computed with become parameters that are trained
-    `values`    of inputs by name, which then are constants: {"sr": 16000} chooses the branch for that rate
-
+    `values`    of inputs by name, which then are constants: {"sr": 16000} chooses the branch for that rate; None for
+                an optional input that is not there
     `patterns`  whether what an exporter composed of small operators is read as one module, such as Gelu and LayerNorm
 
     Raises    CheckpointError for a file that cannot be decoded; GraphError listing every node whose operator is not
@@ -123,8 +123,21 @@ class ModelReader:
         scope.values[tensor.name] = value
 
     def inputs(self, scope: Any, info: Any, shapes: dict[str, Any]) -> list[Any]:
-        """The nodes of an input of the model: several for a sequence, of which `shapes` has a list of shapes."""
-        if info.type.WhichOneof("value") != "sequence_type":
+        """The nodes of an input of the model: several for a sequence, of which `shapes` has a list of shapes.
+
+        Raises    GraphError for a sequence of unknown length, and for an optional that may have an element or none
+        """
+        kind = info.type.WhichOneof("value")
+        if kind == "optional_type":
+            if info.name not in shapes:
+                hint = (
+                    f'its shape, shapes={{"{info.name}": shape}}, or that there is none, values={{"{info.name}": None}}'
+                )
+                raise GraphError(f"input {quote(info.name)}: whether there is one is not known: give {hint}")
+            found = type(info)(name=info.name)
+            found.type.CopyFrom(info.type.optional_type.elem_type)
+            return self.inputs(scope, found, shapes)
+        if kind != "sequence_type":
             return [self.input(scope, info, shapes)]
         if not isinstance(shapes.get(info.name), list):
             hint = f'give shapes={{"{info.name}": [shape of each]}}'
@@ -287,11 +300,13 @@ class ModelReader:
             raise GraphError("\n".join(lines))
 
 
-def known(info: Any, value: Any) -> OnnxValue:
-    """An input whose value is given, in the dtype that the model declares for it.
+def known(info: Any, value: Any) -> Any:
+    """An input whose value is given, in the dtype that the model declares for it; None for an optional of nothing.
 
     Raises    GraphError for a value of another kind or shape, or one that the dtype cannot hold
     """
+    if value is None and info.type.WhichOneof("value") == "optional_type":
+        return OnnxSequence([], isAbsent=True)
     dtype, shape, array = dtypeOf(info.type.tensor_type.elem_type), declaredShape(info), np.asarray(value)
     fits = (
         shape is None

@@ -12,7 +12,9 @@ from puregraph.core.shape import normalAxis
 from puregraph.errors import GraphError, quote
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
+from puregraph.modules import Concat
 from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
+from puregraph.onnx.modules.axes.reshaping import NewAxes
 from puregraph.onnx.modules.control.ifelse import If
 from puregraph.onnx.modules.control.loop import Loop
 from puregraph.onnx.modules.control.scan import Scan
@@ -39,15 +41,17 @@ class SubgraphReader:
 
     def ifNode(self, scope: Any, proto: Any, given: list[Any], path: str) -> Any:
         """The outputs of the branch of an If whose condition is known, or of an If of both."""
-        branches = {a.name: a.g for a in proto.attribute}
-        numbers = None if given[0] is None else given[0].numbers
+        branches = {name: graphOf(proto, name) for name in ("then_branch", "else_branch")}
+        if not given or given[0] is None:
+            raise GraphError("wanted a condition, got none")
+        numbers = given[0].numbers
         if numbers is not None and numbers.size == 1:
             return self.inlined(scope, branches["then_branch" if numbers.item() else "else_branch"], path)
         names = self.captured(scope, *branches.values())
         graphs, misfits = self.fitting(scope, [branches["then_branch"], branches["else_branch"]], names)
         if None in graphs and not misfits:
             return None
-        values = [given[0], *(scope.values[name] for name in names)]
+        values = [given[0], *flattened([scope.values[name] for name in names])]
         found = self.added(If(graphs[0], graphs[1], "; ".join(misfits)), values, path)
         return regrouped(found, self.structure)
 
@@ -102,8 +106,6 @@ class SubgraphReader:
         for name in found:
             if name not in scope.values:
                 raise GraphError(f"reads {quote(name)}, which no node before it gives")
-            if isinstance(scope.values[name], OnnxSequence):
-                raise GraphError(f"reads the sequence {quote(name)} from outside, which cannot be read")
         return [name for name in found if not isInside(scope.values[name])]
 
     def graph(self, scope: Any, graph: Any, captured: list[str], own: list[OnnxValue]) -> Graph | None:
@@ -117,11 +119,13 @@ class SubgraphReader:
         values = {name: inside(scope.values[name]) for name in freeNames(graph) if isInside(scope.values[name])}
         given = [*zip([info.name for info in graph.input], own), *((name, scope.values[name]) for name in captured)]
         with builderOf(reader) as builder:
-            inputs = []
+            inputs: list[Any] = []
             for name, value in given:
-                node = Input(name=builder.fresh(name)).node()
-                values[name] = OnnxValue(name, value.shape, value.dtype, edge=(node, 0))
-                inputs.append(node)
+                entered = []
+                for item in flattened([value]):
+                    inputs.append(Input(name=builder.fresh(name)).node())
+                    entered.append(OnnxValue(name, item.shape, item.dtype, edge=(inputs[-1], 0)))
+                values[name] = regrouped(entered, structureOf([value]))[0]
             found = self.outputs(scope._replace(values=values, path="", depth=scope.depth + 1), graph)
             if found is None:
                 return None, None
@@ -130,47 +134,81 @@ class SubgraphReader:
 
     def sequencemapNode(self, scope: Any, proto: Any, given: list[Any], path: str) -> Any:
         """The outputs of a graph that is read once for each element of a sequence, as sequences."""
-        body = proto.attribute[0].g
+        body = graphOf(proto, "body")
         if not given or not isinstance(given[0], OnnxSequence):
             raise GraphError("wanted a sequence of known length, got something else")
         names = [info.name for info in body.input]
         rows: list[list[OnnxValue]] = []
         for i in range(len(given[0].items)):
             row = [v.items[i] if isinstance(v, OnnxSequence) else v for v in given]
-            values = {**scope.values, **dict(zip(names, row))}
-            found = self.outputs(scope._replace(values=values, path=f"{path}:{i}:", depth=scope.depth + 1), body)
+            found = self.outputs(self.run(scope, dict(zip(names, row)), path, i), body)
             if found is None:
                 return None
             rows.append(found)
         return [OnnxSequence([row[k] for row in rows]) for k in range(len(body.output))]
 
+    def run(self, scope: Any, values: dict[str, Any], path: str, i: int) -> Any:
+        """The scope of a graph that is read where it stands once more."""
+        return scope._replace(values={**scope.values, **values}, path=f"{path}:{i}:", depth=scope.depth + 1)
+
     # Again and again --------------------------------------------------------------------------------------------------
 
     def loopNode(self, scope: Any, proto: Any, given: list[Any], path: str) -> Any:
         """The outputs of a Loop; without a count it is as large as there are integers."""
-        body = next(a.g for a in proto.attribute if a.name == "body")
+        body = graphOf(proto, "body")
         padded: list[Any] = [*given, *[None] * (2 - len(given))]
         count, condition, carried = padded[0], padded[1], padded[2:]
+        needAll(carried)
         count = OnnxValue.of(f"{path}:count", np.array(FOREVER)) if count is None else count
         condition = OnnxValue.of(f"{path}:condition", np.array(True)) if condition is None else condition
         ranks = [rankOf(info) for info in body.input[:2]]
         own = [OnnxValue("", (1,) * rank, np.dtype(kind)) for rank, kind in zip(ranks, ("int64", "bool"))]
         names = self.captured(scope, body)
-        if any(isinstance(v, OnnxSequence) for v in carried):
-            raise GraphError("a sequence that is carried from run to run cannot be read")
+        outside = [scope.values[name] for name in names]
+        isCarried = any(isinstance(v, OnnxSequence) for v in carried)
+        if isCarried or count.numbers is not None and any(isinstance(v, OnnxSequence) for v in outside):
+            return self.unrolled(scope, body, count, condition, carried, path)
         graph = self.repeated(scope, body, names, own, carried, [], 1)
-        values = [count, condition, *carried, *(scope.values[name] for name in names)]
+        values = [count, condition, *carried, *flattened(outside)]
         return None if graph is None else self.added(Loop(graph, len(carried), ranks), values, path)
+
+    def unrolled(self, scope: Any, body: Any, count: Any, condition: Any, carried: list[Any], path: str) -> Any:
+        """The outputs of a Loop that is read run by run: of one that carries or reads a sequence, whose length changes.
+
+        Raises    GraphError where the data says how many runs there are
+        """
+        names, rows, i = [info.name for info in body.input], [], 0
+        if count.numbers is None:
+            raise GraphError("carries a sequence, and how many runs there are is known only with the data")
+        while i < int(count.numbers.item()):
+            if condition.numbers is None:
+                raise GraphError("carries a sequence, and the condition that ends it is known only with the data")
+            if not condition.numbers.all():
+                break
+            turn = OnnxValue.of("", np.full((1,) * rankOf(body.input[0]), i))
+            found = self.outputs(self.run(scope, dict(zip(names, [turn, condition, *carried])), path, i), body)
+            if found is None:
+                return None
+            condition, carried, i = found[0], found[1 : 1 + len(carried)], i + 1
+            rows.append(found[1 + len(carried) :])
+        stacks = []
+        for each in zip(*rows):
+            wide = [self.added(NewAxes((0,)), [row], path)[0] for row in each]
+            stacks.append(self.added(Concat(0), wide, path)[0])
+        if not rows and len(body.output) > 1 + len(carried):
+            raise GraphError("never runs, so that the shape of what it stacks is not known")
+        return [*carried, *stacks]
 
     def scanNode(self, scope: Any, proto: Any, given: list[Any], path: str) -> Any:
         """The outputs of a Scan; that of opset 8 is one for each sample of a batch."""
         attributes = {a.name: a for a in proto.attribute}
-        body, count = attributes["body"].g, attributes["num_scan_inputs"].i
+        body, count = graphOf(proto, "body"), attributes["num_scan_inputs"].i
         isBatched = scope.opsets.get("", 0) < 9
         if isBatched:
-            if given[0] is not None:
+            if given and given[0] is not None:
                 raise GraphError("lengths of sequences cannot be read; all of one length can")
             given = given[1:]
+        needAll(given)
         states = len(given) - count
         if not 0 < count <= len(given) or len(body.input) != len(given) or len(body.output) < states:
             raise GraphError(f"a body of {len(body.input)} inputs and {len(body.output)} outputs does not fit")
@@ -192,7 +230,7 @@ class SubgraphReader:
         if isBatched:
             inputs = [Input(name=node.rename or node.module.name).node() for node in graph.inputs]
             module = Scan(Graph(inputs, module.node(*inputs)), 0, [(0, 0)] * len(given), [(0, 0)] * len(body.output))
-        return self.added(module, [*given, *(scope.values[name] for name in names)], path)
+        return self.added(module, [*given, *flattened([scope.values[name] for name in names])], path)
 
     def repeated(
         self, scope: Any, body: Any, names: list[str], before: Any, carried: Any, slices: Any, answers: int
@@ -210,6 +248,17 @@ class SubgraphReader:
                 value.shape = shape
 
 
+def graphOf(proto: Any, name: str) -> Any:
+    """The graph in an attribute of a node.
+
+    Raises    GraphError where there is none
+    """
+    found = next((a.g for a in proto.attribute if a.name == name and a.HasField("g")), None)
+    if found is None:
+        raise GraphError(f"wanted a graph as its attribute {name}, got none")
+    return found
+
+
 @contextmanager
 def builderOf(reader: Any) -> Iterator[GraphBuilder]:
     """Have the reader make nodes of another graph."""
@@ -219,6 +268,15 @@ def builderOf(reader: Any) -> Iterator[GraphBuilder]:
         yield reader.builder
     finally:
         reader.builder = before
+
+
+def needAll(values: list[Any]) -> None:
+    """Check that no value is left out.
+
+    Raises    GraphError where one is
+    """
+    if None in values:
+        raise GraphError("wanted a value for each input of its body, one is left out")
 
 
 def isInside(value: OnnxValue) -> bool:

@@ -1,4 +1,7 @@
-"""Networks exported by PyTorch, in opsets 17 and 18, are read, give what it gives, and have its gradients."""
+"""Networks exported by PyTorch, in opsets 17 and 18, are read, give what it gives, and have its gradients.
+
+Its newer exporter needs onnxscript.
+"""
 
 import io
 import warnings
@@ -75,6 +78,18 @@ SLOW = [pytest.param(n, o, marks=pytest.mark.slow) for n in NETS for o in (17, 1
 
 @pytest.mark.parametrize(("name", "opset"), [*((name, 17) for name in QUICK), *SLOW])
 def test_a_network_exported_by_torch_gives_its_outputs_and_gradients(name, opset):
+    check(name, {"dynamo": False, "opset_version": opset})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETS)
+def test_a_network_that_torch_traced_for_its_newer_exporter_gives_its_outputs_and_gradients(name):
+    pytest.importorskip("onnxscript")
+    check(name, {"dynamo": True, "opset_version": 18, "verbose": False})
+
+
+def check(name, options):
+    """Compare a network with what is read of its export: outputs, gradients, and that it trains."""
     torch.manual_seed(1)
     net, shapes = NETS[name]()
     net.eval()
@@ -82,7 +97,7 @@ def test_a_network_exported_by_torch_gives_its_outputs_and_gradients(name, opset
     file = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(net, tuple(xs), file, dynamo=False, opset_version=opset)
+        torch.onnx.export(net, tuple(x.detach() for x in xs), file, **options)
     graph = fromOnnx(onnx.load_from_string(file.getvalue())).evalMode()
     wanted = net(*xs)
     y = graph(*[x.detach().numpy() for x in xs])

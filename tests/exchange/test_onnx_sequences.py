@@ -151,6 +151,79 @@ def test_an_input_that_is_a_sequence_becomes_as_many_as_it_has_shapes():
         fromOnnx(model)
 
 
+def loopOf(nodes, outputs, carried, count="two"):
+    """A model whose Loop runs twice, on a sequence of x twice."""
+    sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
+    ins = [info("t", TensorProto.INT64, []), info("on", TensorProto.BOOL, [])]
+    ins += [helper.make_value_info(name, sequence) if name == "e_in" else info(name) for name in carried]
+    ends = [helper.make_empty_tensor_value_info(name) for name in ["on_out", *outputs]]
+    body = [helper.make_node("Identity", ["on"], ["on_out"]), *(helper.make_node(*n[:3], **dict(n[3:])) for n in nodes)]
+    graph = helper.make_graph(body, "body", ins, ends)
+    before = [("SequenceConstruct", ["x", "x"], ["s"]), ("SequenceEmpty", [], ["e"])]
+    return [*before, ("Loop", [count, "", *carried.values()], [f"{name}_end" for name in outputs], ("body", graph))]
+
+
+def test_a_loop_that_carries_or_reads_a_sequence_is_read_run_by_run():
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    grown = loopOf(
+        [
+            ("SequenceAt", ["s", "t"], ["item"]),
+            ("Add", ["item", "c"], ["d"]),
+            ("SequenceInsert", ["e_in", "d"], ["e_out"]),
+        ]
+        + [("Identity", ["d"], ["row"])],
+        ["e_out", "d", "row"],
+        {"e_in": "e", "c": "x"},
+    )
+    grown.append(("ConcatFromSequence", ["e_out_end"], ["y"], ("axis", 0)))
+    model = modelOf(grown, ["y", "d_end", "row_end"])
+    net, wanted = fromOnnx(model), expected(model, {"x": x})
+    for y, want in zip(net(x), wanted, strict=True):
+        np.testing.assert_array_equal(y, want)
+    net.backward([np.ones_like(y) for y in wanted])
+    np.testing.assert_array_equal(net.grad, np.full_like(x, 2 + 3 + 3 + 2 + 3))
+    open = modelOf([(*n[:1], ["n", *n[1][1:]], *n[2:]) if n[0] == "Loop" else n for n in grown], ["y"],
+                   [info("x", shape=[4, 3]), info("n", TensorProto.INT64, [])])  # fmt: skip
+    with pytest.raises(GraphError, match="how many runs there are is known only with the data"):
+        fromOnnx(open)
+    assert fromOnnx(open, values={"n": 2}).dataShapeFrom((4, 3)) == (8, 3)
+
+
+def test_a_branch_reads_a_sequence_from_outside():
+    ways = {
+        f"{way}_branch": helper.make_graph(
+            [helper.make_node("SequenceAt", ["s", position], [way])], way, [], [info(way)]
+        )
+        for way, position in (("then", "zero"), ("else", "last"))
+    }
+    nodes = [("SplitToSequence", ["x", "two"], ["s"]), ("If", ["flag"], ["y"], *ways.items())]
+    model = modelOf(nodes, ["y"], [info("x", shape=[4, 3]), info("flag", TensorProto.BOOL, [])])
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    net = fromOnnx(model)
+    for flag in (True, False):
+        given = {"x": x, "flag": np.array(flag)}
+        np.testing.assert_array_equal(net(*given.values()), expected(model, given)[0])
+    net.backward(np.ones((2, 3), np.float32))
+    np.testing.assert_array_equal(net.grad[0], [[0] * 3] * 2 + [[1] * 3] * 2)
+
+
+def test_an_optional_input_is_there_where_it_has_a_shape_and_else_is_said_not_to_be():
+    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
+    nodes = [("OptionalHasElement", ["o"], ["has"])]
+    model = modelOf(nodes, ["has"], [helper.make_value_info("o", kind), info("x", shape=[4, 3])])
+    with pytest.raises(
+        GraphError, match=r"whether there is one is not known: give its shape, shapes={\"o\": shape}, or"
+    ):
+        fromOnnx(model)
+    given = np.zeros((4, 3), np.float32)
+    assert fromOnnx(model, shapes={"o": (2,)})(given[0, :2], given)
+    assert not fromOnnx(model, values={"o": None})(given)
+    got = modelOf([("OptionalGetElement", ["o"], ["y"])], ["y"], [helper.make_value_info("o", kind)])
+    assert fromOnnx(got, shapes={"o": ("N", 3)}).dataShapeFrom(("N", 3)) == ("N", 3)
+    with pytest.raises(GraphError, match="wanted an optional with something in it"):
+        fromOnnx(got, values={"o": None})
+
+
 def test_an_optional_has_its_element_or_none():
     kind = helper.make_tensor_type_proto(TensorProto.FLOAT, [4, 3])
     nodes = [
