@@ -29,6 +29,7 @@ from puregraph.node import Node
 Shape = tuple[Any, ...]
 PARAMETER = (Stored, type(None))  # what an attribute is that rules take: a Param, a State, or one that was left out
 OFPARAMS = "it belongs to parameters: set it on each of net.params.values(), or learnRate on the optimizer"
+OFARRAYS = "an array of parameters is set by its name, such as fc.{}.data"
 
 
 class Inputs(NamedTuple):
@@ -167,10 +168,8 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
         **dict.fromkeys(("lr", "rate", "learnRate", "learning_rate", "decay"), OFPARAMS),
         **dict.fromkeys(("requires_grad", "requiresGrad", "frozen", "is_trainable"), "set trainable"),
         **dict.fromkeys(("training", "is_training", "eval"), "call trainMode() or evalMode()"),
-        **dict.fromkeys(
-            ("weight", "weights", "kernel"), "an array of parameters is set by its name, such as fc.W.data"
-        ),
-        **dict.fromkeys(("bias", "biases"), "an array of parameters is set by its name, such as fc.b.data"),
+        **dict.fromkeys(("weight", "weights", "kernel"), OFARRAYS.format("W")),
+        **dict.fromkeys(("bias", "biases"), OFARRAYS.format("b")),
     }
     name: str | None = None  # as it is where a constructor forgets `super().__init__(name)`
     isGraph = False  # whether it is nodes between inputs and outputs, which unfold into steps

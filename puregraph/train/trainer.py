@@ -76,10 +76,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
     `grains`      how many fixed parts a batch has, which processes that train together share: the results do then not
                   depend on how many they are, to the bit. None: a part for each process, which is as fast, or faster
     `shard`       in parts: "state" of the optimizer (ZeRO-1), "gradients" too (ZeRO-2), or "parameters" too (ZeRO-3)
-    `stages`      into how many parts that follow each other the network is cut, of which each process has some; the
-                  grains of a batch go through them one after the other (a pipeline, 1F1B)
-    `tensor`      into how many parts Linear, Embedder and the heads of attention are divided, of which each process has
-                  some (tensor parallel, Megatron-LM)
+    `stages`      into how many parts that follow each other the network is cut, through which grains go: a pipeline
+    `tensor`      into how many parts Linear, Embedder and the heads of attention are divided: tensor parallel
     `readEvery`   on a GPU costs and metrics are read once in this many batches, when they are as many batches old, so
                   that nobody waits for a step
 

@@ -22,7 +22,7 @@ from puregraph.compile import verify
 from puregraph.module import Module
 from puregraph.native.ops.nestcode import NestCode, Scope
 
-PARTS, EACH = 2, 100
+PARTS, EACH = 2, 60
 COUNT = int(os.environ.get("PUREGRAPH_TEST_GRAPHS", "100000"))
 START = int(os.environ.get("PUREGRAPH_TEST_FIRST", str(PARTS * EACH)))
 

@@ -10,7 +10,7 @@ import pytest
 from processes import environment
 
 MANY = 10_000
-PIECES = 4
+EACH = 2500  # mutations that a process takes
 LIMIT = 200  # seconds for a piece: a hang is a failure
 
 
@@ -31,7 +31,7 @@ def outcome(kind, start, stop):
 
 def damage(kind, many=MANY):
     """The sums over all mutations of a kind."""
-    pieces = max(PIECES, many // 2500)
+    pieces = max(1, many // EACH)
     edges = [many * i // pieces for i in range(pieces + 1)]
     return [sum(n) for n in zip(*(outcome(kind, a, b) for a, b in zip(edges, edges[1:], strict=False)), strict=True)]
 

@@ -9,7 +9,7 @@ from randomgraphs import faultyGraph, randomGraph
 from puregraph.errors import ShapeError
 
 EACH = 1_250
-PARTS = [0, 1, *[pytest.param(part, marks=pytest.mark.slow) for part in range(2, 8)]]
+PARTS = [0, *[pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8)]]
 
 
 @pytest.mark.costly

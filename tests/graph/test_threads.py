@@ -33,7 +33,7 @@ from puregraph.train.modes import HOLDERS, inMode
 
 COUNT = 8
 SIZES = (200, 96, 33, 7, 128, 1, 65, 130)
-EVERYDAY, MANY = 1000, 10_000
+EVERYDAY, MANY = 400, 10_000
 
 
 def network():

@@ -65,7 +65,7 @@ def twice(found):
 
 def lengths(source):
     """(line, name, kind, lines) of every class and function of a file."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ClassDef):
             yield node.lineno, node.name, "class", node.end_lineno - node.lineno + 1
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -21,6 +21,16 @@ class Source:
     def tree(self):
         return ast.parse(self.path.read_text(encoding="utf-8") if self.text is None else self.text)
 
+    @cached_property
+    def nodes(self):
+        """All nodes of the syntax tree."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
+    def imported(self):
+        """The imports that run, wherever they stand."""
+        return [node for node in statements(self.tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+
 
 @cache
 def library():
@@ -42,22 +52,30 @@ def imports(source, names):
     `from puregraph import errors` names the file puregraph.errors, where `names` has such a file.
     """
     package = source.name if source.path.name == "__init__.py" else source.name.rpartition(".")[0]
-    typed = {inner for node in ast.walk(source.tree) if forTyping(node) for inner in ast.walk(node)}
-    for node in ast.walk(source.tree):
-        if node in typed:
-            continue
+    for node in source.imported:
         if isinstance(node, ast.Import):
             found = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             above = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
             inner = [f"{base}.{alias.name}" for alias in node.names]
             found = [name if name in names else base for name in inner]
-        else:
-            continue
         for name in found:
             if name.split(".")[0] == "puregraph":
                 yield node.lineno, name
+
+
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+def statements(node):
+    """The statements of a file, those inside of others too, but for what never runs."""
+    for block in BLOCKS:
+        inner = getattr(node, block, ())
+        for each in inner if isinstance(inner, list) else ():  # the body of a lambda is an expression
+            if not forTyping(each):
+                yield each
+                yield from statements(each)
 
 
 def forTyping(node):
