@@ -79,6 +79,8 @@ def test_of_one_logit_and_of_decisions_it_is_that_of_the_yes(kind, rng):
     assert valueOf(kind(), (x, t)) == pytest.approx(written(kind, x > 0, t == 1))
     assert valueOf(kind(), (x[:, 0], t[:, 0])) == pytest.approx(written(kind, x > 0, t == 1))
     assert valueOf(kind(threshold=0.5), (x, t)) == pytest.approx(written(kind, x > 0.5, t == 1))
+    assert valueOf(kind(of=0), (x, t)) == pytest.approx(written(kind, x <= 0, t == 0))
+    assert valueOf(kind(classes=2), (x, t)) == (valueOf(kind(of=0), (x, t)) + valueOf(kind(of=1), (x, t))) / 2
     x, t = rng.standard_normal((40, 3)), rng.integers(0, 2, (40, 3))
     each = [written(kind, x[:, k] > 0, t[:, k] == 1) for k in range(3)]
     single = np.eye(3, dtype=int)[:3]  # a batch in which each has one yes is of decisions as well
@@ -125,6 +127,7 @@ def test_in_a_run_it_is_in_the_history_and_stops_it(grains, rng):
     taken = trainer.net(x) > 0
     found = {name: history[-1][f"val {name}"] for name in ("precision", "recall", "f1")}
     assert list(found.values()) == pytest.approx([written(kind, taken, t == 1) for kind in KINDS])
+    assert history[-1]["val specificity"] == pytest.approx(written(Recall, ~taken, t == 0))
     assert {"f1", "val specificity"} <= set(history.names()) and history[-1]["f1"] > 0.7
 
 

@@ -16,7 +16,8 @@ class ClassCounts(Metric):
     """Of each class that counts, or of all of them together, how often it was taken, how often it is, and both.
 
     Targets of the shape of the predictions are one-hot, or else 0 and 1 of yes and no, as `Accuracy` has it: the logit
-    of a `BCE`, or one for each of several classes of which any number may be.
+    of a `BCE`, of which class 0 is the no and class 1 the yes, or one for each of several classes of which any number
+    may be.
 
     `average`    "binary": of one class; "macro": the mean over the classes; "micro": of all classes together
     `of`         the class of which it is in "binary"; None: the yes, which is class 1 of two
@@ -82,6 +83,8 @@ class ClassCounts(Metric):
 
     def counts(self, taken: np.ndarray, there: np.ndarray) -> np.ndarray:
         """What positions with their classes, taken and there, add to the sums."""
+        if taken.shape[-1] == 1:  # of one logit: no and yes
+            taken, there = (np.concatenate([~x, x], axis=-1) for x in (taken, there))
         count = taken.shape[-1]
         found = [(taken & there).sum(0), taken.sum(0), there.sum(0), np.full(count, len(taken))]
         each = np.stack(found, axis=-1).astype(np.float64)
@@ -101,7 +104,7 @@ class ClassCounts(Metric):
             )
         if self.of is not None and self.of >= count:
             raise DataError(f"{self.name}: wanted predictions of more than {self.of} classes, got {count}")
-        return count - 1 if self.of is None else self.of
+        return 1 if self.of is None else self.of
 
     def value(self) -> float:
         """The figure so far; nan before anything was counted. Of a class of which there is none it is 0; "macro" leaves

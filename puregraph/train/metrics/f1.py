@@ -13,7 +13,7 @@ class F1(ClassCounts):
     `taken` counts the positions that were taken for the class, `there` those that are of it, `both` all
     that are both.
 
-    `F1()` is of the yes of one logit, or of two scores; `F1(of=2)` is of class 2,
+    `F1()` is of the yes, class 1, of one logit or of two scores; `F1(of=2)` is of class 2,
     `F1(classes=10)` the mean over ten classes ("macro"), `F1(average="micro")` of all classes
     together. It is 0 where there is nothing to divide by; "macro" leaves out a class that neither is nor was taken.
     `axis`, `ignore` and `threshold` are those of `Accuracy`.

@@ -12,7 +12,7 @@ class Precision(ClassCounts):
 
     `taken` counts the positions that were taken for the class, `both` those of them that are of it.
 
-    `Precision()` is of the yes of one logit, or of two scores; `Precision(of=2)` is of class 2,
+    `Precision()` is of the yes, class 1, of one logit or of two scores; `Precision(of=2)` is of class 2,
     `Precision(classes=10)` the mean over ten classes ("macro"), `Precision(average="micro")` of all classes
     together. It is 0 where there is nothing to divide by; "macro" leaves out a class that neither is nor was taken.
     `axis`, `ignore` and `threshold` are those of `Accuracy`.

@@ -12,7 +12,7 @@ class Recall(ClassCounts):
 
     `there` counts the positions that are of the class, `both` those of them that were taken for it.
 
-    `Recall()` is of the yes of one logit, or of two scores; `Recall(of=2)` is of class 2,
+    `Recall()` is of the yes, class 1, of one logit or of two scores; `Recall(of=2)` is of class 2,
     `Recall(classes=10)` the mean over ten classes ("macro"), `Recall(average="micro")` of all classes
     together. It is 0 where there is nothing to divide by; "macro" leaves out a class that neither is nor was taken.
     `axis`, `ignore` and `threshold` are those of `Accuracy`.
