@@ -119,17 +119,17 @@ def test_the_predicted_peak_is_what_a_run_takes(model, rng):
 
 def test_the_longer_a_chain_the_larger_the_part_that_is_saved():
     parts = []
-    for depth in (4, 16, 48):
+    for depth in (4, 12, 32):
         net = mlp(depth, 8)
         parts.append(least(net, (1000, 8)) / passes(net).peak((1000, 8), ()))
-    assert parts[0] > parts[1] > parts[2] and parts[2] < 0.3
+    assert parts[0] > parts[1] > parts[2] and parts[2] < 0.4
 
 
 def test_a_larger_budget_makes_less_again():
-    net, shape = mlp(), (1000, 48)
+    net, shape = mlp(8), (1000, 48)
     full, smallest = passes(net).peak(shape, ()), least(net, shape)
     counts = [
-        len(passes(net, budget=smallest + (full - smallest) * part // 4, shapes=[shape]).remade) for part in (0, 2, 4)
+        len(passes(net, budget=smallest + (full - smallest) * part // 4, shapes=[shape]).remade) for part in range(5)
     ]
     assert counts == sorted(counts, reverse=True) and counts[0] > 0 and counts[-1] == 0
 
