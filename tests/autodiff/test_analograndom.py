@@ -13,7 +13,7 @@ from puregraph.autodiff.analog.forwardgraph import ForwardGraph
 from puregraph.autodiff.analog.occurrence import Occurrence
 
 SEEDS = st.integers(0, 2**63)
-many = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def same(a, b):
@@ -95,7 +95,7 @@ def test_a_graph_of_callables_agrees_with_the_graph_bit_for_bit(how):
     if how == "networkx":
         pytest.importorskip("networkx")
 
-    @settings(many, max_examples=200)
+    @settings(many, max_examples=100)
     @given(SEEDS)
     def check(seed):
         graph, data, seeds, params, (grad, paramGrads) = example(seed, how)

@@ -238,7 +238,7 @@ def test_products_with_the_hessian_are_those_of_torch(rng):
 
 
 @pytest.mark.costly
-@settings(max_examples=400, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**63))
 def test_random_graphs(seed):
     """<u, J v> is <J' u, v>, and a Hessian is symmetric: <w, H v> is <v, H w>."""

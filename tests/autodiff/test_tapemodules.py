@@ -404,7 +404,7 @@ def test_every_class_was_looked_at():
 
 
 @pytest.mark.costly
-@settings(max_examples=1_000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**63))
 def test_random_graphs_on_variables_are_those_on_arrays(seed):
     graph, shapes, _ = randomGraph(random.Random(f"tape {seed}"))

@@ -18,7 +18,7 @@ from puregraph.modules import BatchNorm, Dropout, Linear, Relu, Tanh
 pytestmark = pytest.mark.usefixtures("numpyOnly")
 SEEDS = st.integers(0, 2**63)
 PARTS = [0, *[pytest.param(part, marks=pytest.mark.slow) for part in (1, 2, 3)]]
-many = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def listed(value):

@@ -227,7 +227,7 @@ def lossesOf(name, optimizer, isCompiled, change=lambda net: net):
     return [row["loss"] for row in trainer.train(data if len(data) > 1 else data[0], target, epochs=5)]
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", ["momentum", pytest.param("AdamW", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NETS)
 def test_smooth_models_learn_the_same_compiled_and_not(name, optimizer):
     eager, compiled = (lossesOf(name, OPTIMIZERS[optimizer](), c, smooth) for c in (False, True))

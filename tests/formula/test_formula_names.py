@@ -35,6 +35,11 @@ EACH = 12
 TUPLES = [tuple(NAMES[i : i + EACH]) for i in range(0, len(NAMES), EACH)]
 
 
+def everyday(step):
+    """The tuples, of which one of so many is tried every day."""
+    return [pytest.param(names, marks=[pytest.mark.slow] * bool(i % step)) for i, names in enumerate(TUPLES)]
+
+
 def mixed(names):
     """A formula in which each name occurs several times, and its value."""
     text = " + ".join(f"{a} * 2 + sigmoid({a}) * {b}" for a, b in zip(names, names[1:] + names[:1]))
@@ -109,7 +114,7 @@ def test_names_in_the_text_of_a_kernel_stay_different():
 
 
 @needsEmulator
-@pytest.mark.parametrize("names", TUPLES, ids=lambda names: names[0])
+@pytest.mark.parametrize("names", everyday(2), ids=lambda names: names[0])
 def test_any_name_serves_in_the_text_of_a_kernel(names):
     formula, value = mixed(names)
     arrays = samples(len(names), 5)
@@ -130,7 +135,7 @@ def test_any_name_serves_in_the_text_of_a_kernel(names):
 
 
 @needsEmulator
-@pytest.mark.parametrize("names", TUPLES[::3], ids=lambda names: names[0])
+@pytest.mark.parametrize("names", everyday(6), ids=lambda names: names[0])
 def test_any_name_serves_in_an_update_on_a_gpu(names):
     first, second, *others = names
     formulas = {first: Formula(f"{first} + {second} * {others[0]}"), second: Formula(f"{second} * 2")}

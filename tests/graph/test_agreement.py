@@ -11,8 +11,8 @@ from randomgraphs import randomGraph
 from puregraph.autodiff import BackwardGraph, Variable, add_backward_pass, backward
 
 SEEDS = st.integers(0, 2**63)
-PARTS = [0, *[pytest.param(part, marks=pytest.mark.slow) for part in (1, 2, 3)]]
-many = settings(max_examples=640, deadline=None, suppress_health_check=list(HealthCheck))
+PARTS = [0, *[pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8)]]
+many = settings(max_examples=320, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def drawn(part, seed):

@@ -105,7 +105,9 @@ def test_the_network_of_jax_is_the_same(name, weights):
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize("name", ["gpt2", "vit", "unet", pytest.param("resnet50", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["gpt2", *[pytest.param(name, marks=pytest.mark.slow) for name in ("vit", "unet", "resnet50")]]
+)
 def test_the_networks_of_a_gpu_are_the_same(name, small, weights):
     import torch
 
