@@ -13,6 +13,8 @@ from puregraph.compile.gpu.runtime import capture, d2h, h2d
 from puregraph.cuda.libraries import cublaslt, cudnn
 from puregraph.cuda.runtime import runner
 from puregraph.errors import DeviceError
+from puregraph.graph.sequential import Sequential
+from puregraph.modules import Linear
 from puregraph.optimizers import Adam
 
 pytestmark = needsEmulator
@@ -60,3 +62,13 @@ def test_each_gpu_has_kernels_handles_and_streams_of_its_own(monkeypatch, rng):
             program.run(*batch)
     assert all(x is y for x, y in zip(first, known()))
     assert made == [("Create", 0), ("plan", 0), ("Create", 1), ("plan", 1)]
+
+
+def test_large_inputs_take_no_more_pinned_memory_than_their_size_and_graphs_are_uploaded(monkeypatch, rng):
+    machine = useGpu(monkeypatch).machine
+    net = Sequential(Linear(2500, 4)).trainMode()
+    program = net.compile((300, 2500))
+    for _ in range(3):
+        program.run(rng.standard_normal((300, 2500)).astype("f4"))
+    assert 2 * 3e6 <= machine.pinnedBytes < 2 * 3e6 + 4096
+    assert len(machine.uploads) == 1

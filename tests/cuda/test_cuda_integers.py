@@ -11,6 +11,8 @@ from puregraph import ArgMax, Max, Min, Sum, device
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 
+EVERYDAY = ("uint8", "int64")  # whose kernels are compiled every day
+
 
 def casesFor(dtype):
     """Every operation on two arrays."""
@@ -78,7 +80,9 @@ def test_long_reductions_of_integers_are_exact_on_a_gpu(monkeypatch, kind):
 
 @needsNvrtc
 @pytest.mark.costly
-@pytest.mark.parametrize("dtype", KINDS, ids=str)
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(d, marks=() if d in EVERYDAY else pytest.mark.slow) for d in KINDS], ids=str
+)
 def test_kernels_of_integers_compile_and_fit(dtype):
     net, shapes, options = everyOperation(dtype)
     with onPaper(False):

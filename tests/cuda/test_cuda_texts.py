@@ -19,7 +19,7 @@ from puregraph.function import FunctionCall
 from puregraph.kernel import registry
 
 PARTS = 8  # in which texts are compiled, so that processes can share the work
-pytestmark = pytest.mark.costly
+pytestmark = [pytest.mark.costly, pytest.mark.timeout(3000)]  # a busy machine may have to compile them all
 STILL = {
     "FunctionCall",
     "Compress",
@@ -67,10 +67,10 @@ def partOf(launches, part):
     return [each for each in launches if int(digest(each.source)[:8], 16) % PARTS == part]
 
 
-def passes(launches, record):
-    """Have launches pass the gate for all architectures, and tell what they take."""
+def passes(launches, record, everywhere=True):
+    """Have launches pass the gate, for all architectures or where they might not fit, and tell what they take."""
     texts = {launch.source for launch in launches}
-    taken = [used for _, used in gate(launches, everywhere=True)]
+    taken = [used for _, used in gate(launches, everywhere=everywhere)]
     most = {"registers": max(used.registers for used in taken), "shared": max(each.shared for each in launches)}
     record("kernels", {"texts": len(texts), "launches": len(launches), **most})
     return texts
@@ -79,7 +79,7 @@ def passes(launches, record):
 @needsNvrtc
 @pytest.mark.parametrize("part", range(PARTS))
 def test_kernels_compile_and_fit(part, record_property):
-    assert len(passes(partOf(everyday(), part), record_property)) > 40
+    assert len(passes(partOf(everyday(), part), record_property, everywhere=False)) > 40
 
 
 @needsNvrtc

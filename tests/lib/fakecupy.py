@@ -49,6 +49,7 @@ class Machine:
         self.streams = weakref.WeakSet()
         self.allocations = self.reads = self.writes = self.waits = self.launches = self.replays = self.copies = 0
         self.done = self.calls = 0
+        self.uploads, self.pinnedBytes = [], 0
         self.log = []
         self.total, self.live, self.cached = None, 0, 0  # bytes there are, if that is known, and those in use or kept
 
@@ -279,6 +280,7 @@ class Pinned:
     @staticmethod
     def of(size):
         machine, size = FakeArray.machine, max(size, 1)
+        machine.pinnedBytes += 1 << (size - 1).bit_length()  # as CuPy's pool does
         free = machine.free.setdefault(size, [])
         root = free.pop() if free else np.full(size, 0xFF, np.uint8)
         machine.pinned[root.ctypes.data] = root
@@ -293,6 +295,15 @@ class Pinned:
     def __del__(self):
         self.root.fill(0xEE)
         self.free.append(self.root)
+
+
+class PinnedMemory:
+    """A block of its own, of the very size."""
+
+    def __init__(self, size):
+        before = FakeArray.machine.pinnedBytes
+        self.pointer = Pinned.of(size)
+        FakeArray.machine.pinnedBytes = before + size
 
 
 @cache
@@ -390,7 +401,7 @@ class Graph:
         FakeArray.machine.done += 1
 
     def upload(self, stream=None):
-        pass
+        FakeArray.machine.uploads.append(stream)
 
 
 class Stream:
@@ -601,6 +612,8 @@ def makeCupy(available=True, fault=None, wrong=0.0, late="", driver=13000):
         MemoryPointer=MemoryPointer,
         alloc=lambda size: MemoryPointer(Memory(max(size, 1)), 0),
         alloc_pinned_memory=Pinned.of,
+        PinnedMemory=PinnedMemory,
+        PinnedMemoryPointer=lambda memory, offset: memory.pointer,
         get_current_stream=currentStream,
     )
     return cupy

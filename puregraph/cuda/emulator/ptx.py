@@ -2,8 +2,8 @@
 
     asm volatile("cp.async.wait_group %0;" ::"n"(later) : "memory");    ->    ptx::cp_async_wait_group(HERE, later);
 
-A function has the name of the instruction, and its operands in the order of the text: so an operand in the wrong
-place is wrong here too. The functions are in `headers/ptx.h`.
+A function has the name of the instruction, and its operands in the order of the text: so an operand at the wrong
+position is wrong here too. The functions are in `headers/ptx.h`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from puregraph.errors import DeviceError
 STATEMENT = re.compile(r"\basm\b(\s+volatile\b)?\s*(?=\()")
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 OPERAND = re.compile(r'\s*"([=+]?)\w"\s*\((.*)\)\s*', re.DOTALL)
-PLACE = re.compile(r"%(\d+)|\b(\d+)\b")
+INDEX = re.compile(r"%(\d+)|\b(\d+)\b")
 MOVES = ("cp.", "ldmatrix.")  # instructions that move memory behind the compiler's back
 
 
@@ -49,7 +49,7 @@ def call(statement: str, isVolatile: bool) -> str:
     if name.startswith(MOVES) and not (isVolatile and "memory" in clobbers):
         raise DeviceError(f'{name} moves memory: its asm statement must be volatile, with "memory" behind its operands')
     operands = [operand(each) for section in sections[1:3] for each in split(section, ",") if each.strip()]
-    given = [operands[int(place)] if place else number for place, number in PLACE.findall(rest)]
+    given = [operands[int(index)] if index else number for index, number in INDEX.findall(rest)]
     return f"ptx::{function}({', '.join(['HERE', *given])})"
 
 

@@ -77,4 +77,5 @@ class Section:
             except Exception as error:  # of a capture that has failed already
                 self.why = self.why or f"{type(error).__name__}: {error}"
         if not self.why:
+            graph.upload(sys.modules["cupy"].cuda.get_current_stream())  # or the next run would wait for it
             self.graph = graph

@@ -57,6 +57,12 @@ class Pinner:
         return made
 
 
+def pinnedMemory(size: int) -> Any:
+    """Memory that stays for long. A large block is none of CuPy's pool, which takes the next power of two."""
+    cuda = sys.modules["cupy"].cuda
+    return cuda.alloc_pinned_memory(size) if size <= SMALL else cuda.PinnedMemoryPointer(cuda.PinnedMemory(size), 0)
+
+
 def isPinned(x: Any) -> bool:
     """Whether a Pinner has allocated an array."""
     return type(x) is np.ndarray and PINNED.get(addressOf(x)) is x
@@ -77,7 +83,7 @@ class PinnedBlock:
 
     def __init__(self, size: int, isLarge: bool):
         cuda = sys.modules["cupy"].cuda
-        self.pinned = cuda.alloc_pinned_memory(size)
+        self.pinned = pinnedMemory(size)
         self.bytes = np.frombuffer(self.pinned, np.uint8, size)
         self.views: list[Any] = []
         self.given: list[Any] = []
