@@ -15,7 +15,7 @@ Pair = tuple[Any, Any]
 
 
 @takes(part=Fraction, seed=optional(Natural), stratify=Flag)
-def split(data: Any, target: Any, part: float = 0.25, seed: int = 0, stratify: bool = True) -> tuple[Pair, Pair]:
+def split(data: Any, target: Any = None, part: float = 0.25, seed: int = 0, stratify: bool = True) -> tuple[Pair, Pair]:
     """((data, target), (data, target)) of what stays and of the `part` held out, each in its old order.
 
     `stratify`  hold out this part of every class, to within one sample; `target` then holds classes. False draws from
@@ -27,7 +27,10 @@ def split(data: Any, target: Any, part: float = 0.25, seed: int = 0, stratify: b
     Raises    DataError if lengths differ, either side would be empty, or classes are wanted and `target` holds none
     """
     if target is None:
-        raise DataError("split: wanted data and target, got data alone")
+        raise DataError(
+            "split: wanted data and target, got data alone; of a table the target is one of its columns: "
+            "(train, _), (test, _) = split(table, table['bought'])"
+        )
     inputs, targets = columnsOf(data, "data"), columnsOf(target, "target")
     samples = len(inputs[0])
     checkPair(inputs, targets)

@@ -65,6 +65,9 @@ class Calculator(ChecksKeywords, Settable):
         stacked = [np.concatenate(column) for column in zip(*parts, strict=True)]
         return stacked[0] if len(stacked) == 1 else stacked
 
+    def __repr__(self) -> str:
+        return f"<Calculator of {self.objective.net.title()}>"
+
     def check(self, outputs: list[Any], size: int) -> None:
         for name, y in zip(self.objective.net.outputNames, outputs, strict=True):
             if y.shape[:1] != (size,):

@@ -76,6 +76,10 @@ class Validator(ChecksKeywords, Settable):
             finally:
                 self.mutex.isHeld = False
 
+    def __repr__(self) -> str:
+        names = ", ".join(["loss", *(metric.name for metric in self.metrics)])
+        return f"<Validator of {self.objective.net.title()}, {type(self.cost).__name__}: {names}>"
+
     def runAlone(self, source: Arrays | Stream) -> dict[str, float]:
         """What a validation does."""
         self.meters.reset()

@@ -86,6 +86,7 @@ def test_a_split_without_classes_draws_from_all_samples():
         ((np.zeros(4), np.zeros(4, int), 0.01), "part: wanted"),
         ((np.zeros(0), np.zeros(0, int)), "at least one sample"),
         ((np.zeros(4), None), "data alone"),
+        (({"a": np.zeros(4)},), "data alone; of a table the target is one of its columns"),
     ],
 )
 def test_a_split_that_cannot_be_made_says_why(arguments, words):

@@ -106,6 +106,15 @@ def test_charts_are_written_as_pictures(tmp_path, ending):
 
 
 @pytest.mark.skipif(not HASPLOT, reason="matplotlib is not installed")
+def test_epochs_have_whole_numbers_on_their_axis():
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    History({"epoch": i, "loss": 1.0 / i} for i in (1, 2, 3)).plot().drawOn(figure)
+    assert all(tick == round(tick) for tick in figure.axes[0].get_xticks())
+
+
+@pytest.mark.skipif(not HASPLOT, reason="matplotlib is not installed")
 def test_a_notebook_shows_a_picture_whose_text_is_the_chart():
     html = HISTORY.plot()._repr_html_()
     assert html.startswith('<img alt="') and "data:image/png;base64,iVBOR" in html and "validation" in html

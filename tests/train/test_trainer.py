@@ -427,6 +427,13 @@ def test_no_thread_outlives_a_failed_step(rng):
     assert len(caught) == 2
 
 
+def test_who_computes_says_of_what():
+    net = classifier()
+    assert repr(Calculator(net)) == f"<Calculator of {Calculator(net).objective.net.title()}>"
+    found = repr(Validator(net, CrossEntropy(), [Accuracy()]))
+    assert found.startswith("<Validator of Sequential") and found.endswith(", CrossEntropy: loss, accuracy>")
+
+
 # What does not fit --------------------------------------------------------------------------------------------
 
 

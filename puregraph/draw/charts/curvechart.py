@@ -59,6 +59,8 @@ class CurveChart(Chart):
             axes.grid(alpha=0.3)
             if panel.isLog:
                 axes.set_xscale("log")
+            else:
+                axes.xaxis.get_major_locator().set_params(integer=True)  # epochs and updates
             if len(panel.curves) > 1:
                 axes.legend()
 
