@@ -40,7 +40,7 @@ def measure(rounds):
                 row[number][...] = own[begin : bounds[number + 1]]
 
         other, total, times = own.copy(), np.empty_like(own), []
-        for _ in range(max(rounds * min(1, (10 << 20) / nbytes), 8).__int__() + 2):
+        for _ in range(max(int(rounds * min(1, (10 << 20) / nbytes)), 8) + 2):
             tree.add(fill)
             here.barrier()
             begin = time.perf_counter()
@@ -50,8 +50,8 @@ def measure(rounds):
             again = time.perf_counter()
             here.comm.Allreduce(other, total)
             times.append((middle - begin, time.perf_counter() - again))
-        tree_, mpi = np.array(times[2:]).T
-        found[nbytes] = float(np.median(tree_)), float(np.median(mpi)), float(np.median(tree_ / mpi))
+        ours, mpi = np.array(times[2:]).T
+        found[nbytes] = float(np.median(ours)), float(np.median(mpi)), float(np.median(ours / mpi))
     if here.rank == 0:
         Path(sys.argv[2]).write_text(json.dumps(found))
 

@@ -91,8 +91,8 @@ print(json.dumps([said, recipes.hashOf(trainer)]))
 
 @pytest.mark.mpi
 def test_a_cost_that_is_not_finite_on_one_process_stops_all_and_the_next_run_goes_on_alike(tmp_path):
-    rows = [json.loads(line) for n in (1, 2, 3) for line in lines(launched(n, tmp_path, NOTFINITE))]
-    assert len(rows) == 6
+    rows = [json.loads(line) for n in (1, 3) for line in lines(launched(n, tmp_path, NOTFINITE))]
+    assert len(rows) == 4
     assert {said.partition(";")[0] for said, _ in rows} == {"epoch 1, batch 2, grain 8 of 8: the cost is nan"}
     assert len({found for _, found in rows}) == 1
 

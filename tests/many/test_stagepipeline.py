@@ -179,8 +179,7 @@ for stages in (3, None):
 def test_a_run_in_stages_goes_on_to_the_bit_with_others_and_without(tmp_path):
     (found,) = set(lines(launched(3, tmp_path, SAVING)))
     assert len(list(tmp_path.glob("run-7.h5*"))) == 4  # the file, and what three processes have
-    for count in (1, 2):
-        assert set(lines(launched(count, tmp_path, RESUMING, timeout=280))) == {found}
+    assert set(lines(launched(2, tmp_path, RESUMING, timeout=280))) == {found}
 
 
 LOOKED = """

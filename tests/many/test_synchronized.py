@@ -51,7 +51,7 @@ print(recipes.outcome("synchronized"), recipes.outcome("synchronized", compile=F
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("count", [2, 3, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [3, *[pytest.param(count, marks=pytest.mark.slow) for count in (2, 8)]])
 def test_equal_bits_for_any_number_of_processes(tmp_path, count):
     alone = f"{recipes.outcome('synchronized')} {recipes.outcome('synchronized', compile=False)}"
     assert set(lines(launched(count, tmp_path, OUTCOME))) == {alone}

@@ -104,7 +104,8 @@ for step in sys.argv[1:]:
 
 
 @pytest.mark.mpi
-def test_a_run_saved_by_four_processes_goes_on_to_the_bit_with_one_three_or_eight(tmp_path):
+@pytest.mark.parametrize("counts", [(3,), pytest.param((1, 8), marks=pytest.mark.slow)])
+def test_a_run_saved_by_four_processes_goes_on_to_the_bit_with_any_number(counts, tmp_path):
     done = launched(4, tmp_path, SAVING)
     assert done.returncode == 0, done.stderr
     found = {line for line in done.stdout.splitlines() if line.startswith("hash")}
@@ -112,7 +113,7 @@ def test_a_run_saved_by_four_processes_goes_on_to_the_bit_with_one_three_or_eigh
     assert done.stdout.count("epoch 1/2") == 1  # progress is that of the first process
     assert sorted(path.name for path in tmp_path.glob("*.h5")) == ["run-3.h5", "run-6.h5"]
     assert len((tmp_path / "run.csv").read_text().splitlines()) == 3
-    for count in (3, 8):
+    for count in counts:
         again = launched(count, tmp_path, RESUMING, 3, 6)
         assert again.returncode == 0, again.stderr
         assert set(again.stdout.splitlines()) == found

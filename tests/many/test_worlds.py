@@ -157,7 +157,7 @@ print("rank", r, "of", n, "local", w.local, "of", w.locals)
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_collectives_of_mpi_give_what_they_promise(count, tmp_path):
     if count == 1:
         done = launched(1, tmp_path, COLLECTIVES.replace("if r == 0:\n    w.send", "if False:\n    w.send"))

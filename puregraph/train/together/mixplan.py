@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.analysis.footprint import Footprint
+from puregraph.analysis.stagecuts import StageCuts
 from puregraph.analysis.summary import bytesText
 from puregraph.core.shape import product
-from puregraph.errors import ArgumentError, DataError, ShapeError, show
+from puregraph.errors import ArgumentError, DataError, GraphError, ShapeError, show
 from puregraph.graph import Graph
+from puregraph.graph.graphsegment import Crossings
 from puregraph.many.countingworld import Collective
 from puregraph.many.predict.clocks import INSIDE, Clocks
 from puregraph.many.predict.cluster import Cluster
@@ -101,6 +103,9 @@ class MixPlan:
         self.weights = self.itemsize * np.array([float(line.params) for line in self.lines])
         self.made = np.array([float(line.nbytes) for line in self.lines])
         self.layouts = {t: layout for t in powers(self.cluster.node) if (layout := self.layout(t, single, found.rows))}
+        self.crossings = StageCuts(found, Crossings(found.steps, isCarried=False))
+        most = max(1, sum(line.params > 0 for line in self.lines))
+        self.cuts = {k: cuts for k in powers(most) if (cuts := self.cutsFor(k))}
         self.stages: dict[tuple[int, int], dict[str, float]] = {}
         self.exchanged: dict[int, tuple[int, float]] = {}  # by the number of parts of tensors
         self.mixes = sorted(self.every(), key=lambda mix: (round(mix.seconds, 9), mix.memory))
@@ -114,7 +119,7 @@ class MixPlan:
         """All mixes whose parts divide the processes and the batch."""
         ranks = self.cluster.ranks
         for tensor in self.tensors():
-            for stages in powers(max(1, sum(line.params > 0 for line in self.lines))):
+            for stages in self.cuts:
                 data, rest = divmod(ranks, tensor * stages)
                 if rest or not data or self.batch % data:
                     continue
@@ -122,6 +127,13 @@ class MixPlan:
                 for micro in (m for m in MICRO if each % m == 0):
                     for shard in SHARDS if data > 1 else (None,):
                         yield self.mix(data, tensor, stages, shard, micro)
+
+    def cutsFor(self, stages: int) -> list[int]:
+        """Where the stages of a Trainer would begin, and their end; nothing where there are not as many."""
+        try:
+            return self.crossings.best(stages)
+        except GraphError:
+            return []
 
     def tensors(self) -> list[int]:
         """In how many parts tensors can be divided: no more than a machine has processes."""
@@ -167,13 +179,13 @@ class MixPlan:
             divided[index] = 1 / tensor
             inner[index] = 1 / tensor if role in (COLUMNS, WITHIN) else 1.0
         flops, params, made = self.flops * divided, self.weights * divided, self.made
-        bounds = np.searchsorted(np.cumsum(flops), flops.sum() * np.arange(1, stages) / stages, side="right")
-        starts, ends = [0, *bounds.tolist()], [*bounds.tolist(), len(flops)]
+        bounds = self.cuts[stages]
+        starts, ends = bounds[:-1], bounds[1:]
         found = {
             "flops": max(float(flops[a:b].sum()) for a, b in zip(starts, ends)),
             "params": max(float(params[a:b].sum()) for a, b in zip(starts, ends)),
             "kept": self.kept / stages * (float((made * inner).sum() / made.sum()) if made.any() else 1.0),
-            "edge": max((float(made[bound - 1]) for bound in starts[1:] if bound), default=0.0),
+            "edge": max((float(self.crossings.crossing[bound]) for bound in starts[1:]), default=0.0),
         }
         self.stages[stages, tensor] = found
         return found
