@@ -66,6 +66,12 @@ def pytest_addoption(parser):
         parser.addini("timeout", "read by pytest-timeout, which is not installed")
 
 
+def pytest_configure(config):
+    """A worker that is done takes over tests of another: those that start processes are long, and stand together."""
+    if getattr(config.option, "dist", "no") == "load":  # what -n alone means
+        config.option.dist = "worksteal"
+
+
 def pytest_report_header():
     return f"puregraph: {devices.reason()}; {devices.threads()} threads"
 
