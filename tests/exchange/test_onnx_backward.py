@@ -35,9 +35,9 @@ NEWER = "the operator is newer than opset 21"
 NEGATIVE = "padding below zero"
 REFUSED = {
     **dict.fromkeys("Compress CompressAxis ReduceAxes SliceAlong SplitSizes UnsqueezeAxes AffineGrid".split(), OPEN),
-    **dict.fromkeys("GatherPoints ScatterPoints ScatterElements TriluFrom".split(), ELEMENTS),
-    **dict.fromkeys("GatherElements CumulativeAxis ConvolveTransposed PoolMean".split(), ELEMENTS),
-    **dict.fromkeys("Determinant PoolNorm RecurrentCells ReduceProd TopElements Unpool".split(), OTHER),
+    **dict.fromkeys("TriluFrom CumulativeAxis ConvolveTransposed PoolMean".split(), ELEMENTS),
+    **dict.fromkeys("Determinant PoolNorm RecurrentCells Unpool".split(), OTHER),
+    "GatherPoints": "of a batch there is no operator that puts them back",
     **dict.fromkeys("CumProd ScatterSequence".split(), NEWER),
     "TopCount": OPEN,
 }
@@ -141,6 +141,20 @@ MatMul Max MaxPool2D Mean PairDot RmsNorm SmoothL1 SoftMax Upsample2D Where""".s
 
 def test_gradients_of_modules_are_onnxruntimes():
     assert not unlike(EVERYDAY, every=False)
+
+
+@pytest.mark.parametrize("name", ["GatherElements", "GatherPoints", "ScatterElements", "ScatterPoints", "TopElements"])
+def test_gradients_of_elements_by_index_are_onnxruntimes_where_positions_and_values_are_equal_too(name):
+    for module, shapes in MODULES[name].examples():
+        rng = np.random.default_rng(3)
+        data = [x if x.dtype.kind == "i" else np.round(x).astype(np.float32) for x in module.sample(rng, *shapes)]
+        if name == "TopElements":
+            data = [rng.permutation(data[0].size).reshape(data[0].shape).astype(np.float32)]
+        if getattr(module, "batch", 0):
+            with pytest.raises(GraphError, match="scatters to no points of each sample of a batch"):
+                check(alone(module, shapes), shapes, data)
+        else:
+            assert check(alone(module, shapes), shapes, data)
 
 
 @pytest.mark.slow

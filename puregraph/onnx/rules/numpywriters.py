@@ -179,6 +179,23 @@ def argExtreme(writer: RuleWriter, call: Call) -> str:
     return writer.op(kind, name, axis=axis or 0, keepdims=int(bool(call.options.get("keepdims"))))
 
 
+@writesCall(np.cumprod)
+def products(writer: RuleWriter, call: Call) -> str:
+    """In log2 n steps: each element times that of 1, 2, 4 ... positions before it."""
+    x, *rest = call.arguments
+    axis = rest[0] if rest else call.options.get("axis")
+    if axis is None:
+        raise GraphError("its rule multiplies all elements in their order, which has no words in ONNX")
+    axis, dtype, far = axis % x.ndim, call.outs[0].dtype, 1
+    found, shape, last = writer.name(x, dtype), list(x.shape), writer.whole(axis)
+    while far < x.shape[axis]:
+        shape[axis] = far
+        before = writer.op("Slice", found, writer.whole(0), writer.whole(-far), last)
+        before = writer.op("Concat", writer.step.constant(np.ones(shape, dtype)), before, axis=axis)
+        found, far = writer.op("Mul", found, before), 2 * far
+    return found
+
+
 @writesCall(np.cumsum)
 def cumulative(writer: RuleWriter, call: Call) -> str:
     """CumSum."""

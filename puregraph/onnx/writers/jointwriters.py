@@ -5,13 +5,27 @@ from __future__ import annotations
 from puregraph.autodiff.joint.remat import CotangentInput, Exposed, Outline, Parameter
 from puregraph.graph.backward import Accumulate, Gradient
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
-from puregraph.onnx.rules.rulewriter import writeRule
+from puregraph.onnx.rules.rulewriter import given, writeRule
+from puregraph.onnx.writers.gradientwriters import GRADIENTS, IndexedGradient
 
 
-@writesOnnx(Gradient, Exposed)
+@writesOnnx(Exposed)
 def traced(step: OnnxStep) -> None:
     """The calls of the rule."""
     writeRule(step)
+
+
+@writesOnnx(Gradient)
+def gradient(step: OnnxStep) -> None:
+    """What is registered for the module, or the calls of its rule."""
+    write, mark = GRADIENTS.get(type(step.module.of)), len(step.writer.nodes)
+    if write is None:
+        writeRule(step)
+        return
+    found = write(IndexedGradient(step))
+    for k, i in enumerate(step.module.wanted):
+        if found[i] is not None:
+            given(step, found[i], step.outputs[k], mark, isFirst=k == 0)
 
 
 @writesOnnx(Accumulate)

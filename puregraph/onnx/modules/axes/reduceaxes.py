@@ -49,7 +49,8 @@ def productGrad(grad, x, axis):
     ones = np.ones_like(rows[..., :1])
     before = np.concatenate([ones, np.cumprod(rows[..., :-1], axis=-1)], axis=-1)
     after = np.concatenate([ones, np.cumprod(rows[..., :0:-1], axis=-1)], axis=-1)[..., ::-1]
-    others = (before * after).reshape(moved.shape).transpose(np.argsort([*rest, *axes]))
+    order = [*rest, *axes]
+    others = (before * after).reshape(moved.shape).transpose([order.index(axis) for axis in range(x.ndim)])
     return grad.reshape(reduced(x.shape, axis, True)) * others
 
 

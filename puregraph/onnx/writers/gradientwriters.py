@@ -1,0 +1,129 @@
+"""GradientWriters: the gradients of modules that take and put elements by index, by the operators that do so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from puregraph.errors import GraphError
+from puregraph.onnx.modules.axes.gathering import GatherElements, GatherPoints
+from puregraph.onnx.modules.axes.scattering import ScatterElements, ScatterPoints
+from puregraph.onnx.modules.axes.topelements import TopElements
+from puregraph.onnx.onnxwriter import OnnxStep, kindOf
+
+GRADIENTS: dict[type, Callable[..., Any]] = {}  # what writes the gradient of modules of a class
+
+
+def writesGradient(*classes: type) -> Callable[[Callable], Callable]:
+    """Register the function below it: it gets an `IndexedGradient`, and gives names of gradients, None for none."""
+
+    def register(write: Callable) -> Callable:
+        GRADIENTS.update(dict.fromkeys(classes, write))
+        return write
+
+    return register
+
+
+class IndexedGradient:
+    """A gradient of a module with an index: `grad`, and by number its arguments and outputs, as names in the model.
+
+    `take` gives the elements that the index names, `put` an array with others there.
+    """
+
+    def __init__(self, step: OnnxStep):
+        self.step, self.op, self.module = step, step.op, step.module.of
+        values, shapes, dtypes = (step.module.complete(each) for each in (step.inputs, step.shapes, step.indtypes))
+        first = step.module.grads
+        self.grad, self.values = values[0], values[first:]
+        self.shapes, self.dtypes = shapes[first:], dtypes[first:]
+        self.dtype = dtypes[0]
+        self.isPoints = isinstance(self.module, (GatherPoints, ScatterPoints))
+        self.axis = {} if self.isPoints else {"axis": self.module.axis}
+
+    def index(self, number: int) -> str:
+        """An argument as an index of int64."""
+        name = str(self.values[number])
+        return name if self.dtypes[number] == np.int64 else self.op("Cast", name, to=kindOf(np.dtype(np.int64)))
+
+    def take(self, x: str, index: str) -> str:
+        """The elements of x that an index names."""
+        return self.op("GatherND" if self.isPoints else "GatherElements", x, index, **self.axis)
+
+    def put(self, x: str, index: str, updates: str, reduction: str | None = None) -> str:
+        """x with other elements where an index says."""
+        kind = "ScatterND" if self.isPoints else "ScatterElements"
+        return self.op(kind, x, index, updates, **self.axis, reduction=reduction)
+
+    def number(self, value: Any, dtype: Any = None) -> str:
+        """A number in the dtype of the gradient, or in another one."""
+        return self.step.constant(value, self.dtype if dtype is None else dtype)
+
+    def full(self, value: Any, like: int, dtype: Any = None) -> str:
+        """An array of one number in the shape of an argument."""
+        shape = self.op("Shape", self.values[like]) if self.values[like] else self.step.whole(*self.shapes[like])
+        return self.op("Expand", self.number(value, dtype), shape)
+
+    def cast(self, x: str, dtype: Any) -> str:
+        """A value in another dtype."""
+        return self.op("Cast", x, to=kindOf(np.dtype(dtype)))
+
+
+@writesGradient(GatherElements, GatherPoints)
+def gathered(g: IndexedGradient) -> tuple:
+    """Each gradient is added where its element was."""
+    if getattr(g.module, "batch", 0):
+        raise GraphError("its gradient has no words in ONNX, which scatters to no points of each sample of a batch")
+    return g.put(g.full(0, 0), g.index(1), g.grad, "add"), None
+
+
+@writesGradient(TopElements)
+def chosen(g: IndexedGradient) -> tuple:
+    """The gradients of the chosen elements are put where they were."""
+    return (g.full(0, 0) if g.grad is None else g.put(g.full(0, 0), g.index(2), g.grad),)
+
+
+@writesGradient(ScatterElements, ScatterPoints)
+def scattered(g: IndexedGradient) -> tuple:
+    """What was replaced has none; of equal positions the last update has it; see the rules of the module."""
+    index, kind = g.index(1), g.module.reduction
+    if kind == "add":
+        return g.grad, None, g.take(g.grad, index)
+    if kind == "mul":
+        return multiplied(g, index)
+    if kind != "none":
+        return compared(g, index)
+    count = np.int64
+    order = g.op("CumSum", g.op("Reshape", g.full(1, 2, count), g.step.whole(-1)), g.number(0, count))
+    order = g.op("Reshape", order, g.op("Shape", g.values[2]))
+    last = g.put(g.full(0, 0, count), index, order)
+    none = g.number(0)
+    kept = g.op("Where", g.op("Equal", last, g.number(0, count)), g.grad, none)
+    return kept, None, g.op("Where", g.op("Equal", g.take(last, index), order), g.take(g.grad, index), none)
+
+
+def multiplied(g: IndexedGradient, index: str) -> tuple:
+    """The product of the other factors: that of the rest for a single 0, and 0 where there are two."""
+    x, updates = str(g.values[0]), str(g.values[2])
+    one, none, count = g.number(1), g.number(0), np.int64
+    isZero = [g.op("Equal", v, none) for v in (x, updates)]
+    whole = [g.op("Where", zero, one, v) for zero, v in zip(isZero, (x, updates))]
+    zeros = g.put(g.cast(isZero[0], count), index, g.cast(isZero[1], count), "add")
+    rest = g.put(whole[0], index, whole[1], "mul")
+    found = []
+    for i, (zero, grad) in enumerate(zip(isZero, (g.grad, g.take(g.grad, index)))):
+        own, product = (zeros, rest) if i == 0 else (g.take(zeros, index), g.take(rest, index))
+        isAlone = g.op("Equal", own, g.cast(zero, count))
+        found.append(g.op("Mul", grad, g.op("Where", isAlone, g.op("Div", product, whole[i]), none)))
+    return found[0], None, found[1]
+
+
+def compared(g: IndexedGradient, index: str) -> tuple:
+    """All that are equal to the largest, or smallest, share the gradient evenly."""
+    x, updates, none = str(g.values[0]), str(g.values[2]), g.number(0)
+    y = g.put(x, index, updates, g.module.reduction)
+    isKept, isTaken = g.op("Equal", x, y), g.op("Equal", updates, g.take(y, index))
+    count = g.put(g.cast(isKept, g.dtype), index, g.cast(isTaken, g.dtype), "add")
+    share = g.op("Div", g.grad, g.op("Max", count, g.number(1)))
+    return g.op("Where", isKept, share, none), None, g.op("Where", isTaken, g.take(share, index), none)
