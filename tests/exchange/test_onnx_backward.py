@@ -36,7 +36,7 @@ NEGATIVE = "padding below zero"
 REFUSED = {
     **dict.fromkeys("Compress CompressAxis ReduceAxes SliceAlong SplitSizes UnsqueezeAxes AffineGrid".split(), OPEN),
     **dict.fromkeys("TriluFrom CumulativeAxis ConvolveTransposed PoolMean".split(), ELEMENTS),
-    **dict.fromkeys("Determinant PoolNorm RecurrentCells Unpool".split(), OTHER),
+    **dict.fromkeys("Determinant PoolNorm RecurrentCells".split(), OTHER),
     "GatherPoints": "of a batch there is no operator that puts them back",
     **dict.fromkeys("CumProd ScatterSequence".split(), NEWER),
     "TopCount": OPEN,
@@ -143,7 +143,9 @@ def test_gradients_of_modules_are_onnxruntimes():
     assert not unlike(EVERYDAY, every=False)
 
 
-@pytest.mark.parametrize("name", ["GatherElements", "GatherPoints", "ScatterElements", "ScatterPoints", "TopElements"])
+@pytest.mark.parametrize(
+    "name", ["GatherElements", "GatherPoints", "ScatterElements", "ScatterPoints", "TopElements", "Unpool"]
+)
 def test_gradients_of_elements_by_index_are_onnxruntimes_where_positions_and_values_are_equal_too(name):
     for module, shapes in MODULES[name].examples():
         rng = np.random.default_rng(3)

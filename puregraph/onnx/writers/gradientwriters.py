@@ -11,6 +11,7 @@ from puregraph.errors import GraphError
 from puregraph.onnx.modules.axes.gathering import GatherElements, GatherPoints
 from puregraph.onnx.modules.axes.scattering import ScatterElements, ScatterPoints
 from puregraph.onnx.modules.axes.topelements import TopElements
+from puregraph.onnx.modules.layers.pools import Unpool
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf
 
 GRADIENTS: dict[type, Callable[..., Any]] = {}  # what writes the gradient of modules of a class
@@ -40,7 +41,7 @@ class IndexedGradient:
         self.shapes, self.dtypes = shapes[first:], dtypes[first:]
         self.dtype = dtypes[0]
         self.isPoints = isinstance(self.module, (GatherPoints, ScatterPoints))
-        self.axis = {} if self.isPoints else {"axis": self.module.axis}
+        self.axis = {} if self.isPoints else {"axis": getattr(self.module, "axis", 0)}
 
     def index(self, number: int) -> str:
         """An argument as an index of int64."""
@@ -82,6 +83,15 @@ def gathered(g: IndexedGradient) -> tuple:
 def chosen(g: IndexedGradient) -> tuple:
     """The gradients of the chosen elements are put where they were."""
     return (g.full(0, 0) if g.grad is None else g.put(g.full(0, 0), g.index(2), g.grad),)
+
+
+@writesGradient(Unpool)
+def unpooled(g: IndexedGradient) -> tuple:
+    """The gradients from where the elements went, counted in an output of the usual lengths."""
+    cut = g.module.natural != g.module.lengths
+    size = g.step.whole(*g.module.natural), g.step.whole(*range(2, 2 + len(g.module.natural)))
+    grad = g.op("Slice", g.grad, g.step.whole(*[0] * len(g.module.natural)), *size) if cut else g.grad
+    return g.op("Gather", g.op("Reshape", grad, g.step.whole(-1)), g.index(1)), None
 
 
 @writesGradient(ScatterElements, ScatterPoints)
