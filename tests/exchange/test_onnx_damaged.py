@@ -104,7 +104,7 @@ def forms():
 
 
 MAPPED = ("SequenceMap", ["s"], ["y"], ("body", DOUBLED))
-ROOM = 1 << 20  # bytes that reading any file takes
+ROOM = 1 << 22  # bytes that reading any file takes, and what is imported by then
 
 
 def check(count, seed, tmp_path):
