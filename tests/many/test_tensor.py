@@ -193,7 +193,12 @@ def test_two_processes_with_parts_end_as_one_that_has_all(tmp_path):
 @pytest.mark.mpi
 @pytest.mark.parametrize("count", [2, 3, 4, 8])
 def test_processes_with_parts_end_as_one_that_has_all(count, tmp_path):
-    runs = [("perceptron", {"tensor": 2}), ("several", {"tensor": 4}), ("accumulated", {"tensor": 2}), ("inParts", {})]
+    runs = [
+        ("perceptron", {"tensor": 2}),
+        ("several", {"tensor": 4}),
+        ("accumulated", {"tensor": 2, "accumulate": 2}),
+        ("inParts", {}),
+    ]
     assertSame(count, tmp_path, runs, "inParts")
 
 

@@ -48,7 +48,7 @@ class RayRun:
     ):
         fewest, most = workers if isinstance(workers, tuple) and len(workers) == 2 else (workers, workers)
         isWhole = all(isinstance(n, int) and not isinstance(n, bool) for n in (fewest, most))
-        if not (isWhole and 1 <= fewest <= most):  # type: ignore[operator]
+        if not (isWhole and 1 <= fewest <= most):
             raise PuregraphError(f"workers: wanted a number of at least 1, or (fewest, most), got {workers!r:.60}")
         if not Path(script).is_file():
             raise PuregraphError(f"there is no script {os.fspath(script)!r}")
