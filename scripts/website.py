@@ -227,7 +227,7 @@ def page(package, name, found, texts):
     lines += [f"It has those of {', '.join(bases)}, too."] if bases else []
     try:
         source = inspect.getsource(found).rstrip()
-        where = Path(inspect.getsourcefile(found)).resolve().relative_to(ROOT).as_posix()
+        where = Path(inspect.getsourcefile(inspect.unwrap(found))).resolve().relative_to(ROOT).as_posix()
         lines.append(f"## Source\n\n`{where}`\n\n````python\n{source}\n````")
     except (OSError, TypeError, ValueError):
         pass

@@ -58,6 +58,13 @@ def test_every_public_method_is_on_the_page_of_its_class_or_of_a_base(source):
     assert "_repr_html_()" in texts["puregraph.History"]
 
 
+def test_the_source_on_a_page_is_in_the_file_that_it_names(source):
+    for package, name, _ in website.publicNames():
+        text = (source / "reference" / f"{package}.{name}.md").read_text(encoding="utf-8")
+        found = re.search(r"^## Source\n\n`(.+)`\n\n````python\n(.+?)\n````$", text, re.M | re.S)
+        assert found is None or found[2] in (ROOT / found[1]).read_text(encoding="utf-8"), name
+
+
 def test_every_public_module_shows_an_example_that_ran(source):
     found = (source / "reference" / "puregraph.Linear.md").read_text(encoding="utf-8")
     assert "print(Linear(3, 4).dataShapeFrom((5, 3)))    # (5, 4)" in found

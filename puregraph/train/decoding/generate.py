@@ -58,7 +58,8 @@ def generate(
     changes nothing in a causal network. Of texts that are longer the last `length` tokens are seen.
 
     Shapes    a list of ids -> a list of at most `tokens` more; a list of lists -> a list of those
-    Source    Radford et al. 2019, Language Models are Unsupervised Multitask Learners; topK and topP: see `drawToken`
+    Source    Radford et al. 2019, Language Models are Unsupervised Multitask Learners; topK: Fan et al. 2018,
+              arXiv:1805.04833; topP: Holtzman et al. 2020, arXiv:1904.09751, section 3.1
     Raises    DataError for a prompt that is empty, is no list of ids, or has ids that the network gives no scores for,
               and for a network that is no causal language model
     """
