@@ -103,7 +103,7 @@ class Footprint:
     def attention(self, **sizes: int) -> tuple[int, int] | None:
         """Bytes that the largest gradient of attention takes beside all this on a GPU by cuDNN: deterministic, which is
         the default up to 256 MB, and not; None where there is no attention. PUREGRAPH_DETERMINISTIC chooses."""
-        found = []
+        found: list[Any] = []
         for step, inshapes, shapes, *_ in self.rows:
             make = getattr(step.module, "workspaceFrom", None)
             if make is not None and shapes is not None:

@@ -79,7 +79,7 @@ class Attention(Module):
 
     def workspaceFrom(self, q, k, v, mask=None):
         """The bytes that cuDNN takes beside values and gradients for a backward pass, deterministic and not."""
-        return [backwardBytes(*q, k[2], isDeterministic) for isDeterministic in (True, False)]
+        return [backwardBytes(*q, k[2], isDeterministic=each) for each in (True, False)]
 
     @classmethod
     def examples(cls):

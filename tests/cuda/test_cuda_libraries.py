@@ -217,7 +217,7 @@ def test_gradients_of_attention_are_deterministic_up_to_256_mb_of_workspace_or_a
     call = attention.attendGrad([q, q, q], q, q, q, q, q, lse, shape[2] == 1024, 0.125)
     assert call.task.repeats is isDeterministic
     n, h, t, d = shape
-    assert call.workspace == attention.backwardBytes(n, h, t, d, t, isDeterministic) > 0
+    assert call.workspace == attention.backwardBytes(n, h, t, d, t, isDeterministic=isDeterministic) > 0
 
 
 def test_workspaces_of_gradients_of_attention_follow_from_their_shapes():
@@ -225,7 +225,7 @@ def test_workspaces_of_gradients_of_attention_follow_from_their_shapes():
     for text, sizes in workspaces.table().items():
         if text.startswith("attendGrad"):
             q, k = (tuple(map(int, re.search(rf" {name} ([\dx]+)", text)[1].split("x"))) for name in "qk")
-            assert sizes[2] == attention.backwardBytes(*q, k[2], "anyhow" not in text)
+            assert sizes[2] == attention.backwardBytes(*q, k[2], isDeterministic="anyhow" not in text)
             found += 1
     assert found > 10
 

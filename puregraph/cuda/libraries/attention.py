@@ -66,7 +66,7 @@ class AttentionTask(NamedTuple):
     @property
     def expected(self) -> int:
         """The bytes of workspace, where no plan says them."""
-        return backwardBytes(*self.q.shape, self.k.shape[2], self.repeats) if self.grads else 0
+        return backwardBytes(*self.q.shape, self.k.shape[2], isDeterministic=self.repeats) if self.grads else 0
 
     def describe(self, draft: GraphDraft) -> None:
         """Write the task into a graph of cuDNN."""
@@ -193,7 +193,7 @@ def attendGrad(
     return found if quick is NotImplemented else quick
 
 
-def backwardBytes(n: int, h: int, t: int, d: int, s: int, isDeterministic: bool) -> int:
+def backwardBytes(n: int, h: int, t: int, d: int, s: int, *, isDeterministic: bool) -> int:
     """The workspace that cuDNN takes for the gradients of (n, h, t, d) queries and s keys."""
     blocks = -(-s // KEYS)
     sums = blocks * -(-t // KEYS) * KEYS if isDeterministic else t
