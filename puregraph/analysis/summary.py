@@ -158,8 +158,8 @@ def totalLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
         rows.append(["kept for backward", *(bytesText(found.kept(**sizes)) for sizes in columns)])
         rows.append(["training step, peak", *(bytesText(found.peak(**sizes)) for sizes in columns)])
         rows.append(["training step, nothing freed", *(bytesText(found.eager(**sizes)) for sizes in columns)])
-        workspaces = [found.attention(**sizes) for sizes in columns]
-        if workspaces[0] is not None:
+        workspaces = [each for sizes in columns if (each := found.attention(**sizes)) is not None]
+        if workspaces:
             rows.append(["attention on a GPU, workspace", *(bytesText(each[1]) for each in workspaces)])
             rows.append(["... where it is deterministic", *(bytesText(each[0]) for each in workspaces)])
     wide = [max(map(len, column)) for column in zip(*rows)]

@@ -66,7 +66,8 @@ class AttentionTask(NamedTuple):
     @property
     def expected(self) -> int:
         """The bytes of workspace, where no plan says them."""
-        return backwardBytes(*self.q.shape, self.k.shape[2], isDeterministic=self.repeats) if self.grads else 0
+        n, h, t, d = self.q.shape
+        return backwardBytes(n, h, t, d, self.k.shape[2], isDeterministic=self.repeats) if self.grads else 0
 
     def describe(self, draft: GraphDraft) -> None:
         """Write the task into a graph of cuDNN."""

@@ -85,7 +85,7 @@ class CudnnCall(LibraryCall):
         planner = current()
         plan = None if planner is None else planner.plan(self.task)
         if plan is None:
-            return known(self.name) or getattr(self.task, "expected", 0)
+            return known(self.name) or int(getattr(self.task, "expected", 0))
         return plan.workspace
 
     def prepare(self, addresses: Sequence[int]) -> None:

@@ -41,7 +41,7 @@ class IndexedGradient:
         self.shapes, self.dtypes = shapes[first:], dtypes[first:]
         self.dtype = dtypes[0]
         self.isPoints = isinstance(self.module, (GatherPoints, ScatterPoints))
-        self.axis = {} if self.isPoints else {"axis": getattr(self.module, "axis", 0)}
+        self.axis: dict[str, Any] = {} if self.isPoints else {"axis": getattr(self.module, "axis", 0)}
 
     def index(self, number: int) -> str:
         """An argument as an index of int64."""
