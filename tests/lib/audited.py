@@ -1,0 +1,44 @@
+"""Files that are loaded under Python's audit, each in a fork of one process that has imported the library before."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+
+from processes import environment
+
+from puregraph import checkpoint, device
+
+
+def audited(load, paths, **options):
+    """What came of `checkpoint.load` or `loadGraph` for each file: its `result`, the `events`, how many `kilobytes`."""
+    command = [sys.executable, __file__, load, json.dumps(options), *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment())
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) == len(paths), done.stdout + done.stderr
+    return found
+
+
+def outcome(load, options, path):
+    """The outcome of one file, as JSON."""
+    seen = []
+    sys.addaudithook(lambda event, args: seen.append((event, str(args[0]) if args else "")))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        getattr(checkpoint, load)(path, **options)
+        result = "loaded"
+    except Exception as error:
+        result = f"{type(error).__name__}: {error}"
+    found = {"result": result, "events": list(seen)}
+    return json.dumps(found | {"kilobytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before})
+
+
+if __name__ == "__main__":
+    device.name()  # decides once, and may import CuPy for that
+    for each in sys.argv[3:]:
+        process = os.fork()
+        if not process:
+            print(outcome(sys.argv[1], json.loads(sys.argv[2]), each), flush=True)
+            os._exit(0)
+        os.waitpid(process, 0)
