@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import runpy
+import signal
 import sys
 import time
 import traceback
@@ -19,6 +20,7 @@ from puregraph.core.initial import SEED
 from puregraph.errors import PuregraphError
 from puregraph.errors.shorttraceback import shortened
 from puregraph.many.current import join
+from puregraph.many.endwithparent import endWithParent
 from puregraph.many.mpiworld import MpiWorld
 from puregraph.many.nccl.visiblegpu import takeOwnGpu
 from puregraph.many.startedby import launcherRank
@@ -31,6 +33,7 @@ LATER = 5.0  # seconds that others have to say what happened, before a process t
 def main(arguments: list[str]) -> int:
     """Run the script of these arguments as `__main__`; its exit code, unless all processes are ended."""
     script = arguments[0] if arguments else ""
+    endWithParent(signal.SIGKILL)  # whose launcher was killed would else go on, and write files of the next run
     try:
         if not Path(script).is_file():
             raise PuregraphError(f"wanted a script to run, python -m puregraph.many SCRIPT.py ..., got {script!r}")

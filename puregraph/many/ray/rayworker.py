@@ -5,20 +5,18 @@ The first one starts MPICH's mpiexec, which says by which command each process i
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
 from typing import Any
 
 from puregraph.errors import PuregraphError
+from puregraph.many.endwithparent import endWithParent
 from puregraph.many.launcher import LaunchedRun, isOpenMpi, mpiexecPath
 
-DEATHSIGNAL = 1  # the option of Linux's prctl
 PROXY = re.compile(r"HYDRA_LAUNCH: (.*)")
 LISTENING = "HYDRA_LAUNCH_END"
 SILENT = "the launcher has ended"
@@ -103,12 +101,4 @@ def ofRank(command: str, rank: int) -> str:
 
 def startChild(command: list[str], environment: dict[str, str], folder: str, **options: Any) -> subprocess.Popen:
     """A process that is asked to end when this one is gone: Ray kills its workers."""
-    isLinux = sys.platform.startswith("linux")
-    return subprocess.Popen(
-        command, env=environment, cwd=folder, preexec_fn=endWithParent if isLinux else None, **options
-    )
-
-
-def endWithParent() -> None:
-    """In a new process: have the system ask it to end when the thread that has started it ends."""
-    ctypes.CDLL(None).prctl(DEATHSIGNAL, signal.SIGTERM)
+    return subprocess.Popen(command, env=environment, cwd=folder, preexec_fn=endWithParent, **options)
