@@ -23,17 +23,24 @@ from puregraph.many.current import join
 from puregraph.many.endwithparent import endWithParent
 from puregraph.many.mpiworld import MpiWorld
 from puregraph.many.nccl.visiblegpu import takeOwnGpu
-from puregraph.many.startedby import launcherRank
+from puregraph.many.startedby import SIZES, launcherRank, launcherSize
 from puregraph.many.world import BEGUN, LASTWORDS
 from puregraph.native.threads.numthreads import divideAmong
 
 LATER = 5.0  # seconds that others have to say what happened, before a process that knows nothing new ends them
 
 
+def isOfProxy() -> bool:
+    """Whether a proxy of MPICH has started this process for puregraph's launcher: it has one thread, which stays."""
+    given = launcherSize()
+    return given is not None and SIZES[given[0]] == "MPICH" and bool(variable("RUN"))
+
+
 def main(arguments: list[str]) -> int:
     """Run the script of these arguments as `__main__`; its exit code, unless all processes are ended."""
     script = arguments[0] if arguments else ""
-    endWithParent(signal.SIGKILL)  # whose launcher was killed would else go on, and write files of the next run
+    if isOfProxy():
+        endWithParent(signal.SIGKILL)  # whose launcher was killed would else go on, and write files of the next run
     try:
         if not Path(script).is_file():
             raise PuregraphError(f"wanted a script to run, python -m puregraph.many SCRIPT.py ..., got {script!r}")

@@ -1,9 +1,12 @@
 """`puregraph launch`: processes that end together, and say why once."""
 
+import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from launched import (
@@ -159,21 +162,40 @@ def test_shared_memory_that_is_full_is_said_in_a_sentence(tmp_path):
     assert len(done.stderr.splitlines()) == 1 and "BAD TERMINATION" not in done.stdout
 
 
+ASLEEP = """
+    import time
+    from puregraph.many import world
+    from launched import tellPid
+    world()
+    tellPid()
+    time.sleep(600)
+"""
+
+
 @pytest.mark.mpi
 def test_ending_the_launcher_ends_all(tmp_path):
-    text = """
-        import os, time
-        from puregraph.many import world
-        from launched import tellPid
-        world()
-        tellPid()
-        time.sleep(600)
-    """
-    run = subprocess.Popen(command(2, written(tmp_path, text)), env=environment(), cwd=tmp_path)
+    run = subprocess.Popen(command(2, written(tmp_path, ASLEEP)), env=environment(), cwd=tmp_path)
     assert waited(lambda: len(pidsIn(tmp_path)) == 2, 60)
     run.terminate()
     assert run.wait(60) != 0
     assert waited(lambda: not any(map(isRunning, pidsIn(tmp_path))), 60)
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(missingOpenMpi() is None, reason="processes of Open MPI end by themselves")
+def test_processes_go_with_those_that_have_started_them_whatever_kills_these(tmp_path):
+    run = subprocess.Popen(command(2, written(tmp_path, ASLEEP)), env=environment(), cwd=tmp_path)
+    assert waited(lambda: len(pidsIn(tmp_path)) == 2, 60)
+    proxy = parentOf(pidsIn(tmp_path)[0])
+    for each in (run.pid, parentOf(proxy), proxy):
+        os.kill(each, signal.SIGKILL)
+    run.wait(60)
+    assert waited(lambda: not any(map(isRunning, pidsIn(tmp_path))), 60)
+
+
+def parentOf(pid):
+    """The process that has started another one."""
+    return int(re.search(r"PPid:\s*(\d+)", Path(f"/proc/{pid}/status").read_text())[1])
 
 
 def test_a_script_that_is_not_there_is_refused_by_each_process():
