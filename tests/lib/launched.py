@@ -71,6 +71,11 @@ def pidsIn(folder):
     return [int(path.read_text()) for path in Path(folder).glob("*.pid")]
 
 
+def areGone(folder, seconds=60):
+    """Whether the processes that have left their number in a folder end, or have ended."""
+    return waited(lambda: not any(map(isRunning, pidsIn(folder))), seconds)
+
+
 def tellPid():
     """Leave the number of this process in the folder that it runs in."""
     Path(f"{os.getpid()}.pid").write_text(str(os.getpid()))

@@ -4,7 +4,7 @@ import time
 
 import pytest
 import recipes
-from launched import isRunning, launched, pidsIn
+from launched import areGone, launched
 
 KILLED = """
 import os, random, signal, sys, time, recipes
@@ -50,7 +50,7 @@ def test_whoever_is_killed_all_others_end_and_the_file_stays_whole(tmp_path, whe
     assert done.returncode not in (0, 75), done.stdout + done.stderr
     assert ended - float((tmp_path / "died").read_text()) < 5
     assert "of 3 was killed" in done.stderr
-    assert not any(map(isRunning, pidsIn(tmp_path)))
+    assert areGone(tmp_path)
     found = recipes.perceptron()[0].resume(tmp_path / "run.h5")
     assert found.step % 2 == 0 and step - 2 <= found.step <= step + 1  # the first may just have ended the step
     assert found.optimizer.step == found.step

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from launched import (
+    areGone,
     command,
     isRunning,
     launched,
@@ -178,7 +179,7 @@ def test_ending_the_launcher_ends_all(tmp_path):
     assert waited(lambda: len(pidsIn(tmp_path)) == 2, 60)
     run.terminate()
     assert run.wait(60) != 0
-    assert waited(lambda: not any(map(isRunning, pidsIn(tmp_path))), 60)
+    assert areGone(tmp_path)
 
 
 @pytest.mark.mpi
@@ -190,7 +191,7 @@ def test_processes_go_with_those_that_have_started_them_whatever_kills_these(tmp
     for each in (run.pid, parentOf(proxy), proxy):
         os.kill(each, signal.SIGKILL)
     run.wait(60)
-    assert waited(lambda: not any(map(isRunning, pidsIn(tmp_path))), 60)
+    assert areGone(tmp_path)
 
 
 def parentOf(pid):

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import recipes
-from launched import isRunning, launched, lines, pidsIn
+from launched import areGone, launched, lines
 
 import puregraph
 from puregraph import Adam, Linear, Sequential
@@ -242,7 +242,7 @@ def test_a_process_that_is_killed_while_it_saves_leaves_a_file_that_can_be_loade
     done = launched(3, tmp_path, KILLED, where, rank)
     assert done.returncode not in (0, 75), done.stdout + done.stderr
     assert "of 3 was killed" in done.stderr
-    assert not any(map(isRunning, pidsIn(tmp_path)))
+    assert areGone(tmp_path)
     trainer, data, target = recipes.perceptron()
     assert trainer.resume(tmp_path / "run.h5").step == step
     assert load(tmp_path / "run.h5").optimizer.step == step

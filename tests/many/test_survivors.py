@@ -4,7 +4,7 @@ import functools
 
 import pytest
 import recipes
-from launched import isRunning, launched, lines, pidsIn, waited
+from launched import areGone, launched, lines
 
 from puregraph.many import launcher
 
@@ -73,7 +73,7 @@ def survived(folder, name, deaths, left, *options):
     assert [sum(line.startswith(begin) for line in found) for begin in begins] == [1] * epochs
     assert len((folder / "run.csv").read_text().splitlines()) == epochs + 1
     assert recipes.RECIPES[name]()[0].resume(folder / "run.h5").step >= 28
-    assert waited(lambda: not any(map(isRunning, pidsIn(folder))), 60)
+    assert areGone(folder)
     assert "NBC_" not in done.stdout
     return found
 
@@ -123,7 +123,7 @@ def test_who_had_a_part_of_the_state_cannot_be_done_without_and_the_file_is_resu
     assert done.stderr.count("has ended the run") == 1
     wanted = "shard='state': a lost process had a part of the optimizer's state, which no other one has; resume from"
     assert wanted in done.stderr, done.stderr
-    assert waited(lambda: not any(map(isRunning, pidsIn(tmp_path))), 60)
+    assert areGone(tmp_path)
     trainer, data, target = recipes.perceptron()
     trainer.resume(tmp_path / "run.h5").train(data, target, epochs=6, validation=(data[:20], target[:20]))
     assert recipes.hashOf(trainer) == alone("perceptron")
@@ -149,7 +149,7 @@ def test_a_loss_outside_of_a_step_ends_the_run_with_a_sentence(tmp_path):
     assert done.returncode not in (0, 75), done.stdout + done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert "has ended the run: a process is lost without which the others cannot go on here; resume from" in last
-    assert waited(lambda: not any(map(isRunning, pidsIn(tmp_path))), 60)
+    assert areGone(tmp_path)
 
 
 FAULTY = """
@@ -177,7 +177,7 @@ def test_an_exception_of_a_survivor_ends_all_as_ever(tmp_path):
     assert done.stderr.count("Traceback") == 1
     last = done.stderr.strip().splitlines()[-1]
     assert last == "puregraph: rank 1 of 2 has ended the run in epoch 2, batch 1: ValueError: no such thing"
-    assert waited(lambda: not any(map(isRunning, pidsIn(tmp_path))), 60)
+    assert areGone(tmp_path)
 
 
 def test_survivors_take_open_mpi(monkeypatch, tmp_path):

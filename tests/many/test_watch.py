@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import recipes
-from launched import isRunning, launched, namedAsKilled, pidsIn
+from launched import areGone, launched, namedAsKilled
 
 from puregraph.cli import main
 from puregraph.many import watch
@@ -103,7 +103,7 @@ def test_a_late_process_is_named_once_patience_is_over_and_ends_the_run(tmp_path
     assert "(epoch 2, batch 3, bucket 1: linear.b)" in last
     hint = "computing; if it should, 2.5 s of --patience are too few for it"
     assert (hint if how == "sleep" else "has been silent for") in last
-    assert not any(map(isRunning, pidsIn(tmp_path)))
+    assert areGone(tmp_path)
 
 
 STOPPED = """
@@ -130,7 +130,7 @@ def test_where_both_watchers_are_stopped_the_next_ones_name_them(tmp_path):
     last = done.stderr.strip().splitlines()[-1]
     assert re.match(r"puregraph: rank [23] of 4 has waited", last), last
     assert "rank 0 has been silent" in last and "rank 1 has been silent" in last
-    assert not any(map(isRunning, pidsIn(tmp_path)))
+    assert areGone(tmp_path)
 
 
 def test_watchers_are_followed_by_the_next_ones_when_all_of_them_are_silent(looking):
@@ -180,7 +180,7 @@ def test_a_process_that_is_killed_ends_all_and_the_file_stays_whole(tmp_path, wh
     assert done.returncode not in (0, CODE), done.stdout + done.stderr  # nobody had to be missed
     assert (tmp_path / "died").exists()
     assert rank in namedAsKilled(done, 3), done.stderr
-    assert not any(map(isRunning, pidsIn(tmp_path)))
+    assert areGone(tmp_path)
     assert recipes.perceptron()[0].resume(tmp_path / "run.h5").step in (4, 6)
 
 
