@@ -36,7 +36,7 @@ NEGATIVE = "padding below zero"
 REFUSED = {
     **dict.fromkeys("Compress CompressAxis ReduceAxes SliceAlong SplitSizes UnsqueezeAxes AffineGrid".split(), OPEN),
     **dict.fromkeys("TriluFrom CumulativeAxis ConvolveTransposed PoolMean".split(), ELEMENTS),
-    **dict.fromkeys("Determinant PoolNorm RecurrentCells".split(), OTHER),
+    **dict.fromkeys("Determinant PoolNorm RecurrentCells RoiAlign".split(), OTHER),
     "GatherPoints": "of a batch there is no operator that puts them back",
     **dict.fromkeys("CumProd ScatterSequence".split(), NEWER),
     "TopCount": OPEN,
@@ -48,6 +48,10 @@ STRATEGIES = ("store_all", "recompute_all")
 def dataFor(net, shapes, rng):
     """Floats, and integers that are indices of anything; probabilities, and what has a logarithm, is positive."""
     kinds = net.inputTypes(len(shapes))
+    for node in net.nodes:
+        if node.label == "RoiAlign":  # whose indices are of samples, of which there may be one alone
+            x, regions, which = node.module.sample(rng, *shapes)
+            return [x.astype(np.float32), regions.astype(np.float32), which]
     chance = any(node.label in ("BCE", "ReduceLogSum") for node in net.nodes)
     found = []
     for shape, kind in zip(shapes, kinds, strict=True):

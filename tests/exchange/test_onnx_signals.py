@@ -12,8 +12,9 @@ from onnx import helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 from test_onnx_settings import TOLERANCES, expected, modelOf, unlike  # noqa: E402
 
+from puregraph.errors import DataError  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
-from puregraph.onnx.modules import RandomLike  # noqa: E402
+from puregraph.onnx.modules import RandomLike, RoiAlign  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -81,3 +82,10 @@ def test_numbers_at_random_have_their_range_or_mean_and_stay_the_same_in_eval_mo
         assert (first != second).any()
         module.evalMode()
         np.testing.assert_array_equal(module(x), module(x))
+
+
+@pytest.mark.parametrize("wrong", [-1, 2])
+def test_a_region_of_a_sample_that_is_not_there_is_refused(wrong):
+    x, regions = np.ones((2, 1, 4, 4)), np.array([[0.0, 0, 2, 2]])
+    with pytest.raises(DataError, match=f"which: wanted samples from 0 to 1, got {wrong}"):
+        RoiAlign((2, 2))(x, regions, np.array([wrong]))

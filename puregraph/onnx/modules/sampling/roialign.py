@@ -4,7 +4,7 @@ import numpy as np
 
 from puregraph.arguments import Flag, Natural, Scalar, choice
 from puregraph.base.widen import widened
-from puregraph.errors import need
+from puregraph.errors import DataError, need
 from puregraph.module import Module
 
 
@@ -18,7 +18,7 @@ class RoiAlign(Module):
 
     Shapes    x (n, c, h, w), regions (r, 4), which (r) integers -> y (r, c, *size)
     Source    ONNX operator RoiAlign; He, Gkioxari, Dollar, Girshick 2017, Mask R-CNN, arXiv:1703.06870
-    Raises    ShapeError for other shapes
+    Raises    ShapeError for other shapes, DataError for a sample that x does not have
     """
 
     reads = ("x", "regions", "which")
@@ -62,6 +62,9 @@ class RoiAlign(Module):
         return index.reshape(shape), weight.reshape(shape)
 
     def updateData(self, x, regions, which):
+        wrong = [n for n in np.asarray(which).tolist() if not 0 <= n < len(x)]
+        if wrong:
+            raise DataError(f"which: wanted samples from 0 to {len(x) - 1}, got {wrong[0]}")
         return self.sampled(x, regions, which)
 
     @widened
