@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from functools import cache
 
 import numpy as np
 
@@ -175,6 +176,17 @@ def outcome(name, **options):
     trainer, data, target = RECIPES[name](**options)
     trainer.train(data, target, epochs=EPOCHS[name], validation=(data[:20], target[:20]))
     return hashOf(trainer)
+
+
+@cache
+def outcomeAlone(name):
+    """The hash of a run of this process, with which those of several are compared."""
+    return outcome(name)
+
+
+def outcomesAlone(names=tuple(RECIPES)):
+    """The hashes of runs of this process, of all if none is named."""
+    return {name: outcomeAlone(name) for name in names}
 
 
 def outcomes(names=tuple(RECIPES), **options):

@@ -28,7 +28,7 @@ SOME = ("perceptron", "convolutional", "synchronized", "language")
     [(3, SOME), *[pytest.param(n, tuple(recipes.RECIPES), marks=pytest.mark.slow) for n in (1, 2, 4, 8)]],
 )
 def test_runs_with_pieces_of_the_weights_end_as_those_with_all_of_them(count, names, tmp_path):
-    alone = [recipes.outcomes(names), recipes.outcome("perceptron", compile=False)]
+    alone = [recipes.outcomesAlone(names), recipes.outcome("perceptron", compile=False)]
     found = [json.loads(line) for line in lines(launched(count, tmp_path, OUTCOMES, ",".join(names), timeout=280))]
     assert found == [alone] * count
 

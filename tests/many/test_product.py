@@ -66,7 +66,7 @@ def test_all_networks_end_alike_with_every_shard_on_any_number_of_processes(coun
 @pytest.mark.parametrize(
     ("steps", "names", "shards", "counts"),
     [
-        ((13,), ("plain",), ("parameters",), (3,)),
+        pytest.param((13,), ("plain",), ("parameters",), (3,), marks=pytest.mark.slow),
         pytest.param((1, 13, 29), tuple(recipes.PRODUCT), SHARDS, (1, 3, 8), marks=pytest.mark.slow),
     ],
 )

@@ -89,7 +89,7 @@ def test_a_norm_of_scattered_elements_is_that_of_the_row(size, rng):
 @pytest.fixture(scope="module")
 def alone():
     """The hashes of runs of one process without stages; those of convolutions of steps that are not compiled."""
-    found = recipes.outcomes(("perceptron", "several", "accumulated"))
+    found = recipes.outcomesAlone(("perceptron", "several", "accumulated"))
     return {**found, "convolutional": recipes.outcome("convolutional", compile=False)}
 
 
