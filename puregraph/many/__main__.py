@@ -20,10 +20,9 @@ from puregraph.core.initial import SEED
 from puregraph.errors import PuregraphError
 from puregraph.errors.shorttraceback import shortened
 from puregraph.many.current import join
-from puregraph.many.endwithparent import endWithParent
 from puregraph.many.mpiworld import MpiWorld
 from puregraph.many.nccl.visiblegpu import takeOwnGpu
-from puregraph.many.startedby import SIZES, launcherRank, launcherSize
+from puregraph.many.startedby import SIZES, endWithParent, launcherRank, launcherSize
 from puregraph.many.world import BEGUN, LASTWORDS
 from puregraph.native.threads.numthreads import divideAmong
 

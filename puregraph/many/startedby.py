@@ -1,9 +1,13 @@
-"""Started by: what a launcher of MPI has said to this process."""
+"""Started by: what a launcher of MPI has said to this process, and how it ends with it."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import sys
 
+DEATHSIGNAL = 1  # the option of Linux's prctl
 SIZES = {"PMI_SIZE": "MPICH", "OMPI_COMM_WORLD_SIZE": "Open MPI"}  # what launchers tell those that they start
 RANKS = {"PMI_SIZE": "PMI_RANK", "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK"}
 
@@ -21,3 +25,9 @@ def launcherSize() -> tuple[str, int] | None:
         if text.isdecimal():
             return name, int(text)
     return None
+
+
+def endWithParent(number: int = signal.SIGTERM) -> None:
+    """Have Linux send this process a signal when the thread that has started it ends; elsewhere nothing happens."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(DEATHSIGNAL, number)

@@ -14,8 +14,8 @@ import tempfile
 from typing import Any
 
 from puregraph.errors import PuregraphError
-from puregraph.many.endwithparent import endWithParent
 from puregraph.many.launcher import LaunchedRun, isOpenMpi, mpiexecPath
+from puregraph.many.startedby import endWithParent
 
 PROXY = re.compile(r"HYDRA_LAUNCH: (.*)")
 LISTENING = "HYDRA_LAUNCH_END"
