@@ -79,7 +79,7 @@ def padded(x: np.ndarray, pad: Any, value: float = 0) -> np.ndarray:
         return x
     lead = x.ndim - len(pad)
     shape = x.shape[:lead] + tuple(length + sum(both) for length, both in zip(x.shape[lead:], pad))
-    y = np.full(shape, value, dtype=x.dtype)
+    y = np.full_like(x, value, shape=shape)
     y[inner(pad, shape[lead:])] = x[inner(opposite(pad), x.shape[lead:])]
     return y
 

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from copy import copy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from puregraph.storage.atomicwrite import whole
 
 WRITERS: dict[type, Callable[..., Any]] = {}
 EXTERNAL = 1 << 30  # bytes of weights from which on they are in a file of their own
-PLAIN = 21  # the opset that is written unless another is asked for: runtimes of today have it
 OLDEST = 13
 NORMED = ("x", "scale", "bias", "mean", "var")
 ROLES = {  # what the inputs of an operator are called
@@ -54,14 +54,14 @@ def toOnnx(graph: Any, path: Any = None, shapes: Any = None, opset: int | None =
     """The ONNX model of a graph as it is in evalMode; written to a file if there is a path.
 
     `shapes`    of the inputs, a list of them: symbols become named dimensions; not needed where Inputs declare them
-    `opset`     of the operators, from 13 on
+    `opset`     of the operators, from 13 on; by default the newest
     `dtypes`    of the inputs, a list of them; by default those that rules ask for, and else the graph's own floats
 
     Weights of 1 GB and more are in a file beside it.
 
     Raises    GraphError listing every node whose module cannot be written; ShapeError for shapes that do not fit
     """
-    version = PLAIN if opset is None else opset
+    version = NEWEST if opset is None else opset
     if not OLDEST <= version <= NEWEST:
         raise GraphError(f"toOnnx: wanted an opset from {OLDEST} to {NEWEST}, got {version}")
     model = ModelWriter(graph, shapesFor(graph, shapes), version, dtypes).model()
@@ -200,6 +200,7 @@ class ModelWriter:
         self.lost: set[int] = set()
         self.values: dict[int, str | None] = {0: None}
         self.kinds: dict[int, Any] = {}
+        self.lengths: dict[Any, str] = {}  # names of lengths with symbols, each an array of one element
 
     def within(self, graph: Any, names: list[str], shapes: list[Any], dtypes: list[Any]) -> ModelWriter:
         """What has written the steps of a graph that a module holds, whose inputs have names already."""
@@ -265,7 +266,8 @@ class ModelWriter:
         tensors = [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in stored]
         made = helper.make_graph(nodes, self.graph.name or "graph", inputs, outputs, tensors)
         domains = [helper.make_opsetid("", self.opset)]
-        return helper.make_model(made, opset_imports=domains, producer_name="puregraph", ir_version=10)
+        version = helper.find_min_ir_version_for(domains)
+        return helper.make_model(made, opset_imports=domains, producer_name="puregraph", ir_version=version)
 
     def write(self) -> None:
         """All steps.
@@ -306,7 +308,10 @@ class ModelWriter:
                 self.kinds[number] = written.kinds[name]
 
     def addNode(self, kind: str, inputs: list[str | None], outputs: list[str], name: str, attributes: dict) -> None:
-        """Add a node; attributes that are None are left out."""
+        """Add a node; attributes that are None are left out.
+
+        Raises    GraphError where the opset has no such operator, or not with these attributes or so many inputs
+        """
         from onnx import helper
 
         given = [i or "" for i in inputs]
@@ -315,6 +320,8 @@ class ModelWriter:
         while not outputs[-1]:
             outputs.pop()
         kept = {key: value for key, value in attributes.items() if value is not None}
+        if not kept.get("domain"):  # one of a user's own
+            checkOperator(kind, self.opset, kept, len(given))
         self.nodes.append(helper.make_node(kind, given, outputs, name=name, **kept))
 
     def constant(self, array: np.ndarray, step: OnnxStep) -> str:
@@ -338,6 +345,34 @@ class ModelWriter:
             self.addNode("Identity", [self.weights[id(stored), ""][0]], [step.y], step.path, {})
         else:
             self.weights[id(stored), ""] = step.y, toHost(stored.materialize())
+
+
+@cache
+def schemaOf(kind: str, opset: int) -> Any:
+    """What the standard says of an operator in an opset; None where it has none."""
+    from onnx import defs
+
+    try:
+        return defs.get_schema(kind, opset, "")
+    except defs.SchemaError:
+        return None
+
+
+def checkOperator(kind: str, opset: int, attributes: dict[str, Any], count: int) -> None:
+    """Check that an opset has an operator, with these attributes and so many inputs.
+
+    Raises    GraphError where it has not
+    """
+    schema = schemaOf(kind, opset)
+    if schema is None:
+        raise GraphError(f"{kind} cannot be written in opset {opset}; a newer one has it")
+    lacking = [name for name in attributes if name not in schema.attributes]
+    if lacking:
+        raise GraphError(f"{kind} of opset {opset} has no {', '.join(lacking)}; that of a newer one may")
+    if count > schema.max_input:
+        raise GraphError(
+            f"{kind} of opset {opset} takes {schema.max_input} inputs, not {count}; that of a newer one may"
+        )
 
 
 def isMatrixLayer(row: Any) -> bool:

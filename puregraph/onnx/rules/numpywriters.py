@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -216,7 +217,17 @@ def positionsOf(call: Call) -> np.ndarray:
     return np.asarray(call.function(at, *call.arguments[1:], **call.options))
 
 
-@writesCall(np.flip, np.diagonal, np.lib.stride_tricks.sliding_window_view)
+@writesCall(np.flip)
+def flipped(writer: RuleWriter, call: Call) -> str:
+    """Slice with steps of -1."""
+    x, *rest = call.arguments
+    axes = sorted(reducedAxes(rest[0] if rest else call.options.get("axis"), x.ndim))
+    limits = [[number] * len(axes) for number in (-1, -(1 << 62), -1)]
+    starts, ends, steps = (writer.whole(*each) for each in limits)
+    return writer.op("Slice", writer.name(x), starts, ends, writer.whole(*axes), steps) if axes else writer.name(x)
+
+
+@writesCall(np.diagonal, np.lib.stride_tricks.sliding_window_view)
 def gathered(writer: RuleWriter, call: Call) -> str:
     """Any view, as a Gather of elements."""
     flat = writer.reshape(writer.name(call.arguments[0]), (-1,))
@@ -321,22 +332,64 @@ def keyOf(key: Any) -> tuple:
 
 @writesCall(put)
 def assigned(writer: RuleWriter, call: Call) -> str:
-    """x[key] = y: elements scattered to positions that are known."""
+    """x[key] = y: elements scattered to known positions, in each sample where axes in front are wanted whole."""
     x, key, y = call.arguments
     out = call.outs[0]
     if any(valuesIn((key,))):
         raise GraphError("its rule writes to positions that come with the data")
-    where = np.arange(out.size).reshape(out.shape)[key]
-    if isinstance(x, Value):
-        flat = writer.reshape(writer.name(x, out.dtype), (-1,))
-    else:
-        flat = writer.step.constant(np.full(out.size, x, out.dtype))
-    if where.size == out.size and where.shape == out.shape and (where.ravel() == np.arange(out.size)).all():
-        return writer.op("Expand", writer.name(y, out.dtype), writer.whole(*out.shape))
-    spread = writer.op("Expand", writer.name(y, out.dtype), writer.whole(*where.shape))
-    rows = writer.reshape(spread, (-1,))
-    found = writer.op("ScatterElements", flat, writer.step.constant(where.reshape(-1)), rows)
-    return writer.reshape(found, out.shape)
+    region = regionOf(key, out.shape)
+    if region is not None and all(part == slice(0, n, 1) for part, n in zip(region, out.shape)):
+        return spreadOver(writer, y, out.dtype, out.shape)
+    if region is not None and not isinstance(x, Value) and all(part.step == 1 for part in region):
+        kept = [part.stop - part.start for part in region]
+        each = spreadOver(writer, y, out.dtype, kept, keptShape(key, out.shape))
+        pads = [part.start for part in region] + [n - part.stop for part, n in zip(region, out.shape)]
+        return writer.op("Pad", each, writer.whole(*pads), writer.step.constant(x, out.dtype))
+    count = 0 if region is None else next(i for i, (p, n) in enumerate(zip(region, out.shape)) if p != slice(0, n, 1))
+    inner, lead = out.shape[count:], prod(out.shape[:count])
+    where = np.arange(prod(inner)).reshape(inner)[() if region is None else tuple(region[count:])]
+    if region is None:
+        where = np.arange(out.size).reshape(out.shape)[key]
+    rows = (lead, prod(inner))
+    start = writer.name(x, out.dtype) if isinstance(x, Value) else writer.step.constant(np.full(rows, x, out.dtype))
+    flat = writer.reshape(start, rows) if isinstance(x, Value) else start
+    whole = where.shape if region is None else (*out.shape[:count], *where.shape)
+    updates = spreadOver(writer, y, out.dtype, whole, None if region is None else keptShape(key, out.shape))
+    updates = writer.reshape(updates, (lead, where.size))
+    index = writer.op("Expand", writer.step.constant(where.reshape(1, -1)), writer.whole(lead, where.size))
+    return writer.reshape(writer.op("ScatterElements", flat, index, updates, axis=1), out.shape)
+
+
+def spreadOver(writer: RuleWriter, y: Any, dtype: Any, shape: Any, broadcast: Any = None) -> str:
+    """y over all of a shape; or over `broadcast`, which lacks axes of length one, and then in that shape."""
+    wanted = tuple(shape if broadcast is None else broadcast)
+    name = writer.name(y, dtype)
+    if not isinstance(y, Value) or tuple(y.shape) != wanted:
+        name = writer.op("Expand", name, writer.whole(*wanted))
+    return name if wanted == tuple(shape) else writer.reshape(name, shape)
+
+
+def regionOf(key: Any, shape: tuple[int, ...]) -> list[slice] | None:
+    """The slices of a key along all axes, an integer as one of length one; None where it is no such key."""
+    parts = list(key) if isinstance(key, tuple) else [key]
+    if not all(part is Ellipsis or isinstance(part, (slice, int, np.integer)) for part in parts):
+        return None
+    if Ellipsis not in parts:
+        parts.append(Ellipsis)
+    at = parts.index(Ellipsis)
+    parts[at : at + 1] = [slice(None)] * (len(shape) - len(parts) + 1)
+    found = []
+    for part, n in zip(parts, shape, strict=True):
+        start, stop, step = part.indices(n) if isinstance(part, slice) else (int(part) % n, int(part) % n + 1, 1)
+        if step < 1:
+            return None
+        found.append(slice(start, max(start, stop), step))
+    return found
+
+
+def keptShape(key: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of what a key of slices and integers chooses."""
+    return np.broadcast_to(np.empty((), bool), shape)[key].shape
 
 
 @writesCall(np.take_along_axis)

@@ -15,7 +15,7 @@ from puregraph.compile.trace.numpyrules import readerOf
 from puregraph.compile.trace.recorder import RecordedArray, Recorder, UnreadableError
 from puregraph.errors import GraphError
 from puregraph.graph.steps import ABSENT
-from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf
+from puregraph.onnx.onnxwriter import OnnxStep, kindOf
 
 CALLS: dict[Any, Callable[..., Any]] = {}  # for each function of numpy, and each Kernel: what writes a call of it
 WORDS: dict[Any, Callable[..., Any]] = {}  # for each function the same by simpler ones, for ONNX alone
@@ -107,12 +107,10 @@ def loadCalls() -> None:
 
 
 def writeRule(step: OnnxStep) -> None:
-    """The forward rule of a step's module, as it is in evalMode.
+    """The forward rule of a step's module, as it is in evalMode, for inputs whose sizes are numbers.
 
-    Raises    GraphError for a rule that cannot be traced, calls what has no words, or has sizes with symbols
+    Raises    GraphError for a rule that cannot be traced, or calls what has no words
     """
-    if not all(isWhole(n) for shape in step.shapes if shape is not None for n in shape):
-        raise GraphError("its rule is written for sizes that are numbers: give shapes= without symbols")
     loadCalls()
     module, args = step.module, step.row.step.args
     recorder = Recorder(readerOf)

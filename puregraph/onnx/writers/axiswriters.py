@@ -14,7 +14,7 @@ from puregraph.onnx.modules.axes.trilu import Trilu
 from puregraph.onnx.modules.layers.pools import Unpool
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, writesOnnx
 from puregraph.onnx.writers.layerwriters import axesOf, reduced
-from puregraph.onnx.writers.operatorwriters import Attributes, check
+from puregraph.onnx.writers.operatorwriters import Attributes, checkTypes
 
 
 @writesOnnx(CumSum, CumProd)
@@ -22,7 +22,7 @@ def cumulative(step: OnnxStep) -> None:
     """CumSum, CumProd."""
     module, kind = step.module, type(step.module).__name__
     options: Attributes = {"exclusive": int(module.exclusive) or None, "reverse": int(module.reverse) or None}
-    check(step, kind, options)
+    checkTypes(step, kind)
     step.op(kind, step.x, step.constant(module.axis, np.int64), out=step.y, **options)
 
 
@@ -37,7 +37,7 @@ def topElements(step: OnnxStep) -> None:
 @writesOnnx(Trilu)
 def trilu(step: OnnxStep) -> None:
     """Trilu."""
-    check(step, "Trilu", {})
+    checkTypes(step, "Trilu")
     diagonal = step.constant(step.module.diagonal, np.int64) if step.module.diagonal else None
     step.op("Trilu", step.x, diagonal, out=step.y, upper=int(step.module.upper))
 
@@ -83,7 +83,7 @@ def padAll(step: OnnxStep) -> None:
         axes = None if isAll else step.whole(*module.axes)
         if axes is not None and step.opset < 18:
             raise GraphError("pads of some axes that are an input can be written from opset 18 on")
-    check(step, "Pad", {})
+    checkTypes(step, "Pad")
     if fill is None and module.mode == "constant":
         fill = step.constant(module.fillValue, step.dtypes[0])
     step.op("Pad", step.x, pads, fill, *([axes] if axes else []), out=step.y, mode=module.mode)

@@ -10,9 +10,9 @@ from puregraph import modules
 from puregraph.onnx.modules.layers.rmsnorm import RmsNorm
 from puregraph.onnx.onnxwriter import OnnxStep, writesOnnx
 from puregraph.onnx.writers.layerwriters import reduced
-from puregraph.onnx.writers.operatorwriters import check
+from puregraph.onnx.writers.operatorwriters import checkTypes
 
-GELU, HARDSWISH, SWISH, RMSNORM = 20, 14, 24, 23  # the opsets since which there is an operator
+GELU, HARDSWISH, RMSNORM = 20, 14, 23  # the opsets since which there is an operator
 
 
 @writesOnnx(modules.Gelu)
@@ -48,12 +48,9 @@ def hardSwish(step: OnnxStep) -> None:
 
 @writesOnnx(modules.Swish)
 def swish(step: OnnxStep) -> None:
-    """Swish since opset 24, else by Sigmoid."""
+    """Swish by Sigmoid: the operator since opset 24 is one that runtimes lack, and gives the same."""
     given, named = step.module.initArgs
     beta = float(given[0] if given else named.get("beta", 1.0))
-    if step.opset >= SWISH:
-        step.op("Swish", step.x, out=step.y, alpha=None if beta == 1 else beta)
-        return
     wide = step.x if beta == 1 else step.op("Mul", step.x, number(step, beta))
     step.op("Mul", step.x, step.op("Sigmoid", wide), out=step.y)
 
@@ -63,7 +60,7 @@ def rmsNorm(step: OnnxStep) -> None:
     """RMSNormalization since opset 23, else its formula."""
     module, rank, dtype = step.module, len(step.module.shape), step.dtypes[0]
     if step.opset >= RMSNORM:
-        check(step, "RMSNormalization", {})
+        checkTypes(step, "RMSNormalization")
         scale = step.param("scale") or step.constant(np.ones(module.shape), dtype)
         step.op("RMSNormalization", step.x, scale, out=step.y, axis=-rank, epsilon=module.epsilon)
         return

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from puregraph.errors import GraphError
+from puregraph.onnx.modules.axes.controlled import CumulativeAxis, TriluFrom
 from puregraph.onnx.modules.axes.gathering import GatherElements, GatherPoints
 from puregraph.onnx.modules.axes.scattering import ScatterElements, ScatterPoints
 from puregraph.onnx.modules.axes.topelements import TopElements
+from puregraph.onnx.modules.layers.determinant import Determinant
+from puregraph.onnx.modules.layers.fourier import Fourier
 from puregraph.onnx.modules.layers.pools import Unpool
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf
 
@@ -111,6 +115,53 @@ def scattered(g: IndexedGradient) -> tuple:
     none = g.number(0)
     kept = g.op("Where", g.op("Equal", last, g.number(0, count)), g.grad, none)
     return kept, None, g.op("Where", g.op("Equal", g.take(last, index), order), g.take(g.grad, index), none)
+
+
+@writesGradient(Determinant)
+def cofactors(g: IndexedGradient) -> tuple:
+    """The determinants of what is left of a matrix without a row and a column, with their signs."""
+    n, rank = int(g.shapes[0][-1]), len(g.shapes[0])
+    grad = g.op("Unsqueeze", g.grad, g.step.whole(-2, -1))
+    if n < 2:
+        return (g.op("Expand", grad, g.step.whole(*(1,) * rank)),) if n else (None,)
+    others = g.step.constant([[i for i in range(n) if i != left] for left in range(n)], np.int64)
+    x = g.op("Gather", g.op("Gather", g.values[0], others, axis=rank - 2), others, axis=rank)
+    minors = g.op("Det", g.op("Transpose", x, perm=[*range(rank - 1), rank, rank - 1, rank + 1]))
+    signs = g.number((-1.0) ** np.add.outer(np.arange(n), np.arange(n)))
+    return (g.op("Mul", grad, g.op("Mul", minors, signs)),)
+
+
+@writesGradient(Fourier)
+def transformed(g: IndexedGradient) -> tuple:
+    """A product with the matrix of the transform along its axis, real and imaginary parts being one."""
+    shape, rank = g.shapes[0], len(g.shapes[0])
+    axis, _ = g.module.sizes(shape)
+    given = g.module.dataShapeFrom(shape)
+    each, own = (given[axis], given[-1]), (shape[axis], shape[-1])
+    order = [*(i for i in range(rank - 1) if i != axis), axis, rank - 1]
+    lead = [shape[i] for i in order[:-2]]
+    units = np.eye(prod(each)).reshape(-1, *each)
+    alone = Fourier(1, g.module.length, g.module.inverse, g.module.oneSided)
+    matrix = alone.adjoint(units, (len(units), *own)).reshape(prod(each), prod(own))
+    rows = g.op("Reshape", g.op("Transpose", g.grad, perm=order), g.step.whole(*lead, prod(each)))
+    found = g.op("Reshape", g.op("MatMul", rows, g.number(matrix)), g.step.whole(*lead, *own))
+    return (g.op("Transpose", found, perm=[order.index(i) for i in range(rank)]),)
+
+
+@writesGradient(TriluFrom)
+def triangle(g: IndexedGradient) -> tuple:
+    """The same part of the gradient."""
+    return g.op("Trilu", g.grad, g.values[1], upper=int(g.module.upper)), None
+
+
+@writesGradient(CumulativeAxis)
+def summed(g: IndexedGradient) -> tuple:
+    """Sums from the other end."""
+    if g.module.kind != "sum":
+        raise GraphError("its gradient along an axis that comes with the data has no words in ONNX")
+    options = {"exclusive": int(g.module.exclusive) or None, "reverse": int(not g.module.reverse) or None}
+    axis = g.op("Reshape", g.values[1], g.step.constant(np.zeros(0, np.int64)))
+    return g.op("CumSum", g.grad, axis, **options), None
 
 
 def multiplied(g: IndexedGradient, index: str) -> tuple:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from puregraph.autodiff.joint.remat import CotangentInput, Exposed, Outline, Parameter
 from puregraph.graph.backward import Accumulate, Gradient
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
+from puregraph.onnx.rules.opensizes import forAnySize
 from puregraph.onnx.rules.rulewriter import given, writeRule
 from puregraph.onnx.writers.gradientwriters import GRADIENTS, IndexedGradient
 
@@ -12,17 +13,19 @@ from puregraph.onnx.writers.gradientwriters import GRADIENTS, IndexedGradient
 @writesOnnx(Exposed)
 def traced(step: OnnxStep) -> None:
     """The calls of the rule."""
-    writeRule(step)
+    forAnySize(step, writeRule)
 
 
 @writesOnnx(Gradient)
 def gradient(step: OnnxStep) -> None:
     """What is registered for the module, or the calls of its rule."""
-    write, mark = GRADIENTS.get(type(step.module.of)), len(step.writer.nodes)
-    if write is None:
-        writeRule(step)
-        return
-    found = write(IndexedGradient(step))
+    forAnySize(step, writeRule if type(step.module.of) not in GRADIENTS else writeRegistered)
+
+
+def writeRegistered(step: OnnxStep) -> None:
+    """What is registered for the module."""
+    mark = len(step.writer.nodes)
+    found = GRADIENTS[type(step.module.of)](IndexedGradient(step))
     for k, i in enumerate(step.module.wanted):
         if found[i] is not None:
             given(step, found[i], step.outputs[k], mark, isFirst=k == 0)

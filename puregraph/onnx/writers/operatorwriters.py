@@ -23,7 +23,7 @@ from puregraph.onnx.modules.layers.quantized import Dequantize, Quantize
 from puregraph.onnx.modules.layers.randomlike import RandomLike
 from puregraph.onnx.modules.layers.suppression import NonMaxSuppression
 from puregraph.onnx.modules.sampling.roialign import RoiAlign
-from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
+from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, schemaOf, writesOnnx
 
 CALLEDRANDOM = {"uniform": "RandomUniformLike", "normal": "RandomNormalLike"}
 CUMULATIVE = {"sum": "CumSum", "product": "CumProd"}
@@ -138,7 +138,7 @@ def operator(step: OnnxStep) -> None:
     """The operator of a module; outputs that are at the end and nobody reads are not named by readers of the file."""
     made = next(made for c in type(step.module).__mro__ if (made := OPERATORS.get(c)))
     kind, attributes = made(step.module)
-    check(step, kind, attributes)
+    checkTypes(step, kind)
     if attributes.get("ceil_mode") and step.opset < PADLESS:
         checkWindows(step)
     given = list(step.inputs)
@@ -159,20 +159,14 @@ def checkWindows(step: OnnxStep) -> None:
             raise GraphError(f"windows that would begin in the padding are left out from opset {PADLESS} on")
 
 
-def check(step: OnnxStep, kind: str, attributes: Attributes) -> None:
-    """Whether an opset has an operator with these attributes, for inputs of these dtypes.
+def checkTypes(step: OnnxStep, kind: str) -> None:
+    """Check that an opset has an operator for inputs of these dtypes.
 
     Raises    GraphError where it has not
     """
-    from onnx import defs
-
-    try:
-        schema = defs.get_schema(kind, step.opset, "")
-    except defs.SchemaError:
-        raise GraphError(f"{kind} cannot be written in opset {step.opset}; a newer one has it") from None
-    lacking = [name for name, value in attributes.items() if value is not None and name not in schema.attributes]
-    if lacking:
-        raise GraphError(f"{kind} of opset {step.opset} has no {', '.join(lacking)}; that of a newer one may")
+    schema = schemaOf(kind, step.opset)
+    if schema is None:  # which is said when the node is added
+        return
     allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
     for i, dtype in enumerate(step.indtypes):
         formal = schema.inputs[min(i, len(schema.inputs) - 1)]

@@ -13,7 +13,7 @@ from puregraph.onnx.modules.layers.fourier import Fourier
 from puregraph.onnx.modules.sampling.affinegrid import AffineGrid
 from puregraph.onnx.modules.sampling.gridsample import GridSample
 from puregraph.onnx.modules.sampling.resizeaxes import CROP, ResizeAxes
-from puregraph.onnx.onnxwriter import OnnxStep, writesOnnx
+from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
 
 
 @writesOnnx(modules.Upsample2D)
@@ -21,8 +21,10 @@ def upsample(step: OnnxStep) -> None:
     """Resize by whole factors, from the centres of pixels."""
     module = step.module
     if module.scale is None:
-        raise GraphError("its scales are an input of integers")
-    scales = step.constant(np.array([1, 1, *module.scale]), np.float32)
+        given = step.op("Cast", step.inputs[1], to=kindOf(np.dtype(np.float32)))
+        scales = step.op("Concat", step.constant(np.ones(2), np.float32), given, axis=0)
+    else:
+        scales = step.constant(np.array([1, 1, *module.scale]), np.float32)
     options = {"mode": module.mode, "coordinate_transformation_mode": "half_pixel"}
     if module.mode == "nearest":
         options = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}

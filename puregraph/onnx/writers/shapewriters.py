@@ -208,11 +208,16 @@ def oneHot(step: OnnxStep) -> None:
 
 @writesOnnx(modules.Pad)
 def pad(step: OnnxStep) -> None:
-    """Pad."""
+    """Pad; pads that are an input are pairs here, and there all before and then all behind."""
     module = step.module
-    if module.pad is None:
-        raise GraphError("its pads are an input in pairs")
-    widths = module.widths(len(step.shapes[0]))
-    flat = [before for before, _ in widths] + [after for _, after in widths]
     fill = step.constant(module.fillValue, step.dtypes[0]) if module.mode == "constant" else None
-    step.op("Pad", step.x, step.whole(*flat), fill, out=step.y, mode=module.mode)
+    if module.pad is None:
+        given = step.inputs[1]
+        given = given if step.indtypes[1] == np.int64 else step.op("Cast", given, to=kindOf(np.dtype(np.int64)))
+        front = len(step.shapes[0]) - step.shapes[1][0]  # axes that stay as they are
+        given = step.op("Concat", step.constant(np.zeros((front, 2), np.int64)), given, axis=0) if front else given
+        pads = step.op("Reshape", step.op("Transpose", given, perm=[1, 0]), step.whole(-1))
+    else:
+        widths = module.widths(len(step.shapes[0]))
+        pads = step.whole(*[before for before, _ in widths], *[after for _, after in widths])
+    step.op("Pad", step.x, pads, fill, out=step.y, mode=module.mode)

@@ -104,8 +104,13 @@ def wrapped(grad, widths):
     """The gradient, with that of copies added where they were copied from."""
     for axis, (before, after) in enumerate(widths):
         size = grad.shape[axis] - before - after
+        if size == 0 or not before + after:
+            continue
         parts = np.moveaxis(grad, axis, 0)
         total = np.zeros_like(parts, shape=(size, *parts.shape[1:]))
-        np.add.at(total, (np.arange(len(parts)) - before) % size, parts)
+        for start in range(before % size - size, len(parts), size):
+            first, last = max(start, 0), min(start + size, len(parts))
+            at = slice(first - start, last - start)
+            total[at] = total[at] + parts[first:last]
         grad = np.moveaxis(total, 0, axis)
     return grad

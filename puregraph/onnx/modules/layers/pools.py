@@ -187,7 +187,8 @@ def spread(grad, win):
     """The adjoint of `summed`."""
     whole = np.zeros_like(grad, shape=(*grad.shape[:2], *win.full))
     for tap in win.taps:
-        whole[win.tapIndex(tap)] += grad
+        at = win.tapIndex(tap)
+        whole[at] = whole[at] + grad
     return whole[inner(win.pad, win.full)]
 
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from puregraph import autodiff
 from puregraph.arguments import Count, Flag, NotNegative, choice
 from puregraph.errors import need
 from puregraph.module import Module
+from puregraph.onnx.modules.layers.cellgradient import CellGradient
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 ORDERS = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}  # where ONNX has the gates of our layers
@@ -22,6 +22,19 @@ FUNCTIONS = {  # of x and two constants
     "Elu": lambda x, a, b: np.where(x >= 0, x, a * np.expm1(np.minimum(x, 0))),
     "Softsign": lambda x, a, b: x / (1 + np.abs(x)),
     "Softplus": lambda x, a, b: np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0),
+}
+SLOPES = {  # the derivatives, of x, what it became, and two constants
+    "Relu": lambda x, y, a, b: np.where(x > 0, 1, 0 * x),
+    "Tanh": lambda x, y, a, b: 1 - y * y,
+    "Sigmoid": lambda x, y, a, b: y * (1 - y),
+    "Affine": lambda x, y, a, b: a + 0 * x,
+    "LeakyRelu": lambda x, y, a, b: np.where(x >= 0, 1, a + 0 * x),
+    "ThresholdedRelu": lambda x, y, a, b: np.where(x > a, 1, 0 * x),
+    "ScaledTanh": lambda x, y, a, b: a * b * (1 - np.tanh(b * x) ** 2),
+    "HardSigmoid": lambda x, y, a, b: np.where((y > 0) & (y < 1), a, 0 * x),
+    "Elu": lambda x, y, a, b: np.where(x >= 0, 1, a * np.exp(np.minimum(x, 0))),
+    "Softsign": lambda x, y, a, b: (1 - np.abs(y)) ** 2,
+    "Softplus": lambda x, y, a, b: 0.5 * (1 + np.tanh(0.5 * x)),
 }
 CONSTANTS = {  # those that are used, and what they are where left out
     "Affine": (1.0, 0.0),
@@ -86,62 +99,98 @@ class RecurrentCells(Module):
         return [(t, n, h), *[(n, h)] * (len(self.outputNames) - 1)]
 
     def updateData(self, x, W, R, B=None, lengths=None, h0=None, c0=None, P=None):
-        found = self.run(x, W, R, B, lengths, h0, c0, P)
-        return tuple(np.asarray(y, x.dtype) for y in found)
+        outputs, _ = self.run(x, W, R, B, lengths, h0, c0, P)
+        return tuple([y.astype(x.dtype, copy=False) for y in outputs])
 
-    def activated(self, index, x, clip=None):
-        """One of the functions of x, which is cut off before."""
-        name, alpha, beta = self.activations[index]
-        clip = self.clip if clip is None else clip
-        return FUNCTIONS[name](np.minimum(np.maximum(x, -clip), clip) if clip else x, alpha, beta)
+    def order(self, t):
+        """The time steps in the order in which they are computed."""
+        return range(t)[:: -1 if self.isReversed else 1]
 
     def run(self, x, W, R, B, lengths, h0, c0, P):
-        """All outputs, of arrays or of Variables."""
+        """All outputs, and for each time step what its gradient is computed from."""
         t, n, _ = x.shape
-        h = np.zeros((n, self.hsize), x.dtype) if h0 is None else h0
-        c = np.zeros((n, self.hsize), x.dtype) if c0 is None else c0
+        h = np.zeros_like(x, shape=(n, self.hsize)) if h0 is None else h0
+        c = np.zeros_like(x, shape=(n, self.hsize)) if c0 is None else c0
         width = GATES[self.kind] * self.hsize
-        bW, bR = (0, np.zeros(width, x.dtype)) if B is None else (B[:width], B[width:])
-        p, U = np.matmul(x, W.T) + bW, R.T
-        rows = [np.zeros((n, self.hsize), x.dtype)] * t
-        for k in range(t)[:: -1 if self.isReversed else 1]:
-            after = self.step(p[k], h, c, U, bR, P)
+        p, b = np.matmul(x, W.T), 0
+        if B is not None:
+            p, b = p + B[:width], B[width:]
+        rows, kept = [h] * t, [None] * t
+        for k in self.order(t):
+            hNew, cNew, rest = self.step(p[k], h, c, R.T, b, P)
+            kept[k] = h, c, rest
             isOn = None if lengths is None else (k < lengths)[:, None]
-            h, c = [new if isOn is None else np.where(isOn, new, old) for new, old in zip(after, (h, c))]
-            rows[k] = h if isOn is None else np.where(isOn, h, 0 * h)
-        y = np.stack(rows) if t else np.zeros((0, n, self.hsize), x.dtype)
-        return (y, h, c) if self.kind == "LSTM" else (y, h)
+            h, c = [new if isOn is None else np.where(isOn, new, old) for new, old in ((hNew, h), (cNew, c))]
+            rows[k] = h if isOn is None else np.where(isOn, h, x.dtype.type(0))
+        y = np.stack(rows) if t else np.zeros_like(x, shape=(0, n, self.hsize))
+        return ((y, h, c) if self.kind == "LSTM" else (y, h)), kept
+
+    def gate(self, index, x, clip=None):
+        """One of the functions of x, which is cut off before, and its derivative."""
+        name, alpha, beta = self.activations[index]
+        clip = self.clip if clip is None else clip
+        inside = np.minimum(np.maximum(x, -clip), clip) if clip else x
+        y = FUNCTIONS[name](inside, alpha, beta)
+        slope = SLOPES[name](inside, y, alpha, beta)
+        return y, np.where((x >= -clip) & (x <= clip), slope, 0 * x) if clip else slope
+
+    def parts(self, x):
+        """The gates along the last axis."""
+        return [x[..., i * self.hsize : (i + 1) * self.hsize] for i in range(GATES[self.kind])]
 
     def step(self, p, h, c, U, b, P):
-        """The states after a time step."""
-        size = self.hsize
-        part = [slice(i * size, (i + 1) * size) for i in range(4)]
+        """The states after a time step, and what their gradient is computed from."""
         if self.kind == "GRU":
-            q = np.matmul(h, U[:, : 2 * size]) + b[: 2 * size] + p[:, : 2 * size]
-            z, r = self.activated(0, q[:, :size]), self.activated(0, q[:, size:])
-            last, rest = U[:, part[2]], b[part[2]]
-            inner = r * (np.matmul(h, last) + rest) if self.isLinearFirst else np.matmul(r * h, last) + rest
-            return (1 - z) * self.activated(1, p[:, part[2]] + inner) + z * h, c
+            return self.reset(p, h, c, U, b)
         q = p + np.matmul(h, U) + b
         if self.kind == "RNN":
-            return self.activated(0, q), c
-        peep = [0, 0, 0] if P is None else [P[part[i]] for i in range(3)]
-        i = self.activated(0, q[:, part[0]] + peep[0] * c)
-        f = 1 - i if self.isCoupled else self.activated(0, q[:, part[2]] + peep[2] * c)
-        c = f * c + i * self.activated(1, q[:, part[3]])
-        o = self.activated(0, q[:, part[1]] + peep[1] * c)
-        return o * self.activated(2, c, 0), c
+            y, slope = self.gate(0, q)
+            return y, c, slope
+        (qi, qo, qf, qc), peep = self.parts(q), None if P is None else self.parts(P)
+        i, iSlope = self.gate(0, qi if P is None else qi + peep[0] * c)
+        f, fSlope = (1 - i, None) if self.isCoupled else self.gate(0, qf if P is None else qf + peep[2] * c)
+        g, gSlope = self.gate(1, qc)
+        cNew = f * c + i * g
+        o, oSlope = self.gate(0, qo if P is None else qo + peep[1] * cNew)
+        y, ySlope = self.gate(2, cNew, 0)
+        return o * y, cNew, (i, f, g, o, y, cNew, iSlope, fSlope, gSlope, oSlope, ySlope)
 
-    def updateGrad(self, grad, *values, needs):
-        arguments = values[:8]
-        given = [
-            autodiff.Variable(v, requires_grad=True) if needed and v is not None and name != "lengths" else v
-            for name, v, needed in zip(self.reads, arguments, needs)
-        ]
-        pairs = [(y, g) for y, g in zip(self.run(*given), grad) if g is not None and isinstance(y, autodiff.Variable)]
-        wanted = [v for v in given if isinstance(v, autodiff.Variable)]
-        found = iter(autodiff.grad([y for y, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True))
-        return tuple([next(found) if isinstance(v, autodiff.Variable) else None for v in given])
+    def reset(self, p, h, c, U, b):
+        """The step of a GRU."""
+        size, has = self.hsize, type(b) is not int
+        (pz, pr, pg), gates, last = self.parts(p), U[:, : 2 * size], U[:, 2 * size :]
+        q, rest = np.matmul(h, gates), b[2 * size :] if has else 0
+        q = q + b[: 2 * size] if has else q
+        (z, zSlope), (r, rSlope) = self.gate(0, pz + q[:, :size]), self.gate(0, pr + q[:, size:])
+        before = np.matmul(h, last) + rest if self.isLinearFirst else r * h
+        inner = r * before if self.isLinearFirst else np.matmul(before, last) + rest
+        g, gSlope = self.gate(1, pg + inner)
+        return (1 - z) * g + z * h, c, (z, r, g, before, zSlope, rSlope, gSlope)
+
+    def updateGrad(self, grad, x, W, R, B, lengths, h0, c0, P, *outputs, needs):
+        t, n, _ = x.shape
+        _, kept = self.run(x, W, R, B, lengths, h0, c0, P)
+        gy, gh, gc = [*grad, None][:3]
+        zeros = np.zeros_like(x, shape=(n, self.hsize))
+        back = CellGradient(self, R, P, zeros if gh is None else gh, zeros if gc is None else gc)
+        gp = [None] * t
+        for k in reversed(self.order(t)):
+            gp[k] = back.step(
+                None if gy is None else gy[k], *kept[k], None if lengths is None else (k < lengths)[:, None]
+            )
+        found = dict(zip(self.reads, (None,) * 8)) | {"h0": back.h, "c0": back.c}
+        if t:
+            rows = np.stack(gp).reshape(-1, W.shape[0])
+            found["x"] = np.matmul(rows, W).reshape(x.shape)
+            found["W"] = np.matmul(rows.T, x.reshape(-1, x.shape[2]))
+            found["B"] = np.concatenate([rows.sum(axis=0), back.b])
+            found |= {"R": back.U.T, "P": back.P}
+        else:
+            found |= {name: np.zeros_like(v) for name, v in zip("xWRBP", (x, W, R, B, P)) if v is not None}
+        given = zip(self.reads, (x, W, R, B, lengths, h0, c0, P), needs)
+        return tuple(
+            [None if v is None or not needed or found[name] is None else found[name] for name, v, needed in given]
+        )
 
     def sample(self, rng, *shapes):
         named = zip(self.reads, shapes)

@@ -1,0 +1,240 @@
+"""OpenSizes: a rule is written for several numbers in place of each symbol, and what moves with them is computed.
+
+Nodes have to be the same for all numbers. Where a constant is another one, it is found as a sum of products of lengths
+that the model can read, such as 2 N T - 1, which has to be exact for every try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from itertools import combinations_with_replacement
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.core.dim import Dim
+from puregraph.core.shape import bind, symbols
+from puregraph.errors import GraphError
+from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf
+
+RANGE = (5, 25)  # numbers that stand for symbols, each another one
+SURE = 4  # tries more than there are lengths
+DEGREE = 4  # lengths in one product
+Terms = dict[tuple[int, ...], int]  # {lengths: coefficient}
+FIXED = "give shapes= without symbols"
+
+
+class OpenLength(NamedTuple):
+    """A length with symbols, and the number that it was in each try."""
+
+    dim: Dim
+    tried: tuple[int, ...]
+
+
+def forAnySize(step: OnnxStep, write: Callable[[OnnxStep], None]) -> None:
+    """Have a step written whose inputs have lengths with symbols.
+
+    Raises    GraphError where a length is not known at all, or what is written follows it in another way than by sums
+              of products
+    """
+    shapes = [shape for shape in [*step.shapes, *step.outshapes] if shape is not None]
+    if all(isWhole(n) for shape in shapes for n in shape):
+        write(step)
+        return
+    if any(n is None for shape in shapes for n in shape):
+        raise GraphError(f"a size comes with the data, for which its rule cannot be written: {FIXED}")
+    names = dict.fromkeys(name for shape in shapes for name in symbols(shape))
+    dims = dict.fromkeys(n for shape in step.shapes if shape is not None for n in shape if isinstance(n, Dim))
+    rng = np.random.default_rng(1)
+    tries = [dict(zip(names, map(int, rng.permutation(range(*RANGE))))) for _ in range(len(dims) + SURE)]
+    sketches = [sketch(step, write, sizes) for sizes in tries]
+    lengths = [OpenLength(dim, tuple(bind((dim,), sizes)[0] for sizes in tries)) for dim in dims]
+    first = sketches[0]
+    step.writer.taken |= first.writer.taken
+    step.writer.weights.update(first.writer.weights)
+    step.kinds.update(first.kinds)
+    adopt(step, [each.writer.nodes for each in sketches], lengths)
+
+
+def sketch(step: OnnxStep, write: Callable[[OnnxStep], None], sizes: dict[str, int]) -> OnnxStep:
+    """The step as it is written for numbers, by a writer of its own."""
+    tried = copy(step)
+    tried.writer = copy(step.writer)
+    tried.writer.nodes, tried.writer.taken = [], set(step.writer.taken)
+    tried.writer.weights = dict(step.writer.weights)
+    tried.kinds = {}
+    tried.shapes, tried.outshapes = (
+        [None if shape is None else bind(shape, sizes, complete=True) for shape in given]
+        for given in (step.shapes, step.outshapes)
+    )
+    write(tried)
+    return tried
+
+
+def adopt(step: OnnxStep, tries: list[list[Any]], lengths: list[OpenLength]) -> None:
+    """Add the nodes of the first try, those that differ between the tries as what follows lengths.
+
+    Raises    GraphError where more than constants differ
+    """
+    if len({len(nodes) for nodes in tries}) > 1:
+        raise GraphError(f"its rule does not the same for other sizes: {FIXED}")
+    for nodes in zip(*tries):
+        if len({node.SerializeToString(deterministic=True) for node in nodes}) == 1:
+            step.writer.nodes.append(nodes[0])
+            continue
+        if any(node.op_type != "Constant" or node.output != nodes[0].output for node in nodes):
+            raise GraphError(f"an option of {nodes[0].op_type} in its rule follows open sizes: {FIXED}")
+        OpenConstant(step, lengths, nodes[0].output[0]).write([arrayOf(node) for node in nodes])
+
+
+def arrayOf(node: Any) -> np.ndarray:
+    """The elements of a Constant."""
+    from onnx import numpy_helper
+
+    return numpy_helper.to_array(node.attribute[0].t)
+
+
+class OpenConstant:
+    """Writes what was another constant in each try; `name` is what it is called."""
+
+    def __init__(self, step: OnnxStep, lengths: list[OpenLength], name: str):
+        self.step, self.op, self.lengths, self.name = step, step.op, lengths, name
+
+    def write(self, arrays: list[np.ndarray]) -> None:
+        """The nodes.
+
+        Raises    GraphError for arrays that follow the lengths in a way that is not known
+        """
+        if len({array.shape for array in arrays}) > 1:
+            self.filled(arrays)
+        elif arrays[0].ndim == 1 and arrays[0].dtype == np.int64:
+            self.sizes(np.array(arrays), self.name)
+        elif arrays[0].size == 1:
+            self.number(np.array([array.reshape(()) for array in arrays]), arrays[0].shape, self.name)
+        else:
+            raise self.unknown()
+
+    def unknown(self) -> GraphError:
+        """What is wrong with what is not known."""
+        return GraphError(f"a constant in its rule follows open sizes in a way that has no words in ONNX: {FIXED}")
+
+    def sizes(self, rows: np.ndarray, out: str | None = None) -> str:
+        """Integers along one axis, of which there is a row for each try."""
+        parts: list[str] = []
+        known: list[int] = []
+        for column in rows.T:
+            if (column == column[0]).all():
+                known.append(int(column[0]))
+                continue
+            parts += [self.step.whole(*known)] if known else []
+            known = []
+            parts.append(self.length(column))
+        parts += [self.step.whole(*known)] if known else []
+        return self.op("Concat", *parts, out=out, axis=0)
+
+    def length(self, tried: np.ndarray) -> str:
+        """One integer, as an array of one element."""
+        terms = fitted(tried, [length.tried for length in self.lengths])
+        if terms is None:
+            raise self.unknown()
+        total = None
+        for factors, count in terms.items():
+            names = [self.read(self.lengths[i].dim) for i in factors]
+            names += [self.step.whole(count)] if count != 1 or not names else []
+            found = names[0]
+            for name in names[1:]:
+                found = self.op("Mul", found, name)
+            total = found if total is None else self.op("Add", total, found)
+        return str(total)
+
+    def read(self, dim: Dim) -> str:
+        """A length of an input of the model, or else of the step."""
+        step, known = self.step, self.step.writer.lengths
+        if dim not in known:
+            writer = step.writer
+            ends = [
+                *zip((writer.values[n] for n in writer.steps.inputs), writer.shapes),
+                *zip(step.inputs, step.shapes),
+            ]
+            x, shape = next((x, shape) for x, shape in ends if x and shape is not None and dim in shape)
+            known[dim] = self.op("Gather", self.op("Shape", x), step.whole(list(shape).index(dim)))
+        return str(known[dim])
+
+    def number(self, tried: np.ndarray, shape: tuple[int, ...], out: str | None = None) -> str:
+        """One element of any dtype: an integer, or one by an integer."""
+        dtype, isOne = tried.dtype, (tried == np.rint(tried)).all()
+        whole = np.rint(tried if isOne else 1 / tried).astype(np.int64)
+        if not isOne and not np.allclose(whole * tried.astype(np.float64), 1, 8 * np.finfo(dtype).eps):
+            raise self.unknown()
+        found = self.op("Reshape", self.length(whole), self.step.constant(shape, np.int64))
+        if isOne and dtype == np.int64:
+            return self.op("Identity", found, out=out)
+        found = self.op("Cast", found, to=kindOf(dtype), out=out if isOne else None)
+        return found if isOne else self.op("Reciprocal", found, out=out)
+
+    def filled(self, arrays: list[np.ndarray]) -> None:
+        """An array of another shape in each try: of one number, of the positions in it, or of a triangle."""
+        if len({array.ndim for array in arrays}) > 1:
+            raise self.unknown()
+        shape = self.sizes(np.array([array.shape for array in arrays], np.int64))
+        if all(array.size and (array == array.flat[0]).all() for array in arrays):
+            firsts = np.array([array.flat[0] for array in arrays])
+            isSame = (firsts == firsts[0]).all()
+            value = self.step.constant(firsts[0], firsts.dtype) if isSame else self.number(firsts, ())
+            self.op("Expand", value, shape, out=self.name)
+        elif all(array.dtype == np.int64 and isCount(array) for array in arrays):
+            count = self.count(np.array([array.size for array in arrays]))
+            self.op("Reshape", count, shape, out=self.name)
+        elif all(array.dtype == bool and array.ndim == 2 and isTriangle(array) for array in arrays):
+            rows, columns = (self.count(np.array([array.shape[i] for array in arrays])) for i in (0, 1))
+            self.op("LessOrEqual", columns, self.op("Unsqueeze", rows, self.step.whole(1)), out=self.name)
+        else:
+            raise self.unknown()
+
+    def count(self, sizes: np.ndarray) -> str:
+        """0, 1, 2, ... as many as so."""
+        if (sizes == sizes[0]).all():
+            return self.step.constant(np.arange(sizes[0]))
+        zero, one = (self.step.constant(n, np.int64) for n in (0, 1))
+        return self.op("Range", zero, self.op("Squeeze", self.length(sizes), self.step.whole(0)), one)
+
+
+def isCount(array: np.ndarray) -> bool:
+    """Whether the elements are 0, 1, 2, ..."""
+    return bool((array.ravel() == np.arange(array.size)).all())
+
+
+def isTriangle(array: np.ndarray) -> bool:
+    """Whether a matrix is true on its diagonal and below."""
+    return bool((array == np.tri(*array.shape, dtype=bool)).all())
+
+
+def fitted(tried: np.ndarray, lengths: list[tuple[int, ...]]) -> Terms | None:
+    """An integer of each try as a sum of products of lengths: one product, a sum of lengths, or a product and a number.
+
+    None where it is none of these in every try.
+    """
+    if (tried == tried[0]).all():
+        return {(): int(tried[0])}
+    count = range(len(lengths))
+    products = {
+        factors: np.array([prod(each) for each in zip(*(lengths[i] for i in factors))], np.int64)
+        for degree in range(1, DEGREE + 1)
+        for factors in combinations_with_replacement(count, degree)
+    }
+    for factors, value in products.items():
+        if (tried == (times := tried[0] // value[0]) * value).all():
+            return {factors: int(times)}
+    rows = np.array([np.ones(len(tried)), *lengths]).T
+    found = np.rint(np.linalg.lstsq(rows, tried, None)[0]).astype(np.int64)
+    if (rows.astype(np.int64) @ found == tried).all():
+        each = zip([(), *((i,) for i in count)], map(int, found))
+        return {factors: times for factors, times in each if times}
+    for factors, value in products.items():
+        step = value[1] - value[0]
+        times = (tried[1] - tried[0]) // step if step else 0
+        if (tried - times * value == (rest := tried[0] - times * value[0])).all():
+            return {factors: int(times), (): int(rest)}
+    return None
