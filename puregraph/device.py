@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -179,6 +178,8 @@ def threads() -> int:
 
 def versions() -> dict[str, str]:
     """Python, the platform, and each package that matters here with its version or "not installed"."""
+    import importlib.metadata  # which costs each start 30 ms, for a table that few ask for
+
     found = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
     for package in PACKAGES:
         try:

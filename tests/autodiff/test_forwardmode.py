@@ -6,6 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from everyexample import everyExample
 from everymodule import DERIVED, MODES, examplesOf, toStrict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -98,8 +99,7 @@ def prove(module, inputs, rng, tolerance=2e-6):
         assert np.array_equal(s.data, states[n]), f"the state {n} has moved"
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("found", "index"), DERIVED, ids=lambda v: getattr(v, "__name__", str(v)))
+@everyExample(DERIVED, mode=MODES)
 def test_every_module_has_a_derivative_along_directions(found, index, mode, rng):
     module, shapes = examplesOf(found)[index]
     case = Case(module, shapes, train=MODES[mode])
@@ -168,8 +168,7 @@ def test_products_with_the_hessian_are_differences_of_gradients(mode, rng):
         assert np.allclose(got.params[path], wanted, rtol=1e-6, atol=1e-7), path
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("found", "index"), DERIVED, ids=lambda v: getattr(v, "__name__", str(v)))
+@everyExample(DERIVED, mode=MODES)
 def test_every_gradient_rule_has_a_derivative_itself(found, index, mode, rng):
     """The Hessian of <u, sin y> along v, forward over reverse, against differences of gradients."""
     module, shapes = examplesOf(found)[index]
@@ -677,14 +676,13 @@ def derivatives(case, move):
     ]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("found", "index"), DERIVED, ids=lambda v: getattr(v, "__name__", str(v)))
+@everyExample(DERIVED, mode=MODES)
 def test_derivatives_run_on_device_arrays(found, index, mode, monkeypatch):
     cases = [Case(*examplesOf(found)[index], train=MODES[mode]) for _ in range(2)]
     cases[1].module = copy.deepcopy(cases[0].module)
-    with useFast(False):
+    with useFast(False), monkeypatch.context() as patched:
         wanted = derivatives(cases[0], lambda array: array)
-        useStrict(monkeypatch)
+        useStrict(patched)
         got = derivatives(cases[1], toStrict)
     for a, b in zip(got, wanted, strict=True):
         assert isinstance(a, Strict) and a.dtype == b.dtype and np.array_equal(a.values, b)

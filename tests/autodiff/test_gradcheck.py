@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from everyexample import everyExample
 from everymodule import DERIVED, MODES, Cube, Swap, examplesOf
 
 from puregraph import costs
@@ -22,8 +23,7 @@ from puregraph.modules import Add, BatchNorm, Dropout, Embedder, Linear, Relu, S
 from puregraph.pointwise import Pointwise
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("found", "index"), DERIVED, ids=lambda v: getattr(v, "__name__", str(v)))
+@everyExample(DERIVED, mode=MODES)
 def test_every_module_passes(found, index, mode):
     module, shapes = examplesOf(found)[index]
     case = Case(module, shapes, train=MODES[mode])

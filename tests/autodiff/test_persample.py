@@ -3,6 +3,7 @@ where samples are mixed."""
 
 import numpy as np
 import pytest
+from everyexample import everyExample
 from everymodule import DERIVED, MODES, Cube, examplesOf, toStrict
 from strict import Strict, useStrict
 
@@ -106,7 +107,7 @@ def mixes(case):
     return False
 
 
-@pytest.mark.parametrize(("found", "index"), SAMPLED, ids=lambda v: getattr(v, "__name__", str(v)))
+@everyExample(SAMPLED)
 def test_every_module_gives_what_a_loop_gives(found, index, rng, loops):
     module, shapes = examplesOf(found)[index]
     case = Case(module, shapes, train=False)
@@ -421,16 +422,16 @@ def test_a_product_of_samples_at_their_own_places_passes(rng):
     agree(per_sample_gradients(net, xs, us).params, oneByOne(net, xs, [us]))
 
 
-@pytest.mark.parametrize(("found", "index"), SAMPLED, ids=lambda v: getattr(v, "__name__", str(v)))
+@everyExample(SAMPLED)
 def test_it_runs_on_device_arrays(found, index, monkeypatch):
     module, shapes = examplesOf(found)[index]
     case = Case(module, shapes, train=False)
     if mixes(case) or not module.params:
         return
     us = [np.cos(y) for y in case.visible(case.run())]
-    with useFast(False):
+    with useFast(False), monkeypatch.context() as patched:
         wanted = per_sample_gradients(case.module, case.inputs, us).params
-        useStrict(monkeypatch)
+        useStrict(patched)
         for stored in (*case.module.params.values(), *case.module.states.values()):
             stored.data = toStrict(stored.data)
         got = per_sample_gradients(case.module, [*map(toStrict, case.inputs)], [*map(toStrict, us)]).params

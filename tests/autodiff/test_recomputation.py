@@ -8,6 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 import randomgraphs
+from everyexample import everyExample
 from everymodule import DERIVED, MODES, Cube, examplesOf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -104,8 +105,7 @@ def test_values_gradients_and_states_are_equal_to_the_last_bit(mode, rng):
     same(plain, lean, rng.standard_normal((4, 2, 3, 3)).astype(np.float32))
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("found", "index"), DERIVED, ids=lambda v: getattr(v, "__name__", str(v)))
+@everyExample(DERIVED, mode=MODES)
 def test_every_module_may_stand_in_one(found, index, mode):
     module, shapes = examplesOf(found)[index]
     case = Case(module, shapes, train=MODES[mode])

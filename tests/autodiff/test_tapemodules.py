@@ -5,7 +5,8 @@ import random
 
 import numpy as np
 import pytest
-from everymodule import CLASSES, DERIVED, SIZED, Cube, Swap, examplesOf, label
+from everyexample import everyExample
+from everymodule import CLASSES, DERIVED, SIZED, Cube, Swap, examplesOf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from randomgraphs import randomGraph
@@ -70,9 +71,7 @@ def inGraph(module, inputs):
     return listed(y), listed(net.grad)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("found", "index"), DERIVED, ids=label)
+@everyExample(DERIVED, mode=MODES, dtype=DTYPES)
 def test_a_module_gives_on_variables_what_it_gives_on_arrays(found, index, mode, dtype):
     module, inputs = prepared(found, index, mode, DTYPES[dtype])
     alone, meshed = copy.deepcopy(module), copy.deepcopy(module)
@@ -120,9 +119,7 @@ def slopes(module, inputs, names, weights, create, curved):
     return ends, total
 
 
-@pytest.mark.parametrize("curved", [False, True])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("found", "index"), DERIVED, ids=label)
+@everyExample(DERIVED, mode=MODES, curved=[False, True])
 def test_second_derivatives_are_right_or_refused(found, index, mode, curved):
     module, inputs = prepared(found, index, mode)
     names = [n for n, p in module.params.items() if module.wants(p)]
@@ -151,8 +148,7 @@ def test_second_derivatives_are_right_or_refused(found, index, mode, curved):
         assert same(state.data, before[name])
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("found", "index"), DERIVED, ids=label)
+@everyExample(DERIVED, mode=MODES)
 def test_a_recorded_pass_leaves_states_alone_and_gives_the_same_gradients(found, index, mode):
     module, inputs = prepared(found, index, mode)
     leaves = leavesOf(inputs)

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import ongpu
 import pytest
+from everyexample import everyExample
 from everymodule import EXAMPLES, alone, examplesOf
 from fakecupy import useCupy, useGpu
 from launches import needsEmulator
@@ -29,8 +30,7 @@ EACH = 'extern "C" __global__ void each(const long* table, long n) { ((float*)ta
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("found, index", EXAMPLES, ids=lambda v: getattr(v, "__name__", str(v)))
-@pytest.mark.parametrize("train", [True, False], ids=["train", "eval"])
+@everyExample(EXAMPLES, train=[True, False])
 def test_a_program_of_a_module_gives_what_the_cpu_gives(found, index, train):
     module, shapes = examplesOf(found)[index]
     case = Case(module, shapes, train=train)

@@ -1,16 +1,17 @@
-"""Every module and cost, example by example, keeps every promise of `puregraph.check`; one test each, so that a failure says
-which. New ones need no line here: they are found in their folder."""
+"""Every module and cost, example by example, keeps every promise of `puregraph.check`, and a failure says which. New ones need
+no line here: they are found in their folder."""
 
 import pickle
+
 import random
-from itertools import chain, combinations, product
+from itertools import chain, combinations
 
 import numpy as np
 import pytest
+from everyexample import everyExample
 from everymodule import CLASSES, EXAMPLES, EXPORTED, MODES, examplesOf, label, toStrict
 from strict import Strict, useStrict
 
-from puregraph import device
 from puregraph.check import CHECKS, Case, compiled, extremes, onDevice, shapeRule
 from puregraph.core.applied import asGrads
 from puregraph.core.dim import Dim
@@ -20,18 +21,6 @@ from puregraph.errors import ShapeError
 from puregraph.kernel import kernel, useFast
 from puregraph.module import Module
 from puregraph.pointwise import Pointwise
-
-
-def promises():
-    """(class, example, check, mode), without the checks that would look at nothing."""
-    for (found, index), check, mode in product(EXAMPLES, CHECKS, MODES):
-        if (check is not extremes or issubclass(found, Pointwise)) and (
-            check is not onDevice or device.name() == "cuda"
-        ):
-            marks = [pytest.mark.gpu] if check is onDevice else []
-            yield pytest.param(
-                found, index, check, mode, id=f"{found.__name__}-{index}-{check.__name__}-{mode}", marks=marks
-            )
 
 
 @pytest.mark.parametrize("found", EXPORTED, ids=label)
@@ -60,10 +49,21 @@ def test_without_examples_a_sentence_says_what_to_write():
         examplesOf(Bare)
 
 
-@pytest.mark.parametrize(("found", "index", "check", "mode"), list(promises()))
-def test_an_example_keeps_a_promise(found, index, check, mode):
+def assertKept(check, found, index, mode):
     module, shapes = examplesOf(found)[index]
     check(Case(module, shapes, train=MODES[mode]))
+
+
+@everyExample(EXAMPLES, check=[check for check in CHECKS if check is not onDevice], mode=MODES)
+def test_an_example_keeps_each_promise(found, index, check, mode):
+    if check is not extremes or issubclass(found, Pointwise):  # of others there is nothing to look at
+        assertKept(check, found, index, mode)
+
+
+@pytest.mark.gpu
+@everyExample(EXAMPLES, mode=MODES)
+def test_an_example_gives_on_a_gpu_what_it_gives_on_the_cpu(found, index, mode):
+    assertKept(onDevice, found, index, mode)
 
 
 def smallShapes(shapes):
@@ -77,7 +77,7 @@ def smallShapes(shapes):
     return {tuple(tuple(c.get((i, a), d) for a, d in enumerate(s)) for i, s in enumerate(shapes)) for c in changes}
 
 
-@pytest.mark.parametrize(("found", "index"), EXAMPLES, ids=label)
+@everyExample(EXAMPLES)
 def test_at_small_sizes_an_example_is_refused_or_gives_the_shapes_that_it_says(found, index):
     module, shapes = examplesOf(found)[index]
     for others in sorted(smallShapes(shapes)):
@@ -108,7 +108,7 @@ def test_some_example_takes_a_symbol(found):
     pytest.fail(f"no example of {found.__name__} takes a symbol in any axis")
 
 
-@pytest.mark.parametrize(("found", "index"), EXAMPLES, ids=label)
+@everyExample(EXAMPLES)
 def test_an_example_pickles(found, index):
     module, shapes = examplesOf(found)[index]
     case = Case(module, shapes)
@@ -140,14 +140,13 @@ def results(case, move):
     return [*case.visible(outputs), *(grads[i] for i in case.floats), *states]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("found", "index"), EXAMPLES, ids=label)
+@everyExample(EXAMPLES, mode=MODES)
 def test_rules_run_on_device_arrays(found, index, mode, monkeypatch):
     module, shapes = examplesOf(found)[index]
     case = Case(module, shapes, train=MODES[mode])
-    with useFast(False):
+    with useFast(False), monkeypatch.context() as patched:
         wanted = results(case, lambda array: array)
-        useStrict(monkeypatch)
+        useStrict(patched)
         got = results(case, toStrict)
     for number, (a, b) in enumerate(zip(got, wanted, strict=True)):
         assert isinstance(a, Strict), f"result {number} of {case.label} comes back as {type(a).__name__}"

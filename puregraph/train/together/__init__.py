@@ -7,7 +7,6 @@ from puregraph.train.together.mixplan import Mix, MixPlan
 from puregraph.train.together.partedfootprint import PartedFootprint
 from puregraph.train.together.partedupdate import PartedUpdate
 from puregraph.train.together.partedweights import Gathering, OwnedSpan, PartedWeights
-from puregraph.train.together.plancommand import PlannedRun
 from puregraph.train.together.shardedupdate import ParamPiece, ShardedUpdate
 from puregraph.train.together.sharedstep import Columns, SharedStep
 from puregraph.train.together.splitplan import Busiest, SplitPlan, StepSplit
@@ -27,7 +26,6 @@ __all__ = [
     "PartedFootprint",
     "PartedUpdate",
     "PartedWeights",
-    "PlannedRun",
     "ShardedUpdate",
     "SharedStep",
     "SplitPlan",
