@@ -2,7 +2,6 @@
 no line here: they are found in their folder."""
 
 import pickle
-
 import random
 from itertools import chain, combinations
 
