@@ -38,18 +38,18 @@ UNKNOWN = (
 WRITTEN, RAN = 1131, 1101  # cases that are written, and those of them that onnxruntime runs; they may only grow
 
 
-def outcomes():
-    """What became of every case that is read: "ran", "unknown" to onnxruntime, "refused" or what was wrong."""
+def outcomes(stride):
+    """What became of every case that is read, or of each so many: "ran", "unknown" to onnxruntime, "refused" or what
+    was wrong."""
     found = {}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # what makes the cases overflows on purpose
-        for case in load_model_tests(kind="node"):
-            if "_expanded" not in case.name:
-                try:
-                    net = fromOnnx(case.model).evalMode()
-                except PuregraphError:
-                    continue
-                found[case.name.removeprefix("test_")] = outcome(case, net)
+        for case in [c for c in load_model_tests(kind="node") if "_expanded" not in c.name][::stride]:
+            try:
+                net = fromOnnx(case.model).evalMode()
+            except PuregraphError:
+                continue
+            found[case.name.removeprefix("test_")] = outcome(case, net)
     return found
 
 
@@ -92,12 +92,14 @@ def alike(found, wanted, case):
     )
 
 
-def test_every_case_that_is_read_is_written_but_for_reasons_and_none_wrongly():
-    found = outcomes()
+@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_case_that_is_read_is_written_but_for_reasons_and_none_wrongly(stride):
+    found = outcomes(stride)
     wrong = {name: text for name, text in found.items() if text.startswith("wrong") and name not in UNLIKE}
     assert not wrong, "\n".join(f"{name}: {text[:300]}" for name, text in wrong.items())
     refused = {name for name, text in found.items() if text.startswith("refused")}
-    assert refused == REFUSED.keys()
+    assert refused == REFUSED.keys() & found.keys()
     count = collections.Counter(found.values())
-    assert len(found) - len(refused) >= WRITTEN, len(found) - len(refused)
-    assert count["ran"] >= RAN, count
+    if stride == 1:
+        assert len(found) - len(refused) >= WRITTEN, len(found) - len(refused)
+        assert count["ran"] >= RAN, count

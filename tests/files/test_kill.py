@@ -18,7 +18,7 @@ from puregraph.graph.sequential import Sequential
 from puregraph.modules import Linear
 from puregraph.storage import atomicwrite
 
-EVERYDAY, MANY = 8, 200
+EVERYDAY, MANY = 5, 200
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="kill -9 and file size limits are those of POSIX systems")
 

@@ -52,7 +52,7 @@ def test_every_example_is_tested_here():
     assert [p.name for p in EXAMPLES.glob("*.py") if f'"{p.name}"' not in text] == []
 
 
-def test_digits_trains_saves_loads_and_reads(run, tmp_path):
+def test_digits_trains_saves_loads_and_reads_as_well(run, tmp_path):
     pytest.importorskip("sklearn")
     code, text = run("digits.py", "--small")
     assert code == 0
@@ -64,14 +64,9 @@ def test_digits_trains_saves_loads_and_reads(run, tmp_path):
     assert len(scores) == 3 and abs(np.mean(scores[:2]) - scores[2]) < 0.01
     assert re.search(r"449 digits read with it: \d+ are wrong", text) and "read as" in text and "@@" in text
     assert puregraph.load(tmp_path / "digits.h5").dataShapeFrom((5, 1, 8, 8)) == (5, 10)
-
-
-def test_digits_reads_with_what_was_loaded_as_well_as_it_was_trained(run):
-    pytest.importorskip("sklearn")
-    _, text = run("digits.py", "--small")
     last = float(re.search(r"seed 1: ([\d.]+) %  mean", text)[1])
     wrong = int(re.search(r"(\d+) are wrong", text)[1])
-    assert abs(100 * (1 - wrong / 449) - last) < 0.01
+    assert abs(100 * (1 - wrong / 449) - last) < 0.01  # what was loaded reads as well as what was trained
 
 
 def test_fashion_learns_from_the_files_of_a_folder(run, clothes):

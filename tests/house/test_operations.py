@@ -20,6 +20,7 @@ SCRIPT = runpy.run_path(str(ROOT / "scripts" / "operations.py"))
 (_, KERNELS), (_, FUNCTIONS) = SCRIPT["known"]()
 LEAST = ("shape, dtype", "gradient", "tangent", "native", "CUDA")  # what a Kernel has, or lacks for a reason
 MOST = 10  # files that name an operation; two of them write it and its gradient to ONNX
+ANY = re.compile(rf"\b(?:{'|'.join(KERNELS)})\b")
 WORDS = {"forward", "fractions", "gather", "norm", "uniform"}  # with other uses: passes, axes, schemes, norms
 OWN = "part of a cost or module whose own gradient rule is tested"
 LACKS = {
@@ -61,9 +62,12 @@ def names(source):
 
     Of a word with other uses, only what is the Kernel itself in this file counts.
     """
-    tokens = list(tokenize.generate_tokens(io.StringIO(source.path.read_text(encoding="utf-8")).readline))
-    said = {token.string for token in tokens if token.type == tokenize.NAME and ofNumpy(token) is None}
-    said |= {token.string.strip("\"'") for token in tokens if token.type == tokenize.STRING}
+    text = source.path.read_text(encoding="utf-8")
+    if not ANY.search(text):
+        return set()
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    said = {t.string for t in tokens if t.type == tokenize.NAME and t.string in KERNELS and not isOfNumpy(t)}
+    said |= {t.string.strip("\"'") for t in tokens if t.type == tokenize.STRING}
     return {name for name in said & KERNELS.keys() if name not in WORDS or isMeant(name, source)}
 
 
@@ -74,9 +78,9 @@ def isMeant(name, source):
     return any(space.get(name) is KERNELS[name] for space in [here, *modules])
 
 
-def ofNumpy(token):
-    """The match where a name is an attribute of numpy."""
-    return re.search(r"\bnp\.$", token.line[: token.start[1]])
+def isOfNumpy(token):
+    """Whether a name is an attribute of numpy."""
+    return re.search(r"\bnp\.$", token.line[: token.start[1]]) is not None
 
 
 @cache

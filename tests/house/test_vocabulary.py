@@ -33,7 +33,8 @@ def spelled(text):
 
 def found(text):
     """How often each metaphor stands in a text."""
-    return Counter({words: len(pattern.findall(spelled(text))) for words, pattern in PATTERNS.items()})
+    apart = spelled(text)
+    return Counter({words: len(pattern.findall(apart)) for words, pattern in PATTERNS.items()})
 
 
 def files(root=ROOT):

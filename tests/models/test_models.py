@@ -221,7 +221,9 @@ def torchResnet20(nn):
 
 PEERS = [
     ("lenet", {}, (3, 1, 28, 28), torchLenet),
-    ("vgg11", {"classes": 5, "size": 32, "dropout": 0.0}, (2, 3, 32, 32), torchVgg11),
+    pytest.param(
+        "vgg11", {"classes": 5, "size": 32, "dropout": 0.0}, (2, 3, 32, 32), torchVgg11, marks=pytest.mark.slow
+    ),
     ("resnet18", {"classes": 5}, (3, 3, 40, 40), torchResnet18),
     ("resnet20", {}, (2, 3, 16, 16), torchResnet20),
 ]

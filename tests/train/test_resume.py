@@ -92,11 +92,15 @@ def stopAt(step, path):
     return stop
 
 
+EVERY = pytest.param(1, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("stride", [4, EVERY])
 @pytest.mark.parametrize("source", [None, batches], ids=["arrays", "batches"])
-def test_stopped_at_each_step_and_resumed_it_is_the_same_run(device, tmp_path, source):
+def test_stopped_at_many_steps_and_resumed_it_is_the_same_run(device, tmp_path, source, stride):
     wanted = everything(run(fresh(), source))
     assert wanted[2] == STEPS and len(wanted[1]) == EPOCHS
-    for step in range(1, STEPS + 1):
+    for step in {*range(1, STEPS, stride), STEPS}:
         path = tmp_path / f"{step}.h5"
         with pytest.raises(Stopped):
             run(fresh(callbacks=[stopAt(step, path)]), source)
