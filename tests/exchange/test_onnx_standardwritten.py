@@ -1,4 +1,5 @@
-"""Each case of the standard that is read is written again: it is the same graph, and onnxruntime gives the same."""
+"""Each case of the standard that is read is written again: it is the same graph, and onnxruntime gives the same. It stands
+behind the cases that are read: making them takes most of the time, and is done once in a worker."""
 
 import collections
 import warnings
