@@ -89,19 +89,20 @@ def test_each_foreign_argument_is_one_of_some_class_or_function_here(word):
     assert any(set(KEYWORDS[word]) & set(names) for names in takers)
 
 
-CALLS = [
-    (cls, word)
-    for cls in MAKERS
-    for word, here in KEYWORDS.items()
-    if cls is not Slot and set(here) & set(keywords(cls) or ()) and word not in keywords(cls)
-]  # an optimizer makes Slots; nobody else does
+MADE = [cls for cls in MAKERS if cls is not Slot and keywords(cls)]  # an optimizer makes Slots; nobody else does
 
 
-@pytest.mark.parametrize("cls, word", CALLS, ids=[f"{cls.__name__}-{word}" for cls, word in CALLS])
-def test_a_foreign_argument_is_refused_with_the_one_that_the_class_has(cls, word):
-    here = next(each for each in KEYWORDS[word] if each in keywords(cls))
-    with pytest.raises(ArgumentError, match=f"there is no argument {word}; did you mean {here}\\?"):
-        cls(**{word: 1})
+@pytest.mark.parametrize("cls", MADE, ids=lambda cls: cls.__name__)
+def test_a_foreign_argument_is_refused_with_the_one_that_the_class_has(cls):
+    own = keywords(cls)
+    for word in KEYWORDS.keys() - set(own):
+        for here in [each for each in KEYWORDS[word] if each in own][:1]:
+            with pytest.raises(ArgumentError, match=f"there is no argument {word}; did you mean {here}\\?"):
+                cls(**{word: 1})
+
+
+def test_most_classes_take_what_others_call_otherwise():
+    assert sum(any(here in keywords(cls) for each in KEYWORDS.values() for here in each) for cls in MADE) > 60
 
 
 @pytest.mark.parametrize("word", INSTEAD)
