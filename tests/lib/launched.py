@@ -68,7 +68,8 @@ def isRunning(pid):
 
 def pidsIn(folder):
     """The processes that have left their number in a folder, with `tellPid`."""
-    return [int(path.read_text()) for path in Path(folder).glob("*.pid")]
+    texts = [path.read_text() for path in Path(folder).glob("*.pid")]
+    return [int(text) for text in texts if text]  # a file is there before what is written into it
 
 
 def areGone(folder, seconds=60):
