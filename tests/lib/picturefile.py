@@ -49,7 +49,12 @@ class PictureFile:
 
     def linesThroughBoxes(self):
         """Lines that run through a box."""
-        return [(line[:2], name) for line in self.lines for name, area in self.boxes.items() if crosses(line[2], area)]
+        found = []
+        for source, target, points in self.lines:
+            around = bounds(points)
+            near = [(name, area) for name, area in self.boxes.items() if meet(around, area)]
+            found += [((source, target), name) for name, area in near if crosses(points, area)]
+        return found
 
     def outside(self):
         """Boxes and labels that reach over the sheet, and texts that reach out of their box."""
@@ -84,8 +89,7 @@ def shapeArea(shape):
     if shape.tag == f"{SPACE}rect":
         x, y, w, h = (float(shape.get(name)) for name in ("x", "y", "width", "height"))
         return x, y, x + w, y + h
-    points = pathPoints(shape.get("d"))
-    return (*map(min, zip(*points)), *map(max, zip(*points)))
+    return bounds(pathPoints(shape.get("d")))
 
 
 def pathPoints(text):
@@ -109,6 +113,11 @@ def textArea(text):
 def meet(a, b):
     """Whether two rectangles share some area."""
     return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def bounds(points):
+    """The rectangle around points."""
+    return (*map(min, zip(*points)), *map(max, zip(*points)))
 
 
 def within(a, b):
