@@ -51,6 +51,11 @@ def isFloating(dtype: Any) -> bool:
     return dtype is None or dtype.kind == "f" or isBfloat16(dtype)
 
 
+def isByte(dtype: Any) -> bool:
+    """Whether a dtype is an integer of one byte, as the pixels of pictures are."""
+    return dtype.kind in "iu" and dtype.itemsize == 1
+
+
 def isBfloat16(dtype: Any) -> bool:
     """Whether a dtype is the bfloat16 of `ml_dtypes`, which numpy has for a kind of its own."""
     return dtype.kind == "V" and dtype.name == "bfloat16"

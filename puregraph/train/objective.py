@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
-from puregraph.base.dtype import isFloating
+from puregraph.base.dtype import isByte, isFloating
 from puregraph.base.mutex import Mutex
 from puregraph.compile import Program, Programs, Updater, withCost
 from puregraph.compile.gpu.runtime.h2d import LITTLE, Pinner
@@ -87,6 +87,8 @@ class Objective:
         if self.sizes != sizes:
             self.build(*sizes)
         dtypes = self.dtypesOf([*batch.data, *batch.target])
+        if self.compile and device.name() == "cuda":  # pictures go there as bytes, and the step converts them
+            dtypes = [*map(keptType, batch.data, dtypes), *dtypes[len(batch.data) :]]
         given = [converted(x, dtype, name, pinner) for (name, x), dtype in zip(named(batch), dtypes, strict=True)]
         return batch._replace(data=given[: len(batch.data)], target=given[len(batch.data) :])
 
@@ -231,6 +233,11 @@ def checkKind(what: str, value: Any, wanted: tuple[str, ...], example: str) -> N
         raise DataError(f"{what}: wanted {example}, got {value!r:.60}{hint * isFunction}")
 
 
+def keptType(x: Any, wanted: np.dtype) -> np.dtype:
+    """The dtype in which an array goes to a step that wants another one: its own, if that has fewer bytes."""
+    return x.dtype if isByte(x.dtype) and isFloating(wanted) else wanted
+
+
 def converted(x: Any, dtype: np.dtype, name: str, pinner: Pinner | None = None) -> Any:
     """An array in the dtype that is wanted; it comes back itself if it has that one, and no Pinner is to make it."""
     if dtype == WHOLE and isFloating(x.dtype):
@@ -242,7 +249,8 @@ def converted(x: Any, dtype: np.dtype, name: str, pinner: Pinner | None = None) 
         raise DataError(
             f"{name}: wanted booleans, got {x.dtype}; compare it, as in x != 0, or convert with .astype(bool)"
         )
-    if pinner is None or type(x) is not np.ndarray or not isFloating(dtype) or x.size * dtype.itemsize <= LITTLE:
+    isSmall = not (isFloating(dtype) or isByte(dtype)) or x.size * dtype.itemsize <= LITTLE
+    if pinner is None or type(x) is not np.ndarray or isSmall:
         return x.astype(dtype, copy=False)
     made = pinner(x.shape, dtype)
     np.copyto(made, x, casting="unsafe")

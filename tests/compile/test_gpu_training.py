@@ -13,7 +13,7 @@ from puregraph.core import initial
 from puregraph.costs import MSE, CrossEntropy
 from puregraph.errors import DataError, PuregraphError
 from puregraph.graph.sequential import Sequential
-from puregraph.modules import BatchNorm, Conv2D, Dropout, Flatten, Linear, MaxPool2D, Relu, Reshape
+from puregraph.modules import BatchNorm, Conv2D, Dropout, Flatten, Linear, MaxPool2D, MulAddConst, Relu, Reshape
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD, MultiOptimizer
 from puregraph.pointwise import Pointwise
 from puregraph.train import (
@@ -397,13 +397,17 @@ def test_results_on_their_way_are_not_written_over_by_the_next_step(monkeypatch,
 # Where batches come from ------------------------------------------------------------------------------------------------
 
 
-def fed(monkeypatch, rng, late, little=0, light=0, dtype=np.float32, **options):
+def pictures():
+    return Sequential(MulAddConst(1 / 255, -0.5), maps())
+
+
+def fed(monkeypatch, rng, late, little=0, light=0, dtype=np.float32, make=maps, **options):
     """A training whose batches count as large, beside the same on the CPU; who made pinned memory, and the transfers."""
     x, t = digits(rng, 120)
-    x = x.astype(dtype)
+    x = (x * (255 if dtype == np.uint8 else 1)).astype(dtype)
 
     def go():
-        found = trainer(make=lambda: maps(), batchsize=5, optimizer=MomentumSGD(0.05), **options)
+        found = trainer(make=make, batchsize=5, optimizer=MomentumSGD(0.05), **options)
         found.train(x, t, epochs=2, validation=(x[:33], t[:33]))
         return found, Calculator(found.net, batchsize=5).calculate(x)
 
@@ -437,6 +441,13 @@ def test_what_a_thread_makes_goes_to_the_gpu_from_where_it_is_made(monkeypatch, 
         for block in each.blocks:
             untouched = (block.bytes[data : data + 256] == 0xFF).all()
             assert untouched == isAhead, "the host copies each batch into pinned memory once"
+
+
+@pytest.mark.parametrize("options", [{}, {"compile": False}], ids=str)
+def test_pictures_go_to_the_gpu_as_bytes_and_are_converted_there(monkeypatch, rng, options):
+    made, machine, transfers = fed(monkeypatch, rng, "null last", dtype=np.uint8, make=pictures, **options)
+    assert made.count("puregraph prefetch") >= (48 if transfers else 0)
+    assert {each.inputs[0].dtype.name for each in transfers} == ({"uint8"} if not options else set())
 
 
 def test_little_batches_go_with_the_numbers_in_one_transfer(monkeypatch, rng):

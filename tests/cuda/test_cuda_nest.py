@@ -85,6 +85,30 @@ def test_a_row_that_registers_cannot_hold_is_read_in_each_phase(rng, c, pitch):
     assert (m == 9).all() and (y[:, c:] == 7).all()
 
 
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_the_peak_and_the_sum_of_exponentials_of_a_long_row_take_one_pass_over_it(rng, kind):
+    c, code = 33001, KINDS[kind]
+    x, peak, total = rng.standard_normal((6, c)).astype(kind) * 30, zeros(6, 1, dtype=kind), zeros(6, 1, dtype=kind)
+    x[0] = np.sort(x[0])  # a larger one comes always
+    x[1, :-1], x[2], x[3, 5], x[4, 7] = -np.inf, -np.inf, np.inf, np.nan
+    lines = (
+        ("m", Reduce("max", "x", ROWS)),
+        ("z", line("x - m")),
+        ("u", line("exp(z)")),
+        ("s", Reduce("sum", "u", ROWS)),
+    )
+    stores = {"m": Operand(code, peak, (1, 0)), "s": Operand(code, total, (1, 0))}
+    nest = canonical(LoopNest(x.shape, {"x": operand(x)}, lines, stores, code))
+    launch = rowLaunch(nest, ROWS)
+    assert not rowSplit(nest, ROWS).held and launch.source.count("loadMany<v>(l_x0") == 1
+    runAll([launch])
+    with np.errstate(invalid="ignore"):
+        m = x.astype(float).max(1, keepdims=True)
+        s = np.exp(x - m).sum(1, keepdims=True)
+    assert np.array_equal(peak, m, equal_nan=True)
+    assert np.allclose(total, s, rtol=1e-5 if kind == "float32" else 1e-12, atol=0, equal_nan=True)
+
+
 def test_what_is_counted_by_int64_gives_what_is_counted_by_int(rng, monkeypatch):
     def results():
         x, many = normal(np.random.default_rng(0), 5, 301), normal(np.random.default_rng(1), 3, 5, 7).transpose(2, 0, 1)

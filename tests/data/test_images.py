@@ -43,6 +43,10 @@ def test_a_folder_is_a_class_and_its_images_are_an_array(folder):
         pixels = np.asarray(Image.open(images.paths[i]), np.float32) / 255
         np.testing.assert_array_equal(images[i], pixels.transpose(2, 0, 1))
     np.testing.assert_array_equal(images[[13, 0]], images[:][[13, 0]])
+    pixels = ImageFolder(folder, dtype="uint8")
+    assert pixels[:].dtype == np.uint8 and pixels.nbytes * 4 == images.nbytes
+    np.testing.assert_array_equal(pixels[:] / np.float32(255), images[:])
+    assert "wanted dtype float32 or uint8, got float64" in message(ImageFolder, folder, dtype="float64")
 
 
 def test_images_are_scaled_until_they_cover_and_cut_evenly(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.dtype import isFloating
+from puregraph.base.dtype import isByte, isFloating
 from puregraph.compile.decompose import decompositionOf
 from puregraph.compile.ir.external import GradientOf
 from puregraph.compile.ir.printer import listing
@@ -16,12 +16,14 @@ from puregraph.compile.lower.bounds import Bounds, canBeChecked, fractionBounds
 from puregraph.compile.passes.startbuckets import withStarts
 from puregraph.compile.trace.abstract import readUfunc
 from puregraph.compile.trace.graphtracer import GraphTracer
+from puregraph.compile.trace.numpyrules import readCast
 from puregraph.compile.trace.opaque import NotArraysError, OpenSizesError, RuleProfile
 from puregraph.compile.trace.updaterule import addUpdate, isPlain
 from puregraph.compile.trace.withcost import readAs
 from puregraph.compile.weightgather import beforeReaders
 from puregraph.core.param import State
 from puregraph.core.shape import symbols
+from puregraph.core.tracer import astype
 from puregraph.device import toHost
 from puregraph.errors import GraphError, show
 from puregraph.graph import Graph
@@ -267,11 +269,15 @@ def forward(found: Schedule, tracer: GraphTracer, shapes: list[Any], dtypes: lis
     steps, recorder = found.steps, tracer.recorder
     values: list[Any] = [None] * steps.count
     fractions = readAs(steps, "fractions")
-    for number, shape, dtype in zip(steps.inputs, shapes, dtypes, strict=True):
-        values[number] = recorder.value(shape, dtype, role="input", name=steps.names[number])
-        found.inputs.append(values[number])
-        if number in fractions and canBeChecked(values[number]):
-            found.checks.append(fractionBounds(values[number]))
+    asked = found.graph.inputTypes(len(dtypes), dtypes) if any(map(isByte, dtypes)) else dtypes
+    for number, shape, dtype, wanted in zip(steps.inputs, shapes, dtypes, asked, strict=True):
+        x = values[number] = recorder.value(shape, dtype, role="input", name=steps.names[number])
+        found.inputs.append(x)
+        if number in fractions and canBeChecked(x):
+            found.checks.append(fractionBounds(x))
+        if isByte(dtype) and isFloating(wanted):
+            recorder.origin = CallOrigin(x.name)
+            values[number] = readCast(recorder, astype, [x, wanted], {})
     stored = {n: p for n, module, name in steps.params if (p := getattr(module, name)) is not None}
     run(found, tracer, steps, values, stored, "forward")
     found.outputs = [values[n] for n in steps.outputs]

@@ -95,6 +95,7 @@ class NestWriter:
     """
 
     resident = 1
+    headers = ""  # what the text needs beside common.h
 
     def __init__(self, shape: ReducedNest, many: int):
         self.shape, self.nest, self.many = shape, shape.nest, many
@@ -144,7 +145,7 @@ class NestWriter:
     def launch(self, kind: str, grid: int, block: tuple[int, int, int], shared: int = 0) -> Launch:
         """The launch of the finished kernel."""
         start = self.starting(kind, block, self.slots)
-        source = f"{ROUNDED}{preamble(self.formulas(), self.T)}\n"  # a line that two phases compute has one value
+        source = ROUNDED + preamble(self.formulas(), self.T) + self.headers + "\n"  # a line has one value in all phases
         if self.many == 1:
             body = "\n".join(self.text)
             source += f"{start} {{\n  constexpr int v = 1;\n{body}\n}}\n"
@@ -257,15 +258,16 @@ class NestWriter:
         v: str = "v",
         kept: Mapping[str, str] = {},
         keep: Mapping[str, str] = {},
+        into: Mapping[str, str] = {},
     ) -> None:
         """Load v elements of each operand, compute, and write results; reductions accumulate in the named variables.
 
         `kept` are names that were computed before, as expressions; `keep` those to be kept, and where: of a load as
-        it is stored, in a Pack.
+        it is stored, in a Pack. `into` are names whose v elements are put into an array.
         """
         stores, T = list(stores), self.T
         of = {n: self.shape.lines[n].of for n in reductions}  # type: ignore[union-attr]
-        order = self.order([*of.values(), *stores, *keep], kept)
+        order = self.order([*of.values(), *stores, *keep, *into], kept)
         loads = [n for n in order if n in self.nest.loads and n not in kept]
         values = {}
         for n in loads:
@@ -286,7 +288,7 @@ class NestWriter:
         for n in stores:
             self.line(f"{T} b_{n}[{v}];")
         with self.lanes(v):
-            for n in self.used(order, kept, [*of.values(), *stores]):
+            for n in self.used(order, kept, [*of.values(), *stores, *into]):
                 self.line(f"const {T} {n} = {self.known[n]};")
             for n in order:
                 if n in kept:
@@ -301,8 +303,8 @@ class NestWriter:
             for n, target in keep.items():
                 if n not in values:
                     self.line(f"{target} = {n};")
-            for n in stores:
-                self.line(f"b_{n}[u] = {n};")
+            for n, target in (*((n, f"b_{n}") for n in stores), *into.items()):
+                self.line(f"{target}[u] = {n};")
             for n, sum in reductions.items():
                 how = HOWS[self.shape.lines[n].how]  # type: ignore[union-attr]
                 self.line(f"{sum} = {how}::join({sum}, {of[n]});")

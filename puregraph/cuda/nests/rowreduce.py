@@ -1,17 +1,21 @@
 """Row reductions: loop nests that reduce the contiguous axis.
 
 Some lanes of a warp, or a block, compute a row together. Its elements stay in their registers through the
-phases, one after each reduction, so that a softmax reads a row once; a row that is too long is read in each phase.
+phases, one after each reduction, so that a softmax reads a row once; a row that is too long is read in each phase, for
+its peak and the sum of exponentials in one (`onlinesum`).
 A block may compute many rows, one after the other, and reduce over them too, beside, which it stores at its end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
 from puregraph.cuda.nests.nestwriter import HOWS, KINDS, NestWriter, manyOf
+from puregraph.cuda.nests.onlinesum import onlinePair
 from puregraph.cuda.runtime.launch import WARP, Launch
+from puregraph.cuda.runtime.preprocess import read
 from puregraph.formula.loopnest import LoopNest, ReducedNest, saved
 
 BLOCK = 128  # threads of a block, where a row takes no more than a warp
@@ -196,9 +200,14 @@ class RowWriter(NestWriter):
         self.known.clear()
         self.done: set[str] = set()
         self.line(f"const {self.I} length = {self.length()};")
-        for p in range(shape.count):
+        phases = iter(range(shape.count))
+        for p in phases:
             reductions, beside, stores = shape.at(p)
-            if reductions or beside or stores:
+            pair = None if self.plan.held else onlinePair(shape, p)
+            if pair is not None:
+                self.online(*pair)
+                next(phases)
+            elif reductions or beside or stores:
                 self.phase(p, reductions, beside, stores)
         single = [n for n in self.nest.stores if not shape.spread[n] and n not in shape.beside]
         if single:  # they may read what they write: so one thread alone reads it
@@ -241,18 +250,43 @@ class RowWriter(NestWriter):
                     self.each(self.indices(), stores, sums, "v", kept, keep)
             self.done |= set(keep)
         else:
-            with self.block(f"for ({self.I} j = lane * v; j + v <= length; j += {plan.lanes} * v)", 4):
-                self.each(self.indices(), stores, sums)
-            if plan.many > 1 and len(shape.loops) == 1:
-                with self.block(f"for ({self.I} j = length / v * v + lane; j < length; j += {plan.lanes})"):
-                    self.each(self.indices(), stores, sums, "1")
+            for v in self.overRow():
+                self.each(self.indices(), stores, sums, v)
         for n in reductions:
-            how, start = HOWS[shape.reductions[n].how], self.start(shape.reductions[n].how)
-            if plan.lanes > WARP:
-                self.line(f"{n} = reduceBlock<{how}>({n}, ({T}){start});")
-            elif plan.lanes > 1:
-                self.line(f"{n} = reduceLanes<{how}, {plan.lanes}>({n});")
-            self.known[n] = n
+            self.combine(n)
+
+    def overRow(self) -> Iterator[str]:
+        """Loops over a row that is not kept: of v elements at a time, and of those that are left."""
+        lanes = self.plan.lanes
+        with self.block(f"for ({self.I} j = lane * v; j + v <= length; j += {lanes} * v)", 4):
+            yield "v"
+        if self.plan.many > 1 and len(self.shape.loops) == 1:
+            with self.block(f"for ({self.I} j = length / v * v + lane; j < length; j += {lanes})"):
+                yield "1"
+
+    def combine(self, name: str) -> None:
+        """Combine the partial reductions of the threads of a row."""
+        how = self.shape.reductions[name].how
+        if self.plan.lanes > WARP:
+            self.line(f"{name} = reduceBlock<{HOWS[how]}>({name}, ({self.T}){self.start(how)});")
+        elif self.plan.lanes > 1:
+            self.line(f"{name} = reduceLanes<{HOWS[how]}, {self.plan.lanes}>({name});")
+        self.known[name] = name
+
+    def online(self, peak: str, total: str) -> None:
+        """Two phases as one: a peak, and the sum of exponentials of the distances from it."""
+        T, x = self.T, self.shape.reductions[peak].of
+        self.headers = read("onlinesum.h")
+        self.fixed([x], self.outer)
+        self.line(f"{T} {peak} = -INFINITY, {total} = 0;")
+        for v in self.overRow():
+            self.line(f"{T} some[{v}];")
+            self.each(self.indices(), (), {}, v, into={x: "some"})
+            self.line(f"onlineSum<{v}>({peak}, {total}, some);")
+        self.line(f"const {T} own_{peak} = {peak};")
+        self.combine(peak)
+        self.line(f"{total} *= exp(own_{peak} - {peak});")
+        self.combine(total)
 
     def indices(self) -> dict[int, str]:
         return {**self.outer, **self.unravel("j", self.shape.loops)}

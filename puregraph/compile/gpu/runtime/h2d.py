@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 import numpy as np
 
@@ -42,17 +43,24 @@ PINNED: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()  # arrays m
 
 class Pinner:
     """Allocates host arrays in memory that a GPU reads by itself: in any thread, for the device of the thread that made
-    it. CuPy's pool has the memory again when no array refers to it any more."""
+    it. Memory that no array refers to any more is used again, as to pin it takes long.
+
+    `free`  large blocks that are, by their size
+    """
 
     def __init__(self) -> None:
-        self.cuda = sys.modules["cupy"].cuda
-        self.device = self.cuda.Device()
+        self.device = sys.modules["cupy"].cuda.Device()
+        self.free: defaultdict[int, list[Any]] = defaultdict(list)
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """An uninitialised array."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
+        free = self.free[size]
         with self.device:
-            buffer = np.frombuffer(self.cuda.alloc_pinned_memory(size), np.uint8, size)
+            memory = free.pop() if free else pinnedMemory(size)
+        buffer = np.frombuffer(memory, np.uint8, size)
+        if size > SMALL:  # CuPy's pool has smaller ones again by itself
+            finalize(buffer, free.append, memory).atexit = False
         made = PINNED[addressOf(buffer)] = np.ndarray(shape, dtype, buffer)
         return made
 
