@@ -22,6 +22,7 @@ MOST = 4  # columns of a thread: with more its sums, and what it keeps of each c
 MANY = 4  # operands along the rows, of which two rows at a time are as many loads in flight as registers hold
 FIT = 6  # operands, with which half of a processor's threads have enough registers
 FULLBLOCK = 512  # where rows are divided among blocks: two for each processor keep half of its threads busy
+SECTOR = 8  # threads along the columns that together read whole sectors of memory
 FEW = 132  # blocks or fewer, that leave a large GPU capacity for more threads in each
 
 
@@ -73,9 +74,17 @@ class ColumnWriter(NestWriter):
         self.isAlone = like is None
         super().__init__(ReducedNest(nest, axes), gcd(manyOf(nest, nest.space[-1:]), self.cover))
         self.length = prod(nest.space[a] for a in axes)
-        self.groups = self.blocks * prod(nest.space[:-1]) // self.length  # blocks that a launch of this nest alone has
+        while like is None and not threads and self.x > SECTOR and self.lone < FEW:  # more blocks of fewer columns
+            self.x //= 2
+            self.blocks = -(-nest.space[-1] // (self.cover * self.x))
+        self.groups = self.lone
         threads = threads or (2 * BLOCK if self.groups < FEW else BLOCK)
         self.y: int = max(1, min(threads // self.x, 1 << (self.length - 1).bit_length())) if like is None else like.y
+
+    @property
+    def lone(self) -> int:
+        """The number of blocks of a launch of this nest alone."""
+        return self.blocks * prod(self.nest.space[:-1]) // self.length
 
     def write(self) -> Launch:
         shape, nest = self.shape, self.nest

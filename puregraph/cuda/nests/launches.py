@@ -39,6 +39,7 @@ from puregraph.formula.loopnest import (
 )
 
 FULL = 528  # blocks that occupy a large GPU
+BESIDE = 8 * 132  # blocks of 128 threads that keep reductions over their rows, likewise
 PART = 4096  # elements of a row that make a block worth it
 LEAST = 128  # rows, likewise
 
@@ -130,7 +131,7 @@ def mixed(nest: LoopNest, sets: list[frozenset[int]]) -> list[Launch]:
     axes = next((each for each in sets if inner in each), None)
     if axes is None or len(sets) > 2:
         return divided(nest)
-    block = -(-prod(n for a, n in enumerate(nest.space) if a not in axes) // FULL)
+    block = -(-prod(n for a, n in enumerate(nest.space) if a not in axes) // BESIDE)
     try:
         one, two = besides(nest, axes, block, scratch(nest))
     except ValueError:

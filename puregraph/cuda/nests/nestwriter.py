@@ -157,7 +157,8 @@ class NestWriter:
         """The declaration of a kernel."""
         threads = block[0] * block[1] * block[2]
         some = f"__launch_bounds__({threads}, {self.resident}) "
-        bounds = some if threads > THREADS else ""  # any number of registers suits fewer
+        isBound = threads > THREADS or self.resident > 1  # any number of registers suits fewer
+        bounds = some if isBound else ""
         return f'extern "C" __global__ void {bounds}{kind}({parameters(slots)})'
 
     def formulas(self) -> list[Formula]:

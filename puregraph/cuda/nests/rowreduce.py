@@ -19,6 +19,8 @@ from puregraph.cuda.runtime.preprocess import read
 from puregraph.formula.loopnest import LoopNest, ReducedNest, saved
 
 BLOCK = 128  # threads of a block, where a row takes no more than a warp
+FIT = 6  # operands, with which half of a processor's threads have enough registers
+HALF = 1024  # these threads
 LONG = 512  # threads for a row that does not fit in registers
 BUSY = 132 * 1024  # threads that occupy a large GPU
 SHARED = 48 << 10  # bytes of shared memory that any kernel may use
@@ -62,10 +64,11 @@ def rowSplit(nest: LoopNest, axes: frozenset[int]) -> RowSplit:
 
 
 def registerBytes(lanes: int, hasBeside: bool) -> int:
-    """The bytes of a row that a thread may keep in registers, where this many threads compute a row."""
+    """The bytes of a row that a thread may keep in registers, where this many threads compute a row: with as few half of
+    the threads of a processor find room, and those that are read at once keep its memory busy."""
     if lanes > 256:
         return 160 if lanes == 512 else 64
-    return (384 if lanes <= WARP else 256) if hasBeside else 128
+    return 128 if hasBeside else 48
 
 
 def groupsOf(nest: LoopNest, shape: ReducedNest, lanes: int, length: int) -> int:
@@ -159,6 +162,8 @@ class RowWriter(NestWriter):
         self.groups = plan.groups
         self.rows = prod(self.nest.space[a] for a in shape.outer)
         self.guarded = self.groups > 1 or bool(shape.beside)
+        if shape.beside and len(self.nest.loads) <= FIT:
+            self.resident = max(1, HALF // plan.threads)
 
     def write(self) -> Launch:
         shape, plan, T = self.shape, self.plan, self.T
