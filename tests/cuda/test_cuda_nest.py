@@ -96,17 +96,23 @@ def test_the_peak_and_the_sum_of_exponentials_of_a_long_row_take_one_pass_over_i
         ("z", line("x - m")),
         ("u", line("exp(z)")),
         ("s", Reduce("sum", "u", ROWS)),
+        ("c", line("where(axis1 == k, z, 0)")),
+        ("p", Reduce("sum", "c", ROWS)),
     )
-    stores = {"m": Operand(code, peak, (1, 0)), "s": Operand(code, total, (1, 0))}
-    nest = canonical(LoopNest(x.shape, {"x": operand(x)}, lines, stores, code))
+    k, at = np.array([[c - 1], [c - 1], [0], [4], [9], [-1]]), zeros(6, 1, dtype=kind)  # the last has no class
+    outs = {"m": peak, "s": total, "p": at}
+    loads, stores = {"x": operand(x), "k": operand(k, x.shape)}, {n: Operand(code, y, (1, 0)) for n, y in outs.items()}
+    nest = canonical(LoopNest(x.shape, loads, lines, stores, code))
     launch = rowLaunch(nest, ROWS)
     assert not rowSplit(nest, ROWS).held and launch.source.count("loadMany<v>(l_x0") == 1
     runAll([launch])
     with np.errstate(invalid="ignore"):
         m = x.astype(float).max(1, keepdims=True)
         s = np.exp(x - m).sum(1, keepdims=True)
+        p = np.where(np.arange(c) == k, x - m, 0).sum(1, keepdims=True)
     assert np.array_equal(peak, m, equal_nan=True)
     assert np.allclose(total, s, rtol=1e-5 if kind == "float32" else 1e-12, atol=0, equal_nan=True)
+    assert np.allclose(at, p, rtol=1e-6, atol=0, equal_nan=True)
 
 
 def test_what_is_counted_by_int64_gives_what_is_counted_by_int(rng, monkeypatch):

@@ -19,6 +19,12 @@ from puregraph.function import FunctionCall
 from puregraph.kernel import registry
 
 PARTS = 8  # in which texts are compiled, so that processes can share the work
+WRITTEN = {
+    "pointwise",
+    "rows",
+    "columns",
+}  # kernels whose whole text is written from formulas, of which some stand for all
+EACH = 4  # of those of modules' examples one is compiled everyday
 pytestmark = [pytest.mark.costly, pytest.mark.timeout(3000)]  # a busy machine may have to compile them all
 STILL = {
     "FunctionCall",
@@ -47,24 +53,31 @@ def launchesOf(*programs):
 
 @cache
 def everyday():
-    """The launches of all modules and optimizers, and of networks that take little time: with libraries, and of some of
-    them without, for their products and convolutions take long to compile."""
-    both = [each for libraries in (False, True) for each in ofModules(libraries).values()]
+    """The launches of modules, of formulas some, of optimizers, and of networks that take little time: with libraries,
+    and of some of them without, for their products and convolutions take long to compile."""
+    found = launchesOf(*ofModules(False).values())
+    chosen = [each for each in found if each.entry not in WRITTEN or numberOf(each) // PARTS % EACH == 0]
     nets = [each for name in SMALL for each in ofModel(name, True)]
     nets += [each for name in PLAIN for each in ofModel(name, False)]
-    alone = [launch for launch in ofRules()[0] if launch.entry not in ("contract", "total")]
-    return launchesOf(*both, *ofOptimizers().values(), *nets) + alone
+    return chosen + launchesOf(*ofOptimizers().values(), *nets)
 
 
 @cache
 def whole():
     """Those, and what is left out there."""
-    return everyday() + launchesOf(*(each for name in SMALL for each in ofModel(name, False))) + ofRules()[0]
+    both = [each for libraries in (False, True) for each in ofModules(libraries).values()]
+    nets = [each for name in SMALL for each in ofModel(name, False)]
+    return everyday() + launchesOf(*both, *nets) + ofRules()[0]
+
+
+def numberOf(launch):
+    """A number that a text always has."""
+    return int(digest(launch.source)[:8], 16)
 
 
 def partOf(launches, part):
     """Those whose texts belong to a part."""
-    return [each for each in launches if int(digest(each.source)[:8], 16) % PARTS == part]
+    return [each for each in launches if numberOf(each) % PARTS == part]
 
 
 def passes(launches, record, everywhere=True):

@@ -1,36 +1,73 @@
 """Online sums: the peak of a row and the sum of exponentials below it, as one phase in place of two.
 
     m = max x,  s = sum exp(x - m)        s <- s exp(m - m') + exp(x - m'),  m <- m' = max(m, x)
+    z = sum where(c, x - m, 0)            z = sum where(c, x, 0) - m sum where(c, 1, 0)
 
-A row that registers cannot hold is read once so, not once for each (Milakov and Gimelshein, 2018).
+A row that registers cannot hold is read once so, not once for each (Milakov and Gimelshein, 2018). The second sum is
+that of a cross-entropy, which takes the distance of one class.
 """
 
 from __future__ import annotations
 
 from puregraph.formula import Formula
-from puregraph.formula.loopnest import ReducedNest
+from puregraph.formula.expr import ZERO
+from puregraph.formula.formula import formulaOf
+from puregraph.formula.loopnest import Line, LoopNest, Reduce, ReducedNest, needed
 
-DISTANCE = Formula("exp(x - m)")
+DISTANCE = Formula("x - m")
 
 
 def onlinePair(shape: ReducedNest, phase: int) -> tuple[str, str] | None:
-    """The peak and the sum that a phase of the rows and the next one reduce, where these do nothing else."""
+    """The peak that a phase of the rows reduces, and the sum of exponentials that is all of the next one."""
     if phase + 1 >= shape.count:
         return None
-    (first, *others), (second, *rest) = shape.at(phase), shape.at(phase + 1)
-    if len(first) != 1 or len(second) != 1 or any((*others, *rest)):
+    (names, *others), (second, *rest) = shape.at(phase), shape.at(phase + 1)
+    peaks = [n for n in names if shape.reductions[n].how == "max"]
+    if len(peaks) != 1 or len(second) != 1 or shape.reductions[second[0]].how != "sum" or any((*others, *rest)):
         return None
-    (peak,), (total,) = first, second
-    if (shape.reductions[peak].how, shape.reductions[total].how) != ("max", "sum"):
-        return None
-    x = inlined(shape, shape.reductions[peak].of)
-    isDistance = inlined(shape, shape.reductions[total].of) == DISTANCE.put(x=x, m=peak)
-    return (peak, total) if isDistance else None
+    (peak,), (total,) = peaks, second
+    written = inlined(shape, Formula(shape.reductions[total].of))
+    return (peak, total) if written == Formula("exp(d)").put(d=distance(shape, peak)) else None
 
 
-def inlined(shape: ReducedNest, name: str) -> Formula:
-    """A line as a formula of operands and reductions."""
-    x = shape.lines.get(name)
-    if not isinstance(x, Formula):
-        return Formula(name)
-    return x.put(**{n: inlined(shape, n) for n in x.names if n in shape.lines})
+def distance(shape: ReducedNest, peak: str) -> Formula:
+    """How far what has a peak is from it."""
+    return DISTANCE.put(x=inlined(shape, Formula(shape.reductions[peak].of)), m=peak)
+
+
+def inlined(shape: ReducedNest, x: Formula) -> Formula:
+    """A formula of operands and reductions, in place of lines."""
+    lines = {n: shape.lines[n] for n in x.names if n in shape.lines}
+    return x.put(**{n: inlined(shape, line) for n, line in lines.items() if isinstance(line, Formula)})
+
+
+def withoutPeaks(nest: LoopNest, axes: frozenset[int]) -> LoopNest:
+    """The nest with each sum of chosen distances from a peak as the sum of what is chosen, and how often it is."""
+    shape = ReducedNest(nest, axes)
+    lines: list[Line] = []
+    for name, x in nest.lines:
+        found = chosen(shape, x) if isinstance(x, Reduce) and x.axes == axes and x.how == "sum" else None
+        if found is None:
+            lines.append((name, x))
+            continue
+        peak, condition = found
+        parts = {"some": shape.reductions[peak].of, "count": 1}
+        for part, value in parts.items():
+            lines.append((f"{name}{part}s", Formula("where(c, x, 0)").put(c=condition, x=value)))
+            lines.append((f"{name}{part}", Reduce("sum", f"{name}{part}s", axes)))
+        lines.append((name, Formula(f"{name}some - {peak} * {name}count")))
+    if len(lines) == len(nest.lines):
+        return nest
+    loads, rest = needed(nest._replace(lines=tuple(lines)), nest.stores)
+    return nest._replace(loads=loads, lines=rest)
+
+
+def chosen(shape: ReducedNest, x: Reduce) -> tuple[str, Formula] | None:
+    """The peak and the condition, where a sum is of distances from the one where the other holds."""
+    line = shape.lines.get(x.of)
+    if not isinstance(line, Formula) or line.term.op != "where" or line.term.args[2] is not ZERO:
+        return None
+    condition, value = map(formulaOf, line.term.args[:2])
+    written, names = inlined(shape, value), inlined(shape, condition).names
+    peaks = [n for n, y in shape.reductions.items() if y.how == "max" and distance(shape, n) == written]
+    return (peaks[0], condition) if peaks and not set(names) & shape.reductions.keys() else None

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
-from puregraph.cuda.nests.nestwriter import HOWS, KINDS, NestWriter, manyOf
-from puregraph.cuda.nests.onlinesum import onlinePair
+from puregraph.cuda.nests.nestwriter import HOWS, KINDS, NestWriter, canonical, manyOf
+from puregraph.cuda.nests.onlinesum import onlinePair, withoutPeaks
 from puregraph.cuda.runtime.launch import WARP, Launch
 from puregraph.cuda.runtime.preprocess import read
 from puregraph.formula.loopnest import LoopNest, ReducedNest, saved
@@ -149,8 +149,10 @@ def fits(nest: LoopNest, axes: frozenset[int]) -> bool:
 
 def rowLaunch(nest: LoopNest, axes: frozenset[int]) -> Launch:
     """The launch of a nest that reduces some axes, the last one among them."""
-    plan, shape = rowSplit(nest, axes), ReducedNest(nest, axes)
-    return RowWriter(shape, plan).write()
+    plan = rowSplit(nest, axes)
+    if not plan.held:
+        nest = canonical(withoutPeaks(nest, axes))
+    return RowWriter(ReducedNest(nest, axes), plan).write()
 
 
 class RowWriter(NestWriter):
@@ -210,7 +212,7 @@ class RowWriter(NestWriter):
             reductions, beside, stores = shape.at(p)
             pair = None if self.plan.held else onlinePair(shape, p)
             if pair is not None:
-                self.online(*pair)
+                self.online(*pair, [n for n in reductions if n not in pair])
                 next(phases)
             elif reductions or beside or stores:
                 self.phase(p, reductions, beside, stores)
@@ -278,20 +280,23 @@ class RowWriter(NestWriter):
             self.line(f"{name} = reduceLanes<{HOWS[how]}, {self.plan.lanes}>({name});")
         self.known[name] = name
 
-    def online(self, peak: str, total: str) -> None:
-        """Two phases as one: a peak, and the sum of exponentials of the distances from it."""
+    def online(self, peak: str, total: str, others: list[str]) -> None:
+        """Two phases as one: a peak, the sum of exponentials of the distances from it, and other reductions."""
         T, x = self.T, self.shape.reductions[peak].of
         self.headers = read("onlinesum.h")
-        self.fixed([x], self.outer)
+        self.fixed([x, *(self.shape.reductions[n].of for n in others)], self.outer)
         self.line(f"{T} {peak} = -INFINITY, {total} = 0;")
+        for n in others:
+            self.line(f"{T} {n} = {self.start(self.shape.reductions[n].how)};")
         for v in self.overRow():
             self.line(f"{T} some[{v}];")
-            self.each(self.indices(), (), {}, v, into={x: "some"})
+            self.each(self.indices(), (), {n: n for n in others}, v, into={x: "some"})
             self.line(f"onlineSum<{v}>({peak}, {total}, some);")
         self.line(f"const {T} own_{peak} = {peak};")
         self.combine(peak)
         self.line(f"{total} *= exp(own_{peak} - {peak});")
-        self.combine(total)
+        for n in (total, *others):
+            self.combine(n)
 
     def indices(self) -> dict[int, str]:
         return {**self.outer, **self.unravel("j", self.shape.loops)}
