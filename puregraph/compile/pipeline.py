@@ -69,7 +69,9 @@ def gpuPasses() -> Pipeline:
     from puregraph.compile.gpu.passes.fusedxent import fuseCrossEntropy
     from puregraph.compile.gpu.passes.gemmepilogues import fuseEpilogues
     from puregraph.compile.gpu.passes.lossscale import scaleLoss
+    from puregraph.compile.gpu.passes.padrows import padRows
     from puregraph.compile.gpu.passes.predication import predicate
+    from puregraph.compile.gpu.passes.scatterinto import scatterIntoSums
     from puregraph.compile.gpu.passes.shiftvariance import shiftVariance
     from puregraph.compile.gpu.passes.weightlayout import transposeWeights
 
@@ -83,8 +85,10 @@ def gpuPasses() -> Pipeline:
             useLibraryAttention,
             concatenateGradients,
             fuseCrossEntropy,
+            padRows,
             transposeWeights,
             fuseEpilogues,
+            scatterIntoSums,
             shiftVariance,
             fuseForGpu,
             inlineCheapValues,

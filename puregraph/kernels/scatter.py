@@ -150,12 +150,17 @@ def scatterAdd(dtable, grad, index, rows):
 
     Indices out of range add nothing.
     """
+    return scattered(dtable, None, grad, index, rows)
+
+
+def scattered(dtable, base, grad, index, rows):
+    """The launches of dtable = base + scatterAdd(grad, index, rows); base may be dtable itself, None is for zeros."""
     lead, count = len(index.shape), index.size
     width = prod(grad.shape[lead:])
     inner = axesOf(grad.shape[lead:], {"x": stridesOf(grad)[lead:]})
     if not isContiguous(dtable) or len(inner.shape) > 1 or count >= 1 << 31:
         return NotImplemented
-    if not areFloats(dtable, grad):
+    if not areFloats(dtable, grad) or not (base is None or isContiguous(base) and base.dtype == dtable.dtype):
         return NotImplemented
     if not dtable.size:
         return []
@@ -167,13 +172,26 @@ def scatterAdd(dtable, grad, index, rows):
     window = WINDOW if count * width // n > BUSY else WINDOW // 4
     share = min(max(blocksFor(rows, WAVE // 8), 32), RANGE)
     names = {"T": stored(dtable.dtype), "S": stored(grad.dtype), "I": stored(index.dtype), "W": total, "N": n}
+    names |= {} if base is None else {"BASE": 1}
     text = defined(names) + where.defined("INDEX") + rowsOf.defined("GRAD") + read("scatter.h")
 
     order, keys = [("pointer", Scratch((max(count, 1),), np.int32)) for _ in range(2)]
     parts = ("pointer", Scratch((2 * blocksFor(count, window), width), "f8" if total == "double" else "f4"))
     table, grads, indices = [("pointer", x) for x in (dtable, grad, index)]
     size = {"count": ("int", count), "width": ("int", width), "window": ("int", window)}
-    sort = (order, keys, table, indices, size["count"], ("int", rows), size["width"], ("int", share), *where.slots)
+    start = [] if base is None else [("pointer", base)]
+    sort = (
+        order,
+        keys,
+        table,
+        *start,
+        indices,
+        size["count"],
+        ("int", rows),
+        size["width"],
+        ("int", share),
+        *where.slots,
+    )
     found = [Launch("scatterAdd", text, "sortRows", sort, (blocksFor(rows, share), 1, 1), (2 * THREADS, 1, 1))]
     if count:
         add = (table, parts, order, keys, grads, *size.values(), ("int", step), *rowsOf.slots)

@@ -443,7 +443,7 @@ def test_what_a_thread_makes_goes_to_the_gpu_from_where_it_is_made(monkeypatch, 
             assert untouched == isAhead, "the host copies each batch into pinned memory once"
 
 
-@pytest.mark.parametrize("options", [{}, {"compile": False}], ids=str)
+@pytest.mark.parametrize("options", [{}, pytest.param({"compile": False}, marks=pytest.mark.slow)], ids=str)
 def test_pictures_go_to_the_gpu_as_bytes_and_are_converted_there(monkeypatch, rng, options):
     made, machine, transfers = fed(monkeypatch, rng, "null last", dtype=np.uint8, make=pictures, **options)
     assert made.count("puregraph prefetch") >= (48 if transfers else 0)

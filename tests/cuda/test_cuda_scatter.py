@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from launches import emulated, misplaced, needsEmulator
+from launches import emulated, misplaced, needsEmulator, runAll
 
-from puregraph.kernels.scatter import addAt, gather, putClass, scatterAdd, takeClass
+from puregraph.kernels.scatter import addAt, gather, putClass, scatterAdd, scattered, takeClass
 
 pytestmark = needsEmulator
 SUMS = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-13}
@@ -80,6 +80,16 @@ def test_rows_that_occur_often_are_summed_window_by_window(rng):
     index = np.repeat([7, 2, 7, 5, 0], [300, 1, 40, 8, 77])
     grad = rng.integers(-9, 9, (len(index), 8)).astype("f4")
     np.testing.assert_array_equal(emulated(scatterAdd, grad, index, 9), scatterAdd.reference(grad, index, 9))
+
+
+@pytest.mark.parametrize("isInPlace", [True, False])
+def test_gradients_are_added_to_what_a_table_holds(rng, isInPlace):
+    index = np.repeat([7, 2, 7, 5, 0], [300, 1, 40, 8, 77])
+    grad, base = rng.integers(-9, 9, (len(index), 8)).astype("f4"), rng.integers(-9, 9, (9, 8)).astype("f4")
+    wanted = base + scatterAdd.reference(grad, index, 9)
+    found = base if isInPlace else np.full_like(base, np.nan)
+    runAll(scattered(found, base, grad, index, 9))
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_gradients_are_added_from_anywhere(rng):

@@ -134,8 +134,15 @@ def test_every_module_starts_kernels():
     assert len(ofModules(False)) == 2 * count > 400
 
 
-@pytest.mark.parametrize("mode", ["float32", "bfloat16"])
-@pytest.mark.parametrize("libraries", [False, True], ids=["own", "libraries"])
+@pytest.mark.parametrize(
+    ("libraries", "mode"),
+    [
+        (False, "float32"),
+        (True, "bfloat16"),
+        pytest.param(True, "float32", marks=pytest.mark.slow),
+        pytest.param(False, "bfloat16", marks=pytest.mark.slow),
+    ],
+)
 def test_every_call_becomes_launches(libraries, mode):
     programs = dict(ofModules(libraries, mode))
     programs |= {(name, i): p for name in SMALL for i, p in enumerate(ofModel(name, libraries, mode))}

@@ -22,7 +22,8 @@ class Buffer:
     __slots__ = ("birth", "death", "offset", "size", "values")
 
     def __init__(self, value: Value, birth: int, death: int, alignment: int = ALIGNMENT):
-        self.size = -(-max(value.nbytes, 1) // alignment) * alignment
+        room = max(value.nbytes, 1, *(n * s for n, s in zip(value.shape, value.strides)))  # with gaps between rows
+        self.size = -(-room // alignment) * alignment
         self.birth, self.death, self.offset = birth, death, -1
         self.values = [value]
 

@@ -4,6 +4,8 @@
 // sums of a row that continues in the next window are added at last. No row, however often it occurs, delays the
 // others.
 //
+// With BASE the sums are added to what is in `base`, which may be the table itself.
+//
 // T, S, I and W: the types of the table, of gradients, of indices, and of sums; N: elements loaded at once; INDEX_ and
 // GRAD_: the addresses of a position. `range`: rows that a block sorts; `window`: positions that are summed together.
 
@@ -11,6 +13,12 @@ const int THREADS = 512, WARPS = THREADS / 32;
 const int EACH = 4, TILE = THREADS * EACH;  // positions that a thread, and a block, reads at a time
 const int CAPACITY = 4096;                  // that a block holds
 const int RANGE = 4096;                     // rows that it can sort
+
+#ifdef BASE
+#define TABLE T *table, const T *base
+#else
+#define TABLE T* __restrict__ table
+#endif
 
 // Positions from `start` on whose row is in the range are appended to the buffer; returns how many there are then.
 __device__ static int collect(const I* index, INDEX_PARAMETERS, int count, int start, int low, int high, int found,
@@ -82,17 +90,22 @@ __device__ static void distribute(int* order, int* keys, int held, int low, cons
 
 // Each block finds the positions of its own rows, and how many belong to rows before those.
 extern "C" __global__ void __launch_bounds__(512, 1)
-    sortRows(int* __restrict__ order, int* __restrict__ keys, T* __restrict__ table, const I* __restrict__ index,
-             int count, int rows, int width, int range, INDEX_PARAMETERS) {
+    sortRows(int* __restrict__ order, int* __restrict__ keys, TABLE, const I* __restrict__ index, int count, int rows,
+             int width, int range, INDEX_PARAMETERS) {
   __shared__ int next[RANGE], positions[CAPACITY], sums[2 * WARPS];
   __shared__ unsigned short held[CAPACITY];
   const int64 size = (int64)rows * width, step = (int64)gridDim.x * THREADS, me = (int64)blockIdx.x * THREADS + threadIdx.x;
+#ifdef BASE
+  if (table != base)
+    for (int64 i = me; i < size; i += step) table[i] = base[i];
+#else
   if (isAligned(table, sizeof(T) * N)) {
     const Pack<T, N> none = {};
     for (int64 i = me * N; i < size; i += step * N) storePack(table, i, none);
   } else {
     for (int64 i = me; i < size; i += step) table[i] = T();
   }
+#endif
   const int low = blockIdx.x * range, high = min(low + range, rows);
   for (int r = threadIdx.x; r < range; r += THREADS) next[r] = 0;
   __syncthreads();
@@ -146,6 +159,11 @@ __device__ static void put(T* table, W* parts, W* sum, int key, int slot, int wi
     for (int j = 0; j < n; j++) parts[(int64)slot * width + at + j] = sum[j];
   } else {
     Pack<T, n> pack;
+#ifdef BASE
+    pack = loadPack<n>(table, (int64)key * width + at);
+#pragma unroll
+    for (int j = 0; j < n; j++) sum[j] += Number<T>::widen(pack.at[j]);
+#endif
 #pragma unroll
     for (int j = 0; j < n; j++) pack.at[j] = Number<T>::narrow(sum[j]);
     storePack(table, (int64)key * width + at, pack);
@@ -233,5 +251,8 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int u = 0; u < batch; u++) sum += part[u];
     goesOn = isOurs[batch - 1];
   }
+#ifdef BASE
+  sum += load(table, (int64)key * width + at);
+#endif
   store(table, (int64)key * width + at, sum);
 }

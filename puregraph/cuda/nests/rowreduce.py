@@ -64,8 +64,8 @@ def rowSplit(nest: LoopNest, axes: frozenset[int]) -> RowSplit:
 
 
 def registerBytes(lanes: int, hasBeside: bool) -> int:
-    """The bytes of a row that a thread may keep in registers, where this many threads compute a row: with as few half of
-    the threads of a processor find room, and those that are read at once keep its memory busy."""
+    """The bytes of a row that a thread may keep in registers, where this many threads compute a row: so few that half
+    of the threads of a processor find room."""
     if lanes > 256:
         return 160 if lanes == 512 else 64
     return 128 if hasBeside else 48

@@ -19,6 +19,7 @@ from puregraph.compile.gpu.passes.attentionbackward import AttendBack
 from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula, FusedUpdate
 from puregraph.compile.gpu.passes.fusedxent import FusedCrossEntropyGrad
 from puregraph.compile.gpu.passes.gemmepilogues import FusedProduct
+from puregraph.compile.gpu.passes.scatterinto import ScatterInto
 from puregraph.compile.gpu.passes.weightlayout import WeightTranspose
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.callnest import callNest
@@ -137,6 +138,8 @@ class GpuLowering(Lowering):
             return [self.launched(call.function.launches(call), [call], call.values(), call.outs)]
         if type(call.function) is FusedProduct:
             return [self.launched([call.function.launches(call)], call.function.calls, call.values(), call.outs)]
+        if type(call.function) is ScatterInto:
+            return [self.launched(call.function.launches(call), call.function.calls, call.values(), call.outs, [0])]
         if type(call.function) is AttendBack:
             return [self.launched([call.function.launches(call)], [call], call.values(), call.outs)]
         if type(call.function) is FusedCrossEntropyGrad:

@@ -11,6 +11,7 @@ probabilities of rounded scores would not add up to one: they are stored then.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,27 @@ class FusedCrossEntropyGrad:
 
     def launches(self, call: Call) -> Any:
         """Its launches; NotImplemented for dtypes without a kernel."""
-        return ofScores(call.outs[0], *call.arguments)
+        x, *rest = call.arguments
+        dx, x = withGaps(call.outs[0], x)
+        return ofScores(dx, x, *rest)
+
+
+class WholeRows:
+    """A Value with the gaps between its rows as further classes, which nobody reads: so rows have an even length."""
+
+    def __init__(self, value: Value, width: int):
+        self.value, self.dtype, self.strides = value, value.dtype, value.strides
+        self.shape = value.shape[0], width, *value.shape[2:]
+        self.size = prod(self.shape)
+
+
+def withGaps(*values: Value) -> Any:
+    """Values of one shape with the gaps between their rows, if all have the same."""
+    size = values[0].dtype.itemsize
+    steps = {tuple([s // v.dtype.itemsize for s in v.strides]) for v in values}
+    width = min([s for n, s in zip(values[0].shape, values[0].strides) if n > 1 and s > size], default=0) // size
+    hasGaps = len(steps) == 1 and values[0].strides[1] == size and width > values[0].shape[1]
+    return [WholeRows(v, width) for v in values] if hasGaps else values
 
 
 def fuseCrossEntropy(schedule: Any) -> Any:

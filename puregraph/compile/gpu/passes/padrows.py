@@ -1,0 +1,115 @@
+"""Padded rows: wide products are stored with gaps, so that each row begins at an address that suits wide loads.
+
+    scores (16384, 50257) in bfloat16       rows of 50,304 elements, of which 47 are never read
+
+With rows of an odd length cuBLASLt would read and write two bytes at a time, and a cross-entropy as well. The gradient
+of such scores is stored alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.gpu.lower.librarycalls import productOf
+from puregraph.compile.gpu.passes.fusedxent import FusedCrossEntropyGrad
+from puregraph.compile.ir.strides import isDense
+from puregraph.compile.ir.value import Call, Value
+from puregraph.compile.passes.nestlines import GPU
+from puregraph.core.tracer import astype
+
+WIDE = 1024  # elements of a row from which gaps are worth it
+STEP = 64  # elements that rows are padded to a multiple of
+BYTES = 16  # of a wide load
+
+
+def padRows(schedule: Any) -> Any:
+    """The schedule with wide products, and gradients of cross-entropies, in rows that begin at aligned addresses."""
+    RowPadding(schedule).run()
+    return schedule
+
+
+class RowPadding:
+    """Looks at each product of one schedule.
+
+    `kept`     the numbers of Values that are read after the step
+    `views`    by the number of a Value with memory the views of it
+    `readers`  by that number the calls that read it, or a view of it
+    """
+
+    def __init__(self, schedule: Any):
+        self.schedule = schedule
+        self.kept = {v.root.number for v in schedule.kept()}
+        self.views: dict[int, list[Value]] = {}
+        self.readers: dict[int, list[Call]] = {}
+        for call in schedule.calls:
+            for y in call.outs if call.kind.isView else ():
+                self.views.setdefault(y.root.number, []).append(y)
+            for number in () if call.kind.isView else {v.root.number for v in call.values()}:
+                self.readers.setdefault(number, []).append(call)
+
+    def run(self) -> None:
+        for call in self.schedule.calls:
+            if (isProduct(call) or type(call.function) is FusedCrossEntropyGrad) and row(call.outs[0]):
+                found = self.together(call.outs[0])
+                values = [v for y in found for v in (y, *self.views.get(y.number, []))]
+                pad(values, [call, *(c for y in found for c in self.readers.get(y.number, ()))])
+
+    def together(self, y: Value) -> list[Value]:
+        """A Value, and what formulas make of it, which is stored alike; none if something reads one of them slowly."""
+        found, left = {y.number: y}, [y]
+        while left:
+            v = left.pop()
+            readers = self.readers.get(v.number, [])
+            if v.number in self.kept or not all(map(readsGaps, readers)):
+                return []
+            casts = {x.number for call in readers if call.function is astype for x in call.outs} & self.kept
+            made = [x for call in readers if call.kind.isElementwise for x in call.outs if row(x)]
+            more = {x.number: x for x in made if x.number not in found.keys() | casts}
+            found |= more
+            left += more.values()
+        return list(found.values())
+
+
+def isProduct(call: Call) -> bool:
+    """Whether a call is one matrix product."""
+    return call.function is np.matmul and not call.options
+
+
+def readsGaps(call: Call) -> bool:
+    """Whether a call reads rows with gaps between them as quickly as others."""
+    return isProduct(call) or type(call.function) is FusedCrossEntropyGrad or GPU.lines(call) is not None
+
+
+def row(y: Value) -> int:
+    """The bytes of a row that is to be padded; 0 where there is none."""
+    size = y.dtype.itemsize
+    width = next((n for n, s in zip(y.shape, y.strides) if s == size and n > 1), 0)
+    isWide = y.base is None and width >= WIDE and width * size % BYTES
+    return width * size if isWide and width < y.size and isDense(y.shape, y.strides, size) else 0
+
+
+def pad(values: list[Value], calls: list[Call]) -> None:
+    """Give Values with memory and their views padded rows, unless a view runs across rows, or a product has no launches
+    then."""
+    before = [(v.strides, v.offset) for v in values]
+    rows = {v.number: (row(v), v.dtype.itemsize * STEP) for v in values if v.base is None}
+    after = [padded(v, *rows[v.root.number]) for v in values]
+    if None in after:
+        return
+    for v, (strides, offset) in zip(values, after):  # type: ignore[misc]
+        v.strides, v.offset = strides, offset
+    if any(productOf(call) is None for call in calls if isProduct(call)):
+        for v, (strides, offset) in zip(values, before):
+            v.strides, v.offset = strides, offset
+
+
+def padded(v: Value, old: int, step: int) -> tuple[tuple[int, ...], int] | None:
+    """The strides and the offset of a view when rows take a multiple of a step; None if an axis runs across rows."""
+    new = -(-old // step) * step
+    end = v.offset % old + v.dtype.itemsize
+    end += sum((n - 1) * s for n, s in zip(v.shape, v.strides) if s % old)
+    if end > old or any(s < 0 for s in v.strides):
+        return None
+    return tuple([s if s % old else s // old * new for s in v.strides]), v.offset // old * new + v.offset % old
