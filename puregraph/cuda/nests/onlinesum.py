@@ -51,7 +51,7 @@ def withoutPeaks(nest: LoopNest, axes: frozenset[int]) -> LoopNest:
             lines.append((name, x))
             continue
         peak, condition = found
-        parts = {"some": shape.reductions[peak].of, "count": 1}
+        parts: dict[str, str | int] = {"some": shape.reductions[peak].of, "count": 1}
         for part, value in parts.items():
             lines.append((f"{name}{part}s", Formula("where(c, x, 0)").put(c=condition, x=value)))
             lines.append((f"{name}{part}", Reduce("sum", f"{name}{part}s", axes)))
