@@ -10,6 +10,8 @@ import numpy as np
 
 FEW = 3000  # the largest buffers, which are placed one by one where they fit best
 TRIES, LITTLE = 60, 400  # orders that are tried, for up to this many buffers
+FAR = 2**63 - 1
+FIRST, LAST = np.zeros(1, np.int64), np.full(1, FAR)  # where the first gap begins, and the last one ends
 WASTE = 1.01  # peak bytes in use, above which they are tried
 
 
@@ -38,7 +40,7 @@ def shuffled(buffers: list[Any], total: int) -> int:
     sizes, enough = np.array([b.size for b in buffers]), WASTE * inUse(buffers)
     for _ in range(TRIES):
         order = np.argsort(-sizes * np.exp(random.normal(0, 0.4, sizes.size)), kind="stable")
-        found = bestFit([buffers[i] for i in order])
+        found = bestFit([buffers[i] for i in order], total)
         if found < total:
             total, offsets = found, [b.offset for b in buffers]
         if total <= enough:
@@ -122,8 +124,9 @@ class Gaps:
         del self.bySize[bisect_left(self.bySize, (size, offset))]
 
 
-def bestFit(buffers: list[Any]) -> int:
-    """One after the other, each in the smallest gap between those that are in use at the same time."""
+def bestFit(buffers: list[Any], limit: int = FAR) -> int:
+    """One after the other, each in the smallest gap between those that are in use at the same time; no further than to
+    the first that ends at the limit or behind it."""
     count = len(buffers)
     births = np.array([b.birth for b in buffers])
     deaths = np.array([b.death for b in buffers])
@@ -131,12 +134,14 @@ def bestFit(buffers: list[Any]) -> int:
     stops = np.zeros(count, np.int64)
     total = 0
     for i, b in enumerate(buffers):
-        meets = np.flatnonzero((births[:i] <= b.death) & (deaths[:i] >= b.birth))
-        order = meets[np.argsort(starts[meets], kind="stable")]
-        ends = np.maximum.accumulate(np.concatenate([[0], stops[order]]))
-        gaps = np.concatenate([starts[order], [np.iinfo(np.int64).max]]) - ends
-        fitting = np.flatnonzero(gaps >= b.size)
-        b.offset = int(ends[fitting[np.argmin(gaps[fitting])]])
+        (meets,) = ((births[:i] <= b.death) & (deaths[:i] >= b.birth)).nonzero()
+        order = meets[starts[meets].argsort(kind="stable")]
+        ends = np.maximum.accumulate(np.concatenate([FIRST, stops[order]]))
+        gaps = np.concatenate([starts[order], LAST]) - ends
+        (fitting,) = (gaps >= b.size).nonzero()
+        b.offset = int(ends[fitting[gaps[fitting].argmin()]])
         starts[i], stops[i] = b.offset, b.offset + b.size
         total = max(total, b.offset + b.size)
+        if total >= limit:
+            break
     return total
