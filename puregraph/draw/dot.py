@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from puregraph.draw.escape import dotQuoted
+from puregraph.draw.layout.placement import countedTitle, frameText
 from puregraph.draw.picture import Picture, PictureBox
-from puregraph.draw.placement import countedTitle, frameText
 
 OUTLINES = {
     "input": "shape=ellipse",

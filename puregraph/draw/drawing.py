@@ -13,9 +13,9 @@ from puregraph.draw.collapsing import collapsed, fitting, withoutRepeats
 from puregraph.draw.dot import dotText
 from puregraph.draw.escape import markup
 from puregraph.draw.graphpicture import graphPicture
+from puregraph.draw.layout.placement import placed
 from puregraph.draw.page import pageText
 from puregraph.draw.picture import Picture
-from puregraph.draw.placement import placed
 from puregraph.draw.svg import svgText
 from puregraph.errors import ArgumentError, PuregraphError
 from puregraph.graph.backward import BackwardGraph

@@ -11,8 +11,8 @@ from typing import Any
 
 from puregraph.draw.collapsing import collapsed, fitting
 from puregraph.draw.escape import markup, visible
+from puregraph.draw.layout.placement import PlacedPicture, placed
 from puregraph.draw.picture import Picture
-from puregraph.draw.placement import PlacedPicture, placed
 from puregraph.draw.svg import STYLE, body
 
 MOST = 1200  # boxes of the deepest picture on a page

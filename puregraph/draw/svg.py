@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from puregraph.draw.escape import markup
-from puregraph.draw.picture import PictureBox, PictureEdge, PictureGroup
-from puregraph.draw.placement import (
+from puregraph.draw.layout.placement import (
     HEADER,
     HEIGHT,
     LABEL,
@@ -19,6 +18,7 @@ from puregraph.draw.placement import (
     Rectangle,
     countedTitle,
 )
+from puregraph.draw.picture import PictureBox, PictureEdge, PictureGroup
 
 STYLE = f"""
 text {{ font-family: Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif; fill: #1b2230 }}

@@ -12,6 +12,7 @@ from puregraph.onnx import fromOnnx  # noqa: E402
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 
 
+@pytest.mark.slow
 def test_a_densenet_of_1746_onnx_nodes_is_drawn_narrow_and_without_a_crossing():
     net = fromOnnx(LIGHT / "light_densenet121.onnx")
     drawing = net.draw(None, (1, 3, 224, 224))

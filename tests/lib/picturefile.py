@@ -3,7 +3,7 @@
 import re
 from xml.etree import ElementTree
 
-from puregraph.draw.textwidth import textWidth
+from puregraph.draw.layout.textwidth import textWidth
 
 SPACE = "{http://www.w3.org/2000/svg}"
 SIZES = {"label": 9.5, "port": 8.5, "name": 12.0, "line": 10.0}

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from puregraph.draw.edgelabels import LabelFinder
+from puregraph.draw.layout.edgelabels import LabelFinder
+from puregraph.draw.layout.ordering import CAREFUL, USUAL, fewestCrossings
+from puregraph.draw.layout.textwidth import shortened, textWidth
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup
-from puregraph.draw.textwidth import shortened, textWidth
-from puregraph.errors import PuregraphError
 
 NAME, LINE, PORT, LABEL, TITLE = 12.0, 10.0, 8.5, 9.5, 15.0  # sizes of letters
 HEIGHT = {NAME: 15.0, LINE: 13.0}  # of a line
 MARGIN, HEADER, PORTS = 9.0, 16.0, 11.0
 GAPS = ((34.0, 8.0), (46.0, 8.0), (66.0, 18.0), (100.0, 18.0))  # between layers, between edges beside each other
-CAREFUL = 200  # boxes up to which graphlay searches longer for an order with few crossings
+FEW = 200  # boxes up to which several orders are tried, for few crossings
 PATIENCE = 600  # boxes up to which a picture is placed again until each label has its area
 SPACING = {"node_gap": 30.0, "compound_padding": 14.0, "compound_header": HEADER, "dummy_gap": 22.0, "stub": 16.0}
 
@@ -55,27 +55,18 @@ class PlacedPicture(NamedTuple):
     ports: list[PlacedLabel]
 
 
-def engine() -> Any:
-    """The layout library.
-
-    Raises    PuregraphError with what to install, where it is not
-    """
-    try:
-        import graphlay  # only pictures need it
-    except ImportError as error:
-        raise PuregraphError(
-            "a picture's boxes are placed by graphlay, which is not installed: pip install 'puregraph[draw]'; "
-            "a .dot file needs nothing"
-        ) from error
-    return graphlay
-
-
 def placed(picture: Picture) -> PlacedPicture:
     """A picture with coordinates, the same each time for the same picture; with more room where labels find none."""
+    if not picture.boxes:
+        return PlacedPicture(picture, 40.0, 40.0, [], [], [], [])
     values = len({(edge.source, edge.value) for edge in picture.edges if edge.label})
+    groups = framesOf(picture)
+    request, orders = requestOf(picture, groups), CAREFUL if len(picture.boxes) <= FEW else USUAL
     best, most = None, -1
     for gap, lane in GAPS:
-        found = placedWith(picture, gap, lane)
+        layout, order = fewestCrossings(request, optionsOf(picture, gap, lane), orders)
+        orders = (order,)
+        found = measured(picture, groups, layout)
         count = sum(label is not None for _, _, label in found.edges)
         if count > most:
             best, most = found, count
@@ -84,18 +75,17 @@ def placed(picture: Picture) -> PlacedPicture:
     return best or found
 
 
-def placedWith(picture: Picture, gap: float, lane: float) -> PlacedPicture:
-    """A picture with coordinates, with so much room between layers and between edges beside each other."""
-    if not picture.boxes:
-        return PlacedPicture(picture, 40.0, 40.0, [], [], [], [])
-    groups = framesOf(picture)
+def optionsOf(picture: Picture, gap: float, lane: float) -> dict[str, Any]:
+    """The options of graphlay, for so much room between layers and between edges beside each other."""
     merging = "none" if any(box.slots for box in picture.boxes) else "forks"  # a fork would join different outputs
     spacing, routing = {**SPACING, "layer_gap": gap}, {"merge_edges": merging, "lane_gap": lane}
-    effort = "thorough" if len(picture.boxes) <= CAREFUL else "balanced"
-    options = {"direction": "topbottom", "spacing": spacing, "routing": routing, "effort": effort}
-    found = engine().layout(requestOf(picture, groups), options=options)
-    areas = [areaOf(each) for each in found.nodes]
-    lines = [[(p["x"], p["y"]) for p in each["points"]] for each in found.edges]
+    return {"direction": "topbottom", "spacing": spacing, "routing": routing, "effort": "balanced"}
+
+
+def measured(picture: Picture, groups: list[str], layout: Any) -> PlacedPicture:
+    """A picture with the coordinates of a layout, its title above it, and its labels beside their edges."""
+    areas = [areaOf(each) for each in layout.nodes]
+    lines = [[(p["x"], p["y"]) for p in each["points"]] for each in layout.edges]
     head = 2 * MARGIN + 20.0 + 14.0 * len(picture.notes)
     left = min([area.left for area in areas] + [x for line in lines for x, _ in line]) - 2 * MARGIN
     top = min([area.top for area in areas] + [y for line in lines for _, y in line]) - head

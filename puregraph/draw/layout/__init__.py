@@ -1,0 +1,1 @@
+"""Layout: where the boxes, lines and texts of a picture stand."""

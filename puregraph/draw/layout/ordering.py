@@ -1,0 +1,61 @@
+"""Ordering: of several orders of the boxes in their layers, the one in which the fewest lines cross."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from puregraph.errors import PuregraphError
+
+USUAL: tuple[dict[str, Any], ...] = ({},)
+CAREFUL: tuple[dict[str, Any], ...] = tuple(
+    {"order": {"heuristic": name}, "tuning": {"order": {"seeds": 24}}} for name in ("alternate", "median", "barycenter")
+)
+
+
+def engine() -> Any:
+    """The layout library.
+
+    Raises    PuregraphError with what to install, where it is not
+    """
+    try:
+        import graphlay  # only pictures need it
+    except ImportError as error:
+        raise PuregraphError(
+            "a picture's boxes are placed by graphlay, which is not installed: pip install 'puregraph[draw]'; "
+            "a .dot file needs nothing"
+        ) from error
+    return graphlay
+
+
+def fewestCrossings(
+    request: dict[str, Any], options: dict[str, Any], orders: Sequence[dict[str, Any]]
+) -> tuple[Any, dict[str, Any]]:
+    """The layout with the fewest crossings, of those the narrowest, and which of the orders it is by."""
+    found = []
+    for order in orders:
+        layout = engine().layout(request, options={**options, **order})
+        if len(orders) == 1:
+            return layout, order
+        width = layout.bounds["max"]["x"] - layout.bounds["min"]["x"]
+        found.append((crossings(request["edges"], layout.edges), width, layout, order))
+        if not found[-1][0]:
+            break
+    return min(found, key=lambda each: each[:2])[2:]
+
+
+def crossings(asked: list[dict[str, Any]], drawn: list[dict[str, Any]]) -> int:
+    """How often upright parts of lines cross level ones that leave another box."""
+    parts = [
+        (edge["source"], a["x"], a["y"], b["x"], b["y"])
+        for edge, line in zip(asked, drawn, strict=True)
+        for a, b in zip(line["points"], line["points"][1:])
+    ]
+    source, x1, y1, x2, y2 = np.array(parts, dtype=float).reshape(-1, 5).T
+    left, right, top, bottom = np.minimum(x1, x2), np.maximum(x1, x2), np.minimum(y1, y2), np.maximum(y1, y2)
+    level, steep = np.flatnonzero(y1 == y2)[:, None], np.flatnonzero(x1 == x2)
+    across = (left[level] < x1[steep]) & (x1[steep] < right[level])
+    along = (top[steep] < y1[level]) & (y1[level] < bottom[steep])
+    return int(np.sum(across & along & (source[level] != source[steep])))
