@@ -13,7 +13,7 @@ from puregraph.base.widen import widened
 from puregraph.cuda.nests import launches
 from puregraph.cuda.nests.contiguous import KINDS
 from puregraph.cuda.runtime.launch import stridesOf
-from puregraph.errors import ShapeError
+from puregraph.errors import Fault, ShapeError
 from puregraph.formula.loopnest import LoopNest, Operand, Reduce
 from puregraph.kernel import kernel
 
@@ -78,4 +78,5 @@ def windowSum(y, x, axis, size):
 def check(x, axis, size):
     """Raise    ShapeError for a window that does not fit."""
     if not (-x.ndim <= axis < x.ndim and 1 <= size <= x.shape[axis]):
-        raise ShapeError(f"windowSum: wanted an axis of {x.shape} with at least {size} elements, got axis {axis}")
+        wanted = f"an axis of {x.shape} with at least {size} elements"
+        raise ShapeError(Fault(wanted, f"axis {axis}", module="windowSum"))

@@ -24,7 +24,9 @@ class OnnxReader(NamedTuple):
     read: Callable[..., Any]
 
 
-WRITING = "axis composed control convolution cost formula joint layer operator recurrent sampling shape".split()
+WRITING = """
+axis composed control convolution cost formula joint layer operator quantized recurrent sampling shape
+""".split()
 READERS: dict[tuple[str, str], list[OnnxReader]] = {}
 
 

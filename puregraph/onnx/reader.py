@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -231,6 +232,8 @@ class ModelReader:
 
     def called(self, scope: NameScope, proto: Any, read: Any, given: list, path: str, opset: int) -> Outputs:
         """The outputs of a node whose operator is read by a function."""
+        if None in given and not proto.domain:
+            checkGiven(required(proto.op_type, opset), given)
         attributes = {a.name: self.attribute(a) for a in proto.attribute}
         self.builder.begin(path)
         node = OnnxNode(proto, path, opset, attributes, self.builder)
@@ -372,6 +375,31 @@ def few(paths: list[str]) -> str:
     """The names of some nodes."""
     more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
     return ", ".join(quote(path) for path in paths[:5]) + more
+
+
+@cache
+def required(kind: str, opset: int) -> tuple[str, ...]:
+    """The names of the inputs that an operator has to have, the last one also of those after it; "" for those that may
+    be left out."""
+    from onnx import defs
+
+    try:
+        schema = defs.get_schema(kind, opset)
+    except defs.SchemaError:
+        return ()
+    optional = defs.OpSchema.FormalParameterOption.Optional
+    return tuple(["" if formal.option == optional else formal.name for formal in schema.inputs])
+
+
+def checkGiven(names: tuple[str, ...], given: list[Any]) -> None:
+    """Check that there is every input that has to be.
+
+    Raises    GraphError naming the first one that is left out
+    """
+    for i, value in enumerate(given):
+        name = names[min(i, len(names) - 1)] if names else ""
+        if value is None and name:
+            raise GraphError(f"its input {name} is left out, which it has to have")
 
 
 def quoted(name: str) -> str | None:

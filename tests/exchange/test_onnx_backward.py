@@ -39,6 +39,7 @@ REFUSED = {
     "RoiAlign": OTHER,
     **dict.fromkeys(("ScatterSequence", "SplitSizes"), DATA),
 }
+FIRST = {"CumProd", "Fourier", "RecurrentCells", "Split"}  # whose rules do as much as the first axis is long
 RUNTIME = {"AvgPoolNd", "MaxPoolNd", "LocalResponse", "GridSample", "ResizeAxes"}  # settings onnxruntime has not
 STRATEGIES = ("store_all", "recompute_all")
 
@@ -107,7 +108,7 @@ def checkOpen(net, shapes):
     data = dataFor(net, shapes, rng)
     symbols = opened(net, data)
     if any(isinstance(n, str) for shape in symbols for n in shape):
-        others = [dataFor(net, [bind(shape, {"N": n}) for shape in symbols], rng) for n in (1, 7)]
+        others = [dataFor(net, [bind(shape, {"N": n}) for shape in symbols], rng) for n in (3, 7)]
         check(net, symbols, data, others=[data, *others])
 
 
@@ -126,7 +127,7 @@ def outcome(name, every=True):
             continue
         try:
             found.add("ran" if check(alone(module, shapes), shapes) else "none")
-            if every:
+            if every and name not in FIRST:
                 checkOpen(alone(module, shapes), shapes)
         except PuregraphError:
             found.add("refused")

@@ -54,6 +54,14 @@ def test_a_condition_of_shapes_chooses_the_branch_while_reading(size, isThen):
     np.testing.assert_array_equal(net.inputs[0].grad, np.full_like(x, 6) if isThen else np.ones_like(x))
 
 
+def test_branches_whose_outputs_have_not_as_many_axes_are_refused_by_name():
+    made = model([], "flag")
+    branch = next(a.g for a in made.graph.node[0].attribute if a.name == "else_branch")
+    branch.output[0].name = "w"
+    with pytest.raises(ShapeError, match="at .choice. .*wanted as many axes of each output either way"):
+        fromOnnx(made)(np.ones((2, 3), np.float32), np.array(True))
+
+
 def randomBranch(rng, name, values, count, depth=0):
     """A graph of `count` outputs that reads what is outside, and has weights and perhaps another If of its own."""
     nodes, arrays, ends, own = [], [], [], list(values)

@@ -11,6 +11,7 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 from onnx import helper  # noqa: E402
+from onnxdamage import changed, compared, damaged  # noqa: E402
 from test_onnx_branches import model as branching  # noqa: E402
 from test_onnx_loops import loopModel, scanModel  # noqa: E402
 from test_onnx_reader import mlp, model  # noqa: E402
@@ -19,62 +20,6 @@ from test_onnx_sequences import modelOf as sequenceModel  # noqa: E402
 
 from puregraph import CheckpointError, Graph, PuregraphError  # noqa: E402
 from puregraph.onnx import fromOnnx  # noqa: E402
-
-
-def damaged(data, rng):
-    """Some bytes changed, cut out, doubled or put elsewhere."""
-    found = bytearray(data)
-    for _ in range(rng.integers(1, 4)):
-        kind, at = rng.integers(5), int(rng.integers(len(found)))
-        if kind == 0:
-            found[at] = rng.integers(256)
-        elif kind == 1:
-            found[at] ^= 1 << rng.integers(8)
-        elif kind == 2:
-            del found[at : at + int(rng.integers(1, 9))]
-        elif kind == 3:
-            found[at:at] = found[at : at + int(rng.integers(1, 9))]
-        else:
-            del found[at:]
-        if not found:
-            return b""
-    return bytes(found)
-
-
-def fields(message):
-    """(message, field, position) of all that is a number or a text in a message and those in it; None if it is alone."""
-    for field, found in message.ListFields():
-        isMany = hasattr(found, "__len__") and not isinstance(found, (str, bytes)) and not hasattr(found, "ListFields")
-        for i, each in enumerate(found if isMany else [found]):
-            if field.cpp_type == field.CPPTYPE_MESSAGE:
-                yield from fields(each)
-            else:
-                yield message, field, i if isMany else None
-
-
-WHOLE = [-(1 << 63), -(1 << 31), -7, -1, 0, 1, 2, 3, 7, 1000, 1 << 20, (1 << 31) - 1, 1 << 40, (1 << 63) - 1]
-
-
-def changed(model, rng):
-    """A number or a text of a model is another one, which is somewhere else in it or at the end of its range."""
-    found = type(model)()
-    found.CopyFrom(model)
-    every = list(fields(found))
-    for _ in range(rng.integers(1, 3)):
-        message, field, i = every[rng.integers(len(every))]
-        others = [
-            getattr(m, f.name) if j is None else getattr(m, f.name)[j] for m, f, j in every if f.type == field.type
-        ]
-        isWhole = isinstance(others[0], int) and not field.enum_type
-        value = others[rng.integers(len(others))] if not isWhole or rng.random() < 0.3 else int(rng.choice(WHOLE))
-        try:
-            if i is None:
-                setattr(message, field.name, value)
-            else:
-                getattr(message, field.name)[i] = value
-        except (ValueError, IndexError):  # it has no room for that
-            continue
-    return found.SerializeToString()
 
 
 def forms():
@@ -170,3 +115,29 @@ def test_320_damaged_models_of_all_forms_are_refused_or_read(tmp_path):
 @pytest.mark.slow
 def test_10000_damaged_models_of_all_forms_are_refused_or_read(tmp_path):
     check(10_000, 2, tmp_path)
+
+
+def spoiled(count, seed):
+    """Damaged models of all forms."""
+    rng, sound = np.random.default_rng(seed), list(forms().values())
+    for i in range(count):
+        chosen = sound[i % len(sound)]
+        yield changed(chosen, rng) if rng.random() < 0.8 else damaged(chosen.SerializeToString(), rng)
+
+
+def checkOutputs(count, seed):
+    """What is read of damaged models gives what onnxruntime gives of them, where it runs them."""
+    files = list(spoiled(count, seed))
+    found = compared(files)
+    wrong = {i: text for i, text in enumerate(found) if text.startswith("wrong")}
+    assert not wrong, wrong
+    assert found.count("equal") > count / 20
+
+
+def test_what_is_read_of_400_damaged_models_gives_what_onnxruntime_gives():
+    checkOutputs(400, 3)
+
+
+@pytest.mark.slow
+def test_what_is_read_of_10000_damaged_models_gives_what_onnxruntime_gives():
+    checkOutputs(10_000, 4)

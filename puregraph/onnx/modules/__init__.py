@@ -73,6 +73,7 @@ from puregraph.onnx.modules.layers.pools import (
     Unpool,
 )
 from puregraph.onnx.modules.layers.quantized import Dequantize, Quantize
+from puregraph.onnx.modules.layers.quantizedlayers import QuantizedConvolve, QuantizedProduct
 from puregraph.onnx.modules.layers.randomlike import RandomLike
 from puregraph.onnx.modules.layers.recurrentcells import RecurrentCells
 from puregraph.onnx.modules.layers.rmsnorm import RmsNorm

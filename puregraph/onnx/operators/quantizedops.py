@@ -36,10 +36,11 @@ def fixed(scale: Any) -> Any:
 
 @onnxOp("DequantizeLinear")
 def dequantize(op: Any, x: Any, scale: Any, zero: Any = None) -> Any:
-    """In the dtype of the scale, or an attribute's."""
+    """In the dtype of the scale, or an attribute's; known integers stay as small as they are."""
     kind = op.get("output_dtype", 0)
     dtype = dtypeOf(kind) if kind else None
-    return op(Dequantize(op.get("axis", 1), op.get("block_size", 0), dtype), x, fixed(scale), zero)
+    module = Dequantize(op.get("axis", 1), op.get("block_size", 0), dtype)
+    return op.builder.add(module, [x, fixed(scale), zero], isComputed=not x.rank)[0]
 
 
 @onnxOp("MatMulInteger")

@@ -180,9 +180,12 @@ def isNumber(value: Any, wanted: float) -> bool:
 
 
 def optionOf(view: OperatorView, name: str) -> Any:
-    """An attribute, or what it is where it is left out; axes as a tuple counted from the last, None if not known."""
+    """An attribute, or what it is where it is left out; axes as a tuple counted from the last, None if not known; as
+    `use` the use of the operator itself."""
     value = view.nodes[-1]
     origin, x = value.origin, value.origin.inputs[0]
+    if name == "use":
+        return origin
     if name == "axes":
         given = origin.attributes.get("axes")
         if given is None and len(origin.inputs) > 1 and origin.inputs[1] is not None:

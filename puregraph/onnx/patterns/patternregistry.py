@@ -10,7 +10,7 @@ from puregraph.errors import PuregraphError
 from puregraph.onnx.patterns.matching import Match, matches, views
 from puregraph.onnx.patterns.pattern import Pattern
 
-FAMILIES = ("activation", "attention", "layer", "quantized")
+FAMILIES = ("activation", "attention", "layer", "quantized", "quantizedlayer")
 ARITHMETIC = frozenset("Add Sub Mul Div Neg Reciprocal Pow".split())  # looked at in several forms
 Known = dict[str, list[tuple[Pattern, Callable[..., Any]]]]
 PATTERNS: Known = {}

@@ -19,7 +19,7 @@ from puregraph.core.shape import bind, symbols
 from puregraph.errors import GraphError
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf
 
-RANGE = (5, 25)  # numbers that stand for symbols, each another one
+NUMBERS = (11, 13, 17, 19, 21, 22, 23, 26, 27, 29, 31)  # which stand for symbols, each another one in each try
 SURE = 4  # tries more than there are lengths
 DEGREE = 4  # lengths in one product
 Terms = dict[tuple[int, ...], int]  # {lengths: coefficient}
@@ -47,8 +47,10 @@ def forAnySize(step: OnnxStep, write: Callable[[OnnxStep], None]) -> None:
         raise GraphError(f"a size comes with the data, for which its rule cannot be written: {FIXED}")
     names = dict.fromkeys(name for shape in shapes for name in symbols(shape))
     dims = dict.fromkeys(n for shape in step.shapes if shape is not None for n in shape if isinstance(n, Dim))
-    rng = np.random.default_rng(1)
-    tries = [dict(zip(names, map(int, rng.permutation(range(*RANGE))))) for _ in range(len(dims) + SURE)]
+    tries = [
+        {name: NUMBERS[(3 * i + (i + 1) * k) % len(NUMBERS)] for i, name in enumerate(names)}
+        for k in range(len(dims) + SURE)
+    ]
     sketches = [sketch(step, write, sizes) for sizes in tries]
     lengths = [OpenLength(dim, tuple(bind((dim,), sizes)[0] for sizes in tries)) for dim in dims]
     first = sketches[0]
@@ -175,7 +177,7 @@ class OpenConstant:
         return found if isOne else self.op("Reciprocal", found, out=out)
 
     def filled(self, arrays: list[np.ndarray]) -> None:
-        """An array of another shape in each try: of one number, of the positions in it, or of a triangle."""
+        """An array of another shape in each try: of one number, of integers that grow evenly, or of a triangle."""
         if len({array.ndim for array in arrays}) > 1:
             raise self.unknown()
         shape = self.sizes(np.array([array.shape for array in arrays], np.int64))
@@ -185,8 +187,11 @@ class OpenConstant:
             value = self.step.constant(firsts[0], firsts.dtype) if isSame else self.number(firsts, ())
             self.op("Expand", value, shape, out=self.name)
         elif all(array.dtype == np.int64 and isCount(array) for array in arrays):
-            count = self.count(np.array([array.size for array in arrays]))
-            self.op("Reshape", count, shape, out=self.name)
+            found = self.count(np.array([array.size for array in arrays]))
+            steps, starts = (np.array([progression(array)[i] for array in arrays]) for i in (0, 1))
+            found = found if (steps == 1).all() else self.op("Mul", found, self.length(steps))
+            found = found if not starts.any() else self.op("Add", found, self.length(starts))
+            self.op("Reshape", found, shape, out=self.name)
         elif all(array.dtype == bool and array.ndim == 2 and isTriangle(array) for array in arrays):
             rows, columns = (self.count(np.array([array.shape[i] for array in arrays])) for i in (0, 1))
             self.op("LessOrEqual", columns, self.op("Unsqueeze", rows, self.step.whole(1)), out=self.name)
@@ -201,9 +206,15 @@ class OpenConstant:
         return self.op("Range", zero, self.op("Squeeze", self.length(sizes), self.step.whole(0)), one)
 
 
+def progression(array: np.ndarray) -> tuple[int, int]:
+    """By how much an element is larger than the one before, and the first one."""
+    flat = array.ravel()
+    return int(flat[1] - flat[0]), int(flat[0])
+
+
 def isCount(array: np.ndarray) -> bool:
-    """Whether the elements are 0, 1, 2, ..."""
-    return bool((array.ravel() == np.arange(array.size)).all())
+    """Whether each element is larger than the one before by as much."""
+    return array.size > 1 and bool((np.diff(array.ravel()) == progression(array)[0]).all())
 
 
 def isTriangle(array: np.ndarray) -> bool:

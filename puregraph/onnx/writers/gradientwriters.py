@@ -13,6 +13,7 @@ from puregraph.onnx.modules.axes.controlled import CumulativeAxis, TriluFrom
 from puregraph.onnx.modules.axes.gathering import GatherElements, GatherPoints
 from puregraph.onnx.modules.axes.scattering import ScatterElements, ScatterPoints
 from puregraph.onnx.modules.axes.topelements import TopElements
+from puregraph.onnx.modules.axes.trilu import Trilu
 from puregraph.onnx.modules.layers.determinant import Determinant
 from puregraph.onnx.modules.layers.fourier import Fourier
 from puregraph.onnx.modules.layers.pools import Unpool
@@ -148,8 +149,15 @@ def transformed(g: IndexedGradient) -> tuple:
     return (g.op("Transpose", found, perm=[order.index(i) for i in range(rank)]),)
 
 
-@writesGradient(TriluFrom)
+@writesGradient(Trilu)
 def triangle(g: IndexedGradient) -> tuple:
+    """The same part of the gradient."""
+    diagonal = g.step.constant(g.module.diagonal, np.int64)
+    return (g.op("Trilu", g.grad, diagonal, upper=int(g.module.upper)),)
+
+
+@writesGradient(TriluFrom)
+def triangleFrom(g: IndexedGradient) -> tuple:
     """The same part of the gradient."""
     return g.op("Trilu", g.grad, g.values[1], upper=int(g.module.upper)), None
 

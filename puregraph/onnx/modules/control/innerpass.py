@@ -12,7 +12,7 @@ from puregraph.core.param import FixedState
 from puregraph.core.shape import symbols, valued, valueOf
 from puregraph.core.tracer import tracerOf
 from puregraph.device import toHost
-from puregraph.errors import DtypeError, ShapeError, show
+from puregraph.errors import DtypeError, Fault, ShapeError, show
 from puregraph.graph import Graph
 from puregraph.graph.graphholder import GraphHolder
 from puregraph.graph.inference import inferShapes, inferTypes
@@ -93,9 +93,7 @@ def agreed(first: tuple, second: tuple, what: str) -> tuple:
     Raises    ShapeError where they have not as many axes
     """
     if len(first) != len(second):
-        raise ShapeError(
-            f"wanted as many axes of {what} either way, got {show(tuple(first))} and {show(tuple(second))}"
-        )
+        raise ShapeError(Fault(f"as many axes of {what} either way", f"{show(tuple(first))} and {show(tuple(second))}"))
     return tuple(a if a == b else None for a, b in zip(first, second))
 
 

@@ -1,0 +1,94 @@
+"""QuantizedLayerPatterns: floats between integers: a layer that is computed with the integers themselves."""
+
+from __future__ import annotations
+
+from copy import copy
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from puregraph.onnx.modules.layers.quantizedlayers import QuantizedConvolve, QuantizedProduct
+from puregraph.onnx.onnxvalue import OnnxValue
+from puregraph.onnx.operators.convolutionops import windowOf
+from puregraph.onnx.patterns.patternregistry import onnxPattern
+
+LAYERS = {  # with and without a bias
+    "Conv": ("Conv({}, {}, use=layer)", "Conv({}, {}, b, use=layer)"),
+    "Gemm": ("Gemm({}, {}, use=layer)", "Gemm({}, {}, b, use=layer)"),
+    "MatMul": ("MatMul({}, {}, use=layer)", "MatMul({}, {}, use=layer) + b"),
+}
+
+
+def texts(kind: str) -> list[str]:
+    """The patterns of a layer: with or without zero points, a bias, and a Relu behind it."""
+    found = []
+    for layer, relu, *zeros in product(LAYERS[kind], ("{}", "Relu({})"), *[("", ", Known({})")] * 3):
+        x, W, y = (f", Known({n}Scale){zero.format(n + 'Zero')}" for n, zero in zip("xWy", zeros))
+        relu = relu if relu == "{}" else "Relu({}, use=relu)"
+        inner = layer.format(f"DequantizeLinear(x{x})", f"DequantizeLinear(Known(W){W}, use=filters)")
+        found.append(f"QuantizeLinear({relu.format(inner)}{y})")
+    return found
+
+
+@onnxPattern(*texts("MatMul"))
+def quantizedProduct(op: Any, x: Any, W: Any, layer: Any, filters: Any, relu: Any = None, **rest: Any) -> Any:
+    """A product with a matrix."""
+    axis = filters.attributes.get("axis", 1)
+    if x.rank is None or W.rank != 2 or axis not in (1, -1):
+        return None
+    return made(op, QuantizedProduct(relu is not None), x, W, filters, **rest)
+
+
+@onnxPattern(*texts("Gemm"))
+def quantizedGemm(op: Any, x: Any, W: Any, layer: Any, filters: Any, relu: Any = None, **rest: Any) -> Any:
+    """A product with a matrix that may be transposed."""
+    isPlain = not layer.attributes.get("transA", 0) and {layer.attributes.get(n, 1.0) for n in ("alpha", "beta")} == {
+        1.0
+    }
+    isTransposed = bool(layer.attributes.get("transB", 0))
+    axis = filters.attributes.get("axis", 1) % 2
+    if not isPlain or W.rank != 2 or rest["WScale"].rank and axis == isTransposed:
+        return None
+    W = OnnxValue.of(f"{op.name}:W", np.ascontiguousarray(W.numbers.T)) if isTransposed else W
+    return made(op, QuantizedProduct(relu is not None), x, W, filters, **rest)
+
+
+@onnxPattern(*texts("Conv"))
+def quantizedConvolution(op: Any, x: Any, W: Any, layer: Any, filters: Any, relu: Any = None, **rest: Any) -> Any:
+    """A convolution."""
+    if W.rank is None or rest["WScale"].rank and filters.attributes.get("axis", 1) % W.rank:
+        return None
+    own = copy(op)
+    own.attributes = layer.attributes
+    stride, pad, dilation = windowOf(own, x, tuple(W.shape[2:]))
+    if min(map(min, pad), default=0) < 0:
+        return None
+    module = QuantizedConvolve(stride, pad, dilation, layer.attributes.get("group", 1), relu is not None)
+    return made(op, module, x, W, filters, **rest)
+
+
+def made(op: Any, module: Any, x: Any, W: Any, filters: Any, b: Any = None, **scaling: Any) -> Any:
+    """The layer of integers of at most 16 bits and scales of float32; None for others, and for blocks."""
+    scales = [scaling[f"{name}Scale"] for name in "xWy"]
+    zeros = [scaling.get(f"{name}Zero") for name in "xWy"]
+    kinds = [x.dtype, W.dtype, np.dtype(np.uint8) if zeros[2] is None else zeros[2].dtype]
+    isNarrow = all(kind is not None and kind.kind in "iu" and kind.itemsize <= 2 for kind in kinds)
+    if not isNarrow or any(scale.dtype != np.float32 for scale in scales):
+        return None
+    if filters.attributes.get("block_size", 0) or b is not None and b.dtype != np.float32:
+        return None
+    given = [x]
+    for name, scale, zero, kind in zip("xWy", scales, zeros, kinds):
+        shape = () if scale.numbers.size == 1 and name != "W" else scale.shape
+        given.append(shaped(op, scale, f"{name}Scale", shape, scale.dtype))
+        given.append(shaped(op, zero, f"{name}Zero", shape, kind))
+    return op(module, *given[:3], W, *given[3:], b)
+
+
+def shaped(op: Any, value: Any, name: str, shape: Any, dtype: Any) -> OnnxValue:
+    """A known value in a shape; zeros for one that is left out."""
+    if value is not None and tuple(value.shape) == tuple(shape):
+        return value
+    array = np.zeros(tuple(shape), dtype) if value is None else value.numbers.reshape(tuple(shape))
+    return OnnxValue.of(f"{op.name}:{name}", array)

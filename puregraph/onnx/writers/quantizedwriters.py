@@ -1,0 +1,37 @@
+"""QuantizedWriters: layers of integers as layers of floats between changes of kind, which runtimes know again."""
+
+from __future__ import annotations
+
+from puregraph.onnx.modules.layers.quantizedlayers import QuantizedConvolve, QuantizedProduct
+from puregraph.onnx.onnxwriter import OnnxStep, writesOnnx
+from puregraph.onnx.writers.convolutionwriters import optionsOf
+
+
+def floats(step: OnnxStep, axis: int) -> tuple[str, str]:
+    """What is given, and the weights, as floats; `axis` is that of the weights with a scale each."""
+    x, xScale, xZero, W, wScale, wZero, *_ = step.inputs
+    own = axis if step.shapes[4] else None
+    return (
+        step.op("DequantizeLinear", x, xScale, xZero),
+        step.op("DequantizeLinear", W, wScale, wZero, axis=None if own == 1 else own),
+    )
+
+
+def integers(step: OnnxStep, y: str) -> None:
+    """The output as integers."""
+    y = step.op("Relu", y) if step.module.isRectified else y
+    step.op("QuantizeLinear", y, *step.inputs[6:8], out=step.y)
+
+
+@writesOnnx(QuantizedProduct)
+def quantizedProduct(step: OnnxStep) -> None:
+    """DequantizeLinear, MatMul, Add, QuantizeLinear."""
+    y = step.op("MatMul", *floats(step, 1))
+    b = step.inputs[8] if len(step.inputs) > 8 else None
+    integers(step, y if b is None else step.op("Add", y, b))
+
+
+@writesOnnx(QuantizedConvolve)
+def quantizedConvolve(step: OnnxStep) -> None:
+    """DequantizeLinear, Conv, QuantizeLinear."""
+    integers(step, step.op("Conv", *floats(step, 0), *step.inputs[8:], **optionsOf(step.module.of)))

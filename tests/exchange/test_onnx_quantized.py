@@ -1,0 +1,146 @@
+"""A layer of floats between changes of kind is one layer of integers: weights stay small, numbers are those of the parts."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnxtrips import ran  # noqa: E402
+
+from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
+
+EACH, MORE = 4, 150  # settings of each kind, everyday and in the slow tier
+OPSET = 21
+LAYERS = ("Conv", "Gemm", "MatMul")
+HALVES = 1e-3  # how near to a half, where either way is right, a quotient may be
+WITHIN = {"int8": 64, "uint8": 127}  # where a processor has no VNNI, onnxruntime adds two products of 8 bits in 16
+
+
+class Setting:
+    """A model of one layer: QuantizeLinear, DequantizeLinear, the layer, perhaps a Relu, and QuantizeLinear."""
+
+    def __init__(self, kind, seed):
+        self.rng = rng = np.random.default_rng([seed, LAYERS.index(kind)])
+        self.nodes, self.tensors = [], []
+        kinds = [str(each) for each in rng.choice(["uint8", "int8"], 3)]
+        kinds[1] = "int8" if kinds[0] == "int8" else kinds[1]  # which is what onnxruntime has
+        shape, W, axis, options = getattr(self, kind.lower())()
+        outs = W[axis]
+        each = outs if rng.integers(2) else None
+        low, high = (0, WITHIN[kinds[1]]) if kinds[1] == "uint8" else (-WITHIN["int8"], WITHIN["int8"])
+        self.weights = rng.integers(low, high + 1, W).astype(kinds[1])
+        q = self.op("QuantizeLinear", "x", *self.scaling("x", kinds[0], 0.02))
+        x = self.op("DequantizeLinear", q, *self.scaling("x", kinds[0], 0.02))
+        names = self.scaling("W", kinds[1], 0.01, each, isZero=True)
+        own = {"axis": axis} if each else {}
+        given = [x, self.op("DequantizeLinear", self.array("W", self.weights), *names, **own)]
+        hasBias = bool(rng.integers(2))
+        bias = self.array("b", rng.standard_normal(outs).astype(np.float32)) if hasBias else None
+        y = self.op(kind, *given, *([bias] if hasBias and kind != "MatMul" else []), **options)
+        y = self.op("Add", y, bias) if hasBias and kind == "MatMul" else y
+        y = self.op("Relu", y) if rng.integers(2) else y
+        self.quotient = y
+        names = self.scaling("y", kinds[2], 0.05)
+        y = self.op("QuantizeLinear", y, *names)
+        self.model = self.made(shape, [y], kinds[2])
+        self.parts = self.made(shape, [self.quotient], "float32")
+        self.data = rng.standard_normal(shape).astype(np.float32)
+
+    def conv(self):
+        n, c, o, g = (int(i) for i in self.rng.integers(1, 4, 4))
+        options = {"group": g, "pads": [1, 0, 0, 1], "strides": [int(i) for i in self.rng.integers(1, 3, 2)]}
+        return (n, c * g, 5, 6), (o * g, c, 3, 2), 0, options
+
+    def gemm(self):
+        n, i, o = (int(i) for i in self.rng.integers(1, 6, 3))
+        isTransposed = int(self.rng.integers(2))
+        return (n, i), (o, i) if isTransposed else (i, o), 1 - isTransposed, {"transB": isTransposed}
+
+    def matmul(self):
+        n, i, o = (int(i) for i in self.rng.integers(1, 6, 3))
+        return (n, 2, i) if self.rng.integers(2) else (n, i), (i, o), 1, {}
+
+    def op(self, kind, *inputs, **attributes):
+        out = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, inputs, [out], name=out, **attributes))
+        return out
+
+    def array(self, name, array):
+        if name not in {tensor.name for tensor in self.tensors}:
+            self.tensors.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def scaling(self, name, kind, near, count=None, isZero=False):
+        """The names of a scale and a zero point."""
+        shape = () if count is None else (count,)
+        zero = np.zeros(shape, kind) if isZero else self.rng.integers(0, 20, shape).astype(kind)
+        scale = (near * self.rng.uniform(0.5, 2, shape)).astype(np.float32)
+        return self.array(f"{name}Scale", scale), self.array(f"{name}Zero", zero)
+
+    def made(self, shape, outputs, kind):
+        ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", *shape[1:]])]
+        outs = [helper.make_tensor_value_info(outputs[0], helper.np_dtype_to_tensor_dtype(np.dtype(kind)), None)]
+        nodes = self.nodes if kind != "float32" else self.nodes[:-1]
+        graph = helper.make_graph(nodes, "it", ends, outs, self.tensors)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+
+
+def check(kind, seed):
+    """One setting: known again, equal to its parts and to onnxruntime, written and read to the same bytes."""
+    each = Setting(kind, seed)
+    net = fromOnnx(each.model)
+    labels = [node.label for node in net.nodes]
+    assert f"Quantized{'Convolve' if kind == 'Conv' else 'Product'}" in labels and "Dequantize" not in labels
+    plain = fromOnnx(each.model, patterns=False)
+    y, wanted = net(each.data), plain(each.data)
+    assert y.dtype == wanted.dtype
+    scale = next(numpy_helper.to_array(t) for t in each.tensors if t.name == "yScale")
+    quotient = fromOnnx(each.parts, patterns=False)(each.data) / scale
+    isSure = np.abs(np.abs(quotient % 1) - 0.5) > HALVES
+    np.testing.assert_array_equal(y[isSure], wanted[isSure])
+    assert np.abs(y.astype(int) - wanted).max(initial=0) <= 1
+    np.testing.assert_array_equal(y[isSure], ran(each.model, [each.data])[0][isSure])
+    model = toOnnx(net, opset=OPSET)
+    onnx.checker.check_model(model, full_check=True)
+    np.testing.assert_array_equal(ran(model, [each.data])[0][isSure], y[isSure])
+    assert toOnnx(fromOnnx(model), opset=OPSET).SerializeToString() == model.SerializeToString()
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_a_layer_between_changes_of_kind_is_a_layer_of_integers(kind):
+    for seed in range(EACH):
+        check(kind, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", LAYERS)
+def test_more_layers_between_changes_of_kind_are_layers_of_integers(kind):
+    for seed in range(EACH, MORE):
+        check(kind, seed)
+
+
+@pytest.mark.parametrize("patterns", [True, False])
+def test_weights_stay_as_small_as_they_are(patterns):
+    net = fromOnnx(Setting("Conv", 0).model, patterns=patterns)
+    held = [np.asarray(state.materialize()) for node in net.nodes for state in node.module.states.values()]
+    assert max(held, key=np.size).dtype.itemsize == 1
+    assert all(array.dtype.itemsize == 1 or array.ndim < 2 for array in held)
+    assert not any(p.data.ndim > 1 for p in net.params.values())
+
+
+def test_a_layer_whose_floats_somebody_else_reads_stays_as_it_is():
+    model = Setting("MatMul", 1).model
+    inner = next(node for node in model.graph.node if node.op_type == "MatMul").output[0]
+    model.graph.output.append(helper.make_tensor_value_info(inner, TensorProto.FLOAT, None))
+    labels = [node.label for node in fromOnnx(model).nodes]
+    assert "QuantizedProduct" not in labels and "Dequantize" in labels
+
+
+def test_a_compiled_layer_of_integers_gives_the_same():
+    for kind in LAYERS:
+        each = Setting(kind, 3)
+        net = fromOnnx(each.model)
+        program = net.compile(each.data.shape, train=False)
+        np.testing.assert_array_equal(program.run(each.data), net(each.data))
