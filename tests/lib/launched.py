@@ -68,8 +68,7 @@ def isRunning(pid):
 
 def pidsIn(folder):
     """The processes that have left their number in a folder, with `tellPid`."""
-    texts = [path.read_text() for path in Path(folder).glob("*.pid")]
-    return [int(text) for text in texts if text]  # a file is there before what is written into it
+    return [int(path.stem) for path in Path(folder).glob("*.pid")]
 
 
 def areGone(folder, seconds=60):
@@ -79,7 +78,7 @@ def areGone(folder, seconds=60):
 
 def tellPid():
     """Leave the number of this process in the folder that it runs in."""
-    Path(f"{os.getpid()}.pid").write_text(str(os.getpid()))
+    Path(f"{os.getpid()}.pid").touch()
 
 
 def waited(condition, seconds):

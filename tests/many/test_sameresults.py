@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 import recipes
-from launched import launched
+from rankpool import ran
 
 from puregraph import SGD, CrossEntropy, DataError, Dropout, Linear, Sequential, Trainer
 from puregraph.core import initial
@@ -38,7 +38,7 @@ def alone():
 @pytest.mark.mpi
 @pytest.mark.parametrize("count", [3, *[pytest.param(count, marks=pytest.mark.slow) for count in (1, 2, 4, 8)]])
 def test_runs_of_one_to_eight_processes_end_with_equal_weights_states_and_history(alone, count, tmp_path):
-    found = rowsOf(launched(count, tmp_path, OUTCOMES, timeout=280))
+    found = rowsOf(ran(count, tmp_path, OUTCOMES))
     assert set(found) == set(range(count))
     assert all(row == alone for row in found.values())
 
@@ -55,7 +55,7 @@ def test_without_grains_equal_counts_of_processes_give_equal_bits(tmp_path):
         from puregraph.many import world
         print(world().rank, json.dumps([recipes.outcome("perceptron", grains=None) for _ in range(2)]))
     """
-    found = rowsOf(launched(2, tmp_path, text))
+    found = rowsOf(ran(3, tmp_path, text))
     assert len({each for row in found.values() for each in row}) == 1
 
 

@@ -7,7 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import recipes
-from launched import launched, lines
+from launched import lines
+from rankpool import ran, ranAlone
 
 from puregraph import SGD, Adam, CrossEntropy, DataError, Linear, PuregraphError, Sequential, Trainer
 from puregraph.many import CountingWorld, World, current
@@ -17,10 +18,11 @@ from puregraph.train.together import shardedupdate
 
 OUTCOMES = """
 import json, sys, recipes
+from rankpool import patch
 from puregraph.many import world
 from puregraph.train.together import shardedupdate
 found = recipes.outcomes(sys.argv[1].split(","), shard="gradients")
-shardedupdate.BUCKET = 50  # elements: weights are exchanged in many parts
+patch(shardedupdate, "BUCKET", 50)  # elements: weights are exchanged in many parts
 found["state"] = recipes.outcomes(["perceptron", "convolutional"], shard="state")
 print(world().rank, json.dumps(found))
 """
@@ -36,7 +38,7 @@ SOME = ("perceptron", "accumulated", "convolutional")
 )
 def test_runs_with_parts_of_the_state_end_as_those_with_all_of_it(count, names, tmp_path):
     alone = recipes.outcomesAlone(names)
-    done = launched(count, tmp_path, OUTCOMES, ",".join(names), timeout=280)
+    done = ran(count, tmp_path, OUTCOMES, ",".join(names))
     found = [json.loads(line.partition(" ")[2]) for line in lines(done)]
     assert len(found) == count
     for row in found:
@@ -59,7 +61,7 @@ for shard in (None, "state", "gradients"):
 @pytest.mark.mpi
 @pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_runs_with_weights_of_samples_end_as_that_of_one_process(count, tmp_path):
-    found = [lines(launched(n, tmp_path, WEIGHED, timeout=280)) for n in (1, count)]
+    found = [lines(run(count, tmp_path, WEIGHED)) for run in (ranAlone, ran)]
     assert [len(each) for each in found] == [3, 3 * count] and len({*found[0], *found[1]}) == 1
 
 
@@ -115,7 +117,7 @@ print(json.dumps([kept, arrays, sum(p.size for p in trainer.net.params.values())
 @pytest.mark.mpi
 @pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_each_process_keeps_its_part_of_the_state_alone(tmp_path, count):
-    found = [json.loads(line) for line in lines(launched(count, tmp_path, MEMORY))]
+    found = [json.loads(line) for line in lines(ran(count, tmp_path, MEMORY))]
     total = found[0][2]
     most = largest(total, count)
     assert sum(kept for kept, _, _ in found) == 2 * total  # m and v
@@ -139,7 +141,7 @@ for shard in ("state", "gradients"):
 
 @pytest.mark.mpi
 def test_sums_of_gradients_are_let_go_before_weights_are_updated(tmp_path):
-    assert set(lines(launched(2, tmp_path, SUMS))) == {"state True False", "gradients False False"}
+    assert set(lines(ran(3, tmp_path, SUMS))) == {"state True False", "gradients False False"}
 
 
 def test_cuts_are_between_blocks_and_pieces_of_nearly_one_size():
@@ -206,12 +208,8 @@ for shard in (None, "state", "parameters"):
 
 @pytest.mark.mpi
 def test_parameters_that_are_thawed_and_frozen_meanwhile_are_exchanged_from_then_on(tmp_path):
-    found = set()
-    for count in (1, 3):
-        done = launched(count, tmp_path, THAWED)
-        assert len(lines(done)) == 3 * count
-        found |= set(lines(done))
-    assert len(found) == 1
+    found = [lines(run(3, tmp_path, THAWED)) for run in (ranAlone, ran)]
+    assert [len(each) for each in found] == [3, 9] and len({*found[0], *found[1]}) == 1
 
 
 SETTINGS = """
@@ -236,7 +234,7 @@ for shard in (None, "gradients", "parameters"):
 
 @pytest.mark.mpi
 def test_settings_and_weights_that_callbacks_change_hold_for_parts_as_well(tmp_path):
-    found = {line for count in (1, 2) for line in lines(launched(count, tmp_path, SETTINGS))}
+    found = {line for run in (ranAlone, ran) for line in lines(run(3, tmp_path, SETTINGS))}
     assert len(found) == 1
 
 
@@ -268,7 +266,7 @@ for how, shard in itertools.product(("skip", "raise"), (None, "state", "paramete
 
 @pytest.mark.mpi
 def test_a_gradient_that_is_not_finite_is_named_or_skipped_by_all(tmp_path):
-    found = lines(launched(3, tmp_path, NOTFINITE))
+    found = lines(ran(3, tmp_path, NOTFINITE))
     assert len(found) == 18 and found[9:] == ["skip 4 True"] * 9
     assert all("the gradient of 'one.W', 'one.b'" in line and "two" not in line for line in found[:9]), found
 
@@ -289,8 +287,8 @@ except PuregraphError as error:
 
 @pytest.mark.mpi
 def test_a_state_in_parts_is_not_taken_for_a_whole_one(tmp_path):
-    found = lines(launched(2, tmp_path, REFUSED))
-    assert len(found) == 2 and all("has its state in parts" in line and "trainer.save" in line for line in found)
+    found = lines(ran(3, tmp_path, REFUSED))
+    assert len(found) == 3 and all("has its state in parts" in line and "trainer.save" in line for line in found)
 
 
 SAVED = """
@@ -317,7 +315,7 @@ print(recipes.hashOf(again))
 
 @pytest.mark.mpi
 def test_parts_of_the_state_are_saved_as_one(tmp_path):
-    found = lines(launched(3, tmp_path, SAVED))
+    found = lines(ran(3, tmp_path, SAVED))
     assert len(found) == 6 and len(set(found)) == 1
     assert not list(tmp_path.glob("own*"))
     trainer, data, target = recipes.perceptron()
@@ -345,7 +343,7 @@ def test_an_optimizer_with_an_update_of_its_own_is_refused(tmp_path):
         except recipes.puregraph.DataError as error:
             print(error)
     """
-    assert all("Own updates in a way of its own" in line for line in lines(launched(2, tmp_path, text)))
+    assert all("Own updates in a way of its own" in line for line in lines(ran(3, tmp_path, text)))
 
 
 def test_alone_there_is_nothing_to_divide():

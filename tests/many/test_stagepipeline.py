@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import recipes
 from launched import launched, lines
+from rankpool import ran, ranAlone
 
 from puregraph import SGD, Adam, BatchNorm, CrossEntropy, DataError, GraphError, Linear, Relu, Sequential, Trainer
 from puregraph.many import CountingWorld, Grains, TreeSum, World
@@ -104,17 +105,17 @@ def test_one_process_with_all_stages_ends_as_without(alone):
 OUTCOMES = """
 import json, recipes
 from puregraph.many import world
-stages = {"perceptron": 3, "several": 2, "accumulated": 2}
+stages = {"perceptron": 3, "several": 2, "accumulated": 3}
 found = {name: recipes.outcome(name, stages=count) for name, count in stages.items()}
-found["convolutional"] = recipes.outcome("convolutional", stages=4, compile=False)
+found["convolutional"] = recipes.outcome("convolutional", stages=6, compile=False)
 print(world().rank, json.dumps(found))
 """
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("count", [2, *[pytest.param(count, marks=pytest.mark.slow) for count in (3, 4, 8)]])
+@pytest.mark.parametrize("count", [3, *[pytest.param(count, marks=pytest.mark.slow) for count in (2, 4, 6, 8)]])
 def test_processes_with_stages_end_as_one_without(alone, count, tmp_path):
-    done = launched(count, tmp_path, OUTCOMES, timeout=580)
+    done = ran(count, tmp_path, OUTCOMES, timeout=580)
     found = [json.loads(line.partition(" ")[2]) for line in lines(done)]
     assert len(found) == count and all(row == alone for row in found)
 
@@ -124,7 +125,7 @@ import numpy as np, puregraph, recipes
 from puregraph import Adam, CrossEntropy, Linear, Relu, Sequential, Trainer
 rng = np.random.default_rng(1)
 data, target = rng.standard_normal((40, 6)).astype(np.float32), rng.integers(0, 6, 40)
-for stages in (None, 2, 4):
+for stages in (None, 2, 3, 4):
     puregraph.seed(1)
     net = Sequential(Linear(6, 6, name="in"), Relu(), Linear(6, 6), Relu(), Linear(6, 6, name="out"))
     net["out"].W = net["in"].W
@@ -135,9 +136,9 @@ for stages in (None, 2, 4):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [3, *[pytest.param(count, marks=pytest.mark.slow) for count in (2, 4)]])
 def test_an_array_that_two_stages_share_is_the_same_in_both_after_each_step(count, tmp_path):
-    assert len(set(lines(launched(count, tmp_path, TIED, timeout=280)))) == 1
+    assert len(set(lines(ran(count, tmp_path, TIED)))) == 1
 
 
 LANGUAGE = """
@@ -177,9 +178,17 @@ for stages in (3, None):
 
 @pytest.mark.mpi
 def test_a_run_in_stages_goes_on_to_the_bit_with_others_and_without(tmp_path):
-    (found,) = set(lines(launched(3, tmp_path, SAVING)))
+    (found,) = set(lines(ran(3, tmp_path, SAVING)))
     assert len(list(tmp_path.glob("run-7.h5*"))) == 4  # the file, and what three processes have
-    assert set(lines(launched(2, tmp_path, RESUMING, timeout=280))) == {found}
+    assert set(lines(ranAlone(1, tmp_path, RESUMING))) == {found}
+
+
+@pytest.mark.mpi
+@pytest.mark.slow
+def test_what_was_saved_in_stages_goes_on_to_the_bit_on_any_number_of_processes(tmp_path):
+    (found,) = set(lines(launched(3, tmp_path, SAVING)))
+    for count in (2, 3, 6):
+        assert set(lines(launched(count, tmp_path, RESUMING, timeout=280))) == {found}
 
 
 LOOKED = """
@@ -207,7 +216,7 @@ print("kept", kept)
 
 @pytest.mark.mpi
 def test_who_looks_after_a_step_or_goes_on_from_nan_sees_all_weights(tmp_path):
-    found = lines(launched(3, tmp_path, LOOKED, timeout=280))
+    found = lines(ran(3, tmp_path, LOOKED))
     kept = [line for line in found if line.startswith("kept")]
     assert kept == ["kept {0: 3}", "kept {1: 2}", "kept {2: 1}"]  # microbatches, of eight, as the schedule promises
     found = [line for line in found if line not in kept]

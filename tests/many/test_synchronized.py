@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import recipes
-from launched import launched, lines
+from launched import lines
+from rankpool import ran
 
 import puregraph
 from puregraph import SGD, BatchNorm, Conv2D, CrossEntropy, Flatten, Linear, Relu, Sequential, ShapeError, Trainer
@@ -54,7 +55,7 @@ print(recipes.outcome("synchronized"), recipes.outcome("synchronized", compile=F
 @pytest.mark.parametrize("count", [3, *[pytest.param(count, marks=pytest.mark.slow) for count in (2, 8)]])
 def test_equal_bits_for_any_number_of_processes(tmp_path, count):
     alone = f"{recipes.outcome('synchronized')} {recipes.outcome('synchronized', compile=False)}"
-    assert set(lines(launched(count, tmp_path, OUTCOME))) == {alone}
+    assert set(lines(ran(count, tmp_path, OUTCOME))) == {alone}
 
 
 def test_one_value_has_no_variance():

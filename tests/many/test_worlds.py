@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import recipes
 from launched import launched, lines
+from rankpool import ran
 
 from puregraph import many
 from puregraph.errors import ArgumentError, PuregraphError
@@ -162,27 +163,5 @@ def test_collectives_of_mpi_give_what_they_promise(count, tmp_path):
     if count == 1:
         done = launched(1, tmp_path, COLLECTIVES.replace("if r == 0:\n    w.send", "if False:\n    w.send"))
     else:
-        done = launched(count, tmp_path, COLLECTIVES)
+        done = ran(count, tmp_path, COLLECTIVES)
     assert lines(done) == [f"rank {r} of {count} local {r} of {count}" for r in range(count)]
-
-
-@pytest.mark.mpi
-def test_the_variables_of_the_launcher_are_not_inherited(tmp_path):
-    text = """
-        import subprocess, sys
-        from puregraph.many import world
-        world().barrier()
-        child = "from puregraph.many import world; print('child', world().size)"
-        print(subprocess.run([sys.executable, "-c", child], capture_output=True, text=True).stdout, end="")
-    """
-    assert lines(launched(2, tmp_path, text)) == ["child 1"] * 2
-
-
-@pytest.mark.mpi
-def test_ranks_share_the_cores(tmp_path):
-    text = """
-        import os
-        from puregraph import device
-        print("threads", device.threads() <= max(1, os.cpu_count() // 2))
-    """
-    assert set(lines(launched(2, tmp_path, text))) == {"threads True"}
