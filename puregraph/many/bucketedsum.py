@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from itertools import pairwise
 
 import numpy as np
 
+from puregraph.many.exchange.exchangethread import EXCHANGING, Exchange
 from puregraph.many.grains import Grains
 from puregraph.many.treesum import TreeSum, cutsOf
 from puregraph.many.world import World
 
-EXCHANGING = ThreadPoolExecutor(1, "puregraph exchange")  # one thread: of several, two could be in one collective
-
 INFLIGHT = 2  # buckets that have memory at one time where that is brief
-
-
-def renew() -> None:
-    """After a fork, in the child: a thread of its own, for it has none of its parent's."""
-    global EXCHANGING
-    EXCHANGING = ThreadPoolExecutor(1, "puregraph exchange")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=renew)
 
 
 class BucketRow:
@@ -143,7 +131,7 @@ class BucketedSum(TreeSum):
             right.release(number, not self.isBrief)
         if world.size > 1:
             world.isComputing = True
-            self.pending.append(EXCHANGING.submit(self.exchange, number))
+            self.pending.append(EXCHANGING.submit(world, self.labels[number], self.exchange(number)))
             if self.isBrief and len(self.pending) >= INFLIGHT:
                 self.pending[-INFLIGHT].result()
         self.started += 1
@@ -165,19 +153,22 @@ class BucketedSum(TreeSum):
         for array in [self.total[number] for number in range(len(self.sizes))] if isWhole else self.pieces:
             array *= array.dtype.type(factor)
 
-    def exchange(self, number: int) -> np.ndarray:
+    def exchange(self, number: int) -> Exchange:
         """This process's piece of the sum of all grains of a bucket; if it is shared, all of it is in the first sum."""
         world = self.world
-        world.bucket = self.labels[number]
         cuts = cutsOf(self.sizes[number], world.size)
-        own = slice(*cuts[world.rank : world.rank + 2])
-        piece = self.scatter([row[number] for row in self.sums], cuts)
-        for row in self.sums[1 if self.shares else 0 :]:
+        sent, received = self.sides([row[number] for row in self.sums], cuts)
+        yield world.startAllToAll(sent, received)
+        if not self.shares:
+            piece = self.joinedFrom(received)
+            del sent, received
+            for row in self.sums:
+                row.release(number, not self.isBrief)
+            return piece
+        whole = self.sums[0][number]
+        piece = whole[cuts[world.rank] : cuts[world.rank + 1]]
+        self.joinedFrom(received, piece)
+        for row in self.sums[1:]:
             row.release(number, not self.isBrief)
-        if self.shares:
-            whole = self.sums[0][number]
-            whole[own] = piece
-            world.allGather(whole, cuts)
-            piece = whole[own]
-        world.bucket = ""
+        yield world.startAllGatherOn(number, whole, cuts)
         return piece

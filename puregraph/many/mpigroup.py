@@ -18,6 +18,7 @@ class MpiGroup(MpiWorld):
         self.comm = whole.comm.Create_group(whole.comm.group.Incl(ranks), ranks[0])
         self.rank, self.size = self.comm.rank, self.comm.size
         self.local, self.locals, self.hasLauncher, self.watch = whole.local, whole.locals, whole.hasLauncher, None
+        self.hasCores = whole.hasCores
 
     def finished(self) -> None:
         self.whole.exchanged += 1

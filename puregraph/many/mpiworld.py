@@ -17,16 +17,17 @@ import numpy as np
 from puregraph.base.environment import variable
 from puregraph.core.late import Late
 from puregraph.errors import PuregraphError
+from puregraph.many.exchange.backoff import Backoff
 from puregraph.many.rankfile import finish, writeRankFile
 from puregraph.many.startedby import SIZES, launcherSize
 from puregraph.many.watch import Watch
 from puregraph.many.windows.mpiwindow import MpiWindow
 from puregraph.many.world import Pending, World
 
-EAGER = 200  # looks without a pause: what takes microseconds should not wait for a sleeper
-SHORTEST, LONGEST = 2e-5, 5e-4  # seconds between two looks later on: who waits must leave the core to those who compute
 PATIENCE = 60.0  # seconds that a process waits for others before the run ends
+GATHERING, CHANNELS = 1 << 14, 1 << 13  # the first tag of gatherings on channels, and how many tags these have
 CHANNEL = 2  # the first tag of what is sent to one process
+MOSTCORES = 4096  # that a machine is asked about
 ABORTING = 5.0  # seconds that MPI has to end all processes, before this one ends by itself
 INHERITED = ("PMI_", "PMIX_", "OMPI_", "PRTE_", "HYDI_", "MPI_LOCAL")  # of which a child would take itself for a rank
 
@@ -41,15 +42,10 @@ class MpiPending(Pending):
         return bool(self.request.Test())
 
     def wait(self) -> None:
-        pause, looks = SHORTEST, 0
+        backoff = Backoff(self.world)
         self.world.waiting = time.monotonic()
         while not self.request.Test():
-            looks += 1
-            if looks > EAGER or self.world.isComputing:
-                time.sleep(pause)
-                pause = min(2 * pause, LONGEST)
-            elif looks % 8 == 0:
-                os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
+            backoff.pause()
         self.world.waiting = None
         self.world.finished()
 
@@ -90,6 +86,7 @@ class MpiWorld(World):
         self.rank, self.size = self.comm.rank, self.comm.size
         node = self.comm.Split_type(self.MPI.COMM_TYPE_SHARED, key=self.rank)
         self.local, self.locals = node.rank, node.size
+        self.hasCores = self.locals <= coresOf(self.MPI, node)
         return node
 
     def watchOver(self) -> Watch | None:
@@ -117,10 +114,19 @@ class MpiWorld(World):
         return self.started(self.comm.Iallgatherv(self.MPI.IN_PLACE, into), into)
 
     def startAllToAll(self, sent: list[np.ndarray], received: list[np.ndarray]) -> Pending:
-        received[self.rank][...] = sent[self.rank]
+        if received[self.rank] is not sent[self.rank]:
+            received[self.rank][...] = sent[self.rank]
+        return self.startSwap(1, sent, received)
+
+    def startAllGatherOn(self, channel: int, array: np.ndarray, cuts: list[int]) -> Pending:
+        pieces = [array[begin:end] for begin, end in zip(cuts, cuts[1:])]
+        return self.startSwap(GATHERING + channel % CHANNELS, [pieces[self.rank]] * self.size, pieces)
+
+    def startSwap(self, tag: int, sent: list[np.ndarray], received: list[np.ndarray]) -> Pending:
+        """Begin to send one array to each other process, and to fill another one with what that sends."""
         others = [(self.rank + k) % self.size for k in range(1, self.size)]
-        requests = [self.comm.Irecv(bytesOf(received[r]), r, 1) for r in others]
-        requests += [self.comm.Isend(bytesOf(sent[r]), r, 1) for r in others]
+        requests = [self.comm.Irecv(bytesOf(received[r]), r, tag) for r in others if received[r].size]
+        requests += [self.comm.Isend(bytesOf(sent[r]), r, tag) for r in others if sent[r].size]
         return self.started(Several(self.MPI, requests), (sent, received))
 
     def startBroadcast(self, array: np.ndarray, root: int = 0) -> Pending:
@@ -232,6 +238,17 @@ def sharedFolder(node: Any) -> tuple[str, bool]:
     text = np.frombuffer(made.encode().ljust(4096, b"\0"), np.uint8).copy()
     node.Bcast(text)
     return text.tobytes().rstrip(b"\0").decode(), False
+
+
+def coresOf(MPI: Any, node: Any) -> int:
+    """How many CPUs the processes of one machine may use together."""
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    isUsed = np.zeros(MOSTCORES, np.uint8)
+    isUsed[[core for core in os.sched_getaffinity(0) if core < MOSTCORES]] = 1
+    found = np.zeros_like(isUsed)
+    node.Allreduce(isUsed, found, MPI.MAX)
+    return int(np.count_nonzero(found))
 
 
 def freeWindow(window: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.errors import PuregraphError
-from puregraph.many import bucketedsum
+from puregraph.many.exchange.exchangethread import EXCHANGING
 from puregraph.many.mpiworld import MpiWorld
 from puregraph.many.world import Result
 
@@ -58,7 +58,7 @@ class SurvivingWorld(MpiWorld):
     def shrink(self) -> None:
         """Become a world of those that are left."""
         before = self.comm
-        bucketedsum.EXCHANGING.submit(int).result()  # what its thread had begun has failed, for all of it is revoked
+        EXCHANGING.settle()  # what its thread had begun has failed, for all of it is revoked
         if self.watch is not None:
             self.watch.drop()
         self.waiting, self.done, self.isComputing, self.bucket = None, 0, False, ""

@@ -57,15 +57,26 @@ class TreeSum:
 
     def scatter(self, sums: list[np.ndarray], cuts: list[int]) -> np.ndarray:
         """From cuts[rank] to cuts[rank + 1] of the sum of all grains, of which these are this process's parts."""
-        world, pieces = self.world, list(zip(cuts, cuts[1:]))
-        begin, end = pieces[world.rank]
+        sent, received = self.sides(sums, cuts)
+        self.world.allToAll(sent, received)
+        return self.joinedFrom(received)
+
+    def sides(self, sums: list[np.ndarray], cuts: list[int]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """What each process is sent of these sums, and memory for what each of them sends; the own part is both."""
+        rank, pieces = self.world.rank, list(zip(cuts, cuts[1:]))
+        size = cuts[rank + 1] - cuts[rank]
         sent = [np.concatenate([one[a:b] for one in sums]) if len(sums) > 1 else sums[0][a:b] for a, b in pieces]
-        received = [np.empty(len(spans) * (end - begin), self.dtype) for spans in self.spans]
-        world.allToAll(sent, received)
+        received = [
+            sent[rank] if r == rank else np.empty(len(spans) * size, self.dtype) for r, spans in enumerate(self.spans)
+        ]
+        return sent, received
+
+    def joinedFrom(self, received: list[np.ndarray], out: np.ndarray | None = None) -> np.ndarray:
+        """The sum of all grains, of the parts that each process has sent; `out` may be one of them."""
         parts: dict[Span, np.ndarray] = {}
         for spans, array in zip(self.spans, received):
-            parts.update(zip(spans, array.reshape(len(spans), end - begin)))
-        return joined(parts, 0, self.grains.count)
+            parts.update(zip(spans, array.reshape(len(spans), -1)))
+        return joined(parts, 0, self.grains.count, out)
 
     def gather(self, piece: np.ndarray) -> np.ndarray:
         """The whole array, of which each process gives its piece; it belongs to the next `own`."""
@@ -108,9 +119,9 @@ def spansIn(count: int, begin: int, end: int) -> list[Span]:
     return found
 
 
-def joined(parts: dict[Span, np.ndarray], begin: int, end: int) -> np.ndarray:
-    """The sum of grains in the shape of the tree, of the parts that there are."""
+def joined(parts: dict[Span, np.ndarray], begin: int, end: int, out: np.ndarray | None = None) -> np.ndarray:
+    """The sum of grains in the shape of the tree, of the parts that there are; `out` may be one of these."""
     if (begin, end) in parts:
         return parts[begin, end]
     middle = (begin + end) // 2
-    return joined(parts, begin, middle) + joined(parts, middle, end)
+    return np.add(joined(parts, begin, middle), joined(parts, middle, end), out=out)

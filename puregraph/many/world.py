@@ -43,6 +43,7 @@ class World:
     survives = False  # whether those that are left go on when one is lost
     isEnding = False  # whether all have agreed to end, each by itself
     isComputing = False  # whether this process computes while a thread waits for others
+    hasCores = True  # whether there is a core for each process of this machine
     bucket = ""  # what that thread exchanges
     label = ""  # what the next collectives are for, so that who waits too long can say so
 
@@ -57,6 +58,10 @@ class World:
     def startAllGather(self, array: np.ndarray, cuts: list[int]) -> Pending:
         """Begin to fill an array with the piece array[cuts[r] : cuts[r + 1]] of each process r."""
         return OVER
+
+    def startAllGatherOn(self, channel: int, array: np.ndarray, cuts: list[int]) -> Pending:
+        """The same on a channel: of several ones each process may begin any first, if no two have the same channel."""
+        return self.startAllGather(array, cuts)
 
     def startAllToAll(self, sent: list[np.ndarray], received: list[np.ndarray]) -> Pending:
         """Begin to give each process r the array sent[r], and to fill received[r] with what it gives."""

@@ -8,23 +8,26 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import recipes
-from launched import launched, lines
+from launched import lines
+from rankpool import ran, ranAlone
 
 from puregraph import Adam, CrossEntropy, Sequential, Trainer, Transpose
 from puregraph.compile import Program, gradientbuckets, withCost
 from puregraph.compile.gradientbuckets import BucketStart, GradientBuckets, backwardOrder
-from puregraph.many import BucketedSum, CountingWorld, Grains, World, bucketedsum, current
+from puregraph.many import BucketedSum, CountingWorld, Grains, Pending, World, current
+from puregraph.many.exchange.exchangethread import EXCHANGING
 from puregraph.many.treesum import BLOCK
 from puregraph.models import gpt, lenet, mlp
 
 OUTCOMES = """
 import json, sys, recipes
-from puregraph import Trainer
+from rankpool import patch
 from puregraph.compile import gradientbuckets
 from puregraph.many import world
 from puregraph.many.bucketedsum import BucketedSum
 from puregraph.train.objective import Objective
-gradientbuckets.LEAST, gradientbuckets.COUNT = 64, 1000  # bytes: many buckets of small networks
+patch(gradientbuckets, "LEAST", 64)  # bytes: many buckets of small networks
+patch(gradientbuckets, "COUNT", 1000)
 found = {"hashes": recipes.outcomes(sys.argv[1].split(",")), "one": recipes.outcome("perceptron", grains=world().size)}
 some = ["perceptron", "accumulated"]
 found["sharded"] = [recipes.outcomes(some, shard=shard) for shard in ("state", "gradients")]
@@ -43,7 +46,8 @@ def learner(self, *arguments, **named):
 def started(self):
     early.append(bool(isRunning))
     start(self)
-Objective.learner, BucketedSum.start = learner, started
+patch(Objective, "learner", learner)
+patch(BucketedSum, "start", started)
 for name in sys.argv[2].split(","):
     for shard in (None, "state", "gradients") if name != "language" else (None,):
         recipes.outcome(name, shard=shard)
@@ -64,7 +68,7 @@ print(json.dumps([found, sum(early), len(early)]))
 )
 def test_buckets_that_leave_while_backward_runs_change_no_bit(count, names, watched, tmp_path):
     alone = recipes.outcomesAlone(names)
-    done = launched(count, tmp_path, OUTCOMES, ",".join(names), ",".join(watched), timeout=280)
+    done = ran(count, tmp_path, OUTCOMES, ",".join(names), ",".join(watched))
     rows = [json.loads(line) for line in lines(done)]
     assert len(rows) == count
     one = recipes.outcome("perceptron", grains=count)
@@ -79,10 +83,11 @@ def test_buckets_that_leave_while_backward_runs_change_no_bit(count, names, watc
 
 NOTFINITE = """
 import json, numpy as np, recipes
+from rankpool import patch
 from puregraph import PuregraphError
 from puregraph.compile import gradientbuckets
-from puregraph.many import world
-gradientbuckets.LEAST, gradientbuckets.COUNT = 64, 1000
+patch(gradientbuckets, "LEAST", 64)
+patch(gradientbuckets, "COUNT", 1000)
 trainer, data, target = recipes.perceptron(shuffle=False)
 wrong = data.copy()
 wrong[16 + 15] = np.nan  # of the last process, while others have sent their buckets already
@@ -98,7 +103,7 @@ print(json.dumps([said, recipes.hashOf(trainer)]))
 
 @pytest.mark.mpi
 def test_a_cost_that_is_not_finite_on_one_process_stops_all_and_the_next_run_goes_on_alike(tmp_path):
-    rows = [json.loads(line) for n in (1, 3) for line in lines(launched(n, tmp_path, NOTFINITE))]
+    rows = [json.loads(line) for run in (ranAlone, ran) for line in lines(run(3, tmp_path, NOTFINITE))]
     assert len(rows) == 4
     assert {said.partition(";")[0] for said, _ in rows} == {"epoch 1, batch 2, grain 8 of 8: the cost is nan"}
     assert len({found for _, found in rows}) == 1
@@ -232,11 +237,46 @@ def test_a_sum_in_buckets_is_the_sum_in_one(bounds, rng):
         np.testing.assert_array_equal(np.concatenate([tree.total[n] for n in range(len(bounds) - 1)]), total)
 
 
+class Opened(Pending):
+    """What is over as soon as a test says so."""
+
+    isOpen = False
+
+    def isDone(self):
+        return self.isOpen
+
+
+def given(pendings):
+    """An exchange that waits for these, one after the other."""
+    yield from pendings
+    return pendings
+
+
+def test_an_exchange_that_waits_holds_no_other_one_up():
+    world, first, second = World(), [Opened(), Opened()], [Opened()]
+    futures = [EXCHANGING.submit(world, str(n), given(each)) for n, each in enumerate([first, second])]
+    second[0].isOpen = True
+    assert futures[1].result(timeout=30) is second and not futures[0].done()
+    first[0].isOpen = first[1].isOpen = True
+    assert futures[0].result(timeout=30) is first
+    assert world.waiting is None and world.bucket == ""
+
+
+def test_what_an_exchange_raises_is_raised_where_its_result_is_wanted():
+    def failing():
+        yield Pending()
+        raise ValueError("no such thing")
+
+    failed, fine = (EXCHANGING.submit(World(), "", each) for each in (failing(), given([])))
+    EXCHANGING.settle()
+    assert str(failed.exception()) == "no such thing" and fine.result() == []
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_exchanges_with_a_thread_of_its_own():
-    assert bucketedsum.EXCHANGING.submit(int).result() == 0  # the parent's thread has begun
+    assert EXCHANGING.submit(World(), "", given([])).result() == []  # the parent's thread has begun
     child = os.fork()
     if child == 0:
-        done = bucketedsum.EXCHANGING.submit(int)
+        done = EXCHANGING.submit(World(), "", given([]))
         os._exit(0 if wait([done], timeout=30).done else 1)
     assert os.waitpid(child, 0)[1] == 0

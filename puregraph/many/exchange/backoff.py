@@ -1,0 +1,38 @@
+"""Backoff: how who waits for other processes looks again, without taking the core of those who compute."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+SPINNING = (
+    2e-3  # seconds without a pause where each process has a core: a sleeper wakes up later than most messages come
+)
+EAGER = 1e-4  # seconds of looks that let others have the core in between, where there are more processes than cores
+SHORTEST, LONGEST = 2e-5, 5e-4  # seconds between two looks later on
+
+
+class Backoff:
+    """The pauses between two looks: none at first, then longer and longer ones.
+
+    While the process computes, its threads want the core that looking would take, so each look is followed by a pause.
+    """
+
+    def __init__(self, world: Any):
+        self.world = world
+        self.restart()
+
+    def restart(self) -> None:
+        """Something has come: what is next may come soon."""
+        self.since, self.seconds, self.looks = time.monotonic(), SHORTEST, 0
+
+    def pause(self) -> None:
+        """Nothing has come: wait until the next look."""
+        self.looks += 1
+        hasCores = self.world.hasCores
+        if self.world.isComputing or time.monotonic() - self.since > (SPINNING if hasCores else EAGER):
+            time.sleep(self.seconds)
+            self.seconds = min(2 * self.seconds, LONGEST)
+        elif not hasCores and self.looks % 8 == 0:
+            os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
