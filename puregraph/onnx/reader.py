@@ -25,6 +25,7 @@ from puregraph.onnx.protowalk import countNodes, needed, readsOf, usesOf
 from puregraph.onnx.subgraphreader import DEEPEST, SubgraphReader
 
 Outputs = list[OnnxValue | None]
+HIDDEN = -1e30  # elements below are of masks
 LISTED = 20  # nodes that an error names
 CONTROL = {"If", "Loop", "Scan", "SequenceMap"}  # operators with graphs in their attributes
 NODES, EACH = 20_000, 200  # nodes that a file may have when its functions are written out, and for each that it has
@@ -117,7 +118,8 @@ class ModelReader:
 
     def initialize(self, scope: NameScope, tensor: Any) -> None:
         """A weight of the model."""
-        value = OnnxValue.of(tensor.name, self.file.array(tensor), isWeight=True)
+        array = self.file.array(tensor)
+        value = OnnxValue.of(tensor.name, array, isWeight=not isComputed(self.model.producer_name, tensor.name, array))
         uses = self.uses.get(tensor.name, [])
         value.isShared = value.isWeight and len(uses) > 1
         value.isSplit = value.isShared and (None in uses or len(set(uses)) > 1)
@@ -301,6 +303,12 @@ class ModelReader:
             lines += [f"  and {len(self.faults) - LISTED} more"] if len(self.faults) > LISTED else []
         if lines:
             raise GraphError("\n".join(lines))
+
+
+def isComputed(producer: str, name: str, array: np.ndarray) -> bool:
+    """Whether an initializer is a number or mask that PyTorch's newer exporter computed: it has no name of its own."""
+    isNumbered = producer == "pytorch" and name.startswith("val_") and name[4:].isdecimal()
+    return isNumbered and array.dtype.kind == "f" and (array.size == 1 or bool((array < HIDDEN).any()))
 
 
 def known(info: Any, value: Any) -> Any:

@@ -37,9 +37,9 @@ REFUSED = {
     "GatherPoints": "of a batch there is no operator that puts them back",
     **dict.fromkeys(("If", "Loop", "Scan"), INNER),
     "RoiAlign": OTHER,
-    **dict.fromkeys(("ScatterSequence", "SplitSizes"), DATA),
+    "ScatterSequence": DATA,
 }
-FIRST = {"CumProd", "Fourier", "RecurrentCells", "Split"}  # whose rules do as much as the first axis is long
+ALONG = {"CumProd", "Fourier", "RecurrentCells", "ReduceProd", "ResizeAxes", "Slice", "Split"}  # along the first axis
 RUNTIME = {"AvgPoolNd", "MaxPoolNd", "LocalResponse", "GridSample", "ResizeAxes"}  # settings onnxruntime has not
 STRATEGIES = ("store_all", "recompute_all")
 
@@ -127,7 +127,7 @@ def outcome(name, every=True):
             continue
         try:
             found.add("ran" if check(alone(module, shapes), shapes) else "none")
-            if every and name not in FIRST:
+            if every and name not in ALONG:
                 checkOpen(alone(module, shapes), shapes)
         except PuregraphError:
             found.add("refused")

@@ -88,17 +88,84 @@ def test_a_network_that_torch_traced_for_its_newer_exporter_gives_its_outputs_an
     check(name, {"dynamo": True, "opset_version": 18, "verbose": False})
 
 
+class Attending(nn.Module):
+    """Scaled dot-product attention."""
+
+    def __init__(self, isCausal):
+        super().__init__()
+        self.isCausal = isCausal
+
+    def forward(self, q, k, v):
+        return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.isCausal)
+
+
+class Rooted(nn.Module):
+    """An RMS norm as language models have it."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(6))
+
+    def forward(self, x):
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+
+
+HEADS = [(1, 2, 5, 4)] * 3
+WHOLE = {  # what is one module, and its node
+    "gelu by erf": (nn.GELU, [(2, 3)], "Gelu"),
+    "gelu by tanh": (lambda: nn.GELU(approximate="tanh"), [(2, 3)], "Gelu"),
+    "swish": (nn.SiLU, [(2, 3)], "Swish"),
+    "layer norm": (lambda: nn.LayerNorm(6), [(2, 3, 6)], "LayerNorm"),
+    "rms norm": (lambda: nn.RMSNorm(6, 1e-6), [(2, 3, 6)], "RmsNorm"),
+    "rms norm by hand": (Rooted, [(2, 3, 6)], "RmsNorm"),
+    "linear of a sequence": (lambda: nn.Linear(6, 2), [(2, 3, 6)], "Linear"),
+    "attention": (lambda: Attending(False), HEADS, "Attention"),
+    "causal attention": (lambda: Attending(True), HEADS, "Attention"),
+}
+EXPORTERS = {
+    "traced": {"dynamo": False, "opset_version": 17},
+    "newer": {"dynamo": True, "opset_version": 18, "verbose": False},
+}
+
+
+BOTH = [(name, exporter) for name in WHOLE for exporter in EXPORTERS if (name, exporter) != ("rms norm", "traced")]
+
+
+@pytest.mark.parametrize(
+    ("name", "exporter"), [pytest.param(*each, marks=pytest.mark.slow) if "newer" in each else each for each in BOTH]
+)
+def test_what_torch_composes_of_small_operators_is_one_node(name, exporter):
+    make, shapes, label = WHOLE[name]
+    if exporter == "newer":
+        pytest.importorskip("onnxscript")
+    torch.manual_seed(1)
+    net, xs = make().eval(), [torch.randn(shape) for shape in shapes]
+    model = exported(net, xs, EXPORTERS[exporter])
+    found = fromOnnx(model)
+    labels = [node.label for node in found.nodes if node.label not in ("Input", "Transpose", "Constant")]
+    assert labels == [label], (len(model.graph.node), labels)
+    plain = fromOnnx(model, patterns=False)
+    given = [x.numpy() for x in xs]
+    np.testing.assert_allclose(found(*given), plain(*given), 1e-6, 1e-6)
+    np.testing.assert_allclose(found(*given), net(*xs).detach().numpy(), 1e-5, 1e-6)
+
+
+def exported(net, xs, options):
+    """The model that PyTorch writes."""
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(net, tuple(x.detach() for x in xs), file, **options)
+    return onnx.load_from_string(file.getvalue())
+
+
 def check(name, options):
     """Compare a network with what is read of its export: outputs, gradients, and that it trains."""
     torch.manual_seed(1)
     net, shapes = NETS[name]()
     net.eval()
     xs = [torch.randn(shape, requires_grad=True) for shape in shapes]
-    file = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(net, tuple(x.detach() for x in xs), file, **options)
-    graph = fromOnnx(onnx.load_from_string(file.getvalue())).evalMode()
+    graph = fromOnnx(exported(net, xs, options)).evalMode()
     wanted = net(*xs)
     y = graph(*[x.detach().numpy() for x in xs])
     np.testing.assert_allclose(y, wanted.detach().numpy(), rtol=1e-5, atol=1e-5)

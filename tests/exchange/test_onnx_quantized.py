@@ -14,7 +14,8 @@ from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
 EACH, MORE = 4, 150  # settings of each kind, everyday and in the slow tier
 OPSET = 21
 LAYERS = ("Conv", "Gemm", "MatMul")
-HALVES = 1e-3  # how near to a half, where either way is right, a quotient may be
+HALVES = 1e-4  # how near to a half, where either way is right, a quotient may be
+COARSE = 0.02  # ... in onnxruntime, which rounds a bias to 32 bits first
 WITHIN = {"int8": 64, "uint8": 127}  # where a processor has no VNNI, onnxruntime adds two products of 8 bits in 16
 
 
@@ -46,7 +47,8 @@ class Setting:
         y = self.op("QuantizeLinear", y, *names)
         self.model = self.made(shape, [y], kinds[2])
         self.parts = self.made(shape, [self.quotient], "float32")
-        self.data = rng.standard_normal(shape).astype(np.float32)
+        scale = next(numpy_helper.to_array(t) for t in self.tensors if t.name == "xScale")
+        self.data = ((rng.integers(-120, 120, shape) + 0.25) * scale).astype(np.float32)  # near no half
 
     def conv(self):
         n, c, o, g = (int(i) for i in self.rng.integers(1, 4, 4))
@@ -98,13 +100,13 @@ def check(kind, seed):
     assert y.dtype == wanted.dtype
     scale = next(numpy_helper.to_array(t) for t in each.tensors if t.name == "yScale")
     quotient = fromOnnx(each.parts, patterns=False)(each.data) / scale
-    isSure = np.abs(np.abs(quotient % 1) - 0.5) > HALVES
+    isSure, isClear = (np.abs(np.abs(quotient % 1) - 0.5) > near for near in (HALVES, COARSE))
     np.testing.assert_array_equal(y[isSure], wanted[isSure])
     assert np.abs(y.astype(int) - wanted).max(initial=0) <= 1
-    np.testing.assert_array_equal(y[isSure], ran(each.model, [each.data])[0][isSure])
+    np.testing.assert_array_equal(y[isClear], ran(each.model, [each.data])[0][isClear])
     model = toOnnx(net, opset=OPSET)
     onnx.checker.check_model(model, full_check=True)
-    np.testing.assert_array_equal(ran(model, [each.data])[0][isSure], y[isSure])
+    np.testing.assert_array_equal(ran(model, [each.data])[0][isClear], y[isClear])
     assert toOnnx(fromOnnx(model), opset=OPSET).SerializeToString() == model.SerializeToString()
 
 

@@ -115,9 +115,27 @@ def isPast(shown: Any, targets: Any, sources: Any) -> bool:
 
 def rowsOf(op: Any, keys: Any) -> Any:
     """Keys (n, h, s, d) of what is (n, h, d, s): of a transpose, another one of what it transposes."""
-    order = (0, 1, 3, 2)
-    if keys.origin is not None and keys.origin.type == "Transpose" and keys.origin.scope is op.scope:
+    order, found = (0, 1, 3, 2), flatTransposed(op, keys)
+    if found is not None:
+        return found
+    if isMade(op, keys, "Transpose"):
         source, axes = keys.origin.inputs[0], keys.origin.attributes.get("perm", (3, 2, 1, 0))
         order = tuple(axes[axis] for axis in order)
         keys = source
     return keys if order == (0, 1, 2, 3) else op.view(modules.Transpose(order), keys)
+
+
+def flatTransposed(op: Any, keys: Any) -> Any:
+    """What is transposed as a row of matrices, and then of the shape of keys; None where keys are something else."""
+    x = keys
+    for kind in ("Reshape", "Transpose", "Reshape"):
+        if not isMade(op, x, kind) or kind == "Transpose" and list(x.origin.attributes.get("perm", ())) != [0, 2, 1]:
+            return None
+        x = x.origin.inputs[0]
+    n, h, d, s = keys.shape
+    return x if x.shape == (n, h, s, d) else None
+
+
+def isMade(op: Any, x: Any, kind: str) -> bool:
+    """Whether a value is the output of an operator in the same graph of the file."""
+    return x.origin is not None and x.origin.type == kind and x.origin.scope is op.scope
