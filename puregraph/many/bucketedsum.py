@@ -9,8 +9,9 @@ from itertools import pairwise
 import numpy as np
 
 from puregraph.many.exchange.exchangethread import EXCHANGING, Exchange
+from puregraph.many.exchange.sharedarena import SharedArena, arenaFor
 from puregraph.many.grains import Grains
-from puregraph.many.treesum import TreeSum, cutsOf
+from puregraph.many.treesum import Span, TreeSum, cutsOf, joined
 from puregraph.many.world import World
 
 INFLIGHT = 2  # buckets that have memory at one time where that is brief
@@ -43,7 +44,19 @@ class BucketRow:
             self.free[number].append(array)
 
 
+class SharedRow(BucketRow):
+    """An array in the memory that all processes of a machine read: it is never let go."""
+
+    def __init__(self, arrays: list[np.ndarray]):
+        super().__init__([len(each) for each in arrays], arrays[0].dtype, [[] for _ in arrays])
+        self.arrays.update(enumerate(arrays))
+
+    def release(self, number: int, isKept: bool = True) -> None:
+        """Keep it."""
+
+
 Leaf = Callable[[int, BucketRow], None]
+Views = tuple[dict[Span, np.ndarray], np.ndarray, list[tuple[np.ndarray, np.ndarray]]]
 
 
 class BucketedSum(TreeSum):
@@ -56,6 +69,9 @@ class BucketedSum(TreeSum):
     `runs`     by process its piece of each bucket, from where to where
     `total`    the sum of all grains, if it is shared, and `pieces` this process's piece of each bucket of it: from
                `finish` to the next `add`
+
+    Where all processes are on one machine, what they exchange is in a SharedArena, unless memory is brief: each adds up
+    its piece of what the others have there, and copies their pieces of the sum.
 
     All processes start the buckets in the order of their numbers. From the first start to the end of `finish` nothing
     else may use the world.
@@ -83,10 +99,17 @@ class BucketedSum(TreeSum):
         self.pieces: list[np.ndarray] = []
         self.total = self.row()
         self.started = 0
+        heights = [len(spans) for spans in self.spans]
+        self.views: dict[int, Views] = {}
+        self.arena = None if isBrief or world.size == 1 else arenaFor(world, heights, bounds, self.dtype)
 
     def row(self) -> BucketRow:
         """An array without memory."""
         return BucketRow(self.sizes, self.dtype, self.free)
+
+    def rowOf(self, index: int) -> BucketRow:
+        """An array for one of the sums that are exchanged."""
+        return self.row() if self.arena is None else SharedRow(self.arena.rows[self.world.rank][index])
 
     def add(self, leaf: Leaf) -> None:
         """Add up this process's grains; while `leaf` computes the last one, it may call `start`."""
@@ -94,25 +117,26 @@ class BucketedSum(TreeSum):
             each.exception()
         self.pending, self.started, self.pieces = [], 0, []
         self.release(self.total)
+        if self.arena is not None:
+            self.arena.waitFree()
         *first, (begin, end) = self.spans[self.world.rank]
-        self.sums = [self.sumIn(leaf, *span) for span in first]
-        self.chain = []
+        self.sums = [self.sumIn(leaf, *span, self.rowOf(index)) for index, span in enumerate(first)]
+        self.chain, row = [], self.rowOf(len(first))
         while end - begin > 1:
             middle = (begin + end) // 2
-            self.chain.append(self.sumIn(leaf, begin, middle))
-            begin = middle
-        self.chain.append(self.row())
+            self.chain.append(self.sumIn(leaf, begin, middle, row))
+            begin, row = middle, self.row()
+        self.chain.append(row)
         self.sums.append(self.chain[0])
         leaf(begin, self.chain[-1])
 
-    def sumIn(self, leaf: Leaf, begin: int, end: int) -> BucketRow:
-        """The sum of the grains from `begin` to before `end`: a part of the tree."""
+    def sumIn(self, leaf: Leaf, begin: int, end: int, row: BucketRow) -> BucketRow:
+        """The sum of the grains from `begin` to before `end`, a part of the tree, in an array that is given."""
         if end - begin == 1:
-            row = self.row()
             leaf(begin, row)
             return row
         middle = (begin + end) // 2
-        left, right = self.sumIn(leaf, begin, middle), self.sumIn(leaf, middle, end)
+        left, right = self.sumIn(leaf, begin, middle, row), self.sumIn(leaf, middle, end, self.row())
         for number in range(len(self.sizes)):
             left.add(number, right)
             right.release(number)
@@ -123,7 +147,7 @@ class BucketedSum(TreeSum):
         for number in list(row.arrays):
             row.release(number)
 
-    def start(self) -> None:
+    def start(self, isLast: bool = False) -> None:
         """The next bucket of the last grain is there: add it to what it belongs to, and have it exchanged."""
         number, world = self.started, self.world
         for left, right in reversed(list(pairwise(self.chain))):
@@ -131,16 +155,17 @@ class BucketedSum(TreeSum):
             right.release(number, not self.isBrief)
         if world.size > 1:
             world.isComputing = True
-            self.pending.append(EXCHANGING.submit(world, self.labels[number], self.exchange(number)))
+            self.pending.append(EXCHANGING.submit(world, self.labels[number], self.exchange(number), isLast))
             if self.isBrief and len(self.pending) >= INFLIGHT:
-                self.pending[-INFLIGHT].result()
+                EXCHANGING.drive(self.pending[-INFLIGHT : 1 - INFLIGHT])
         self.started += 1
 
     def finish(self) -> None:
         """Start what is left, and wait for the `total`."""
         while self.started < len(self.labels):
-            self.start()
+            self.start(isLast=True)
         self.world.isComputing = False
+        EXCHANGING.drive(self.pending)  # there is nothing else to do here, and to wake the thread takes time
         self.pieces = [each.result() for each in self.pending]
         self.total = self.sums[0]
         if self.world.size == 1:
@@ -155,6 +180,35 @@ class BucketedSum(TreeSum):
 
     def exchange(self, number: int) -> Exchange:
         """This process's piece of the sum of all grains of a bucket; if it is shared, all of it is in the first sum."""
+        return self.exchangeSent(number) if self.arena is None else self.exchangeShared(number, self.arena)
+
+    def exchangeShared(self, number: int, arena: SharedArena) -> Exchange:
+        """The same in memory that all processes read."""
+        parts, piece, others = self.views[number] = self.views.get(number) or self.viewsOf(number, arena)
+        yield arena.reach(number)  # all sums are there
+        found = joined(parts, 0, self.grains.count, piece if self.shares else None)
+        if self.shares:
+            yield arena.reach(number)  # all pieces of the total are there
+            for into, of in others:
+                into[...] = of
+        arena.leave(number)
+        return found
+
+    def viewsOf(self, number: int, arena: SharedArena) -> Views:
+        """Of a bucket in the arena: this process's piece of all sums, and of the first of its own, which becomes the
+        total; the other pieces of that, each with the one that another process has."""
+        rank, cuts = self.world.rank, cutsOf(self.sizes[number], self.world.size)
+        pieces = [slice(*pair) for pair in pairwise(cuts)]
+        parts: dict[Span, np.ndarray] = {}
+        for spans, rows in zip(self.spans, arena.rows):
+            parts.update(zip(spans, [row[number][pieces[rank]] for row in rows]))
+        firsts = [(rows[0][number][span], span) for rows, span in zip(arena.rows, pieces)]
+        whole = arena.rows[rank][0][number]
+        others = [(whole[span], first) for r, (first, span) in enumerate(firsts) if r != rank]
+        return parts, whole[pieces[rank]], others
+
+    def exchangeSent(self, number: int) -> Exchange:
+        """The same by messages."""
         world = self.world
         cuts = cutsOf(self.sizes[number], world.size)
         sent, received = self.sides([row[number] for row in self.sums], cuts)

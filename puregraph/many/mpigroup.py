@@ -20,6 +20,11 @@ class MpiGroup(MpiWorld):
         self.local, self.locals, self.hasLauncher, self.watch = whole.local, whole.locals, whole.hasLauncher, None
         self.hasCores = whole.hasCores
 
+    @property
+    def isOnOneMachine(self) -> bool:
+        """Whether all processes of the run are here."""
+        return self.whole.isOnOneMachine
+
     def finished(self) -> None:
         self.whole.exchanged += 1
 

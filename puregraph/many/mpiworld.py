@@ -22,6 +22,7 @@ from puregraph.many.rankfile import finish, writeRankFile
 from puregraph.many.startedby import SIZES, launcherSize
 from puregraph.many.watch import Watch
 from puregraph.many.windows.mpiwindow import MpiWindow
+from puregraph.many.windows.sharedmemory import sharedMemory
 from puregraph.many.world import Pending, World
 
 PATIENCE = 60.0  # seconds that a process waits for others before the run ends
@@ -146,6 +147,14 @@ class MpiWorld(World):
         weakref.finalize(found, self.unused.add, self.made)
         self.made += 1
         return found
+
+    def sharedMemory(self, sizes: list[int]) -> list[np.ndarray] | None:
+        return sharedMemory(self, sizes) if self.isOnOneMachine and not self.survives else None
+
+    @property
+    def isOnOneMachine(self) -> bool:
+        """Whether all processes of the run are here."""
+        return self.locals == self.size
 
     def closeUnused(self) -> None:
         """Give the memory of windows back that no process has any more."""

@@ -104,6 +104,10 @@ class World:
         """An array of n elements of this process, which all others can read; they may want other lengths."""
         return MemoryWindow(size, dtype)
 
+    def sharedMemory(self, sizes: list[int]) -> list[np.ndarray] | None:
+        """By process so many bytes, zeros first, that all of them read and write; None if they cannot. All call it."""
+        return None
+
     def startSend(self, array: np.ndarray, to: int, channel: int = 0) -> Pending:
         """Begin to give an array to one process, which receives it by the same channel."""
         raise ValueError(f"there is no process {to} in a world of {self.size}")

@@ -2,5 +2,6 @@
 
 from puregraph.many.exchange.backoff import Backoff
 from puregraph.many.exchange.exchangethread import ExchangeThread, RunningExchange
+from puregraph.many.exchange.sharedarena import ArenaPending, SharedArena
 
-__all__ = ["Backoff", "ExchangeThread", "RunningExchange"]
+__all__ = ["ArenaPending", "Backoff", "ExchangeThread", "RunningExchange", "SharedArena"]

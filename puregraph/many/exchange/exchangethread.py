@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Generator
+from collections import deque
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
-from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from puregraph.many.exchange.backoff import Backoff
@@ -47,8 +47,8 @@ class ExchangeThread:
     """Takes exchanges one after the other, and goes on with each of them as soon as what it waits for is there.
 
     An exchange is a generator: it gives each collective that it has started, and is asked again when that is over. So
-    of several exchanges that are under way none waits for another one. There is one thread, for of several two could
-    be in one collective.
+    of several exchanges that are under way none waits for another one. Of two threads both could be in one collective:
+    this one is alone, until somebody who has nothing else to do takes its place, with `drive`.
     """
 
     def __init__(self) -> None:
@@ -56,45 +56,66 @@ class ExchangeThread:
 
     def renew(self) -> None:
         """Begin without a thread, as a forked process has none of its parent's."""
-        self.given: SimpleQueue[RunningExchange] = SimpleQueue()
-        self.futures: set[Future[Any]] = set()
+        self.given: deque[RunningExchange] = deque()
+        self.running: list[RunningExchange] = []
+        self.turn, self.lock, self.wake = threading.Lock(), threading.Lock(), threading.Event()
         self.thread: threading.Thread | None = None
 
-    def submit(self, world: Any, label: str, exchange: Exchange) -> Future[Any]:
-        """Have an exchange of a world begun behind those that were given before; the future has what it returns."""
+    def submit(self, world: Any, label: str, exchange: Exchange, isDriven: bool = False) -> Future[Any]:
+        """Have an exchange of a world begun behind those that were given before; the future has what it returns.
+
+        With `isDriven` the thread is left asleep, for `drive` comes next.
+        """
         future: Future[Any] = Future()
-        self.futures.add(future)
-        future.add_done_callback(self.futures.discard)
-        self.given.put(RunningExchange(world, label, exchange, [], future))
-        if self.thread is None:
-            self.thread = threading.Thread(target=self.loop, name="puregraph exchange", daemon=True)
-            self.thread.start()
+        self.given.append(RunningExchange(world, label, exchange, [], future))
+        if not isDriven:
+            if self.thread is None:
+                self.thread = threading.Thread(target=self.loop, name="puregraph exchange", daemon=True)
+                self.thread.start()
+            self.wake.set()
         return future
+
+    def drive(self, futures: Sequence[Future[Any]]) -> None:
+        """Do what the thread does, in its place, until these are over."""
+        with self.turn, self.lock:
+            backoff: Backoff | None = None
+            while not all(future.done() for future in futures):
+                if self.advance() or backoff is None:
+                    backoff = Backoff(self.running[0].world) if self.running else None
+                else:
+                    backoff.pause()
 
     def settle(self) -> None:
         """Wait until nothing is under way, whatever became of it."""
-        for future in list(self.futures):
-            future.exception()
+        self.drive([each.future for each in (*self.running, *self.given)])
+
+    def advance(self) -> bool:
+        """Go on with all that is under way as far as it gets; whether anything has gone on."""
+        while self.given:
+            self.running.append(self.given.popleft())
+        if not sum(each.step() for each in self.running):  # all of them
+            return False
+        self.running = [each for each in self.running if not each.future.done()]
+        if self.running:
+            first = self.running[0]
+            first.world.waiting, first.world.bucket = time.monotonic(), first.label
+        return True
 
     def loop(self) -> None:
         """What the thread does."""
         while True:
-            self.takeAll([self.given.get()])
-
-    def takeAll(self, running: list[RunningExchange]) -> None:
-        """Go on with some exchanges, and those that come meanwhile, until all are over."""
-        world = running[0].world
-        backoff = Backoff(world)
-        while running:
-            while not self.given.empty():
-                running.append(self.given.get())
-            if not sum(each.step() for each in running):  # all of them
-                backoff.pause()
-                continue
-            running = [each for each in running if not each.future.done()]
-            if running:
-                world.waiting, world.bucket = time.monotonic(), running[0].label
-            backoff.restart()
+            self.wake.wait()
+            self.wake.clear()
+            backoff: Backoff | None = None
+            while self.running or self.given:
+                with self.turn:  # who drives has it
+                    pass
+                with self.lock:
+                    hasMoved, running = self.advance(), self.running
+                if hasMoved or backoff is None:
+                    backoff = Backoff(running[0].world) if running else None
+                else:
+                    backoff.pause()
 
 
 EXCHANGING = ExchangeThread()

@@ -1,0 +1,70 @@
+"""Shared memory of the processes of one machine, which is gone with the last of them, whatever ends it."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import platform
+import tempfile
+from typing import Any
+
+import numpy as np
+
+FOLDER = "/dev/shm"  # where Linux has files that are memory
+ORDERED = ("x86_64", "AMD64", "i686")  # processors on which others see what one stores in the order in which it does
+PAGE = 4096
+
+
+def sharedMemory(world: Any, sizes: list[int]) -> list[np.ndarray] | None:
+    """By process so many bytes, zeros first, that all of them read and write; None if they cannot.
+
+    All processes of one machine call it, with the same sizes. A file is made, opened by all of them, and removed.
+    """
+    ends = np.cumsum([0, *[-(-size // PAGE) * PAGE for size in sizes]]).tolist()
+    isFirst, path, memory = world.rank == 0, b"", None
+    if isFirst and platform.machine() in ORDERED and os.path.isdir(FOLDER):
+        path = made(ends[-1])
+    names = world.gather(b"%d %b" % (ends[-1], path))
+    isAlike = len({name.partition(b" ")[0] for name in names}) == 1  # else they are about to be refused
+    path = names[0].partition(b" ")[2]
+    try:
+        if path and isAlike:
+            memory = opened(path)
+        isEverywhere = all(world.gather(b"1" if memory is not None else b""))
+    finally:
+        if path and isFirst:
+            os.unlink(path)
+    if memory is None or not isEverywhere:
+        return None
+    whole = np.frombuffer(memory, np.uint8)
+    return [whole[begin : begin + size] for begin, size in zip(ends, sizes)]
+
+
+def made(nbytes: int) -> bytes:
+    """A file of so many bytes of memory that are there: a name, or nothing if there are not as many."""
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="puregraph-", dir=FOLDER)
+    except OSError:
+        return b""
+    try:
+        os.posix_fallocate(descriptor, 0, nbytes)
+    except OSError:
+        os.unlink(path)
+        return b""
+    finally:
+        os.close(descriptor)
+    return path.encode()
+
+
+def opened(path: bytes) -> mmap.mmap | None:
+    """The memory of such a file."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError:
+        return None
+    try:
+        return mmap.mmap(descriptor, 0)
+    except (OSError, ValueError):
+        return None
+    finally:
+        os.close(descriptor)
