@@ -157,6 +157,37 @@ print("rank", r, "of", n, "local", w.local, "of", w.locals)
 """
 
 
+SHARED = """
+from pathlib import Path
+import numpy as np
+from rankpool import patch
+from puregraph.many import world
+from puregraph.many.windows import sharedmemory
+w = world()
+sizes = [5000, 8, 4096]
+memory = w.sharedMemory(sizes)
+assert [each.nbytes for each in memory] == sizes and not any(each.any() for each in memory)
+w.barrier()
+memory[w.rank][...] = w.rank + 1
+w.barrier()
+maps = [line for line in Path("/proc/self/maps").read_text().splitlines() if "/dev/shm/puregraph-" in line]
+assert maps and all(line.endswith(" (deleted)") for line in maps), maps  # files that go with the processes
+assert all((each == rank + 1).all() for rank, each in enumerate(memory))
+assert w.sharedMemory([8, 8, 8 + 4096 * w.rank]) is None  # who would be refused gets none
+if w.rank == 0:
+    patch(sharedmemory, "made", lambda nbytes: b"")  # there is no room
+assert w.sharedMemory([8, 8, 8]) is None
+w.barrier()
+print("shared")
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="files in memory are Linux's")
+def test_processes_of_one_machine_have_memory_that_all_of_them_read_and_that_goes_with_them(tmp_path):
+    assert lines(ran(3, tmp_path, SHARED)) == ["shared"] * 3
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_collectives_of_mpi_give_what_they_promise(count, tmp_path):

@@ -40,7 +40,7 @@ class SharedArena:
     def __init__(self, world: Any, memory: list[np.ndarray], heights: list[int], bounds: list[int], dtype: np.dtype):
         self.world = world
         head = headOf(len(bounds) - 1)
-        self.counts = [memoryview(each[:head]).cast("q") for each in memory]
+        self.counts = [each[:head].data.cast("q") for each in memory]
         self.rows = []
         for each, height in zip(memory, heights):
             data = each[head:].view(dtype)[: height * bounds[-1]].reshape(height, bounds[-1])
