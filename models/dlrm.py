@@ -33,6 +33,9 @@ def dlrm(dense=13, tables=CRITEO, size=16, bottom=(512, 256, 64), top=(512, 256)
     Source    Naumov et al. 2019, arXiv:1906.00091, figure 1 and section 5
     Params    540,677,217 for the Criteo Kaggle data
     Raises    ValueError without tables
+
+    >>> dlrm(dense=4, tables=(10, 200)).dataShapeFrom(("N", 4), ("N", 2))
+    ('N', 1)
     """
     if not tables:
         raise ValueError("dlrm: wanted the sizes of the tables, at least one, got none")

@@ -21,6 +21,10 @@ def gpt(vocabulary=256, length=256, layers=6, heads=6, size=384, dropout=0.0, na
     Source    Radford et al. 2019, Language Models are Unsupervised Multitask Learners, section 2.3; the shared array:
               Press, Wolf 2017, arXiv:1608.05859
     Params    10,844,160 for 6 layers of 384 and 256 bytes as tokens
+
+    >>> net = gpt(vocabulary=128, length=16, layers=2, heads=2, size=32)
+    >>> net.dataShapeFrom(("N", 16))
+    ('N', 16, 128)
     """
     words = Embedder(vocabulary, size, initscheme="gaussian", wscale=0.02, name="words")
     scores = Linear(size, vocabulary, useBias=False, transpose=True, name="scores")
@@ -51,6 +55,9 @@ def gpt2(size="gpt2", dropout=0.1, name=None):
     Source    Radford et al. 2019, table 2
     Params    124,439,808 (gpt2), 354,823,168 (gpt2medium), 774,030,080 (gpt2large), 1,557,611,200 (gpt2xl)
     Raises    ValueError for a size that the paper does not have
+
+    >>> gpt2().dataShapeFrom(("N", 64))                               # nothing is allocated
+    ('N', 64, 50257)
     """
     if size not in SIZES:
         raise ValueError(f"gpt2: wanted a size of {', '.join(SIZES)}, got {size!r}")

@@ -18,6 +18,9 @@ def lenet(inmaps=1, size=28, classes=10, maps=(6, 16), norm=False, dropout=0.0, 
     Source    LeCun, Bottou, Bengio, Haffner 1998, Proc. IEEE 86(11), LeNet-5
     Params    61,706 for 28x28 images of one channel and ten classes
     Raises    ValueError for images too small to be halved twice
+
+    >>> lenet().dataShapeFrom(("N", 1, 28, 28))
+    ('N', 10)
     """
     if size < 4:
         raise ValueError(f"lenet: wanted a size of at least 4, got {size}")

@@ -16,6 +16,9 @@ def lstm(insize=28, hsize=256, layers=2, classes=10, direction="uni", dropout=0.
               Zaremba, Sutskever, Vinyals 2014, arXiv:1409.2329, section 3.1
     Params    819,722 for 28-256-256-10
     Raises    ValueError for less than one layer
+
+    >>> lstm(insize=28, hsize=64, classes=10).dataShapeFrom(("N", "T", 28))
+    ('N', 10)
     """
     if layers < 1:
         raise ValueError(f"lstm: wanted at least one layer, got {layers}")

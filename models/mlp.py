@@ -13,6 +13,9 @@ def mlp(insize=784, hidden=(512, 512), outsize=10, dropout=0.0, name="mlp"):
     Source    Rumelhart, Hinton, Williams 1986, Nature 323
     Params    669,706 for 784-512-512-10
     Raises    ValueError for an integer in place of a tuple of sizes
+
+    >>> mlp(784, (100, 50), 10).dataShapeFrom(("N", 784))
+    ('N', 10)
     """
     if isinstance(hidden, int):
         raise ValueError(f"mlp: wanted the sizes of the hidden layers in a tuple, as in ({hidden},), got {hidden}")

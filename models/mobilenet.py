@@ -46,6 +46,9 @@ def mobilenet(classes=1000, inmaps=3, width=1.0, dropout=0.2, name="mobilenet"):
     Shapes    x (n, inmaps, h, w) -> (n, classes); the paper has h = w = 224
     Source    Sandler, Howard, Zhu, Zhmoginov, Chen 2018, arXiv:1801.04381, table 2
     Params    3,504,872 for a thousand classes
+
+    >>> mobilenet(classes=10).dataShapeFrom(("N", 3, 224, 224))
+    ('N', 10)
     """
     channels, last = rounded(32, width), rounded(1280, max(1.0, width))
     stem, blocks = layer(inmaps, channels, 3, 2, 1, ""), []

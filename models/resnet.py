@@ -66,6 +66,9 @@ def resnet(depth, classes=1000, inmaps=3, name=None):
     Source    He, Zhang, Ren, Sun 2016, arXiv:1512.03385, table 1
     Params    11,689,512 (18), 21,797,672 (34), 25,557,032 (50), 44,549,160 (101), 60,192,808 (152)
     Raises    ValueError for a depth that the paper does not have
+
+    >>> resnet(18, classes=10).dataShapeFrom(("N", 3, 224, 224))
+    ('N', 10)
     """
     if depth not in IMAGENET:
         raise ValueError(f"resnet: wanted a depth of {', '.join(map(str, IMAGENET))}, got {depth!r}")
@@ -90,6 +93,10 @@ def cifarResnet(depth, classes=10, inmaps=3, name=None):
     Source    He, Zhang, Ren, Sun 2016, arXiv:1512.03385, section 4.2
     Params    269,722 (20), 464,154 (32), 658,586 (44), 853,018 (56), 1,727,962 (110)
     Raises    ValueError for a depth that is not 6 n + 2
+
+    >>> net = cifarResnet(20)
+    >>> net.dataShapeFrom(("N", 3, 32, 32)), sum(param.size for param in net.params.values())
+    (('N', 10), 269722)
     """
     if depth < 8 or depth % 6 != 2:
         raise ValueError(f"cifarResnet: wanted a depth of 6 n + 2, such as 20, 32, 44, 56 or 110, got {depth}")
@@ -105,50 +112,90 @@ def cifarResnet(depth, classes=10, inmaps=3, name=None):
 
 
 def resnet18(**options):
-    """`resnet` of depth 18: 11,689,512 parameters."""
+    """`resnet` of depth 18: 11,689,512 parameters.
+
+    >>> resnet18(classes=10).dataShapeFrom(("N", 3, 224, 224))
+    ('N', 10)
+    """
     return resnet(18, **options)
 
 
 def resnet34(**options):
-    """`resnet` of depth 34: 21,797,672 parameters."""
+    """`resnet` of depth 34: 21,797,672 parameters.
+
+    >>> resnet34().dataShapeFrom(("N", 3, 224, 224))
+    ('N', 1000)
+    """
     return resnet(34, **options)
 
 
 def resnet50(**options):
-    """`resnet` of depth 50: 25,557,032 parameters."""
+    """`resnet` of depth 50: 25,557,032 parameters.
+
+    >>> sum(param.size for param in resnet50().params.values())       # nothing is allocated
+    25557032
+    """
     return resnet(50, **options)
 
 
 def resnet101(**options):
-    """`resnet` of depth 101: 44,549,160 parameters."""
+    """`resnet` of depth 101: 44,549,160 parameters.
+
+    >>> resnet101()["stage3"].dataShapeFrom(("N", 512, 28, 28))
+    ('N', 1024, 14, 14)
+    """
     return resnet(101, **options)
 
 
 def resnet152(**options):
-    """`resnet` of depth 152: 60,192,808 parameters."""
+    """`resnet` of depth 152: 60,192,808 parameters.
+
+    >>> sum(param.size for param in resnet152().params.values())      # nothing is allocated
+    60192808
+    """
     return resnet(152, **options)
 
 
 def resnet20(**options):
-    """`cifarResnet` of depth 20: 269,722 parameters."""
+    """`cifarResnet` of depth 20: 269,722 parameters.
+
+    >>> resnet20(classes=100).dataShapeFrom(("N", 3, 32, 32))
+    ('N', 100)
+    """
     return cifarResnet(20, **options)
 
 
 def resnet32(**options):
-    """`cifarResnet` of depth 32: 464,154 parameters."""
+    """`cifarResnet` of depth 32: 464,154 parameters.
+
+    >>> resnet32().dataShapeFrom(("N", 3, 32, 32))
+    ('N', 10)
+    """
     return cifarResnet(32, **options)
 
 
 def resnet44(**options):
-    """`cifarResnet` of depth 44: 658,586 parameters."""
+    """`cifarResnet` of depth 44: 658,586 parameters.
+
+    >>> resnet44(inmaps=1).dataShapeFrom(("N", 1, 32, 32))
+    ('N', 10)
+    """
     return cifarResnet(44, **options)
 
 
 def resnet56(**options):
-    """`cifarResnet` of depth 56: 853,018 parameters."""
+    """`cifarResnet` of depth 56: 853,018 parameters.
+
+    >>> len(resnet56()["stage1"])                                     # blocks in each stage
+    9
+    """
     return cifarResnet(56, **options)
 
 
 def resnet110(**options):
-    """`cifarResnet` of depth 110: 1,727,962 parameters."""
+    """`cifarResnet` of depth 110: 1,727,962 parameters.
+
+    >>> len(resnet110()["stage1"])                                    # blocks in each stage
+    18
+    """
     return cifarResnet(110, **options)

@@ -28,6 +28,9 @@ def unet(inmaps=1, classes=2, maps=64, depth=4, norm=False, name="unet"):
     Source    Ronneberger, Fischer, Brox 2015, arXiv:1505.04597, figure 1
     Params    31,030,658 for one channel and two classes
     Raises    ValueError for a depth below 1
+
+    >>> unet(depth=2, classes=3).dataShapeFrom(("N", 1, 64, 64))      # a score of each class for each pixel
+    ('N', 3, 64, 64)
     """
     if depth < 1:
         raise ValueError(f"unet: wanted a depth of at least 1, got {depth}")

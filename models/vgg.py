@@ -18,6 +18,9 @@ def vgg(depth, norm=False, classes=1000, inmaps=3, size=224, dropout=0.5, name=N
     Params    132,863,336 (11), 133,047,848 (13), 138,357,544 (16), 143,667,240 (19); with norm 132,868,840,
               133,053,736, 138,365,992, 143,678,248
     Raises    ValueError for a depth that the paper does not have, or images too small to be halved five times
+
+    >>> vgg(11, classes=10, size=32).dataShapeFrom(("N", 3, 32, 32))
+    ('N', 10)
     """
     if depth not in STAGES:
         raise ValueError(f"vgg: wanted a depth of {', '.join(map(str, STAGES))}, got {depth!r}")
@@ -56,20 +59,36 @@ def layers(inmaps, maps, count, norm):
 
 
 def vgg11(norm=False, **options):
-    """`vgg` of depth 11 (configuration A): 132,863,336 parameters, 132,868,840 with norm."""
+    """`vgg` of depth 11 (configuration A): 132,863,336 parameters, 132,868,840 with norm.
+
+    >>> sum(param.size for param in vgg11().params.values())          # nothing is allocated
+    132863336
+    """
     return vgg(11, norm, **options)
 
 
 def vgg13(norm=False, **options):
-    """`vgg` of depth 13 (configuration B): 133,047,848 parameters, 133,053,736 with norm."""
+    """`vgg` of depth 13 (configuration B): 133,047,848 parameters, 133,053,736 with norm.
+
+    >>> vgg13(classes=10, size=64).dataShapeFrom(("N", 3, 64, 64))
+    ('N', 10)
+    """
     return vgg(13, norm, **options)
 
 
 def vgg16(norm=False, **options):
-    """`vgg` of depth 16 (configuration D): 138,357,544 parameters, 138,365,992 with norm."""
+    """`vgg` of depth 16 (configuration D): 138,357,544 parameters, 138,365,992 with norm.
+
+    >>> vgg16()["stage5"].dataShapeFrom(("N", 512, 14, 14))
+    ('N', 512, 7, 7)
+    """
     return vgg(16, norm, **options)
 
 
 def vgg19(norm=False, **options):
-    """`vgg` of depth 19 (configuration E): 143,667,240 parameters, 143,678,248 with norm."""
+    """`vgg` of depth 19 (configuration E): 143,667,240 parameters, 143,678,248 with norm.
+
+    >>> vgg19(norm=True).dataShapeFrom(("N", 3, 224, 224))
+    ('N', 1000)
+    """
     return vgg(19, norm, **options)

@@ -16,6 +16,9 @@ def vit(image=224, patch=16, layers=12, heads=12, size=768, classes=1000, inmaps
     Source    Dosovitskiy et al. 2020, arXiv:2010.11929, eq. 1 to 4
     Params    86,567,656 (B/16), 22,050,664 (S/16), 304,326,632 (L/16)
     Raises    ValueError if patches do not fill the image, or heads do not divide the size
+
+    >>> vit(image=32, patch=4, layers=2, classes=10).dataShapeFrom(("N", 3, 32, 32))
+    ('N', 10)
     """
     if image % patch:
         raise ValueError(f"vit: wanted patches that fill an image of {image}, got {patch}")

@@ -17,6 +17,10 @@ import textwrap
 from pathlib import Path
 from urllib.parse import unquote
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+import apiexamples
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PACKAGES = ("puregraph", "puregraph.autodiff", "puregraph.data", "puregraph.models", "puregraph.onnx", "puregraph.text")
@@ -30,6 +34,7 @@ GUIDES = {  # in the order in which people come
     "The code": ["reading", "architecture", "examples", "contributing", "changelog"],
 }
 NOTGUIDES = ("README", "refusals", "operations", "reading", "architecture", "glossary", "accuracy", "performance")
+GUIDEPAGES = [page for page in sorted(DOCS.glob("*.md")) if page.stem not in NOTGUIDES]
 SECTION = re.compile(r"(Shapes|Source|Params|Raises)\s{2,}(.*)")
 PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "README.md": "index.md"}
 ADDRESS = re.compile(r"""\b(?:src|href)=["'](?!https?:|mailto:|data:|#)([^"'#?]+)""")
@@ -51,16 +56,21 @@ def publicNames():
 
 def guides():
     """The text of each guide: a page that says how something is done."""
-    pages = {page.stem: page for page in sorted(DOCS.glob("*.md")) if page.stem not in NOTGUIDES}
+    pages = {page.stem: page for page in GUIDEPAGES}
     order = [stem for stems in GUIDES.values() for stem in stems if stem in pages]
     return {stem: pages[stem].read_text(encoding="utf-8") for stem in [*order, *pages]}
 
 
 def mentions(name, texts):
     """The guides that name something in code."""
-    code = re.compile(rf"```.*?\b{name}\b.*?```|`[^`\n]*\b{name}\b[^`\n]*`", re.S)
-    fenced = re.compile(rf"(?<![\w.]){name}\b")
-    return [stem for stem, text in texts.items() if fenced.search(text) and code.search(text)]
+    whole = re.compile(rf"(?<![\w.]){name}\b")
+    return [stem for stem, text in texts.items() if whole.search(codeIn(text))]
+
+
+@functools.cache
+def codeIn(text):
+    """What stands in a page as code: its blocks, and what has backticks around it."""
+    return "\n".join(re.findall(r"^```.*?^```|`[^`\n]+`", text, re.S | re.M))
 
 
 def sections(text):
@@ -101,9 +111,9 @@ def described(paragraph):
 
 
 def prose(body):
-    """The body of a docstring: formulas and code as they are, columns as tables, sentences as text."""
+    """The body of a docstring, without its example: formulas and code as they are, columns as tables, sentences."""
     found = []
-    for i, paragraph in enumerate(re.split(r"\n\s*\n", body)):
+    for i, paragraph in enumerate(part for part in re.split(r"\n\s*\n", body) if not part.startswith(">>>")):
         isFormula = i == 0 and "=" in paragraph and not paragraph.rstrip().endswith(".")
         rows = described(paragraph)
         if rows:
@@ -183,27 +193,31 @@ def basesOf(found):
     return [f"[{cls.__name__}]({pages[cls]}.md)" for cls in found.__mro__[1:] if cls in pages]
 
 
-def runExample(package, name, found):
-    """An example that ran just now: a module's own, with the shapes that it gives; None where it has none."""
-    from puregraph import Module
+def example(package, name, found):
+    """The section of a page that shows an example, which ran just now, or with the guide that it stands in.
 
-    if not (inspect.isclass(found) and issubclass(found, Module)):
-        return None
-    try:
-        examples = list(found.examples())
-    except NotImplementedError:
-        return None
-    for module, shapes in examples:
-        text = repr(module)
-        space = {}
-        try:
-            exec(f"from {package} import *\nfound = {text}", space)  # noqa: S102 - the text is a repr of ours
-            outcome = space["found"].dataShapeFrom(*shapes)
-        except Exception:  # an example whose arguments are arrays or functions cannot be written as text
-            continue
-        given = ", ".join(map(str, shapes))
-        return f"from {package} import {name}\n\nprint({text}.dataShapeFrom({given}))    # {outcome}"
-    return None
+    Raises    ValueError for one that fails, or a name that has none
+    """
+    text = apiexamples.docExample(found)
+    if text:
+        wrong = apiexamples.failure(package, name, found)
+        if wrong:
+            raise ValueError(f"the example of {package}.{name} fails:\n{wrong}")
+        return f"```pycon\n{apiexamples.imported(package, text)}\n{text}\n```"
+    text = apiexamples.moduleExample(package, name, found)
+    if text:
+        return f"```python\n{text}\n```"
+    block = apiexamples.guideExample(found, GUIDEPAGES)
+    if block is None:
+        raise ValueError(f"{package}.{name} has no example: a paragraph of its docstring that begins with >>>")
+    where = f"From [{block.heading}](../{block.stem}.md#{anchor(block.heading)}), where what it goes on from stands:"
+    shown = f"\n\n```text\n{block.output}```" if block.output else ""
+    return f"{where}\n\n```python\n{block.text}```{shown}"
+
+
+def anchor(heading):
+    """What a heading is called in links."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def page(package, name, found, texts):
@@ -217,8 +231,7 @@ def page(package, name, found, texts):
     lines += [f"**{title}**: {escape(value)}" for title, value in parts.items()]
     rows = list(argumentRows(signature)) if signature else []
     lines += [f"## Arguments\n\n{table(('argument', 'takes', 'default'), rows)}"] if rows else []
-    example = runExample(package, name, found)
-    lines += [f"## Example\n\n```python\n{example}\n```"] if example else []
+    lines.append(f"## Example\n\n{example(package, name, found)}")
     used = mentions(name, texts)
     lines += [f"## Guides\n\n{', '.join(f'[{stem}](../{stem}.md)' for stem in used)}"] if used else []
     members = list(memberRows(found)) if kind == "class" else []

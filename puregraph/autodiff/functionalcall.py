@@ -22,6 +22,12 @@ class Pure:
 
     Running statistics stay as they are, and so do the counters of random numbers: the masks are those of the next
     call of the module itself. `params` has every parameter by its path (of a lone module, by its name).
+
+    >>> from puregraph import Linear, Sequential
+    >>> x = np.ones((5, 3), np.float32)
+    >>> pure = Pure(Sequential(Linear(3, 2, name="fc")), [x])
+    >>> sorted(pure.params), [y.shape for y in pure.outputs(pure.run([x]))]
+    (['fc.W', 'fc.b'], [(5, 2)])
     """
 
     def __init__(self, subject: Module, inputs: Sequence[Any]):

@@ -295,6 +295,10 @@ class State(Stored):
     """A running statistic, a counter or a random key: saved and loaded, never trained.
 
     Floating states stay in float32 or better, and whole numbers as they are, whatever a graph computes in.
+
+    >>> norm = BatchNorm(4)
+    >>> {name: state.shape for name, state in norm.states.items()}
+    {'mean': (4,), 'var': (4,), 'count': ()}
     """
 
     kind = "state"

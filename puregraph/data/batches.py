@@ -20,7 +20,13 @@ Share = Callable[[int], slice]  # of the samples of a batch, those that are want
 
 
 class Names(NamedTuple):
-    """By which arrays of several inputs and targets may be given: those of the inputs, and of outputs with a cost."""
+    """By which arrays of several inputs and targets may be given: those of the inputs, and of outputs with a cost.
+
+    >>> names = Names(("pixels", "extra"), ("kind",))
+    >>> data, target = names.inOrder({"extra": 2, "pixels": 1}, {"kind": 3})
+    >>> data, target
+    ([1, 2], [3])
+    """
 
     data: Sequence[str] = ()
     target: Sequence[str] = ()
@@ -35,7 +41,12 @@ UNNAMED = Names()
 
 class Batch(NamedTuple):
     """Some samples: inputs, targets, how many they are; `whole`: of how many, where other processes have the rest;
-    `isWeighed`: whether the last of the targets are the weights of the samples."""
+    `isWeighed`: whether the last of the targets are the weights of the samples.
+
+    >>> batch = next(iter(Arrays(np.arange(10.0), np.arange(10), batchsize=4).batches()))
+    >>> batch.size, batch.data[0], batch.target[0]
+    (4, array([0., 1., 2., 3.]), array([0, 1, 2, 3]))
+    """
 
     data: list[Any]
     target: list[Any]
@@ -54,6 +65,10 @@ class Arrays:
 
     Raises    DataError if their lengths differ, they are empty, not numeric, or `batchsize` is below 1; with `dropLast`
               if they make no whole batch
+
+    >>> arrays = Arrays(np.arange(10.0), np.arange(10), batchsize=4)
+    >>> [batch.size for batch in arrays.batches()]
+    [4, 4, 2]
     """
 
     oneshot = False
@@ -128,6 +143,10 @@ class Stream:
     tuple are there already, and are not.
 
     Raises    DataError, naming the batch, if one is not a pair or its arrays do not fit each other
+
+    >>> pairs = [(np.zeros((4, 3)), np.zeros(4)), (np.ones((2, 3)), np.ones(2))]
+    >>> [batch.size for batch in Stream(pairs).batches()]
+    [4, 2]
     """
 
     samples = None

@@ -21,6 +21,10 @@ def readCsv(path: Any, delimiter: str = ",", gaps: Any = "", encoding: str = "ut
     Source    RFC 4180
     Raises    DataError naming the file, and the line that has another number of fields, a column that is there twice,
               or what cannot be read
+
+    >>> np.savetxt("people.csv", [["age", "city"], ["30", "Bern"], ["", "Oslo"]], fmt="%s", delimiter=",")
+    >>> readCsv("people.csv")
+    {'age': array(['30', None], dtype=object), 'city': array(['Bern', 'Oslo'], dtype=object)}
     """
     missing = {gaps} if isinstance(gaps, str) else set(gaps)
     try:

@@ -26,6 +26,12 @@ def fashion(root: Any = None) -> tuple[Pair, Pair]:
 
     Source    Xiao, Rasul, Vollgraf 2017, arXiv:1708.07747
     Raises    DataError naming the folders, the package and the variable, or the file that is not as it must be
+
+    >>> try:
+    ...     (data, target), (testData, testTarget) = fashion("nowhere")
+    ... except ValueError as error:
+    ...     print(error)
+    Fashion-MNIST is not in nowhere: sudo apt-get install dataset-fashion-mnist, ...
     """
     folder = find(searchFolders(root))
     pairs = [(readImages(folder, images), readLabels(folder, labels)) for images, labels in FILES]

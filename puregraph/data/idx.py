@@ -22,6 +22,11 @@ def readIdx(path: Any) -> np.ndarray:
 
     Source    LeCun, Cortes, Burges 1998, THE MNIST DATABASE, "file formats"
     Raises    DataError naming the file: not there, not IDX, an unknown dtype, or other bytes than its shape takes
+
+    >>> with open("labels-idx1-ubyte", "wb") as file:
+    ...     count = file.write(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 2, 1]))
+    >>> readIdx("labels-idx1-ubyte")
+    array([7, 2, 1], dtype=uint8)
     """
     try:
         with open(path, "rb") as file:

@@ -28,6 +28,10 @@ class Prefetch:
 
     An exception of the iterable is raised here, at its position in the order, with its traceback. The thread ends with
     the iterable, or with `close`, which the `with` statement calls.
+
+    >>> with Prefetch(range(3), depth=2) as items:
+    ...     print(list(items))
+    [0, 1, 2]
     """
 
     def __init__(self, source: Iterable[Any], depth: int = DEPTH):

@@ -15,7 +15,12 @@ MISSING = ("NA", "N/A", "n/a", "na", "NaN", "nan", "null", "NULL", "None", "none
 
 
 class TableColumn(NamedTuple):
-    """The values of a column as an array, and of each whether it is a gap."""
+    """The values of a column as an array, and of each whether it is a gap.
+
+    >>> column = TableColumn("age", np.array(["30", "", "41"]), np.array([False, True, False]))
+    >>> column.numbers()
+    array([30., nan, 41.])
+    """
 
     name: str
     values: np.ndarray

@@ -36,7 +36,14 @@ class PuregraphError(Exception):
 
 
 class GraphError(PuregraphError, ValueError):
-    """A graph cannot be built or run as it is linked."""
+    """A graph cannot be built or run as it is linked.
+
+    >>> try:
+    ...     Graph(Input("x").node(), Relu().node())
+    ... except GraphError as error:
+    ...     print(str(error)[:59])
+    the outputs need 'relu' (Relu), which no input reaches: add
+    """
 
 
 class ArgumentError(PuregraphError, ValueError, TypeError):
@@ -97,7 +104,14 @@ class NotFiniteError(PuregraphError):
 
 
 class GraphWarning(UserWarning):
-    """Something was left out of a graph on purpose, or will run and hardly as it was meant."""
+    """Something was left out of a graph on purpose, or will run and hardly as it was meant.
+
+    >>> import warnings
+    >>> x = Input(name="x").node()
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", GraphWarning)                # a branch that leads nowhere would raise
+    ...     net = Graph(x, Tanh()(x))
+    """
 
 
 class Fault(NamedTuple):

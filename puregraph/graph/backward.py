@@ -137,6 +137,12 @@ class BackwardGraph(Graph):
     Shapes    those of the forward graph's outputs -> those of its inputs
     Source    AnalogVNN's BackwardGraph
     Raises    AutoDiffException if a node has no gradient rule; PuregraphError when called before a forward pass
+
+    >>> net = Sequential(Linear(3, 2, name="fc"), Relu(name="relu"))
+    >>> print(BackwardGraph(net))
+    <BackwardGraph of Sequential: 8 nodes, d:relu -> grad:fc.dx, grad:fc.dW, grad:fc.db>
+      grad:relu  gradient of Relu          <- d:relu, fc
+      grad:fc    gradient of Linear(3, 2)  <- grad:relu, fc.x, fc.W
     """
 
     def __init__(

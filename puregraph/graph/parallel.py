@@ -12,6 +12,9 @@ class Parallel(ModuleList):
     Shapes    x_i as module i takes it -> y_i as it gives it
     Source    PuzzleLib's Parallel
     Raises    GraphError if something else than Modules is given, or two of them have one name
+
+    >>> Parallel(Linear(3, 2), Relu()).dataShapeFrom(("N", 3), ("N", 5))
+    [('N', 2), ('N', 5)]
     """
 
     def chain(self) -> None:

@@ -41,6 +41,18 @@ def writesOnnx(*classes: type) -> Callable[[Callable], Callable]:
     """Register the function below it as what writes modules of these classes, and of subclasses.
 
     It gets an `OnnxStep`: the module, the names of its inputs, their shapes, and `op`, which adds a node.
+
+    >>> from puregraph import Module, Sequential
+    >>> class Doubled(Module):
+    ...     def dataShapeFrom(self, x):
+    ...         return x
+    ...     def updateData(self, x):
+    ...         return x + x
+    >>> @writesOnnx(Doubled)
+    ... def writeDoubled(step):
+    ...     step.op("Add", step.x, step.x, out=step.y)
+    >>> [node.op_type for node in toOnnx(Sequential(Doubled(name="twice")), shapes=[("N", 3)]).graph.node]
+    ['Add']
     """
 
     def register(write: Callable) -> Callable:

@@ -15,6 +15,11 @@ class AdamW(Adam):
 
     Source    Loshchilov, Hutter 2019, arXiv:1711.05101, algorithm 2
     Raises    ArgumentError for a setting or option out of range; the options are those of `Optimizer`
+
+    >>> net = Sequential(Linear(3, 1))
+    >>> trainer = Trainer(net, MSE(), AdamW(1e-3, decay=0.1), progress="none")
+    >>> len(trainer.train(np.ones((8, 3)), np.ones((8, 1)), epochs=2))
+    2
     """
 
     rule = {

@@ -36,6 +36,10 @@ class MultiOptimizer(Optimizer):
 
     Raises    ArgumentError for what is no optimizer, or has options that look at all gradients; on setup PuregraphError
               naming parameters that match no pattern, and patterns that no parameter is left for
+
+    >>> net = Sequential(Linear(3, 4, name="stem"), Relu(), Linear(4, 1, name="head"))
+    >>> MultiOptimizer({"stem": SGD(1e-2), "*": Adam(1e-3)}, clipNorm=1.0).setupOn(net).rates
+    {'stem': 0.01, '*': 0.001}
     """
 
     rule = {"param": "param"}  # of no parameter: each has the rule of its own optimizer

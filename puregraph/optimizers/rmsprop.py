@@ -14,6 +14,11 @@ class RMSProp(Optimizer):
 
     Source    Tieleman, Hinton 2012, Neural Networks for Machine Learning, lecture 6e, slide 29
     Raises    ArgumentError for a setting or option out of range; the options are those of `Optimizer`
+
+    >>> net = Sequential(Linear(3, 1))
+    >>> trainer = Trainer(net, MSE(), RMSProp(1e-3, clipNorm=1.0), progress="none")
+    >>> len(trainer.train(np.ones((8, 3)), np.ones((8, 1)), epochs=2))
+    2
     """
 
     rule = {

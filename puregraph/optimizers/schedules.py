@@ -104,6 +104,10 @@ class WarmUp(Schedule):
 
     Source    Goyal et al. 2017, arXiv:1706.02677, section 2.2; PyTorch's LinearLR, and SequentialLR with `then`
     Raises    ArgumentError for steps below 1
+
+    >>> schedule = WarmUp(4, then=Step(10), start=0.0)
+    >>> [schedule(step) for step in (0, 1, 2, 4, 14)]
+    [0.0, 0.25, 0.5, 1.0, 0.1]
     """
 
     @takes(then=optional(AnyFunction), start=optional(NotNegative))
@@ -139,6 +143,10 @@ class OneCycle(_Ending):
     Source    Smith, Topin 2018, arXiv:1708.07120; PyTorch's OneCycleLR, with start = 1 / div_factor and
               final = start / final_div_factor, and without its cycle of momentum
     Raises    ArgumentError for a total or a rise that leaves no update to go up or down
+
+    >>> schedule = OneCycle(101)
+    >>> [round(schedule(step), 3) for step in (0, 15, 30, 65, 100)]
+    [0.04, 0.538, 1.0, 0.492, 0.0]
     """
 
     @takes(rise=Fraction, start=NotNegative, final=NotNegative)

@@ -20,6 +20,10 @@ class Slot:
     `rule`  what updates it, where that is not the optimizer that has the slot, but one of several
     `part`  of which elements, first to behind the last, the state is here, where others have the rest; None: of all
     `split` the slots of parts of the parameter, of any elements, which have the state in place of this one
+
+    >>> optimizer = Adam().setupOn(Sequential(Linear(3, 1, name="fc")))
+    >>> [(slot.path, slot.param.shape, slot.step) for slot in optimizer.slots]
+    [('fc.W', (3, 1), 0), ('fc.b', (1,), 0)]
     """
 
     __slots__ = ("applied", "arrays", "param", "part", "path", "rule", "split", "step")

@@ -27,6 +27,17 @@ class DeterministicEvaluator(TextFunction):
 
     Shapes    two values -> two values
     Raises    ValueError for lists of two lengths; AutoDiffException, in backward, where no answer can be used
+
+    >>> from puregraph.autodiff import Variable
+    >>> score, explanation = DeterministicEvaluator.apply(
+    ...     Variable("1932", requires_grad=True, role="a year"),
+    ...     "1932",
+    ...     lambda found, wanted: float(found == wanted),
+    ...     "equality",
+    ...     lambda scores: min(scores) == 1,
+    ... )
+    >>> float(score.data)
+    1.0
     """
 
     outputNames = ("score", "explanation")

@@ -20,6 +20,13 @@ class TextFunction(Function):
     `forward` and `backward` are class methods, so that a subclass can change the templates that they use.
 
     Shapes    a text, a number or a list of them is one value, of shape ()
+
+    >>> class Upper(TextFunction):
+    ...     @classmethod
+    ...     def forward(cls, ctx, x):
+    ...         return str(x).upper()
+    >>> Upper.apply("quiet")
+    Variable('QUIET')
     """
 
     @classmethod

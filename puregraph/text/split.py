@@ -19,6 +19,11 @@ class Split(TextFunction):
 
     Shapes    a text, or a list of texts -> a tuple of as many as there are parts
     Raises    TypeError for what is no text; DataError in a graph where parts and `outputNames` differ in number
+
+    >>> from puregraph.autodiff import Variable
+    >>> line = Variable("Dear Ada; come at noon", requires_grad=True, role="a letter")
+    >>> [part.data for part in Split.apply(line, "; ")]
+    ['Dear Ada', 'come at noon']
     """
 
     @classmethod

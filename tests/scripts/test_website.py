@@ -3,6 +3,7 @@
 import importlib.util
 import inspect
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,16 @@ ROOT = Path(__file__).parent.parent.parent
 SPEC = importlib.util.spec_from_file_location("website", ROOT / "scripts" / "website.py")
 website = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(website)
+apiexamples = sys.modules["apiexamples"]
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
+    """The pages of the site, as Markdown; their examples run in another folder, where some write files."""
     folder = tmp_path_factory.mktemp("site")
-    website.write(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("examples"))
+        website.write(folder)
     return folder
 
 
@@ -65,9 +70,44 @@ def test_the_source_on_a_page_is_in_the_file_that_it_names(source):
         assert found is None or found[2] in (ROOT / found[1]).read_text(encoding="utf-8"), name
 
 
-def test_every_public_module_shows_an_example_that_ran(source):
-    found = (source / "reference" / "puregraph.Linear.md").read_text(encoding="utf-8")
-    assert "print(Linear(3, 4).dataShapeFrom((5, 3)))    # (5, 4)" in found
+def test_every_public_name_has_an_example_on_its_page(source):
+    """It ran: that of a docstring and that of a module when the page was made, that of a guide with its page."""
+    found = {f"{package}.{name}" for package, name, _ in website.publicNames()}
+    texts = {name: (source / "reference" / f"{name}.md").read_text(encoding="utf-8") for name in found}
+    assert [name for name in found if not re.search(r"^## Example\n\n(```|From \[)", texts[name], re.M)] == []
+    assert "print(Linear(3, 4).dataShapeFrom((5, 3)))    # (5, 4)" in texts["puregraph.Linear"]
+    assert ">>> from puregraph.models import vgg11\n>>> sum(param.size" in texts["puregraph.models.vgg11"]
+
+
+def test_an_example_that_fails_or_lacks_is_an_error():
+    def doubled(x):
+        """Twice.
+
+        >>> 1 + 1
+        3
+        """
+
+    def bare(x):
+        """Nothing."""
+
+    assert "Expected:\n    3\nGot:\n    2\n" in apiexamples.failure("puregraph", "doubled", doubled)
+    with pytest.raises(ValueError, match="the example of puregraph.doubled fails"):
+        website.example("puregraph", "doubled", doubled)
+    with pytest.raises(ValueError, match="puregraph.bare has no example: a paragraph of its docstring"):
+        website.example("puregraph", "bare", bare)
+
+
+def test_the_example_of_a_guide_is_the_shortest_block_that_uses_the_name(tmp_path):
+    page = tmp_path / "guide.md"
+    page.write_text(
+        "# Guide\n\n## First\n\n```python\nfrom puregraph import Relu\nprint(Relu(), 1, 2)\n```\n\n## Then\n\n"
+        "```python\nprint(Relu())\n```\n\n```text\nRelu\n```\n\n```python no-run\nRelu\n```\n",
+        encoding="utf-8",
+    )
+    from puregraph import Relu, Tanh
+
+    assert apiexamples.guideExample(Relu, [page]) == ("print(Relu())\n", "Relu\n", "guide", "Then")
+    assert apiexamples.guideExample(Tanh, [page]) is None
 
 
 def test_every_page_and_every_guide_is_reached_from_the_first(source):

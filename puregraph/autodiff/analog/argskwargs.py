@@ -9,6 +9,10 @@ class ArgsKwargs:
     """Positional and keyword values together: one call's arguments, or one node's results.
 
     `args` is a list, `kwargs` a dictionary; a single value that is no list or tuple becomes the only positional one.
+
+    >>> call = ArgsKwargs([1, 2], {"scale": 3})
+    >>> call.get(1), call.get("scale"), call.has("shift"), call.values()
+    (2, 3, False, [1, 2, 3])
     """
 
     __slots__ = ("args", "kwargs")
@@ -71,7 +75,12 @@ class ArgsKwargs:
 
 
 class InputOutput:
-    """What went into a node and what came out: values in a forward pass, gradients in a backward pass."""
+    """What went into a node and what came out: values in a forward pass, gradients in a backward pass.
+
+    >>> seen = InputOutput(ArgsKwargs([2.0]), ArgsKwargs([4.0]))
+    >>> seen.inputs.values(), seen.outputs.values()
+    ([2.0], [4.0])
+    """
 
     __slots__ = ("inputs", "outputs")
 

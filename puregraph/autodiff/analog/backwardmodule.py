@@ -18,6 +18,16 @@ class BackwardModule:
 
     A subclass writes `backward(self, *grads)`: one gradient per output in (None where there is none), one per input
     out. It may ask for what the forward pass saw with keyword-only `inputs` and `outputs`, as ArgsKwargs.
+
+    >>> class Halved(BackwardModule):
+    ...     def backward(self, *grads):
+    ...         return [grad / 2 for grad in grads]
+    >>> graph = ForwardGraph()
+    >>> _ = graph.add_connection(graph.INPUT, Halved(np.tanh), graph.OUTPUT)
+    >>> back = BackwardGraph(graph.graph_state).from_forward(graph)
+    >>> y = graph(np.zeros(2))
+    >>> back(np.ones(2))
+    array([0.5, 0.5])
     """
 
     def __init__(self, layer: Any = None):
@@ -72,14 +82,23 @@ class BackwardIdentity(BackwardModule):
 
 
 class BackwardUsingForward(BackwardModule):
-    """dx = layer(dy): the gradients go through the layer itself, noise and all."""
+    """dx = layer(dy): the gradients go through the layer itself, noise and all.
+
+    >>> BackwardUsingForward(np.negative).backward(np.ones(2))
+    array([-1., -1.])
+    """
 
     def backward(self, *grads: Any, **named: Any) -> Any:
         return self.forward(*grads, **named)
 
 
 class BackwardFunction(BackwardModule):
-    """dx = f(dy): the gradients go through a function of one's own."""
+    """dx = f(dy): the gradients go through a function of one's own.
+
+    >>> sign = BackwardFunction(lambda grad: np.clip(grad, -1, 1), layer=np.sign)
+    >>> sign.forward(np.array([-2.0, 3.0])), sign.backward(np.array([0.5, 9.0]))
+    (array([-1.,  1.]), array([0.5, 1. ]))
+    """
 
     def __init__(self, backward_function: Callable[..., Any], layer: Any = None):
         super().__init__(layer)

@@ -17,6 +17,11 @@ class ModelGraphState:
     `forward_input_output_graph`    what went into every node and came out, until the backward pass has used it
 
     Raises    GraphError for `allow_loops=True`: a graph that runs in a fixed order has none
+
+    >>> graph = ForwardGraph()
+    >>> _ = graph.add_connection(graph.INPUT, np.tanh, graph.OUTPUT)
+    >>> graph.graph_state.ready_for_backward(), graph(np.zeros(2)).shape, graph.graph_state.ready_for_backward()
+    (False, (2,), True)
     """
 
     def __init__(self, use_autograd_graph: bool = False, allow_loops: bool = False):

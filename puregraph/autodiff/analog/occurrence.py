@@ -11,6 +11,12 @@ class Occurrence:
     A node of a graph is known by its identity, so a layer that is to run twice needs two: `Occurrence(layer, "first")`
     and `Occurrence(layer, "second")`. Gradients of its parameters add up within one pass. A `Node` of puregraph,
     `layer.node()`, does as well.
+
+    >>> from puregraph import Pointwise
+    >>> graph, layer = ForwardGraph(), Pointwise(formula="x / 2")
+    >>> _ = graph.add_connection(graph.INPUT, Occurrence(layer, "first"), Occurrence(layer, "second"), graph.OUTPUT)
+    >>> float(graph(np.array([4.0], np.float32))[0])
+    1.0
     """
 
     __slots__ = ("module", "name")

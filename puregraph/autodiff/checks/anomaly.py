@@ -34,7 +34,16 @@ BACKWARD = "look for a root, a norm or a power at 0, whose derivative is infinit
 
 
 class AnomalyError(AutoDiffException, ArithmeticError):
-    """The first node with NaN or infinity in what it gives: its `path`, the `name` of the value, and the `stage`."""
+    """The first node with NaN or infinity in what it gives: its `path`, the `name` of the value, and the `stage`.
+
+    >>> x = Variable(np.zeros(2), requires_grad=True)
+    >>> try:
+    ...     with np.errstate(all="ignore"), detect_anomaly():
+    ...         np.log(x).sum().backward()
+    ... except AnomalyError as error:
+    ...     print(error)
+    forward at Log: its result holds 2 infinite of 2 values, shape (2,), the first at (0,); ...
+    """
 
     namesLocation = True
 
@@ -72,6 +81,10 @@ class set_detect_anomaly:  # noqa: N801 - it is called like a function, as in to
     """Look for NaN and infinity from now on in this thread, or no longer; as `with` block until its end.
 
     Source    torch.autograd.set_detect_anomaly
+
+    >>> with set_detect_anomaly(True):
+    ...     print(is_anomaly_enabled())
+    True
     """
 
     def __init__(self, mode: bool, check_nan: bool = True, check_inf: bool = True):

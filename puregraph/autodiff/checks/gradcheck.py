@@ -28,7 +28,21 @@ MOST = 200  # elements that are tried one by one, to say where a gradient is wro
 
 
 class GradcheckError(AutoDiffException, AssertionError):
-    """A gradient is not the derivative: the node's `path` and `module`, the `argument`, `expected` and `got`."""
+    """A gradient is not the derivative: the node's `path` and `module`, the `argument`, `expected` and `got`.
+
+    >>> class Wrong(Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * x
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         return grad
+    >>> try:
+    ...     gradcheck(Wrong.apply, np.ones(2))
+    ... except GradcheckError as error:
+    ...     print(error)
+    at WrongBackward0: the gradient of argument 0 is wrong: expected ... along a random direction, got ...
+    """
 
     def __init__(
         self,

@@ -72,6 +72,11 @@ def jvp(*functions: Any) -> Callable[[Jvp], Jvp]:
     The rule is asked only if at least one of the tangents is there.
 
     Raises    ValueError if one of them has a rule, or is no function that a rule would be asked for
+
+    >>> cube = np.frompyfunc(lambda x: x**3, 1, 1)
+    >>> @register_tangent(cube)
+    ... def cubed(function, values, tangents, options):
+    ...     return function(*values), 3 * values[0] ** 2 * tangents[0]
     """
 
     def keep(rule: Jvp) -> Jvp:

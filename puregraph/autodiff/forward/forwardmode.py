@@ -32,7 +32,12 @@ from puregraph.module import Module, checkGrads, isFloat
 
 
 class Derivatives(NamedTuple):
-    """What was computed on the way, and what was asked for: by the inputs, and by the parameters' paths."""
+    """What was computed on the way, and what was asked for: by the inputs, and by the parameters' paths.
+
+    >>> found = vjp(lambda x: x * x, np.array([1.0, 2.0]), np.ones(2))
+    >>> type(found).__name__, found.inputs
+    ('Derivatives', array([2., 4.]))
+    """
 
     value: Any
     inputs: Any

@@ -25,7 +25,14 @@ CLOSE = {2: 5e-2, 4: 1e-3, 8: 1e-8}  # by the bytes of a float: how far a sample
 
 
 class PerSample(NamedTuple):
-    """Gradients with an axis of samples first: of the parameters by path, and of the inputs."""
+    """Gradients with an axis of samples first: of the parameters by path, and of the inputs.
+
+    >>> from puregraph import Linear, Sequential
+    >>> net, x = Sequential(Linear(3, 1, name="fc")), np.ones((5, 3), np.float32)
+    >>> found = per_sample_gradients(net, x, np.ones((5, 1), np.float32))
+    >>> type(found).__name__, {path: gradient.shape for path, gradient in found.params.items()}
+    ('PerSample', {'fc.W': (5, 3, 1), 'fc.b': (5, 1)})
+    """
 
     params: dict[str, Any]
     inputs: Any

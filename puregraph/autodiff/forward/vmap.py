@@ -30,6 +30,9 @@ class Samples(Tracer):
     position behind the axis of samples; other arrays are the same for all.
 
     Raises    _Unknown for a function that has no rule here; then each sample has its own turn
+
+    >>> np.sum(Samples(np.ones((5, 2, 3))), axis=0).batch.shape      # axis 0 of each of five samples
+    (5, 3)
     """
 
     __slots__ = ("batch",)

@@ -31,6 +31,12 @@ class JointGraph(GradientGraph):
         by_name = joint.run(X=x, Y=y, gradient_S=seed, gradient_X=buffer)
 
     Raises    AutoDiffException when an input that requires a gradient holds whole numbers
+
+    >>> from puregraph import Graph, Input, Sum, Tanh
+    >>> x = Input((4,), name="x").node()
+    >>> joint = add_backward_pass(Graph(x, Sum(name="total")(Tanh(name="act")(x))), ["total"], ["x"])
+    >>> type(joint).__name__, joint.result.required_grad_names
+    ('JointGraph', {'x': 'gradient_x'})
     """
 
     def prepare(self) -> None:
@@ -183,6 +189,13 @@ def make_backward_function(
     values are forwarded and which made again.
 
     Raises    AutoDiffException as `add_backward_pass` does
+
+    >>> from puregraph import Linear, Sequential
+    >>> forward, backward, result, forwarded = make_backward_function(Sequential(Linear(3, 2, name="fc")))
+    >>> found = forward(np.ones((5, 3), np.float32))
+    >>> gradients = backward(*found[-len(forwarded):], np.ones((5, 2), np.float32))
+    >>> {name: gradient.shape for name, gradient in zip(result.required_grad_names, gradients)}
+    {'fc.x': (5, 3), 'fc.W': (3, 2), 'fc.b': (2,)}
     """
     graph = graph_of(graph_or_model)
     names = names_of(graph)

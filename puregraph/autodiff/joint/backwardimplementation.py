@@ -19,6 +19,9 @@ class BackwardContext:
     """Where a reverse node will stand. There is one level, so a graph is its own state.
 
     What is not known, as when a module is used without a graph, is None.
+
+    >>> BackwardContext().forward_sdfg is None              # of a module that is used without a graph
+    True
     """
 
     forward_sdfg: Any = None

@@ -24,7 +24,11 @@ WHOLE = np.dtype(np.int64)
 
 
 class Descriptor(NamedTuple):
-    """What is known of a value ahead of time; None where it depends on the data."""
+    """What is known of a value ahead of time; None where it depends on the data.
+
+    >>> Descriptor((5, 3), np.dtype("float32"))
+    Descriptor(shape=(5, 3), dtype=dtype('float32'))
+    """
 
     shape: tuple | None
     dtype: Any

@@ -28,7 +28,16 @@ LOCK = Mutex()
 
 
 class CycleError(AutoDiffException, ValueError):
-    """The `next_functions` of nodes lead back to where they came from."""
+    """The `next_functions` of nodes lead back to where they came from.
+
+    >>> y = Variable(np.ones(2), requires_grad=True) * 2
+    >>> y.grad_fn.next_functions = [GradientEdge(y.grad_fn, 0)]
+    >>> try:
+    ...     y.sum().backward()
+    ... except CycleError as error:
+    ...     print(type(error).__name__)
+    CycleError
+    """
 
 
 def run(

@@ -156,7 +156,21 @@ def wrapped(value: Any) -> Any:
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """For a `backward` that leaves numpy: trying to differentiate its gradients again is an error."""
+    """For a `backward` that leaves numpy: trying to differentiate its gradients again is an error.
+
+    >>> class Doubled(Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return 2 * x
+    ...     @staticmethod
+    ...     @once_differentiable
+    ...     def backward(ctx, grad):
+    ...         return 2 * grad
+    >>> x = Variable(np.ones(2), requires_grad=True)
+    >>> Doubled.apply(x).sum().backward()
+    >>> x.grad
+    array([2., 2.])
+    """
 
     @functools.wraps(backward)
     def once(ctx: Context, *grads: Any) -> Any:

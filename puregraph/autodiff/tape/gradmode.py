@@ -23,7 +23,12 @@ def is_grad_enabled() -> bool:
 
 
 class set_grad_enabled:  # noqa: N801 - torch's name
-    """Record operations from now on, or not; in `with set_grad_enabled(False):` for the block, as @ for a function."""
+    """Record operations from now on, or not; in `with set_grad_enabled(False):` for the block, as @ for a function.
+
+    >>> with set_grad_enabled(False):
+    ...     print(is_grad_enabled())
+    False
+    """
 
     def __init__(self, mode: bool):
         self.before = MODE.enabled

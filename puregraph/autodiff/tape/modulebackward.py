@@ -39,7 +39,14 @@ LEAVES: weakref.WeakKeyDictionary[Param, LeafAccumulator] = weakref.WeakKeyDicti
 
 
 def parameter(param: Param) -> Variable:
-    """A Param as a leaf: shares its data, and passes add to its `grad`. For `grad(loss, parameter(net["fc"].W))`."""
+    """A Param as a leaf: shares its data, and passes add to its `grad`. For `grad(loss, parameter(net["fc"].W))`.
+
+    >>> from puregraph import Linear
+    >>> net = Linear(3, 1)
+    >>> loss = net(Variable(np.ones((2, 3)))).sum()
+    >>> grad(loss, parameter(net.W))[0].shape
+    (3, 1)
+    """
     return leafOver(param, param.data)
 
 

@@ -18,6 +18,11 @@ class GradientEdge(NamedTuple):
     """Where a gradient goes next: a node, and which of that node's outputs it is the gradient of.
 
     `node` is None for an input that needs no gradient.
+
+    >>> x = Variable(np.ones(2), requires_grad=True)
+    >>> edge = (x * x).grad_fn.next_functions[0]
+    >>> edge.node.name(), edge.output_nr
+    ('AccumulateGrad', 0)
     """
 
     node: TapeNode | None
@@ -36,6 +41,11 @@ class TapeNode:
     `next_functions`  one GradientEdge per input, in the order of the arguments
     `num_outputs`     how many gradients `apply` takes
     `sequence_nr`     when it was made: an operation comes after everything that it read
+
+    >>> x = Variable(np.ones(2), requires_grad=True)
+    >>> node = (x * x).sum().grad_fn
+    >>> node.name(), [edge.node.name() for edge in node.next_functions]
+    ('SumBackward0', ['MulBackward0'])
     """
 
     __slots__ = ("__weakref__", "edges", "hooks", "kept", "num_outputs", "sequence_nr")
@@ -144,6 +154,10 @@ def get_gradient_edge(variable: Any) -> GradientEdge:
     """The edge along which a Variable's gradient comes: to the node that made it, or to a leaf's accumulator.
 
     Raises    AutoDiffException for a Variable that does not require a gradient
+
+    >>> x = Variable(np.ones(2), requires_grad=True)
+    >>> get_gradient_edge(x * x).node is (x * x).grad_fn, get_gradient_edge(x).output_nr
+    (False, 0)
     """
     edge = variable.edge()
     if edge is NOWHERE:

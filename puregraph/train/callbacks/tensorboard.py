@@ -25,6 +25,11 @@ class TensorBoard(Callback):
 
     Source    tensorboardX writes the files: pip install puregraph[tensorboard]
     Raises    ArgumentError where that is not installed; DataError if the folder cannot be written when training begins
+
+    >>> try:
+    ...     callback = TensorBoard("runs/first", histograms=False)
+    ... except ArgumentError as error:
+    ...     print(error)                                           # where tensorboardX is not installed
     """
 
     @takes(folder=FilePath, histograms=Flag)

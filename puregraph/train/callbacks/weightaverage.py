@@ -20,6 +20,10 @@ class WeightAverage(Callback):
 
     Source    Polyak, Juditsky 1992; TensorFlow's ExponentialMovingAverage, with its num_updates
     Raises    ArgumentError for a decay that is not from 0 to below 1
+
+    >>> net = Sequential(Linear(3, 1))
+    >>> trainer = Trainer(net, MSE(), SGD(0.1), callbacks=[WeightAverage(0.99)], progress="none")
+    >>> history = trainer.train(np.ones((8, 3)), np.ones((8, 1)), epochs=2)      # net has the averages now
     """
 
     order = -1

@@ -18,6 +18,12 @@ class TopK(Metric):
 
     Raises    ArgumentError for k below 1; DataError for predictions and targets that do not fit, for a label that
               is no class, and for k above the number of classes
+
+    >>> scores = np.array([[0.1, 0.5, 0.4], [0.8, 0.1, 0.2]])
+    >>> metric = TopK(2)
+    >>> metric.update(scores, np.array([2, 1]))
+    >>> float(metric.value())                              # the second label is the least likely of three
+    0.5
     """
 
     @takes(k=Positive, axis=Whole, ignore=optional(Whole))

@@ -20,7 +20,16 @@ from puregraph.graph.steps import ABSENT, GraphStep, Steps
 
 
 class NoForwardPassError(AutoDiffException, ValueError):
-    """There is no forward pass to differentiate, or it has been used up."""
+    """There is no forward pass to differentiate, or it has been used up.
+
+    >>> graph = ForwardGraph()
+    >>> _ = graph.add_connection(graph.INPUT, np.tanh, graph.OUTPUT)
+    >>> try:
+    ...     BackwardGraph(graph.graph_state).from_forward(graph)(np.ones(2))
+    ... except NoForwardPassError as error:
+    ...     print(error)
+    No forward pass has been performed yet, ...
+    """
 
 
 class GraphSource:

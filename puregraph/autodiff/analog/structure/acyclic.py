@@ -21,6 +21,13 @@ class AcyclicDirectedGraph(LabelledGraph):
 
     Its plan, a flat list, is made when it is first needed, and again after an edit; `compile(is_static=False)` makes a
     new one for each pass. Nodes may be given by name wherever they stand in the graph already.
+
+    >>> graph = ForwardGraph()                             # a graph that runs is one of its subclasses
+    >>> _ = graph.add_connection(graph.INPUT, np.tanh, np.negative, graph.OUTPUT)
+    >>> _ = graph.remove_node(np.negative)
+    >>> _ = graph.add_connection(np.tanh, graph.OUTPUT)
+    >>> isinstance(graph, AcyclicDirectedGraph), graph(np.zeros(1))
+    (True, array([0.]))
     """
 
     def __init__(self, graph_state: ModelGraphState | None = None):

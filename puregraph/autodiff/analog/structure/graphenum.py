@@ -6,7 +6,11 @@ from enum import Enum
 
 
 class GraphEnum(Enum):
-    """The two nodes that every graph has. A backward graph runs from OUTPUT to INPUT."""
+    """The two nodes that every graph has. A backward graph runs from OUTPUT to INPUT.
+
+    >>> ForwardGraph().INPUT is GraphEnum.INPUT
+    True
+    """
 
     INPUT = "INPUT"
     OUTPUT = "OUTPUT"
