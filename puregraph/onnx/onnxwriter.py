@@ -322,7 +322,7 @@ class ModelWriter:
     def addNode(self, kind: str, inputs: list[str | None], outputs: list[str], name: str, attributes: dict) -> None:
         """Add a node; attributes that are None are left out.
 
-        Raises    GraphError where the opset has no such operator, or not with these attributes or so many inputs
+        Raises    GraphError where the opset has no such operator, or not with these attributes or this number of inputs
         """
         from onnx import helper
 
@@ -371,7 +371,7 @@ def schemaOf(kind: str, opset: int) -> Any:
 
 
 def checkOperator(kind: str, opset: int, attributes: dict[str, Any], count: int) -> None:
-    """Check that an opset has an operator, with these attributes and so many inputs.
+    """Check that an opset has an operator, with these attributes and this number of inputs.
 
     Raises    GraphError where it has not
     """
