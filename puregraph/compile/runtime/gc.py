@@ -7,6 +7,8 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
 
 @contextmanager
@@ -33,6 +35,12 @@ def tidied() -> Iterator[None]:
 
 def giveBack() -> None:
     """Have the C allocator return its free memory; only glibc's can."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    trim = trimmer()
     if trim is not None:
         trim(0)
+
+
+@cache
+def trimmer() -> Any:
+    """The function of glibc that returns free memory; None where there is another library."""
+    return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None

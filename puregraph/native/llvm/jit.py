@@ -278,7 +278,7 @@ def load(key: str, make: Make, digest: str = "") -> LoadedKernel:
 
     `digest` distinguishes versions of the code behind `make`. Loaded kernels stay for the life of the process.
     """
-    slot = key, digest, os.environ.get("PUREGRAPH_CPU", "")
+    slot = slotOf(key, digest)
     library = LOADED.get(slot)
     if library is None:
         name = nameOf(key, digest)
@@ -290,13 +290,19 @@ def load(key: str, make: Make, digest: str = "") -> LoadedKernel:
 
 
 def compileAll(wants: Iterable[tuple[str, Make]], digest: str = "") -> list[LoadedKernel]:
-    """`load` of each (key, make), on as many threads as the pool has."""
+    """`load` of each (key, make): those that are not loaded yet on as many threads as the pool has."""
     wants = list(wants)
-    count = min(threads(), len(wants))
-    if count < 2:
-        return [load(key, make, digest) for key, make in wants]
-    with ThreadPoolExecutor(count) as executor:
-        return list(executor.map(lambda want: load(want[0], want[1], digest), wants))
+    missing = [want for want in wants if slotOf(want[0], digest) not in LOADED]
+    count = min(threads(), len(missing))
+    if count > 1:
+        with ThreadPoolExecutor(count) as executor:
+            list(executor.map(lambda want: load(*want, digest), missing))
+    return [load(*want, digest) for want in wants]
+
+
+def slotOf(key: str, digest: str) -> tuple[str, str, str]:
+    """What distinguishes loaded kernels: the key, the version of the code behind it, and the CPU that is asked for."""
+    return key, digest, os.environ.get("PUREGRAPH_CPU", "")
 
 
 def nameOf(key: str, digest: str) -> str:
