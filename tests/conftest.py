@@ -25,6 +25,7 @@ from puregraph.cuda.runtime import compiler
 from puregraph.cuda.emulator import emulator
 from puregraph.kernel import useFast
 from puregraph.native.llvm import jit
+from puregraph.storage import diskcache
 from puregraph.train import announcing
 
 announcing.PATIENCE = 600  # a busy machine adds no line to what is printed
@@ -44,6 +45,7 @@ LEFTOUT = {
 }
 SHARE = 0.1  # seconds of CPU for each file of tests, in each worker of the quick tier
 SPENT: Counter = Counter()  # seconds of CPU by file
+QUICK = {"LOADED": {}, "HERE": threading.local()}  # what is loaded without having been optimised, and made for it
 HASCUPY = importlib.util.find_spec("cupy") is not None
 MISSING = {
     "emulator": emulator.missing(),
@@ -193,8 +195,10 @@ def numpyOnly():
 
 
 @pytest.fixture
-def quickly(monkeypatch, tmp_path_factory):
-    """Have LLVM optimise nothing, which takes less time; kernels made so are shared by the tests that ask for this alone."""
+def quickly(monkeypatch):
+    """Have LLVM optimise nothing, which takes less time; kernels made so are kept in a folder beside the others.
+
+    A test that changes what is generated sets PUREGRAPH_CACHE and `jit.LOADED` to its own."""
 
     def createMachine(L, name, features):
         triple = L.get_process_triple()
@@ -204,11 +208,8 @@ def quickly(monkeypatch, tmp_path_factory):
         builder = L.create_pass_builder(machineHere, L.create_pipeline_tuning_options(speed_level=0))
         builder.getModulePassManager().run(module, builder)
 
-    folder = tmp_path_factory.getbasetemp()
-    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kernels"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    monkeypatch.setenv("PUREGRAPH_CACHE", str(folder))
+    monkeypatch.setenv("PUREGRAPH_CACHE", os.path.join(next(diskcache.folders()), "opt0"))
     monkeypatch.setattr(jit, "createMachine", createMachine)
     monkeypatch.setattr(jit, "optimise", optimise)
-    monkeypatch.setattr(jit, "LOADED", {})
-    monkeypatch.setattr(jit, "HERE", threading.local())
+    for name, value in QUICK.items():
+        monkeypatch.setattr(jit, name, value)

@@ -23,8 +23,8 @@ STEPS = 3
 MOVES = (
     (0, 0, False),
     (2, 1, False),
-    (40, 4, False),
-    (20, 1, True),
+    *[(4, 4, False)] * 10,
+    *[(2, 1, True)] * 10,
 )  # how many passes in which everything moves by so many last bits, inside of rules too, one try after the other
 FLOOR = 8  # in units of the last place of an array's largest number
 LEAST = 0.01  # what an array's largest number is taken for where all are smaller, next to data about 1
@@ -146,23 +146,24 @@ class Comparison:
             exact = self.eagerly(np.dtype("float64"))
             others = []
             for count, width, isInside in MOVES:
-                others += self.around(dtype, count, width, isInside)
+                others += self.around(dtype, count, width, isInside, first=len(others))
                 wrong = differences(found, eager, others, dtype)
                 off = wrong or differences(exact, eager, others, dtype)
                 if not off:
                     return None
         return Failure("difference", "; ".join(wrong)) if wrong else Failure("float64", "; ".join(off))
 
-    def around(self, dtype, count, width, isInside=False):
-        """Passes with all that goes in, and what each node gives and perhaps computes, moved by some of its last bits."""
-        for seed in range(count):
+    def around(self, dtype, count, width, isInside=False, first=0):
+        """Passes with all that goes in, and what each node gives and perhaps computes, moved by some of its last bits;
+        those of other seeds, which are counted from `first`, move otherwise."""
+        for seed in range(first, first + count):
             noise = partial(noiseOf, np.random.default_rng([seed, 7]), np.finfo(dtype).eps * width)
             yield self.eagerly(dtype, noise, isInside)
 
 
 def noiseOf(rng, amount, x):
     """Factors about 1, one for each element."""
-    return 1 + amount * rng.choice((-1, 1), x.shape)
+    return np.where(rng.random(x.shape) < 0.5, 1 - amount, 1 + amount)
 
 
 def isScale(path):

@@ -91,8 +91,9 @@ def perturbed(value, noise):
     if getattr(value, "dtype", np.dtype(int)).kind != "f":
         return value
     factors = noise(value)
-    moved = (value * factors).astype(value.dtype)
-    return np.where((factors < 1) & (np.abs(moved) < np.finfo(moved.dtype).tiny), 0, moved).astype(moved.dtype)
+    moved = np.asarray(value * factors, value.dtype)
+    moved[(factors < 1) & (np.abs(moved) < np.finfo(moved.dtype).tiny)] = 0
+    return moved
 
 
 def plain(value):
