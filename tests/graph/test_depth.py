@@ -25,7 +25,7 @@ def runLimited(body):
     return done.stdout
 
 
-@pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2_500, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_a_chain_of_many_nodes_is_built_run_copied_and_freed(count):
     out = runLimited(f"""
         count = {count}
@@ -54,7 +54,7 @@ def test_a_chain_of_many_nodes_is_built_run_copied_and_freed(count):
     assert out == "done\n"
 
 
-@pytest.mark.parametrize("count", [4_000, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1_000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_many_residual_blocks_are_built_run_and_freed(count):
     out = runLimited(f"""
         first = last = Input(name="x").node()
@@ -72,39 +72,27 @@ def test_many_residual_blocks_are_built_run_and_freed(count):
     assert out == "done\n"
 
 
-def test_a_wide_join_of_5000_branches_costs_linear_time():
-    out = runLimited("""
-        first = Input(name="x").node()
-        net = Graph(first, Add().node(*[Identity().node(first) for _ in range(5_000)]))
-        assert net(x).tolist() == [[5000, 5000], [5000, 5000]]
-        net.backward(x)
-        assert net.grad.tolist() == [[5000, 5000], [5000, 5000]]
-        print("done")
-    """)
-    assert out == "done\n"
-
-
-def test_5000_modules_in_a_list_are_built_and_run():
-    out = runLimited("""
+@pytest.mark.parametrize("count", [1_500, pytest.param(5_000, marks=pytest.mark.slow)])
+def test_wide_joins_long_lists_and_nested_graphs_are_built_and_run(count):
+    out = runLimited(f"""
         from puregraph.graph.sequential import Sequential
-        net = Sequential([Identity(), Sequential([Identity() for _ in range(5_000)])])
-        assert len(net.steps().items) == 5001 and net(x).tolist() == x.tolist()
+        first = Input(name="x").node()
+        net = Graph(first, Add().node(*[Identity().node(first) for _ in range({count})]))
+        assert np.all(net(x) == {count})
+        net.backward(x)
+        assert np.all(net.grad == {count})
+        print("wide")
+        net = Sequential([Identity(), Sequential([Identity() for _ in range({count})])])
+        assert len(net.steps().items) == {count} + 1 and net(x).tolist() == x.tolist()
         net.backward(x)
         assert net.grad.tolist() == x.tolist()
-        print("done")
-    """)
-    assert out == "done\n"
-
-
-def test_graphs_nest_20_deep():
-    out = runLimited("""
-        from puregraph.graph.sequential import Sequential
+        print("long")
         net = Identity(name="core")
         for level in range(20):
             net = Sequential(net, Identity(), name="level")
         assert net(x).sum() == 4 and len(net.steps().items) == 21
         net.backward(x)
         copy.deepcopy(net)(x)
-        print("done")
+        print("nested")
     """)
-    assert out == "done\n"
+    assert out.split() == ["wide", "long", "nested"]

@@ -109,7 +109,7 @@ def forked(count, folder, timeout):
 
 
 def test_children_of_a_busy_process_do_what_it_does(tmp_path):
-    assert forked(50, tmp_path, 280) == "0 hung, 0 failed, 0 threads left"
+    assert forked(20, tmp_path, 280) == "0 hung, 0 failed, 0 threads left"
 
 
 @pytest.mark.slow
