@@ -45,6 +45,23 @@ def call(library, args, task=0, scratch=0):
     SIGNATURE(library.address)(ctypes.addressof(args), task, scratch)
 
 
+def scaled(factors):
+    """Load kernels that multiply by factors, and use them; which of them had to be made."""
+    made, x = [], np.arange(33, dtype=np.float32)
+    for factor in factors:
+
+        def make(factor=factor):
+            made.append(factor)
+            return scale(factor), ("x", "y"), 64
+
+        library = jit.load(f"scale {factor}", make, "digest")
+        assert library.names == ("x", "y") and library.scratch == 64, library
+        y = np.zeros_like(x)
+        call(library, slots(x, y), len(x))
+        np.testing.assert_array_equal(y, factor * x)
+    return made
+
+
 MIX = """
 define void @kernel(i64* %args, i64 %task, i8* %scratch) {
 entry:

@@ -4,13 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from kernels import call, scale, slots
+from kernels import call, scale, scaled, slots
 from processes import environment
 
 from puregraph.errors import DeviceError
@@ -21,46 +22,30 @@ if not jit.available():
     pytest.skip(str(jit.missing()), allow_module_level=True)
 
 
-SCRIPT = """
-import sys
-import numpy as np
-from kernels import call, scale, slots
-from puregraph.native.llvm import jit as machine
-made = []
-def make(factor):
-    def text():
-        made.append(factor)
-        return scale(factor), ("x", "y"), 64
-    return text
-factors = [int(word) for word in sys.argv[1].split(",")]
-x = np.arange(33, dtype=np.float32)
-for factor in factors:
-    y = np.zeros_like(x)
-    library = machine.load(f"scale {factor}", make(factor), "digest")
-    assert library.names == ("x", "y") and library.scratch == 64, library
-    call(library, slots(x, y), len(x))
-    np.testing.assert_array_equal(y, factor * x)
-print(made)
-"""
+SCRIPT = "import sys, kernels; print(kernels.scaled(map(int, sys.argv[1].split(','))))"
 
 
 @pytest.fixture(autouse=True)
 def ownCache(monkeypatch, tmp_path):
     monkeypatch.setenv("PUREGRAPH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where it was asked for already
 
 
-def start(factors, **variables):
+def start(factors):
     """A process that loads kernels, uses them, and prints which of them it had to make."""
     command = [sys.executable, "-W", "error", "-c", SCRIPT, ",".join(map(str, factors))]
-    return subprocess.Popen(
-        command, env=environment(**variables), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def made(*factors, **variables):
-    """Which kernels a process of its own had to make."""
-    return finish(start(factors, **variables))
+    """Which kernels have to be made where none is loaded yet, as in a new process."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        patch.setattr(jit, "LOADED", {})
+        diskcache.sweep.cache_clear()
+        return scaled(factors)
 
 
 def finish(process):
@@ -122,7 +107,7 @@ def test_many_are_compiled_in_their_order(monkeypatch):
 def test_another_process_finds_what_was_stored(tmp_path):
     assert made(2, 3) == [2, 3]
     assert len(stored(tmp_path / "cache")) == 2
-    assert made(2, 3, 4) == [4]
+    assert finish(start([2, 3, 4])) == [4]
 
 
 def test_damaged_files_are_made_again(tmp_path):
@@ -153,9 +138,9 @@ def test_every_single_changed_byte_is_noticed():
 
 
 def test_processes_that_compile_the_same_at_once_agree(tmp_path):
-    factors = list(range(2, 14))
+    factors = list(range(2, 10))
     rng = np.random.default_rng(0)
-    processes = [start(rng.permutation(factors)) for _ in range(5)]
+    processes = [start(rng.permutation(factors)) for _ in range(3)]
     assert set().union(*(finish(process) for process in processes)) == set(factors)
     assert len(stored(tmp_path / "cache")) == len(factors)
     assert not list((tmp_path / "cache").glob("*.part"))
@@ -171,26 +156,30 @@ def test_a_cpu_that_is_named_has_kernels_of_its_own(tmp_path):
     assert len(stored(tmp_path / "cache")) == 2
 
 
-@pytest.mark.parametrize("name", ["foo", "i386", "x86-64,+avx"])
-def test_a_cpu_that_llvm_does_not_know_is_refused_by_name(tmp_path, name):
+def test_a_cpu_that_llvm_does_not_know_is_refused_by_name(tmp_path):
     if jit.processor() != "x86":
         pytest.skip("names of x86 processors")
     code = """
+import os, sys
 import numpy as np
 from puregraph import *
 from puregraph.errors import DeviceError
 x, net = np.ones((4, 2), "f4"), Sequential(Linear(2, 2), Relu())
-for use in (lambda: net.compile(x.shape), lambda: Calculator(net).calculate(x), lambda: net.compile(x.shape)):
-    try:
-        use()
-    except DeviceError as error:
-        print(str(error).split(";")[0])
-print(net(x).shape)
+for os.environ["PUREGRAPH_CPU"] in sys.argv[1:]:
+    for use in (lambda: net.compile(x.shape), lambda: Calculator(net).calculate(x), lambda: net.compile(x.shape)):
+        try:
+            use()
+        except DeviceError as error:
+            print(str(error).split(";")[0])
+    print(net(x).shape)
 """
-    variables = environment(PUREGRAPH_CPU=name, PUREGRAPH_CACHE=str(tmp_path))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=variables)
+    names = "foo", "i386", "x86-64,+avx"
+    variables = environment(PUREGRAPH_CPU=names[0], PUREGRAPH_CACHE=str(tmp_path))
+    command = [sys.executable, "-c", code, *names]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=variables)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [f"PUREGRAPH_CPU={name}: LLVM knows no such CPU"] * 3 + ["(4, 2)"]
+    wanted = [[f"PUREGRAPH_CPU={name}: LLVM knows no such CPU"] * 3 + ["(4, 2)"] for name in names]
+    assert done.stdout.splitlines() == sum(wanted, [])
 
 
 @pytest.mark.parametrize(("name", "bits"), [("x86-64", 128), ("x86-64-v3", 256), ("haswell", 256), ("x86-64-v4", 512)])
@@ -401,7 +390,7 @@ def test_an_llvmlite_that_is_too_old_is_not_used(monkeypatch):
 
 def test_a_process_keeps_to_the_version_that_it_began_with(tmp_path):
     package = Path(diskcache.__file__).parent.parent
-    shutil.copytree(package, tmp_path / "puregraph", ignore=shutil.ignore_patterns("__pycache__", "models"))
+    shutil.copytree(package, tmp_path / "puregraph", ignore=shutil.ignore_patterns("models"))
     script = (
         "import pathlib, puregraph.compile.runtime.segment as native\n"
         "before = native.DIGEST\n"

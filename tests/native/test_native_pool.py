@@ -96,30 +96,32 @@ def together(*functions):
         raise failures[0]
 
 
+@pytest.mark.parametrize("runs", [600, pytest.param(10_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("threads", [1, 2, 3, 4, 8])
-def test_a_step_sees_all_that_the_one_before_it_wrote(threads):
+def test_a_step_sees_all_that_the_one_before_it_wrote(threads, runs):
     pool.setThreads(threads)
-    mixings(threads, 3000)
+    mixings(threads, runs)
 
 
+@pytest.mark.parametrize("runs", [250, pytest.param(3000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("threads", [2, 5])
-def test_runs_of_several_python_threads_do_not_disturb_each_other(threads):
+def test_runs_of_several_python_threads_do_not_disturb_each_other(threads, runs):
     pool.setThreads(threads)
-    together(*(lambda seed=seed: mixings(seed, 1000) for seed in range(3)))
+    together(*(lambda seed=seed: mixings(seed, runs) for seed in range(3)))
 
 
 def test_the_number_of_threads_and_their_patience_may_change_during_runs():
     rng = np.random.default_rng(0)
 
     def change():
-        for _ in range(100):
+        for _ in range(50):
             pool.setThreads(int(rng.integers(1, 9)))
             pool.setSpin(float(rng.choice([0, 1, 100])), float(rng.choice([0, 1, 20])))
             pool.threadPool().reserve(int(rng.integers(1 << 20)))
             time.sleep(0.003)
 
     try:
-        together(change, lambda: mixings(1, 1500), lambda: mixings(2, 1500))
+        together(change, lambda: mixings(1, 500), lambda: mixings(2, 500))
     finally:
         pool.setSpin(IDLE, PATIENCE)
 
@@ -134,9 +136,9 @@ def test_many_short_steps_one_after_the_other(threads):
         keep.append(slots(arrays[step % 2], arrays[(step + 1) % 2], 7, tasks))
         rows.append((address(MIX), ctypes.addressof(keep[-1]), tasks))
     table, x = pool.StepTable(rows, keep=keep), arrays[0].copy()
-    for _ in range(200):
+    for _ in range(50):
         table.run()
-    for _ in range(200 * 200):
+    for _ in range(50 * 200):
         x = mixed(x)
     np.testing.assert_array_equal(arrays[0], x)
 
@@ -182,7 +184,7 @@ def stirred(monkeypatch):
 @pytest.mark.parametrize("threads", [2, 3, 4, 6])
 def test_threads_may_lose_their_cpu_anywhere(stirred, threads):
     pool.setThreads(threads)
-    mixings(threads, 400, pauses=(0, 1e-4))
+    mixings(threads, 300, pauses=(0, 1e-4))
     together(*(lambda seed=seed: mixings(seed, 200, pauses=(0,)) for seed in range(3)))
 
 
@@ -231,7 +233,7 @@ def test_scratch_memory_is_each_threads_own_aligned_and_large_enough():
         where, wrong = np.zeros(tasks, np.int64), np.ones(tasks, np.int64)
         args = slots(words, where, wrong)
         table = pool.StepTable([(address(WITNESS), ctypes.addressof(args), tasks)] * 3, scratch=8 * words)
-        for _ in range(30):
+        for _ in range(8):
             table.run()
             assert not wrong.any()
             assert not (where % 64).any()
@@ -239,7 +241,7 @@ def test_scratch_memory_is_each_threads_own_aligned_and_large_enough():
 
     for words in (1, 1000, 30_000, 300_000):
         use(words)
-    together(lambda: use(400_000), lambda: use(5), lambda: use(600_000), lambda: mixings(0, 300))
+    together(lambda: use(400_000), lambda: use(5), lambda: use(600_000), lambda: mixings(0, 100))
 
 
 def test_scratch_memory_may_grow_between_two_tasks_of_a_thread():
@@ -398,11 +400,11 @@ def output(running):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_has_a_pool_of_its_own():
     code = """
-mixings(0, 100)
+mixings(0, 40)
 block = AlignedBlock(1)
-for generation in range(3):
+for generation in range(2):
     child = os.fork()
-    mixings(generation, 100)
+    mixings(generation, 40)
     word = ctypes.c_int64.from_address(block.address)
     word.value += 1
     assert word.value == generation + 1
@@ -443,14 +445,14 @@ mixings(0, 10)
 stop = []
 def run():
     while not stop:
-        mixings(1, 50)
+        mixings(1, 20)
 thread = threading.Thread(target=run)
 thread.start()
-for number in range(10):
-    time.sleep(0.003 * number)
+for number in range(6):
+    time.sleep(0.005 * number)
     child = os.fork()
     if child == 0:
-        mixings(2, 100)
+        mixings(2, 40)
         sys.stdout.flush()
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
@@ -465,10 +467,10 @@ def test_a_process_ends_while_workers_look_for_work_and_while_they_sleep():
     for pause in ("0", "0.01"):
         code = f"""
 import atexit
-atexit.register(mixings, 1, 50)  # after the pool has said goodbye
+atexit.register(mixings, 1, 20)  # after the pool has said goodbye
 pool.setSpin(1e6, 20)
-mixings(0, 100)
-atexit.register(mixings, 1, 50)  # and before
+mixings(0, 40)
+atexit.register(mixings, 1, 20)  # and before
 time.sleep({pause})
 print("done")
 """
@@ -490,9 +492,9 @@ print("done")
 def test_an_interrupt_arrives_after_the_run():
     code = """
 signal.signal(signal.SIGINT, signal.default_int_handler)
-out = np.zeros(1000, np.int64)
+out = np.zeros(300, np.int64)
 args = slots(LONG, out)
-table = pool.StepTable([(address(BURN), ctypes.addressof(args), 1000)])
+table = pool.StepTable([(address(BURN), ctypes.addressof(args), 300)])
 def interrupt():
     while not out.any():
         time.sleep(0.001)
@@ -504,9 +506,9 @@ try:
     table.run()
     time.sleep(10)
 except KeyboardInterrupt:
-    print([out[task] == turned(LONG, task) for task in range(1000)] == [True] * 1000)
+    print([out[task] == turned(LONG, task) for task in range(300)] == [True] * 300)
 thread.join()
-mixings(0, 100)
+mixings(0, 40)
 print("done")
 """
     assert output(process(code)) == "interrupted\nTrue\ndone"

@@ -79,12 +79,13 @@ def multiply(a, b, lanes=LANES, threads=2, walkers=1, **options):
 
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize(("n", "k"), [(1, 2), (3, 16), (37, 33), (128, 100), (2100, 5), (4099, 2), (130, 1000)])
-@pytest.mark.parametrize("m", range(2, 12))
+@pytest.mark.parametrize("m", [2, 3, 4, 5, 7, 8, 11])
 def test_few_rows_and_a_weight_whose_columns_are_contiguous(rng, m, n, k, cpu):
     a, b = matrix(rng, m, k, "part"), matrix(rng, k, n, "columns")
     with compiledFor(cpu[0]):
-        assert agrees(multiply(a, b, cpu[1]), a, b)
-        assert all((multiply(a, b, cpu[1], threads) == multiply(a, b, cpu[1])).all() for threads in (1, 3))
+        found = multiply(a, b, cpu[1])
+        assert agrees(found, a, b)
+        assert all((multiply(a, b, cpu[1], threads) == found).all() for threads in (1, 3))
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -285,7 +286,7 @@ def test_blockings_cover_all_and_fit_their_scratch_memory(rng, lanes):
 
 @pytest.mark.parametrize("layout", ("rows", "columns", "packed"))
 def test_what_the_strips_of_a_task_meet_again_leaves_a_tenth_of_the_second_cache_to_what_runs_through(layout):
-    for m, n, k, threads in cartesian(range(20, 2049, 211), (128, 512, 1000, 4096), (128, 512, 1000, 4096), (1, 2, 8)):
+    for m, n, k, threads in cartesian(range(20, 2049, 507), (128, 512, 1000, 4096), (128, 512, 1000, 4096), (1, 8)):
         plan = blockingFor(GemmSizes(m, n, k, 1, 16, "rows", layout), threads)
         again = plan.depth * plan.panels * plan.tile.width
         again += plan.strips * plan.panels * plan.tile.size if k > DEPTH else 0
