@@ -33,7 +33,8 @@ LARGE = 256 << 20  # bytes of workspace
 class AttentionTask(NamedTuple):
     """Attention: "attend" gives y and lse, "attendGrad" the gradients of q, k and v, in the same layout as these.
 
-    `causal` hides key j from query i < j. The heads of k divide those of q. `repeats` asks for deterministic sums.
+    `bias` is added to the scores. `causal` hides key j from query i < j. The heads of k divide those of q. `repeats`
+    asks for deterministic sums.
     """
 
     what: str
@@ -48,6 +49,7 @@ class AttentionTask(NamedTuple):
     dropout: float = 0.0
     grads: tuple[Tensor, ...] = ()  # of y, q, k and v
     repeats: bool = True
+    bias: Tensor | None = None
 
     def __str__(self) -> str:
         own = {"q": self.q, "k": self.k, "v": self.v, "y": self.y}
@@ -56,6 +58,7 @@ class AttentionTask(NamedTuple):
         words += [f"d{name} {each}" for name, each in zip("yqkv", self.grads) if own[name] != each]
         words += [f"scale {self.scale!r}"] + ["causal"] * self.causal
         words += [f"dropout {self.dropout!r}"] if self.dropout else []
+        words += [f"bias {self.bias}"] if self.bias is not None else []
         return " ".join(words + ["anyhow"] * (not self.repeats))
 
     @property
@@ -77,6 +80,8 @@ class AttentionTask(NamedTuple):
         grad = [draft.read(self.grads[0])] if self.grads else []
         q, k, v = [draft.read(each) for each in (self.q, self.k, self.v)]
         kept = [draft.read(self.y), draft.read(self.lse, "float32")] if self.grads else []
+        if self.bias is not None:
+            how["bias"] = draft.read(self.bias)
         if self.dropout:
             how["dropout"] = (self.dropout, *(draft.read(*each) for each in self.random))
         if not self.grads:
@@ -94,6 +99,7 @@ class AttentionTask(NamedTuple):
         own = "float32" if self.kind == "tf32" else self.kind
         reads = [(each, own) for each in (*self.grads[:1], self.q, self.k, self.v)]
         reads += [(self.y, own), (self.lse, "float32")] if self.grads else []
+        reads += [(self.bias, own)] if self.bias is not None else []
         writes = [(each, own) for each in self.grads[1:]] or [(self.y, own), (self.lse, "float32")]
         lays = [*reads, *self.random, *writes]
         views = [pick(flat(x, kind), *lay) for x, (lay, kind) in zip(arrays, lays)]
@@ -102,18 +108,21 @@ class AttentionTask(NamedTuple):
         for view, result, (_, kind) in zip(views[-len(writes) :], results, writes):
             save(view, result, kind)
 
-    def forward(self, q: Any, k: Any, v: Any, *random: Any) -> tuple[Any, Any]:
+    def forward(self, q: Any, k: Any, v: Any, *rest: Any) -> tuple[Any, Any]:
         """y and lse."""
+        bias, random = self.divided(rest)
         k, v = self.shared(k), self.shared(v)
-        scores = self.scores(q, k)
+        scores = self.scores(q, k, bias)
         top = scores.max(axis=-1, keepdims=True)
-        lse = top + np.log(np.exp(scores - top).sum(axis=-1, keepdims=True))
-        return (np.exp(scores - lse) * self.left(scores, *random)) @ v, lse
+        p = np.exp(scores - top)
+        total = p.sum(axis=-1, keepdims=True)
+        return (p / total * self.left(scores, *random)) @ v, top + np.log(total)
 
-    def backward(self, grad: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, *random: Any) -> tuple[Any, ...]:
+    def backward(self, grad: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, *rest: Any) -> tuple[Any, ...]:
         """ds = p (grad v' - sum grad y), dq = scale ds k, dk = scale ds' q, dv = p' grad"""
+        bias, random = self.divided(rest)
         wholeK, wholeV = self.shared(k), self.shared(v)
-        p = np.exp(self.scores(q, wholeK) - lse)
+        p = np.exp(self.scores(q, wholeK, bias) - lse)
         left = self.left(p, *random)
         ds = p * (grad @ wholeV.swapaxes(-1, -2) * left - (grad * y).sum(axis=-1, keepdims=True)) * self.scale
         dk, dv = ds.swapaxes(-1, -2) @ q, (p * left).swapaxes(-1, -2) @ grad
@@ -123,9 +132,13 @@ class AttentionTask(NamedTuple):
         """Keys or values, repeated for each head of q."""
         return np.repeat(x, self.q.shape[1] // x.shape[1], axis=1)
 
-    def scores(self, q: Any, k: Any) -> Any:
-        """scale q k', -inf where hidden."""
-        scores = q @ k.swapaxes(-1, -2) * np.float32(self.scale)
+    def divided(self, rest: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        """The bias, or 0, and what dropout reads."""
+        return (np.float32(0), rest) if self.bias is None else (rest[0], rest[1:])
+
+    def scores(self, q: Any, k: Any, bias: Any) -> Any:
+        """scale q k' + bias, -inf where hidden."""
+        scores = q @ k.swapaxes(-1, -2) * np.float32(self.scale) + bias
         return np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf) if self.causal else scores
 
     def left(self, p: Any, *random: Any) -> Any:
@@ -147,18 +160,20 @@ def attend(
     dropout: float = 0.0,
     random: Sequence[Any] = (),
     tf32: bool = False,
+    bias: Any = None,
 ) -> Any:
     """outs = y and lse; NotImplemented where cuDNN has no plan for it.
 
-    Slots are q, k, v, then, with dropout, the seed and the offset, int64 of one element each; then y and lse.
+    Slots are q, k, v, the bias, if there is one, then, with dropout, the seed and the offset, int64 of one element
+    each; then y and lse. A bias is finite, of the dtype of q, and broadcasts to (n, h, t, s).
 
     Shapes    q (n, h, t, d), k (n, h / g, s, d), v (n, h / g, s, e) -> y (n, h, t, e), lse (n, h, t, 1) in float32
     """
     y, lse = outs
     if not areHeads(q, k, v, y) or not isRow(lse) or bool(dropout) != (len(random) == 2):
         return NotImplemented
-    task = taskOf("attend", q, k, v, y, lse, causal, scale, dropout, tf32)
-    return callOf(task, q, k, v, *random, y, lse)
+    task = taskOf("attend", q, k, v, y, lse, causal, scale, dropout, tf32)._replace(bias=biasOf(bias, q, k))
+    return callOf(task, q, k, v, *given(bias), *random, y, lse)
 
 
 def attendGrad(
@@ -175,18 +190,19 @@ def attendGrad(
     random: Sequence[Any] = (),
     tf32: bool = False,
     repeats: bool | None = None,
+    bias: Any = None,
 ) -> Any:
     """outs = the gradients of q, k and v; NotImplemented where cuDNN has no plan for it.
 
-    Slots are grad, q, k, v, y, lse, then, with dropout, the seed and the offset; then the gradients. `repeats` asks for
-    deterministic sums, or not; None leaves that to the user, and to the workspace.
+    Slots are grad, q, k, v, y, lse, the bias, then, with dropout, the seed and the offset; then the gradients.
+    `repeats` asks for deterministic sums, or not; None leaves that to the user, and to the workspace.
     """
     if not areHeads(q, k, v, y, grad, *outs) or not isRow(lse) or bool(dropout) != (len(random) == 2):
         return NotImplemented
     task = taskOf("attendGrad", q, k, v, y, lse, causal, scale, dropout, tf32)
     chosen = repeats if repeats is not None else variable("DETERMINISTIC")
-    task = task._replace(grads=tuple(map(heads, (grad, *outs))), repeats=chosen is not False)
-    arrays = grad, q, k, v, y, lse, *random, *outs
+    task = task._replace(grads=tuple(map(heads, (grad, *outs))), repeats=chosen is not False, bias=biasOf(bias, q, k))
+    arrays = grad, q, k, v, y, lse, *given(bias), *random, *outs
     found = callOf(task, *arrays)
     if found is NotImplemented or chosen is not None or found.workspace <= LARGE:
         return found
@@ -212,6 +228,22 @@ def taskOf(what: str, q: Any, k: Any, v: Any, y: Any, lse: Any, *rest: Any) -> A
     kind = "tf32" if tf32 and q.dtype.name == "float32" else q.dtype.name
     q, k, v, y = map(heads, (q, k, v, y))
     return AttentionTask(what, kind, q, k, v, y, tensor(lse, byRows), float(scale), bool(causal), float(dropout))
+
+
+def given(bias: Any) -> tuple[Any, ...]:
+    """The bias, if there is one."""
+    return () if bias is None else (bias,)
+
+
+def biasOf(bias: Any, q: Any, k: Any) -> Tensor | None:
+    """A bias as cuDNN has it: all queries and keys, of all samples or one, of all heads or one."""
+    if bias is None:
+        return None
+    missing = 4 - len(bias.shape)
+    shape = (1,) * missing + tuple(bias.shape)
+    steps = (0,) * missing + tuple([s // bias.dtype.itemsize for s in bias.strides])
+    sizes = *shape[:2], q.shape[2], k.shape[2]
+    return Tensor(sizes, tuple([s if n == m else 0 for n, m, s in zip(shape, sizes, steps)]))
 
 
 def byRows(shape: Sequence[int]) -> tuple[int, ...]:

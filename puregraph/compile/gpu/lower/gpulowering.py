@@ -15,6 +15,7 @@ import numpy as np
 from puregraph.compile.gpu.lower.copylaunch import moved
 from puregraph.compile.gpu.lower.kernelcalls import launchesOf
 from puregraph.compile.gpu.lower.librarycalls import fusedLaunches, productOf
+from puregraph.compile.gpu.lower.maskbias import MaskedAttend
 from puregraph.compile.gpu.passes.attentionbackward import AttendBack
 from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula, FusedUpdate
 from puregraph.compile.gpu.passes.fusedxent import FusedCrossEntropyGrad
@@ -140,7 +141,7 @@ class GpuLowering(Lowering):
             return [self.launched([call.function.launches(call)], call.function.calls, call.values(), call.outs)]
         if type(call.function) is ScatterInto:
             return [self.launched(call.function.launches(call), call.function.calls, call.values(), call.outs, [0])]
-        if type(call.function) is AttendBack:
+        if type(call.function) in (AttendBack, MaskedAttend):
             return [self.launched([call.function.launches(call)], [call], call.values(), call.outs)]
         if type(call.function) is FusedCrossEntropyGrad:
             over = [0] if call.arguments[0].strides == call.outs[0].strides else []

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.compile.gpu.lower.maskbias import MaskedAttend, MaskLowering
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.dce import eliminateDeadCode
 from puregraph.core.tracer import astype
@@ -19,7 +20,7 @@ from puregraph.kernels.attention import attend, attendGrad
 
 
 class AttendBack:
-    """The function of a call that reads y in place of `rest`; its last arguments are causal and scale.
+    """The function of a call that reads y in place of `rest`; its last arguments are causal, scale and perhaps a bias.
 
     `parts`  the gradients as views of its one result, if it has but one
     """
@@ -31,32 +32,43 @@ class AttendBack:
 
     def launches(self, call: Call) -> Any:
         """The cuDNN call; NotImplemented where cuDNN has no plan."""
-        grad, q, k, v, y, lse, causal, scale = call.arguments
-        return attention.attendGrad(
-            self.parts or call.outs, grad, q, k, v, y, lse, causal, scale, tf32=call.origin.isTf32
-        )
+        *arguments, bias = call.arguments
+        return attention.attendGrad(self.parts or call.outs, *arguments, tf32=call.origin.isTf32, bias=bias)
 
 
 def useLibraryAttention(schedule: Any) -> Any:
-    """The schedule with each gradient of attention for which cuDNN has a plan as a call that reads y."""
-    calls = [changed(call) if call.function is attendGrad else call for call in schedule.calls]
-    if any(type(call.function) is AttendBack for call in calls):
+    """The schedule with attention under a mask, and gradients of attention, as calls of cuDNN, where it has plans."""
+    masks = MaskLowering(schedule)
+    results = {call.outs[1].number: call.outs[0] for call in schedule.calls if call.function is attend}
+    masks.run()
+    calls = [new for call in schedule.calls for new in changed(call, masks, results)]
+    if len(calls) > len(schedule.calls) or any(type(call.function) is AttendBack for call in calls):
         schedule.calls = calls
         eliminateDeadCode(schedule)
     return schedule
 
 
-def changed(call: Call) -> Call:
-    """A gradient of attention that reads y, if `rest` is computed from y and its gradient alone."""
+def changed(call: Call, masks: MaskLowering, results: dict[int, Value]) -> list[Call]:
+    """A gradient of attention that reads y, if `rest` is computed from y and its gradient alone, and what it needs."""
+    if call.function is not attendGrad:
+        return [call]
     grad, q, k, v, mask, lse, rest, causal, scale, *more = call.arguments
-    made = lse.call
-    if mask is not None or any(more) or call.options or made is None or made.function is not attend:
-        return call
-    y = made.outs[0]
-    if made.outs[1] is not lse or not isRest(rest, grad, y):
-        return call
-    back = Call(AttendBack(), (grad, q, k, v, y, lse, causal, scale), {}, call.outs, "launch", call.origin, True)
-    return call if back.function.launches(back) is NotImplemented else back
+    made, y = lse.call, results.get(lse.number)
+    if y is None or any(more) or call.options or made is None or not isRest(rest, grad, y):
+        return [call]
+    if mask is None:
+        back = Call(
+            AttendBack(), (grad, q, k, v, y, lse, causal, scale, None), {}, call.outs, "launch", call.origin, True
+        )
+        return [call] if back.function.launches(back) is NotImplemented else [back]
+    if type(made.function) is not MaskedAttend:
+        return [call]
+    own, seen = made.function.mask, masks.new(grad.shape, grad.dtype, grad.strides)
+    arguments = seen, q, k, v, y, lse, causal, scale, own.bias
+    back = Call(AttendBack(), arguments, {}, call.outs, "launch", call.origin, True)
+    if back.function.launches(back) is NotImplemented:
+        return [call]
+    return [masks.left(own, grad, seen, call), back]
 
 
 def isRest(rest: Value, grad: Value, y: Value) -> bool:

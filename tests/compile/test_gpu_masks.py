@@ -1,0 +1,74 @@
+"""Attention under a mask by cuDNN, to which it is a bias: rows that see no key, and what stays with the Kernel."""
+
+import numpy as np
+import pytest
+from fakecupy import useGpu
+from gpunets import close, trained
+from launches import needsEmulator
+
+from puregraph import device
+from puregraph.cuda.libraries.attention import AttentionTask
+from puregraph.cuda.runtime.launch import Launch
+from puregraph.graph import Graph
+from puregraph.graph.input import Input
+from puregraph.modules import Attention, Flatten, Linear, Reshape, Transpose
+from puregraph.optimizers import SGD
+
+pytestmark = [needsEmulator]
+
+
+def masked(causal=False):
+    """Attention with two heads of a sequence to itself, and a mask as the second input."""
+    x, mask = Input().node(), Input().node()
+    heads = [Transpose((0, 2, 1, 3)).node(Reshape((-1, 6, 2, 8)).node(Linear(8, 16).node(x))) for _ in "qkv"]
+    y = Attention(causal=causal).node(*heads, mask=mask)
+    return Graph([x, mask], Linear(96, 4).node(Flatten().node(Transpose((0, 2, 1, 3)).node(y))))
+
+
+def maskOf(rng, name):
+    """A mask; some query of the first sample sees no key."""
+    seen = rng.random((5, 1, 1, 6)) < 0.6 if "keys" in name else rng.random((5, 2, 6, 6)) < 0.6
+    seen[0, :, 0] = False
+    if "bool" in name:
+        return seen
+    floats = np.where(seen, rng.standard_normal(seen.shape), -np.inf if "inf" in name else -1e9)
+    return floats.astype(np.float32)
+
+
+def onBoth(monkeypatch, make, batches, precision="float32"):
+    """The tasks of cuDNN and the launches of a training on the fake GPU, which learns as the CPU does."""
+    with device.useDevice("cpu"):
+        _, near, wanted = trained(make, batches, SGD())
+    useGpu(monkeypatch)
+    program, far, got = trained(lambda: make().calcMode(precision), batches, SGD())
+    tolerance = 2e-5 if precision == "float32" else 3e-2
+    for each, other in zip(got, wanted, strict=True):
+        close(each[0], other[0], tolerance)
+    for name, param in near.params.items():
+        close(far.params[name].data, param.data, tolerance)
+    calls = [call for call in program.executable.schedule.calls if call.kind.isNative]
+    works = [task.what for call in calls for task in call.function.works]
+    tasks = [work.task for work in works if not isinstance(work, Launch) and isinstance(work.task, AttentionTask)]
+    return tasks, [work.entry for work in works if isinstance(work, Launch)]
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        ("bool keys", "bfloat16"),
+        ("floats", "float32"),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in [("bool", "float32"), ("inf keys", "float16")]),
+    ],
+)
+def test_a_mask_is_a_bias_of_the_library(monkeypatch, rng, name, precision):
+    x, t = rng.standard_normal((5, 6, 8)).astype("f4"), rng.integers(0, 4, 5)
+    tasks, entries = onBoth(monkeypatch, masked, [(x, maskOf(rng, name), t), (x, maskOf(rng, name), t)], precision)
+    forward, back = tasks
+    assert forward.bias == back.bias and forward.bias.shape[2:] == (6, 6) and back.grads
+    assert not {"attend", "attendKeys", "attendQueries"} & set(entries)
+
+
+def test_what_sees_no_key_beside_a_causal_mask_stays_with_the_kernel(monkeypatch, rng):
+    x, t = rng.standard_normal((5, 6, 8)).astype("f4"), rng.integers(0, 4, 5)
+    tasks, entries = onBoth(monkeypatch, lambda: masked(causal=True), [(x, maskOf(rng, "bool"), t)])
+    assert not tasks and {"attend", "attendKeys", "attendQueries"} <= set(entries)
