@@ -65,6 +65,9 @@ CASES = {
 FLOORSECONDS = 40
 
 
+KEPT = "PUREGRAPH_CACHE", "PUREGRAPH_TUNE", "PUREGRAPH_DETERMINISTIC"  # variables that are as outside
+
+
 class Setting(lockstep.Setting):
     """A GPU, or, with `dry`, the CPU in its place; compiled code of one contender serves the next."""
 
@@ -76,12 +79,14 @@ class Setting(lockstep.Setting):
 
     def environment(self, home):
         given = {
+            "PUREGRAPH_TUNE": "1",
+            "PUREGRAPH_DETERMINISTIC": "0",
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
             "JAX_DEFAULT_MATMUL_PRECISION": "highest",
             "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "torch"),
             "TRITON_CACHE_DIR": str(self.folder / "triton"),
         }
-        kept = {name: os.environ[name] for name in ("PUREGRAPH_CACHE",) if name in os.environ}
+        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
         return {**super().environment(home), **given, **kept}
 
     def distance(self):

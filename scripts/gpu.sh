@@ -6,7 +6,7 @@
 #   scripts/gpu.sh benchmarks -- mlp-64      what follows is for the last of them
 #
 # Where a command may take ten minutes and no longer, three do it: `probe suite`, `sanitizer`, `benchmarks`; and what did
-# not fit into the last of them: `benchmarks -- vit-64 unet-16 lstm-32`. PUREGRAPH_TUNE=1 before it has libraries tried.
+# not fit into the last of them: `benchmarks -- vit-64 unet-16 lstm-32`.
 #
 # Results go to $OUT, or to benchmarks/results/gpu, as they come. Wheels in .whl/ are used without being installed for
 # good; what `scripts/prebuild.py` left in .prebuilt/ is compiled already. Each stage has a time limit, and none hides

@@ -401,6 +401,16 @@ def test_a_kernel_that_cannot_be_compiled_is_one(notes, monkeypatch):
         assert convolution.convolve(out, x, W, 1, 1, 1, 1) is NotImplemented
 
 
+@pytest.mark.parametrize("asked", ["", "1", "0"])
+def test_sums_of_convolutions_are_deterministic_unless_the_user_does_not_need_that(monkeypatch, asked, notes):
+    monkeypatch.setenv("PUREGRAPH_DETERMINISTIC", asked)
+    x, W, out = maps()
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
+        call = convolution.convolveWeight(W, out, x, 3, 1, 1, 1, 1)
+    (avoided,) = [arguments[0] for name, arguments, _ in notes if name == "deselect_numeric_notes"]
+    assert ("NONDETERMINISTIC" in avoided) == (asked != "0") and ("anyhow" in call.name) == (asked == "0")
+
+
 @pytest.mark.parametrize("tf32", [False, True])
 def test_only_tf32_may_round_float32(tf32, notes):
     x, W, out = maps()

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.base.environment import variable
 from puregraph.cuda.libraries import pointwiseconv
 from puregraph.cuda.libraries.cudnn import CudnnCall, GraphDraft, Tensor, areAligned, isPlain, isPlanned, tensor
 from puregraph.cuda.libraries.librarycall import pointers
@@ -37,7 +38,7 @@ class ConvolutionTask(NamedTuple):
     """A convolution: "convolve" gives y, "convolveData" the gradient of x, "convolveWeight" that of W.
 
     `pad` is (before, after) per axis; a group has as many channels as W has. `bias` says if there is one, `residual`
-    is its layout. `repeats` asks for deterministic sums.
+    is its layout. `repeats` asks for deterministic sums, which PUREGRAPH_DETERMINISTIC=0 does not.
     """
 
     what: str
@@ -251,7 +252,8 @@ def taskOf(what: str, x: Any, W: Any, y: Any, stride: Any, pad: Any, dilation: A
     kind = "tf32" if tf32 and x.dtype.name == "float32" else x.dtype.name
     pads = tuple([perAxis(side, 2) for side in perAxis(pad, rank)])
     lay = perAxis(stride, rank), pads, perAxis(dilation, rank)
-    return ConvolutionTask(what, kind, tensor(x), tensor(W), tensor(y), *lay)
+    repeats = variable("DETERMINISTIC") is not False
+    return ConvolutionTask(what, kind, tensor(x), tensor(W), tensor(y), *lay, repeats=repeats)
 
 
 def callOf(task: ConvolutionTask, groups: int, *arrays: Any) -> Any:
