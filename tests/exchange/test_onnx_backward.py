@@ -36,7 +36,7 @@ REFUSED = {
     "CumulativeAxis": "products along an axis that comes with the data",
     "GatherPoints": "of a batch there is no operator that puts them back",
     **dict.fromkeys(("If", "Loop", "Scan"), INNER),
-    "RoiAlign": OTHER,
+    **dict.fromkeys(("RoiAlign", "RoiPool"), OTHER),
     "ScatterSequence": DATA,
 }
 ALONG = {"CumProd", "Fourier", "RecurrentCells", "ReduceProd", "ResizeAxes", "Slice", "Split"}  # along the first axis
@@ -48,9 +48,9 @@ def dataFor(net, shapes, rng):
     """Floats, and integers that are indices of anything; probabilities, and what has a logarithm, is positive."""
     kinds = net.inputTypes(len(shapes))
     for node in net.nodes:
-        if node.label == "RoiAlign":  # whose indices are of samples, of which there may be one alone
-            x, regions, which = node.module.sample(rng, *shapes)
-            return [x.astype(np.float32), regions.astype(np.float32), which]
+        if node.label in ("RoiAlign", "RoiPool"):  # whose indices are of samples, of which there may be one alone
+            x, regions, *which = node.module.sample(rng, *shapes)
+            return [x.astype(np.float32), regions.astype(np.float32), *which]
     chance = any(node.label in ("BCE", "ReduceLogSum", "ScaleMaps") for node in net.nodes)
     found = []
     for shape, kind in zip(shapes, kinds, strict=True):

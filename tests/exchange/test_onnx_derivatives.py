@@ -46,12 +46,24 @@ WITHOUT = {  # operators that have no gradient
 }
 WIDE = {  # attributes with which an operator that the standard writes out is not computed in float32
     "Attention": {"scale": 0.25},  # of any other one its root is rounded
+    "CausalConvWithState": {"activation": "none"},  # any other one is of float32
     "GroupNormalization": {"stash_type": 11},
     "RMSNormalization": {"stash_type": 11},
 }
 SINGLE = {"LinearAttention"}  # always computed in float32
-DETACHED = {"RoiAlign": {1}}  # inputs that no gradient reaches
-NUMERIC = {"GRU", "Hardmax", "LSTM", "RNN", "Resize", "RoiAlign", "Upsample"}  # of these onnxtorch has none
+DETACHED = {"MaxRoiPool": {1}, "RoiAlign": {1}}  # inputs that no gradient reaches
+NUMERIC = {
+    "CausalConvWithState",
+    "CenterCropPad",
+    "GRU",
+    "Hardmax",
+    "LSTM",
+    "MaxRoiPool",
+    "RNN",
+    "Resize",
+    "RoiAlign",
+    "Upsample",
+}  # of these onnxtorch has none
 
 
 TRIED = sorted(READERS.keys() - WITHOUT.keys())

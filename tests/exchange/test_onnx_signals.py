@@ -14,7 +14,7 @@ from test_onnx_settings import TOLERANCES, expected, modelOf, unlike  # noqa: E4
 
 from puregraph.errors import DataError  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
-from puregraph.onnx.modules import RandomLike, RoiAlign  # noqa: E402
+from puregraph.onnx.modules import Multinomial, RandomLike, RoiAlign  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,16 @@ def test_numbers_at_random_have_their_range_or_mean_and_stay_the_same_in_eval_mo
         assert (first != second).any()
         module.evalMode()
         np.testing.assert_array_equal(module(x), module(x))
+
+
+def test_classes_at_random_have_their_chances():
+    chances = np.array([[0.1, 0.2, 0.7], [0.5, 0.5, 0.0]])
+    with np.errstate(divide="ignore"):
+        given = np.log(chances).astype(np.float32) + 3
+    drawn = Multinomial(4000)(given)
+    assert drawn.dtype == np.int32
+    counts = np.stack([(drawn == c).mean(1) for c in range(3)], 1)
+    np.testing.assert_allclose(counts, chances, 0, 0.03)
 
 
 @pytest.mark.parametrize("wrong", [-1, 2])

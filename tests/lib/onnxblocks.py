@@ -1,7 +1,7 @@
 """OnnxBlocks: random uses of operators that the standard writes out: attention, norms, gates and losses."""
 
 import numpy as np
-from onnxsettings import FLOATS, axisOf, onnxSetting, optional, shape, values
+from onnxsettings import FLOATS, axesOf, axisOf, onnxSetting, optional, shape, values, whole
 
 
 @onnxSetting("Attention")
@@ -60,6 +60,25 @@ def linearAttention(rng, opset):
 def swiglu(rng, opset):
     sizes = shape(rng)
     return optional(rng, alpha=0.5), [values(rng, sizes), values(rng, sizes)], 1
+
+
+@onnxSetting("CausalConvWithState")
+def causalConvolution(rng, opset):
+    n, c, t, k = (int(i) for i in rng.integers(1, 5, 4))
+    given = [values(rng, (n, c, t)), values(rng, (c, 1, k))]
+    given += [values(rng, (c,)) if rng.random() < 0.5 else None]
+    given += [values(rng, (n, c, k - 1)) if rng.random() < 0.5 else None]
+    while given[-1] is None:
+        given.pop()
+    return optional(rng, activation=str(rng.choice(["none", "silu", "swish"]))), given, 2
+
+
+@onnxSetting("CenterCropPad")
+def centreCropped(rng, opset):
+    sizes = shape(rng, 1, 4, False)
+    axes = axesOf(rng, len(sizes)) if rng.random() < 0.6 else None
+    lengths = rng.integers(1, 7, len(sizes) if axes is None else len(axes))
+    return {} if axes is None else {"axes": axes}, [values(rng, sizes), whole(*lengths)], 1
 
 
 @onnxSetting("RMSNormalization")

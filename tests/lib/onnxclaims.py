@@ -19,7 +19,7 @@ ThresholdedRelu Tile TopK Transpose Trilu Unique Unsqueeze Upsample Where Xor
 """.split()
 
 EXPANDED = """
-Attention BlackmanWindow GroupNormalization HammingWindow HannWindow LinearAttention MeanVarianceNormalization
+Attention BlackmanWindow CausalConvWithState CenterCropPad GroupNormalization HammingWindow HannWindow LinearAttention MeanVarianceNormalization
 NegativeLogLikelihoodLoss RMSNormalization RotaryEmbedding SoftmaxCrossEntropyLoss SwiGLU
 """.split()
 
@@ -36,7 +36,7 @@ ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt Seq
 SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence
 """.split()
 
-RANDOM = "Bernoulli RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split()
+RANDOM = "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split()
 
 LEFTOUT = {
     **dict.fromkeys(

@@ -127,6 +127,14 @@ def regions(rng, opset):
     return attributes, [values(rng, (2, 2, 5, 6), dtype), rois, rng.integers(0, 2, 3)], 1
 
 
+@onnxSetting("MaxRoiPool")
+def regionMaxima(rng, opset):
+    corners = rng.integers(-2, 9, (3, 4)).astype("f4") + rng.choice([0, 0.25], (3, 4))
+    rois = np.concatenate([rng.integers(0, 2, (3, 1)), corners], 1).astype("f4")
+    attributes = {"pooled_shape": [int(n) for n in rng.integers(1, 4, 2)], **optional(rng, spatial_scale=0.5)}
+    return attributes, [values(rng, (2, 2, 5, 6)), rois], 1
+
+
 @onnxSetting("NonMaxSuppression")
 def suppression(rng, opset):
     n, boxes, classes = (int(rng.integers(1, k)) for k in (3, 8, 3))

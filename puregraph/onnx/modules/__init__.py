@@ -61,6 +61,7 @@ from puregraph.onnx.modules.layers.convolving import Convolve, ConvolveTranspose
 from puregraph.onnx.modules.layers.determinant import Determinant
 from puregraph.onnx.modules.layers.fourier import Fourier
 from puregraph.onnx.modules.layers.logsoftmax import Hardmax, LogSoftMax
+from puregraph.onnx.modules.layers.multinomial import Multinomial
 from puregraph.onnx.modules.layers.normalizing import (
     LocalResponse,
     NormalizeLp,
@@ -84,3 +85,4 @@ from puregraph.onnx.modules.sampling.affinegrid import AffineGrid
 from puregraph.onnx.modules.sampling.gridsample import GridSample
 from puregraph.onnx.modules.sampling.resizeaxes import ResizeAxes
 from puregraph.onnx.modules.sampling.roialign import RoiAlign
+from puregraph.onnx.modules.sampling.roipool import RoiPool

@@ -14,6 +14,7 @@ from puregraph.onnx.modules.layers.col2im import Col2Im
 from puregraph.onnx.modules.layers.suppression import NonMaxSuppression
 from puregraph.onnx.modules.sampling.gridsample import GridSample
 from puregraph.onnx.modules.sampling.roialign import RoiAlign
+from puregraph.onnx.modules.sampling.roipool import RoiPool
 from puregraph.onnx.opregistry import onnxOp
 from puregraph.pointwise import Pointwise
 
@@ -36,6 +37,12 @@ def roiAlign(op: Any, x: Any, regions: Any, which: Any) -> Any:
         op.get("coordinate_transformation_mode", usual) == "half_pixel",
     )
     return op(module, x, regions, which)
+
+
+@onnxOp("MaxRoiPool")
+def maxRoiPool(op: Any, x: Any, regions: Any) -> Any:
+    """MaxRoiPool."""
+    return op(RoiPool(tuple(op.get("pooled_shape")), op.get("spatial_scale", 1.0)), x, regions)
 
 
 @onnxOp("Col2Im", since=18)

@@ -12,6 +12,7 @@ from puregraph.onnx.modelfile import NUMERIC, dtypeOf, notNumeric
 from puregraph.onnx.modules.axes.gathering import GatherAxis
 from puregraph.onnx.modules.layers.bits import BitCast
 from puregraph.onnx.modules.layers.fourier import Fourier
+from puregraph.onnx.modules.layers.multinomial import Multinomial
 from puregraph.onnx.modules.layers.randomlike import RandomLike
 from puregraph.onnx.opregistry import onnxOp
 
@@ -70,6 +71,12 @@ def bitCast(op: Any, x: Any) -> Any:
     if kind not in NUMERIC:
         op.refuse(notNumeric(kind))
     return op(BitCast(dtypeOf(kind)), x)
+
+
+@onnxOp("Multinomial")
+def multinomial(op: Any, x: Any) -> Any:
+    """Classes that are new in every pass; a seed is not read."""
+    return op(Multinomial(op.get("sample_size", 1), dtypeOf(op.get("dtype", 6)).name), x)
 
 
 @onnxOp("RandomUniform", "RandomNormal", "RandomUniformLike", "RandomNormalLike")

@@ -17,12 +17,14 @@ from puregraph.onnx.modules.axes.slicing import SliceAlong
 from puregraph.onnx.modules.layers.bits import BitCast, BitShift, Bitwise
 from puregraph.onnx.modules.layers.determinant import Determinant
 from puregraph.onnx.modules.layers.logsoftmax import Hardmax
+from puregraph.onnx.modules.layers.multinomial import Multinomial
 from puregraph.onnx.modules.layers.normalizing import LocalResponse, NormalizeLp, ScaleMaps
 from puregraph.onnx.modules.layers.pools import PoolMax, PoolMean, PoolNorm
 from puregraph.onnx.modules.layers.quantized import Dequantize, Quantize
 from puregraph.onnx.modules.layers.randomlike import RandomLike
 from puregraph.onnx.modules.layers.suppression import NonMaxSuppression
 from puregraph.onnx.modules.sampling.roialign import RoiAlign
+from puregraph.onnx.modules.sampling.roipool import RoiPool
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, schemaOf, writesOnnx
 
 CALLEDRANDOM = {"uniform": "RandomUniformLike", "normal": "RandomNormalLike"}
@@ -73,6 +75,8 @@ OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # None stand
     Determinant: lambda m: ("Det", {}),
     NonMaxSuppression: lambda m: ("NonMaxSuppression", {"center_point_box": int(m.fromCenter) or None}),
     RoiAlign: lambda m: ("RoiAlign", regionsOf(m)),
+    RoiPool: lambda m: ("MaxRoiPool", {"pooled_shape": list(m.size), "spatial_scale": float(m.scale)}),
+    Multinomial: lambda m: ("Multinomial", {"sample_size": m.samples, "dtype": kindOf(m.dtype)}),
     RandomLike: lambda m: (CALLEDRANDOM[m.kind], randomOf(m)),
     Hardmax: lambda m: ("Hardmax", {"axis": m.axis}),
     ScaleMaps: lambda m: ("BatchNormalization", {"epsilon": m.epsilon}),
