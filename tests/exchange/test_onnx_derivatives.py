@@ -5,14 +5,12 @@ import zlib
 
 import numpy as np
 import pytest
-from onnxsettings import READERS, setting
+from onnxfamilies import READERS, setting
 
 onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
 
-import onnxblocks  # noqa: E402, F401  their settings are registered
-import onnxsignals  # noqa: E402, F401
-import onnxtorchblocks  # noqa: E402, F401
+import onnxtorchblocks  # noqa: E402, F401  its operators are registered
 from onnx import helper  # noqa: E402
 from onnxtorch import TORCH, said  # noqa: E402
 

@@ -6,14 +6,12 @@ import zlib
 import numpy as np
 import pytest
 from onnxclaims import CLAIMED, CONSTANT, EXPANDED, RANDOM, SEQUENCES
-from onnxsettings import READERS, setting
+from onnxfamilies import READERS, setting
 from source import ROOT
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 
-import onnxblocks  # noqa: E402, F401  their settings are registered
-import onnxsignals  # noqa: E402, F401
 from onnx import helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
