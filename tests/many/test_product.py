@@ -13,10 +13,11 @@ pytestmark = [
 ]
 
 SHARDS = (None, "state", "gradients", "parameters")
+STAGES = (2, 4)
 PRODUCT = """
 import json, recipes
-shards = {shards!r}
-found = dict((name, [recipes.hashOf(recipes.trained(name, shard=shard)) for shard in shards]) for name in {names!r})
+ways = [dict(shard=shard) for shard in {shards!r}] + [dict(stages=stages) for stages in {stages!r}]
+found = dict((name, [recipes.hashOf(recipes.trained(name, **way)) for way in ways]) for name in {names!r})
 print(json.dumps(found))
 """
 SAVED = """
@@ -48,18 +49,23 @@ def rowsOf(done):
 
 
 @cache
-def alone(name):
+def alone(name, **way):
     """The hash of one process that nobody has launched."""
-    return recipes.hashOf(recipes.trained(name))
+    return recipes.hashOf(recipes.trained(name, **way))
+
+
+def inStages(name):
+    """Those of one process with all stages: convolutions that are compiled with other neighbours round otherwise."""
+    return [alone(name, stages=stages) if name == "pictures" else alone(name) for stages in STAGES]
 
 
 @pytest.mark.mpi
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 8])
-def test_all_networks_end_alike_with_every_shard_on_any_number_of_processes(count, tmp_path):
-    text = PRODUCT.format(shards=SHARDS, names=tuple(recipes.PRODUCT))
+def test_all_networks_end_alike_with_every_shard_and_in_stages_on_any_number_of_processes(count, tmp_path):
+    text = PRODUCT.format(shards=SHARDS, stages=STAGES, names=tuple(recipes.PRODUCT))
     found = rowsOf(launched(count, tmp_path, text, timeout=1800))
-    assert found == [{name: [alone(name)] * len(SHARDS) for name in recipes.PRODUCT}] * count
+    assert found == [{name: [alone(name)] * len(SHARDS) + inStages(name) for name in recipes.PRODUCT}] * count
 
 
 @pytest.mark.mpi

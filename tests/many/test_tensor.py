@@ -53,12 +53,15 @@ def assertGradients(net, split, x, rng, tolerance):
     z, found = gradients(split.graph, x, g)
     np.testing.assert_allclose(z, y, tolerance, tolerance)
     for param in net.params.values():
-        parts = split.parts.get(id(param))
-        whole = np.full(param.shape, np.nan, param.dtype)
-        for part in parts or ():
-            part.cut.put(found[id(part)], whole, part.part, split.group.parts)
-        grad = whole if parts else found[id(param)]
-        np.testing.assert_allclose(grad, wanted[id(param)], tolerance, tolerance)
+        np.testing.assert_allclose(gathered(split, param, found), wanted[id(param)], tolerance, tolerance)
+
+
+def gathered(split, param, found):
+    """The gradient of a parameter, of those of its parts if it is divided."""
+    parts, whole = split.parts.get(id(param)), np.full(param.shape, np.nan, param.dtype)
+    for part in parts or ():
+        part.cut.put(found[id(part)], whole, part.part, split.group.parts)
+    return whole if parts else found[id(param)]
 
 
 @pytest.mark.parametrize("parts", [1, 2, 4])
@@ -99,6 +102,27 @@ def test_a_linear_is_divided_by_columns_and_the_next_one_by_rows(net, roles, rng
     split = splitTensors(net, 2, (3, 6))
     assert rolesOf(split) == roles
     assertGradients(net, split, rng.standard_normal((3, 6)), rng, 1e-12)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("parts", [2, 4])
+def test_attention_in_parts_has_the_gradients_that_torch_finds(parts, rng):
+    import torch
+
+    net = multiHeadAttention(8, 4, causal=True).calcMode(np.float64)
+    split = splitTensors(net, parts, (3, 5, 8))
+    x, g = rng.standard_normal((3, 5, 8)), rng.standard_normal((3, 5, 8))
+    y, found = gradients(split.graph, x, g)
+    peers = {path: torch.tensor(param.data, requires_grad=True) for path, param in net.params.items()}
+    qkv = torch.tensor(x) @ peers["qkv.W"] + peers["qkv.b"]
+    heads = [each.reshape(3, 5, 4, 2).transpose(1, 2) for each in qkv.chunk(3, -1)]
+    h = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2).reshape(3, 5, 8)
+    wanted = h @ peers["out.W"] + peers["out.b"]
+    wanted.backward(torch.tensor(g))
+    np.testing.assert_allclose(y, wanted.detach().numpy(), 1e-10, 1e-10)
+    for path, param in net.params.items():
+        grad = gathered(split, param, found)
+        np.testing.assert_allclose(grad, peers[path].grad.numpy(), 1e-10, 1e-10, err_msg=path)
 
 
 def test_heads_that_see_another_sequence_are_divided_too(rng):

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.gradientbuckets import GradientBuckets, backwardOrder
-from puregraph.compile.trace.updaterule import isPlain
 from puregraph.core.param import scaled
 from puregraph.data.batches import Batch
 from puregraph.errors import DataError, NotFiniteError, PuregraphError
@@ -20,9 +19,9 @@ from puregraph.train.pipeline.pipelinegrid import PipelineGrid
 from puregraph.train.pipeline.scatterednorm import scatteredNorm
 from puregraph.train.pipeline.stagepipeline import Microbatch, StagePipeline
 from puregraph.train.pipeline.stagestate import keepOwn
-from puregraph.train.together.gradientexchange import isOnDevice
 from puregraph.train.together.shardedupdate import takeSettings
 from puregraph.train.together.sharedstep import SharedStep, costRow, stateRow
+from puregraph.train.together.undividable import refuseUndividable
 
 
 class PipelineStep(SharedStep):
@@ -33,27 +32,14 @@ class PipelineStep(SharedStep):
     """
 
     def __init__(self, trainer: Any, count: int):
-        if any(map(isOnDevice, trainer.net.params.values())):
-            raise DataError(f"stages={trainer.stages}: stages run on the CPU alone; train on the GPU without them")
+        label = f"stages={trainer.stages}"
+        refuseUndividable(trainer, label, "stages")
         self.grid = PipelineGrid(trainer.world, trainer.stages)
         super().__init__(trainer, count)
-        self.refuse()
-        self.pipeline: StagePipeline | None = None
-        self.isStale = False
-
-    def refuse(self) -> None:
-        """Refuse what cannot be trained in stages.
-
-        Raises    DataError
-        """
-        trainer, label = self.trainer, f"stages={self.grid.stages}"
         if self.lockstep is not None:
             raise DataError(f"{label}: a synchronized BatchNorm takes all grains at once; train it without stages")
-        if not isPlain(trainer.optimizer):
-            name = type(trainer.optimizer).__name__
-            raise DataError(f"{label}: {name} updates in a way of its own, of which no part can be done alone")
-        if self.world.survives:
-            raise DataError(f"{label}: a lost process has stages that no other one has; start without ULFM")
+        self.pipeline: StagePipeline | None = None
+        self.isStale = False
 
     def grainsOf(self, count: int) -> Grains:
         return Grains(count, self.grid.across)

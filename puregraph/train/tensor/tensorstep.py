@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.trace.updaterule import isPlain
 from puregraph.data.batches import Batch
-from puregraph.errors import DataError, NotFiniteError
+from puregraph.errors import NotFiniteError
 from puregraph.many.grains import Grains
 from puregraph.train.pipeline.scatterednorm import scatteredNorm
 from puregraph.train.tensor.splitgraph import splitTensors
 from puregraph.train.tensor.splittrainer import SplitTrainer
 from puregraph.train.tensor.tensorgrid import TensorGrid
-from puregraph.train.together.gradientexchange import isOnDevice
 from puregraph.train.together.sharedstep import SharedStep, slotsOf
+from puregraph.train.together.undividable import refuseUndividable
 
 
 class SplitStep(SharedStep):
@@ -98,25 +97,11 @@ class TensorStep:
 
     def __init__(self, trainer: Any, count: int):
         self.trainer = trainer
-        self.refuse()
+        refuseUndividable(trainer, f"tensor={trainer.tensor}", "parts of tensors")
         self.grid = TensorGrid(trainer.world, trainer.tensor)
         self.grains = Grains(trainer.grains or self.grid.replicas, self.grid.across)
         self.slots = slotsOf(trainer.optimizer)
         self.step: SplitStep | None = None
-
-    def refuse(self) -> None:
-        """Refuse what cannot be trained in parts.
-
-        Raises    DataError
-        """
-        trainer, label = self.trainer, f"tensor={self.trainer.tensor}"
-        if any(map(isOnDevice, trainer.net.params.values())):
-            raise DataError(f"{label}: parts of tensors are computed on the CPU alone; train on the GPU without them")
-        if not isPlain(trainer.optimizer):
-            name = type(trainer.optimizer).__name__
-            raise DataError(f"{label}: {name} updates in a way of its own, of which no part can be done alone")
-        if trainer.world.survives:
-            raise DataError(f"{label}: a lost process has parts that no other one has; start without ULFM")
 
     def collect(self, group: list[Batch], location: str) -> None:
         """Forward, backward and the exchange of a step of these batches."""
