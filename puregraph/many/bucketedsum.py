@@ -113,8 +113,7 @@ class BucketedSum(TreeSum):
 
     def add(self, leaf: Leaf) -> None:
         """Add up this process's grains; while `leaf` computes the last one, it may call `start`."""
-        for each in self.pending:  # of a step that has failed
-            each.exception()
+        EXCHANGING.drive(self.pending)  # of a step that has failed
         self.pending, self.started, self.pieces = [], 0, []
         self.release(self.total)
         if self.arena is not None:

@@ -84,6 +84,8 @@ class ExchangeThread:
                     backoff = Backoff(self.running[0].world) if self.running else None
                 else:
                     backoff.pause()
+        if self.running or self.given:
+            self.wake.set()
 
     def settle(self) -> None:
         """Wait until nothing is under way, whatever became of it."""
