@@ -98,7 +98,7 @@ class BucketedSum(TreeSum):
         self.pending: list[Future[np.ndarray]] = []
         self.pieces: list[np.ndarray] = []
         self.total = self.row()
-        self.started = 0
+        self.started, self.isEnding = 0, False
         heights = [len(spans) for spans in self.spans]
         self.views: dict[int, Views] = {}
         self.arena = None if isBrief or world.size == 1 else arenaFor(world, heights, bounds, self.dtype)
@@ -114,7 +114,7 @@ class BucketedSum(TreeSum):
     def add(self, leaf: Leaf) -> None:
         """Add up this process's grains; while `leaf` computes the last one, it may call `start`."""
         EXCHANGING.drive(self.pending)  # of a step that has failed
-        self.pending, self.started, self.pieces = [], 0, []
+        self.pending, self.started, self.pieces, self.isEnding = [], 0, [], False
         self.release(self.total)
         if self.arena is not None:
             self.arena.waitFree()
@@ -146,7 +146,7 @@ class BucketedSum(TreeSum):
         for number in list(row.arrays):
             row.release(number)
 
-    def start(self, isLast: bool = False) -> None:
+    def start(self) -> None:
         """The next bucket of the last grain is there: add it to what it belongs to, and have it exchanged."""
         number, world = self.started, self.world
         for left, right in reversed(list(pairwise(self.chain))):
@@ -154,15 +154,17 @@ class BucketedSum(TreeSum):
             right.release(number, not self.isBrief)
         if world.size > 1:
             world.isComputing = True
-            self.pending.append(EXCHANGING.submit(world, self.labels[number], self.exchange(number), isLast))
+            done = EXCHANGING.submit(world, self.labels[number], self.exchange(number), self.isEnding)
+            self.pending.append(done)
             if self.isBrief and len(self.pending) >= INFLIGHT:
                 EXCHANGING.drive(self.pending[-INFLIGHT : 1 - INFLIGHT])
         self.started += 1
 
     def finish(self) -> None:
         """Start what is left, and wait for the `total`."""
+        self.isEnding = True
         while self.started < len(self.labels):
-            self.start(isLast=True)
+            self.start()
         self.world.isComputing = False
         EXCHANGING.drive(self.pending)  # there is nothing else to do here, and to wake the thread takes time
         self.pieces = [each.result() for each in self.pending]

@@ -105,7 +105,7 @@ class World:
         return MemoryWindow(size, dtype)
 
     def sharedMemory(self, sizes: list[int]) -> list[np.ndarray] | None:
-        """By process so many bytes, zeros first, that all of them read and write; None if they cannot. All call it."""
+        """By process n bytes, zeros first, that all of them read and write; None if they cannot. All call it."""
         return None
 
     def startSend(self, array: np.ndarray, to: int, channel: int = 0) -> Pending:

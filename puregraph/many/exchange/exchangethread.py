@@ -48,7 +48,7 @@ class ExchangeThread:
 
     An exchange is a generator: it gives each collective that it has started, and is asked again when that is over. So
     of several exchanges that are under way none waits for another one. Of two threads both could be in one collective:
-    this one is alone, until somebody who has nothing else to do takes its place, with `drive`.
+    this one is alone, unless somebody who has nothing else to do drives it.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class ExchangeThread:
         return future
 
     def drive(self, futures: Sequence[Future[Any]]) -> None:
-        """Do what the thread does, in its place, until these are over."""
+        """Do here what the thread does, which rests, until these are over."""
         with self.turn, self.lock:
             backoff: Backoff | None = None
             while not all(future.done() for future in futures):

@@ -69,7 +69,7 @@ def headOf(count: int) -> int:
 
 
 def arenaFor(world: Any, heights: list[int], bounds: list[int], dtype: np.dtype) -> SharedArena | None:
-    """An arena with so many rows for each process; None where there is no memory that all of them read.
+    """An arena with n rows for each process, by rank; None where there is no memory that all of them read.
 
     All processes call it.
     """

@@ -16,7 +16,7 @@ PAGE = 4096
 
 
 def sharedMemory(world: Any, sizes: list[int]) -> list[np.ndarray] | None:
-    """By process so many bytes, zeros first, that all of them read and write; None if they cannot.
+    """By process n bytes, zeros first, that all of them read and write; None if they cannot.
 
     All processes of one machine call it, with the same sizes. A file is made, opened by all of them, and removed.
     """
@@ -41,7 +41,7 @@ def sharedMemory(world: Any, sizes: list[int]) -> list[np.ndarray] | None:
 
 
 def made(nbytes: int) -> bytes:
-    """A file of so many bytes of memory that are there: a name, or nothing if there are not as many."""
+    """A file of n bytes of memory that are there: its name, or nothing if there are not as many."""
     try:
         descriptor, path = tempfile.mkstemp(prefix="puregraph-", dir=FOLDER)
     except OSError:
