@@ -73,16 +73,16 @@ from puregraph.onnx.modules.layers.pools import (
     PoolNorm,
     Unpool,
 )
-from puregraph.onnx.modules.layers.quantized import Dequantize, Quantize
-from puregraph.onnx.modules.layers.quantizedlayers import QuantizedConvolve, QuantizedProduct
 from puregraph.onnx.modules.layers.randomlike import RandomLike
-from puregraph.onnx.modules.layers.recurrentcells import RecurrentCells
 from puregraph.onnx.modules.layers.rmsnorm import RmsNorm
-from puregraph.onnx.modules.layers.suppression import NonMaxSuppression
 from puregraph.onnx.modules.layers.vectorproduct import VectorProduct
 from puregraph.onnx.modules.layers.weight import Weight
+from puregraph.onnx.modules.quantization.quantized import Dequantize, Quantize
+from puregraph.onnx.modules.quantization.quantizedlayers import QuantizedConvolve, QuantizedProduct
+from puregraph.onnx.modules.recurrence.recurrentcells import RecurrentCells
 from puregraph.onnx.modules.sampling.affinegrid import AffineGrid
 from puregraph.onnx.modules.sampling.gridsample import GridSample
 from puregraph.onnx.modules.sampling.resizeaxes import ResizeAxes
 from puregraph.onnx.modules.sampling.roialign import RoiAlign
 from puregraph.onnx.modules.sampling.roipool import RoiPool
+from puregraph.onnx.modules.sampling.suppression import NonMaxSuppression

@@ -11,10 +11,10 @@ from puregraph import modules
 from puregraph.core.dim import Dim
 from puregraph.onnx.modules.axes.gathering import GatherAxis
 from puregraph.onnx.modules.layers.col2im import Col2Im
-from puregraph.onnx.modules.layers.suppression import NonMaxSuppression
 from puregraph.onnx.modules.sampling.gridsample import GridSample
 from puregraph.onnx.modules.sampling.roialign import RoiAlign
 from puregraph.onnx.modules.sampling.roipool import RoiPool
+from puregraph.onnx.modules.sampling.suppression import NonMaxSuppression
 from puregraph.onnx.opregistry import onnxOp
 from puregraph.pointwise import Pointwise
 

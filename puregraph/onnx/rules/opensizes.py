@@ -219,7 +219,7 @@ def isCount(array: np.ndarray) -> bool:
 
 def isTriangle(array: np.ndarray) -> bool:
     """Whether a matrix is true on its diagonal and below."""
-    return bool((array == np.tri(*array.shape, dtype=bool)).all())
+    return bool((array == (np.tri(*array.shape) > 0)).all())
 
 
 def fitted(tried: np.ndarray, lengths: list[tuple[int, ...]]) -> Terms | None:

@@ -167,7 +167,8 @@ def summed(g: IndexedGradient) -> tuple:
     """Sums from the other end."""
     if g.module.kind != "sum":
         raise GraphError("its gradient along an axis that comes with the data has no words in ONNX")
-    options = {"exclusive": int(g.module.exclusive) or None, "reverse": int(not g.module.reverse) or None}
+    options: dict[str, Any] = {"exclusive": int(g.module.exclusive) or None}
+    options["reverse"] = int(not g.module.reverse) or None
     axis = g.op("Reshape", g.values[1], g.step.constant(np.zeros(0, np.int64)))
     return g.op("CumSum", g.grad, axis, **options), None
 

@@ -20,11 +20,11 @@ from puregraph.onnx.modules.layers.logsoftmax import Hardmax
 from puregraph.onnx.modules.layers.multinomial import Multinomial
 from puregraph.onnx.modules.layers.normalizing import LocalResponse, NormalizeLp, ScaleMaps
 from puregraph.onnx.modules.layers.pools import PoolMax, PoolMean, PoolNorm
-from puregraph.onnx.modules.layers.quantized import Dequantize, Quantize
 from puregraph.onnx.modules.layers.randomlike import RandomLike
-from puregraph.onnx.modules.layers.suppression import NonMaxSuppression
+from puregraph.onnx.modules.quantization.quantized import Dequantize, Quantize
 from puregraph.onnx.modules.sampling.roialign import RoiAlign
 from puregraph.onnx.modules.sampling.roipool import RoiPool
+from puregraph.onnx.modules.sampling.suppression import NonMaxSuppression
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, schemaOf, writesOnnx
 
 CALLEDRANDOM = {"uniform": "RandomUniformLike", "normal": "RandomNormalLike"}

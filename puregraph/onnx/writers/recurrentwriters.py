@@ -10,7 +10,7 @@ from puregraph import modules
 from puregraph.device import toHost
 from puregraph.modules.recurrent import _Recurrent
 from puregraph.modules.rnn import MODES
-from puregraph.onnx.modules.layers.recurrentcells import CONSTANTS, ORDERS, PLAIN, RecurrentCells
+from puregraph.onnx.modules.recurrence.recurrentcells import CONSTANTS, ORDERS, PLAIN, RecurrentCells
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
 
 TIMEFIRST = [1, 0, 2]

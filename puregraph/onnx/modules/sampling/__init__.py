@@ -1,1 +1,1 @@
-"""Sampling: arrays read between their elements."""
+"""Sampling: arrays read between their elements, and regions of pictures."""

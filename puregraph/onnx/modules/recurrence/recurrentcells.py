@@ -5,7 +5,7 @@ import numpy as np
 from puregraph.arguments import Count, Flag, NotNegative, choice
 from puregraph.errors import need
 from puregraph.module import Module
-from puregraph.onnx.modules.layers.cellgradient import CellGradient
+from puregraph.onnx.modules.recurrence.cellgradient import CellGradient
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 ORDERS = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}  # where ONNX has the gates of our layers

@@ -1,0 +1,1 @@
+"""Recurrence: cells as operators of ONNX have them, and their gradients."""
