@@ -8,6 +8,7 @@ FOLDER is build/site unless given. A warning of Sphinx, a dead link or an exampl
 import functools
 import importlib
 import inspect
+import json
 import re
 import shutil
 import subprocess
@@ -20,12 +21,13 @@ from urllib.parse import unquote
 sys.path.insert(0, str(Path(__file__).parent))
 
 import apiexamples
+from pages import working
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PACKAGES = ("puregraph", "puregraph.autodiff", "puregraph.data", "puregraph.models", "puregraph.onnx", "puregraph.text")
 GUIDES = {  # in the order in which people come
-    "First steps": ["start", "recipes", "modules", "training", "checkpoints", "pictures", "notation"],
+    "First steps": ["start", "recipes", "notebooks", "modules", "training", "checkpoints", "pictures", "notation"],
     "Shapes and speed": ["shapes", "compile", "memory", "gpu", "many", "performance", "accuracy"],
     "Your own": ["newmodule", "newkernel"],
     "Coming from": ["comingfrom", "puzzlelib", "onnx"],
@@ -292,6 +294,17 @@ def examplesPage():
     return "# Examples\n\n" + "\n\n".join(parts) + "\n"
 
 
+def notebooksPage():
+    """The notebooks of examples/notebooks, cell by cell."""
+    parts = ["# Notebooks", "Five models from data to results; each is a file of `examples/notebooks/`."]
+    for path in sorted((ROOT / "examples" / "notebooks").glob("*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            text = "".join(cell["source"])
+            isText = cell["cell_type"] == "markdown"
+            parts.append(re.sub(r"^#", "##", text, flags=re.M) if isText else f"```python\n{text}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
 def relink(path):
     """A page of the repository, with links that hold in the site; what has no page there is named without a link."""
 
@@ -302,6 +315,8 @@ def relink(path):
             page = target.relative_to("docs").as_posix()
         elif target.parts[:2] == ("docs", "decisions"):
             page = "decisions/index.md"
+        elif target.parts[:2] == ("examples", "notebooks"):
+            page = "notebooks.md"
         elif target.parts[0] == "examples":
             page = "examples.md"
         elif target.as_posix() in PAGES:
@@ -341,12 +356,14 @@ def write(source):
     made["decisions/index"] = (
         "# Decisions\n\nWhy it is built like this.\n\n```{toctree}\n:maxdepth: 1\n:glob:\n\n0*\n```\n"
     )
-    made |= {"commandline": commandPage(), "examples": examplesPage()}
+    made |= {"commandline": commandPage(), "examples": examplesPage(), "notebooks": notebooksPage()}
     made |= {stem: relink(ROOT / f"{stem.upper()}.md") for stem in ("contributing", "changelog")}
     for stem, text in made.items():
         (source / f"{stem}.md").write_text(text, encoding="utf-8")
-    for package, name, found in names:
-        (source / "reference" / f"{package}.{name}.md").write_text(page(package, name, found, texts), encoding="utf-8")
+    with working():  # some examples write files
+        for package, name, found in names:
+            text = page(package, name, found, texts)
+            (source / "reference" / f"{package}.{name}.md").write_text(text, encoding="utf-8")
     return len(names)
 
 

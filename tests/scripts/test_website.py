@@ -17,11 +17,8 @@ apiexamples = sys.modules["apiexamples"]
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """The pages of the site, as Markdown; their examples run in another folder, where some write files."""
     folder = tmp_path_factory.mktemp("site")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("examples"))
-        website.write(folder)
+    website.write(folder)
     return folder
 
 
