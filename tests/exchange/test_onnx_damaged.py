@@ -108,8 +108,8 @@ def test_a_name_that_is_no_text_is_refused(tmp_path, field):
         fromOnnx(path)
 
 
-def test_320_damaged_models_of_all_forms_are_refused_or_read(tmp_path):
-    check(320, 1, tmp_path)
+def test_160_damaged_models_of_all_forms_are_refused_or_read(tmp_path):
+    check(160, 1, tmp_path)
 
 
 @pytest.mark.slow
