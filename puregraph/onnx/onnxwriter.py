@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections import Counter
@@ -277,6 +278,7 @@ class ModelWriter:
         stored = [(name, arrays[name]) for name in sorted(arrays) if name in read]
         tensors = [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in stored]
         made = helper.make_graph(nodes, self.graph.name or "graph", inputs, outputs, tensors)
+        made.doc_string = documentationOf(self.graph)
         domains = [helper.make_opsetid("", self.opset)]
         version = helper.find_min_ir_version_for(domains)
         return helper.make_model(made, opset_imports=domains, producer_name="puregraph", ir_version=version)
@@ -385,6 +387,13 @@ def checkOperator(kind: str, opset: int, attributes: dict[str, Any], count: int)
         raise GraphError(
             f"{kind} of opset {opset} takes {schema.max_input} inputs, not {count}; that of a newer one may"
         )
+
+
+def documentationOf(graph: Any) -> str:
+    """What was said of a graph, `graph.__doc__ = "..."`, or is said of a class of one's own."""
+    own = vars(graph).get("__doc__")
+    isOurs = type(graph).__module__.partition(".")[0] == "puregraph"
+    return own or ("" if isOurs else inspect.getdoc(type(graph))) or ""
 
 
 def isMatrixLayer(row: Any) -> bool:

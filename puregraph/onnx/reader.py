@@ -114,7 +114,10 @@ class ModelReader:
         outputs = [self.output(scope, info.name) for info in graph.output]
         self.report()
         found = flattened([value for value in outputs if value is not None])
-        return self.builder.graph(inputs, found, quoted(graph.name))
+        made = self.builder.graph(inputs, found, quoted(graph.name))
+        if graph.doc_string or self.model.doc_string:
+            made.__doc__ = graph.doc_string or self.model.doc_string
+        return made
 
     def initialize(self, scope: NameScope, tensor: Any) -> None:
         """A weight of the model."""

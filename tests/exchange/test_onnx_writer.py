@@ -144,6 +144,14 @@ def test_opsets_that_cannot_be_written_are_refused():
         toOnnx(Sequential(Relu()), shapes=[(2,)], opset=7)
 
 
+def test_what_is_said_of_a_graph_is_kept():
+    net = Sequential(Relu(name="r"), name="it")
+    assert toOnnx(net, shapes=[(2,)]).graph.doc_string == ""
+    net.__doc__ = "Nothing below zero."
+    model = toOnnx(net, shapes=[(2,)])
+    assert model.graph.doc_string == fromOnnx(model).__doc__ == "Nothing below zero."
+
+
 def test_parameters_that_are_shared_stay_shared():
     net, shapes, _ = made("gpt")
     assert net.ties
