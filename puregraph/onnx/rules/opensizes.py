@@ -48,7 +48,7 @@ def forAnySize(step: OnnxStep, write: Callable[[OnnxStep], None]) -> None:
     names = dict.fromkeys(name for shape in shapes for name in symbols(shape))
     dims = dict.fromkeys(n for shape in step.shapes if shape is not None for n in shape if isinstance(n, Dim))
     tries = [
-        {name: NUMBERS[(3 * i + (i + 1) * k) % len(NUMBERS)] for i, name in enumerate(names)}
+        {name: NUMBERS[(3 * i + (i % 10 + 1) * k) % len(NUMBERS)] for i, name in enumerate(names)}
         for k in range(len(dims) + SURE)
     ]
     sketches = [sketch(step, write, sizes) for sizes in tries]
