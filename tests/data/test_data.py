@@ -130,6 +130,15 @@ def test_the_digits_are_1797_images_split_by_class():
     assert not np.array_equal(digits(seed=1)[1][1], b)
 
 
+def test_the_digits_are_those_of_scikit_learn_whoever_reads_its_file(monkeypatch):
+    pytest.importorskip("sklearn")
+    own = digits()
+    monkeypatch.setattr(sys.modules["puregraph.data.digits"], "find_spec", lambda name: None)
+    for one, two in zip(own, digits()):
+        np.testing.assert_array_equal(one[0], two[0])
+        np.testing.assert_array_equal(one[1], two[1])
+
+
 def test_digits_without_scikit_learn_name_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)

@@ -1,28 +1,15 @@
 """The page about several processes: its script ends alike on one and on three of them."""
 
-import numpy as np
 import pytest
 from pages import ROOT, blocks
 from rankpool import ran, ranAlone
-
-from puregraph.data import digits
-
-DIGITS = """
-import numpy as np, puregraph.data
-from rankpool import patch
-with np.load("digits.npz") as found:
-    arrays = [found[f"arr_{number}"] for number in range(4)]
-patch(puregraph.data, "digits", lambda: (tuple(arrays[:2]), tuple(arrays[2:])))
-"""  # whose data set comes with what takes seconds to import
 
 
 @pytest.mark.mpi
 def test_the_script_of_the_page_ends_alike_on_one_and_three_processes(tmp_path):
     text = (ROOT / "docs" / "many.md").read_text(encoding="utf-8")
     script = next(block.text for block in blocks(text) if block.text.startswith("# train.py"))
-    train, held = digits()
-    np.savez(tmp_path / "digits.npz", *train, *held)
-    alone, done = (run(3, tmp_path, DIGITS + script) for run in (ranAlone, ran))
+    alone, done = (run(3, tmp_path, script) for run in (ranAlone, ran))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("epoch 3/3") == alone.stdout.count("epoch 3/3") == 1
     hashes = [line for each in (alone, done) for line in each.stdout.splitlines() if not line.startswith("epoch")]
