@@ -44,7 +44,7 @@ def works(program):
         (withBias, "float32", True),
         pytest.param(rowsOfWords, "float32", False, marks=pytest.mark.slow),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_scores_of_an_odd_number_of_classes_begin_at_aligned_addresses(monkeypatch, rng, make, precision, libraries):
     batches = [
