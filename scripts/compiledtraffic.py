@@ -56,6 +56,11 @@ def rowsOf(node):
     return [(name, 1, size, seconds + roofline.BETWEEN + roofline.EXTRA * (seconds < roofline.SHORT))]
 
 
+def emptied(x):
+    """A tensor of the same layout, whose memory nobody touches."""
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype) if isinstance(x, torch.Tensor) else x
+
+
 def step(name):
     """The rows of a training step."""
     batch, precision = roofline.traffic.CASES[name]
@@ -76,7 +81,10 @@ def step(name):
                     raise
             if isBackward:
                 raise BothKnown
-            return make_boxed_func(module.forward)
+            results = [
+                each.meta["val"] if hasattr(each, "meta") else each for each in module.graph.output_node().args[0]
+            ]
+            return make_boxed_func(lambda *inputs: [emptied(each) for each in results])
 
         return compiled
 
