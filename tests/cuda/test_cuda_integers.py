@@ -11,7 +11,13 @@ from puregraph import ArgMax, Max, Min, Sum, device
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 
-EVERYDAY = ("uint8", "int64")  # whose kernels are compiled every day
+EVERYDAY = ("bool", "int8", "uint32", "int64")  # booleans, and integers of few and many bits with and without a sign
+COMPILED = ("uint8",)  # whose kernels are compiled everyday
+
+
+def some(kinds, chosen):
+    """Dtypes as parameters; those that are not chosen are slow."""
+    return [pytest.param(d, marks=() if d in chosen else pytest.mark.slow, id=str(d)) for d in kinds]
 
 
 def casesFor(dtype):
@@ -33,7 +39,7 @@ def hosted(program):
 
 
 @needsEmulator
-@pytest.mark.parametrize("dtype", KINDS, ids=str)
+@pytest.mark.parametrize("dtype", some(KINDS, EVERYDAY))
 def test_every_operation_is_exact_and_stays_on_a_gpu(monkeypatch, dtype):
     cases = casesFor(dtype)
     with device.useDevice("cpu"), np.errstate(all="ignore"):
@@ -60,7 +66,7 @@ def test_integers_read_by_index_are_exact_and_stay_on_a_gpu(monkeypatch, dtype):
 
 
 @needsEmulator
-@pytest.mark.parametrize("kind", ["int8", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("kind", some(["int8", "uint32", "int64", "uint64"], ("int8", "int64")))
 def test_long_reductions_of_integers_are_exact_on_a_gpu(monkeypatch, kind):
     dtype = np.dtype(kind)
     arrays = [randoms(dtype, shape)[0] for shape in ((20000,), (1200, 3), (3, 700), (40, 30))]
@@ -80,9 +86,7 @@ def test_long_reductions_of_integers_are_exact_on_a_gpu(monkeypatch, kind):
 
 @needsNvrtc
 @pytest.mark.costly
-@pytest.mark.parametrize(
-    "dtype", [pytest.param(d, marks=() if d in EVERYDAY else pytest.mark.slow) for d in KINDS], ids=str
-)
+@pytest.mark.parametrize("dtype", some(KINDS, COMPILED))
 def test_kernels_of_integers_compile_and_fit(dtype):
     net, shapes, options = everyOperation(dtype)
     with onPaper(False):
