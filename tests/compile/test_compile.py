@@ -771,7 +771,7 @@ class Piece:
 
 
 @pytest.mark.parametrize("place", [arranged, bestFit, inOrder])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_no_two_buffers_in_use_at_one_time_overlap(place, seed):
     rng = random.Random(seed)
     pieces = []
@@ -779,11 +779,12 @@ def test_no_two_buffers_in_use_at_one_time_overlap(place, seed):
         birth = rng.randrange(100)
         pieces.append(Piece(64 * rng.randint(1, 50), birth, birth + rng.randrange(30)))
     total = place(pieces)
-    for i, a in enumerate(pieces):
-        assert 0 <= a.offset and a.offset + a.size <= total and a.offset % 64 == 0
-        for b in pieces[:i]:
-            apart = a.offset + a.size <= b.offset or b.offset + b.size <= a.offset
-            assert apart or a.death < b.birth or b.death < a.birth
+    start, size, birth, death = (
+        np.array([getattr(p, name) for p in pieces]) for name in ("offset", "size", "birth", "death")
+    )
+    assert (0 <= start).all() and (start + size <= total).all() and not (start % 64).any()
+    isBefore = ((start + size)[:, None] <= start) | (death[:, None] < birth)
+    assert (isBefore | isBefore.T | np.eye(len(pieces), dtype=bool)).all()
     least = max(sum(p.size for p in pieces if p.birth <= t <= p.death) for t in range(130))
     assert total <= 1.35 * least
 

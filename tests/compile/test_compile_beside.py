@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from leftovers import leftToNumpy
 from natively import needsNative
+from spread import spread
 from test_native_programs import compiled, eagerly, listed
 
 from puregraph.compile.program import Program
@@ -48,7 +49,7 @@ from puregraph.modules import (
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
 from puregraph.pointwise import Pointwise
 
-pytestmark = needsNative
+pytestmark = [needsNative, pytest.mark.usefixtures("quickly")]
 
 
 def inputs(count):
@@ -118,9 +119,7 @@ REDUCED = {
 JOINED = {"mul": lambda a, b: Mul().node(a, b), "add": lambda a, b: Add().node(a, b), "both": lambda a, b: [a, b]}
 
 
-@pytest.mark.parametrize("how", JOINED)
-@pytest.mark.parametrize("reduced", REDUCED)
-@pytest.mark.parametrize("costly", COSTLY)
+@pytest.mark.parametrize(("costly", "reduced", "how"), spread(3, COSTLY, REDUCED, JOINED))
 def test_a_costly_function_beside_a_reduction_of_the_same_array(costly, reduced, how):
     for n, c in ((1, 3), (6, 17), (2, 40)):
         (x,) = inputs(1)
@@ -166,12 +165,12 @@ COMPARED = {
 }
 
 
-@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside"])
-@pytest.mark.parametrize(
-    "shape, axis", [((6, 4), 1), ((40, 33), 1), ((40, 33), 0), ((9, 5, 8), (0, 2)), ((2, 20000), 1)]
-)
-@pytest.mark.parametrize("text", COMPARED)
-def test_a_largest_number_gets_its_gradient_however_it_is_computed(text, shape, axis, beside):
+SHAPES = [((6, 4), 1), ((40, 33), 1), ((40, 33), 0), ((9, 5, 8), (0, 2)), ((2, 20000), 1)]
+
+
+@pytest.mark.parametrize(("text", "case", "beside"), spread(3, COMPARED, SHAPES, [False, True]))
+def test_a_largest_number_gets_its_gradient_however_it_is_computed(text, case, beside):
+    shape, axis = case
     for extremum in (Max, Min):
         (x,) = inputs(1)
         h = COMPARED[text](x)
@@ -225,8 +224,7 @@ def test_what_is_compared_with_a_bound_is_the_number_that_was_made(name):
 ONES = [(1,), (1, 1), (1, 3), (3, 1), (1, 1, 4), (4, 1, 1), (1, 5, 1), (2, 1, 3)]
 
 
-@pytest.mark.parametrize("shape", ONES)
-@pytest.mark.parametrize("reduction", [Max, Min, Sum, Mean])
+@pytest.mark.parametrize(("shape", "reduction"), spread(2, ONES, [Max, Min, Sum, Mean]))
 def test_a_reduction_over_axes_of_length_one_and_others(shape, reduction):
     axes = [None, *range(len(shape)), tuple(range(len(shape)))]
     for axis in axes:
@@ -297,8 +295,7 @@ NORMS = {
 }
 
 
-@pytest.mark.parametrize("second", NORMS)
-@pytest.mark.parametrize("first", NORMS)
+@pytest.mark.parametrize(("first", "second"), spread(2, NORMS, NORMS))
 def test_norms_over_rows_and_over_columns_follow_one_another(first, second):
     for n in (5, 16) if "batch" in (first, second) else (1, 16):
         (x,) = inputs(1)
@@ -311,8 +308,7 @@ def test_norms_over_rows_and_over_columns_follow_one_another(first, second):
         )
 
 
-@pytest.mark.parametrize("second", NORMS)
-@pytest.mark.parametrize("first", NORMS)
+@pytest.mark.parametrize(("first", "second"), spread(2, NORMS, NORMS))
 def test_a_step_through_two_norms_to_a_cost(first, second):
     for cost, target in ((CrossEntropy, np.arange(16) % 8), (MSE, normal(16, 8, seed=3))):
         x, t = inputs(2)

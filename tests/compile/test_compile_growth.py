@@ -45,7 +45,7 @@ def callsTo(work):
 def test_twice_the_nodes_take_twice_the_calls(fast):
     with useFast(fast):
         compiled(chain(2))
-        small, large = (callsTo(partial(compiled, net)) for net in (chain(60), chain(120)))
+        small, large = (callsTo(partial(compiled, net)) for net in (chain(24), chain(48)))
     assert 1.5 * small < large < 2.2 * small
 
 

@@ -12,6 +12,7 @@ from everymodule import Cube
 from fakecupy import useGpu
 from gpunets import MODELS, close, dropping, images, perceptron, trained
 from launches import needsEmulator
+from spread import spread
 
 from puregraph import device
 from puregraph.checkpoint import loadInto, save
@@ -62,8 +63,7 @@ def sections(program):
     return [part for _, part in program.executable.parts if type(part) is Section]
 
 
-@pytest.mark.parametrize("libraries", [True, False], ids=["libraries", "own"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "libraries"), spread(2, MODELS, [True, False]))
 def test_training_gives_what_the_cpu_gives_from_one_graph(monkeypatch, rng, name, libraries):
     make, shape, optimizer = MODELS[name]
     batches = images(rng, 4, *(shape or (None,)))

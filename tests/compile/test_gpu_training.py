@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from fakecupy import useGpu
 from launches import needsEmulator
+from spread import spread
 
 from puregraph import device
 from puregraph.core import initial
@@ -104,10 +105,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "accumulate"),
-    [*((name, 1) for name in OPTIMIZERS), ("schedule", 3), ("clipped", 3), ("several", 3), ("looking", 3)],
-)
+@pytest.mark.parametrize(("optimizer", "accumulate"), spread(2, OPTIMIZERS, (1, 3)))
 def test_two_epochs_teach_what_they_teach_on_the_cpu(monkeypatch, rng, optimizer, accumulate):
     x, t = digits(rng)
     make = maps if optimizer == "clipped" else rows
@@ -307,9 +305,9 @@ def watched(monkeypatch, rng, late="null last", n=120, callbacks=(), **options):
     [
         ("null first", 1, {}),
         ("null last", 1, {}),
-        ("null last", 3, {}),
+        pytest.param("null last", 3, {}, marks=pytest.mark.slow),
         ("null first", 3, {"clipNorm": 1.0}),
-        ("null last", 1, {"onNonFinite": "skip"}),
+        pytest.param("null last", 1, {"onNonFinite": "skip"}, marks=pytest.mark.slow),
         ("null first", 3, {"onNonFinite": "skip"}),
     ],
     ids=str,
@@ -429,7 +427,12 @@ def fed(monkeypatch, rng, late, little=0, light=0, dtype=np.float32, make=maps, 
 
 @pytest.mark.parametrize(
     ("late", "options"),
-    [("null first", {}), ("null last", {}), ("null last", {"accumulate": 2}), ("null first", {"prefetch": 0})],
+    [
+        ("null first", {}),
+        pytest.param("null last", {}, marks=pytest.mark.slow),
+        ("null last", {"accumulate": 2}),
+        ("null first", {"prefetch": 0}),
+    ],
     ids=str,
 )
 def test_what_a_thread_makes_goes_to_the_gpu_from_where_it_is_made(monkeypatch, rng, late, options):
@@ -502,8 +505,8 @@ def test_an_optimizer_of_ones_own_learns_nothing_from_a_cost_that_is_not_finite(
     [
         (0, {}),
         (83, {}),
-        (159, {}),
-        (83, {"accumulate": 2}),
+        pytest.param(159, {}, marks=pytest.mark.slow),
+        pytest.param(83, {"accumulate": 2}, marks=pytest.mark.slow),
         (159, {"accumulate": 2}),
         (83, {"compile": False, "accumulate": 2}),
     ],

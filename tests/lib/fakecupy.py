@@ -76,8 +76,8 @@ class Machine:
 
     def find(self, address, pinned=False):
         """The memory that an address lies in."""
-        for root in [*self.memory.values(), *(self.pinned.values() if pinned else ())]:
-            if root.ctypes.data <= address < root.ctypes.data + max(root.nbytes, 1):
+        for start, root in [*self.memory.items(), *(self.pinned.items() if pinned else ())]:
+            if start <= address < start + max(root.nbytes, 1):
                 return root
         raise RuntimeError(f"cudaErrorIllegalAddress: {address:#x}")
 

@@ -296,8 +296,8 @@ def compileAll(wants: Iterable[tuple[str, Make]], digest: str = "") -> list[Load
     count = min(threads(), len(missing))
     if count > 1:
         with ThreadPoolExecutor(count) as executor:
-            list(executor.map(lambda want: load(*want, digest), missing))
-    return [load(*want, digest) for want in wants]
+            list(executor.map(lambda want: load(want[0], want[1], digest), missing))
+    return [load(key, make, digest) for key, make in wants]
 
 
 def slotOf(key: str, digest: str) -> tuple[str, str, str]:
