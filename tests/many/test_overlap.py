@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from concurrent.futures import wait
 from itertools import pairwise
 
@@ -16,6 +17,7 @@ from puregraph.compile import Program, gradientbuckets, withCost
 from puregraph.compile.gradientbuckets import BucketStart, GradientBuckets, backwardOrder
 from puregraph.many import BucketedSum, CountingWorld, Grains, Pending, World, current
 from puregraph.many.exchange.exchangethread import EXCHANGING
+from puregraph.many.exchange.sharedarena import SharedArena
 from puregraph.many.treesum import BLOCK
 from puregraph.models import gpt, lenet, mlp
 
@@ -250,6 +252,36 @@ class Opened(Pending):
 
     def isDone(self):
         return self.isOpen
+
+
+class Counting(World):
+    """A world that counts collectives that are over."""
+
+    done, waiting = 0, None
+
+    def finished(self):
+        """Count one."""
+        self.done += 1
+
+
+def test_who_writes_waits_for_those_that_still_read_and_counts_no_collective_for_that():
+    worlds = [Counting(), Counting()]
+    worlds[1].rank = 1
+    memory = [np.zeros(128 + 4 * 64, np.uint8) for _ in worlds]
+    one, two = (SharedArena(world, memory, [1, 1], [0, 32, 64], np.dtype(np.float32)) for world in worlds)
+    one.rows[0][0][1][...] = 7
+    assert (two.rows[0][0][1] == 7).all() and not two.rows[0][0][0].any()
+    first = one.reach(1)
+    assert not first.isDone() and one.reach(0) is not None
+    two.leave(1), two.leave(0)
+    first.wait()
+    assert worlds[0].done == 1 and first.isDone()
+    one.leave(1)
+    later = threading.Timer(0.05, two.leave, [1])
+    later.start()
+    one.waitFree()
+    assert two.counts[1][1] == 2 and (worlds[0].done, worlds[0].waiting) == (1, None)
+    later.join()
 
 
 def given(pendings):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,16 @@ class ArenaPending(Pending):
         return all(counts[self.number] >= self.least for counts in self.arena.counts)
 
     def wait(self) -> None:
-        backoff = Backoff(self.arena.world)
-        while not self.isDone():
-            backoff.pause()
+        self.look()
         self.arena.world.finished()
+
+    def look(self) -> None:
+        """Wait, without counting a collective: not every process has to."""
+        world, backoff = self.arena.world, Backoff(self.arena.world)
+        while not self.isDone():
+            world.waiting = world.waiting or time.monotonic()
+            backoff.pause()
+        world.waiting = None
 
 
 class SharedArena:
@@ -58,9 +65,7 @@ class SharedArena:
     def waitFree(self) -> None:
         """Wait until no process reads any more what this one is about to write."""
         for number in range(len(self.counts[0])):
-            pending = ArenaPending(self, number)
-            if not pending.isDone():
-                pending.wait()
+            ArenaPending(self, number).look()
 
 
 def headOf(count: int) -> int:
