@@ -47,7 +47,8 @@ def nodeHtml(node: Any) -> str:
 def historyHtml(history: Any) -> str:
     """The epochs of a training as a table."""
     names, cells = history.cells() if history else ([], [])
-    return tableHtml([tuple(row) for row in cells], tuple(names))
+    unbroken = [tuple(text.replace(" ", "\N{NO-BREAK SPACE}") for text in row) for row in cells]  # "35 ms"
+    return tableHtml(unbroken, tuple(names))
 
 
 def footprintHtml(found: Any) -> str:

@@ -25,7 +25,7 @@ def execute(tmp_path, monkeypatch):
 
     def run(name):
         book = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
-        options = {"timeout": 600, "resources": {"metadata": {"path": str(tmp_path)}}}
+        options = {"timeout": 600, "startup_timeout": 600, "resources": {"metadata": {"path": str(tmp_path)}}}
         client.NotebookClient(book, kernel_name="python3", **options).execute()
         return [cell for cell in book.cells if cell.cell_type == "code"]
 
