@@ -26,7 +26,7 @@ def backwardOnnx(
 
     `model`     a Graph, an ONNX model, or the path of one
     `inputs`, `outputs`   names of inputs, parameters and values, as for `add_backward_pass`
-    `shapes`    of the inputs, whose sizes are numbers: gradient rules are written for them
+    `shapes`    of the inputs: symbols become named dimensions, as far as gradient rules do the same for any number
     `path`, `opset`, `dtypes`   as for `toOnnx`
     `kept`      `data_forwarding_strategy`, `data_to_recompute` or `budget` of `add_backward_pass`: what of the forward
                 pass is kept, and what is computed again

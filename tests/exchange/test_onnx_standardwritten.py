@@ -18,7 +18,6 @@ from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
 
 REFUSED = {  # cases that are read and cannot be written
     "loop11": "a carried value of another size in each run is added to one whose size the body does not say",
-    "upsample_nearest": "nearest elements of an axis that grows and of one that shrinks",
 }
 UNLIKE = {  # where onnxruntime gives something else than the standard, or a formula in operators is rounded more often
     "celu_bfloat16": "each operator rounds to 16 bits",

@@ -172,6 +172,18 @@ NEWER = [
 ]  # fmt: skip
 
 
+def test_a_resize_of_old_opsets_in_which_one_axis_grows_and_one_shrinks_is_written_as_two():
+    runtime = pytest.importorskip("onnxruntime")
+    options = {"factors": (1.0, 1.0, 0.6, 2.0), "coordinates": "asymmetric", "rounding": "simple"}
+    net = Sequential(ResizeAxes((0, 1, 2, 3), **options, name="other"), name="it")
+    x = np.random.default_rng(2).standard_normal((2, 1, 5, 3)).astype(np.float32)
+    first = toOnnx(net, None, [x.shape])
+    session = runtime.InferenceSession(first.SerializeToString(), providers=["CPUExecutionProvider"])
+    for found in (session.run(None, {session.get_inputs()[0].name: x})[0], fromOnnx(first)(x)):
+        np.testing.assert_array_equal(found, net(x))
+    assert toOnnx(fromOnnx(first), None, [x.shape]).SerializeToString() == first.SerializeToString()
+
+
 @pytest.mark.parametrize(("options", "opset"), [(o, n) for o in RESIZES for n in (13, 21)] + [(o, 21) for o in NEWER])
 def test_a_resize_is_written_as_onnxruntime_understands_it_and_read_back(options, opset, tmp_path):
     runtime = pytest.importorskip("onnxruntime")

@@ -35,6 +35,9 @@ def upsample(step: OnnxStep) -> None:
 def resize(step: OnnxStep) -> None:
     """Resize; axes are written from opset 18 on, before they have to be all."""
     module, rank = step.module, len(step.shapes[0])
+    if isMixed(module):
+        resizeTwice(step)
+        return
     options: dict[str, Any] = {"mode": module.mode, "coordinate_transformation_mode": module.coordinates}
     if module.mode == "nearest":
         options["nearest_mode"] = roundingOf(module)
@@ -56,12 +59,29 @@ def resize(step: OnnxStep) -> None:
     step.op("Resize", step.x, region, scales, *([sizes] if sizes else []), out=step.y, **options, **newer)
 
 
+def isMixed(module: Any) -> bool:
+    """Whether positions of an axis that grows and of one that shrinks are rounded in two ways."""
+    isKnown = module.mode == "nearest" and module.rounding == "simple" and module.by == "scales"
+    return isKnown and module.factors is not None and min(module.factors) < 1 < max(module.factors)
+
+
+def resizeTwice(step: OnnxStep) -> None:
+    """Axes that grow, and then those that shrink, of all axes."""
+    module, rank = step.module, len(step.shapes[0])
+    factors = np.ones(rank, np.float32)
+    factors[list(module.axes)] = module.factors
+    options = {"mode": "nearest", "coordinate_transformation_mode": module.coordinates}
+    grown, shrunk = (step.constant(change(factors, np.float32(1))) for change in (np.maximum, np.minimum))
+    y = step.op("Resize", step.x, None, grown, nearest_mode="floor", **options)
+    step.op("Resize", y, None, shrunk, out=step.y, nearest_mode="ceil", **options)
+
+
 def roundingOf(module: Any) -> str:
     """The nearest_mode, which old operators say by whether an axis shrinks."""
     if module.rounding != "simple":
         return str(module.rounding)
-    if module.by == "sizes" or module.factors is None or min(module.factors) < 1 < max(module.factors):
-        raise GraphError("nearest elements of an axis that grows and of one that shrinks want two operators")
+    if module.by == "sizes" or module.factors is None:
+        raise GraphError("whether its axes grow, which says how positions are rounded, is not known")
     return "ceil" if min(module.factors) < 1 else "floor"
 
 
