@@ -22,6 +22,7 @@ from puregraph.base.environment import variable
 from puregraph.errors import PuregraphError
 from puregraph.many.mpiworld import PATIENCE
 from puregraph.many.rankfile import endedIn, ranksIn, unfinishedIn
+from puregraph.many.windows.sharedmemory import removeFiles
 from puregraph.many.world import BEGUN, LASTWORDS
 from puregraph.native.threads.numthreads import cores
 
@@ -61,7 +62,10 @@ def launch(options: Any) -> int:
         run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **OWNGROUP)
         endsItself = isOpenMpi(mpiexecPath()) and not options.ulfm  # if one ends before MPI knows it
         beginning = None if endsItself else BEGINNING * patience
-        return LaunchedRun(run, folder, count, beginning, options.ulfm).wait()
+        try:
+            return LaunchedRun(run, folder, count, beginning, options.ulfm).wait()
+        finally:
+            removeFiles(folder)
 
 
 OWNGROUP: dict[str, Any] = {} if os.name == "nt" else {"start_new_session": True}  # Ctrl-C is then for us alone

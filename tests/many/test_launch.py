@@ -103,12 +103,15 @@ def test_the_exit_code_is_that_of_the_processes(tmp_path, code, wanted):
 def test_a_killed_process_ends_all_and_is_named_before_anybody_is_missed(tmp_path):
     text = """
         import os, signal, time
+        from pathlib import Path
         from launched import tellPid
         from puregraph.many import world
+        from puregraph.many.windows.sharedmemory import made
         w = world()
         tellPid()
         w.barrier()
         if w.rank == 2:
+            Path("shared").write_bytes(made(w.folder, 4096))
             os.kill(os.getpid(), signal.SIGKILL)
         w.barrier()
     """
@@ -118,6 +121,9 @@ def test_a_killed_process_ends_all_and_is_named_before_anybody_is_missed(tmp_pat
     pids = pidsIn(tmp_path)
     assert len(pids) == 3
     assert not any(map(isRunning, pids))
+    shared = (tmp_path / "shared").read_text()
+    assert shared.startswith("/dev/shm/puregraph-") or not sys.platform.startswith("linux")
+    assert not shared or not Path(shared).exists()  # memory of nobody any more
 
 
 FOUND = """

@@ -175,7 +175,7 @@ assert maps and all(line.endswith(" (deleted)") for line in maps), maps  # files
 assert all((each == rank + 1).all() for rank, each in enumerate(memory))
 assert w.sharedMemory([8, 8, 8 + 4096 * w.rank]) is None  # who would be refused gets none
 if w.rank == 0:
-    patch(sharedmemory, "made", lambda nbytes: b"")  # there is no room
+    patch(sharedmemory, "made", lambda folder, nbytes: b"")  # there is no room
 assert w.sharedMemory([8, 8, 8]) is None
 w.barrier()
 print("shared")

@@ -6,6 +6,7 @@ import mmap
 import os
 import platform
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ def sharedMemory(world: Any, sizes: list[int]) -> list[np.ndarray] | None:
     ends = np.cumsum([0, *[-(-size // PAGE) * PAGE for size in sizes]]).tolist()
     isFirst, path, memory = world.rank == 0, b"", None
     if isFirst and platform.machine() in ORDERED and os.path.isdir(FOLDER):
-        path = made(ends[-1])
+        path = made(world.folder, ends[-1])
     names = world.gather(b"%d %b" % (ends[-1], path))
     isAlike = len({name.partition(b" ")[0] for name in names}) == 1  # else they are about to be refused
     path = names[0].partition(b" ")[2]
@@ -40,10 +41,10 @@ def sharedMemory(world: Any, sizes: list[int]) -> list[np.ndarray] | None:
     return [whole[begin : begin + size] for begin, size in zip(ends, sizes)]
 
 
-def made(nbytes: int) -> bytes:
-    """A file of n bytes of memory that are there: its name, or nothing if there are not as many."""
+def made(folder: str, nbytes: int) -> bytes:
+    """A file of n bytes of memory that are there, for the run of this folder: its name; nothing if there are less."""
     try:
-        descriptor, path = tempfile.mkstemp(prefix="puregraph-", dir=FOLDER)
+        descriptor, path = tempfile.mkstemp(prefix=f"{os.path.basename(folder)}-", dir=FOLDER)
     except OSError:
         return b""
     try:
@@ -54,6 +55,12 @@ def made(nbytes: int) -> bytes:
     finally:
         os.close(descriptor)
     return path.encode()
+
+
+def removeFiles(folder: str) -> None:
+    """Remove the files of a run that has ended while it was about to do so itself."""
+    for path in Path(FOLDER).glob(f"{os.path.basename(folder)}-*"):
+        path.unlink(missing_ok=True)
 
 
 def opened(path: bytes) -> mmap.mmap | None:
