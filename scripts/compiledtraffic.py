@@ -7,7 +7,8 @@ AOTAutograd with Inductor's decompositions and its partitioner, Inductor's lower
 its backend for Triton. The step of benchmarks/contenders/torch.py goes through them, and of each kernel that the
 scheduler would have generated the buffers are counted that it reads and writes, each once; products, convolutions and
 attention as in scripts/eagertraffic.py, and so the fused optimizer, which torch.compile leaves as it is. Left out are
-the second stages of reductions that are split, and rows that a kernel reads again as registers cannot hold them.
+the second stages of reductions that are split, rows that a kernel reads again as registers cannot hold them, and
+what attention computes, of which the bytes alone are counted: its estimated time is too short.
 """
 
 import argparse
@@ -41,9 +42,9 @@ class BothKnown(BaseException):
 
 def rowsOf(node):
     """The rows (name, launches, bytes, seconds) of a node of the scheduler."""
-    if isinstance(node, scheduler.NopKernelSchedulerNode):
-        return []
     size, seconds, name = node.get_read_write_buffers_sizes(), 0.0, node.get_name()
+    if isinstance(node, scheduler.NopKernelSchedulerNode) or not size:  # one of several results of a call
+        return []
     if isinstance(node, scheduler.ExternKernelSchedulerNode):
         origin = node.node.get_origin_node()
         name = str(node.node.get_name() if origin is None else origin.target)
