@@ -56,7 +56,7 @@ class MaskLowering:
         self.schedule.calls = [new for call in self.schedule.calls for new in self.calls(call)]
 
     def calls(self, call: Call) -> list[Call]:
-        """A call, or what is done in its place."""
+        """A call, or those that replace it."""
         if call.function is not attend:
             return [call]
         q, k, v, mask, causal, scale = call.arguments
