@@ -120,6 +120,8 @@ class Objective:
             return None
         if self.weights is not None:
             options["weights"] = self.weights
+        if any(isByte(x.dtype) for x in batch.data):
+            options["converts"] = True
         return self.programs.get([*batch.data, *batch.target], isAlways, **options)
 
     def learner(

@@ -109,6 +109,7 @@ def traceStep(
     layout: Any = None,
     keepsComposite: Any = None,
     scales: bool = False,
+    converts: bool = False,
 ) -> Schedule:
     """Trace a graph's passes for inputs of these shapes, in the modes of its modules.
 
@@ -125,6 +126,7 @@ def traceStep(
     `layout`     decides the layout of the results of kernels, see `channelslast.layoutFor`; None: numpy's
     `keepsComposite`  whether a composite kernel, composed of numpy's functions, is one call; left out: all are
     `scales`     whether the gradient of the first output is left open, see `Schedule.seed`
+    `converts`   whether inputs of bytes become the floats that the rules ask for
     `trial`      the results of opaque rules, when the graph itself ran
 
     Raises    ShapeError if the shapes do not fit; UntriedError if there is such a rule and no trial; NotArraysError if
@@ -135,7 +137,8 @@ def traceStep(
     found = Schedule(graph, graph.steps(len(shapes)))
     found.owner, found.scales, found.buckets = owner, scales, buckets
     tracer = tracerFor(trial, layout, keepsComposite, weights)
-    values = forward(found, tracer, shapes, list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes))))
+    given = list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes)))
+    values = forward(found, tracer, shapes, given, graph.inputTypes(len(given), given) if converts else given)
     if grads is not None:
         if guarded:
             guard(found, tracer)
@@ -264,12 +267,11 @@ def ownMemory(found: Schedule, tracer: GraphTracer) -> None:
             found.stores[index] = target, copied(tracer, value)
 
 
-def forward(found: Schedule, tracer: GraphTracer, shapes: list[Any], dtypes: list[Any]) -> list[Any]:
-    """The forward rules; the Value of every node."""
+def forward(found: Schedule, tracer: GraphTracer, shapes: list[Any], dtypes: list[Any], asked: list[Any]) -> list[Any]:
+    """The forward rules; the Value of every node. Inputs of bytes become the floats that are asked for."""
     steps, recorder = found.steps, tracer.recorder
     values: list[Any] = [None] * steps.count
     fractions = readAs(steps, "fractions")
-    asked = found.graph.inputTypes(len(dtypes), dtypes) if any(map(isByte, dtypes)) else dtypes
     for number, shape, dtype, wanted in zip(steps.inputs, shapes, dtypes, asked, strict=True):
         x = values[number] = recorder.value(shape, dtype, role="input", name=steps.names[number])
         found.inputs.append(x)
