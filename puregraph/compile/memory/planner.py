@@ -22,8 +22,7 @@ class Buffer:
     __slots__ = ("birth", "death", "offset", "size", "values")
 
     def __init__(self, value: Value, birth: int, death: int, alignment: int = ALIGNMENT):
-        room = max(value.nbytes, 1, *(n * s for n, s in zip(value.shape, value.strides)))  # with gaps between rows
-        self.size = -(-room // alignment) * alignment
+        self.size = -(-room(value) // alignment) * alignment
         self.birth, self.death, self.offset = birth, death, -1
         self.values = [value]
 
@@ -126,6 +125,11 @@ class MemoryPlan:
                 if isFree and isSame(call, index, y):
                     return index
         return None
+
+
+def room(value: Value) -> int:
+    """The bytes that a value needs, with the gaps between its rows."""
+    return max(value.nbytes, 1, *(n * s for n, s in zip(value.shape, value.strides)))
 
 
 def isWhole(value: Value, target: Any) -> bool:
