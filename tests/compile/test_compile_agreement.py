@@ -17,8 +17,7 @@ from puregraph.modules import BatchNorm, Dropout, Linear, Relu, Tanh
 
 pytestmark = pytest.mark.usefixtures("numpyOnly")
 SEEDS = st.integers(0, 2**63)
-PARTS = [0, *[pytest.param(part, marks=pytest.mark.slow) for part in (1, 2, 3)]]
-many = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+PARTS = [(0, 60), *[pytest.param(part, 300, marks=pytest.mark.slow) for part in range(7)]]
 
 
 def listed(value):
@@ -73,9 +72,9 @@ def agree(graph, data, grads, runs=2, **options):
 
 
 @pytest.mark.costly
-@pytest.mark.parametrize("part", PARTS)
-def test_random_graphs_compiled_give_what_they_give(part):
-    @many
+@pytest.mark.parametrize(("part", "count"), PARTS)
+def test_random_graphs_compiled_give_what_they_give(part, count):
+    @settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
     @given(SEEDS)
     def check(seed):
         graph, shapes, wanted = randomGraph(random.Random(f"compile {part} {seed}"))
@@ -118,9 +117,12 @@ MODELS = {
 }
 
 
+LARGE = ("vgg", "resnet")  # what they are built of is in the others, too
+
+
 @pytest.mark.costly
 @pytest.mark.parametrize("train", [True, False], ids=["train", "eval"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in MODELS])
 def test_models_compiled_give_what_they_give(name, train, rng):
     make, sample = MODELS[name]
     initial.seed(1)

@@ -62,7 +62,15 @@ def ofAView(a, rng):
 IN_PLACE = oneElement, oneRow, pruned, copied, out, ofAView
 
 
-@pytest.mark.parametrize("cls, k", HOLDING, ids=lambda v: getattr(v, "__name__", str(v)))
+@pytest.mark.usefixtures("quickly")
+@pytest.mark.parametrize(
+    "cls, k",
+    [
+        pytest.param(c, k, marks=[pytest.mark.slow] * any(c is d for d, _ in HOLDING[:i]))
+        for i, (c, k) in enumerate(HOLDING)
+    ],
+    ids=lambda v: getattr(v, "__name__", str(v)),
+)
 def test_changes_in_place_of_what_a_module_holds_are_seen(cls, k):
     module, shapes = list(cls.examples())[k]
     rng = np.random.default_rng(k)
@@ -233,12 +241,15 @@ class Bench:
 
 @pytest.mark.costly
 @needsNative
+@pytest.mark.usefixtures("quickly")
 @pytest.mark.parametrize("kind", ["convolutional", "recurrent", "attending"])
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 5))])
-def test_after_any_way_of_changing_weights_all_equals_what_is_new(kind, part, tmp_path):
+@pytest.mark.parametrize(
+    ("part", "count"), [(0, 25), *(pytest.param(part, 50, marks=pytest.mark.slow) for part in range(5))]
+)
+def test_after_any_way_of_changing_weights_all_equals_what_is_new(kind, part, count, tmp_path):
     bench = Bench(kind, part, tmp_path)
     assert len(bench.program.executable.packedWeights.weights) >= 4
-    for k in range(50):
+    for k in range(count):
         way = bench.WAYS[bench.rng.integers(len(bench.WAYS))]
         getattr(bench, way)()
         bench.check(k, way)
