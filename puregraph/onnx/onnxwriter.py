@@ -277,8 +277,8 @@ class ModelWriter:
         arrays = {names.get(name, name): array for name, array in self.weights.values()}
         stored = [(name, arrays[name]) for name in sorted(arrays) if name in read]
         tensors = [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in stored]
-        made = helper.make_graph(nodes, self.graph.name or "graph", inputs, outputs, tensors)
-        made.doc_string = documentationOf(self.graph)
+        name, text = self.graph.name or "graph", documentationOf(self.graph)
+        made = helper.make_graph(nodes, name, inputs, outputs, tensors, doc_string=text)
         domains = [helper.make_opsetid("", self.opset)]
         version = helper.find_min_ir_version_for(domains)
         return helper.make_model(made, opset_imports=domains, producer_name="puregraph", ir_version=version)

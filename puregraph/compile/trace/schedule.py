@@ -115,18 +115,16 @@ def traceStep(
 
     `grads`      None: forward only; "one": backward from the first output, a scalar; or for each output whether its
                  gradient is given as a further input
-    `updGrad`    whether the inputs get gradients
-    `optimizer`  updates the parameters at the end
-    `keepGrads`  whether the gradients of parameters are left in `Param.grad`
+    `updGrad`    whether the inputs get gradients; `keepGrads`: whether those of parameters are left in `Param.grad`
+    `optimizer`  updates the parameters at the end; `weights`: those that are in pieces, see `WeightGather`
     `scaled`     whether they are multiplied by the scalar "scale"; `added`: whether `Param.grad` is added to them
     `guarded`    whether the step ends if the first output, a cost, is not finite; `owner`: the optimizer that skips
                  its update too, in a step of its own
     `wanted`     for each output whether it is read after the step; left out: all are; `buckets`: as of the Schedule
-    `weights`    those that are in pieces, see `WeightGather`
     `layout`     decides the layout of the results of kernels, see `channelslast.layoutFor`; None: numpy's
     `keepsComposite`  whether a composite kernel, composed of numpy's functions, is one call; left out: all are
-    `scales`     whether the gradient of the first output is left open, see `Schedule.seed`
-    `converts`   whether inputs of bytes become the floats that the rules ask for
+    `scales`     whether the gradient of the first output is left open, see `Schedule.seed`; `converts`: whether
+                 inputs of bytes become the floats that the rules ask for
     `trial`      the results of opaque rules, when the graph itself ran
 
     Raises    ShapeError if the shapes do not fit; UntriedError if there is such a rule and no trial; NotArraysError if
@@ -137,8 +135,7 @@ def traceStep(
     found = Schedule(graph, graph.steps(len(shapes)))
     found.owner, found.scales, found.buckets = owner, scales, buckets
     tracer = tracerFor(trial, layout, keepsComposite, weights)
-    given = list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes)))
-    values = forward(found, tracer, shapes, given, graph.inputTypes(len(given), given) if converts else given)
+    values = forward(found, tracer, shapes, dtypes or [graph.dtype or np.float32] * len(shapes), converts)
     if grads is not None:
         if guarded:
             guard(found, tracer)
@@ -267,9 +264,11 @@ def ownMemory(found: Schedule, tracer: GraphTracer) -> None:
             found.stores[index] = target, copied(tracer, value)
 
 
-def forward(found: Schedule, tracer: GraphTracer, shapes: list[Any], dtypes: list[Any], asked: list[Any]) -> list[Any]:
-    """The forward rules; the Value of every node. Inputs of bytes become the floats that are asked for."""
+def forward(found: Schedule, tracer: GraphTracer, shapes: list[Any], given: Sequence[Any], converts: bool) -> list[Any]:
+    """The forward rules; the Value of every node."""
     steps, recorder = found.steps, tracer.recorder
+    dtypes = list(map(np.dtype, given))
+    asked = found.graph.inputTypes(len(dtypes), dtypes) if converts else dtypes
     values: list[Any] = [None] * steps.count
     fractions = readAs(steps, "fractions")
     for number, shape, dtype, wanted in zip(steps.inputs, shapes, dtypes, asked, strict=True):

@@ -32,8 +32,9 @@ class AttendBack:
 
     def launches(self, call: Call) -> Any:
         """The cuDNN call; NotImplemented where cuDNN has no plan."""
-        *arguments, bias = call.arguments
-        return attention.attendGrad(self.parts or call.outs, *arguments, tf32=call.origin.isTf32, bias=bias)
+        grad, q, k, v, y, lse, causal, scale, bias = call.arguments
+        outs, isTf32 = self.parts or call.outs, call.origin.isTf32
+        return attention.attendGrad(outs, grad, q, k, v, y, lse, causal, scale, tf32=isTf32, bias=bias)
 
 
 def useLibraryAttention(schedule: Any) -> Any:
