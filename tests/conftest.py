@@ -195,10 +195,12 @@ def numpyOnly():
 
 
 @pytest.fixture
-def quickly(monkeypatch):
-    """Have LLVM optimise nothing, which takes less time; kernels made so are kept in a folder beside the others.
+def quickly(request, monkeypatch):
+    """Have LLVM optimise nothing everyday, which takes less time; kernels made so are kept in a folder beside the others.
 
     A test that changes what is generated sets PUREGRAPH_CACHE and `jit.LOADED` to its own."""
+    if request.node.get_closest_marker("slow"):  # these take kernels as users have them
+        return
 
     def createMachine(L, name, features):
         triple = L.get_process_triple()
