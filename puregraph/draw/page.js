@@ -222,6 +222,9 @@ document.getElementById("depth").addEventListener("change", event => setDepth(Nu
 document.getElementById("theme").addEventListener("click", theme);
 document.getElementById("fit").addEventListener("click", () => panes.forEach(fit));
 window.addEventListener("resize", () => panes.forEach(start));
-window.addEventListener("beforeprint", () => panes.forEach(fit));
+window.addEventListener("beforeprint", () => panes.forEach(pane => { // in its own size, over as many sheets as it takes
+  fit(pane);
+  drawn(pane).setAttribute("width", drawn(pane).dataset.width);
+}));
 document.documentElement.dataset.theme = window.matchMedia?.("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 setDepth(data.depth);
