@@ -11,9 +11,7 @@ the second stages of reductions that are split, rows that a kernel reads again a
 what attention computes, of which the bytes alone are counted: its estimated time is too short.
 """
 
-import argparse
 import sys
-import warnings
 from pathlib import Path
 
 HERE = Path(__file__).parent.parent
@@ -116,20 +114,5 @@ def step(name):
     return found + [row for row in eagertraffic.step(name) if row[0].startswith("_fused")]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("workloads", nargs="*", default=["resnet50", "gpt2", "vit"])
-    parser.add_argument("--launches", action="store_true", help="each kernel")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    for name in options.workloads:
-        rows = step(name)
-        for what, count, size, seconds in rows if options.launches else ():
-            print(f"{what[:40]:40} {count:3} {size / 1e6:9.1f} MB {seconds * 1e6:8.1f} us")
-        count, size, seconds = (sum(row[i] for row in rows) for i in (1, 2, 3))
-        head = f"{name} {roofline.traffic.CASES[name][0]} {roofline.traffic.CASES[name][1]}"
-        print(f"{head:24} {count:4} launches {size / 1e9:7.2f} GB {seconds * 1e3:7.2f} ms")
-
-
 if __name__ == "__main__":
-    main()
+    eagertraffic.main(step, __doc__)

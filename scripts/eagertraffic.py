@@ -123,16 +123,17 @@ def kindOf(x):
     return getattr(torch, x.dtype.name)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(step=step, what=__doc__):
+    """The table of a step, counted by this script or by another one, which says what."""
+    parser = argparse.ArgumentParser(description=what.splitlines()[0])
     parser.add_argument("workloads", nargs="*", default=["resnet50", "gpt2", "vit"])
     parser.add_argument("--launches", action="store_true", help="each operation")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in options.workloads:
         rows = step(name)
-        for what, count, size, seconds in rows if options.launches else ():
-            print(f"{what:40} {count:3} {size / 1e6:9.1f} MB {seconds * 1e6:8.1f} us")
+        for title, count, size, seconds in rows if options.launches else ():
+            print(f"{title[:40]:40} {count:3} {size / 1e6:9.1f} MB {seconds * 1e6:8.1f} us")
         count, size, seconds = (sum(row[i] for row in rows) for i in (1, 2, 3))
         head = f"{name} {roofline.traffic.CASES[name][0]} {roofline.traffic.CASES[name][1]}"
         print(f"{head:24} {count:4} launches {size / 1e9:7.2f} GB {seconds * 1e3:7.2f} ms")

@@ -2,17 +2,13 @@
 
 import numpy as np
 import pytest
-from fakecupy import useGpu
-from gpunets import close, trained
 from launches import needsEmulator
+from test_gpu_epilogues import onBoth
 
-from puregraph import device
 from puregraph.cuda.libraries.attention import AttentionTask
-from puregraph.cuda.runtime.launch import Launch
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.modules import Attention, Flatten, Linear, Reshape, Transpose
-from puregraph.optimizers import SGD
 
 pytestmark = [needsEmulator]
 
@@ -35,21 +31,10 @@ def maskOf(rng, name):
     return floats.astype(np.float32)
 
 
-def onBoth(monkeypatch, make, batches, precision="float32"):
-    """The tasks of cuDNN and the launches of a training on the fake GPU, which learns as the CPU does."""
-    with device.useDevice("cpu"):
-        _, near, wanted = trained(make, batches, SGD())
-    useGpu(monkeypatch)
-    program, far, got = trained(lambda: make().calcMode(precision), batches, SGD())
-    tolerance = 2e-5 if precision == "float32" else 3e-2
-    for each, other in zip(got, wanted, strict=True):
-        close(each[0], other[0], tolerance)
-    for name, param in near.params.items():
-        close(far.params[name].data, param.data, tolerance)
-    calls = [call for call in program.executable.schedule.calls if call.kind.isNative]
-    works = [task.what for call in calls for task in call.function.works]
-    tasks = [work.task for work in works if not isinstance(work, Launch) and isinstance(work.task, AttentionTask)]
-    return tasks, [work.entry for work in works if isinstance(work, Launch)]
+def launched(*arguments):
+    """The tasks of attention by cuDNN and the entries of launches of a training that learns as the CPU does."""
+    _, tasks, launches = onBoth(*arguments)
+    return [task for task in tasks if isinstance(task, AttentionTask)], [launch.entry for launch in launches]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +47,7 @@ def onBoth(monkeypatch, make, batches, precision="float32"):
 )
 def test_a_mask_is_a_bias_of_the_library(monkeypatch, rng, name, precision):
     x, t = rng.standard_normal((5, 6, 8)).astype("f4"), rng.integers(0, 4, 5)
-    tasks, entries = onBoth(monkeypatch, masked, [(x, maskOf(rng, name), t), (x, maskOf(rng, name), t)], precision)
+    tasks, entries = launched(monkeypatch, masked, [(x, maskOf(rng, name), t), (x, maskOf(rng, name), t)], precision)
     forward, back = tasks
     assert forward.bias == back.bias and forward.bias.shape[2:] == (6, 6) and back.grads
     assert not {"attend", "attendKeys", "attendQueries"} & set(entries)
@@ -70,5 +55,5 @@ def test_a_mask_is_a_bias_of_the_library(monkeypatch, rng, name, precision):
 
 def test_what_sees_no_key_beside_a_causal_mask_stays_with_the_kernel(monkeypatch, rng):
     x, t = rng.standard_normal((5, 6, 8)).astype("f4"), rng.integers(0, 4, 5)
-    tasks, entries = onBoth(monkeypatch, lambda: masked(causal=True), [(x, maskOf(rng, "bool"), t)])
+    tasks, entries = launched(monkeypatch, lambda: masked(causal=True), [(x, maskOf(rng, "bool"), t)])
     assert not tasks and {"attend", "attendKeys", "attendQueries"} <= set(entries)
