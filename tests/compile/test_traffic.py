@@ -122,6 +122,17 @@ def test_a_norm_and_its_relu_take_eight_passes_over_their_input_forward_and_back
         assert sum(found[node][1] for node in names) == pytest.approx(8 * size, rel=2e-3)
 
 
+def test_a_layer_norm_goes_back_with_three_reads_and_one_write_and_forward_with_its_skip_in_one():
+    found, size = json.loads(GOLDEN.read_text())["gpt2"], 16 * 1024 * 768 * 2 / MEGABYTE
+    sums = 2 * 768 * 4 * 1024 / MEGABYTE  # of each of 1,024 blocks, for the gradients of scale and bias
+    for index in range(2, 12):
+        block = f"sequential.gpt.block{index}"
+        launches, moved = found[f"backward sum:{block}.add2"]  # the output's gradient, the input, the skip's gradient
+        assert launches == 2 and moved == pytest.approx(4 * size + 2 * sums, rel=2e-3)
+        launches, moved = found[f"forward {block}.norm2"]  # both terms of the skip; their sum, and its norm
+        assert launches == 1 and moved == pytest.approx(4 * size, rel=2e-3)
+
+
 def test_an_added_pass_is_named(monkeypatch):
     from puregraph.compile import pipeline
 
