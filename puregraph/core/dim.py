@@ -260,6 +260,12 @@ class Dim(str):
     def __reduce__(self) -> tuple[Any, ...]:
         return build, (self.terms,)
 
+    @property
+    def isOfData(self) -> bool:
+        """Whether it is a symbol whose size depends on the data."""
+        (factors, count), *others = self.terms.items()
+        return not others and count == 1 and len(factors) == 1 and isinstance(factors[0], DataDependent)
+
     def __neg__(self) -> Size:
         return multiply(self, -1)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from copy import copy
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -115,6 +115,21 @@ def store(model: Any, path: Any) -> None:
     onnx.save(model, os.fspath(path), save_as_external_data=True, location=beside, size_threshold=1024)
 
 
+class End(NamedTuple):
+    """An input or output of a graph."""
+
+    name: str
+    dtype: Any
+    shape: Any
+
+    def info(self) -> Any:
+        """As ONNX has it."""
+        from onnx import helper
+
+        dtype = None if self.dtype is None else np.dtype(self.dtype)
+        return helper.make_tensor_value_info(self.name, kindOf(dtype), dimsOf(self.shape))
+
+
 class OnnxStep:
     """One step of a graph while it is written: `inputs` and `outputs` are names of values, None for one left out.
 
@@ -124,12 +139,18 @@ class OnnxStep:
     def __init__(self, writer: ModelWriter, row: Any, inputs: list[str | None], outputs: list[str], path: str):
         self.writer, self.module, self.path, self.row = writer, row.step.module, path, row
         self.kinds: dict[str, Any] = {}  # dtypes of outputs, where a rule was traced
-        self.isAbsent = False
+        self.absent: set[str] = set()  # outputs that are nothing
         self.inputs, self.outputs, self.shapes, self.dtypes = inputs, outputs, row.inshapes, row.dtypes
         self.outshapes = row.shapes
         self.indtypes = [writer.kinds.get(n) for n in row.step.args[: row.step.inputs]]
         self.opset = writer.opset
         self.count = 0
+
+    def inside(self, writer: ModelWriter) -> OnnxStep:
+        """The step as what adds nodes to another writer."""
+        other = copy(self)
+        other.writer = writer
+        return other
 
     @property
     def x(self) -> str:
@@ -192,6 +213,7 @@ class ModelWriter:
         self.opset = opset
         self.taken: set[str] = set()
         self.weights: dict[tuple[int, str], tuple[str, Any]] = {}
+        self.starts: dict[str, list[str]] = {}  # by the name of a loop's pass what its runs began with, stacked
         self.prepare(graph, shapes, typesFor(graph, len(shapes)) if dtypes is None else [np.dtype(d) for d in dtypes])
         holders = [module for row in self.rows for _, module in leavesIn(row.step.module, "")]
         leaves = [module for module in holders if not isinstance(module, GraphHolder)]
@@ -224,24 +246,32 @@ class ModelWriter:
         inside.write()
         return inside
 
+    def blank(self) -> ModelWriter:
+        """What writes other nodes, which may read all that this one has named."""
+        inside = copy(self)
+        inside.nodes, inside.lengths = [], {}
+        return inside
+
     def inner(self, graph: Any, names: list[str], shapes: list[Any], dtypes: list[Any], own: int, name: str) -> Any:
         """A graph for an attribute of a node: `names` of its inputs, of which the first are its own."""
+        inside = self.within(graph, names, shapes, dtypes)
+        found = [str(inside.values[number]) for number in inside.steps.outputs]
+        ends = list(map(End, found, inside.inferred.dtypes, inside.inferred.shapes))
+        return inside.attribute(list(map(End, names[:own], dtypes, shapes)), ends, name)
+
+    def attribute(self, inputs: list[End], outputs: list[End], name: str) -> Any:
+        """The nodes as a graph for an attribute: each output has a name of its own, which one of its nodes gives."""
         from onnx import helper
 
-        inside = self.within(graph, names, shapes, dtypes)
-        made = {output for node in inside.nodes for output in node.output}
-        outputs: list[Any] = []
-        for number, shape, dtype in zip(inside.steps.outputs, inside.inferred.shapes, inside.inferred.dtypes):
-            found = str(inside.values[number])
-            if found not in made or found in {info.name for info in outputs}:
-                found = inside.unique(f"{found}:output")
-                inside.addNode("Identity", [inside.values[number]], [found], found, {})
-            outputs.append(helper.make_tensor_value_info(found, kindOf(dtype), dimsOf(shape)))
-        nodes = ordered(inside.nodes, [info.name for info in outputs])
-        inputs = [
-            helper.make_tensor_value_info(*row) for row in zip(names[:own], map(kindOf, dtypes), map(dimsOf, shapes))
-        ]
-        return helper.make_graph(nodes, name, inputs, outputs)
+        made = {output for node in self.nodes for output in node.output}
+        found: list[End] = []
+        for end in outputs:
+            if end.name not in made or end.name in {other.name for other in found}:
+                end = end._replace(name=self.unique(f"{end.name}:output"))
+                self.addNode("Identity", [outputs[len(found)].name], [end.name], end.name, {})
+            found.append(end)
+        nodes = ordered(self.nodes, [end.name for end in found])
+        return helper.make_graph(nodes, name, [end.info() for end in inputs], [end.info() for end in found])
 
     def unique(self, text: str) -> str:
         """A name that nothing else has."""
@@ -265,7 +295,7 @@ class ModelWriter:
         self.write()
         outputs: list[Any] = []
         for number, shape, dtype in zip(self.steps.outputs, self.inferred.shapes, self.inferred.dtypes):
-            name = str(self.values[number])
+            name = str(self.values[number] or self.nothing(number))
             if name in {info.name for info in [*inputs, *outputs]}:
                 name = self.unique(f"{name}:output")
                 self.addNode("Identity", [self.values[number]], [name], name, {})
@@ -282,6 +312,15 @@ class ModelWriter:
         domains = [helper.make_opsetid("", self.opset)]
         version = helper.find_min_ir_version_for(domains)
         return helper.make_model(made, opset_imports=domains, producer_name="puregraph", ir_version=version)
+
+    def nothing(self, number: int) -> Any:
+        """An output that no node gives.
+
+        Raises    GraphError naming it
+        """
+        raise GraphError(
+            f"output '{self.steps.names[number]}' is nothing: a rule on the way to it has no gradient for it"
+        )
 
     def write(self) -> None:
         """All steps.
@@ -314,10 +353,10 @@ class ModelWriter:
             raise GraphError("\n".join([f"{plural(len(faults), 'node')} cannot be written:", *faults]))
 
     def note(self, step: Any, written: OnnxStep) -> None:
-        """What a traced rule says of its outputs."""
-        if written.isAbsent:
-            self.values[step.outs[0]] = None
+        """What is known of outputs once they are written."""
         for number, name in zip(step.outs, written.outputs):
+            if name in written.absent:
+                self.values[number] = None
             if name in written.kinds:
                 self.kinds[number] = written.kinds[name]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from puregraph.core.dim import Dim
 from puregraph.core.linkednode import Edge
 from puregraph.core.rules import gradientRule
 from puregraph.errors import need
@@ -111,7 +112,8 @@ class CotangentInput(Module):
     """
 
     def dataShapeFrom(self, y: Any, g: Any) -> Any:
-        need(g == y, f"a gradient of shape {y}", g, "only the gradient of a single number may be left out, and is 1")
+        isAlike = len(g) == len(y) and all(n == m or isinstance(m, Dim) and m.isOfData for n, m in zip(g, y))
+        need(isAlike, f"a gradient of shape {y}", g, "only the gradient of a single number may be left out, and is 1")
         return y
 
     def dataTypeFrom(self, y: Any, g: Any) -> Any:

@@ -131,7 +131,9 @@ def writeRule(step: OnnxStep) -> None:
     for call in recorder.calls:
         writer.write(call)
     for i, (value, out) in enumerate(zip(found, step.outputs)):
-        if value is not None:
+        if value is None:
+            step.absent.add(out)
+        else:
             step.kinds[out] = value.dtype
             given(step, writer.name(value), out, mark, isFirst=i == 0)
 

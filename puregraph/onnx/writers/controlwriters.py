@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ def ifElse(step: OnnxStep) -> None:
     if len(chosen) == 1 and not step.module.misfit:
         inside = step.writer.within(chosen[0], names, shapes, dtypes)
         step.writer.nodes += inside.nodes
-        for number, out in zip(inside.steps.outputs, step.outputs):
+        for number, out in zip(inside.steps.outputs, step.outputs[:count]):
             step.op("Identity", inside.values[number], out=out, name=out)
         return
     if step.module.misfit:
@@ -36,27 +37,33 @@ def ifElse(step: OnnxStep) -> None:
 
 
 @writesOnnx(Loop)
-def loop(step: OnnxStep) -> None:
-    """Loop."""
+def loop(step: OnnxStep, isKept: bool = False) -> None:
+    """Loop; with what each run begins with stacked, if it is kept for a gradient."""
     m, count = step.module, len(step.module.outputNames)
     before = [(1,) * rank for rank in m.ranks]
     carried, alike = step.shapes[2 : 2 + m.carried], step.shapes[2 + m.carried :]
     shapes, _ = m.settled(before, carried, alike, step.shapes)
     kinds = [np.dtype(np.int64), np.dtype(bool), *step.indtypes[2:]]
     body = bodyOf(step, [*before, *shapes, *alike], kinds, 2 + m.carried)
-    inputs = step.inputs[: 2 + m.carried]
-    step.op("Loop", *inputs, out=step.outputs[:count], name=step.path, body=body)
+    stacks = [step.fresh(f"start{i}") for i in range(1 + m.carried)] if isKept else []
+    if isKept:
+        keepStarts(step, body, [0, *range(2, 2 + m.carried)], stacks)
+    step.op("Loop", *step.inputs[: 2 + m.carried], out=[*step.outputs[:count], *stacks], name=step.path, body=body)
 
 
 @writesOnnx(Scan)
-def scan(step: OnnxStep) -> None:
-    """Scan; attributes that are as usual are left out."""
+def scan(step: OnnxStep, isKept: bool = False) -> None:
+    """Scan, likewise; attributes that are as usual are left out."""
     m, count = step.module, len(step.module.outputNames)
     carried, scanned, alike = m.parted(step.shapes)
     axes = [normalAxis(axis, len(shape)) for (axis, _), shape in zip(m.ins, scanned)]
     slices = [tuple(shape[:axis]) + tuple(shape[axis + 1 :]) for axis, shape in zip(axes, scanned)]
     shapes, _ = m.settled([], carried, [*slices, *alike], step.shapes)
     body = bodyOf(step, [*shapes, *slices, *alike], step.indtypes, m.carried + m.sliced)
+    stacks = [step.fresh(f"start{i}") for i in range(m.carried)] if isKept else []
+    if isKept:
+        keepStarts(step, body, range(m.carried), stacks)
+    outs = (*m.outs, *[(0, False)] * len(stacks))
 
     def unusual(values: tuple, index: int) -> list[int] | None:
         found = [int(value[index]) for value in values]
@@ -65,14 +72,14 @@ def scan(step: OnnxStep) -> None:
     step.op(
         "Scan",
         *step.inputs[: m.carried + m.sliced],
-        out=step.outputs[:count],
+        out=[*step.outputs[:count], *stacks],
         name=step.path,
         body=body,
         num_scan_inputs=m.sliced,
         scan_input_axes=unusual(m.ins, 0),
         scan_input_directions=unusual(m.ins, 1),
-        scan_output_axes=unusual(m.outs, 0),
-        scan_output_directions=unusual(m.outs, 1),
+        scan_output_axes=unusual(outs, 0),
+        scan_output_directions=unusual(outs, 1),
     )
 
 
@@ -82,3 +89,28 @@ def bodyOf(step: OnnxStep, shapes: list[Any], dtypes: list[Any], own: int) -> An
     names = [step.writer.unique(name) for name in body.arguments[:own]]
     names += map(str, step.inputs[own:])
     return step.writer.inner(body, names, shapes, dtypes, own, f"{step.path}:body")
+
+
+def keepStarts(step: OnnxStep, body: Any, inputs: Iterable[int], stacks: list[str]) -> None:
+    """Have a body give what some of its inputs are, which the node stacks as its last outputs."""
+    for i in inputs:
+        end = type(body.input[i])()
+        end.CopyFrom(body.input[i])
+        end.name = step.writer.unique(f"{end.name}:start")
+        body.node.add(op_type="Identity", name=end.name, input=[body.input[i].name], output=[end.name])
+        body.output.append(end)
+    step.writer.starts[step.outputs[-1]] = stacks
+
+
+def kept(write: Callable[..., None], **options: Any) -> Callable[[OnnxStep], None]:
+    """What writes a module with its hidden outputs, of which one is the run of its graphs."""
+
+    def written(step: OnnxStep) -> None:
+        inner = step.inside(step.writer)
+        inner.module = step.module.inner
+        write(inner, **options)
+
+    return written
+
+
+KEEPING = {If: kept(ifElse), Loop: kept(loop, isKept=True), Scan: kept(scan, isKept=True)}

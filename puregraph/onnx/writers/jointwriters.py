@@ -4,48 +4,65 @@ from __future__ import annotations
 
 from puregraph.autodiff.joint.remat import CotangentInput, Exposed, Outline, Parameter
 from puregraph.graph.backward import Accumulate, Gradient
+from puregraph.onnx.gradients.gradientregistry import ANYSIZE, GRADIENTS, loadGradients
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
 from puregraph.onnx.rules.opensizes import forAnySize
 from puregraph.onnx.rules.rulewriter import given, writeRule
-from puregraph.onnx.writers.gradientwriters import GRADIENTS, IndexedGradient
+from puregraph.onnx.writers.controlwriters import KEEPING
 
 
 @writesOnnx(Exposed)
 def traced(step: OnnxStep) -> None:
-    """The calls of the rule."""
-    forAnySize(step, writeRule)
+    """The calls of the rule, or the operator of a module that runs graphs, with what its gradient wants to know."""
+    write = KEEPING.get(type(step.module.inner))
+    if write is None:
+        forAnySize(step, writeRule)
+    else:
+        write(step)
 
 
 @writesOnnx(Gradient)
 def gradient(step: OnnxStep) -> None:
     """What is registered for the module, or the calls of its rule."""
-    forAnySize(step, writeRule if type(step.module.of) not in GRADIENTS else writeRegistered)
+    loadGradients()
+    kind = type(step.module.of)
+    if kind in ANYSIZE:
+        writeRegistered(step)
+    else:
+        forAnySize(step, writeRegistered if kind in GRADIENTS else writeRule)
 
 
 def writeRegistered(step: OnnxStep) -> None:
     """What is registered for the module."""
     mark = len(step.writer.nodes)
-    found = GRADIENTS[type(step.module.of)](IndexedGradient(step))
+    found = GRADIENTS[type(step.module.of)](step)
     for k, i in enumerate(step.module.wanted):
-        if found[i] is not None:
+        if found[i] is None:
+            step.absent.add(step.outputs[k])
+        else:
             given(step, found[i], step.outputs[k], mark, isFirst=k == 0)
 
 
 @writesOnnx(Accumulate)
 def accumulated(step: OnnxStep) -> None:
-    """Add, in the order of the gradients."""
-    total, *rest = step.inputs
-    for i, x in enumerate(rest):
-        total = step.op("Add", total, x, out=step.y if i == len(rest) - 1 else None)
-    if not rest:
-        step.op("Identity", total, out=step.y)
+    """Add, in the order of the gradients, of those that there are."""
+    found = [x for x in step.inputs if x is not None]
+    if not found:
+        step.absent.add(step.y)
+    elif len(found) == 1:
+        step.op("Identity", *found, out=step.y)
+    else:
+        total, *rest, last = found
+        for x in rest:
+            total = step.op("Add", total, x)
+        step.op("Add", total, last, out=step.y)
 
 
 @writesOnnx(Parameter)
 def parameter(step: OnnxStep) -> None:
     """The stored array itself; nothing where the module has none."""
     if step.module.value is None:
-        step.isAbsent = True
+        step.absent.add(step.y)
         return
     step.writer.alias(step, step.module.value)
 

@@ -1,4 +1,4 @@
-"""GradientWriters: the gradients of modules that take and put elements by index, by the operators that do so."""
+"""ElementGradients: of modules that take and put elements by index, by the operators that do so."""
 
 from __future__ import annotations
 
@@ -8,50 +8,41 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.errors import GraphError
+from puregraph.onnx.gradients.gradientcall import GradientCall
+from puregraph.onnx.gradients.gradientregistry import writesGradient
 from puregraph.onnx.modules.axes.controlled import CumulativeAxis, TriluFrom
 from puregraph.onnx.modules.axes.gathering import GatherElements, GatherPoints
-from puregraph.onnx.modules.axes.scattering import ScatterElements, ScatterPoints
+from puregraph.onnx.modules.axes.scattering import ScatterElements, ScatterPoints, ScatterSequence
 from puregraph.onnx.modules.axes.topelements import TopElements
 from puregraph.onnx.modules.axes.trilu import Trilu
 from puregraph.onnx.modules.layers.determinant import Determinant
 from puregraph.onnx.modules.layers.fourier import Fourier
 from puregraph.onnx.modules.layers.pools import Unpool
-from puregraph.onnx.onnxwriter import OnnxStep, kindOf
-
-GRADIENTS: dict[type, Callable[..., Any]] = {}  # what writes the gradient of modules of a class
+from puregraph.onnx.onnxwriter import End, OnnxStep
 
 
-def writesGradient(*classes: type) -> Callable[[Callable], Callable]:
-    """Register the function below it: it gets an `IndexedGradient`, and gives names of gradients, None for none."""
+def writesIndexed(*classes: type, forAnySize: bool = True) -> Callable[[Callable], Callable]:
+    """Register the function below it, which gets an `IndexedGradient`."""
 
     def register(write: Callable) -> Callable:
-        GRADIENTS.update(dict.fromkeys(classes, write))
+        writesGradient(*classes, forAnySize=forAnySize)(lambda step: write(IndexedGradient(step)))
         return write
 
     return register
 
 
-class IndexedGradient:
-    """A gradient of a module with an index: `grad`, and by number its arguments and outputs, as names in the model.
-
-    `take` gives the elements that the index names, `put` an array with others there.
-    """
+class IndexedGradient(GradientCall):
+    """A gradient of a module with an index: `take` gives what it names, `put` an array with other elements there."""
 
     def __init__(self, step: OnnxStep):
-        self.step, self.op, self.module = step, step.op, step.module.of
-        values, shapes, dtypes = (step.module.complete(each) for each in (step.inputs, step.shapes, step.indtypes))
-        first = step.module.grads
-        self.grad, self.values = values[0], values[first:]
-        self.shapes, self.dtypes = shapes[first:], dtypes[first:]
-        self.dtype = dtypes[0]
+        super().__init__(step)
         self.isPoints = isinstance(self.module, (GatherPoints, ScatterPoints))
         self.axis: dict[str, Any] = {} if self.isPoints else {"axis": getattr(self.module, "axis", 0)}
 
     def index(self, number: int) -> str:
         """An argument as an index of int64."""
         name = str(self.values[number])
-        return name if self.dtypes[number] == np.int64 else self.op("Cast", name, to=kindOf(np.dtype(np.int64)))
+        return name if self.dtypes[number] == np.int64 else self.cast(name, np.int64)
 
     def take(self, x: str, index: str) -> str:
         """The elements of x that an index names."""
@@ -62,35 +53,26 @@ class IndexedGradient:
         kind = "ScatterND" if self.isPoints else "ScatterElements"
         return self.op(kind, x, index, updates, **self.axis, reduction=reduction)
 
-    def number(self, value: Any, dtype: Any = None) -> str:
-        """A number in the dtype of the gradient, or in another one."""
-        return self.step.constant(value, self.dtype if dtype is None else dtype)
 
-    def full(self, value: Any, like: int, dtype: Any = None) -> str:
-        """An array of one number in the shape of an argument."""
-        shape = self.op("Shape", self.values[like]) if self.values[like] else self.step.whole(*self.shapes[like])
-        return self.op("Expand", self.number(value, dtype), shape)
-
-    def cast(self, x: str, dtype: Any) -> str:
-        """A value in another dtype."""
-        return self.op("Cast", x, to=kindOf(np.dtype(dtype)))
-
-
-@writesGradient(GatherElements, GatherPoints)
+@writesIndexed(GatherElements, GatherPoints)
 def gathered(g: IndexedGradient) -> tuple:
-    """Each gradient is added where its element was."""
-    if getattr(g.module, "batch", 0):
-        raise GraphError("its gradient has no words in ONNX, which scatters to no points of each sample of a batch")
-    return g.put(g.full(0, 0), g.index(1), g.grad, "add"), None
+    """Each gradient is added where its element was; with the first axes of a batch an index names its sample too."""
+    index, batch = g.index(1), getattr(g.module, "batch", 0)
+    if batch:
+        size = g.op("Shape", index, end=-1)
+        ones = g.op("Expand", g.number(1, np.int64), g.op("Concat", size, g.step.whole(1), axis=0))
+        samples = [g.op("CumSum", ones, g.number(axis, np.int64), exclusive=1) for axis in range(batch)]
+        index = g.op("Concat", *samples, index, axis=-1)
+    return g.put(g.full(0, 0), index, g.grad, "add"), None
 
 
-@writesGradient(TopElements)
+@writesIndexed(TopElements)
 def chosen(g: IndexedGradient) -> tuple:
     """The gradients of the chosen elements are put where they were."""
     return (g.full(0, 0) if g.grad is None else g.put(g.full(0, 0), g.index(2), g.grad),)
 
 
-@writesGradient(Unpool)
+@writesIndexed(Unpool, forAnySize=False)
 def unpooled(g: IndexedGradient) -> tuple:
     """The gradients from where the elements went, counted in an output of the usual lengths."""
     cut = g.module.natural != g.module.lengths
@@ -99,7 +81,7 @@ def unpooled(g: IndexedGradient) -> tuple:
     return g.op("Gather", g.op("Reshape", grad, g.step.whole(-1)), g.index(1)), None
 
 
-@writesGradient(ScatterElements, ScatterPoints)
+@writesIndexed(ScatterElements, ScatterPoints)
 def scattered(g: IndexedGradient) -> tuple:
     """What was replaced has none; of equal positions the last update has it; see the rules of the module."""
     index, kind = g.index(1), g.module.reduction
@@ -118,7 +100,7 @@ def scattered(g: IndexedGradient) -> tuple:
     return kept, None, g.op("Where", g.op("Equal", g.take(last, index), order), g.take(g.grad, index), none)
 
 
-@writesGradient(Determinant)
+@writesIndexed(Determinant, forAnySize=False)
 def cofactors(g: IndexedGradient) -> tuple:
     """The determinants of what is left of a matrix without a row and a column, with their signs."""
     n, rank = int(g.shapes[0][-1]), len(g.shapes[0])
@@ -132,7 +114,7 @@ def cofactors(g: IndexedGradient) -> tuple:
     return (g.op("Mul", grad, g.op("Mul", minors, signs)),)
 
 
-@writesGradient(Fourier)
+@writesIndexed(Fourier, forAnySize=False)
 def transformed(g: IndexedGradient) -> tuple:
     """A product with the matrix of the transform along its axis, real and imaginary parts being one."""
     shape, rank = g.shapes[0], len(g.shapes[0])
@@ -149,28 +131,69 @@ def transformed(g: IndexedGradient) -> tuple:
     return (g.op("Transpose", found, perm=[order.index(i) for i in range(rank)]),)
 
 
-@writesGradient(Trilu)
+@writesIndexed(Trilu)
 def triangle(g: IndexedGradient) -> tuple:
     """The same part of the gradient."""
     diagonal = g.step.constant(g.module.diagonal, np.int64)
     return (g.op("Trilu", g.grad, diagonal, upper=int(g.module.upper)),)
 
 
-@writesGradient(TriluFrom)
+@writesIndexed(TriluFrom)
 def triangleFrom(g: IndexedGradient) -> tuple:
     """The same part of the gradient."""
     return g.op("Trilu", g.grad, g.values[1], upper=int(g.module.upper)), None
 
 
-@writesGradient(CumulativeAxis)
-def summed(g: IndexedGradient) -> tuple:
-    """Sums from the other end."""
-    if g.module.kind != "sum":
-        raise GraphError("its gradient along an axis that comes with the data has no words in ONNX")
+@writesIndexed(CumulativeAxis)
+def accumulated(g: IndexedGradient) -> tuple:
+    """Sums from the other end; of a product what the other factors give."""
+    axis = g.op("Reshape", g.index(1), g.step.constant(np.zeros(0, np.int64)))
+    if g.module.kind == "product":
+        return otherFactors(g, axis), None
     options: dict[str, Any] = {"exclusive": int(g.module.exclusive) or None}
     options["reverse"] = int(not g.module.reverse) or None
-    axis = g.op("Reshape", g.values[1], g.step.constant(np.zeros(0, np.int64)))
     return g.op("CumSum", g.grad, axis, **options), None
+
+
+def otherFactors(g: IndexedGradient, axis: str) -> str:
+    """One element after the other along an axis: the sum over all products that it is a factor of, each without it."""
+    x, count, options = str(g.values[0]), np.int64, {"exclusive": int(g.module.exclusive) or None}
+    along = g.op("Reshape", axis, g.step.whole(1))
+    place = g.op("CumSum", g.full(1, 0, count), axis, exclusive=1)
+    body = g.inside()
+    t, on, total = (g.step.writer.unique(f"{g.step.path}:{name}") for name in ("t", "on", "total"))
+    isOwn = body.op("Equal", place, t)
+    products = body.op(
+        "CumProd",
+        body.op("Where", isOwn, body.number(1), x),
+        axis,
+        **options,
+        reverse=int(g.module.reverse) or None,
+    )
+    comparison = ("Less" if g.module.reverse else "Greater") + ("" if g.module.exclusive else "OrEqual")
+    isBehind = body.op(comparison, place, t)
+    terms = body.op("Mul", g.grad, body.op("Where", isBehind, products, body.number(0)))
+    own = body.op("Where", isOwn, body.op("ReduceSum", terms, along), body.number(0))
+    outputs = [body.op("Identity", on), body.op("Add", total, own)]
+    ends = [End(t, count, ()), End(on, bool, ()), End(total, g.dtype, g.shapes[0])]
+    graph = body.step.writer.attribute(ends, [end._replace(name=y) for end, y in zip(ends[1:], outputs)], "product")
+    length = g.op("Gather", g.op("Shape", x), axis)
+    return g.op("Loop", length, g.number(True, bool), g.full(0, 0), body=graph)
+
+
+@writesIndexed(ScatterSequence)
+def put(g: IndexedGradient) -> tuple:
+    """What was replaced has none; that of the updates is read where they were put."""
+    axis, options = g.module.axis, {"axis": g.module.axis, "mode": "circular" if g.module.circular else "linear"}
+    starts = () if g.values[2] is None else (g.index(2),)
+    kept = g.op("TensorScatter", g.grad, g.full(0, 1), *starts, **options)
+    rank = len(g.shapes[1])
+    place = g.op("CumSum", g.full(1, 1, np.int64), g.number(axis, np.int64), exclusive=1)
+    if starts:
+        place = g.op("Add", place, g.op("Reshape", *starts, g.step.whole(-1, *[1] * (rank - 1))))
+    if g.module.circular:
+        place = g.op("Mod", place, g.op("Gather", g.op("Shape", g.grad), g.number(axis, np.int64)))
+    return kept, g.op("GatherElements", g.grad, place, axis=axis), None
 
 
 def multiplied(g: IndexedGradient, index: str) -> tuple:

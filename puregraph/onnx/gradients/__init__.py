@@ -1,0 +1,1 @@
+"""Gradients: those of modules whose rules are not traced, written in operators of ONNX."""

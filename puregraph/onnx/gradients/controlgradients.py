@@ -1,0 +1,243 @@
+"""ControlGradients: of modules that run graphs. If has a branch for each gradient, Loop and Scan run from the end on.
+
+What is in a branch or a run is computed again there; what each run began with is stacked by the forward pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.core.shape import normalAxis
+from puregraph.errors import GraphError
+from puregraph.onnx.gradients.gradientcall import GradientCall
+from puregraph.onnx.gradients.gradientregistry import writesGradient
+from puregraph.onnx.gradients.innergradient import InnerGradient, Ways
+from puregraph.onnx.modules.control.ifelse import If
+from puregraph.onnx.modules.control.innerpass import outside, shapesInside
+from puregraph.onnx.modules.control.loop import Loop
+from puregraph.onnx.modules.control.scan import Scan
+from puregraph.onnx.onnxwriter import End, OnnxStep
+
+
+class ControlGradient(GradientCall):
+    """A gradient of a module that runs graphs: `wanted` are the inputs that want one, `params` the parameters."""
+
+    def __init__(self, step: OnnxStep):
+        super().__init__(step)
+        names, needs = self.module.ruleNames, step.module.needed
+        self.count = len(needs) - len(names)
+        isFloat = [dtype is not None and dtype.kind == "f" for dtype in self.dtypes]
+        self.wanted = [i for i in range(self.count) if needs[i] and isFloat[i]]
+        self.stored = [getattr(self.module, name) for name in names]
+        self.params = [param for param, need in zip(self.stored, needs[self.count :]) if need]
+        self.order = step.module.wanted
+        self.seeded = [i for i, x in enumerate(self.grads) if x is not None and self.kinds[i].kind == "f"]
+
+    def ends(self, first: int, last: int | None = None) -> list[End]:
+        """Some of the inputs."""
+        rows = zip(self.values[: self.count], self.dtypes, self.shapes)
+        return [End(str(x), dtype, shape) for x, dtype, shape in list(rows)[first:last]]
+
+    def none(self, argument: int) -> str:
+        """Zeros as an argument."""
+        return self.full(0, argument, self.dtypes[argument])
+
+    def place(self, param: int) -> int:
+        """The argument that a parameter of an id is."""
+        return self.count + next(i for i, stored in enumerate(self.stored) if id(stored) == param)
+
+    def answers(self, inputs: dict[int, str], params: dict[int, str]) -> list[str | None]:
+        """For each argument its gradient, zeros for one that is wanted and that nothing has reached."""
+        found: list[str | None] = [None] * (self.count + len(self.stored))
+        for i in self.order:
+            known = inputs.get(i) if i < self.count else params.get(id(self.stored[i - self.count]))
+            found[i] = known or self.none(i)
+        return found
+
+
+@writesGradient(If, forAnySize=True)
+def branches(step: OnnxStep) -> list[str | None]:
+    """If: each branch gives the gradients of one graph; that of a condition that is known stands alone."""
+    g = ControlGradient(step)
+    if g.module.misfit:
+        raise GraphError("one of its branches was not read, as it fits no data of these shapes")
+    condition, ends = g.values[0], g.ends(1)
+    chosen = g.module.candidates(g.shapes[0])
+    if len(chosen) == 1:
+        inner = branch(g, chosen[0], ends)
+        step.writer.nodes += inner.writer.nodes
+        return g.answers({i + 1: name for i, name in inner.inputs.items()}, inner.params)
+    graphs = {}
+    for key, graph in g.module.held.items():
+        inner = branch(g, graph, ends)
+        own = g.at(inner.step)
+        found = own.answers({i + 1: name for i, name in inner.inputs.items()}, inner.params)
+        outputs = [End(str(found[i]), g.dtypes[i], g.shapes[i]) for i in g.order]
+        graphs[f"{key}_branch"] = own.step.writer.attribute([], outputs, f"{step.path}:{key}")
+    names = [step.fresh("gradient") for _ in g.order]
+    g.op("If", condition, out=names, **graphs)
+    return inOrder(g, names)
+
+
+def branch(g: ControlGradient, graph: Any, ends: list[End]) -> InnerGradient:
+    """The gradients of one graph of an If."""
+    shapes = shapesInside(graph, [end.shape for end in ends])
+    seeds = {i: End(str(g.grads[i]), g.kinds[i], shapes[i]) for i in g.seeded}
+    return InnerGradient(g.step, graph, ends, seeds, Ways(graph, g.seeded, [i - 1 for i in g.wanted], g.params))
+
+
+def inOrder(g: ControlGradient, names: list[str]) -> list[str | None]:
+    """For each argument its gradient, of those of the ones that want one."""
+    found: list[str | None] = [None] * (g.count + len(g.stored))
+    for i, name in zip(g.order, names):
+        found[i] = name
+    return found
+
+
+class RunGradient(ControlGradient):
+    """The gradient of one run of a Loop or Scan, in a body that is run from the last one to the first.
+
+    `carry` are the names of the gradients of carried values in the body, by number, `totals` those of the sums for what
+    all runs read, by argument; `rows` those of the gradients of stacked outputs.
+    """
+
+    def __init__(self, step: OnnxStep, shapes: Any, outshapes: Any):
+        super().__init__(step)
+        m = self.module
+        self.kept = step.writer.starts[str(self.values[-1])]
+        self.first = m.leading if m.leading else 0
+        self.behind = self.first + m.carried + m.sliced
+        self.carriedShapes, self.outshapes = [outside(shape, self.shapes) for shape in shapes], outshapes
+        if any(n is None for shape in self.carriedShapes for n in shape):
+            raise GraphError("a value that it carries has another size in each run, so that its runs cannot be stacked")
+        self.ways, live = self.reached()
+        unique = step.writer.unique
+        self.carry = {i: unique(f"{step.path}:carry{i}") for i in sorted(live)}
+        self.rows = {i: unique(f"{step.path}:row{i}") for i in self.seeded if i >= m.carried}
+        alike = [i for i in self.ways.inputs if i >= self.behind]
+        places = [*alike, *map(self.place, self.ways.params)]
+        self.totals = {i: unique(f"{step.path}:total{i}") for i in places}
+
+    def reached(self) -> tuple[Ways, set[int]]:
+        """What gradients reach in some run, and the carried values that have one after some run."""
+        m, isFloat = self.module, [dtype.kind == "f" for dtype in self.dtypes[self.first :][: self.module.carried]]
+        stacked = [m.answers + i for i in self.seeded if i >= m.carried]
+        inputs = [
+            *(self.first + i for i, f in enumerate(isFloat) if f),
+            *(i for i in self.wanted if i >= self.first + m.carried),
+        ]
+        live = {i for i in self.seeded if i < m.carried}
+        while True:
+            ways = Ways(m.body, [*(m.answers + i for i in sorted(live)), *stacked], inputs, self.params)
+            more = live | {i - self.first for i in ways.inputs if i < self.first + m.carried}
+            if more == live:
+                return ways, live
+            live = more
+
+    def carriedEnds(self) -> list[End]:
+        """The gradients that the body takes from the run behind and gives to the one before."""
+        dtypes = self.dtypes[self.first :]
+        found = [End(name, dtypes[i], self.carriedShapes[i]) for i, name in self.carry.items()]
+        return found + [End(name, self.dtypes[i], self.shapes[i]) for i, name in self.totals.items()]
+
+    def beginning(self) -> list[str]:
+        """What they are behind the last run."""
+        found = [str(self.grads[i]) if i in self.seeded else self.none(self.first + i) for i in self.carry]
+        return found + [self.none(i) for i in self.totals]
+
+    def rowEnds(self) -> list[End]:
+        """The gradients of stacked outputs in one run."""
+        m = self.module
+        return [End(name, self.kinds[i], self.outshapes[m.answers + i]) for i, name in self.rows.items()]
+
+    def run(self, own: list[End], starts: list[End], slices: list[End]) -> tuple[InnerGradient, list[str]]:
+        """The gradient of a run, whose nodes are written, and what it gives to the run before."""
+        m = self.module
+        ends = [*own, *starts, *slices, *self.ends(self.behind)]
+        carried = {m.answers + i: end for i, end in zip(self.carry, self.carriedEnds())}
+        rows = {m.answers + i: end for i, end in zip(self.rows, self.rowEnds())}
+        inner = InnerGradient(self.step, m.body, ends, {**carried, **rows}, self.ways)
+        inside = self.at(inner.step)
+        found = [inner.inputs.get(self.first + i) or inside.none(self.first + i) for i in self.carry]
+        params = {self.place(key): name for key, name in inner.params.items()}
+        new = {**inner.inputs, **params}
+        return inner, found + [inside.op("Add", total, new[i]) for i, total in self.totals.items()]
+
+    def outcome(self, names: list[str], slices: dict[int, str]) -> list[str | None]:
+        """For each argument its gradient, from what the first run gives and the stacked gradients of slices."""
+        inputs = {self.first + i: name for i, name in zip(self.carry, names)}
+        sums = dict(zip(self.totals, names[len(self.carry) :]))
+        places = {self.place(id(param)): id(param) for param in self.params}
+        params = {places[i]: name for i, name in sums.items() if i in places}
+        return self.answers({**inputs, **slices, **sums}, params)
+
+
+@writesGradient(Loop, forAnySize=True)
+def loopBack(step: OnnxStep) -> list[str | None]:
+    """Loop: as often as it ran, each run reads what it began with from the end on."""
+    m, call = step.module.of, GradientCall(step)
+    before = [(1,) * rank for rank in m.ranks]
+    given = call.shapes[: len(step.module.needed) - len(m.ruleNames)]
+    shapes, outshapes = m.settled(before, given[2 : 2 + m.carried], given[2 + m.carried :], given)
+    g = RunGradient(step, shapes, outshapes)
+    last = g.op("Sub", g.op("Gather", g.op("Shape", g.kept[0]), g.number(0, np.int64)), g.number(1, np.int64))
+    t, on = (step.writer.unique(f"{step.path}:{name}") for name in ("t", "on"))
+    kinds = [np.dtype(np.int64), *g.dtypes[2 : 2 + m.carried]]
+    names = [step.writer.unique(f"{step.path}:start{i}") for i in range(1 + m.carried)]
+    first, *starts = list(map(End, names, kinds, [before[0], *g.carriedShapes]))
+    isOn = End(g.number(np.ones(before[1], bool), bool), np.dtype(bool), before[1])
+    inner, new = g.run([first, isOn], starts, [])
+    inside = inner.step
+    now = inside.op("Sub", last, t)
+    stacks = [*zip(g.kept, names), *((g.grads[i], name) for i, name in g.rows.items())]
+    for stack, name in stacks:
+        inside.op("Gather", stack, now, out=name)
+    ends = g.carriedEnds()
+    inputs = [End(t, np.dtype(np.int64), ()), End(on, np.dtype(bool), ()), *ends]
+    outputs = [End(inside.op("Identity", on), bool, ()), *(e._replace(name=name) for e, name in zip(ends, new))]
+    body = inside.writer.attribute(inputs, outputs, f"{step.path}:body")
+    found = [step.fresh("gradient") for _ in ends]
+    count = g.op("Add", last, g.number(1, np.int64))
+    g.op("Loop", count, g.number(True, bool), *g.beginning(), out=found, body=body)
+    return g.outcome(found, {})
+
+
+@writesGradient(Scan, forAnySize=True)
+def scanBack(step: OnnxStep) -> list[str | None]:
+    """Scan: the other way along each axis."""
+    m, call = step.module.of, GradientCall(step)
+    given = call.shapes[: len(step.module.needed) - len(m.ruleNames)]
+    carried, scanned, alike = m.parted(given)
+    axes = [normalAxis(axis, len(shape)) for (axis, _), shape in zip(m.ins, scanned)]
+    parts = [tuple(shape[:axis]) + tuple(shape[axis + 1 :]) for axis, shape in zip(axes, scanned)]
+    shapes, outshapes = m.settled([], carried, [*parts, *alike], given)
+    g = RunGradient(step, shapes, outshapes)
+    unique = step.writer.unique
+    starts = [End(unique(f"{step.path}:start{i}"), g.dtypes[i], s) for i, s in enumerate(g.carriedShapes)]
+    slices = [End(unique(f"{step.path}:slice{i}"), g.dtypes[m.carried + i], shape) for i, shape in enumerate(parts)]
+    inner, new = g.run([], starts, slices)
+    wanted = [i for i in g.ways.inputs if m.carried <= i < g.behind]
+    ends = g.carriedEnds()
+    outputs = [e._replace(name=name) for e, name in zip(ends, new)]
+    outputs += [slices[i - m.carried]._replace(name=inner.inputs[i]) for i in wanted]
+    body = inner.writer.attribute([*ends, *starts, *slices, *g.rowEnds()], outputs, f"{step.path}:body")
+    ways = [(0, True)] * m.carried + [(axis, not back) for axis, back in m.ins]
+    ways += [(axis, not back) for axis, back in (m.outs[i - m.carried] for i in g.rows)]
+    found = [step.fresh("gradient") for _ in outputs]
+    g.op(
+        "Scan",
+        *g.beginning(),
+        *g.kept,
+        *g.values[m.carried : g.behind],
+        *(g.grads[i] for i in g.rows),
+        out=found,
+        body=body,
+        num_scan_inputs=len(ways),
+        scan_input_axes=[axis for axis, _ in ways],
+        scan_input_directions=[int(back) for _, back in ways],
+        scan_output_axes=[m.ins[i - m.carried][0] for i in wanted] or None,
+        scan_output_directions=[int(not m.ins[i - m.carried][1]) for i in wanted] or None,
+    )
+    return g.outcome(found, dict(zip(wanted, found[len(ends) :])))

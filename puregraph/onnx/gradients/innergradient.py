@@ -1,0 +1,79 @@
+"""InnerGradient: gradients of a graph that a module holds, as nodes of a graph in an attribute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.autodiff.joint.addbackward import JointGraph, names_of
+from puregraph.autodiff.joint.gradientgraph import connected
+from puregraph.autodiff.joint.valuenames import _Target
+from puregraph.graph import Graph
+from puregraph.onnx.onnxwriter import End, ModelWriter, OnnxStep
+
+
+class Ways:
+    """What gradients of some outputs of a graph reach: the numbers of inputs, and parameters by their ids."""
+
+    def __init__(self, graph: Graph, outputs: list[int], inputs: list[int], params: list[Any]):
+        self.names = names_of(graph)
+        flat = self.names.flat
+        stored: dict[int, list[int]] = {}
+        for number, param in self.names.params.items():
+            stored.setdefault(id(param), []).append(number)
+        wanted = [flat.inputs[i] for i in inputs]
+        by = {id(param): stored[id(param)] for param in params if id(param) in stored}
+        ends = [flat.outputs[i] for i in outputs]
+        reached, led = connected(flat, ends, [*wanted, *(n for numbers in by.values() for n in numbers)])
+        self.outputs = [i for i in outputs if flat.outputs[i] in led]
+        self.inputs = [i for i in inputs if flat.inputs[i] in reached]
+        self.params = {key: tuple(numbers) for key, numbers in by.items() if not reached.isdisjoint(numbers)}
+
+
+class InnerGradient:
+    """The gradients of a graph's inputs and parameters that its outputs reach, from names of those of the outputs.
+
+    `ends` are names, dtypes and shapes of the inputs, `seeds` those of the gradients of outputs by their position;
+    what is written are nodes of `writer`, and `step` adds more to them.
+    """
+
+    def __init__(self, step: OnnxStep, graph: Graph, ends: list[End], seeds: dict[int, End], ways: Ways):
+        self.step = step.inside(step.writer.blank())
+        self.inputs: dict[int, str] = {}
+        self.params: dict[int, str] = {}
+        self.write(graph, ends, seeds, ways)
+
+    @property
+    def writer(self) -> ModelWriter:
+        """What the nodes are written by."""
+        return self.step.writer
+
+    def write(self, graph: Graph, ends: list[End], seeds: dict[int, End], ways: Ways) -> None:
+        """The nodes, and the names of the gradients; nothing where no gradient reaches anything."""
+        if not ways.inputs and not ways.params:
+            return
+        flat = ways.names.flat
+        given = self.summed({i: seeds[i] for i in ways.outputs}, flat.outputs)
+        outputs = [_Target(f"output{i}", (flat.outputs[i],)) for i in given]
+        inputs = [_Target(f"input{i}", (flat.inputs[i],)) for i in ways.inputs]
+        params = [_Target(f"param{i}", numbers) for i, numbers in enumerate(ways.params.values())]
+        joint = JointGraph(graph, outputs, [*inputs, *params], set(range(flat.count)))
+        every = [*ends, *given.values()]
+        names, dtypes, shapes = map(list, zip(*every))
+        before = self.writer.nodes
+        inside = self.writer.within(joint, names, shapes, dtypes)
+        inside.nodes[:0] = before
+        self.step = self.step.inside(inside)
+        found = [str(inside.values[n]) for n in inside.steps.outputs[len(flat.outputs) :]]
+        self.inputs = dict(zip(ways.inputs, found))
+        self.params = dict(zip(ways.params, found[len(ways.inputs) :]))
+
+    def summed(self, seeds: dict[int, End], numbers: list[int]) -> dict[int, End]:
+        """The gradients of outputs that are one value as one."""
+        found: dict[int, tuple[int, End]] = {}
+        for i, end in seeds.items():
+            if numbers[i] in found:
+                first, other = found[numbers[i]]
+                found[numbers[i]] = first, end._replace(name=self.step.op("Add", other.name, end.name))
+            else:
+                found[numbers[i]] = i, end
+        return dict(found.values())
