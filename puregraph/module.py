@@ -21,7 +21,7 @@ from puregraph.core.applied import Applied
 from puregraph.core.linkednode import checkName, nodeInstead
 from puregraph.core.param import Param, State, Stored
 from puregraph.core.parameterized import Parameterized
-from puregraph.core.shape import asShape, fits, product, valueOf
+from puregraph.core.shape import asShape, asValue, fits, product, valueOf
 from puregraph.core.tracer import tracerOf
 from puregraph.errors import GraphError, PuregraphError, need, plural
 from puregraph.node import Node
@@ -222,7 +222,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
         values = [None if s is None else valueOf(s) for s in shapes]
         if not self.followsValues or any(v is None and s is not None for v, s in zip(values, shapes)):
             return None
-        return unpacked(self.updateData(*values))
+        return asValue(unpacked(self.updateData(*values)))
 
     def hiddenShapeFrom(self, *shapes: Any, **options: Any) -> list[Shape]:
         """The shape of each hidden output, by default that of the first input."""

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from puregraph.core.dim import SIZE, DataDependent, Dim, Size, build, read
 from puregraph.core.tracer import Tracer
 from puregraph.device import toHost
@@ -40,6 +42,15 @@ def valued(shape: Any, value: Any) -> Any:
 def valueOf(shape: Any) -> Any:
     """The elements that are known ahead of data of an input, from its shape; None if they are not."""
     return getattr(shape, "value", None)
+
+
+def asValue(found: Any) -> Any:
+    """Elements that are known, as arrays: numpy gives a lone int or Dim for one without axes."""
+    if isinstance(found, list):
+        return list(map(asValue, found))
+    if isinstance(found, (int, Dim)):
+        return np.asarray(found, object if isinstance(found, Dim) else None)
+    return found
 
 
 def sizesOf(value: Any) -> list[Size]:

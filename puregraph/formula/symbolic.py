@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.core.dim import Dim, most
+from puregraph.core.shape import asValue
 from puregraph.formula.expr import Term
 
 EXACT = {"+": np.add, "-": np.subtract, "*": np.multiply, "neg": np.negative, "%": np.remainder}
@@ -19,7 +20,7 @@ class UnknownError(Exception):
 def symbolicValue(root: Term, values: dict[str, Any]) -> Any:
     """The elements of a formula from those of its variables, arrays of ints and Dims; None where they are not known."""
     try:
-        return np.asarray(evaluate(root, values))
+        return asValue(evaluate(root, values))
     except (UnknownError, ArithmeticError):
         return None
 

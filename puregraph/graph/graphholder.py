@@ -84,6 +84,11 @@ class GraphHolder(Module):
         numbers = {number: id(getattr(module, name)) for number, module, name in steps.params}
         return {n: arrays[key] for n, key in numbers.items() if key in arrays}
 
+    def inOrder(self, found: dict[int, Any]) -> list[Any]:
+        """Gradients of parameters by their ids, in the order of `ruleNames`; of several names the first has it."""
+        left = dict(found)
+        return [left.pop(id(getattr(self, name)), None) for name in self.ruleNames]
+
     # Modes ------------------------------------------------------------------------------------------------------------
 
     @property

@@ -318,9 +318,8 @@ class ModelWriter:
 
         Raises    GraphError naming it
         """
-        raise GraphError(
-            f"output '{self.steps.names[number]}' is nothing: a rule on the way to it has no gradient for it"
-        )
+        name = dict(zip(self.steps.outputs, self.graph.outputNames))[number]
+        raise GraphError(f"output '{name}' is nothing: a rule on the way to it has no gradient for it")
 
     def write(self) -> None:
         """All steps.

@@ -279,3 +279,14 @@ def test_one_symbolic_size_is_gathered_as_a_number():
     size = Gather(0, name="size")(Shape(name="sizes")(x), Constant(0, name="zero").node())
     net = Graph(x, [Identity()(x), size])
     assert net.valueFrom(("N", 3))[1] == "N"
+
+
+def test_arithmetic_of_one_size_without_axes_keeps_its_symbol():
+    x = Input(name="x").node()
+    length = Gather(0).node(Shape().node(x), Constant(np.array(0)).node())
+    less = Sub().node(length, Constant(np.array(1)).node())
+    same = Sub().node(Add().node(less, Constant(np.array(1)).node()), length)
+    net = Graph(x, [Reshape().node(x, Reshape((1,)).node(Mul().node(length, Constant(np.array(3)).node()))), same])
+    assert net.dataShapeFrom(("N", 3)) == [("3*N",), ()]
+    found = net(values(2, 3))
+    assert found[0].shape == (6,) and found[1] == 0

@@ -127,12 +127,7 @@ class Checkpoint(GraphHolder):
         wanted = {id(getattr(self, name)) for name, need in zip(names, needs[count:]) if need}
         back = backwardOf(self.graph, steps, any(needs[:count]), frozenset(wanted))
         new, params = back.gradients(list(grad) if outputs > 1 else [grad], found, shows=False)
-        grads = {id(p): g for p, g in params}
-        return (
-            *new,
-            *[None] * (count - len(new)),
-            *(grads.pop(id(getattr(self, name)), None) for name in names),
-        )
+        return (*new, *[None] * (count - len(new)), *self.inOrder({id(p): g for p, g in params}))
 
     def replay(self, inputs: Any, stored: dict[str, Any]) -> tuple[Steps, list[Any]]:
         """A pass on these parameters and states, and its values."""

@@ -44,17 +44,14 @@ class ControlGradient(GradientCall):
         """Zeros as an argument."""
         return self.full(0, argument, self.dtypes[argument])
 
-    def place(self, param: int) -> int:
+    def position(self, param: int) -> int:
         """The argument that a parameter of an id is."""
         return self.count + next(i for i, stored in enumerate(self.stored) if id(stored) == param)
 
     def answers(self, inputs: dict[int, str], params: dict[int, str]) -> list[str | None]:
         """For each argument its gradient, zeros for one that is wanted and that nothing has reached."""
-        found: list[str | None] = [None] * (self.count + len(self.stored))
-        for i in self.order:
-            known = inputs.get(i) if i < self.count else params.get(id(self.stored[i - self.count]))
-            found[i] = known or self.none(i)
-        return found
+        known = [*map(inputs.get, range(self.count)), *self.module.inOrder(params)]
+        return [(x or self.none(i)) if i in self.order else None for i, x in enumerate(known)]
 
 
 @writesGradient(If, forAnySize=True)
@@ -117,8 +114,8 @@ class RunGradient(ControlGradient):
         self.carry = {i: unique(f"{step.path}:carry{i}") for i in sorted(live)}
         self.rows = {i: unique(f"{step.path}:row{i}") for i in self.seeded if i >= m.carried}
         alike = [i for i in self.ways.inputs if i >= self.behind]
-        places = [*alike, *map(self.place, self.ways.params)]
-        self.totals = {i: unique(f"{step.path}:total{i}") for i in places}
+        positions = [*alike, *map(self.position, self.ways.params)]
+        self.totals = {i: unique(f"{step.path}:total{i}") for i in positions}
 
     def reached(self) -> tuple[Ways, set[int]]:
         """What gradients reach in some run, and the carried values that have one after some run."""
@@ -161,7 +158,7 @@ class RunGradient(ControlGradient):
         inner = InnerGradient(self.step, m.body, ends, {**carried, **rows}, self.ways)
         inside = self.at(inner.step)
         found = [inner.inputs.get(self.first + i) or inside.none(self.first + i) for i in self.carry]
-        params = {self.place(key): name for key, name in inner.params.items()}
+        params = {self.position(key): name for key, name in inner.params.items()}
         new = {**inner.inputs, **params}
         return inner, found + [inside.op("Add", total, new[i]) for i, total in self.totals.items()]
 
@@ -169,8 +166,8 @@ class RunGradient(ControlGradient):
         """For each argument its gradient, from what the first run gives and the stacked gradients of slices."""
         inputs = {self.first + i: name for i, name in zip(self.carry, names)}
         sums = dict(zip(self.totals, names[len(self.carry) :]))
-        places = {self.place(id(param)): id(param) for param in self.params}
-        params = {places[i]: name for i, name in sums.items() if i in places}
+        positions = {self.position(id(param)): id(param) for param in self.params}
+        params = {positions[i]: name for i, name in sums.items() if i in positions}
         return self.answers({**inputs, **slices, **sums}, params)
 
 

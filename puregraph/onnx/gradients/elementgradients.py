@@ -159,10 +159,10 @@ def otherFactors(g: IndexedGradient, axis: str) -> str:
     """One element after the other along an axis: the sum over all products that it is a factor of, each without it."""
     x, count, options = str(g.values[0]), np.int64, {"exclusive": int(g.module.exclusive) or None}
     along = g.op("Reshape", axis, g.step.whole(1))
-    place = g.op("CumSum", g.full(1, 0, count), axis, exclusive=1)
+    position = g.op("CumSum", g.full(1, 0, count), axis, exclusive=1)
     body = g.inside()
     t, on, total = (g.step.writer.unique(f"{g.step.path}:{name}") for name in ("t", "on", "total"))
-    isOwn = body.op("Equal", place, t)
+    isOwn = body.op("Equal", position, t)
     products = body.op(
         "CumProd",
         body.op("Where", isOwn, body.number(1), x),
@@ -171,7 +171,7 @@ def otherFactors(g: IndexedGradient, axis: str) -> str:
         reverse=int(g.module.reverse) or None,
     )
     comparison = ("Less" if g.module.reverse else "Greater") + ("" if g.module.exclusive else "OrEqual")
-    isBehind = body.op(comparison, place, t)
+    isBehind = body.op(comparison, position, t)
     terms = body.op("Mul", g.grad, body.op("Where", isBehind, products, body.number(0)))
     own = body.op("Where", isOwn, body.op("ReduceSum", terms, along), body.number(0))
     outputs = [body.op("Identity", on), body.op("Add", total, own)]
@@ -188,12 +188,12 @@ def put(g: IndexedGradient) -> tuple:
     starts = () if g.values[2] is None else (g.index(2),)
     kept = g.op("TensorScatter", g.grad, g.full(0, 1), *starts, **options)
     rank = len(g.shapes[1])
-    place = g.op("CumSum", g.full(1, 1, np.int64), g.number(axis, np.int64), exclusive=1)
+    position = g.op("CumSum", g.full(1, 1, np.int64), g.number(axis, np.int64), exclusive=1)
     if starts:
-        place = g.op("Add", place, g.op("Reshape", *starts, g.step.whole(-1, *[1] * (rank - 1))))
+        position = g.op("Add", position, g.op("Reshape", *starts, g.step.whole(-1, *[1] * (rank - 1))))
     if g.module.circular:
-        place = g.op("Mod", place, g.op("Gather", g.op("Shape", g.grad), g.number(axis, np.int64)))
-    return kept, g.op("GatherElements", g.grad, place, axis=axis), None
+        position = g.op("Mod", position, g.op("Gather", g.op("Shape", g.grad), g.number(axis, np.int64)))
+    return kept, g.op("GatherElements", g.grad, position, axis=axis), None
 
 
 def multiplied(g: IndexedGradient, index: str) -> tuple:

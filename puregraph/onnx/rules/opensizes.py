@@ -24,6 +24,7 @@ SURE = 4  # tries more than there are lengths
 DEGREE = 4  # lengths in one product
 Terms = dict[tuple[int, ...], int]  # {lengths: coefficient}
 FIXED = "give shapes= without symbols"
+OFDATA = f"a size comes with the data, for which its rule cannot be written: {FIXED}"
 
 
 class OpenLength(NamedTuple):
@@ -44,7 +45,7 @@ def forAnySize(step: OnnxStep, write: Callable[[OnnxStep], None]) -> None:
         write(step)
         return
     if any(n is None for shape in shapes for n in shape):
-        raise GraphError(f"a size comes with the data, for which its rule cannot be written: {FIXED}")
+        raise GraphError(OFDATA)
     names = dict.fromkeys(name for shape in shapes for name in symbols(shape))
     dims = dict.fromkeys(n for shape in step.shapes if shape is not None for n in shape if isinstance(n, Dim))
     tries = [
@@ -71,7 +72,10 @@ def sketch(step: OnnxStep, write: Callable[[OnnxStep], None], sizes: dict[str, i
         [None if shape is None else bind(shape, sizes, complete=True) for shape in given]
         for given in (step.shapes, step.outshapes)
     )
-    write(tried)
+    try:
+        write(tried)
+    except ValueError:  # numpy's own: a size that comes with the data is no longer one that others follow
+        raise GraphError(OFDATA) from None
     return tried
 
 

@@ -16,8 +16,11 @@ from puregraph.onnx.onnxwriter import OnnxStep, writesOnnx
 
 
 @writesOnnx(If)
-def ifElse(step: OnnxStep) -> None:
-    """If: both graphs read what they take by the names that it has outside; one of a known condition stands alone."""
+def ifElse(step: OnnxStep, isKept: bool = False) -> None:
+    """If: both graphs read what they take by the names that it has outside; one of a known condition stands alone.
+
+    Its gradient computes again what it wants to know, so that nothing is kept.
+    """
     names, count = [str(name) for name in step.inputs[1:]], len(step.module.outputNames)
     shapes, dtypes = step.shapes[1:], step.indtypes[1:]
     chosen = step.module.candidates(step.shapes[0])
@@ -102,15 +105,16 @@ def keepStarts(step: OnnxStep, body: Any, inputs: Iterable[int], stacks: list[st
     step.writer.starts[step.outputs[-1]] = stacks
 
 
-def kept(write: Callable[..., None], **options: Any) -> Callable[[OnnxStep], None]:
-    """What writes a module with its hidden outputs, of which one is the run of its graphs."""
+def kept(write: Callable[..., None]) -> Callable[[OnnxStep], None]:
+    """What writes a module with its hidden output, which is the run of its graphs: kept if a gradient reads it."""
 
     def written(step: OnnxStep) -> None:
         inner = step.inside(step.writer)
         inner.module = step.module.inner
-        write(inner, **options)
+        isRead = step.row.step.outs[-1] in step.writer.steps.readValues
+        write(inner, isKept=isRead)
 
     return written
 
 
-KEEPING = {If: kept(ifElse), Loop: kept(loop, isKept=True), Scan: kept(scan, isKept=True)}
+KEEPING = {If: kept(ifElse), Loop: kept(loop), Scan: kept(scan)}

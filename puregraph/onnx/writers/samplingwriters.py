@@ -60,29 +60,29 @@ def resize(step: OnnxStep) -> None:
 
 
 def isMixed(module: Any) -> bool:
-    """Whether positions of an axis that grows and of one that shrinks are rounded in two ways."""
-    isKnown = module.mode == "nearest" and module.rounding == "simple" and module.by == "scales"
-    return isKnown and module.factors is not None and min(module.factors) < 1 < max(module.factors)
+    """Whether there may be axes that grow and some that shrink, whose positions are rounded in two ways."""
+    isSimple = module.mode == "nearest" and module.rounding == "simple"
+    return isSimple and (module.factors is None or min(module.factors) < 1 < max(module.factors))
 
 
 def resizeTwice(step: OnnxStep) -> None:
     """Axes that grow, and then those that shrink, of all axes."""
     module, rank = step.module, len(step.shapes[0])
-    factors = np.ones(rank, np.float32)
-    factors[list(module.axes)] = module.factors
+    one = step.constant(1, np.float32)
+    if module.factors is None:
+        factors = str(step.inputs[2])
+    else:
+        every = np.ones(rank, np.float32)
+        every[list(module.axes)] = module.factors
+        factors = step.constant(every)
     options = {"mode": "nearest", "coordinate_transformation_mode": module.coordinates}
-    grown, shrunk = (step.constant(change(factors, np.float32(1))) for change in (np.maximum, np.minimum))
-    y = step.op("Resize", step.x, None, grown, nearest_mode="floor", **options)
-    step.op("Resize", y, None, shrunk, out=step.y, nearest_mode="ceil", **options)
+    y = step.op("Resize", step.x, None, step.op("Max", factors, one), nearest_mode="floor", **options)
+    step.op("Resize", y, None, step.op("Min", factors, one), out=step.y, nearest_mode="ceil", **options)
 
 
 def roundingOf(module: Any) -> str:
     """The nearest_mode, which old operators say by whether an axis shrinks."""
-    if module.rounding != "simple":
-        return str(module.rounding)
-    if module.by == "sizes" or module.factors is None:
-        raise GraphError("whether its axes grow, which says how positions are rounded, is not known")
-    return "ceil" if min(module.factors) < 1 else "floor"
+    return str(module.rounding) if module.rounding != "simple" else "ceil" if min(module.factors) < 1 else "floor"
 
 
 @writesOnnx(GridSample)

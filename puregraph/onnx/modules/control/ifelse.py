@@ -144,7 +144,7 @@ class If(GraphHolder):
         wanted = frozenset(id(getattr(self, name)) for name, need in zip(names, needs[1 + count :]) if need)
         grads = grad if len(self.outputNames) > 1 else [grad]
         new, params = backThrough(ran.graph, grads, values, any(needs[1 : 1 + count]), wanted)
-        found = [None, *new, *(params.get(id(getattr(self, name))) for name in names)]
+        found = [None, *new, *self.inOrder(params)]
         return filledIn(found, needs, (condition, *arguments))
 
     def brief(self):

@@ -166,7 +166,7 @@ class RepeatedGraph(GraphHolder):
 
     def completed(self, found, params, needs, arguments):
         """One gradient for each argument, those of parameters by their ids."""
-        return filledIn([*found, *(params.get(id(getattr(self, name))) for name in self.ruleNames)], needs, arguments)
+        return filledIn([*found, *self.inOrder(params)], needs, arguments)
 
 
 def plus(a, b):
