@@ -4,8 +4,8 @@
     python scripts/roofline.py gpt2 --launches   each launch with its MB, GFLOP and us
 
 A launch takes the longer of what its bytes and its operations take, and 1.2 us between launches, 1 us more where it is
-shorter than 3 us. Assumed are 2.8 TB/s; products 350 to 700 TFLOP/s by their shape, convolutions 550, attention 320 and
-its gradient 280.
+shorter than 3 us; where its blocks wait for each other, 1.5 us each time. Assumed are 2.8 TB/s; products 350 to
+700 TFLOP/s by their shape, convolutions 550, attention 320 and its gradient 280.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import test_traffic as traffic  # noqa: E402 - found through the line above
 from puregraph.cuda.libraries.attention import AttentionTask  # noqa: E402
 from puregraph.cuda.libraries.librarygemm import GemmTask  # noqa: E402
 
-BANDWIDTH, TERA, BETWEEN, SHORT, EXTRA = 2.8e12, 1e12, 1.2e-6, 3e-6, 1e-6
+BANDWIDTH, TERA, BETWEEN, SHORT, EXTRA, BARRIER = 2.8e12, 1e12, 1.2e-6, 3e-6, 1e-6, 1.5e-6
 
 
 def product(task, calls):
@@ -51,6 +51,14 @@ def work(what):
     return 0, TERA
 
 
+def barriers(what):
+    """How often the blocks of a launch wait for each other: between the time steps of a recurrent cell."""
+    if not getattr(what, "cooperative", False):
+        return 0
+    (_, start), (_, end) = what.slots[-3:-1]
+    return end - start
+
+
 def launches(plan):
     """Each launch of a plan: its node, its name, its bytes, its operations and its seconds."""
     found = []
@@ -62,7 +70,7 @@ def launches(plan):
     for path, what in found:
         size = sum(traffic.bytesOf(x) for kind, x in what.slots if kind == "pointer")
         flops, rate = work(what)
-        seconds = max(flops / rate, size / BANDWIDTH)
+        seconds = max(flops / rate, size / BANDWIDTH) + BARRIER * barriers(what)
         yield path, what.name, size, flops, seconds + BETWEEN + EXTRA * (seconds < SHORT)
 
 

@@ -22,10 +22,11 @@ from puregraph.cuda.conv.epilogue import EpilogueOperandText, EpilogueText
 from puregraph.cuda.conv.implicitgemm import ContractionOperand, Space, contraction
 from puregraph.cuda.nests.axes import axesOf
 from puregraph.cuda.nests.contiguous import copied
-from puregraph.cuda.runtime.launch import THREADS, Launch, Scratch, blocksFor, gridFor, stridesOf
+from puregraph.cuda.runtime.launch import THREADS, TICKETS, Launch, Scratch, blocksFor, gridFor, stridesOf
 from puregraph.cuda.runtime.preprocess import areFloats, defined, read, stored
 from puregraph.formula import Formula
 from puregraph.kernel import Halves, compositeKernel, kernel
+from puregraph.kernels.cellsplit import cellSplit
 
 
 @kernel
@@ -108,8 +109,8 @@ def forward(step, x, W, b, weights, states, on=None, reverse=False):
 
 @forward.cuda
 def forward(outs, step, x, W, b, weights, states, on=None, reverse=False):
-    """A product for the inputs; then one launch for all time steps where the weights are few, else one for
-    each. Before them the weights are transposed."""
+    """A product for the inputs; then one launch for all time steps where the weights of a block are few, else one
+    for each. Before them the weights are transposed."""
     U, d = (*weights, None)[:2]
     given = [*outs, x, W, U, *states, *(v for v in (b, d) if v is not None)]
     if step not in CELLS or not areFloats(*given) or x.dtype != W.dtype:
@@ -121,7 +122,8 @@ def forward(outs, step, x, W, b, weights, states, on=None, reverse=False):
     changed, states = zip(*[cast(s, y.dtype) for s, y in zip(states, outs)])
     cells, kept = (*outs[1 : len(states)], None)[0], (*outs[len(states) :], None)[0]
     types = typesOf(wide, Y=outs[0], U=U, Cells=cells, Kept=kept, D=d)
-    text = cell.text(types, "rnnforward.h", HAS_D=int(d is not None), HAS_ON=int(on is not None))
+    split = cellSplit(cell.gates, x.shape[:2], U, wide)
+    text = cell.text(types, "rnnforward.h", split, HAS_D=int(d is not None), HAS_ON=int(on is not None))
     slots = (*arraySlots(outs[0], states[0]), ("pointer", p), ("pointer", transposed))
     slots += arraySlots(cells, states[1]) if len(states) > 1 else ()
     for v in (kept, d, on):
@@ -135,7 +137,7 @@ def forward(outs, step, x, W, b, weights, states, on=None, reverse=False):
         *entering,
         *(launch for each in changed for launch in each),
         Launch("recurrent", text, "transpose", transposing, grid, (THREADS, 1, 1)),
-        *cell.launches(text, "alongTime", slots, (*x.shape[:2], units), x.shape[1], U, wide, reverse),
+        *cell.launches(text, "alongTime", slots, (*x.shape[:2], units), x.shape[1], split, reverse),
     ]
 
 
@@ -160,35 +162,30 @@ class Cell(NamedTuple):
     kind: str
     gates: int
 
-    def text(self, types, name, **names):
+    def text(self, types, name, split, **names):
         """The text of its kernels."""
         kinds = {kind: int(kind == self.kind) for kind in ("LSTM", "GRU", "TANH", "RELU")}
-        return types + defined({"GATES": self.gates, **kinds, **names}) + read("recurrent.h") + read(name)
+        names = {"GATES": self.gates, "HELD": int(split.held > 0), **kinds, **names}
+        barrier = read("lastblock.h") + read("gridbarrier.h") if split.held else ""
+        return types + defined(names) + barrier + read("recurrent.h") + read(name)
 
-    def launches(self, text, entry, slots, sizes, count, U, wide, reverse):
-        """Those for `count` time steps: one after the other, unless a block can have all units."""
-        all = blocksFor(sizes[2], 4)
-        isOne = U.size * U.dtype.itemsize <= FEW
-        tiles = all if isOne else max(2, 4 // self.gates)
-        grid = blocksFor(sizes[0], 8) * blocksFor(all, tiles)
-        threads = 32 * min(tiles * self.gates, 16)
-        shared = tiles * self.gates * 32 * wide.itemsize
-        ranges = [(0, count)] if isOne else [(k, k + 1) for k in range(count)]
+    def launches(self, text, entry, slots, sizes, count, split, reverse):
+        """Those for `count` time steps."""
+        slots += (("pointer", TICKETS),) if split.held else ()
+        ranges = [(0, count)] if split.whole else [(k, k + 1) for k in range(count)]
         return [
             Launch(
                 "recurrent",
                 text,
                 entry,
-                (*slots, *(("int", n) for n in (*sizes, tiles, *each, int(reverse)))),
-                (grid, 1, 1),
-                (threads, 1, 1),
-                shared,
+                (*slots, *(("int", n) for n in (*sizes, split.tiles, split.groups, *each, int(reverse)))),
+                (split.grid, 1, 1),
+                (split.threads, 1, 1),
+                split.shared,
+                split.held > 0,
             )
             for each in ranges
         ]
-
-
-FEW = 1 << 16  # bytes of weights that one multiprocessor reads repeatedly as fast as it computes
 
 
 def widest(*arrays):
@@ -280,8 +277,9 @@ def throughTime(outs, back, U, before, after, kept, gy, grads, on=None, reverse=
     for x in (*kept, on):
         slots += () if x is None else arraySlots(x)
     n, t, units = gy.shape
-    text = cell.text(typesOf(wide, **of), "rnnbackward.h", HAS_ON=int(on is not None))
-    found = cell.launches(text, "backTime", slots, (n, t, units), t + 1, U, wide, reverse)
+    split = cellSplit(cell.gates, (n, t + 1), U, wide)
+    text = cell.text(typesOf(wide, **of), "rnnbackward.h", split, HAS_ON=int(on is not None))
+    found = cell.launches(text, "backTime", slots, (n, t, units), t + 1, split, reverse)
     return [*found, *(launch for y, end in zip(results, ends) if end is not y for launch in copied(y, end))]
 
 

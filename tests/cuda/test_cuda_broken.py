@@ -42,7 +42,7 @@ def remembering(rng):
 
 
 SUMMED = "units, 1, units - unit, units);\n    }\n    __syncthreads();"
-DONE = "    }\n    __syncthreads();\n  }\n}"
+DONE = "    ENDOFSTEP(k);"
 FAULTS = {  # a kernel and its arguments; what is replaced in its text, and by what; how it is told
     "an index behind the end": (gathering, "storePack(y, row * width + at,", "storePack(y, row * width + at + n,",
         KernelError, "writes 16 bytes at byte 992 of argument 0, which has 992"),
@@ -54,13 +54,13 @@ FAULTS = {  # a kernel and its arguments; what is replaced in its text, and by w
         KernelError, "moves 16 bytes at an address that is no multiple of 16"),
     "a missing barrier": (remembering, SUMMED, SUMMED.replace("__syncthreads();", ""),
         KernelError, "writes what was read at .* of shared memory, and no barrier"),
-    "a race between barriers": (remembering, DONE, DONE.replace("__syncthreads();", ""),
+    "a race between barriers": (remembering, DONE, "",
         KernelError, "writes what was read at .* and no barrier"),
     "two threads that write to one place": (taking, "y[to]", "y[to / 2]",
         KernelError, "writes what was written at .* and no barrier"),
     "a barrier that not all reach": (pairing, "__syncthreads();", "if (threadIdx.x > 127) return; __syncthreads();",
         KernelError, "waits at kernel:.*, but thread .* has ended"),
-    "memory that nobody wrote": (remembering, "if (unit < units)\n        sums", "if (unit + 4 < units)\n        sums",
+    "memory that nobody wrote": (remembering, "if (unit < units && row", "if (unit + 4 < units && row",
         AssertionError, "nan"),
 }  # fmt: skip
 

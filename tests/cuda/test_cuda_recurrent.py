@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from launches import emulated, needsEmulator
 
-from puregraph.kernels import recurrent
+from puregraph.cuda.emulator import emulator
+from puregraph.cuda.emulator.emulator import KernelError
+from puregraph.kernels import cellsplit, recurrent
 from puregraph.kernels.recurrent import forward, throughTime
 
 pytestmark = needsEmulator
@@ -50,9 +52,79 @@ def test_cells_run_along_time_and_back(rng, kind, sizes, reverse):
     assert both(rng, kind, *sizes, lengths=kind in ("relu", "gru"), reverse=reverse) == 1
 
 
+@pytest.fixture
+def gpu(monkeypatch):
+    """What sets how many processors the GPU has, with how much memory; weights are never few."""
+
+    def has(processors, shared=cellsplit.SHARED):
+        monkeypatch.setattr(cellsplit, "residency", lambda: (processors, shared))
+
+    monkeypatch.setattr(cellsplit, "FEW", 0)
+    return has
+
+
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize(("processors", "n", "units"), [(132, 9, 18), (3, 25, 18), (1, 3, 5)])
+def test_blocks_that_hold_their_weights_wait_for_each_other_between_time_steps(rng, gpu, kind, processors, n, units):
+    gpu(processors)
+    assert both(rng, kind, n, 3, units, lengths=kind in ("relu", "gru"), reverse=kind == "lstm") == 1
+
+
+def test_as_many_blocks_as_there_are_processors_hold_weights_and_sums_of_their_units():
+    U = np.empty((256, 1024), "f4")
+    found = cellsplit.cellSplit(4, (32, 64), U, U.dtype)
+    assert found == (1, 2, True, 64 * 2, 32 * 8, (8 * 32 + 16 * 256) * 4, 16 * 256 * 4)
+
+
+@pytest.mark.parametrize(("processors", "shared"), [(132, 1 << 10), (0, cellsplit.SHARED)])
+def test_weights_that_no_block_can_hold_take_a_launch_for_each_time_step(rng, gpu, processors, shared):
+    gpu(processors, shared)
+    assert both(rng, "lstm", 9, 3, 21) == 4
+    assert both(rng, "gru", 9, 3, 21) == 4
+
+
 @pytest.mark.parametrize(("kind", "units"), [("lstm", 67), ("relu", 131)])
-def test_many_weights_take_a_launch_for_each_moment(rng, kind, units):
-    assert both(rng, kind, 9, 3, units, lengths=kind == "relu") == 4
+def test_more_than_64_kilobytes_of_weights_are_held(rng, kind, units):
+    assert both(rng, kind, 9, 3, units, lengths=kind == "relu") == 1
+
+
+BARRIER = "k + 1 < to ? gridBarrier(ticket, k - from, to - from) : lastDraw(ticket, to - from)"
+
+
+@pytest.mark.parametrize(
+    ("text", "by", "reason"),
+    [
+        (BARRIER, "__syncthreads()", "writes what was read at .* of another block"),
+        ("    FENCE();\n    draw(", "    draw(", "reads what was written at .* of another block"),
+        ("pause();\n    FENCE();", "pause();", "reads what was written at .* of another block"),
+        ("int times) {\n  __syncthreads();", "int times) {", "reads what was written at .* of another block"),
+        ("index + 1)) pause", "index + 2)) pause", "blocks wait for others, and none goes on"),
+        ("{\n  if (threadIdx.x == 0) draw(", "{\n  if (0) draw(", "a ticket is not 0 after the launch"),
+        ("  __syncthreads();\n  return held;", "  return held;", "at .* of shared memory, and no barrier"),
+    ],
+)
+def test_a_broken_barrier_of_the_grid_is_told(rng, gpu, text, by, reason):
+    gpu(132)
+    shapes = (9, 3, 5), (5, 36), (9, 36), (9, 9), (9, 9)
+    x, W, U, h, c = (rng.standard_normal(shape).astype("f4") for shape in shapes)
+    given = recurrent.lstmStep, x, W, None, (U,), [h, c]
+    outs = [np.empty(shape, dtype) for shape, dtype in forward.shapeRule(*given)]
+    launches = forward.implementations["cuda"](outs, *given)
+    emulator.run(launches)
+    assert launches[-1].source.count(text) == 1, "the text has changed: break it elsewhere"
+    with pytest.raises(KernelError, match=reason):
+        emulator.run([each._replace(source=each.source.replace(text, by)) for each in launches])
+
+
+def test_blocks_that_wait_for_each_other_are_all_on_the_gpu(rng, gpu):
+    gpu(132)
+    x, W, U, h = (rng.standard_normal(shape).astype("f4") for shape in ((3, 2, 5), (5, 9), (9, 9), (3, 9)))
+    launches = forward.implementations["cuda"]([np.empty((3, 2, 9), "f4")], recurrent.tanhStep, x, W, None, (U,), [h])
+    assert [each.cooperative for each in launches] == [False, False, True]
+    with pytest.raises(KernelError, match="may not have begun: the launch is not cooperative"):
+        emulator.run([each._replace(cooperative=False) for each in launches])
+    with pytest.raises(KernelError, match="has 132 processors for blocks that wait for each other, not"):
+        emulator.run([*launches[:-1], launches[-1]._replace(grid=(133, 1, 1))])
 
 
 def test_a_gru_may_have_no_bias_of_its_own(rng):

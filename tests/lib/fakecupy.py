@@ -133,7 +133,7 @@ class Machine:
         to = self.bytesAt(to, count)
         self.do(lambda: to.fill(value), byAddress(stream))
 
-    def launch(self, source, entry, grid, block, values, shared):
+    def launch(self, source, entry, grid, block, values, shared, cooperative=False):
         """Start a kernel on numbers and addresses."""
         code = emulator.program(source)
         emulator.demandApart(entry, entry, code, lambda i, j: values[i] == values[j])
@@ -151,7 +151,7 @@ class Machine:
         def action():
             self.launches += 1
             regions = [Region(root, 1, None, i) for root, i in roots.values() if root.nbytes]
-            emulator.call(code, entry, grid, block, shared, numbers, regions)
+            emulator.call(code, entry, grid, block, shared, numbers, regions, cooperative)
 
         self.do(action)
 
@@ -327,13 +327,13 @@ class Function:
         self.module, self.entry, self.ptr = module, entry, (module.source, entry)
         assert entry in emulator.program(module.source).kernels, f"CUDA_ERROR_NOT_FOUND: {entry}"
 
-    def __call__(self, grid, block, args, shared_mem=0, stream=None):
+    def __call__(self, grid, block, args, shared_mem=0, stream=None, enable_cooperative_groups=False):
         machine = FakeArray.machine
         own = compiler.cubin(self.module.source, "sm_90").resources[self.entry].shared
         if shared_mem > machine.allowed.get(self.ptr, runner.STATIC_SHARED - own):
             raise RuntimeError(f"CUDA_ERROR_INVALID_VALUE: {shared_mem} bytes of shared memory for {self.entry}")
         args = [a.data.ptr if isinstance(a, FakeArray) else a for a in args]
-        machine.launch(self.module.source, self.entry, grid, block, args, shared_mem)
+        machine.launch(self.module.source, self.entry, grid, block, args, shared_mem, enable_cooperative_groups)
 
 
 class Captured:
@@ -522,6 +522,7 @@ class Ordinal:
     """A GPU by its index, or the current one; all have the same memory here."""
 
     compute_capability, pci_bus_id = "90", "0000:00:00.0"
+    attributes = {"MultiProcessorCount": 132, "CooperativeLaunch": 1, "MaxSharedMemoryPerBlockOptin": 227 << 10}
 
     def __init__(self, index, synchronize):
         self.id, self.synchronize = FakeArray.machine.ordinal if index is None else index, synchronize

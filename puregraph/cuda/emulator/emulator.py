@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from itertools import count
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,16 @@ import numpy as np
 from puregraph.cuda.emulator.ptx import translated
 from puregraph.cuda.emulator.restrict import broken, restricted
 from puregraph.cuda.libraries.librarycall import LibraryCall
-from puregraph.cuda.runtime.launch import TICKETS, Launch, PointerTable, Scratch, Tickets, memories, tables
+from puregraph.cuda.runtime.launch import (
+    PROCESSORS,
+    TICKETS,
+    Launch,
+    PointerTable,
+    Scratch,
+    Tickets,
+    memories,
+    tables,
+)
 from puregraph.cuda.runtime.preprocess import digest, read
 from puregraph.errors import DeviceError
 from puregraph.storage import diskcache
@@ -275,7 +285,8 @@ def start(launch: Launch, memory: GuardedMemory) -> None:
     values = list(kernelValues(launch, code.wants[launch.entry], memory))
     demandApart(launch.name, launch.entry, code, memory.share(launch))
     try:
-        call(code, launch.entry, launch.grid, launch.block, launch.shared, values, memory.regionsOf(launch))
+        regions = memory.regionsOf(launch)
+        call(code, launch.entry, launch.grid, launch.block, launch.shared, values, regions, launch.cooperative)
     except KernelError as error:
         raise KernelError(f"{launch.name}: {error}") from None
 
@@ -299,8 +310,11 @@ def call(
     shared: int,
     values: list[Any],
     regions: Iterable[Region],
+    cooperative: bool = False,
 ) -> None:
     """Run a kernel on C values and addresses; `regions` are the memory that it may access.
+
+    Blocks of a `cooperative` launch take turns; those of others run one after the other.
 
     Raises    KernelError with its fault, and where it is
     """
@@ -308,6 +322,8 @@ def call(
     isThere = all(1 <= n <= most for sizes, mosts in limits for n, most in zip(sizes, mosts))
     if not isThere or block[0] * block[1] * block[2] > 1024:
         raise KernelError(f"a GPU has no grid {grid} of blocks {block}")
+    if cooperative and prod(grid) > PROCESSORS:
+        raise KernelError(f"a large GPU has {PROCESSORS} processors for blocks that wait for each other, not {grid}")
     if shared > SHARED:
         raise KernelError(f"a block of a large GPU has {SHARED} bytes of shared memory, not {shared}")
     library = runtime()
@@ -323,6 +339,7 @@ def call(
             (ctypes.c_uint * 3)(*grid),
             (ctypes.c_uint * 3)(*block),
             ctypes.c_uint64(shared),
+            ctypes.c_int(cooperative),
         )
     if fault is not None:
         raise KernelError(f"{entry}, {fault.decode()}")

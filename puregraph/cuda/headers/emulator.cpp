@@ -1,4 +1,5 @@
 // The runtime of the emulator: one thread of a block after the other, each on a stack of its own, up to where it waits.
+// Blocks run one after the other; those of a cooperative launch take turns, each up to where it pauses.
 //
 // Every access to memory is checked (g++ -fsanitize=kernel-address calls __asan_load4_noabort and its like): it must
 // be in an array that the kernel was given, in shared memory, or on the thread's own stack; be aligned to its size; and
@@ -25,7 +26,7 @@ struct Here {  // as in emulator.h
   char* dynamic;
 };
 
-enum Wait { RUNS, BLOCK, LANES, DONE };
+enum Wait { RUNS, BLOCK, LANES, PAUSE, DONE };
 enum How { PLAIN, ANY, EVERY, BALLOT, MATCH, MATRICES, PRODUCT };
 
 struct Thread {
@@ -80,6 +81,7 @@ std::unordered_map<const void*, std::vector<Release>> tickets;  // by the addres
 std::unordered_map<uint32_t, uint32_t> seen;  // by its index what the block sees of another one: all before that time
 Thread* here;
 void* scheduler;
+bool isCooperative;
 void (*kernel)(void**);
 void** arguments;
 char message[400];
@@ -249,8 +251,13 @@ bool meet(Thread* warp, int lanes, uint32_t& time) {
   return moved;
 }
 
+// Run the block until it has ended, or pauses; returns false for a fault
 bool runBlock(int count) {
-  int left = count;
+  int left = 0;
+  for (Thread& t : threads) {
+    left += t.wait != DONE;
+    if (t.wait == PAUSE) t.wait = RUNS;
+  }
   while (left) {
     for (int start = 0; start < count; start += 32) {
       const int lanes = count - start < 32 ? count - start : 32;
@@ -264,6 +271,8 @@ bool runBlock(int count) {
       } while (meet(&threads[start], lanes, warpTimes[start / 32]));
       if (message[0]) return false;
     }
+    for (const Thread& t : threads)
+      if (t.wait == PAUSE) return true;
     const Thread* waiting = nullptr;
     for (int i = 0; i < count; i++)
       if (threads[i].wait != DONE) waiting = &threads[i];
@@ -286,13 +295,16 @@ bool runBlock(int count) {
 
 uint32_t blockOf(uint32_t thread) { return (thread - 1) / (emulator_here.threads.x * emulator_here.threads.y * emulator_here.threads.z); }
 
+bool isHere(uint32_t thread) { return thread - first < threads.size(); }  // in this block
+
 // Whether a barrier is between an access of another thread and now
 bool isOrdered(uint32_t other, uint32_t time) {
-  if (time < blockStart && !seen.empty()) {
+  if (!isHere(other)) {
+    if (seen.empty()) return false;
     const auto found = seen.find(blockOf(other));
-    if (found != seen.end() && time < found->second) return true;
+    return found != seen.end() && time < found->second;
   }
-  if (time < blockTime) return time >= blockStart;
+  if (time < blockTime) return true;
   return (other - first) / 32 == uint32_t(here->number) / 32 && time < warpTimes[here->number / 32];
 }
 
@@ -316,7 +328,8 @@ void touch(Region& r, uint64_t unit, bool writes) {
     race(r, unit, writes ? "writes what was written at" : "reads what was written at", m.writer);
   if (writes) {
     const bool others = m.reader && (m.reader != me || m.spread != ALONE);
-    if (others && (m.spread == GRID || (m.spread == TEAM ? m.readTime >= blockTime : !isOrdered(m.reader, m.readTime))))
+    const bool isTeam = m.spread == TEAM && isHere(m.reader);
+    if (others && (m.spread == GRID || (isTeam ? m.readTime >= blockTime : !isOrdered(m.reader, m.readTime))))
       race(r, unit, "writes what was read at", m.reader);
     m.writer = me, m.writeTime = now, m.reader = 0;
     return;
@@ -403,6 +416,11 @@ void emulator_fence() {
   here->drawn = nullptr;
 }
 
+void emulator_pause() {
+  if (!isCooperative) fail("waits for another block, which may not have begun: the launch is not cooperative");
+  suspend(PAUSE);
+}
+
 void emulator_ticket(const void* address) {
   here->drawn = address;
   if (here->fenced) tickets[address].push_back({blockOf(first), here->fenced});
@@ -485,6 +503,97 @@ double emulator_normcdfinv(double p) {
   for (int i = 0; i < 100; i++) (erfcl(-(low + high) / 2 / sqrtl(2)) / 2 < p ? low : high) = (low + high) / 2;
   return double(low);
 }
+}  // extern "C"
+
+namespace {
+
+// The state of a block before its first thread runs
+void beginBlock(int number, int count) {
+  const Triple &grid = emulator_here.blocks, &block = emulator_here.threads;
+  const unsigned n = number;
+  emulator_here.block = {n % grid.x, n / grid.x % grid.y, n / (grid.x * grid.y)};
+  first = 1 + n * count;
+  blockStart = blockTime = ++now;
+  seen.clear();
+  warpTimes.assign((count + 31) / 32, 0);
+  for (Region& r : regions)
+    if (r.isShared) memset(r.start, 0xff, r.bytes);
+  threads.resize(count);
+  for (unsigned i = 0; i < threads.size(); i++) {
+    Thread& t = threads[i];
+    t.index = {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
+    t.number = i, t.wait = RUNS, t.stackIndex = -1, t.fenced = 0, t.drawn = nullptr, t.groups = 0;
+  }
+}
+
+bool runInOrder(int blocks, int count) {
+  for (int i = 0; i < blocks; i++) {
+    beginBlock(i, count);
+    if (!runBlock(count)) return false;
+  }
+  return true;
+}
+
+// A block that pauses, while others run
+struct Paused {
+  Triple index;
+  std::vector<Thread> threads;
+  std::vector<uint32_t> warpTimes;
+  std::unordered_map<uint32_t, uint32_t> seen;
+  uint32_t first, start, time;
+  std::vector<std::vector<char>> memory;  // of each shared region its bytes, and who was there
+  std::vector<std::vector<Mark>> marks;
+  bool isDone;
+};
+
+void pauseBlock(Paused& p) {
+  p.index = emulator_here.block, p.first = first, p.start = blockStart, p.time = blockTime;
+  p.threads.swap(threads), p.warpTimes.swap(warpTimes), p.seen.swap(seen);
+  for (Region& r : regions) {
+    if (!r.isShared) continue;
+    p.memory.emplace_back(r.start, r.start + r.bytes);
+    p.marks.push_back(r.marks);
+  }
+}
+
+void resumeBlock(Paused& p) {
+  emulator_here.block = p.index, first = p.first, blockStart = p.start, blockTime = p.time;
+  p.threads.swap(threads), p.warpTimes.swap(warpTimes), p.seen.swap(seen);
+  size_t i = 0;
+  for (Region& r : regions) {
+    if (!r.isShared) continue;
+    memcpy(r.start, p.memory[i].data(), r.bytes);
+    r.marks.swap(p.marks[i++]);
+  }
+  p.memory.clear(), p.marks.clear();
+}
+
+bool runTogether(int blocks, int count) {
+  std::vector<Paused> paused(blocks);
+  bool isFirst = true;
+  for (int left = blocks; left; isFirst = false) {
+    const uint32_t before = now;
+    for (int i = 0; i < blocks; i++) {
+      Paused& p = paused[i];
+      if (p.isDone) continue;
+      isFirst ? beginBlock(i, count) : resumeBlock(p);
+      if (!runBlock(count)) return false;
+      p.isDone = true;
+      for (const Thread& t : threads) p.isDone = p.isDone && t.wait == DONE;
+      left -= p.isDone;
+      pauseBlock(p);
+    }
+    if (left && now == before) {
+      snprintf(message, sizeof(message), "%d of %d blocks wait for others, and none goes on", left, blocks);
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+extern "C" {
 
 // An array that the next kernel may use; `isOurs` says it for each unit of bytes
 void emulator_region(char* start, uint64_t bytes, uint64_t unit, const uint8_t* isOurs, int number) {
@@ -493,17 +602,18 @@ void emulator_region(char* start, uint64_t bytes, uint64_t unit, const uint8_t* 
 
 // Run a kernel on the arrays registered before; returns its fault, or null. `addresses` are those of its library.
 const char* emulator_launch(void (*code)(void**), void** values, char** addresses, const unsigned* grid,
-                            const unsigned* block, uint64_t dynamic) {
-  kernel = code, arguments = values;
+                            const unsigned* block, uint64_t dynamic, int cooperative) {
+  kernel = code, arguments = values, isCooperative = cooperative;
   emulator_here.blocks = {grid[0], grid[1], grid[2]};
   emulator_here.threads = {block[0], block[1], block[2]};
-  const int count = int(block[0] * block[1] * block[2]);
-  if (stackCount < count) {
+  const int count = int(block[0] * block[1] * block[2]), blocks = int(grid[0] * grid[1] * grid[2]);
+  const int needed = isCooperative ? count * blocks : count;
+  if (stackCount < needed) {
     if (stacks) munmap(stacks, STACK * stackCount);
-    stacks = static_cast<char*>(mmap(nullptr, STACK * count, PROT_READ | PROT_WRITE,
+    stacks = static_cast<char*>(mmap(nullptr, STACK * needed, PROT_READ | PROT_WRITE,
                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    stackCount = count;
-    stacksEnd = stacks + STACK * count;
+    stackCount = needed;
+    stacksEnd = stacks + STACK * needed;
   }
   freeStacks.clear();
   for (int i = stackCount; i--;) freeStacks.push_back(i);
@@ -515,30 +625,12 @@ const char* emulator_launch(void (*code)(void**), void** values, char** addresse
     if (own) regions.push_back({of[0], own, nullptr, 1, 0, true, std::vector<Mark>(own)});
   }
   if (dynamic) regions.push_back({emulator_here.dynamic, dynamic, nullptr, 1, 0, true, std::vector<Mark>(dynamic)});
-  threads.resize(count);
-  warpTimes.assign((count + 31) / 32, 0);
   message[0] = 0;
   forgetCopies(count);
   lastRegion = 0;
-  now = 0, first = 1;
+  now = 0;
   tickets.clear();
-  bool good = true;
-  for (unsigned z = 0; z < grid[2] && good; z++)
-    for (unsigned y = 0; y < grid[1] && good; y++)
-      for (unsigned x = 0; x < grid[0] && good; x++) {
-        emulator_here.block = {x, y, z};
-        blockStart = blockTime = ++now;
-        seen.clear();
-        for (Region& r : regions)
-          if (r.isShared) memset(r.start, 0xff, r.bytes);
-        for (int i = 0; i < count; i++) {
-          Thread& t = threads[i];
-          t.index = {i % block[0], i / block[0] % block[1], i / (block[0] * block[1])};
-          t.number = i, t.wait = RUNS, t.stackIndex = -1, t.fenced = 0, t.drawn = nullptr, t.groups = 0;
-        }
-        good = runBlock(count);
-        first += count;
-      }
+  const bool good = isCooperative ? runTogether(blocks, count) : runInOrder(blocks, count);
   regions.clear();
   return good ? nullptr : message;
 }

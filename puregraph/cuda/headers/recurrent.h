@@ -1,11 +1,13 @@
 // What recurrent cells share, forward and backward.
 //
 // W: the type to compute in; OfY and the like: what arrays hold; GATES: sums for each unit; LSTM, GRU, TANH, RELU:
-// 1 for the kind of cell, else 0; HAS_D: the bias of a GRU within r; HAS_ON: which time steps count.
+// 1 for the kind of cell, else 0; HAS_D: the bias of a GRU within r; HAS_ON: which time steps count; HELD: whether a block
+// keeps its weights in shared memory.
 //
-// A block has `tiles` tiles of four units and eight samples. A warp sums for one tile, and one gate, its lanes along
-// the reduced axis. Then a thread has one unit of one sample. Either one launch runs all time steps, with all
-// units of its samples in a block, or each time step is a launch, for blocks synchronize only between launches.
+// A block has `groups` times eight samples, and of each `tiles` tiles of four units. A warp sums for one tile, and one
+// gate, its lanes along the reduced axis. Then a thread has one unit of one sample. One launch runs all time steps if a
+// block has all units of its samples, or, persistent, if all blocks are on the GPU at a time: then each reads its
+// weights once, and a barrier of the grid is between time steps. Else each time step is a launch.
 
 const int ROWS = 8, UNITS = 4;
 
@@ -51,5 +53,23 @@ __device__ static inline W sigmoid(W x) { return W(0.5) * tanh(W(0.5) * x) + W(0
 #define POSITION                                                                                           \
   DYNAMIC(W, sums);                                                                                        \
   const int across = (units + UNITS * tiles - 1) / (UNITS * tiles), warps = blockDim.x >> 5;               \
-  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;                                              \
-  const int firstRow = blockIdx.x / across * ROWS, firstUnit = blockIdx.x % across * UNITS * tiles
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, items = groups * tiles * GATES;              \
+  const int firstRow = blockIdx.x / across * ROWS * groups, firstUnit = blockIdx.x % across * UNITS * tiles
+
+#if HELD
+// The weights of a block, each tile's of each gate: w[unit, c], where c is the reduced axis
+__device__ static inline OfU* hold(W* sums, const OfU* __restrict__ w, int64 gateStep, int64 unitStep, int64 step,
+                                   int firstUnit, int tiles, int items, int units) {
+  OfU* const held = (OfU*)(sums + items * 32);
+  for (int row = threadIdx.x >> 5; row < tiles * GATES * UNITS; row += blockDim.x >> 5) {
+    const int gate = row / UNITS % GATES, unit = firstUnit + row / (UNITS * GATES) * UNITS + row % UNITS;
+    for (int c = threadIdx.x & 31; c < units; c += 32)
+      held[row * units + c] = unit < units ? w[gate * gateStep + unit * unitStep + c * step] : OfU();
+  }
+  __syncthreads();
+  return held;
+}
+#define ENDOFSTEP(k) k + 1 < to ? gridBarrier(ticket, k - from, to - from) : lastDraw(ticket, to - from)
+#else
+#define ENDOFSTEP(k) __syncthreads()
+#endif

@@ -18,8 +18,14 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 #if HAS_ON
              const bool* __restrict__ on, TWO(on),
 #endif
-             int samples, int steps, int units, int tiles, int from, int to, int reverse) {
+#if HELD
+             unsigned* ticket,
+#endif
+             int samples, int steps, int units, int tiles, int groups, int from, int to, int reverse) {
   POSITION;
+#if HELD
+  const OfU* const held = hold(sums, u, units * u1, u0, u1, firstUnit, tiles, items, units);
+#endif
 #if GRU
 #define DQ(what) dq##what
 #else
@@ -28,17 +34,24 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   for (int k = from; k < to; k++) {
     const int now = reverse ? k : steps - 1 - k, done = reverse ? now - 1 : now + 1;
     if (k) {
-      for (int item = warp; item < tiles * GATES; item += warps) {
-        const int unit = firstUnit + item / GATES * UNITS, gate = item % GATES;
-        if (unit < units)
-          sums[item * 32 + lane] =
-              dots(DQ() + firstRow * DQ(0) + done * DQ(1) + gate * units * DQ(2), DQ(0), DQ(2), samples - firstRow,
-                   u + unit * u0 + gate * units * u1, u0, u1, units - unit, units);
+      for (int item = warp; item < items; item += warps) {
+        const int tile = item / GATES % tiles, gate = item % GATES, unit = firstUnit + tile * UNITS;
+        const int row = firstRow + item / (GATES * tiles) * ROWS;
+        if (unit >= units || row >= samples) continue;
+        const auto* const slopes = DQ() + row * DQ(0) + done * DQ(1) + gate * units * DQ(2);
+#if HELD
+        const OfU* const w = held + (tile * GATES + gate) * UNITS * units;
+        sums[item * 32 + lane] = dots(slopes, DQ(0), DQ(2), samples - row, w, units, 1, units - unit, units);
+#else
+        const OfU* const w = u + unit * u0 + gate * units * u1;
+        sums[item * 32 + lane] = dots(slopes, DQ(0), DQ(2), samples - row, w, u0, u1, units - unit, units);
+#endif
       }
       __syncthreads();
     }
-    for (int i = threadIdx.x; i < tiles * 32; i += blockDim.x) {
-      const int row = firstRow + i % 32 / UNITS, unit = firstUnit + i / 32 * UNITS + i % UNITS;
+    for (int i = threadIdx.x; i < groups * tiles * 32; i += blockDim.x) {
+      const int row = firstRow + i / (32 * tiles) * ROWS + i % 32 / UNITS;
+      const int unit = firstUnit + i / 32 % tiles * UNITS + i % UNITS;
       if (row >= samples || unit >= units) continue;
       W* const carried = dh + row * dh0 + unit * dh1;
       W slope = k ? *carried : W(load(last, row * last0 + unit * last1));
@@ -105,6 +118,6 @@ extern "C" __global__ void __launch_bounds__(512, 1)
       *carriedCell = restCell;
 #endif
     }
-    __syncthreads();
+    ENDOFSTEP(k);
   }
 }

@@ -29,21 +29,33 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 #if HAS_ON
               const bool* __restrict__ on, TWO(on),
 #endif
-              int samples, int steps, int units, int tiles, int from, int to, int reverse) {
+#if HELD
+              unsigned* ticket,
+#endif
+              int samples, int steps, int units, int tiles, int groups, int from, int to, int reverse) {
   POSITION;
+#if HELD
+  const OfU* const held = hold(sums, transposed, (int64)units * units, units, 1, firstUnit, tiles, items, units);
+#endif
   for (int k = from; k < to; k++) {
     const int now = reverse ? steps - 1 - k : k, before = reverse ? now + 1 : now - 1;
     const OfY* const h = k ? y + before * y1 : first;
     const int64 hRow = k ? y0 : first0, hStep = k ? y2 : first1;
-    for (int item = warp; item < tiles * GATES; item += warps) {
-      const int unit = firstUnit + item / GATES * UNITS, gate = item % GATES;
-      if (unit < units)
-        sums[item * 32 + lane] = dots(h + firstRow * hRow, hRow, hStep, samples - firstRow,
-                                      transposed + (int64)(gate * units + unit) * units, units, 1, units - unit, units);
+    for (int item = warp; item < items; item += warps) {
+      const int tile = item / GATES % tiles, gate = item % GATES, unit = firstUnit + tile * UNITS;
+      const int row = firstRow + item / (GATES * tiles) * ROWS;
+#if HELD
+      const OfU* const w = held + (tile * GATES + gate) * UNITS * units;
+#else
+      const OfU* const w = transposed + (int64)(gate * units + unit) * units;
+#endif
+      if (unit < units && row < samples)
+        sums[item * 32 + lane] = dots(h + row * hRow, hRow, hStep, samples - row, w, units, 1, units - unit, units);
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < tiles * 32; i += blockDim.x) {
-      const int row = firstRow + i % 32 / UNITS, unit = firstUnit + i / 32 * UNITS + i % UNITS;
+    for (int i = threadIdx.x; i < groups * tiles * 32; i += blockDim.x) {
+      const int row = firstRow + i / (32 * tiles) * ROWS + i % 32 / UNITS;
+      const int unit = firstUnit + i / 32 % tiles * UNITS + i % UNITS;
       if (row >= samples || unit >= units) continue;
       const W* const q = sums + i / 32 * GATES * 32 + lane;
       const W* const in = p + ((int64)row * steps + now) * GATES * units + unit;
@@ -87,6 +99,6 @@ extern "C" __global__ void __launch_bounds__(512, 1)
       store(cells, row * cells0 + now * cells1 + unit * cells2, cell);
 #endif
     }
-    __syncthreads();
+    ENDOFSTEP(k);
   }
 }

@@ -18,7 +18,8 @@ from puregraph.cuda.runtime.preprocess import dtypeOf
 WARP = 32
 THREADS = 256  # of a block, by default
 WIDEST = 16  # bytes that a thread loads at once
-WAVE = 132 * 8  # blocks of 256 threads that a large GPU runs at a time
+PROCESSORS = 132  # of a large GPU
+WAVE = PROCESSORS * 8  # blocks of 256 threads that a large GPU runs at a time
 
 
 class Launch(NamedTuple):
@@ -32,6 +33,7 @@ class Launch(NamedTuple):
     `grid`    the number of blocks along x, y and z
     `block`   the number of threads of a block, likewise
     `shared`  bytes of dynamic shared memory, which the text takes by DYNAMIC
+    `cooperative`  whether its blocks wait for each other: all are on the GPU at a time, one or more on a processor
     """
 
     name: str
@@ -41,6 +43,7 @@ class Launch(NamedTuple):
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared: int = 0
+    cooperative: bool = False
 
 
 class Scratch:

@@ -67,7 +67,8 @@ def start(launches: Iterable[Launch | LibraryCall], locate: Callable[[Any], int]
             locate(what) if kind == "pointer" else SCALARS[kind](wrapped(kind, what)) for kind, what in launch.slots
         ]
         kernel = function(launch.source, launch.entry, launch.shared)
-        kernel(launch.grid, launch.block, values, shared_mem=launch.shared)
+        shared, together = launch.shared, launch.cooperative
+        kernel(launch.grid, launch.block, values, shared_mem=shared, enable_cooperative_groups=together)
 
 
 def stream() -> int:

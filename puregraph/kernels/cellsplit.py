@@ -1,0 +1,72 @@
+"""CellSplit: how the samples and units of a recurrent cell are distributed among blocks of a GPU.
+
+Where the weights are few, a block has all units of its samples, and reads the weights again at every time step. Where
+they are many, every block keeps those of its units in shared memory, and all blocks wait for each other between time
+steps: a persistent kernel. Where not even that fits, each time step is a launch.
+
+Source    Diamos and others 2016, Persistent RNNs: Stashing Recurrent Weights On-Chip
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from puregraph import device
+from puregraph.cuda.runtime.launch import PROCESSORS, blocksFor
+from puregraph.cuda.runtime.perdevice import PerDevice, ordinal
+
+FEW = 1 << 16  # bytes of weights that one multiprocessor reads repeatedly as fast as it computes
+SHARED = 227 << 10  # bytes of shared memory that a block of a large GPU may have
+ROWS, UNITS, WARPS = 8, 4, 16  # as in recurrent.h: samples and units of a tile; and the most warps of a block
+
+
+class CellSplit(NamedTuple):
+    """Blocks for a cell.
+
+    `tiles`    a block has this many times 4 units
+    `groups`   and of each of them this many times 8 samples
+    `whole`    whether one launch runs all time steps
+    `grid`     how many blocks there are
+    `threads`  of each, and
+    `shared`   bytes of shared memory, of which
+    `held`     are weights
+    """
+
+    tiles: int
+    groups: int
+    whole: bool
+    grid: int
+    threads: int
+    shared: int
+    held: int = 0
+
+
+@PerDevice
+def residency() -> tuple[int, int]:
+    """The processors of the GPU in use, and the shared memory of a block there; of a large one where none is."""
+    if ordinal() < 0:
+        return PROCESSORS, SHARED
+    found = device.arrays().cuda.Device().attributes
+    return found["MultiProcessorCount"] * found["CooperativeLaunch"], found["MaxSharedMemoryPerBlockOptin"]
+
+
+def cellSplit(gates: int, steps: tuple[int, int], U: Any, wide: Any) -> CellSplit:
+    """The blocks for n samples of t time steps, with weights U (units, gates * units), that compute in dtype `wide`."""
+
+    def split(tiles: int, groups: int, whole: bool, held: int = 0) -> CellSplit:
+        items = tiles * groups * gates
+        grid = blocksFor(quads, tiles) * blocksFor(octets, groups)
+        return CellSplit(tiles, groups, whole, grid, 32 * min(items, WARPS), items * 32 * wide.itemsize + held, held)
+
+    units = U.shape[0]
+    octets, quads = blocksFor(steps[0], ROWS), blocksFor(units, UNITS)
+    if U.size * U.dtype.itemsize <= FEW:
+        return split(quads, 1, True)
+    processors, most = residency()
+    if steps[1] > 1 and processors:
+        tiles = blocksFor(quads, processors)
+        groups = blocksFor(octets, processors // blocksFor(quads, tiles))
+        found = split(tiles, groups, True, UNITS * tiles * gates * units * U.dtype.itemsize)
+        if found.shared <= most:
+            return found
+    return split(max(2, 4 // gates), 1, False)
