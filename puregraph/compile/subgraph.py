@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.cache import Programs
+from puregraph.compile.ir.strides import storedOrder
 from puregraph.compile.partition import Partition, stepsOf
 from puregraph.compile.runtime.buffers import Workspace
 from puregraph.graph import Graph
@@ -75,7 +76,9 @@ class Subgraph:
         there = [x for x in given if x is not None]
         program = None
         if not self.partition.isOpen and all(hasattr(x, "strides") for x in there):
-            program = self.programsFor(tuple([x is not None for x in given])).get(there)
+            orders = tuple([storedOrder(x) for x in there])  # so others read and add it up, as in one program
+            options = {"orders": orders} if any(orders) else {}
+            program = self.programsFor(tuple([x is not None for x in given])).get(there, **options)
         self.runs += 1
         if program is None:
             self.eager += 1

@@ -20,6 +20,7 @@ from puregraph import (
     Compress,
     Concat,
     Constant,
+    Conv2D,
     Embedder,
     Expand,
     Gather,
@@ -41,6 +42,7 @@ from puregraph import (
 )
 from puregraph.check import Case, alike, listed, stateOf
 from puregraph.compile import Program, withCost
+from puregraph.compile.partitioned import PartitionedGraph
 from puregraph.node import Node
 
 MASKS = [np.array(m, bool) for m in ([1, 0, 1, 1, 0], [0, 0, 0, 0, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0])]
@@ -491,3 +493,19 @@ def test_a_trainer_and_a_calculator_run_a_network_with_a_mask_in_pieces():
     given = [Calculator(each, batchsize=5, compile=each is net).calculate(data) for each in (net, other)]
     np.testing.assert_allclose(*given, rtol=1e-4, atol=1e-5)
     assert all(program.partitioned is not None for program in trainers[0].objective.programs.found.values())
+
+
+def test_a_piece_reads_what_another_has_stored_in_another_order_so_that_sums_have_the_bits_of_one_program():
+    net = Sequential(Conv2D(1, 6, 5), BatchNorm(6), Relu(), Conv2D(6, 8, 3), BatchNorm(8), Relu())
+    rng = np.random.default_rng(3)
+    x, grad = (rng.standard_normal(shape).astype(np.float32) for shape in ((2, 1, 14, 14), (2, 8, 8, 8)))
+    pieces = PartitionedGraph(net, [x.shape], [x.dtype], {"grads": (True,)})
+    program = Program(net, [x.shape], [x.dtype], True, grads=(True,))
+    found = []
+    for run in (lambda: (pieces([x]), pieces.backward(grad)), lambda: program.run(x, grad)):
+        initial = {path: state.data.copy() for path, state in net.states.items()}
+        run()
+        found.append({path: param.grad.tobytes() for path, param in net.params.items()})
+        for path, state in net.states.items():
+            state.data = initial[path]
+    assert found[0] == found[1]

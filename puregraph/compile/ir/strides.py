@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 Strides = tuple[int, ...]
 
 
@@ -44,6 +46,15 @@ def isDense(shape: Sequence[int], strides: Strides, itemsize: int) -> bool:
             return False
         step *= size
     return True
+
+
+def storedOrder(array: Any) -> tuple[int, ...] | None:
+    """The axes of an array from the slowest to the fastest; None for a row-major one, one with gaps or on a GPU."""
+    if type(array) is not np.ndarray or array.flags.c_contiguous:
+        return None
+    if not isDense(array.shape, array.strides, array.itemsize):
+        return None
+    return tuple(sorted(range(array.ndim), key=lambda axis: -array.strides[axis]))
 
 
 def sameStrides(shape: Sequence[int], a: Strides, b: Strides) -> bool:

@@ -94,7 +94,7 @@ class Buffers:
         if value.role == "scalar":
             return np.zeros(value.shape, value.dtype)
         if value.role == "input":  # untouched pages take no memory until they are written
-            return alignedBytes(value.nbytes).view(value.dtype).reshape(value.shape)
+            return np.ndarray(value.shape, value.dtype, alignedBytes(value.nbytes), 0, value.strides)
         location = self.plan.locations[value.number]
         if isinstance(location, Buffer):
             return np.ndarray(value.shape, value.dtype, self.arena, location.offset, value.strides)

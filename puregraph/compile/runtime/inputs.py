@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any
 
-from puregraph.base.align import addressOf
+from puregraph.base.align import addressOf, empty
+from puregraph.compile.ir.strides import isContiguous, sameStrides
 from puregraph.compile.ir.value import Value
 from puregraph.compile.runtime.bind import Bound
 from puregraph.compile.runtime.buffers import Buffers
@@ -30,6 +31,7 @@ class StepInput:
         self.readers: list[tuple[list, int, Value]] = []
         self.patches: list[tuple[Any, int, Value, int]] = []
         self.fixed, self.isRead = False, True
+        self.isRowMajor = isContiguous(value.shape, value.strides, value.dtype.itemsize)
 
     def chooseCopy(self, kept: Container[int]) -> None:
         """Choose whether the input is copied, once its readers are known; `kept` are Values that others read later."""
@@ -45,9 +47,11 @@ class StepInput:
             self.array[...] = x
             return
         known, flags, start = self.memory.known, x.flags, addressOf(x)
-        isFit = flags.c_contiguous and flags.aligned and not self.memory.isOwn(start, start + x.nbytes)
+        isLaidOut = flags.c_contiguous if self.isRowMajor else sameStrides(x.shape, x.strides, self.value.strides)
+        isFit = isLaidOut and flags.aligned and not self.memory.isOwn(start, start + x.nbytes)
         if not isFit:  # the memory that a run writes to must not be among its inputs
-            x = x.copy()
+            given, x = x, empty(self.value.shape, self.value.dtype, self.value.strides)
+            x[...] = given
             start = addressOf(x)
         known[self.value.number] = x
         for slots, i, v, bytes in self.patches:

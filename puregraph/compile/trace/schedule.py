@@ -11,6 +11,7 @@ from puregraph.base.dtype import isByte, isFloating
 from puregraph.compile.decompose import decompositionOf
 from puregraph.compile.ir.external import GradientOf
 from puregraph.compile.ir.printer import listing
+from puregraph.compile.ir.strides import dense
 from puregraph.compile.ir.value import Call, CallOrigin, Value, copy, store
 from puregraph.compile.lower.bounds import Bounds, canBeChecked, fractionBounds
 from puregraph.compile.passes.startbuckets import withStarts
@@ -106,6 +107,7 @@ def traceStep(
     buckets: Any = None,
     weights: Any = None,
     trial: RuleProfile | None = None,
+    orders: Sequence[Any] | None = None,
     layout: Any = None,
     keepsComposite: Any = None,
     scales: bool = False,
@@ -121,6 +123,7 @@ def traceStep(
     `guarded`    whether the step ends if the first output, a cost, is not finite; `owner`: the optimizer that skips
                  its update too, in a step of its own
     `wanted`     for each output whether it is read after the step; left out: all are; `buckets`: as of the Schedule
+    `orders`     for each input its axes from the slowest to the fastest, as its elements are stored; None: row-major
     `layout`     decides the layout of the results of kernels, see `channelslast.layoutFor`; None: numpy's
     `keepsComposite`  whether a composite kernel, composed of numpy's functions, is one call; left out: all are
     `scales`     whether the gradient of the first output is left open, see `Schedule.seed`; `converts`: whether
@@ -135,7 +138,9 @@ def traceStep(
     found = Schedule(graph, graph.steps(len(shapes)))
     found.owner, found.scales, found.buckets = owner, scales, buckets
     tracer = tracerFor(trial, layout, keepsComposite, weights)
-    values = forward(found, tracer, shapes, dtypes or [graph.dtype or np.float32] * len(shapes), converts)
+    given = list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes)))
+    addInputs(found, tracer, shapes, given, orders or [None] * len(shapes))
+    values = forward(found, tracer, given, converts)
     if grads is not None:
         if guarded:
             guard(found, tracer)
@@ -264,16 +269,24 @@ def ownMemory(found: Schedule, tracer: GraphTracer) -> None:
             found.stores[index] = target, copied(tracer, value)
 
 
-def forward(found: Schedule, tracer: GraphTracer, shapes: list[Any], given: Sequence[Any], converts: bool) -> list[Any]:
+def addInputs(
+    found: Schedule, tracer: GraphTracer, shapes: list[Any], dtypes: Sequence[Any], orders: Sequence[Any]
+) -> None:
+    """The Values of the inputs."""
+    steps = found.steps
+    for number, shape, dtype, order in zip(steps.inputs, shapes, dtypes, orders, strict=True):
+        strides = None if order is None else dense(shape, order, dtype.itemsize)
+        found.inputs.append(tracer.recorder.value(shape, dtype, strides, "input", steps.names[number]))
+
+
+def forward(found: Schedule, tracer: GraphTracer, dtypes: list[Any], converts: bool) -> list[Any]:
     """The forward rules; the Value of every node."""
     steps, recorder = found.steps, tracer.recorder
-    dtypes = list(map(np.dtype, given))
     asked = found.graph.inputTypes(len(dtypes), dtypes) if converts else dtypes
     values: list[Any] = [None] * steps.count
     fractions = readAs(steps, "fractions")
-    for number, shape, dtype, wanted in zip(steps.inputs, shapes, dtypes, asked, strict=True):
-        x = values[number] = recorder.value(shape, dtype, role="input", name=steps.names[number])
-        found.inputs.append(x)
+    for number, x, dtype, wanted in zip(steps.inputs, found.inputs, dtypes, asked, strict=True):
+        values[number] = x
         if number in fractions and canBeChecked(x):
             found.checks.append(fractionBounds(x))
         if isByte(dtype) and isFloating(wanted):

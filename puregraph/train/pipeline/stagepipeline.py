@@ -17,6 +17,7 @@ from puregraph.graph import Graph
 from puregraph.graph.backward import needsOf
 from puregraph.graph.graphsegment import Crossing, Crossings, segmentFrom
 from puregraph.many.world import Pending
+from puregraph.train.pipeline.packedarray import blank, packed, unpacked
 from puregraph.train.pipeline.pipelinegrid import PipelineGrid
 from puregraph.train.pipeline.pipelineschedule import PipelineSchedule, StageMove
 from puregraph.train.pipeline.stagepass import StagePass
@@ -79,7 +80,7 @@ class StagePipeline:
         if len(units) != self.schedule.units:
             self.schedule = PipelineSchedule(self.grid.stages, self.grid.positions, len(units))
         self.units, self.values, self.sent = units, dict[Any, Any](), list[tuple[Pending, Any]]()
-        self.coming: dict[Any, tuple[Pending, Any]] = {}
+        self.coming: dict[Any, tuple[Pending, np.ndarray, Any, Any]] = {}
         moves = self.schedule.orders[self.grid.position]
         for move, following in zip(moves, [*moves[1:], None]):
             self.expect(move)
@@ -179,16 +180,16 @@ class StagePipeline:
         if position == self.grid.position:
             self.values[kind, stage, unit, what] = [value, times]
         else:
-            array = np.ascontiguousarray(value)
+            array = packed(np.asarray(value))
             self.sent.append((self.grid.along.startSend(array, position, self.channel(kind, stage, what)), array))
 
     def take(self, kind: int, stage: int, unit: int, what: Any) -> Any:
         """What a stage was given."""
         key = kind, stage, unit, what
         if key in self.coming:
-            pending, array = self.coming.pop(key)
+            pending, *array = self.coming.pop(key)
             pending.wait()
-            self.values[key] = [array, self.readersOf(stage - 1, what) if kind == FORWARD else 1]
+            self.values[key] = [unpacked(*array), self.readersOf(stage - 1, what) if kind == FORWARD else 1]
         found = self.values[key]
         found[1] -= 1
         if not found[1]:
@@ -219,9 +220,9 @@ class StagePipeline:
         """Begin to receive an array, unless it was expected before."""
         if key in self.coming or key in self.values:
             return
-        array = np.empty(shape, dtype)
-        kind, stage, _, what = key
-        self.coming[key] = self.grid.along.startReceive(array, source, self.channel(kind, stage, what)), array
+        array, (kind, stage, _, what) = blank(shape, dtype), key
+        pending = self.grid.along.startReceive(array, source, self.channel(kind, stage, what))
+        self.coming[key] = pending, array, shape, dtype
 
     def channel(self, kind: int, stage: int, what: Any) -> int:
         """The channel by which a stage is sent something: arrays of one arrive in the order in which they are sent."""
