@@ -13,10 +13,11 @@ pytestmark = [
 ]
 
 SHARDS = (None, "state", "gradients", "parameters")
-STAGES = (2, 4)
+STAGES = ((2, None), (4, None), (2, "state"), (4, "gradients"))
 PRODUCT = """
 import json, recipes
-ways = [dict(shard=shard) for shard in {shards!r}] + [dict(stages=stages) for stages in {stages!r}]
+ways = [dict(shard=shard) for shard in {shards!r}]
+ways += [dict(stages=stages, shard=shard) for stages, shard in {stages!r}]
 found = dict((name, [recipes.hashOf(recipes.trained(name, **way)) for way in ways]) for name in {names!r})
 print(json.dumps(found))
 """

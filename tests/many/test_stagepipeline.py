@@ -178,10 +178,14 @@ print("hash", recipes.hashOf(trainer))
 
 RESUMING = """
 import recipes
-for stages in (3, None):
-    trainer, data, target = recipes.perceptron(stages=stages)
+for stages, shard in ((3, None), (None, None), (3, "state"), (2, "gradients")):
+    trainer, data, target = recipes.perceptron(stages=stages, shard=shard)
     trainer.resume("run-7.h5")
-    trainer.train(data, target, epochs=4)
+    trainer.train(data, target, epochs=2)
+    trainer.shard, before = None if trainer.step % 2 else "state", trainer.shard  # another division of what is there
+    trainer.train(data, target)
+    trainer.shard = before
+    trainer.train(data, target)
     print("hash", recipes.hashOf(trainer))
 """
 
@@ -246,8 +250,8 @@ def train(net=None, optimizer=None, **options):
 def test_what_cannot_be_trained_in_stages_is_refused():
     with pytest.raises(DataError, match="stages=2: microbatches are the grains of a batch: give grains as well"):
         train(stages=2, grains=None)
-    with pytest.raises(DataError, match="stages=2: each process has the state of its own stages already"):
-        train(stages=2, shard="state")
+    with pytest.raises(DataError, match="stages=2: a stage has its weights whole"):
+        train(stages=2, shard="parameters")
     with pytest.raises(DataError, match="stages: wanted a whole number of at least 1, got 0"):
         train(stages=0)
     with pytest.raises(GraphError, match="can be cut in 3 at most, wanted 4"):

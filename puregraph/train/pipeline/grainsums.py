@@ -47,13 +47,21 @@ class GrainSums(TreeSum):
 
     def total(self) -> np.ndarray:
         """The sum of all grains of all processes; the array belongs to the next `begin`."""
+        return self.reduce(self.ended())
+
+    def piece(self) -> np.ndarray:
+        """This process's piece of it; the array belongs to the next `begin` as well."""
+        return self.reduceScatter(self.ended())
+
+    def ended(self) -> list[np.ndarray]:
+        """The sums of this process; grains that were left out at the end are nothing."""
         end = self.grains.own.stop
         if self.next < end:
             empty = self.blank()
             empty[...] = 0
             self.push(end - 1, empty)
         sums, self.parts = [array for _, array in self.parts], []
-        return self.reduce(sums)
+        return sums
 
 
 def nodesOf(begin: int, end: int) -> set[Span]:

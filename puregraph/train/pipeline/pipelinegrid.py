@@ -38,7 +38,7 @@ class PipelineGrid:
 def checkStages(stages: Any, grains: int | None, shard: str | None) -> int | None:
     """How many stages a network is to be cut in.
 
-    Raises    DataError for what is no number of them, and without the grains that go through them
+    Raises    DataError for what is no number of them, without the grains that go through them, and for weights in pieces
     """
     if stages is None:
         return None
@@ -46,6 +46,8 @@ def checkStages(stages: Any, grains: int | None, shard: str | None) -> int | Non
         raise DataError(f"stages: wanted a whole number of at least 1, got {stages!r:.60}")
     if grains is None:
         raise DataError(f"stages={stages}: microbatches are the grains of a batch: give grains as well, grains=8")
-    if shard is not None:
-        raise DataError(f"stages={stages}: each process has the state of its own stages already; leave shard out")
+    if shard == "parameters":
+        raise DataError(
+            f'stages={stages}: a stage has its weights whole; give shard="gradients", or leave stages out'
+        )
     return stages

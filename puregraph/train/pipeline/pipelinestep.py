@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.gradientbuckets import GradientBuckets, backwardOrder
-from puregraph.core.param import scaled
+from puregraph.core.param import Param, scaled
 from puregraph.data.batches import Batch
 from puregraph.errors import DataError, NotFiniteError, PuregraphError
 from puregraph.many.grains import Grains
-from puregraph.many.treesum import BLOCK
+from puregraph.many.treesum import BLOCK, Span
 from puregraph.optimizers.slot import Slot
 from puregraph.train.pipeline.grainsums import GrainSums
 from puregraph.train.pipeline.pipelinegrid import PipelineGrid
 from puregraph.train.pipeline.scatterednorm import scatteredNorm
 from puregraph.train.pipeline.stagepipeline import Microbatch, StagePipeline
+from puregraph.train.pipeline.stageshare import StageShare
 from puregraph.train.pipeline.stagestate import keepOwn
 from puregraph.train.together.shardedupdate import takeSettings
 from puregraph.train.together.sharedstep import SharedStep, costRow, stateRow
@@ -74,9 +75,10 @@ class PipelineStep(SharedStep):
             pipeline.run(self.units, self.prepare, self.ended, self.learnt)
         finally:
             pipeline.reset()
-        self.totals = {}
-        for stage, tree in self.trees.items():
-            self.totals[stage] = tree.total()
+        self.totals = {stage: tree.piece() if self.share.isDivided else tree.total() for stage, tree in self.trees.items()}
+        if self.trainer.shard == "gradients":
+            for tree in self.trees.values():
+                tree.spare = []  # memory that nobody has while the rest of the step runs
 
     def makePipeline(self) -> StagePipeline:
         """The stages, cut for a full grain."""
@@ -86,24 +88,25 @@ class PipelineStep(SharedStep):
         shapes = [(size, *x.shape[1:]) for x in (*batch.data, *batch.target)]
         last = len(trainer.net.steps(len(batch.data)).items) - 1
         found = StagePipeline(objective.graph, shapes, last, self.grid, objective.compile)
-        self.owner = {key: homes[0] for key, homes in found.homes.items()}
-        self.mine = {stage: [p for p in self.params if self.owner.get(id(p)) == stage] for stage in found.passes}
-        sizes = {stage: sum(p.size for p in params) for stage, params in self.mine.items()}
-        across = self.grid.across
+        self.owner = {id(param): found.homes.get(id(param), [0])[0] for param in self.params}
+        stages = [[p for p in self.params if self.owner[id(p)] == stage] for stage in range(self.grid.stages)]
+        self.share = StageShare(self.grid, stages, trainer.shard is not None)
+        sizes, across = [cuts[-1] for cuts in self.share.cuts], self.grid.across
         self.trees = {stage: GrainSums(across, self.grains, sizes[stage], self.dtype) for stage in found.passes}
         self.stateHomes: dict[str, int] = {}
         for stage, segment in enumerate(found.segments):
             held = {id(state) for state in segment.graph.states.values()}
             self.stateHomes.update({path: stage for path, state in self.states.items() if id(state) in held})
+        keepOwn(self.share, trainer.optimizer, self.slots)
         self.part = copy.copy(trainer.optimizer)
-        keepOwn(self.grid, trainer.optimizer, self.slots, self.owner)
-        self.part.slots = []
-        for slot in self.slots:
-            if self.owner.get(id(slot.param)) in found.passes:
-                own = Slot(slot.path, slot.param)
-                own.arrays, own.rule = slot.arrays, slot.rule
-                self.part.slots.append(own)
+        self.own = [slot for slot in self.slots if self.isOwn(slot)]
+        self.part.slots = [self.share.ownSlot(slot) for slot in self.own]
         return found
+
+    def isOwn(self, slot: Slot) -> bool:
+        """Whether this process updates any element of a parameter."""
+        first, last = self.share.updated(slot.param)
+        return first < last
 
     def prepare(self, stage: int, unit: int) -> None:
         """Before a stage goes forward: set its states to those that there were before the step."""
@@ -135,7 +138,7 @@ class PipelineStep(SharedStep):
         if isFirst:
             self.leaves[stage] = self.trees[stage].blank()
         leaf, begin = self.leaves[stage], 0
-        for param in self.mine[stage]:
+        for param in self.share.params[stage]:
             into, grad = leaf[begin : begin + param.size], gradients.get(id(param))
             if grad is not None:
                 grad = scaled(grad, share).reshape(-1)
@@ -187,55 +190,47 @@ class PipelineStep(SharedStep):
         if not ready:
             raise PuregraphError(f"{type(optimizer).__name__}: none of {len(self.slots)} parameters has a gradient")
         takeSettings(part, optimizer)
-        grads = self.ownGradients()
         if self.norm is not None:
             optimizer.norm = part.measured = self.norm
             if not np.isfinite(self.norm):
                 if optimizer.onNonFinite == "skip":
                     return
-                raise NotFiniteError.atUpdate(type(optimizer).__name__, optimizer.step, self.notFinite(grads))
+                raise NotFiniteError.atUpdate(type(optimizer).__name__, optimizer.step, self.notFinite())
         for param in self.params:
             param.grad = None
-        for slot in ready:
-            if id(slot.param) in grads:
-                slot.param.grad = grads[id(slot.param)].reshape(slot.param.shape).astype(slot.param.dtype)
-        steps = {id(slot.param): slot.step for slot in self.slots}
-        for slot in part.slots:
-            slot.step = steps[id(slot.param)]
-        if any(slot.param.grad is not None for slot in part.slots):
+        for slot, own in zip(self.own, part.slots):
+            self.share.give(own.param, self.totals, slot.param, slot in ready)
+            own.step = slot.step
+        if any(own.param.grad is not None for own in part.slots):
             self.trainer.objective.update(part)
         part.measured = None
         optimizer.step += 1
         for slot in ready:
             slot.step += 1
+        if self.share.isDivided:
+            self.share.gather([own.param for own in part.slots], [slot.param for slot in ready])
         if self.pipeline is not None:
             self.pipeline.shareWeights()
         self.isStale = self.grid.positions > 1
 
-    def ownGradients(self) -> dict[int, np.ndarray]:
-        """The summed gradients of the parameters of this process's stages, by their ids."""
-        found = {}
-        for stage, params in self.mine.items():
-            begin = 0
-            for param in params:
-                found[id(param)] = self.totals[stage][begin : begin + param.size]
-                begin += param.size
-        return found
-
     def measured(self) -> float:
         """The norm of all gradients, added as where one process has them all."""
-        grads = self.ownGradients()
-        runs: list[list[tuple[int, int]]] = []
-        for rank in range(self.world.size):
-            position, replica = divmod(rank, self.grid.replicas)
-            own = [p for p in self.params if self.grid.positionOf(self.owner[id(p)]) == position and not replica]
-            runs.append([self.spans[id(param)] for param in own])
-        own = [p for p in self.params if id(p) in grads and not self.grid.replica]
-        return scatteredNorm(self.world, self.row.cuts[-1], runs, [grads[id(p)] for p in own])
+        runs = [self.runsOf(rank) for rank in range(self.world.size)]
+        mine = [self.share.within(self.totals, param) for param, _ in runs[self.world.rank]]
+        return scatteredNorm(self.world, self.row.cuts[-1], [[run for _, run in each] for each in runs], mine)
 
-    def notFinite(self, grads: dict[int, np.ndarray]) -> str:
+    def runsOf(self, rank: int) -> list[tuple[Param, Span]]:
+        """The parameters of which a process has elements, and where these are in the row of all parameters."""
+        found = []
+        for param in self.params:
+            (a, _), (first, last) = self.spans[id(param)], self.share.partOf(param, rank)
+            if first < last:
+                found.append((param, (a + first, a + last)))
+        return found
+
+    def notFinite(self) -> str:
         """The parameters whose gradients are not finite, in whichever process."""
-        wrong = [s.path for s in self.slots if id(s.param) in grads and not np.isfinite(grads[id(s.param)]).all()]
+        wrong = [s.path for s in self.own if not np.isfinite(self.share.within(self.totals, s.param)).all()]
         found = {path for text in self.world.gather("\n".join(wrong).encode()) for path in text.decode().split("\n")}
         return "the gradient of " + ", ".join(f"'{slot.path}'" for slot in self.slots if slot.path in found)
 

@@ -1,4 +1,4 @@
-"""Stage state: of an optimizer's state each process keeps that of its own stages."""
+"""Stage state: of an optimizer's state each process keeps that of its own stages, or its share of that."""
 
 from __future__ import annotations
 
@@ -9,32 +9,42 @@ import numpy as np
 from puregraph.base.align import aligned
 from puregraph.optimizers.slot import Slot
 from puregraph.optimizers.updateformulas import states
-from puregraph.train.pipeline.pipelinegrid import PipelineGrid
+from puregraph.train.pipeline.stageshare import StageShare
 from puregraph.train.together.shardedupdate import wholeState
 
 
-def keepOwn(grid: PipelineGrid, optimizer: Any, slots: list[Slot], owner: dict[int, int]) -> None:
-    """Keep the state of parameters whose `owner`, by their ids, is a stage of this process; all processes call it."""
-    wanted = {id(slot): partOf(grid, slot, owner.get(id(slot.param), 0)) for slot in slots}
-    differs = np.array([any(slot.part not in (None, wanted[id(slot)]) for slot in slots)], np.int64)
-    grid.world.allReduce(differs)
-    whole = wholeState(grid.world, optimizer) if differs[0] else {}
-    for slot in slots:
-        isOwn = owner.get(id(slot.param)) in grid.own
-        arrays = slot.arrays
+def keepOwn(share: StageShare, optimizer: Any, slots: list[Slot]) -> None:
+    """Keep the state of the elements that this process updates; all processes call it."""
+    world = share.grid.world
+    isEverywhere = share.grid.positions == 1 and not share.isDivided
+    parts = [None if isEverywhere else share.partOf(slot.param, world.rank) for slot in slots]
+    isKnown = [
+        slot.part is None or slot.part == part and isFit(share, optimizer, slot) for slot, part in zip(slots, parts)
+    ]
+    differs = np.array([not all(isKnown)], np.int64)
+    world.allReduce(differs)
+    whole = wholeState(world, optimizer) if differs[0] else {}
+    for slot, part in zip(slots, parts):
+        first, last = share.updated(slot.param)
+        isCut, arrays = slot.part is None, slot.arrays
         if whole:
             names = states(type(optimizer.ruleOf(slot))) if slot.step else ()
-            arrays = {name: whole[f"{name}/{slot.path}"] for name in names}
-        if arrays is not slot.arrays or not isOwn:
-            shape = slot.param.shape
-            slot.arrays = {n: aligned(a.reshape(shape).copy()) for n, a in arrays.items()} if isOwn else {}
-        slot.part = wanted[id(slot)]
+            isCut, arrays = True, {name: whole[f"{name}/{slot.path}"] for name in names}
+        if isCut:
+            arrays = {name: elementsOf(array, first, last) for name, array in arrays.items()}
+        shape = (last - first,) if share.isDivided else slot.param.shape
+        slot.arrays = {name: array.reshape(shape) for name, array in arrays.items()} if first < last else {}
+        slot.part = part
 
 
-def partOf(grid: PipelineGrid, slot: Slot, stage: int) -> tuple[int, int] | None:
-    """Of which elements this process says that their state is there: of all, if it is the first that has the stage;
-    None where every process has all stages."""
-    if grid.positions == 1:
-        return None
-    first, rank, size = grid.firstRank(stage), grid.world.rank, slot.param.size
-    return (0, 0) if rank < first else (0, size) if rank == first else (size, size)
+def isFit(share: StageShare, optimizer: Any, slot: Slot) -> bool:
+    """Whether there is state of as many elements as this process updates."""
+    first, last = share.updated(slot.param)
+    names = states(type(optimizer.ruleOf(slot))) if slot.step and first < last else ()
+    return {name: array.size for name, array in slot.arrays.items()} == dict.fromkeys(names, last - first)
+
+
+def elementsOf(array: Any, first: int, last: int) -> Any:
+    """Some elements of an array, in a row of their own; all of them where they are."""
+    found = array.reshape(-1)[first:last]
+    return aligned(found if len(found) == array.size else found.copy())

@@ -1,0 +1,95 @@
+"""StageShare: which elements of the parameters of a stage each process updates, and has the optimizer's state of."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from puregraph.base.align import aligned
+from puregraph.core.initial import SEED
+from puregraph.core.param import Param
+from puregraph.many.treesum import Span, cutsOf
+from puregraph.optimizers.slot import Slot
+from puregraph.train.pipeline.pipelinegrid import PipelineGrid
+from puregraph.train.together.shardedupdate import ParamPiece
+
+
+class StageShare:
+    """The parameters of a stage lie in a row. With `shard` the processes that have the stage divide it, else each of
+    them updates all of it, and the first is taken for the one that has it.
+
+    `params`  by stage its parameters
+    `spans`   by the id of a parameter its stage, and from where to where it is in the row of that
+    `cuts`    by stage where the pieces of the row begin, and the end of the last
+    """
+
+    def __init__(self, grid: PipelineGrid, params: list[list[Param]], isDivided: bool):
+        self.grid, self.params, self.isDivided = grid, params, isDivided
+        self.spans: dict[int, tuple[int, int, int]] = {}
+        self.cuts: list[list[int]] = []
+        for stage, own in enumerate(params):
+            ends = list(accumulate((param.size for param in own), initial=0))
+            self.spans.update({id(p): (stage, a, b) for p, (a, b) in zip(own, pairwise(ends))})
+            whole = [0] + [ends[-1]] * grid.replicas
+            self.cuts.append(cutsOf(ends[-1], grid.replicas) if isDivided else whole)
+
+    def partOf(self, param: Param, rank: int) -> Span:
+        """The elements of a parameter that a process has, all together each once."""
+        stage, begin, end = self.spans[id(param)]
+        position, replica = divmod(rank, self.grid.replicas)
+        home = self.grid.positionOf(stage)
+        if position != home:
+            return (0, 0) if position < home else (end - begin, end - begin)
+        first, last = self.cuts[stage][replica : replica + 2]
+        return min(max(first, begin), end) - begin, min(max(last, begin), end) - begin
+
+    def updated(self, param: Param) -> Span:
+        """The elements of a parameter that this process updates."""
+        stage, begin, end = self.spans[id(param)]
+        isAll = not self.isDivided and self.grid.positionOf(stage) == self.grid.position
+        return (0, end - begin) if isAll else self.partOf(param, self.grid.world.rank)
+
+    def within(self, totals: dict[int, np.ndarray], param: Param) -> np.ndarray:
+        """The gradient of these elements, of what this process has of the sums of its stages."""
+        stage, begin, _ = self.spans[id(param)]
+        first, last = self.updated(param)
+        start = begin - (self.cuts[stage][self.grid.replica] if self.isDivided else 0)
+        return totals[stage][start + first : start + last]
+
+    def ownSlot(self, slot: Slot) -> Slot:
+        """A slot for them, with the state of another one."""
+        param = slot.param
+        if self.isDivided:
+            (stage, begin, _), (first, last) = self.spans[id(param)], self.updated(param)
+            with SEED.undisturbed():  # other processes have more pieces, or fewer
+                array = aligned(param.materialize().reshape(-1)[first:last].copy())
+                param = ParamPiece(slot, slice(first, last), begin + first, stage, array)
+        found = Slot(slot.path, param)
+        found.arrays, found.rule = slot.arrays, slot.rule
+        return found
+
+    def give(self, own: Any, totals: dict[int, np.ndarray], param: Param, isReady: bool) -> None:
+        """Give what the slot of a parameter updates its gradient, if there is to be one, and a piece its weights."""
+        grad = self.within(totals, param).astype(param.dtype) if isReady else None
+        if own is param:
+            param.grad = None if grad is None else grad.reshape(param.shape)
+        else:
+            own.array[...] = param.materialize().reshape(-1)[own.spanIn]
+            own.refresh(grad)
+
+    def gather(self, pieces: list[ParamPiece], changed: list[Param]) -> None:
+        """Have the processes of a stage give each other its new weights."""
+        for stage in self.grid.own:
+            cuts = self.cuts[stage]
+            row = np.zeros(cuts[-1], np.result_type(np.float32, *[param.dtype for param in self.params[stage]]))
+            for piece in pieces:
+                if piece.run == stage:
+                    row[piece.begin : piece.begin + piece.size] = piece.array
+            self.grid.across.allGather(row, cuts)
+            for param in self.params[stage]:
+                if any(param is each for each in changed):
+                    _, begin, end = self.spans[id(param)]
+                    param.materialize().reshape(-1)[...] = row[begin:end]
+                    param.bumpVersion()
