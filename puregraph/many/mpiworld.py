@@ -19,6 +19,7 @@ from puregraph.core.late import Late
 from puregraph.errors import PuregraphError
 from puregraph.many.exchange.backoff import Backoff
 from puregraph.many.rankfile import finish, writeRankFile
+from puregraph.many.runnote import leaveNote
 from puregraph.many.startedby import SIZES, launcherSize
 from puregraph.many.watch import Watch
 from puregraph.many.windows.mpiwindow import MpiWindow
@@ -188,14 +189,7 @@ class MpiWorld(World):
 
     def isFirst(self, name: str, text: str = "") -> bool:
         """Whether this process is the first on its machine to make a note of this name, with this text."""
-        try:
-            with open(os.path.join(self.folder, name), "x", encoding="utf-8", errors="replace") as file:
-                file.write(text)
-        except FileExistsError:
-            return False
-        except OSError:  # the folder is gone, and whatever is said is better said twice than never
-            pass
-        return True
+        return leaveNote(self.folder, name, text)
 
     def reason(self, error: BaseException) -> str:
         """Why an exception ends the run, in a line."""

@@ -1,5 +1,6 @@
 """Worlds: what processes tell each other, a world of one, and one that only counts."""
 
+import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,7 @@ from rankpool import ran
 from puregraph import many
 from puregraph.errors import ArgumentError, PuregraphError
 from puregraph.many import CountingWorld, LinkSpeed, World, current
+from puregraph.many.runnote import leaveNote
 
 
 def test_a_world_of_one_leaves_arrays_as_they_are():
@@ -28,6 +30,20 @@ def test_a_world_of_one_leaves_arrays_as_they_are():
     world.allToAll([array], [received])
     np.testing.assert_array_equal(received, array)
     assert world.startBarrier().isDone()
+
+
+def test_of_two_that_leave_a_note_one_is_the_first_and_whoever_sees_it_sees_all_of_it(tmp_path, monkeypatch):
+    text, seen, link = "the reason " * 3, [], os.link
+
+    def linked(own, path):
+        seen.append((os.path.exists(path), Path(own).read_text()))
+        link(own, path)
+
+    monkeypatch.setattr(os, "link", linked)
+    assert [leaveNote(tmp_path, "note", each) for each in (text, "another")] == [True, False]
+    assert seen == [(False, text), (True, "another")] and (tmp_path / "note").read_text() == text
+    assert list(tmp_path.iterdir()) == [tmp_path / "note"]
+    assert leaveNote(tmp_path / "gone", "note", text)  # better twice than never
 
 
 PACKAGE = f"{Path(many.__file__).parents[1]}/"
