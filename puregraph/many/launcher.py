@@ -22,7 +22,7 @@ from puregraph.base.environment import variable
 from puregraph.errors import PuregraphError
 from puregraph.many.mpiworld import PATIENCE
 from puregraph.many.rankfile import endedIn, ranksIn, unfinishedIn
-from puregraph.many.windows.sharedmemory import removeFiles
+from puregraph.many.windows.sharedmemory import mpichFilesOf, removeFiles
 from puregraph.many.world import BEGUN, LASTWORDS
 from puregraph.native.threads.numthreads import cores
 
@@ -62,10 +62,11 @@ def launch(options: Any) -> int:
         run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **OWNGROUP)
         endsItself = isOpenMpi(mpiexecPath()) and not options.ulfm  # if one ends before MPI knows it
         beginning = None if endsItself else BEGINNING * patience
+        found = LaunchedRun(run, folder, count, beginning, options.ulfm)
         try:
-            return LaunchedRun(run, folder, count, beginning, options.ulfm).wait()
+            return found.wait()
         finally:
-            removeFiles(folder)
+            removeFiles(folder, found.memory)
 
 
 OWNGROUP: dict[str, Any] = {} if os.name == "nt" else {"start_new_session": True}  # Ctrl-C is then for us alone
@@ -147,6 +148,7 @@ class LaunchedRun:
         self.asked = self.isLate = self.isHushed = False
         self.notes: list[bytes] = []  # of mpiexec's own
         self.troubles: list[bytes] = []  # that it has itself
+        self.memory: set[str] = set()  # how the names of files begin over which MPI exchanges, and that it may leave
         self.left: list[int] = []  # which have not finished a run of which mpiexec says that it has ended well
         self.gone: list[int] = []  # which processes ended first: several, where nobody saw which of them did
 
@@ -225,6 +227,7 @@ class LaunchedRun:
         """Let poll see the end of each process that has begun: `known` has their descriptors; whether one has ended."""
         for rank, pid in ranksIn(self.folder).items() if len(known) < self.count else ():
             if rank not in known:
+                self.memory |= mpichFilesOf(pid)
                 try:
                     known[rank] = os.pidfd_open(pid)
                 except ProcessLookupError:

@@ -1,5 +1,6 @@
 """A process for which others wait too long is named, and the run ends."""
 
+import os
 import re
 from types import SimpleNamespace
 
@@ -176,7 +177,8 @@ def test_watchers_are_followed_by_the_next_ones_when_all_of_them_are_silent(look
 
 
 KILLED = """
-import os, signal, sys
+import os, re, signal, sys
+from pathlib import Path
 import recipes
 from launched import tellPid
 from puregraph import Checkpoint
@@ -186,6 +188,8 @@ from puregraph.train.objective import Objective
 import puregraph.checkpoint as checkpoint
 tellPid()
 where, rank = sys.argv[1], int(sys.argv[2])
+shared = re.findall("/dev/shm/mpich[^ \\n]+", Path("/proc/self/maps").read_text())
+Path(f"{rank}.shared").write_text(" ".join(shared))
 trainer, data, target = recipes.perceptron(callbacks=[Checkpoint("run.h5", every=2)])
 def dying(function):
     def wrapped(*arguments, **named):
@@ -214,6 +218,8 @@ def test_a_process_that_is_killed_ends_all_and_the_file_stays_whole(tmp_path, wh
     assert rank in namedAsKilled(done, 3), done.stderr
     assert areGone(tmp_path)
     assert recipes.perceptron()[0].resume(tmp_path / "run.h5").step in (4, 6)
+    shared = [name for path in tmp_path.glob("*.shared") for name in path.read_text().split()]
+    assert not any(map(os.path.exists, shared)), "memory is left behind"
 
 
 def test_computing_for_long_is_no_fault_while_nobody_waits(looking):

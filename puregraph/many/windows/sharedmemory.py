@@ -5,7 +5,9 @@ from __future__ import annotations
 import mmap
 import os
 import platform
+import re
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import numpy as np
 FOLDER = "/dev/shm"  # where Linux has files that are memory
 ORDERED = ("x86_64", "AMD64", "i686")  # processors on which others see what one stores in the order in which it does
 PAGE = 4096
+MPICH = re.compile(rf"{FOLDER}/(mpich_shm_[0-9a-f]+_)")  # a run has a number of its own
 
 
 def sharedMemory(world: Any, sizes: list[int]) -> list[np.ndarray] | None:
@@ -57,10 +60,20 @@ def made(folder: str, nbytes: int) -> bytes:
     return path.encode()
 
 
-def removeFiles(folder: str) -> None:
-    """Remove the files of a run that has ended while it was about to do so itself."""
-    for path in Path(FOLDER).glob(f"{os.path.basename(folder)}-*"):
-        path.unlink(missing_ok=True)
+def removeFiles(folder: str, others: Iterable[str] = ()) -> None:
+    """Remove the files of a run that has ended while it was about to do so itself, and those of `others`."""
+    for prefix in (f"{os.path.basename(folder)}-", *others):
+        for path in Path(FOLDER).glob(f"{prefix}*"):
+            path.unlink(missing_ok=True)
+
+
+def mpichFilesOf(pid: int) -> set[str]:
+    """How the names of the files begin over which MPICH exchanges, of a process that lives: it leaves them when it is
+    killed."""
+    try:
+        return set(MPICH.findall(Path(f"/proc/{pid}/maps").read_text()))
+    except OSError:
+        return set()
 
 
 def opened(path: bytes) -> mmap.mmap | None:
