@@ -84,7 +84,8 @@ def processesOf(options: Any) -> tuple[int, str | None]:
     count = options.n if options.n is not None else slots
     if count < 1 or slots and count > slots:
         wanted = f"from 1 to the {slots} that {hosts} have" if slots else "of at least 1, as in -n 4"
-        raise PuregraphError(f"-n: wanted a number of processes {wanted}, got {options.n}")
+        given = "nothing" if options.n is None else options.n
+        raise PuregraphError(f"-n: wanted a number of processes {wanted}, got {given}")
     return count, hosts
 
 

@@ -182,9 +182,10 @@ for stages, shard in ((3, None), (None, None), (3, "state"), (2, "gradients")):
     trainer, data, target = recipes.perceptron(stages=stages, shard=shard)
     trainer.resume("run-7.h5")
     trainer.train(data, target, epochs=2)
-    trainer.shard, before = None if trainer.step % 2 else "state", trainer.shard  # another division of what is there
+    if stages:  # what is there is divided in another way, and back
+        trainer.shard = None if shard else "state"
     trainer.train(data, target)
-    trainer.shard = before
+    trainer.shard = shard
     trainer.train(data, target)
     print("hash", recipes.hashOf(trainer))
 """
