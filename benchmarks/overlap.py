@@ -3,9 +3,10 @@
     python benchmarks/overlap.py [--rate 100mbit] [--steps 40]        as root, on Linux
 
 Steps with and without buckets take turns. `exchange` is what a step without them waits behind its backward pass,
-`waited` what one with them waits there; `cannot` is what is left to wait if buckets are exchanged one after the other,
-each from its start on, in a time by its bytes. Medians of the first process, milliseconds. Prints a table, and saves it
-with the command to benchmarks/results/overlap.txt.
+`waited` what one with them waits there; `cannot` is what is left to wait if buckets are sent one after the other, each
+from its start on, in a time by its bytes, and the last has come `latency` later: what an exchange of 64 bytes takes,
+which no backward pass hides. Medians of the first process, milliseconds. Prints a table, and saves it with the command
+to benchmarks/results/overlap.txt.
 """
 
 import argparse
@@ -28,6 +29,7 @@ CASES = {
     "mlp 784-256-256-10, batch 2048": ("mlp", 2048),
     "mlp 784-256-256-10, batch 8192": ("mlp", 8192),
 }
+COLUMNS = "buckets", "backward", "exchange", "latency", "waited", "cannot", "hidden"
 ADDRESSES = "10.79.0.1", "10.79.0.2"
 SSH = """#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
@@ -90,10 +92,26 @@ def trained(name, batchsize, steps, isOverlapped):
     return turn.rows[3:], [seen[0].nbytes(number) for number in range(len(seen[0].groups))]
 
 
+def latency():
+    """The seconds that an exchange of next to nothing takes, begun by both processes at once."""
+    from puregraph.many import Grains, world
+    from puregraph.many.bucketedsum import BucketedSum
+
+    tree, times = BucketedSum(world(), Grains(2, world()), np.dtype(np.float32), [0, 16], ["nothing"]), []
+    for _ in range(300):
+        world().barrier()
+        tree.add(lambda grain, row: row[0].fill(0))
+        begun = time.perf_counter()
+        tree.finish()
+        times.append(time.perf_counter() - begun)
+    return float(np.median(times))
+
+
 def worker(steps):
     """What each process does: prints a row of milliseconds for each case."""
     from puregraph.many import world
 
+    least = latency()
     for title, (name, batchsize) in CASES.items():
         found = {way: [] for way in (False, True)}
         for turn in range(6):
@@ -107,10 +125,10 @@ def worker(steps):
         for row in found[True]:
             ended = 0.0
             for at, size in zip(row[1:], sizes):
-                ended = max(ended, at) + exchange * size / sum(sizes)
-            cannot.append(max(ended - row[-2], 0.0))
+                ended = max(ended, at) + (exchange - least) * size / sum(sizes)
+            cannot.append(max(ended + least - row[-2], 0.0))
         computed = [row[-2] - row[0] for row in found[True]]
-        figures = [float(np.median(each)) * 1e3 for each in (computed, without, waited, cannot)]
+        figures = [float(np.median(each)) * 1e3 for each in (computed, without, [least], waited, cannot)]
         if world().rank == 0:
             print(json.dumps([title, len(sizes), *figures]), flush=True)
 
@@ -167,11 +185,12 @@ def main():
         f"Python {platform.python_version()}, numpy {np.__version__}, {platform.system()} {platform.machine()}",
         f"two processes of one thread, a link of {options.rate}; milliseconds",
         "",
-        f"{'network':32} {'buckets':>7} {'backward':>8} {'exchange':>9} {'waited':>7} {'cannot':>7} {'hidden':>7}",
+        f"{'network':32}" + "".join([f"{name:>9}" for name in COLUMNS]),
     ]
-    for title, count, computed, exchange, waited, cannot in measured(options.rate, options.steps):
+    for title, count, *figures in measured(options.rate, options.steps):
+        _, exchange, _, waited, _ = figures
         hidden = f"{100 * (1 - waited / exchange):.0f} %"
-        lines.append(f"{title:32} {count:7} {computed:8.1f} {exchange:9.1f} {waited:7.1f} {cannot:7.1f} {hidden:>7}")
+        lines.append(f"{title:32}{count:9}" + "".join([f"{each:9.1f}" for each in figures]) + f"{hidden:>9}")
     text = "\n".join(lines) + "\n"
     print(text, end="")
     RESULT.write_text(text, encoding="utf-8")

@@ -38,7 +38,7 @@ class PipelineGrid:
 def checkStages(stages: Any, grains: int | None, shard: str | None) -> int | None:
     """How many stages a network is to be cut in.
 
-    Raises    DataError for what is no number of them, without the grains that go through them, and for weights in pieces
+    Raises    DataError for what is no number of them, without grains, which go through them, and with weights in pieces
     """
     if stages is None:
         return None
@@ -47,7 +47,5 @@ def checkStages(stages: Any, grains: int | None, shard: str | None) -> int | Non
     if grains is None:
         raise DataError(f"stages={stages}: microbatches are the grains of a batch: give grains as well, grains=8")
     if shard == "parameters":
-        raise DataError(
-            f'stages={stages}: a stage has its weights whole; give shard="gradients", or leave stages out'
-        )
+        raise DataError(f'stages={stages}: a stage has its weights whole; give shard="gradients", or leave stages out')
     return stages

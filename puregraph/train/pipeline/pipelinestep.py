@@ -75,7 +75,9 @@ class PipelineStep(SharedStep):
             pipeline.run(self.units, self.prepare, self.ended, self.learnt)
         finally:
             pipeline.reset()
-        self.totals = {stage: tree.piece() if self.share.isDivided else tree.total() for stage, tree in self.trees.items()}
+        self.totals = {
+            stage: tree.piece() if self.share.isDivided else tree.total() for stage, tree in self.trees.items()
+        }
         if self.trainer.shard == "gradients":
             for tree in self.trees.values():
                 tree.spare = []  # memory that nobody has while the rest of the step runs
