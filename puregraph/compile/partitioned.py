@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,13 +28,23 @@ class PartitionedGraph:
     `back`           its backward graph, or None; `forward`, `backwards`: the pieces of both
     `values`         those of the last forward pass that somebody reads, by number; `sizes`: of the symbols in it
     `outlined`       shape and dtype of the values of which the backward graph only asks the shape
+    `isAlone`        steps that are a piece of their own, besides those that give a size
     """
 
-    def __init__(self, graph: Graph, shapes: Sequence[Any], dtypes: Sequence[Any], options: dict[str, Any]):
+    def __init__(
+        self,
+        graph: Graph,
+        shapes: Sequence[Any],
+        dtypes: Sequence[Any],
+        options: dict[str, Any],
+        isAlone: Callable[[GraphStep], bool] | None = None,
+    ):
         self.graph, self.options = graph, options
         self.steps = graph.steps(len(shapes))
         self.rows = graph.infer(list(shapes), dtypes=list(dtypes)).rows
         self.isOpen = openSteps(self.rows)
+        if isAlone is not None:
+            self.isOpen.update(filter(isAlone, self.steps.items))
         self.shapes = dict(zip(self.steps.inputs, shapes))
         stored(self.steps)  # arrays are made now, and not seen as a change after the first run
         self.workspace = Workspace()
@@ -116,14 +126,19 @@ class PartitionedGraph:
 
     def backward(self, grad: Any, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0) -> None:
         """Back-propagate through the last pass; as `Graph.backward` does."""
-        values, like = list(self.values), self.values[self.steps.inputs[0]]
-        for n, (shape, dtype) in self.outlined.items():
-            values[n] = np.broadcast_to(np.zeros_like(like, shape=(), dtype=dtype), bind(shape, self.sizes))
+        values = self.withOutlines(self.values)
         grads = list(grad) if len(self.steps.outputs) > 1 else [grad]
         inputs, found = self.back.gradients(grads, values, False, self.runBackward)
         inputs = storeGrads(grads, inputs, found, scale, momentum)
         self.grad = None if not updGrad else inputs[0] if len(inputs) == 1 else inputs
         self.values = []
+
+    def withOutlines(self, values: list[Any]) -> list[Any]:
+        """The values of a forward pass, with zeros of their shape for those of which nothing else is asked."""
+        found, like = list(values), values[self.steps.inputs[0]]
+        for n, (shape, dtype) in self.outlined.items():
+            found[n] = np.broadcast_to(np.zeros_like(like, shape=(), dtype=dtype), bind(shape, self.sizes))
+        return found
 
     def runBackward(self, data: list[Any], outside: int) -> list[Any]:
         """Every value of the backward graph that leaves a piece, by number."""

@@ -10,7 +10,7 @@ import puregraph
 from puregraph import SGD, BatchNorm, Conv2D, CrossEntropy, Flatten, Linear, Relu, Sequential, ShapeError, Trainer
 from puregraph.core.param import Param
 from puregraph.many import Grains, World
-from puregraph.train import LockStep
+from puregraph.train import FunctionCallback, LockStep
 
 
 def trained(grains, synchronized=True, accumulate=1, batchsize=22):
@@ -43,6 +43,27 @@ def test_grains_of_one_sample_and_grains_of_none_are_part_of_the_batch():
     found, wanted = (trained(grains, batchsize=16) for grains in (16, None))  # the last batch has two samples
     for path, stored in wanted.items():
         np.testing.assert_allclose(found[path].data, stored.data, rtol=1e-10, atol=1e-12, err_msg=path)
+
+
+def test_a_step_is_compiled_between_the_layers_that_all_grains_meet_in():
+    found, seen = [], []
+
+    def look(trainer):
+        lockstep = trainer.shared.lockstep
+        pieces = [each for one in lockstep.pieces.values() for way in one.passes for each in way]
+        seen[:] = [(each.partition.isOpen, each.eager, each.runs) for each in pieces]
+
+    for compile in (True, False):
+        trainer, data, target = recipes.synchronized(compile=compile, callbacks=[FunctionCallback(look)] * compile)
+        trainer.optimizer = SGD(0.1)  # Adam would make much of rounding errors
+        trainer.train(data, target, epochs=2)
+        found.append(trainer)
+    one, other = ({**each.net.params, **each.net.states} for each in found)
+    for path in one:
+        np.testing.assert_allclose(one[path].data, other[path].data, rtol=1e-4, atol=1e-6, err_msg=path)
+    compiled = [(eager, runs) for isMet, eager, runs in seen if not isMet]
+    assert len(compiled) == 4 * 3 and all(eager == 0 < runs for eager, runs in compiled)  # of grains of three sizes
+    assert sum(isMet for isMet, _, _ in seen) == 2 * 3 and not any(runs for isMet, _, runs in seen if isMet)
 
 
 OUTCOME = """
@@ -79,5 +100,5 @@ def test_an_error_of_a_rule_names_its_node():
     graph.trainMode()
     given = {0: [np.ones((4, 3), np.float32)]}
     with pytest.raises(ValueError, match="no such thing") as found:
-        LockStep(World(), Grains(1, World())).run(graph, 1, given, {0: {}}, {0: 1.0})
+        LockStep(World(), Grains(1, World())).run(graph, given[0], given, {0: {}}, {0: 1.0})
     assert "at 'faulty' (Faulty)" in "".join([str(found.value), *getattr(found.value, "__notes__", [])])

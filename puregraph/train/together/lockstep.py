@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,9 @@ from puregraph.graph.steps import Steps, apart
 from puregraph.many.grains import Grains
 from puregraph.many.treesum import TreeSum
 from puregraph.many.world import World
+from puregraph.train.together.grainpieces import GrainPieces
+
+MOST = 32  # shapes of grains for which programs are kept
 
 
 class GrainPass(NamedTuple):
@@ -24,26 +28,34 @@ class GrainPass(NamedTuple):
 
 
 class LockStep:
-    """Runs a graph rule by rule, each for all grains of this process, before the next one.
+    """Runs a graph rule by rule, each for all grains of this process, before the next one; or compiled, in pieces
+    between the modules that are `synchronized`.
 
-    A module that is `synchronized` has rules for all grains, `updateTogether` and `gradTogether`, which add up over
-    those of other processes as well. The values of all grains of this process are kept until the gradients are there.
+    Such a module has rules for all grains, `updateTogether` and `gradTogether`, which add up over those of other
+    processes as well. The values of all grains of this process are kept until the gradients are there.
     """
 
-    def __init__(self, world: World, grains: Grains):
-        self.world, self.grains = world, grains
+    def __init__(self, world: World, grains: Grains, isCompiled: bool = False):
+        self.world, self.grains, self.isCompiled = world, grains, isCompiled
         self.trees: dict[int, TreeSum] = {}
         self.running: list[int] = []
+        self.pieces: OrderedDict[Any, GrainPieces] = OrderedDict()  # by shapes and dtypes of a grain's arrays
 
     def run(
-        self, graph: Graph, count: int, given: dict[int, list[Any]], states: dict[int, Any], shares: dict[int, float]
+        self,
+        graph: Graph,
+        samples: list[Any],
+        given: dict[int, list[Any]],
+        states: dict[int, Any],
+        shares: dict[int, float],
     ) -> dict[int, GrainPass]:
-        """Forward and backward of some grains, by number: of their `count` arrays, on the device.
+        """Forward and backward of some grains, by number: of their arrays, on the device.
 
-        `states`  for each grain arrays that stand for States, by the ids of these, and that rules write to
-        `shares`  for each grain the gradient of its cost
+        `samples`  arrays of any number of samples, of which grains of this process may have none
+        `states`   for each grain arrays that stand for States, by the ids of these, and that rules write to
+        `shares`   for each grain the gradient of its cost
         """
-        steps = graph.steps(count)
+        steps = graph.steps(len(samples))
         self.running = list(given)
         passes: dict[int, list[Any]] = {}
         for grain, data in given.items():
@@ -54,6 +66,8 @@ class LockStep:
                 stored = getattr(module, name)
                 if stored is not None:
                     values[number] = states[grain].get(id(stored), stored.materialize())
+        if self.isCompiled:
+            return self.runPieces(graph, samples, given, states, shares, passes)
         self.takeSteps(steps, passes)
         back = graph.backwardGraph(False, True, steps)
         inner = back.steps()
@@ -70,16 +84,74 @@ class LockStep:
     def takeSteps(self, steps: Steps, passes: dict[int, list[Any]]) -> None:
         """All rules of a list of steps, for all grains."""
         for step in steps.items:
-            arguments = [[values[n] for n in step.args] for values in passes.values()]
-            try:
-                results = self.rule(step, arguments)
-            except Exception as error:
-                shapes = [show([getattr(x, "shape", None) for x in each]) for each in arguments[:1]]
-                addLocation(error, f"at '{step.path}' ({step.label}): given {', '.join(shapes)}")
-                raise
-            for values, result in zip(passes.values(), results):
-                for number, y in zip(step.outs, result, strict=True):
-                    values[number] = y
+            self.takeStep(step, passes)
+
+    def takeStep(self, step: Any, passes: dict[int, list[Any]]) -> None:
+        """A rule for all grains."""
+        arguments = [[values[n] for n in step.args] for values in passes.values()]
+        try:
+            results = self.rule(step, arguments)
+        except Exception as error:
+            shapes = [show([getattr(x, "shape", None) for x in each]) for each in arguments[:1]]
+            addLocation(error, f"at '{step.path}' ({step.label}): given {', '.join(shapes)}")
+            raise
+        for values, result in zip(passes.values(), results):
+            for number, y in zip(step.outs, result, strict=True):
+                values[number] = y
+
+    # Compiled -------------------------------------------------------------------------------------------------------
+
+    def runPieces(
+        self,
+        graph: Graph,
+        samples: list[Any],
+        given: dict[int, list[Any]],
+        states: dict[int, Any],
+        shares: dict[int, float],
+        passes: dict[int, list[Any]],
+    ) -> dict[int, GrainPass]:
+        """The same with a program for each piece of a pass."""
+        found = {grain: self.piecesFor(graph, data) for grain, data in given.items()}
+        one = [np.empty((1, *x.shape[1:]), x.dtype) for x in samples]
+        every = next(iter(found.values())) if found else self.piecesFor(graph, one)
+        outputs = every.whole.steps.outputs
+        self.takePieces(every, 0, found, passes, states)
+        backs = {}
+        for grain, each in found.items():
+            cost = passes[grain][outputs[0]]
+            seeds = [np.full_like(cost, shares[grain]), *[None] * (len(outputs) - 1)]
+            backs[grain] = each.valuesFor(seeds, passes[grain])
+        self.takePieces(every, 1, found, backs, states)
+        grads = {grain: each.whole.back.found(backs[grain])[1] for grain, each in found.items()}
+        return {grain: GrainPass([passes[grain][n] for n in outputs], grads[grain]) for grain in found}
+
+    def takePieces(
+        self,
+        every: GrainPieces,
+        which: int,
+        found: dict[int, GrainPieces],
+        passes: dict[int, list[Any]],
+        states: dict[int, Any],
+    ) -> None:
+        """All pieces of one of both passes, for all grains; `every` has those of any, where this process has none."""
+        for index, piece in enumerate(every.passes[which]):
+            step = every.metIn(piece)
+            if step is not None:
+                self.takeStep(step, passes)
+            else:
+                for grain, each in found.items():
+                    each.run(each.passes[which][index], passes[grain], states[grain])
+
+    def piecesFor(self, graph: Graph, arrays: list[Any]) -> GrainPieces:
+        """The pieces for a grain of such arrays."""
+        key = graph.steps(len(arrays)), *[(x.shape, x.dtype) for x in arrays]
+        if key not in self.pieces:
+            if len(self.pieces) >= MOST:
+                self.pieces.popitem(last=False)
+            self.pieces[key] = GrainPieces(graph, arrays, isMet)
+        self.pieces.move_to_end(key)
+        self.pieces[key].refresh()
+        return self.pieces[key]
 
     def rule(self, step: Any, arguments: list[list[Any]]) -> list[tuple]:
         """What a rule gives for each grain."""
@@ -107,6 +179,11 @@ class LockStep:
 
         found = tree.reduce(tree.own(leaf)).copy()
         return device.toDevice(found) if sums and device.isDeviceArray(sums[0]) else found
+
+
+def isMet(step: Any) -> bool:
+    """Whether a step takes sums over all grains, forward or back."""
+    return isSynchronized(step.module) or isSynchronized(getattr(step.module, "of", None))
 
 
 def isSynchronized(module: Any) -> bool:

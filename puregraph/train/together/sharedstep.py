@@ -58,7 +58,8 @@ class SharedStep:
                 self.sharded = ShardedUpdate(trainer, slots, self.gradients)
         self.lockstep: LockStep | None = None
         if any(isSynchronized(module) for module in trainer.net.modules().values()):
-            self.lockstep = LockStep(self.world, self.grains)
+            isCompiled = trainer.objective.compile and self.weights is None and not any(map(isOnDevice, self.params))
+            self.lockstep = LockStep(self.world, self.grains, isCompiled)
         self.blame = remedy(None)
 
     def collect(self, group: list[Batch], location: str) -> None:
@@ -147,8 +148,8 @@ class SharedStep:
                 self.setStates(self.apartOf(grain, number))
                 states[grain] = {id(state): state.materialize().copy() for state in self.states.values()}
             shares = {grain: self.shareOf(part) for grain, part in parts.items()}
-            count = len(batch.data) + len(batch.target)
-            for grain, (outputs, grads) in lockstep.run(objective.graph, count, given, states, shares).items():
+            samples = [*batch.data, *batch.target]
+            for grain, (outputs, grads) in lockstep.run(objective.graph, samples, given, states, shares).items():
                 for param, new in grads:
                     old = self.sums.get((grain, id(param)))
                     self.sums[grain, id(param)] = old if new is None else new if old is None else old + new

@@ -1,0 +1,61 @@
+"""GrainPieces: the passes of one grain in compiled pieces, cut where all grains are added up before any goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.partitioned import PartitionedGraph, stored
+from puregraph.compile.subgraph import Subgraph
+from puregraph.graph import Graph
+from puregraph.graph.steps import GraphStep
+
+
+class GrainPieces:
+    """Forward and backward of a graph for grains of one shape, in pieces; steps that `isMet` names are left to others.
+
+    `passes`  the pieces of both, in an order that is the same for all shapes
+    """
+
+    def __init__(self, graph: Graph, arrays: list[Any], isMet: Callable[[GraphStep], bool]):
+        shapes, dtypes = [tuple(x.shape) for x in arrays], [np.dtype(x.dtype) for x in arrays]
+        self.whole = PartitionedGraph(graph, shapes, dtypes, {"grads": "given", "updGrad": False}, isMet)
+        self.isMet = isMet
+
+    @property
+    def passes(self) -> tuple[list[Subgraph], list[Subgraph]]:
+        """The pieces of forward and of backward."""
+        return self.whole.forward, self.whole.backwards
+
+    def refresh(self) -> None:
+        """Make them anew if other parameters are trained now."""
+        self.whole.update(self.whole.backwardGraph())
+
+    def metIn(self, piece: Subgraph) -> GraphStep | None:
+        """The step that a piece leaves to others; None if it is run here."""
+        step = piece.partition.items[0]
+        return step if piece.partition.isOpen and self.isMet(step) else None
+
+    def run(self, piece: Subgraph, values: list[Any], states: dict[int, Any]) -> None:
+        """Run a piece of a grain, whose states are those in `states`, by their ids."""
+        held = {id(each): each for each in (getattr(module, name) for _, module, name in piece.whole.own.params)}
+        own = [(held[key], states[key]) for key in held if key in states]
+        for state, array in own:
+            state.materialize()[...] = array
+            state.bumpVersion()
+        piece(values)
+        for state, array in own:
+            array[...] = state.materialize()
+
+    def valuesFor(self, grads: list[Any], values: list[Any]) -> list[Any]:
+        """The values that backward begins with: the gradients of the outputs, and what forward has left."""
+        back = self.whole.back
+        inner, known = back.steps(), self.whole.withOutlines(values)
+        found: list[Any] = [None] * inner.count
+        for number, x in zip(inner.inputs, [*grads, *[known[n] for n in back.numbers]], strict=True):
+            found[number] = x
+        for number, array in stored(inner).items():
+            found[number] = array
+        return found
