@@ -77,7 +77,7 @@ class Subgraph:
         program = None
         if not self.partition.isOpen and all(hasattr(x, "strides") for x in there):
             orders = tuple([storedOrder(x) for x in there])  # so others read and add it up, as in one program
-            options = {"orders": orders} if any(orders) else {}
+            options: dict[str, Any] = {"orders": orders} if any(orders) else {}
             program = self.programsFor(tuple([x is not None for x in given])).get(there, **options)
         self.runs += 1
         if program is None:
