@@ -21,7 +21,7 @@ from puregraph.analysis.summary import bytesText
 from puregraph.base.environment import variable
 from puregraph.errors import PuregraphError
 from puregraph.many.mpiworld import PATIENCE
-from puregraph.many.rankfile import endedIn, ranksIn, unfinishedIn
+from puregraph.many.runfolder.rankfile import endedIn, ranksIn, unfinishedIn
 from puregraph.many.windows.sharedmemory import mpichFilesOf, removeFiles
 from puregraph.many.world import BEGUN, LASTWORDS
 from puregraph.native.threads.numthreads import cores

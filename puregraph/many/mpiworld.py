@@ -18,8 +18,8 @@ from puregraph.base.environment import variable
 from puregraph.core.late import Late
 from puregraph.errors import PuregraphError
 from puregraph.many.exchange.backoff import Backoff
-from puregraph.many.rankfile import finish, writeRankFile
-from puregraph.many.runnote import leaveNote
+from puregraph.many.runfolder.rankfile import finish, writeRankFile
+from puregraph.many.runfolder.runnote import leaveNote
 from puregraph.many.startedby import SIZES, launcherSize
 from puregraph.many.watch import Watch
 from puregraph.many.windows.mpiwindow import MpiWindow

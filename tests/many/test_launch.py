@@ -26,7 +26,7 @@ from processes import environment
 from puregraph.cli import main
 from puregraph.many import launcher
 from puregraph.many.launcher import LATE, LaunchedRun
-from puregraph.many.rankfile import endedIn, finish, ranksIn
+from puregraph.many.runfolder.rankfile import endedIn, finish, ranksIn
 from puregraph.many.watch import CODE
 from puregraph.many.world import BEGUN
 

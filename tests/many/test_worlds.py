@@ -14,7 +14,7 @@ from rankpool import ran
 from puregraph import many
 from puregraph.errors import ArgumentError, PuregraphError
 from puregraph.many import CountingWorld, LinkSpeed, World, current
-from puregraph.many.runnote import leaveNote
+from puregraph.many.runfolder.runnote import leaveNote
 
 
 def test_a_world_of_one_leaves_arrays_as_they_are():

@@ -123,11 +123,10 @@ def traceStep(
     `guarded`    whether the step ends if the first output, a cost, is not finite; `owner`: the optimizer that skips
                  its update too, in a step of its own
     `wanted`     for each output whether it is read after the step; left out: all are; `buckets`: as of the Schedule
-    `orders`     for each input its axes from the slowest to the fastest, as its elements are stored; None: row-major
-    `layout`     decides the layout of the results of kernels, see `channelslast.layoutFor`; None: numpy's
-    `keepsComposite`  whether a composite kernel, composed of numpy's functions, is one call; left out: all are
-    `scales`     whether the gradient of the first output is left open, see `Schedule.seed`; `converts`: whether
-                 inputs of bytes become the floats that the rules ask for
+    `orders`     for each input its axes from the slowest to the fastest, as it is stored; None: row-major
+    `layout`     decides the layout of kernels' results, see `channelslast.layoutFor`; None: numpy's; `keepsComposite`:
+                 whether a kernel composed of numpy's functions is one call; left out: all are
+    `scales`     whether the gradient of the first output is open, see `Schedule.seed`; `converts`: bytes to floats
     `trial`      the results of opaque rules, when the graph itself ran
 
     Raises    ShapeError if the shapes do not fit; UntriedError if there is such a rule and no trial; NotArraysError if
@@ -138,9 +137,8 @@ def traceStep(
     found = Schedule(graph, graph.steps(len(shapes)))
     found.owner, found.scales, found.buckets = owner, scales, buckets
     tracer = tracerFor(trial, layout, keepsComposite, weights)
-    given = list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes)))
-    addInputs(found, tracer, shapes, given, orders or [None] * len(shapes))
-    values = forward(found, tracer, given, converts)
+    addInputs(found, tracer, shapes, dtypes or [graph.dtype or np.float32] * len(shapes), orders)
+    values = forward(found, tracer, converts)
     if grads is not None:
         if guarded:
             guard(found, tracer)
@@ -151,14 +149,14 @@ def traceStep(
         addUpdate(found, tracer, optimizer)
     if keepGrads and (optimizer is None or isPlain(optimizer)):
         found.stores += [(GradientOf(p, v.dtype), v) for p, v in found.paramGrads]
-    if wanted is not None:
-        found.outputs = [y if w else None for y, w in zip(found.outputs, wanted, strict=True)]
-    finish(found, tracer)
+    finish(found, tracer, wanted)
     return found
 
 
-def finish(found: Schedule, tracer: GraphTracer) -> None:
-    """Take over what was traced."""
+def finish(found: Schedule, tracer: GraphTracer, wanted: Sequence[bool] | None) -> None:
+    """Take over what was traced, but for outputs that nobody wants."""
+    if wanted is not None:
+        found.outputs = [y if w else None for y, w in zip(found.outputs, wanted, strict=True)]
     found.held, found.unread, found.reads = tracer.targets(), tracer.unread, tracer.reads
     ownMemory(found, tracer)
     found.calls, found.count = beforeReaders(tracer.recorder.calls), tracer.recorder.count
@@ -270,18 +268,19 @@ def ownMemory(found: Schedule, tracer: GraphTracer) -> None:
 
 
 def addInputs(
-    found: Schedule, tracer: GraphTracer, shapes: list[Any], dtypes: Sequence[Any], orders: Sequence[Any]
+    found: Schedule, tracer: GraphTracer, shapes: list[Any], dtypes: Sequence[Any], orders: Sequence[Any] | None
 ) -> None:
     """The Values of the inputs."""
     steps = found.steps
-    for number, shape, dtype, order in zip(steps.inputs, shapes, dtypes, orders, strict=True):
+    rows = zip(steps.inputs, shapes, map(np.dtype, dtypes), orders or [None] * len(shapes), strict=True)
+    for number, shape, dtype, order in rows:
         strides = None if order is None else dense(shape, order, dtype.itemsize)
         found.inputs.append(tracer.recorder.value(shape, dtype, strides, "input", steps.names[number]))
 
 
-def forward(found: Schedule, tracer: GraphTracer, dtypes: list[Any], converts: bool) -> list[Any]:
+def forward(found: Schedule, tracer: GraphTracer, converts: bool) -> list[Any]:
     """The forward rules; the Value of every node."""
-    steps, recorder = found.steps, tracer.recorder
+    steps, recorder, dtypes = found.steps, tracer.recorder, [x.dtype for x in found.inputs]
     asked = found.graph.inputTypes(len(dtypes), dtypes) if converts else dtypes
     values: list[Any] = [None] * steps.count
     fractions = readAs(steps, "fractions")

@@ -6,6 +6,7 @@ from puregraph.train.pipeline.pipelineschedule import PipelineSchedule, StageMov
 from puregraph.train.pipeline.pipelinestep import PipelineStep
 from puregraph.train.pipeline.stagepass import StagePass
 from puregraph.train.pipeline.stagepipeline import Microbatch, StagePipeline
+from puregraph.train.pipeline.stageshare import StageShare
 
 __all__ = [
     "GrainSums",
@@ -16,4 +17,5 @@ __all__ = [
     "StageMove",
     "StagePass",
     "StagePipeline",
+    "StageShare",
 ]

@@ -17,8 +17,8 @@ from puregraph.train.together.shardedupdate import ParamPiece
 
 
 class StageShare:
-    """The parameters of a stage lie in a row. With `shard` the processes that have the stage divide it, else each of
-    them updates all of it, and the first is taken for the one that has it.
+    """The parameters of a stage as one row. With `shard` the processes that have the stage divide it, else each of them
+    updates all of it, and the first is taken for the one that has it.
 
     `params`  by stage its parameters
     `spans`   by the id of a parameter its stage, and from where to where it is in the row of that

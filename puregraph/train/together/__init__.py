@@ -2,6 +2,7 @@
 
 from puregraph.train.together.deviceexchange import DeviceExchange
 from puregraph.train.together.gradientexchange import GradientExchange
+from puregraph.train.together.grainpieces import GrainPieces
 from puregraph.train.together.lockstep import GrainPass, LockStep
 from puregraph.train.together.mixplan import Mix, MixPlan
 from puregraph.train.together.partedfootprint import PartedFootprint
@@ -17,6 +18,7 @@ __all__ = [
     "DeviceExchange",
     "Gathering",
     "GradientExchange",
+    "GrainPieces",
     "GrainPass",
     "LockStep",
     "Mix",
