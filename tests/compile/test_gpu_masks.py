@@ -53,7 +53,19 @@ def test_a_mask_is_a_bias_of_the_library(monkeypatch, rng, name, precision):
     assert not {"attend", "attendKeys", "attendQueries"} & set(entries)
 
 
-def test_what_sees_no_key_beside_a_causal_mask_stays_with_the_kernel(monkeypatch, rng):
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        ("bool keys", "float32"),
+        ("floats", "bfloat16"),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in [("bool", "float16"), ("inf keys", "float32")]),
+    ],
+)
+def test_a_query_sees_no_key_if_the_mask_hides_all_before_it(monkeypatch, rng, name, precision):
     x, t = rng.standard_normal((5, 6, 8)).astype("f4"), rng.integers(0, 4, 5)
-    tasks, entries = launched(monkeypatch, lambda: masked(causal=True), [(x, maskOf(rng, "bool"), t)])
-    assert not tasks and {"attend", "attendKeys", "attendQueries"} <= set(entries)
+    mask = maskOf(rng, name)
+    mask[1, ..., :3] = False if mask.dtype == bool else -np.inf
+    mask[1, ..., 3:] = True if mask.dtype == bool else 0
+    tasks, entries = launched(monkeypatch, lambda: masked(causal=True), [(x, mask, t), (x, mask, t)], precision)
+    assert [task.causal for task in tasks] == [True, True] and all(task.bias is not None for task in tasks)
+    assert not {"attend", "attendKeys", "attendQueries"} & set(entries)

@@ -1,10 +1,10 @@
 """Attention masks: cuDNN adds a mask to the scores as a bias, for which it is stored in the dtype of the queries.
 
     bias = where(mask, 0, LOW), or maximum(mask, LOW) of a mask of floats
-    y = where(seen, attend(q, k, v, bias), 0),  seen = max over j of mask > FLOOR
+    y = where(seen, attend(q, k, v, bias), 0),  seen = max over j of mask > FLOOR, over j <= i where it is causal
 
 LOW is finite: what a query that sees no key has computed is then finite as well, and taken away, with its gradient, as
-the Kernel has no key for it. A mask that has a gradient itself, or stands beside a causal one, stays with the Kernel.
+the Kernel has no key for it. A mask that has a gradient itself stays with the Kernel.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class MaskBias(NamedTuple):
 
 
 class MaskedAttend:
-    """The function of a call that computes attention with a bias: q, k, v, bias and scale."""
+    """The function of a call that computes attention with a bias: q, k, v, bias, causal and scale."""
 
     __name__ = "attend"
 
@@ -41,8 +41,8 @@ class MaskedAttend:
 
     def launches(self, call: Call) -> Any:
         """The cuDNN call; NotImplemented where cuDNN has no plan."""
-        q, k, v, bias, scale = call.arguments
-        return attention.attend(call.outs, q, k, v, False, scale, tf32=call.origin.isTf32, bias=bias)
+        q, k, v, bias, causal, scale = call.arguments
+        return attention.attend(call.outs, q, k, v, causal, scale, tf32=call.origin.isTf32, bias=bias)
 
 
 class MaskLowering:
@@ -50,7 +50,7 @@ class MaskLowering:
 
     def __init__(self, schedule: Any):
         self.schedule = schedule
-        self.masks: dict[tuple[int, str], MaskBias] = {}
+        self.masks: dict[tuple[int, str, tuple[int, int] | None], MaskBias] = {}
 
     def run(self) -> None:
         self.schedule.calls = [new for call in self.schedule.calls for new in self.calls(call)]
@@ -60,13 +60,15 @@ class MaskLowering:
         if call.function is not attend:
             return [call]
         q, k, v, mask, causal, scale = call.arguments
-        if type(mask) is not Value or causal or q.dtype.name not in LOW or mask.dtype.name not in ("bool", *LOW):
+        if type(mask) is not Value or q.dtype.name not in LOW or mask.dtype.name not in ("bool", *LOW):
             return [call]
-        key = mask.number, q.dtype.name
-        before = [] if key in self.masks else self.converted(mask, q.dtype, call)
+        key = mask.number, q.dtype.name, (q.shape[2], k.shape[2]) if causal else None
+        before = [] if key in self.masks else self.converted(mask, key, q.dtype, call)
         (y, lse), found = call.outs, self.masks[key]
         whole = self.new(y.shape, y.dtype, y.strides)
-        done = Call(MaskedAttend(found), (q, k, v, found.bias, scale), {}, [whole, lse], "launch", call.origin, True)
+        done = Call(
+            MaskedAttend(found), (q, k, v, found.bias, causal, scale), {}, [whole, lse], "launch", call.origin, True
+        )
         if done.function.launches(done) is NotImplemented:
             if before:
                 del self.masks[key]
@@ -74,27 +76,45 @@ class MaskLowering:
         lse.call = done
         return [*before, done, self.left(found, whole, y, call)]
 
-    def converted(self, mask: Value, dtype: Any, call: Call) -> list[Call]:
+    def converted(self, mask: Value, key: Any, dtype: Any, call: Call) -> list[Call]:
         """The calls that convert a mask."""
         isBool, low = mask.dtype == np.bool_, LOW[dtype.name]
         bias = self.new(mask.shape, dtype)
-        peak = self.new((*mask.shape[:-1], 1), dtype if isBool else mask.dtype)
         written = Formula(f"where(x, 0, {low})" if isBool else f"maximum(x, {low})")
+        calls = [pointwise(written, bias, call, x=mask)]
+        seen, hidden = (bias, low) if isBool else (mask, FLOOR)
+        if key[2] is not None:
+            rows, keys = key[2]
+            visible = self.new((*mask.shape[:-2], rows, keys), seen.dtype)
+            reaches = self.triangle(rows, keys)
+            calls.append(pointwise(Formula(f"where(reaches, x, {hidden})"), visible, call, reaches=reaches, x=seen))
+            seen = visible
+        peak = self.new((*seen.shape[:-1], 1), seen.dtype)
+        peak.call = Call(np.max, (seen,), {"axis": -1, "keepdims": True}, [peak], "reduce", call.origin)
         left = Formula(f"where(peak > {low / 2 if isBool else FLOOR}, x, 0)")
-        self.masks[mask.number, dtype.name] = MaskBias(bias, peak, left)
-        seen = bias if isBool else mask
-        options = {"axis": -1, "keepdims": True}
-        calls = [Call(numpyFrom([written], ("x",)), (mask,), {}, [bias], "pointwise", call.origin, True)]
-        calls.append(Call(np.max, (seen,), options, [peak], "reduce", call.origin))
-        bias.call, peak.call = calls
-        return calls
+        self.masks[key] = MaskBias(bias, peak, left)
+        return [*calls, peak.call]
+
+    def triangle(self, rows: int, keys: int) -> Value:
+        """Whether key j <= query i."""
+        reaches = np.tri(rows, keys, dtype=bool)
+        self.schedule.count += 1
+        return Value(
+            self.schedule.count, reaches.shape, reaches.dtype, reaches.strides, "constant", "j <= i", source=reaches
+        )
 
     def left(self, mask: MaskBias, x: Value, y: Value, call: Call) -> Call:
         """y = x, and 0 where a query sees no key."""
-        y.call = Call(numpyFrom([mask.left], ("peak", "x")), (mask.peak, x), {}, [y], "pointwise", call.origin, True)
-        return y.call
+        return pointwise(mask.left, y, call, peak=mask.peak, x=x)
 
     def new(self, shape: Any, dtype: Any, strides: Any = None) -> Value:
         """A new Value."""
         self.schedule.count += 1
         return Value(self.schedule.count, shape, dtype, strides or contiguous(shape, dtype.itemsize))
+
+
+def pointwise(formula: Formula, y: Value, call: Call, **given: Value) -> Call:
+    """The call that computes a formula of values, for another call."""
+    names, values = tuple(given), tuple(given.values())
+    y.call = Call(numpyFrom([formula], names), values, {}, [y], "pointwise", call.origin, True)
+    return y.call
