@@ -122,16 +122,18 @@ def headsGrad(call, kind, tf32, *lays, isInPlace=False, **more):
 
 def further(call, kind, tf32):
     """Further tasks: a bias, a residual and an activation after a convolution; attention with
-    dropout, or with sums that need not be deterministic."""
+    dropout, a mask of keys, or sums that need not be deterministic."""
     if call.function is convolve:
         out = arrayOf(call.outs[0], kind, cudnn.channelsLast)
         bias = Array(out.shape[1:2], kind, (kind.itemsize,))
         yield forward(call, kind, tf32, *LAYS[-1], bias=bias, activation="relu")
         yield forward(call, kind, tf32, *LAYS[-1], bias=bias, residual=out, activation="relu")
     elif call.function in (attend, attendGrad):
-        number = Array((1,), np.dtype(np.int64), (8,))
+        number, keys = Array((1,), np.dtype(np.int64), (8,)), call.arguments[2 if call.function is attendGrad else 1]
+        shape = (keys.shape[0], 1, 1, keys.shape[2])
         make = TASKS[call.function]
         yield make(call, kind, tf32, dropout=0.1, random=(number, number))
+        yield make(call, kind, tf32, bias=Array(shape, kind, contiguous(shape, kind.itemsize)))
         if call.function is attendGrad:
             yield make(call, kind, tf32, repeats=False)
             yield make(call, kind, tf32, repeats=False, isInPlace=True)
