@@ -168,9 +168,9 @@ def test_a_language_model_with_a_shared_array_ends_as_without_stages(tmp_path):
 
 
 SAVING = """
-import recipes
+import sys, recipes
 from puregraph import Checkpoint
-trainer, data, target = recipes.perceptron(stages=3)
+trainer, data, target = recipes.perceptron(stages=int(sys.argv[1]), shard=None if sys.argv[2] == "None" else sys.argv[2])
 trainer.callbacks[:0] = [Checkpoint("run.h5", every=7, keep=9)]
 trainer.train(data, target, epochs=4)
 print("hash", recipes.hashOf(trainer))
@@ -193,16 +193,22 @@ for stages, shard in ((3, None), (None, None), (3, "state"), (2, "gradients")):
 
 @pytest.mark.mpi
 def test_a_run_in_stages_goes_on_to_the_bit_with_others_and_without(tmp_path):
-    (found,) = set(lines(ran(3, tmp_path, SAVING)))
+    (found,) = set(lines(ran(3, tmp_path, SAVING, 3, None)))
     assert len(list(tmp_path.glob("run-7.h5*"))) == 4  # the file, and what three processes have
     assert set(lines(ranAlone(1, tmp_path, RESUMING))) == {found}
 
 
 @pytest.mark.mpi
 @pytest.mark.slow
-def test_what_was_saved_in_stages_goes_on_to_the_bit_on_any_number_of_processes(tmp_path):
-    (found,) = set(lines(launched(3, tmp_path, SAVING)))
-    for count in (2, 3, 6):
+@pytest.mark.parametrize(
+    ("saving", "stages", "shard", "counts"),
+    [(3, 3, None, (2, 3, 6)), (6, 3, "state", (1, 6)), (4, 2, "gradients", (3,))],
+)
+def test_what_was_saved_in_stages_goes_on_to_the_bit_on_any_number_of_processes(
+    saving, stages, shard, counts, tmp_path
+):
+    (found,) = set(lines(launched(saving, tmp_path, SAVING, stages, shard)))
+    for count in counts:
         assert set(lines(launched(count, tmp_path, RESUMING, timeout=280))) == {found}
 
 
