@@ -40,13 +40,16 @@ if world().rank == 0:
 """
 
 SUPERVISING = """
-import os, sys, threading, time
+import os, sys, threading, time, types
 from pathlib import Path
 import ray
+from ray._private import node
 from ray.cluster_utils import Cluster
 from puregraph.many.ray import RayRun
 
 os.environ["RAY_AUTH_MODE"] = "disabled"
+node.time = types.SimpleNamespace(**vars(time))  # Ray gives a node 30 seconds to start: more on a busy machine
+node.time.monotonic = lambda: time.monotonic() / 10
 what, workers = sys.argv[1], eval(sys.argv[2])
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 100 << 20})
 ray.init(address=cluster.address, log_to_driver=False)
@@ -74,7 +77,8 @@ def supervised(folder, what, workers):
     """What came of a run under Ray: what it has printed."""
     (folder / "train.py").write_text(textwrap.dedent(TRAINING))
     run = [sys.executable, "-c", SUPERVISING, what, repr(workers)]
-    given = environment(PUREGRAPH_DEVICE="cpu", RAY_AUTH_MODE="disabled")
+    patient = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "300"}
+    given = environment(PUREGRAPH_DEVICE="cpu", RAY_AUTH_MODE="disabled", **patient)
     done = subprocess.run(run, env=given, capture_output=True, text=True, timeout=550, cwd=folder)
     return done.stdout + done.stderr
 
