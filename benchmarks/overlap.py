@@ -4,9 +4,9 @@
 
 Steps with and without buckets take turns. `exchange` is what a step without them waits behind its backward pass,
 `waited` what one with them waits there; `cannot` is what is left to wait if buckets are sent one after the other, each
-from its start on, in a time by its bytes, and the last has come `latency` later: what an exchange of 64 bytes takes,
-which no backward pass hides. Medians of the first process, milliseconds. Prints a table, and saves it with the command
-to benchmarks/results/overlap.txt.
+from when both processes have it, in a time by its bytes, and the last has come `latency` later: what an exchange of 64
+bytes takes, which no backward pass hides. Medians of the first process, milliseconds. Prints a table, and saves it with
+the command to benchmarks/results/overlap.txt.
 """
 
 import argparse
@@ -121,10 +121,12 @@ def worker(steps):
         without = [(row[-1] - row[-2 - len(sizes)]) for row in found[False]]  # all starts are behind backward
         exchange = float(np.median(without))
         waited = [row[-1] - row[-2] for row in found[True]]
+        each = [np.frombuffer(data) for data in world().gather(np.array(found[True]).tobytes())]
+        starts = np.maximum(*each).reshape(len(found[True]), -1)[:, 1 : 1 + len(sizes)]  # one clock for both processes
         cannot = []
-        for row in found[True]:
+        for row, begun in zip(found[True], starts):
             ended = 0.0
-            for at, size in zip(row[1:], sizes):
+            for at, size in zip(begun, sizes):
                 ended = max(ended, at) + (exchange - least) * size / sum(sizes)
             cannot.append(max(ended + least - row[-2], 0.0))
         computed = [row[-2] - row[0] for row in found[True]]

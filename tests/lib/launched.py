@@ -8,6 +8,8 @@ import sys
 import sysconfig
 import textwrap
 import time
+from collections import deque
+from itertools import pairwise
 from pathlib import Path
 
 from processes import environment
@@ -79,6 +81,24 @@ def areGone(folder, seconds=60):
 def tellPid():
     """Leave the number of this process in the folder that it runs in."""
     Path(f"{os.getpid()}.pid").touch()
+
+
+def tellPauses(watch):
+    """Have a watch leave in the folder the longest pause between its last looks, which a busy machine makes longer."""
+    look, looked = watch.look, deque([time.monotonic()], maxlen=40)
+
+    def looking():
+        looked.append(time.monotonic())
+        Path(f"{os.getpid()}.pause").write_text(str(max(b - a for a, b in pairwise(looked))))
+        look()
+
+    watch.look = looking
+
+
+def isNamedInTime(folder, last, patience):
+    """Whether the last line of a run names who is late within a second after `patience`, on the clock of the watch."""
+    pauses = [float(path.read_text() or 0) for path in Path(folder).glob("*.pause")]
+    return patience <= float(re.search(r"has waited (\d+\.\d) s", last)[1]) <= patience + 1 + max(pauses)
 
 
 def waited(condition, seconds):

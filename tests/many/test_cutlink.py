@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from launched import areGone, pidsIn, waited, written
+from launched import areGone, isNamedInTime, pidsIn, waited, written
 from processes import environment
 
 from puregraph.many.launcher import LATE
@@ -24,10 +24,11 @@ exec ip netns exec $host sh -c "$*"
 """  # what mpiexec takes for ssh: OPTIONS HOST COMMAND
 CUT = """
 import subprocess, sys, recipes
-from launched import tellPid
+from launched import tellPauses, tellPid
 from puregraph.many import world
 from puregraph.train import FunctionCallback
 tellPid()
+tellPauses(world().watch)
 def act(trainer):
     if trainer.step == 7:  # all have compiled: until here, who compiles for long is not late
         world().watch.patience /= 20
@@ -116,5 +117,6 @@ def test_who_is_behind_a_cut_connection_is_named_and_ends_as_well(tmp_path, host
     late = [f"rank {own} of 2 has waited" in last and f": rank {other} has been silent" in last
             for own, other in [(0, 1), (1, 0)]]  # fmt: skip
     assert any(late) and "(epoch 2, batch 3, bucket 1: linear.b)" in last, last
+    assert isNamedInTime(tmp_path, last, 2.5), last
     assert len(pidsIn(tmp_path)) == 2
     assert areGone(tmp_path), "a process is left behind"
