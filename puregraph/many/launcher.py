@@ -192,8 +192,10 @@ class LaunchedRun:
         isKnown, self.isHushed = self.isHushed and line == b"\n", LOST.fullmatch(line) is not None
         if isKnown or self.isHushed:
             return
-        sys.stdout.buffer.write(ABORTED.sub(b"", line))
-        sys.stdout.buffer.flush()
+        rest, count = ABORTED.subn(b"", line)
+        if not (count and rest.isspace()):
+            sys.stdout.buffer.write(rest)
+            sys.stdout.buffer.flush()
 
     def stop(self, number: int, frame: Any) -> None:
         """Ask for an end after the step that is under way; who asks twice does not wait for that."""
