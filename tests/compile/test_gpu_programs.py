@@ -17,6 +17,7 @@ from spread import spread
 from puregraph import device
 from puregraph.checkpoint import loadInto, save
 from puregraph.compile import Programs
+from puregraph.compile.gpu.lower import gpulowering
 from puregraph.compile.gpu.runtime import autotune
 from puregraph.compile.gpu.runtime.capture import Section
 from puregraph.core import initial
@@ -502,12 +503,14 @@ def test_a_program_knows_where_its_parameters_lie(monkeypatch, rng):
 def test_libraries_are_asked_for_their_fastest_proposal_before_the_capture(monkeypatch, rng, isAsked):
     cupy = useGpu(monkeypatch)
     monkeypatch.setattr(autotune, "KNOWN", set())
+    monkeypatch.setattr(gpulowering, "TUNING", 1 << 12)
     monkeypatch.setenv("PUREGRAPH_TUNE", "1" if isAsked else "0")
     monkeypatch.setattr(cupy.cuda, "get_elapsed_time", lambda first, last: 5000.0, raising=False)
     tried, times = [], []
 
     def tune(self, addresses, workspace, room, stream, time):
-        assert room == self.workspace and len(addresses) == len(self.slots)
+        assert room == (gpulowering.TUNING if isinstance(self, cudnn.CudnnCall) else self.workspace)
+        assert len(addresses) == len(self.slots)
         tried.append(self.task)
         times.append(time(lambda: self.run(addresses, workspace, stream)))
         if len(tried) == 2:
@@ -546,7 +549,7 @@ def test_no_call_is_tried_twice_that_writes_over_what_it_reads(monkeypatch, beta
 
     monkeypatch.setattr(autotune, "KNOWN", set())
     monkeypatch.setattr(runner, "stream", lambda: 0)
-    autotune.Tuned(Product(), lambda what: what, 0).choose()
+    autotune.Tuned(Product(), lambda what: what, 0, 0).choose()
     assert bool(tried) == isTried
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.base.environment import variable
 from puregraph.compile.gpu.lower.copylaunch import moved
 from puregraph.compile.gpu.lower.kernelcalls import launchesOf
 from puregraph.compile.gpu.lower.librarycalls import fusedLaunches, productOf
@@ -30,6 +31,7 @@ from puregraph.compile.lower.nestcache import lateIn
 from puregraph.compile.passes.fusion import Fuser
 from puregraph.compile.passes.group import Group
 from puregraph.compile.passes.nestlines import GPU
+from puregraph.cuda.libraries.cudnn import CudnnCall
 from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.nests import launches
 from puregraph.cuda.runtime.launch import Launch, Scratch, scratches
@@ -37,6 +39,7 @@ from puregraph.formula.loopnest import LoopNest
 from puregraph.kernel import Kernel, declared
 
 BYTE = np.dtype(np.uint8)
+TUNING = 256 << 20  # bytes of workspace that proposals of cuDNN find where they are measured
 
 
 class GpuTask(NamedTuple):
@@ -103,6 +106,8 @@ class GpuLowering(Lowering):
         tasks = []
         for what in found:
             size = what.workspace if isinstance(what, LibraryCall) else 0
+            if isinstance(what, CudnnCall) and variable("TUNE", False):
+                size = max(size, TUNING)
             tasks.append(GpuTask(what, self.new(size) if size else None, extra))
         more = [*(v for _, v in extra), *(t.workspace for t in tasks if t.workspace is not None)]
         name = "; ".join(dict.fromkeys(t.name for t in tasks))

@@ -28,8 +28,9 @@ def isWanted() -> bool:
 class Tuned:
     """Puts a library's call on the current stream, after tuning it the first time."""
 
-    def __init__(self, call: LibraryCall, operandAddress: Callable[[Any], int], workspace: int):
-        self.call, self.operandAddress, self.workspace, self.hasRun = call, operandAddress, workspace, False
+    def __init__(self, call: LibraryCall, operandAddress: Callable[[Any], int], workspace: int, room: int):
+        self.call, self.operandAddress, self.hasRun = call, operandAddress, False
+        self.workspace, self.room = workspace, room  # its address, and its bytes
 
     def __call__(self) -> None:
         if not self.hasRun:
@@ -38,13 +39,13 @@ class Tuned:
         runner.start([self.call], self.operandAddress, self.workspace)
 
     def choose(self) -> None:
-        """Measure all proposals that need no more workspace than was planned; where that fails, the first one stays."""
+        """Measure all proposals that find their workspace; where that fails, the first one stays."""
         task, addresses = self.call.task, [self.operandAddress(what) for _, what in self.call.slots]  # type: ignore[attr-defined]
         if (key := (ordinal(), task)) in KNOWN or getattr(task, "beta", False) or len(set(addresses)) < len(addresses):
             return  # a call that writes over its operand gives something else the second time
         KNOWN.add(key)
         try:
-            self.call.tune(addresses, self.workspace, self.call.workspace, runner.stream(), seconds)
+            self.call.tune(addresses, self.workspace, self.room, runner.stream(), seconds)
         except Exception:  # a proposal may fail when it runs
             self.call.prepare(addresses)
 

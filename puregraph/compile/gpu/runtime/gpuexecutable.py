@@ -118,7 +118,8 @@ class GpuExecutable:
             self.extra.update((id(scratch), value) for scratch, value in task.extra)
             start: Callable[[], None] = partial(runner.start, [task.what], self.operandAddress, workspace)
             if isinstance(task.what, LibraryCall) and autotune.isWanted():
-                start = autotune.Tuned(task.what, self.operandAddress, workspace)
+                room = 0 if task.workspace is None else task.workspace.nbytes
+                start = autotune.Tuned(task.what, self.operandAddress, workspace, room)
             section.starts.append(start)
         section.count += 1
 
