@@ -26,11 +26,15 @@ class Settable(ForeignAttributes):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.__dict__ and not hasattr(type(self), name):
-            checkAttribute(self, name)
+            checkAttribute(self, name, value)
         super().__setattr__(name, value)
 
+    def insteadOf(self, name: str, value: Any) -> str:
+        """What to do instead of setting this attribute, which nobody reads; nothing where somebody may."""
+        return ""
 
-def checkAttribute(thing: Any, name: str) -> None:
+
+def checkAttribute(thing: Any, name: str, value: Any) -> None:
     """Refuse a new attribute that somebody else than the object's own methods sets, where it is nearly an option.
 
     Raises    UnknownAttributeError saying what to do instead
@@ -43,6 +47,7 @@ def checkAttribute(thing: Any, name: str) -> None:
     if isRead(cls, name):
         return
     hint = next((vars(each)["elsewhere"][name] for each in cls.__mro__ if name in vars(each).get("elsewhere", ())), "")
+    hint = hint or thing.insteadOf(name, value)
     if not hint:
         arguments = argumentsOf(cls)
         near = nearest(name, [*cls.options, *(a for a in arguments if hasattr(thing, a))], True)

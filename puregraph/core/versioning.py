@@ -42,7 +42,7 @@ class Versioned(Settable):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.__dict__ and not hasattr(type(self), name):
-            checkAttribute(self, name)
+            checkAttribute(self, name, value)
         elif isinstance(self.__dict__.get(name), Kept):
             self.__dict__[name].checkSuccessor(self, name, value)
         object.__setattr__(self, name, value)

@@ -63,6 +63,16 @@ class NodeGraph(Module):
         """Name the first nodes of branches that lead to no output here, unless another graph has use for them."""
         warnLeftOut(self.nodes, self.inputs, [node for node, _ in self.outputs])
 
+    def insteadOf(self, name: str, value: Any) -> str:
+        """How another module takes the place of one that has this name, as setting an attribute does elsewhere."""
+        if not isinstance(value, Module) or name not in self.paths.values():
+            return ""
+        if hasattr(type(self), "__setitem__"):
+            return f"net[{name!r}] = module puts another module there"
+        return (
+            "Graph(net.inputs, module(net.getNodeByName('last'))) has another one behind that node"
+        )
+
     def forget(self) -> None:
         """Forget the last pass."""
         self.last = self.data = self.grad = None

@@ -43,6 +43,7 @@ from puregraph import (
     plotImages,
 )
 from puregraph.data import TableReader, readCsv
+from puregraph.errors import UnknownAttributeError
 from puregraph.train import History
 
 X, LABELS = np.ones((12, 4), "f4"), np.arange(12) % 3
@@ -92,6 +93,9 @@ MISTAKES = [
     (lambda: Graph(Input(), Linear(3, 2)), GraphError, "call it on a node: Linear(...)(x)"),
     (lambda: Graph(Input(), Linear(3, 2)(node())), GraphError, "make one with Input().node()"),
     (lambda: Linear(3, 2).node(Input()), GraphError, "write Input().node()"),
+    (lambda: setattr(Sequential(Linear(4, 3, name="fc")), "fc", Linear(4, 2)), UnknownAttributeError,
+     "setting fc has no effect; net['fc'] = module puts another module there"),
+    (lambda: setattr(two(), "kind", Linear(4, 2)), UnknownAttributeError, "Graph(net.inputs, module(net.getNodeByName("),
     (lambda: Relu(node()), GraphError, "make the module, then call it: Relu()(x)"),
     (lambda: Linear(node(), 3, 2), GraphError, "then call it: Linear(3, 2)(x)"),
     (lambda: Conv2D(node(), 1, 8, 3), GraphError, "then call it: Conv2D(1, 8, 3)(x)"),

@@ -16,7 +16,12 @@ from puregraph import (
     Graph,
     Input,
     Linear,
+    Max,
+    Mean,
+    Min,
+    Module,
     Sequential,
+    Sum,
     TopK,
     Trainer,
 )
@@ -59,11 +64,12 @@ def test_of_several_outputs_each_metric_is_looked_at_with_its_own_cost():
 
 
 def sequences(index, outputs="y", hasLengths=True):
-    """A classifier of sequences of different lengths."""
+    """A classifier of sequences of different lengths; `index` may be a module that reduces them."""
     x, n = Input(name="x").node(), Input(name="n").node()
     cell = LSTM(3, 5, name="lstm", outputs=outputs)
     y = cell(x, lengths=n) if hasLengths else cell(x)
-    return Graph([x, n] if hasLengths else x, Linear(5, 2, name="out")(y if index is None else y[index]))
+    read = y if index is None else index(y) if isinstance(index, Module) else y[index]
+    return Graph([x, n] if hasLengths else x, Linear(5, 2, name="out")(read))
 
 
 @pytest.mark.parametrize("how", ["trainer", "compile"])
@@ -76,8 +82,21 @@ def test_the_last_time_step_of_padded_sequences(how):
             Trainer(net, CrossEntropy(), SGD(0.1), progress="none").train([DATA, LENGTHS], labels)
 
 
+@pytest.mark.parametrize("reduction", [Mean(1), Mean(-2), Max((1,)), Min(1)])
+def test_reductions_over_the_padding_too(reduction):
+    with pytest.warns(GraphWarning, match="is over all time steps of 'graph.lstm' .LSTM.*, the zeros beyond"):
+        Trainer(sequences(reduction), CrossEntropy(), SGD(0.1), progress="none").train([DATA, LENGTHS], LENGTHS % 2)
+
+
 @pytest.mark.parametrize(
-    "net", [sequences((slice(None), 0)), sequences(None, "h"), sequences((slice(None), -1), hasLengths=False)]
+    "net",
+    [
+        sequences((slice(None), 0)),
+        sequences(None, "h"),
+        sequences((slice(None), -1), hasLengths=False),
+        sequences(Sum(1)),
+        sequences(Mean(1), hasLengths=False),
+    ],
 )
 def test_other_time_steps_and_sequences_of_one_length_are_not_doubted(net):
     labels = np.arange(8) % 2

@@ -8,6 +8,7 @@ from typing import Any
 from puregraph.errors import GraphWarning, show
 from puregraph.errors.userwarning import warnUser
 from puregraph.graph import Graph
+from puregraph.modules import Max, Mean, Min
 
 NONE = "the cost is 0 whatever the network gives; for yes and no there is BCE, or let the network give two classes"
 
@@ -30,6 +31,11 @@ def doubts(graph: Graph, cost: Any, shapes: list[Any]) -> Iterator[str]:
         yield f"{name} takes scores before sigmoid or softmax, {label} gives probabilities: leave that out in training"
     if takes == "logits" and gives == "no negatives":
         yield f"{name} takes logits, of which those below 0 mean no, {label} gives none below 0: leave it out"
+    if takes == "scores" and gives == "no negatives":
+        yield (
+            f"{name} takes scores of any sign, {label} gives none below 0, and those that were have no gradient: "
+            "leave it out"
+        )
     if takes == "scores":
         x, axis = graph.dataShapeFrom(shapes)[1], getattr(cost, "axis", 1)
         if x[axis] == 1:
@@ -48,7 +54,7 @@ def doubts(graph: Graph, cost: Any, shapes: list[Any]) -> Iterator[str]:
 
 
 def paddingRead(graph: Graph, inputs: int) -> Iterator[str]:
-    """Warnings of the last time step of sequences of different lengths, which is padding of all but the longest."""
+    """Warnings of what reads the padding of sequences of different lengths: their last time step, or all of them."""
     steps = graph.steps(inputs).items
     made = {step.visible[0]: step for step in steps if step.visible}
     for step in steps:
@@ -56,13 +62,26 @@ def paddingRead(graph: Graph, inputs: int) -> Iterator[str]:
         name = "" if source is None else source.module.zeroBeyond
         if source is None or not name or not source.args[source.module.arguments.index(name)]:
             continue
-        index: tuple[Any, ...] = getattr(step.module, "slc", ())
-        if len(index) > 1 and ... not in index[:2] and None not in index[:2] and index[1] in (-1, slice(-1, None)):
+        reader, read = f"'{step.path}' ({step.label})", f"'{source.path}' ({source.label})"
+        if isLastStep(getattr(step.module, "slc", ())):
             yield (
-                f"'{step.path}' ({step.label}) takes the last time step of '{source.path}' ({source.label}), which is "
-                f"0 beyond the {name} of each sample: {type(source.module).__name__}(..., outputs='h') gives the last "
-                "state within them"
+                f"{reader} takes the last time step of {read}, which is 0 beyond the {name} of each sample: "
+                f"{type(source.module).__name__}(..., outputs='h') gives the last state within them"
             )
+        if isinstance(step.module, (Mean, Max, Min)) and hasTimeSteps(step.module.axis):
+            hint = "Sum(1) / lengths is the mean within them" if isinstance(step.module, Mean) else "Where() fills them"
+            yield f"{reader} is over all time steps of {read}, the zeros beyond the {name} too: {hint}"
+
+
+def isLastStep(index: tuple[Any, ...]) -> bool:
+    """Whether an index of (samples, time steps, features) picks the last time step."""
+    isPlain = len(index) > 1 and ... not in index[:2] and None not in index[:2]
+    return isPlain and index[1] in (-1, slice(-1, None))
+
+
+def hasTimeSteps(axis: Any) -> bool:
+    """Whether a reduction of (samples, time steps, features) is over the time steps."""
+    return axis is None or bool({1, -2} & set(axis if isinstance(axis, tuple) else (axis,)))
 
 
 def lastBefore(graph: Graph, cost: Any, inputs: int, hasViews: bool = True) -> Any:
