@@ -5,7 +5,7 @@ net.dataShapeFrom(("N", 784))               # ('N', 10), before any data
 print(summary(net, ("N", 784)))             # every node's shapes, parameters, bytes, operations
 """
 
-from puregraph import autodiff, costs, modules, optimizers
+from puregraph import autodiff, costs, device, modules, optimizers
 from puregraph.analysis.footprint import Footprint
 from puregraph.analysis.stages import stages
 from puregraph.analysis.summary import summary
@@ -125,6 +125,7 @@ __all__ = [
     "autodiff",
     "checkGraph",
     "checkModule",
+    "device",
     "findRate",
     "generate",
     "load",

@@ -80,6 +80,8 @@ def runDraw(options: argparse.Namespace) -> int:
         printJson({"file": options.output, "boxes": len(drawing.picture.boxes), "faults": faults}, options.out)
     else:
         print(f"{options.output}: {drawing!r}")
+        if faults:
+            print(paint(f"red, as it does not fit its inputs: {', '.join(faults)}", "1;31"))
     return 1 if faults else 0
 
 

@@ -65,7 +65,7 @@ class CrossEntropy(Module):
         second, last = x[:1] + x[2:], x[:-1]
         wanted, other = (second, last) if self.axis == 1 else (last, second)
         where = f"the classes are on axis {self.axis}"
-        need(labels == wanted, f"labels of shape {show(wanted)}", labels, f"{where}; {self.hint(x, labels == other)}")
+        need(labels == wanted, f"labels of shape {show(wanted)}", labels, f"{where}; {self.hint(x, labels, other)}")
         classes = x[self.axis]
         need(classes != 0, "at least one class", x)
         if self.weights is not None:
@@ -73,9 +73,13 @@ class CrossEntropy(Module):
         needWeights(sampleWeight, x)
         return ()
 
-    def hint(self, x, isOther):
-        """What to try where labels do not fit x; `isOther` says that they would with the other axis."""
-        if not isOther:
+    def hint(self, x, labels, other):
+        """What to try where labels do not fit x; with the other axis they would fit if they had the shape `other`."""
+        if labels == x:
+            return f"{ONEHOT}: give target.argmax(axis={self.axis})"
+        if labels[-1:] == (1,) and len(labels) == len(x):
+            return "give target[..., 0]"
+        if labels != other:
             return ONEHOT
         if self.axis == -1:
             return "axis=1 takes them from there"

@@ -31,7 +31,7 @@ def arraysFrom(value: Any, what: str) -> list[Any]:
     given = [plain(array, name) for array, name in zip(value if several else [value], names, strict=True)]
     for array, name in zip(given, names, strict=True):
         if not isNumeric(array.dtype):
-            raise DataError(f"{name}: wanted numbers, got dtype {array.dtype}{objectHint(value, what)}")
+            raise DataError(f"{name}: wanted numbers, got dtype {array.dtype}{kindHint(value, array, what)}")
         if len(array.shape) == 0:
             raise DataError(f"{name}: wanted samples along the first axis, got a single number")
     checkLengths(given, what)
@@ -59,6 +59,16 @@ def plain(value: Any, name: str) -> Any:
         hint = objectHint(value, name)
         why = "" if hint else f": {error}"
         raise DataError(f"{name}: wanted an array or a list of arrays, got what makes none{why}{hint}") from None
+
+
+def kindHint(value: Any, array: Any, what: str) -> str:
+    """What to try where an array holds no numbers: names of classes, numbers in an array of objects."""
+    hint = objectHint(value, what)
+    if not hint and what == "target" and (array.dtype.kind in "UST" or isinstance(array[:1].flat[0], str)):
+        return "; names, target = np.unique(target, return_inverse=True) counts classes from 0"
+    if not hint and array.dtype.kind == "O":
+        return "; array.astype('float32') makes numbers of objects"
+    return hint
 
 
 def objectHint(value: Any, name: str) -> str:
@@ -118,6 +128,9 @@ def weightFrom(weight: Any, samples: int) -> Any:
 
     Raises    DataError unless they are one finite number from 0 on for each sample; it names the first that is not
     """
+    if isinstance(weight, dict):
+        hint = "CrossEntropy(weights={0: 1, 1: 5}) weighs classes"
+        raise DataError(f"sampleWeight: wanted a number for each of {samples} samples, got a dict; {hint}")
     (array,) = arraysFrom([weight if isArray(weight) else np.asarray(weight)], "sampleWeight")
     if array.shape != (samples,):
         raise DataError(f"sampleWeight: wanted a number for each of {samples} samples, got shape {show(array.shape)}")

@@ -128,10 +128,12 @@ def takenTypes(steps: Steps, asked: list[Any], given: list[Any]) -> list[Any]:
     """The dtype that each input is to have when it comes in a `given` one: that one if every rule takes it, the graph
     computes in the same floats, and some step computes with it as it is; else the one that is `asked` for."""
     found = list(asked)
+    others = [i for i, dtype in enumerate(given) if dtype is not None and dtype != asked[i] and dtype.kind in "iub"]
+    if not others:
+        return found
     floats = {d for d in inferTypes(steps, asked)[0] if d is not None and isFloating(d)}
-    for i, dtype in enumerate(given):
-        if dtype is None or dtype == asked[i] or dtype.kind not in "iub":
-            continue
+    for i in others:
+        dtype = given[i]
         trial = [*found[:i], dtype, *found[i + 1 :]]
         known, faults = inferTypes(steps, trial)
         isSame = not faults and floats.issuperset(d for d in known if d is not None and isFloating(d))

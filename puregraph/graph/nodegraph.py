@@ -69,9 +69,7 @@ class NodeGraph(Module):
             return ""
         if hasattr(type(self), "__setitem__"):
             return f"net[{name!r}] = module puts another module there"
-        return (
-            "Graph(net.inputs, module(net.getNodeByName('last'))) has another one behind that node"
-        )
+        return "Graph(net.inputs, module(net.getNodeByName('last'))) has another one behind that node"
 
     def forget(self) -> None:
         """Forget the last pass."""

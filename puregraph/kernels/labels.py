@@ -47,7 +47,7 @@ def positionOf(index):
     if not index:
         return ""
     position = f" at position {index[1] if len(index) == 2 else index[1:]}" if index[1:] else ""
-    return f" for sample {index[0]}{position}"
+    return f" for sample {index[0]} of the batch{position}"
 
 
 def labelHint(found, label, classes, option):

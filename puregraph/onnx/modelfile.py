@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,17 @@ from puregraph.errors import CheckpointError, quote
 NUMERIC = {1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16}  # floats, integers, booleans; 16 is bfloat16
 
 
+def needOnnx() -> None:
+    """Raises    ModuleNotFoundError that says what to install, where onnx is not"""
+    if importlib.util.find_spec("onnx") is None:
+        raise ModuleNotFoundError("ONNX files need onnx: pip install puregraph[onnx]", name="onnx")
+
+
 class ModelFile:
     """A model, and the folder in which its external arrays are; None for a model that was given as it is."""
 
     def __init__(self, model: Any):
+        needOnnx()
         import onnx
 
         self.folder: Path | None = None

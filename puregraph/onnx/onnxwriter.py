@@ -23,6 +23,7 @@ from puregraph.errors import GraphError, PuregraphError, misfit, plural
 from puregraph.graph.graphholder import GraphHolder, leavesIn
 from puregraph.graph.input import Input
 from puregraph.modules import Linear
+from puregraph.onnx.modelfile import needOnnx
 from puregraph.onnx.opregistry import NEWEST, loadWriters
 from puregraph.onnx.protowalk import eachNode, graphsOf, readsOf
 from puregraph.storage.atomicwrite import whole
@@ -74,6 +75,7 @@ def toOnnx(graph: Any, path: Any = None, shapes: Any = None, opset: int | None =
 
     Raises    GraphError listing every node whose module cannot be written; ShapeError for shapes that do not fit
     """
+    needOnnx()
     version = NEWEST if opset is None else opset
     if not OLDEST <= version <= NEWEST:
         raise GraphError(f"toOnnx: wanted an opset from {OLDEST} to {NEWEST}, got {version}")

@@ -9,9 +9,10 @@ import numpy as np
 
 from puregraph.arguments import Flag, takes
 from puregraph.base.attributes import Settable
+from puregraph.base.dtype import isFloating
 from puregraph.base.keywords import ChecksKeywords
 from puregraph.compile.gpu.runtime.d2h import DeviceResults
-from puregraph.data.batches import batchesFrom
+from puregraph.data.batches import Batch, batchesFrom
 from puregraph.data.prefetch import DEPTH, ahead
 from puregraph.errors import ArgumentError, DataError
 from puregraph.module import Module
@@ -54,7 +55,7 @@ class Calculator(ChecksKeywords, Settable):
             try:
                 for batch in batches:
                     outputs = self.objective.run(batch)[1]
-                    self.check(outputs, batch.size)
+                    self.check(outputs, batch)
                     waiting.append(DeviceResults(outputs))
                     while len(waiting) > AHEAD or sum(each.nbytes for each in waiting) > BYTES:
                         parts.append(waiting.popleft().read(copy=True))
@@ -68,7 +69,11 @@ class Calculator(ChecksKeywords, Settable):
     def __repr__(self) -> str:
         return f"<Calculator of {self.objective.net.title()}>"
 
-    def check(self, outputs: list[Any], size: int) -> None:
+    def check(self, outputs: list[Any], batch: Batch) -> None:
         for name, y in zip(self.objective.net.outputNames, outputs, strict=True):
-            if y.shape[:1] != (size,):
-                raise DataError(f"output '{name}': wanted a row for each of {size} samples, got shape {y.shape}")
+            if y.shape[:1] != (batch.size,):
+                isLone = any(x.ndim == 1 and isFloating(x.dtype) for x in batch.data)
+                hint = "; the first axis counts samples: give one sample as data[None], a batch of one" * isLone
+                raise DataError(
+                    f"output '{name}': wanted a row for each of {batch.size} samples, got shape {y.shape}{hint}"
+                )

@@ -176,12 +176,16 @@ def blamed(batch: Batch | None) -> str:
                 found.append(f"{name} (sample {np.argwhere(wrong)[0][0]})" if wrong.ndim else name)
     if not found:
         return ""
-    return f"{' and '.join(found)} of this batch hold{'s' * (len(found) == 1)} values that are not finite"
+    holds = f"hold{'s' * (len(found) == 1)} values that are not finite"
+    return f"{' and '.join(found)} of this batch {holds}; np.argwhere(~np.isfinite(x)) says where"
 
 
 def remedy(batch: Batch | None) -> str:
     """What to do about a cost that is not finite."""
-    return blamed(batch) or "lower the learning rate, clip the gradient, or look at the data"
+    return blamed(batch) or (
+        "lower the learning rate, clip the gradient, or look at the data; "
+        "with detect_anomaly(), from puregraph.autodiff, names the node that made it"
+    )
 
 
 def chosen(arrays: list[Any], metric: Metric, what: str) -> Any:

@@ -71,6 +71,8 @@ def validationFrom(validation: Any, batchsize: int, names: Names, cost: Any) -> 
     """What is validated on: (data, target), (data, target, sampleWeight), or batches."""
     if validation is None:
         return None
+    if isinstance(validation, (int, np.integer)):
+        raise DataError(f"validation: wanted (data, target), or a fraction such as 0.2, got {validation}")
     isPair = isinstance(validation, (list, tuple)) and len(validation) == 2
     isBatches = isinstance(validation, list) and all(isinstance(batch, tuple) for batch in validation)
     isWeighed = isinstance(validation, tuple) and len(validation) == 3 and not isinstance(validation[2], (tuple, list))

@@ -11,7 +11,7 @@ from puregraph.base.keywords import ChecksKeywords
 from puregraph.base.mutex import Mutex
 from puregraph.data.batches import Arrays, Stream, batchesFrom
 from puregraph.data.prefetch import DEPTH, ahead
-from puregraph.errors import ArgumentError, DataError
+from puregraph.errors import ArgumentError, DataError, addLocation
 from puregraph.module import Module
 from puregraph.train.costsum import costFrom, partLosses
 from puregraph.train.meters import Meters
@@ -85,11 +85,17 @@ class Validator(ChecksKeywords, Settable):
         self.meters.reset()
         self.objective.renew()
         ready = ahead(self.objective.ready(source.batches(), not source.light), 0 if source.light else DEPTH)
+        location = ""
         with inMode(False, self.objective.net, self.cost), ready as batches:
             try:
                 for number, batch in enumerate(batches, 1):
+                    location = f"validation, batch {number}"
                     cost, outputs = self.objective.run(batch)
-                    self.meters.add(cost, outputs, batch, f"validation, batch {number}")
+                    self.meters.add(cost, outputs, batch, location)
+            except Exception as error:
+                if location and location not in str(error):
+                    addLocation(error, f"in {location}")
+                raise
             finally:
                 self.objective.reset()
         source.checkUsed(self.meters.samples)

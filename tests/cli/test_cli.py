@@ -518,7 +518,8 @@ def test_a_model_is_drawn_from_the_command_line(tmp_path, capsys, monkeypatch):
     )
     monkeypatch.chdir(tmp_path)
     assert cli.main(["draw", "net.py", "N,784", "-o", "net.html"]) == 1  # it has a fault
-    assert "net.html: <Drawing of" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "net.html: <Drawing of" in printed and "red, as it does not fit its inputs: b" in printed
     assert "wanted (..., 12)" in (tmp_path / "net.html").read_text()
     assert cli.main(["draw", "net.py", "-o", "net.svg", "--depth", "0", "--repeats"]) == 0
     assert cli.main(["draw", "net.py", "N,784", "-o", "net.dot", "--json"]) == 1

@@ -469,7 +469,9 @@ def test_a_label_that_is_no_class_is_told_as_the_graph_tells_it(monkeypatch, rng
     x, t = images(rng, 1, 7)[0]
     program, *_ = trained(perceptron, [(x, t)] * 3, SGD())
     t[2] = 4
-    with pytest.raises(DataError, match=r"wanted labels from 0 to 3 .* got label 4 for sample 2.*\nat 'crossentropy'"):
+    with pytest.raises(
+        DataError, match=r"wanted labels from 0 to 3 .* got label 4 for sample 2 of the batch.*\nat 'crossentropy'"
+    ):
         program.run(x, t)
     t[2] = 3
     program.run(x, t)

@@ -243,12 +243,18 @@ def test_float16_sums_in_float32():
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        ([0, 3], "labels from 0 to 2 for 3 classes, got label 3 for sample 1; the network gives 3 classes: make"),
-        ([1, 3], "got label 3 for sample 1; classes are counted from 0: give labels - 1"),
-        ([-2, 1], "got label -2 for sample 0"),
-        ([0, -1], "got label -1 for sample 1; if it says .* no class, leave such positions out with ignoreIndex=-1"),
-        ([2, 255], "got label 255 for sample 1; .* ignoreIndex=255"),
-        ([-1, 1], "got label -1 for sample 0; .* from 0: give .labels . 1. // 2 in place of -1 and 1"),
+        (
+            [0, 3],
+            "labels from 0 to 2 for 3 classes, got label 3 for sample 1 of the batch; the network gives 3 classes: make",
+        ),
+        ([1, 3], "got label 3 for sample 1 of the batch; classes are counted from 0: give labels - 1"),
+        ([-2, 1], "got label -2 for sample 0 of the batch"),
+        (
+            [0, -1],
+            "got label -1 for sample 1 of the batch; if it says .* no class, leave such positions out with ignoreIndex=-1",
+        ),
+        ([2, 255], "got label 255 for sample 1 of the batch; .* ignoreIndex=255"),
+        ([-1, 1], "got label -1 for sample 0 of the batch; .* from 0: give .labels . 1. // 2 in place of -1 and 1"),
         ([0.0, 1.0], "whole numbers, got float64"),
     ],
 )
@@ -268,15 +274,15 @@ def test_a_label_that_is_no_class_is_refused_with_its_position(labels, words, co
 def test_a_label_of_a_map_is_refused_with_its_sample_and_position():
     labels = np.zeros((3, 4, 5), int)
     labels[1, 2, 3] = 7
-    with pytest.raises(DataError, match=r"got label 7 for sample 1 at position \(2, 3\)"):
+    with pytest.raises(DataError, match=r"got label 7 for sample 1 of the batch at position \(2, 3\)"):
         CrossEntropy()(np.zeros((3, 2, 4, 5)), labels)
-    with pytest.raises(DataError, match="got label 7 for sample 1 at position 2;"):
+    with pytest.raises(DataError, match="got label 7 for sample 1 of the batch at position 2;"):
         CrossEntropy()(np.zeros((3, 2, 4)), labels[:, :, 3])
 
 
 def test_no_label_is_ignored_unless_it_is_asked_for(rng):
     x, labels = rng.normal(size=(4, 2)), np.array([-1, 1, -1, 1])
-    with pytest.raises(DataError, match="got label -1 for sample 0"):
+    with pytest.raises(DataError, match="got label -1 for sample 0 of the batch"):
         CrossEntropy()(x, labels)
     assert CrossEntropy(ignoreIndex=-1)(x, labels) == CrossEntropy()(x[1::2], labels[1::2])
 
@@ -293,12 +299,18 @@ def test_what_is_no_label_cannot_be_ignored(index):
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ([[0.0], [1.5], [2.0]], "got 1.5 for sample 1 at position 0; scale them, or take another cost, such as MSE"),
-        ([[0.0], [1.0], [-1e-6]], "got -.*e-0. for sample 2 at position 0"),
-        ([[-1.0], [1.0], [1.0]], "got -1.0 for sample 0 at position 0; give .target . 1. / 2 in place of -1 and 1"),
-        ([[0.0], [math.nan], [1.0]], "got nan for sample 1"),
-        ([[0.0], [math.inf], [1.0]], "got inf for sample 1"),
-        ([[255.0], [0.0], [1.0]], "got 255.0 for sample 0"),
+        (
+            [[0.0], [1.5], [2.0]],
+            "got 1.5 for sample 1 of the batch at position 0; scale them, or take another cost, such as MSE",
+        ),
+        ([[0.0], [1.0], [-1e-6]], "got -.*e-0. for sample 2 of the batch at position 0"),
+        (
+            [[-1.0], [1.0], [1.0]],
+            "got -1.0 for sample 0 of the batch at position 0; give .target . 1. / 2 in place of -1 and 1",
+        ),
+        ([[0.0], [math.nan], [1.0]], "got nan for sample 1 of the batch"),
+        ([[0.0], [math.inf], [1.0]], "got inf for sample 1 of the batch"),
+        ([[255.0], [0.0], [1.0]], "got 255.0 for sample 0 of the batch"),
     ],
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -323,14 +335,14 @@ def test_targets_of_bce_are_looked_at_through_a_view_and_in_large_batches():
     data, target = np.ones((9000, 4), np.float32), np.zeros(9000, np.float32)
     program.run(data, target)
     target[8321] = 3
-    with pytest.raises(DataError, match="got 3.0 for sample 8321"):
+    with pytest.raises(DataError, match="got 3.0 for sample 8321 of the batch"):
         program.run(data, target)
 
 
 def test_targets_of_bce_of_any_dtype_are_looked_at():
     for kind in (bool, np.int64, np.uint8, np.float16):
         BCE()(np.zeros((2, 1)), np.array([[0], [1]], kind))
-    with pytest.raises(DataError, match="got 7 for sample 1"):
+    with pytest.raises(DataError, match="got 7 for sample 1 of the batch"):
         BCE()(np.zeros((2, 1)), np.array([[0], [7]], np.uint8))
 
 

@@ -139,6 +139,13 @@ def test_every_node_that_cannot_be_written_is_listed():
     assert all(part in str(error.value) for part in ("'first' (Own)", "'second' (Own)", "@writesOnnx"))
 
 
+def test_what_is_to_be_installed_is_said(monkeypatch):
+    monkeypatch.setattr("puregraph.onnx.modelfile.importlib.util.find_spec", lambda name: None)
+    for call in (lambda: toOnnx(Sequential(Relu()), shapes=[(2,)]), lambda: fromOnnx("net.onnx")):
+        with pytest.raises(ModuleNotFoundError, match=r"pip install puregraph\[onnx\]"):
+            call()
+
+
 def test_opsets_that_cannot_be_written_are_refused():
     with pytest.raises(GraphError, match="wanted an opset from 13 to"):
         toOnnx(Sequential(Relu()), shapes=[(2,)], opset=7)

@@ -16,6 +16,7 @@ from puregraph import (
     Accuracy,
     ArgumentError,
     BatchNorm,
+    Calculator,
     Checkpoint,
     CheckpointError,
     Concat,
@@ -24,6 +25,7 @@ from puregraph import (
     CostSum,
     CrossEntropy,
     DataError,
+    EarlyStop,
     Embedder,
     Graph,
     GraphError,
@@ -58,6 +60,11 @@ def trained(net=None, cost=None, data=X, target=LABELS, **options):
     """A run of one epoch."""
     net = Sequential(Linear(4, 3)) if net is None else net
     return Trainer(net, cost or CrossEntropy(), SGD(0.1), batchsize=4, progress="none", **options).train(data, target)
+
+
+def fitted(**options):
+    """A run with options of `train`."""
+    Trainer(Sequential(Linear(4, 3)), CrossEntropy(), SGD(0.1), progress="none").train(X, LABELS, **options)
 
 
 def two():
@@ -138,6 +145,15 @@ MISTAKES = [
     (lambda: plotImages(X), DataError, "image[None] makes one image a grid of one"),
     (lambda: plotImages(np.ones((4, 2, 2)), "c.png"), ArgumentError, "a file is given as path='c.png'"),
     (lambda: Checkpoint("run-{epoch:02d}.h5"), DataError, "{epoch:02d} is not filled in; keep=3 keeps the last three"),
+    (lambda: trained(target=np.array(["a", "b", "c"])[LABELS]), DataError, "names, target = np.unique(target, return_inv"),
+    (lambda: trained(data=X.astype(object)), DataError, "array.astype('float32') makes numbers of objects"),
+    (lambda: trained(target=np.eye(3)[LABELS]), ShapeError, "not one-hot: give target.argmax(axis=1)"),
+    (lambda: trained(target=LABELS[:, None]), ShapeError, "give target[..., 0]"),
+    (lambda: fitted(sampleWeight={0: 1, 1: 5}), DataError, "CrossEntropy(weights={0: 1, 1: 5}) weighs classes"),
+    (lambda: fitted(class_weight={0: 1}), ArgumentError, "CrossEntropy(weights={0: 1, 1: 5}) weighs classes"),
+    (lambda: fitted(validation=20), DataError, "a fraction such as 0.2, got 20"),
+    (lambda: trained(callbacks=[EarlyStop("val loss")]), DataError, "train(..., validation=0.2)"),
+    (lambda: Calculator(Sequential(Linear(4, 3))).calculate(X[0]), DataError, "give one sample as data[None]"),
     (lambda: puregraph.save, AttributeError, "net.save(path) writes a network, trainer.save(path) all of a training"),
     (lambda: SGD(0.1).setupOn(Linear(3, 2)).update(), puregraph.PuregraphError, "backward in trainMode before each"),
 ]  # fmt: skip

@@ -16,7 +16,7 @@ X, Y = np.ones((8, 5), "f4"), np.zeros((8, 3), "f4")
 
 
 def net():
-    return Sequential(Linear(4, 3, name="fc"), Relu())
+    return Sequential(Relu(), Linear(4, 3, name="fc"))
 
 
 MISTAKES = {

@@ -87,6 +87,19 @@ def test_the_share_of_labels_that_are_left_out_is_said_once(rng, capsys):
     assert "leaves out" not in capsys.readouterr().out
 
 
+# Validation data with a label that is no class ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_an_error_of_a_validation_says_in_which_batch(rng, compile):
+    x, t = samples(rng)
+    validator = Validator(classifier(), CrossEntropy(), batchsize=5, compile=compile)
+    t[12] = 7
+    with pytest.raises(DataError, match="got label 7 for sample 2 of the batch") as found:
+        validator.validate(x, t)
+    assert "in validation, batch 3" in "".join(traceback.format_exception(found.value))
+
+
 # Validation data that is not finite ---------------------------------------------------------------------------
 
 
@@ -541,7 +554,7 @@ def test_wrong_data_is_named(rng):
         trainer.train(x)
     with pytest.raises(DataError, match="validation: wanted data and target, got data alone"):
         trainer.train(x, t, validation=x)
-    with pytest.raises(DataError, match="validation: wanted arrays, an iterable of batches"):
+    with pytest.raises(DataError, match="validation: wanted .data, target., or a fraction such as 0.2, got 3"):
         trainer.train(x, t, validation=3)
 
 

@@ -33,7 +33,11 @@ class Monitor(Callback):
     def check(self, names: list[str]) -> None:
         """Whether a figure of this name is there."""
         if self.monitor not in names:
-            raise DataError(f"{type(self).__name__}: wanted one of {', '.join(names)}, got monitor {self.monitor!r}")
+            isUnvalidated = self.monitor.startswith("val") and not any(name.startswith("val ") for name in names)
+            hint = "; a validation has those that begin with val: train(..., validation=0.2)" * isUnvalidated
+            raise DataError(
+                f"{type(self).__name__}: wanted one of {', '.join(names)}, got monitor {self.monitor!r}{hint}"
+            )
 
     def isBetter(self, trainer: Any) -> bool:
         """Look at the last row; a first figure is the best so far, and nan is never better."""
