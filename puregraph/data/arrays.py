@@ -64,7 +64,8 @@ def plain(value: Any, name: str) -> Any:
 def kindHint(value: Any, array: Any, what: str) -> str:
     """What to try where an array holds no numbers: names of classes, numbers in an array of objects."""
     hint = objectHint(value, what)
-    if not hint and what == "target" and (array.dtype.kind in "UST" or isinstance(array[:1].flat[0], str)):
+    isText = array.dtype.kind in "UST" or isinstance(next(iter(getattr(array, "flat", ())), None), str)
+    if not hint and what == "target" and isText:
         return "; names, target = np.unique(target, return_inverse=True) counts classes from 0"
     if not hint and array.dtype.kind == "O":
         return "; array.astype('float32') makes numbers of objects"

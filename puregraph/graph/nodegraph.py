@@ -64,7 +64,7 @@ class NodeGraph(Module):
         warnLeftOut(self.nodes, self.inputs, [node for node, _ in self.outputs])
 
     def insteadOf(self, name: str, value: Any) -> str:
-        """How another module takes the place of one that has this name, as setting an attribute does elsewhere."""
+        """How another module replaces one that has this name, as setting an attribute does elsewhere."""
         if not isinstance(value, Module) or name not in self.paths.values():
             return ""
         if hasattr(type(self), "__setitem__"):

@@ -9,6 +9,7 @@ from puregraph.modules.sum import _Reduction, reduced
 class _Extremum(_Reduction):
     reads = ("x", "y")
     purpose = "to choose from"
+    withPadding = "Where() fills them"
     keepsDtype = True
 
     def updateGrad(self, grad, x, y):

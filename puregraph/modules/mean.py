@@ -16,6 +16,7 @@ class Mean(_Reduction):
 
     reads = ()
     purpose = "to average"
+    withPadding = "Sum(1) / lengths is the mean within them"
 
     def dataTypeFrom(self, x):
         return None if x is None else np.zeros(1, x).mean().dtype

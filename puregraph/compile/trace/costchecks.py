@@ -8,7 +8,6 @@ from typing import Any
 from puregraph.errors import GraphWarning, show
 from puregraph.errors.userwarning import warnUser
 from puregraph.graph import Graph
-from puregraph.modules import Max, Mean, Min
 
 NONE = "the cost is 0 whatever the network gives; for yes and no there is BCE, or let the network give two classes"
 
@@ -68,8 +67,8 @@ def paddingRead(graph: Graph, inputs: int) -> Iterator[str]:
                 f"{reader} takes the last time step of {read}, which is 0 beyond the {name} of each sample: "
                 f"{type(source.module).__name__}(..., outputs='h') gives the last state within them"
             )
-        if isinstance(step.module, (Mean, Max, Min)) and hasTimeSteps(step.module.axis):
-            hint = "Sum(1) / lengths is the mean within them" if isinstance(step.module, Mean) else "Where() fills them"
+        hint = step.module.withPadding
+        if hint and hasTimeSteps(step.module.axis):
             yield f"{reader} is over all time steps of {read}, the zeros beyond the {name} too: {hint}"
 
 
