@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import runpy
+import shlex
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -28,6 +29,7 @@ def addArguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--memory", metavar="BYTES", default="inf", help="the most that it may take")
     command.add_argument("--optimizer", metavar="NAME", help="Adam, SGD, ...; of a script its own")
     command.add_argument("--batch", metavar="N", help="samples of a whole batch, in place of a script's")
+    command.add_argument("--arguments", metavar="TEXT", default="", help="what a script is given, as in a shell")
     command.add_argument("--measure", action="store_true", help="measure these figures with two processes here")
 
 
@@ -69,9 +71,11 @@ def plansOfScript(options: Any, script: str) -> tuple[str, list[SplitPlan | MixP
 
     Raises    ArgumentError for a script that does not train, and for what `plansFrom` refuses
     """
-    found, cluster = plannedRun(script), clusterFrom(options)
+    cluster = clusterFrom(options)
+    batch = batchFrom(options)
+    found = plannedRun(script, shlex.split(options.arguments))
     size: int = found.shapes[0][0]
-    batch = int(numbersOf("batch", options.batch)[0]) if options.batch else size
+    batch = batch or size
     line = f"{script} trains with batches of {size:,}"
     if not options.batch and size < cluster.ranks:
         batch = size * cluster.ranks
@@ -86,8 +90,21 @@ def plansOfScript(options: Any, script: str) -> tuple[str, list[SplitPlan | MixP
     return line, plans
 
 
-def plannedRun(script: str) -> PlannedRun:
-    """Run a script up to its first step.
+def batchFrom(options: Any) -> int:
+    """The samples of `--batch`; 0 where there is none.
+
+    Raises    ArgumentError for what is no number of them
+    """
+    if options.batch is None:
+        return 0
+    (found,) = numbersOf("batch", options.batch)
+    if not (found.is_integer() and found >= 1):
+        raise ArgumentError(f"--batch: wanted a whole number of samples of at least 1, got {options.batch}")
+    return int(found)
+
+
+def plannedRun(script: str, arguments: list[str]) -> PlannedRun:
+    """Run a script, which is given these arguments, up to its first step.
 
     Raises    ArgumentError if it ends without one
     """
@@ -98,7 +115,7 @@ def plannedRun(script: str) -> PlannedRun:
         raise PlannedRun(trainer.net, [(batch.size, *x.shape[1:]) for x in batch.data], optimizer)
 
     before = sys.argv, list(sys.path)
-    sys.argv, sys.path = [script], [str(Path(script).resolve().parent), *sys.path]
+    sys.argv, sys.path = [script, *arguments], [str(Path(script).resolve().parent), *sys.path]
     prechecks.LOOKERS.append(look)
     try:
         with redirect_stdout(sys.stderr):

@@ -98,12 +98,13 @@ def test_what_cannot_be_mixed_is_refused():
 
 
 SCRIPT = """
+import sys
 import numpy as np
 from puregraph import CrossEntropy, Linear, MomentumSGD, Sequential, Trainer
 data, target = np.ones((40, 6), np.float32), np.zeros(40, int)
 net = Sequential(Linear(6, 3, name="fc"), name="net")
 if {trains}:
-    Trainer(net, CrossEntropy(), MomentumSGD(0.1), batchsize=8).train(data, target)
+    Trainer(net, CrossEntropy(), MomentumSGD(0.1), batchsize=int(*sys.argv[1:] or [8])).train(data, target)
     open("trained", "w").close()
 """
 
@@ -122,6 +123,8 @@ def test_a_script_is_planned_without_a_step(tmp_path, monkeypatch, capsys):
     assert {row["data"] * row["micro"] * row["microbatches"] for row in rows["mixes"] if row["data"] == 4} == {64}
     state = {row["shard"]: row["memory"] for row in rows["mixes"] if (row["data"], row["micro"]) == (4, 1)}
     assert state[None] - state["state"] == pytest.approx(4 * 21 * 3 / 4)  # one number for each weight
+    assert main(["plan", "train.py", "--arguments", "20"]) == 0
+    assert "train.py trains with batches of 20" in capsys.readouterr().out
     assert not (tmp_path / "trained").exists()
 
 
@@ -132,3 +135,8 @@ def test_what_is_no_script_that_trains_is_refused(tmp_path, monkeypatch, capsys)
     assert "train.py ends without training: wanted a script in which a Trainer trains" in capsys.readouterr().err
     assert main(["plan", "nowhere.py"]) == 2
     assert "there is no script 'nowhere.py'" in capsys.readouterr().err
+    (tmp_path / "train.py").write_text("open('begun', 'w')")
+    for option, wrong in (("--batch", "-3"), ("--batch", "2.5"), ("--link", "fast")):
+        assert main(["plan", "train.py", option, wrong]) == 2
+        assert f"{option}: wanted" in capsys.readouterr().err
+    assert not (tmp_path / "begun").exists()  # no script is run for options that cannot be meant
