@@ -105,7 +105,8 @@ class PartitionedGraph:
         for (each, items), read in zip(found, inputs):
             outputs = [n for step in each.items for n in step.outs if n in needed]
             if outputs or any(step.stored for step in each.items):
-                pieces.append(Subgraph(self.graph, steps, each, items, read, outputs, self.workspace))
+                weights = self.options.get("weights")
+                pieces.append(Subgraph(self.graph, steps, each, items, read, outputs, self.workspace, weights))
         return pieces
 
     # As a Graph -------------------------------------------------------------------------------------------------------

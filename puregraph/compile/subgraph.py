@@ -54,6 +54,7 @@ class Subgraph:
 
     `items`     the steps, after those that are computed again since their values are known ahead
     `programs`  by which inputs are there, as some gradients are None, the programs of each size
+    `weights`   those of which several processes have pieces, and that its programs read when they need them
     `runs`, `eager`   how often it ran, and how often without a program
     """
 
@@ -64,6 +65,7 @@ class Subgraph:
     inputs: list[int]
     outputs: list[int]
     workspace: Workspace
+    weights: Any = None
 
     def __post_init__(self) -> None:
         self.whole = StepsGraph(self.graph, stepsOf(self.steps, self.items, self.inputs, self.outputs))
@@ -78,6 +80,7 @@ class Subgraph:
         if not self.partition.isOpen and all(hasattr(x, "strides") for x in there):
             orders = tuple([storedOrder(x) for x in there])  # so others read and add it up, as in one program
             options: dict[str, Any] = {"orders": orders} if any(orders) else {}
+            options |= {} if self.weights is None else {"weights": self.weights}
             program = self.programsFor(tuple([x is not None for x in given])).get(there, **options)
         self.runs += 1
         if program is None:

@@ -19,9 +19,10 @@ class GrainPieces:
     `passes`  the pieces of both, in an order that is the same for all shapes
     """
 
-    def __init__(self, graph: Graph, arrays: list[Any], isMet: Callable[[GraphStep], bool]):
+    def __init__(self, graph: Graph, arrays: list[Any], isMet: Callable[[GraphStep], bool], weights: Any):
         shapes, dtypes = [tuple(x.shape) for x in arrays], [np.dtype(x.dtype) for x in arrays]
-        self.whole = PartitionedGraph(graph, shapes, dtypes, {"grads": "given", "updGrad": False}, isMet)
+        options = {"grads": "given", "updGrad": False, "weights": weights}
+        self.whole = PartitionedGraph(graph, shapes, dtypes, options, isMet)
         self.isMet = isMet
 
     @property

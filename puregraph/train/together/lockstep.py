@@ -32,11 +32,12 @@ class LockStep:
     between the modules that are `synchronized`.
 
     Such a module has rules for all grains, `updateTogether` and `gradTogether`, which add up over those of other
-    processes as well. The values of all grains of this process are kept until the gradients are there.
+    processes as well. The values of all grains of this process are kept until the gradients are there. `weights` are
+    those of which each process has pieces, if there are such.
     """
 
-    def __init__(self, world: World, grains: Grains, isCompiled: bool = False):
-        self.world, self.grains, self.isCompiled = world, grains, isCompiled
+    def __init__(self, world: World, grains: Grains, isCompiled: bool = False, weights: Any = None):
+        self.world, self.grains, self.isCompiled, self.weights = world, grains, isCompiled, weights
         self.trees: dict[int, TreeSum] = {}
         self.running: list[int] = []
         self.pieces: OrderedDict[Any, GrainPieces] = OrderedDict()  # by shapes and dtypes of a grain's arrays
@@ -148,7 +149,7 @@ class LockStep:
         if key not in self.pieces:
             if len(self.pieces) >= MOST:
                 self.pieces.popitem(last=False)
-            self.pieces[key] = GrainPieces(graph, arrays, isMet)
+            self.pieces[key] = GrainPieces(graph, arrays, isMet, self.weights)
         self.pieces.move_to_end(key)
         self.pieces[key].refresh()
         return self.pieces[key]

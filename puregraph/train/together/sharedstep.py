@@ -58,8 +58,8 @@ class SharedStep:
                 self.sharded = ShardedUpdate(trainer, slots, self.gradients)
         self.lockstep: LockStep | None = None
         if any(isSynchronized(module) for module in trainer.net.modules().values()):
-            isCompiled = trainer.objective.compile and self.weights is None and not any(map(isOnDevice, self.params))
-            self.lockstep = LockStep(self.world, self.grains, isCompiled)
+            isCompiled = trainer.objective.compile and not any(map(isOnDevice, self.params))
+            self.lockstep = LockStep(self.world, self.grains, isCompiled, self.weights)
         self.blame = remedy(None)
 
     def collect(self, group: list[Batch], location: str) -> None:
