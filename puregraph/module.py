@@ -134,7 +134,6 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
     `followsValues` whether `valueFrom` gives elements ahead of data: by `updateData` from those of the inputs
     `fractions` names of the inputs that hold numbers from 0 to 1, as is checked before a step, compiled or not
     `zeroBeyond` the name of the input that says from which time step on, along axis 1, the first output is 0
-    `withPadding` of a reduction over `axis` that zeros beyond the lengths change, what is written instead
     `gives`     what a cost behind it has to know of the output: "probabilities", "no negatives", "features last" (along
                 the last axis), "as taken" (what the input is); a cost `takes` "logits" or "scores"
     `views`     whether the output is the first input, or a view of it, and so takes no memory
@@ -159,7 +158,6 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
     fractions: tuple[str, ...] = ()
     gives = ""
     zeroBeyond = ""
-    withPadding = ""
     views = False
     gradAliases = False
     exchanges = False

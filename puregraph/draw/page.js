@@ -25,7 +25,17 @@ function start(pane) { // at 100 %, from the top, unless all of it fits
   const area = pane.element.getBoundingClientRect(), svg = drawn(pane);
   const w = Number(svg.dataset.width), h = Number(svg.dataset.height);
   if (!area.width || h <= area.height && w <= area.width) return setView(pane, {x: (w - (area.width || w)) / 2, y: 0, w: area.width || w, h: area.height || h});
-  setView(pane, {x: (w - area.width) / 2, y: 0, w: area.width, h: area.height});
+  setView(pane, {x: w <= area.width ? (w - area.width) / 2 : beginning(pane, w, area.width), y: 0, w: area.width, h: area.height});
+}
+function beginning(pane, w, width) { // of a sheet wider than its pane: all inputs in the middle, or the first on the left
+  const areas = boxesOf(pane).filter(box => box.matches(".input")).map(areaOf);
+  if (!areas.length) return (w - width) / 2;
+  const left = Math.min(...areas.map(area => area.x)), right = Math.max(...areas.map(area => area.x + area.width));
+  return right - left <= width ? (left + right - width) / 2 : left < width / 2 ? 0 : left - 20;
+}
+function areaOf(box) {
+  const shape = box.querySelector(".shape, rect");
+  return shape.getBBox ? shape.getBBox() : {x: 0, y: 0, width: 0, height: 0};
 }
 function zoom(pane, factor, x, y) {
   const v = pane.view, w = Math.min(Math.max(v.w * factor, 20), 4e5), f = w / v.w;
@@ -37,7 +47,7 @@ function at(pane, event) {
           y: v.y + v.h / 2 + (event.clientY - area.top - area.height / 2) * scale, scale};
 }
 function center(pane, box) {
-  const shape = box.querySelector(".shape, rect"), area = shape.getBBox ? shape.getBBox() : {x: 0, y: 0, width: 0, height: 0}, v = pane.view;
+  const area = areaOf(box), v = pane.view;
   setView(pane, {...v, x: area.x + area.width / 2 - v.w / 2, y: area.y + area.height / 2 - v.h / 2});
 }
 function setDepth(depth, name) {

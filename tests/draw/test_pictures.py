@@ -67,6 +67,21 @@ def test_inputs_stand_on_top_and_edges_point_down(name):
         assert line[0][1] <= line[-1][1]
 
 
+def threeInputs():
+    """Three inputs, of which the last goes through no other node."""
+    a, b, c = (pg.Input(name=name).node() for name in "abc")
+    joined = pg.Add(name="sum")(pg.Linear(4, 4, name="fc1")(a), pg.Linear(4, 4, name="fc2")(b), c)
+    return pg.Graph([a, b, c], joined), [("N", 4)] * 3
+
+
+@pytest.mark.parametrize("net", [eightInputs, threeInputs])
+def test_several_inputs_stand_in_their_order(net):
+    graph, shapes = net()
+    boxes = PictureFile(graph.draw(None, *shapes).svg()).boxes
+    inputs = [area for name, area in boxes.items() if name.startswith("input ")]
+    assert len(inputs) == len(shapes) and inputs == sorted(inputs)
+
+
 def test_a_box_has_name_module_parameters_bytes_and_operations():
     drawing, _ = drawn("lenet")
     box = next(box for box in drawing.picture.boxes if box.name == "conv2")

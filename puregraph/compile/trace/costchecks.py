@@ -67,7 +67,7 @@ def paddingRead(graph: Graph, inputs: int) -> Iterator[str]:
                 f"{reader} takes the last time step of {read}, which is 0 beyond the {name} of each sample: "
                 f"{type(source.module).__name__}(..., outputs='h') gives the last state within them"
             )
-        hint = step.module.withPadding
+        hint = getattr(step.module, "withPadding", "")  # of a reduction that zeros beyond the lengths change
         if hint and hasTimeSteps(step.module.axis):
             yield f"{reader} is over all time steps of {read}, the zeros beyond the {name} too: {hint}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from puregraph.draw.layout.edgelabels import LabelFinder
+from puregraph.draw.layout.inputorder import inOrder
 from puregraph.draw.layout.ordering import CAREFUL, USUAL, fewestCrossings
 from puregraph.draw.layout.textwidth import shortened, textWidth
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup
@@ -61,7 +62,8 @@ def placed(picture: Picture) -> PlacedPicture:
         return PlacedPicture(picture, 40.0, 40.0, [], [], [], [])
     values = len({(edge.source, edge.value) for edge in picture.edges if edge.label})
     groups = framesOf(picture)
-    request, orders = requestOf(picture, groups), CAREFUL if len(picture.boxes) <= FEW else USUAL
+    orders = CAREFUL if len(picture.boxes) <= FEW else USUAL
+    request = inOrder(requestOf(picture, groups), picture, len(groups), orders)
     best, most = None, -1
     for gap, lane in GAPS:
         layout, order = fewestCrossings(request, optionsOf(picture, gap, lane), orders)
