@@ -387,7 +387,7 @@ def stage(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Staged:
     targets: dict[str, Stored] = {**graph.params, **graph.states}
     report, chosen = match(source, graph, targets)
     if strict and not report.complete:
-        raise CheckpointError(f"the graph holds other arrays: {report}\n  strict=False loads what fits")
+        raise CheckpointError(f"the graph holds other arrays: {report}\n  net.load(path, strict=False) loads what fits")
     kept: list[str] = []
     values = {p: device.toDevice(source.read(at, targets[p].shape, targets[p].dtype)) for p, at in chosen.items()}
     if strict:

@@ -54,6 +54,8 @@ class TableColumn(NamedTuple):
             wrong = self.where(lambda value: not isNumber(value))
             first = self.values[int(wrong.argmax())]
             hint = f"; readCsv(path, gaps=('', {first!r})) takes that for a gap" if first in MISSING else ""
+            if isinstance(first, str) and first.count(",") == 1 and isNumber(first.replace(",", ".")):
+                hint = "; pandas.read_csv(path, decimal=',') reads numbers with a comma"
             self.refuse(wrong, "a number", hint)
         self.refuse(~self.gaps & ~np.isfinite(found), "a finite number")
         return found

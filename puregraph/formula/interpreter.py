@@ -68,7 +68,9 @@ class Interpreter:
         registers = {t: i for i, t in enumerate(leaves)}
         missing = [t.value for t in order if t.op == "name" and t not in registers]
         if missing:
-            raise FormulaError(f"the names {', '.join(names) or '(none)'} leave out {', '.join(missing)}")
+            raise FormulaError(
+                f"wanted a formula of {', '.join(names) or 'no name'}, got one of {', '.join(missing)} too"
+            )
         self.steps, self.size = _steps(order, roots, registers)
         self.integerSteps = [(ROUNDING.get(function, function), *rest) for function, *rest in self.steps]
         self.results = [registers[root] for root in roots]

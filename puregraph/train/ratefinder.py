@@ -33,6 +33,10 @@ class RateCurve(_Tried):
 
     plot: Any = Late("puregraph.draw.charts.plots", "plotRates")
 
+    def __repr__(self) -> str:
+        tried = f"{len(self.rates)} rates from {self.rates[0]:.3g} to {self.rates[-1]:.3g}"
+        return f"<RateCurve: {tried}, the cost falls fastest at {self.best:.3g}>"
+
     @property
     def best(self) -> float:
         """The rate at which the cost falls fastest along the logarithm of the rate."""

@@ -352,7 +352,7 @@ def test_all_that_does_not_fit_is_listed_together_and_nothing_changes():
         "extra      'old.b': the graph has nothing of that name (near: 'odd.b' (4,) float32",
         "different  'head.W': the graph has (4, 5) float32, the file (4, 2) float32",
         "different  'fc.W': the graph has (3, 4) float64, the file (3, 4) float32",
-        "strict=False loads what fits",
+        "net.load(path, strict=False) loads what fits",
     ]:
         assert words in lines, lines
     assert all(np.array_equal(before[k], v) for k, v in values(wanted).items())

@@ -164,8 +164,8 @@ def test_confusion_of_one_logit_is_of_no_and_yes():
     assert valueOf(Confusion(2, threshold=0.6), (logits[:, 0], target[:, 0].astype("f4"))).tolist() == [[2, 0], [1, 1]]
     assert confusion.f1().tolist() == [0.5, 0.5]
     lines = str(confusion.plot()).splitlines()
-    assert lines[0].split() == ["stays", "leaves"] and lines[2].split() == ["leaves", "1", "1"]
-    assert str(confusion.plot(names="ab")).splitlines()[0].split() == ["a", "b"]
+    assert lines[0].split()[-2:] == ["stays", "leaves"] and lines[2].split() == ["leaves", "1", "1"]
+    assert str(confusion.plot(names="ab")).splitlines()[0].split()[-2:] == ["a", "b"]
     assert "<th>leaves</th>" in confusion._repr_html_().replace('<th scope="col">', "<th>")
     with pytest.raises(ArgumentError, match="wanted names of 2 classes, got 3"):
         Confusion(2, names="abc")

@@ -33,6 +33,8 @@ class ImageChart(Chart):
         if array.ndim != 4 or array.shape[1] not in (1, 3) or not array.size or array.dtype.kind not in "iufb":
             got = f"{show(array.shape)} of {array.dtype}"
             hint = "; image[None] makes one image a grid of one" if array.ndim == 2 else ""
+            if array.ndim == 4 and array.shape[-1] in (1, 3):
+                hint = "; images.transpose(0, 3, 1, 2) puts channels first"
             raise DataError(f"images: wanted numbers (n, h, w), (n, 1, h, w) or (n, 3, h, w), got {got}{hint}")
         if titles is not None and np.shape(titles) != (len(array),):
             got = f"shape {show(np.shape(titles))}" if np.ndim(titles) else repr(titles)

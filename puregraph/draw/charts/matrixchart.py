@@ -11,6 +11,8 @@ from puregraph.errors import ArgumentError
 
 MOST = 40  # rows whose numbers are written into the picture
 
+CORNER = "target / taken for"
+
 
 class MatrixChart(Chart):
     """Counts (classes, classes), a row for each class and a column for what it was taken for.
@@ -25,7 +27,7 @@ class MatrixChart(Chart):
             raise ArgumentError(f"names: wanted one for each of {len(counts)} classes, got {len(self.names)}")
 
     def text(self) -> str:
-        rows = [["", *self.names], *([name, *map(str, row)] for name, row in zip(self.names, self.counts.tolist()))]
+        rows = [[CORNER, *self.names], *([name, *map(str, row)] for name, row in zip(self.names, self.counts.tolist()))]
         wide = [max(map(len, column)) for column in zip(*rows)]
         return "\n".join("  ".join(text.rjust(width) for text, width in zip(row, wide)) for row in rows)
 
