@@ -66,6 +66,21 @@ def test_a_step_is_compiled_between_the_layers_that_all_grains_meet_in():
     assert sum(isMet for isMet, _, _ in seen) == 2 * 3 and not any(runs for isMet, _, runs in seen if isMet)
 
 
+@pytest.mark.parametrize(("batchsize", "samples"), [(8, 20), (16, 27)])
+def test_grains_of_one_vector_are_part_of_the_batch_too(batchsize, samples):
+    found = []
+    for compile in (True, False):
+        puregraph.seed(0)
+        net = Sequential(Linear(6, 5), BatchNorm(5, synchronized=True), Relu(), Linear(5, 3))
+        given = {"batchsize": batchsize, "grains": 8, "shuffle": False, "progress": "none", "compile": compile}
+        rng = np.random.default_rng(0)
+        data, target = rng.standard_normal((samples, 6)).astype(np.float32), rng.integers(0, 3, samples)
+        Trainer(net, CrossEntropy(), SGD(0.1), **given).train(data, target, epochs=2)
+        found.append({**net.params, **net.states})
+    for path, stored in found[0].items():
+        np.testing.assert_allclose(stored.data, found[1][path].data, rtol=1e-4, atol=1e-6, err_msg=path)
+
+
 OUTCOME = """
 import recipes
 print(recipes.outcome("synchronized"), recipes.outcome("synchronized", compile=False, shard="state"))

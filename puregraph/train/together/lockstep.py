@@ -41,22 +41,23 @@ class LockStep:
         self.trees: dict[int, TreeSum] = {}
         self.running: list[int] = []
         self.pieces: OrderedDict[Any, GrainPieces] = OrderedDict()  # by shapes and dtypes of a grain's arrays
+        self.alone: dict[Any, bool] = {}
 
     def run(
         self,
         graph: Graph,
-        samples: list[Any],
+        smallest: list[Any],
         given: dict[int, list[Any]],
         states: dict[int, Any],
         shares: dict[int, float],
     ) -> dict[int, GrainPass]:
         """Forward and backward of some grains, by number: of their arrays, on the device.
 
-        `samples`  arrays of any number of samples, of which grains of this process may have none
-        `states`   for each grain arrays that stand for States, by the ids of these, and that rules write to
-        `shares`   for each grain the gradient of its cost
+        `smallest`  arrays like those of the smallest grain of all processes
+        `states`    for each grain arrays that stand for States, by the ids of these, and that rules write to
+        `shares`    for each grain the gradient of its cost
         """
-        steps = graph.steps(len(samples))
+        steps = graph.steps(len(smallest))
         self.running = list(given)
         passes: dict[int, list[Any]] = {}
         for grain, data in given.items():
@@ -67,8 +68,8 @@ class LockStep:
                 stored = getattr(module, name)
                 if stored is not None:
                     values[number] = states[grain].get(id(stored), stored.materialize())
-        if self.isCompiled:
-            return self.runPieces(graph, samples, given, states, shares, passes)
+        if self.isCompiled and self.takesAlone(graph, smallest):
+            return self.runPieces(graph, smallest, given, states, shares, passes)
         self.takeSteps(steps, passes)
         back = graph.backwardGraph(False, True, steps)
         inner = back.steps()
@@ -105,7 +106,7 @@ class LockStep:
     def runPieces(
         self,
         graph: Graph,
-        samples: list[Any],
+        smallest: list[Any],
         given: dict[int, list[Any]],
         states: dict[int, Any],
         shares: dict[int, float],
@@ -113,8 +114,7 @@ class LockStep:
     ) -> dict[int, GrainPass]:
         """The same with a program for each piece of a pass."""
         found = {grain: self.piecesFor(graph, data) for grain, data in given.items()}
-        one = [np.empty((1, *x.shape[1:]), x.dtype) for x in samples]
-        every = next(iter(found.values())) if found else self.piecesFor(graph, one)
+        every = next(iter(found.values())) if found else self.piecesFor(graph, smallest)
         outputs = every.whole.steps.outputs
         self.takePieces(every, 0, found, passes, states)
         backs = {}
@@ -143,9 +143,18 @@ class LockStep:
                 for grain, each in found.items():
                     each.run(each.passes[which][index], passes[grain], states[grain])
 
+    def takesAlone(self, graph: Graph, arrays: list[Any]) -> bool:
+        """Whether no rule refuses the shapes of a grain by itself, as a norm of one value would: all processes find
+        the same, and run the batch alike."""
+        key = keyOf(graph, arrays)
+        if key not in self.alone:
+            inferred = graph.infer([x.shape for x in arrays], dtypes=[x.dtype for x in arrays])
+            self.alone[key] = not any(row.fault for row in inferred.rows)
+        return self.alone[key]
+
     def piecesFor(self, graph: Graph, arrays: list[Any]) -> GrainPieces:
         """The pieces for a grain of such arrays."""
-        key = graph.steps(len(arrays)), *[(x.shape, x.dtype) for x in arrays]
+        key = keyOf(graph, arrays)
         if key not in self.pieces:
             if len(self.pieces) >= MOST:
                 self.pieces.popitem(last=False)
@@ -180,6 +189,11 @@ class LockStep:
 
         found = tree.reduce(tree.own(leaf)).copy()
         return device.toDevice(found) if sums and device.isDeviceArray(sums[0]) else found
+
+
+def keyOf(graph: Graph, arrays: list[Any]) -> tuple[Any, ...]:
+    """What pieces depend on: the steps of a graph, and the shapes and dtypes of its inputs."""
+    return graph.steps(len(arrays)), *[(x.shape, x.dtype) for x in arrays]
 
 
 def isMet(step: Any) -> bool:

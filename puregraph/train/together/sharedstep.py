@@ -148,8 +148,9 @@ class SharedStep:
                 self.setStates(self.apartOf(grain, number))
                 states[grain] = {id(state): state.materialize().copy() for state in self.states.values()}
             shares = {grain: self.shareOf(part) for grain, part in parts.items()}
-            samples = [*batch.data, *batch.target]
-            for grain, (outputs, grads) in lockstep.run(objective.graph, samples, given, states, shares).items():
+            least = max((batch.whole or 0) // self.grains.count, 1)
+            smallest = [np.empty((least, *x.shape[1:]), x.dtype) for x in (*batch.data, *batch.target)]
+            for grain, (outputs, grads) in lockstep.run(objective.graph, smallest, given, states, shares).items():
                 for param, new in grads:
                     old = self.sums.get((grain, id(param)))
                     self.sums[grain, id(param)] = old if new is None else new if old is None else old + new
