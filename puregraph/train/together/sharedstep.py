@@ -148,8 +148,7 @@ class SharedStep:
                 self.setStates(self.apartOf(grain, number))
                 states[grain] = {id(state): state.materialize().copy() for state in self.states.values()}
             shares = {grain: self.shareOf(part) for grain, part in parts.items()}
-            least = max((batch.whole or 0) // self.grains.count, 1)
-            smallest = [np.empty((least, *x.shape[1:]), x.dtype) for x in (*batch.data, *batch.target)]
+            smallest = likeSmallest(batch, self.grains.count)
             for grain, (outputs, grads) in lockstep.run(objective.graph, smallest, given, states, shares).items():
                 for param, new in grads:
                     old = self.sums.get((grain, id(param)))
@@ -274,6 +273,12 @@ class SharedStep:
                 self.trainer.objective.update(optimizer)
         finally:
             optimizer.measured = None
+
+
+def likeSmallest(batch: Batch, count: int) -> list[Any]:
+    """Arrays like those of the smallest grain of a batch, of `count` grains, that has any sample."""
+    least = max((batch.whole or 0) // count, 1)
+    return [np.empty((least, *x.shape[1:]), x.dtype) for x in (*batch.data, *batch.target)]
 
 
 def slotsOf(optimizer: Any) -> list[Any]:
