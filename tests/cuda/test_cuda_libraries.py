@@ -556,7 +556,8 @@ def test_plain_convolutions_are_planned_and_loaded_without_a_device(monkeypatch,
         ):
             call.prepare([256, 512, 768])
             assert call.workspace == planner.plan(call.task).workspace and call.graph is not None
-    assert len(list(tmp_path.iterdir())) == 3 and diskcache.read(planner.place(call.name))[0]["key"].endswith(call.name)
+    assert len(list(tmp_path.iterdir())) == 3
+    assert diskcache.read(planner.fileOf(call.name))[0]["key"].endswith(call.name)
 
 
 @INSTALLED
