@@ -132,8 +132,7 @@ def outcome(data, turn):
             return "refused"
         except Exception as error:  # protobuf's own
             return "refused" if "DecodeError" in type(error).__name__ else f"wrong: {error!r}"
-        if handsOn(model):
-            return "alone"
+        data = settled(model) or data
         turn(THEIRS)
         options = onnxruntime.SessionOptions()
         options.log_severity_level, options.intra_op_num_threads = 4, 1
@@ -151,15 +150,22 @@ def outcome(data, turn):
     return differences(list(found) if isinstance(found, (list, tuple)) else [found], wanted)
 
 
-def handsOn(model):
-    """Whether the graph of a Scan gives what no node in it makes, or something twice: then onnxruntime gives whatever
+def settled(model):
+    """The file in which each Scan gives what a node makes, and nothing twice: of another one onnxruntime gives whatever
     is in its memory, each time something else."""
-    for node in model.graph.node:
+    found = type(model)()
+    found.CopyFrom(model)
+    isSettled = True
+    for node in found.graph.node:
         for body in [a.g for a in node.attribute if node.op_type == "Scan" and a.HasField("g")]:
-            outputs = [info.name for info in body.output]
-            if len(set(outputs)) < len(outputs) or set(outputs) - {name for n in body.node for name in n.output}:
-                return True
-    return False
+            known = {name for n in body.node for name in n.output}
+            for i, info in enumerate(body.output):
+                if info.name not in known:
+                    isSettled = False
+                    body.node.add(op_type="Identity", input=[info.name], output=[f"settled{i}"])
+                    info.name = f"settled{i}"
+                known.discard(info.name)
+    return None if isSettled else found.SerializeToString()
 
 
 def flat(values):
