@@ -13,6 +13,7 @@ from puregraph.errors import CheckpointError, GraphError, PuregraphError, ShapeE
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.onnx import opregistry
+from puregraph.onnx.exporternotes import ExporterNotes
 from puregraph.onnx.functionbody import bodyOf, localFunctions
 from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
 from puregraph.onnx.modelfile import NUMERIC, ModelFile, dtypeOf, notNumeric
@@ -25,7 +26,6 @@ from puregraph.onnx.protowalk import countNodes, needed, readsOf, usesOf
 from puregraph.onnx.subgraphreader import DEEPEST, SubgraphReader
 
 Outputs = list[OnnxValue | None]
-HIDDEN = -1e30  # elements below are of masks
 LISTED = 20  # nodes that an error names
 CONTROL = {"If", "Loop", "Scan", "SequenceMap"}  # operators with graphs in their attributes
 NODES, EACH = 20_000, 200  # nodes that a file may have when its functions are written out, and for each that it has
@@ -102,6 +102,7 @@ class ModelReader:
             if wrong:
                 names = ", ".join(info.name for info in graph.input)
                 raise GraphError(f"{what}: there is no input {', '.join(map(quote, wrong))}; the inputs are {names}")
+        self.notes = ExporterNotes(self.model)
         self.uses = usesOf(graph.node)
         for tensor in graph.initializer:
             self.initialize(scope, tensor)
@@ -122,7 +123,7 @@ class ModelReader:
     def initialize(self, scope: NameScope, tensor: Any) -> None:
         """A weight of the model."""
         array = self.file.array(tensor)
-        value = OnnxValue.of(tensor.name, array, isWeight=not isComputed(self.model.producer_name, tensor.name, array))
+        value = OnnxValue.of(tensor.name, array, isWeight=not self.notes.isConstant(tensor.name, array))
         uses = self.uses.get(tensor.name, [])
         value.isShared = value.isWeight and len(uses) > 1
         value.isSplit = value.isShared and (None in uses or len(set(uses)) > 1)
@@ -306,12 +307,6 @@ class ModelReader:
             lines += [f"  and {len(self.faults) - LISTED} more"] if len(self.faults) > LISTED else []
         if lines:
             raise GraphError("\n".join(lines))
-
-
-def isComputed(producer: str, name: str, array: np.ndarray) -> bool:
-    """Whether an initializer is a number or mask that PyTorch's newer exporter computed: it has no name of its own."""
-    isNumbered = producer == "pytorch" and name.startswith("val_") and name[4:].isdecimal()
-    return isNumbered and array.dtype.kind == "f" and (array.size == 1 or bool((array < HIDDEN).any()))
 
 
 def known(info: Any, value: Any) -> Any:

@@ -20,7 +20,7 @@ from puregraph.core.param import Param  # noqa: E402
 from puregraph.core.shape import bind  # noqa: E402
 from puregraph.errors import AutoDiffException, GraphError, PuregraphError  # noqa: E402
 from puregraph.module import Module  # noqa: E402
-from puregraph.onnx import backwardOnnx, toOnnx  # noqa: E402
+from puregraph.onnx import backwardOnnx, toOnnx, writesOnnx  # noqa: E402
 
 MODULES = {
     c.__name__: c
@@ -263,3 +263,35 @@ def test_a_model_of_open_sizes_gives_the_gradients_for_each(name):
     whole = [bind(shapes[0], sizes) for sizes in tries]
     data = [rng.integers(0, 7, s) if dtype.kind == "i" else rng.standard_normal(s).astype("f4") for s in whole]
     assert check(net, shapes, [data[0]], others=[[x] for x in data])
+
+
+class Turning(Module):
+    """y = 2 x, whose gradient is that up to a number of samples, and from there on what `else` says."""
+
+    def __init__(self, size, otherwise):
+        super().__init__()
+        self.size, self.otherwise = size, otherwise
+
+    def dataShapeFrom(self, x):
+        return x
+
+    def updateData(self, x):
+        return x + x
+
+    def updateGrad(self, grad, x, y):
+        return 2 * grad if len(x) < self.size else self.otherwise(grad)
+
+
+@writesOnnx(Turning)
+def written(step):
+    """Add."""
+    step.op("Add", step.x, step.x, out=step.y)
+
+
+@pytest.mark.parametrize(("size", "limit"), [(2, 1), (100, 257)])
+def test_a_rule_that_does_something_else_for_few_or_many_samples_is_refused(size, limit):
+    net = alone(Turning(size, lambda grad: 3 * grad), [("N", 3)])
+    with pytest.raises(GraphError, match=f"its rule does something else where N is {limit}: give shapes="):
+        backwardOnnx(net, ["x0"], net.outputNames[0], shapes=[("N", 3)])
+    net = alone(Turning(size, lambda grad: grad + grad), [("N", 3)])
+    assert backwardOnnx(net, ["x0"], net.outputNames[0], shapes=[("N", 3)])

@@ -1,12 +1,13 @@
 """OpenSizes: a rule is written for several numbers in place of each symbol, and what moves with them is computed.
 
 Nodes have to be the same for all numbers. Where a constant is another one, it is found as a sum of products of lengths
-that the model can read, such as 2 N T - 1, which has to be exact for every try.
+that the model can read, such as 2 N T - 1, which has to be exact for every try. Where a rule writes other nodes for a
+small or a large number, what is written has to give the same as those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from itertools import combinations_with_replacement
 from math import prod
@@ -16,11 +17,13 @@ import numpy as np
 
 from puregraph.core.dim import Dim
 from puregraph.core.shape import bind, symbols
-from puregraph.errors import GraphError
+from puregraph.errors import GraphError, PuregraphError
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf
+from puregraph.onnx.rules.opentrial import OpenTrial
 
 NUMBERS = (11, 13, 17, 19, 21, 22, 23, 26, 27, 29, 31)  # which stand for symbols, each another one in each try
-SURE = 4  # tries more than there are lengths
+SURE = 2  # tries more than there are lengths
+LIMITS = (1, 2, 3, 257)  # numbers at which a rule may do something else, each tried for one symbol beside the others
 DEGREE = 4  # lengths in one product
 Terms = dict[tuple[int, ...], int]  # {lengths: coefficient}
 FIXED = "give shapes= without symbols"
@@ -52,13 +55,57 @@ def forAnySize(step: OnnxStep, write: Callable[[OnnxStep], None]) -> None:
         {name: NUMBERS[(3 * i + (i % 10 + 1) * k) % len(NUMBERS)] for i, name in enumerate(names)}
         for k in range(len(dims) + SURE)
     ]
-    sketches = [sketch(step, write, sizes) for sizes in tries]
-    lengths = [OpenLength(dim, tuple(bind((dim,), sizes)[0] for sizes in tries)) for dim in dims]
-    first = sketches[0]
+    usual = [(sizes, sketch(step, write, sizes)) for sizes in tries]
+    needSame([tried.writer.nodes for _, tried in usual])
+    limits = list(atLimits(step, write, names, tries[0]))
+    _, first = usual[0]
     step.writer.taken |= first.writer.taken
     step.writer.weights.update(first.writer.weights)
     step.kinds.update(first.kinds)
-    adopt(step, [each.writer.nodes for each in sketches], lengths)
+    mark = len(step.writer.nodes)
+    alike = [(sizes, tried) for sizes, tried in limits if skeleton(tried) == skeleton(first)]
+    try:
+        adopt(step, [*usual, *alike], dims)
+    except GraphError:  # a small array may be no progression
+        alike = []
+        again(step, mark, usual, dims)
+    for sizes, tried in limits:
+        if (sizes, tried) not in alike and not OpenTrial(step, step.writer.nodes[mark:], sizes).isLike(tried):
+            raise GraphError(f"its rule does something else where {shown(sizes)}: {FIXED}")
+
+
+def again(step: OnnxStep, mark: int, sketches: list[tuple[dict[str, int], OnnxStep]], dims: Iterable[Dim]) -> None:
+    """Add the nodes in place of those from `mark` on, and lengths that were read there."""
+    gone = {name for node in step.writer.nodes[mark:] for name in node.output}
+    del step.writer.nodes[mark:]
+    known = step.writer.lengths
+    for dim in [dim for dim, name in known.items() if name in gone]:
+        del known[dim]
+    adopt(step, sketches, dims)
+
+
+def atLimits(
+    step: OnnxStep, write: Callable[[OnnxStep], None], names: Any, usual: dict[str, int]
+) -> Iterator[tuple[dict[str, int], OnnxStep]]:
+    """The step as it is written for a small or large number of one symbol, where it may be so small."""
+    for sizes in [usual | {name: limit} for name in names for limit in LIMITS]:
+        try:
+            yield sizes, sketch(step, write, sizes)
+        except PuregraphError:
+            continue
+
+
+def skeleton(step: OnnxStep) -> list[Any]:
+    """The nodes of a step, of constants the names alone."""
+    return [
+        node.output[0] if node.op_type == "Constant" else node.SerializeToString(deterministic=True)
+        for node in step.writer.nodes
+    ]
+
+
+def shown(sizes: dict[str, int]) -> str:
+    """Numbers of symbols as a sentence has them."""
+    return ", ".join(f"{name} is {size}" for name, size in sizes.items())
 
 
 def sketch(step: OnnxStep, write: Callable[[OnnxStep], None], sizes: dict[str, int]) -> OnnxStep:
@@ -79,20 +126,31 @@ def sketch(step: OnnxStep, write: Callable[[OnnxStep], None], sizes: dict[str, i
     return tried
 
 
-def adopt(step: OnnxStep, tries: list[list[Any]], lengths: list[OpenLength]) -> None:
+def adopt(step: OnnxStep, sketches: list[tuple[dict[str, int], OnnxStep]], dims: Iterable[Dim]) -> None:
     """Add the nodes of the first try, those that differ between the tries as what follows lengths.
 
-    Raises    GraphError where more than constants differ
+    Raises    GraphError where they follow in another way than is known
+    """
+    lengths = [OpenLength(dim, tuple(bind((dim,), sizes)[0] for sizes, _ in sketches)) for dim in dims]
+    tries = [tried.writer.nodes for _, tried in sketches]
+    for nodes in zip(*tries):
+        if len({node.SerializeToString(deterministic=True) for node in nodes}) == 1:
+            step.writer.nodes.append(nodes[0])
+        else:
+            OpenConstant(step, lengths, nodes[0].output[0]).write([arrayOf(node) for node in nodes])
+
+
+def needSame(tries: list[list[Any]]) -> None:
+    """Check that nodes are the same in every try, but for the elements of constants.
+
+    Raises    GraphError where they are not
     """
     if len({len(nodes) for nodes in tries}) > 1:
         raise GraphError(f"its rule does not the same for other sizes: {FIXED}")
     for nodes in zip(*tries):
-        if len({node.SerializeToString(deterministic=True) for node in nodes}) == 1:
-            step.writer.nodes.append(nodes[0])
-            continue
-        if any(node.op_type != "Constant" or node.output != nodes[0].output for node in nodes):
+        isSame = len({node.SerializeToString(deterministic=True) for node in nodes}) == 1
+        if not isSame and any(node.op_type != "Constant" or node.output != nodes[0].output for node in nodes):
             raise GraphError(f"an option of {nodes[0].op_type} in its rule follows open sizes: {FIXED}")
-        OpenConstant(step, lengths, nodes[0].output[0]).write([arrayOf(node) for node in nodes])
 
 
 def arrayOf(node: Any) -> np.ndarray:

@@ -1,0 +1,71 @@
+"""OpenTrial: whether the nodes of a step that are for any size give, for one, what the nodes for that size give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.core.shape import bind
+from puregraph.errors import PuregraphError
+from puregraph.onnx.onnxwriter import End, OnnxStep
+from puregraph.onnx.protowalk import needed, readsOf
+from puregraph.onnx.reader import fromOnnx
+
+NEAR = 1e-4
+
+
+class OpenTrial:
+    """The nodes of a step on numbers at random, with `sizes` for symbols."""
+
+    def __init__(self, step: OnnxStep, nodes: list[Any], sizes: dict[str, int]):
+        self.step, self.nodes, self.sizes = step, nodes, sizes
+        self.data = self.given()
+
+    def given(self) -> dict[str, Any]:
+        """Data for all that nodes may read: inputs of the step and the model, weights, lengths that are known."""
+        step, writer, rng = self.step, self.step.writer, np.random.default_rng(1)
+        ends = [
+            *zip(step.inputs, step.shapes, step.indtypes),
+            *zip((writer.values[n] for n in writer.steps.inputs), writer.shapes, writer.intypes),
+        ]
+        found = dict(writer.weights.values())
+        for name, shape, dtype in ends:
+            if name is not None and name not in found and dtype is not None:
+                sizes = bind(shape, self.sizes, complete=True)
+                values = rng.random(sizes) + 0.5 if dtype.kind == "f" else np.zeros(sizes)
+                found[name] = values.astype(dtype)
+        for dim, name in writer.lengths.items():
+            found[name] = np.array(bind((dim,), self.sizes), np.int64)
+        return found
+
+    def isLike(self, other: OnnxStep) -> bool:
+        """Whether the nodes of another writer give the same; what they do not take is no size of the model."""
+        nodes = other.writer.nodes
+        outputs = [name for name in self.step.outputs if any(name in node.output for node in nodes)]
+        try:
+            wanted = self.outputs(nodes, outputs)
+        except PuregraphError:
+            return True
+        found = self.outputs(self.nodes, outputs)
+        return all(
+            x.shape == y.shape and np.allclose(x, y, NEAR, NEAR, equal_nan=True)
+            for x, y in zip(found, wanted, strict=True)
+        )
+
+    def outputs(self, nodes: list[Any], names: list[str]) -> list[Any]:
+        """What nodes give."""
+        from onnx import helper
+
+        nodes = needed(nodes, names)
+        made = {name for node in nodes for name in node.output}
+        read = dict.fromkeys(name for node in nodes for name in readsOf(node) if name not in made)
+        inputs = [End(name, self.data[name].dtype, self.data[name].shape).info() for name in read]
+        outputs = [helper.make_empty_tensor_value_info(name) for name in names]
+        graph = helper.make_graph(nodes, "trial", inputs, outputs)
+        domains = [helper.make_opsetid("", self.step.opset)]
+        model = helper.make_model(graph, opset_imports=domains, ir_version=helper.find_min_ir_version_for(domains))
+        integers = {name: self.data[name] for name in read if self.data[name].dtype.kind != "f"}
+        rest = [self.data[name] for name in read if name not in integers]
+        found = fromOnnx(model, values=integers, patterns=False)(rest)
+        return list(found) if isinstance(found, (list, tuple)) else [found]
