@@ -13,6 +13,7 @@ onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
 
 from puregraph.onnx import fromOnnx  # noqa: E402
+from puregraph.optimizers import SGD  # noqa: E402
 
 pytestmark = pytest.mark.peers
 nn = torch.nn
@@ -86,6 +87,63 @@ def test_a_network_exported_by_torch_gives_its_outputs_and_gradients(name, opset
 def test_a_network_that_torch_traced_for_its_newer_exporter_gives_its_outputs_and_gradients(name):
     pytest.importorskip("onnxscript")
     check(name, {"dynamo": True, "opset_version": 18, "verbose": False})
+
+
+TRAINED = {  # exporters that leave the parameters as they are
+    "traced 17": {"dynamo": False, "opset_version": 17, "training": torch.onnx.TrainingMode.PRESERVE},
+    "traced 18": {"dynamo": False, "opset_version": 18, "training": torch.onnx.TrainingMode.PRESERVE},
+    "newer": {"dynamo": True, "optimize": False, "verbose": False},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "exporter"),
+    [
+        (n, e) if (n, e) == ("encoder", "traced 17") else pytest.param(n, e, marks=pytest.mark.slow)
+        for n in NETS
+        for e in TRAINED
+    ],
+)
+def test_a_training_step_of_an_exported_network_is_that_of_torch(name, exporter):
+    if exporter == "newer":
+        pytest.importorskip("onnxscript")
+    torch.manual_seed(1)
+    net, shapes = NETS[name]()
+    spread(net)
+    xs = [torch.randn(shape) for shape in shapes]
+    graph = fromOnnx(exported(net.eval(), xs, TRAINED[exporter])).trainMode()
+    y = net.train(name == "norm")(*xs)  # by statistics of the batch; a Dropout is none in a file
+    gy, sgd = torch.randn(y.shape), torch.optim.SGD(net.parameters(), 0.1)
+    if exporter != "newer":
+        freezeSecondBiases(net)
+    y.backward(gy)
+    sgd.step()
+    own = SGD(learnRate=0.1)
+    own.setupOn(graph)
+    graph(*[x.numpy() for x in xs])
+    graph.backward(gy.numpy())
+    own.update()
+    wanted = fromOnnx(exported(net.eval(), xs, TRAINED[exporter])).params
+    assert graph.params.keys() == wanted.keys()
+    for path, param in graph.params.items():
+        np.testing.assert_allclose(param.data, wanted[path].data, rtol=1e-5, atol=1e-5, err_msg=path)
+
+
+def spread(net):
+    """Move all parameters, so that none is 0 and left out of the file."""
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter += 0.1 * torch.rand(parameter.shape)
+
+
+def freezeSecondBiases(net):
+    """Train biases as one that a recurrent layer has as a sum; the candidate of a GRU has two."""
+    for layer in net.modules():
+        if isinstance(layer, nn.RNNBase):
+            for label, parameter in layer.named_parameters():
+                if "bias_hh" in label:
+                    summed = 2 * layer.hidden_size if isinstance(layer, nn.GRU) else len(parameter)
+                    parameter.register_hook(lambda grad, n=summed: torch.cat([torch.zeros(n), grad[n:]]))
 
 
 class Attending(nn.Module):
