@@ -26,7 +26,7 @@ def keyOf(data: list[Any], title: str) -> tuple:
 
 
 def checkInputTypes(data: list[Any], steps: Steps, rows: list[StepShapes], dtype: Any) -> None:
-    """Inputs fit every shape rule, and have the dtype that the graph computes in.
+    """Inputs fit every shape rule, and have the dtype that the graph computes in, or the one that they declare.
 
     Raises    ShapeError or DtypeError naming the node
     """
@@ -37,8 +37,9 @@ def checkInputTypes(data: list[Any], steps: Steps, rows: list[StepShapes], dtype
     faults = [row.fault for row in rows if row.fault]
     if faults:
         raise misfit(faults)
+    declared = {step.args[0]: step.module.dtype for step in steps.declared}
     for number, x in arrays:
-        if dtype is not None and isFloating(x.dtype) and x.dtype != dtype:
+        if dtype is not None and isFloating(x.dtype) and x.dtype not in (dtype, declared.get(number, dtype)):
             package = "ml_dtypes" if isBfloat16(x.dtype) else "np"
             raise DtypeError(
                 f"at '{steps.producer[number]}': the graph computes in {dtype}, got {x.dtype}; "

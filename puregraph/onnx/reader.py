@@ -187,16 +187,21 @@ class ModelReader:
             self.kinds |= kinds
             self.known = patternsFor(self.kinds)
         readers = Counter([*(name for proto in chosen for name in readsOf(proto)), *outputs])
+        makers = Counter(name for proto in protos for name in proto.output if name)
+        twice = [name for name, count in makers.items() if count > 1]
+        if twice:
+            raise GraphError(
+                f"value {quote(twice[0])} is given by {makers[twice[0]]} nodes; each has one name of its own"
+            )
         for proto in chosen:
             self.left -= 1
             if self.left < 0:
                 raise GraphError("its functions and graphs, each in others many times, are too many nodes")
             missing = [name for name in proto.input if name and name not in scope.values]
             if missing:
-                raise GraphError(
-                    f"node {quote(proto.name or proto.output[0])} ({proto.op_type}) reads {quote(missing[0])}, "
-                    "which no node before it gives"
-                )
+                why = "a node behind it gives: put them in order" if missing[0] in makers else "no node gives"
+                own = quote(proto.name or proto.output[0])
+                raise GraphError(f"node {own} ({proto.op_type}) reads {quote(missing[0])}, which {why}")
             given = [scope.values[name] if name else OnnxValue("") for name in proto.input]
             lost = any(value is None for value in given)
             found = None if lost else self.node(scope, proto)

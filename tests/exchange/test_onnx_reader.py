@@ -1,5 +1,7 @@
 """What fromOnnx makes of a model: names, parameters, symbols, and one error that says all that is wrong."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import puregraph  # noqa: E402
-from puregraph import CheckpointError, GraphError  # noqa: E402
+from puregraph import CheckpointError, DtypeError, GraphError  # noqa: E402
 from puregraph.onnx import fromOnnx, onnxOp  # noqa: E402
 from puregraph.onnx.opregistry import READERS  # noqa: E402
 
@@ -221,3 +223,48 @@ def test_quantised_weights_stay_integers_in_memory():
     assert W.nbytes <= held < W.nbytes + 100 and not net.params
     x = np.ones((2, 300), np.float32)
     np.testing.assert_allclose(net(x), x @ (W * np.float32(0.5)), rtol=1e-5)
+
+
+def test_weights_of_16_bits_that_the_file_widens_take_the_floats_that_it_declares():
+    W, x = np.ones((3, 4), np.float16), np.ones((2, 3), np.float32)
+    nodes = [helper.make_node("Cast", ["W"], ["w"], to=1), helper.make_node("MatMul", ["x", "w"], ["y"])]
+    net = fromOnnx(model(nodes, [("x", ["N", 3])], ["y"], {"W": W}))
+    np.testing.assert_array_equal(net(x), np.full((2, 4), 3, np.float32))
+    with pytest.raises(DtypeError, match="in 'x'|at 'x'"):
+        net(x.astype(np.float64))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "text"),
+    [
+        ("xy xy", "value 'y' is given by 2 nodes; each has one name of its own"),
+        ("hy xh", "node 'y' (Relu) reads 'h', which a node behind it gives: put them in order"),
+        ("hy", "node 'y' (Relu) reads 'h', which no node gives"),
+    ],
+)
+def test_nodes_that_are_not_in_order_or_not_there_are_refused_by_name(pairs, text):
+    nodes = [helper.make_node("Relu", [a], [b]) for a, b in pairs.split()]
+    with pytest.raises(GraphError, match=re.escape(text)):
+        fromOnnx(model(nodes, [("x", [2])], ["y"]))
+
+
+ROLE, SOURCES = "pkg.torch.export.graph_signature.InputSpec.kind", "pkg.onnxscript.optimizer.computed_from"
+
+
+@pytest.mark.parametrize(
+    ("key", "note", "isTrained"),
+    [
+        (ROLE, "PARAMETER", True),
+        (ROLE, "BUFFER", False),
+        (SOURCES, "['val_0', 'val_3']", False),
+        (SOURCES, "['fc.weight', 'val_3']", True),
+        (SOURCES, "['weight']", True),
+        ("other", "", True),
+    ],
+)
+def test_what_pytorch_notes_as_no_parameter_is_not_trained(key, note, isTrained):
+    made = model([helper.make_node("Mul", ["x", "w"], ["y"])], [("x", [2])], ["y"], {"w": np.float32([2, 3])})
+    made.producer_name = "pytorch"
+    info = made.graph.value_info.add(name="w")
+    info.metadata_props.add(key=key, value=note)
+    assert any(p.trainable for p in fromOnnx(made).params.values()) == isTrained
