@@ -21,7 +21,7 @@ def warnUser(text: str, category: type[Warning]) -> None:
         category,
         frame.f_code.co_filename,
         frame.f_lineno,
-        names.get("__name__"),
+        names.get("__name__", "<string>"),  # None would show nothing
         names.setdefault("__warningregistry__", {}),
     )
 

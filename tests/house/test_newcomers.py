@@ -48,6 +48,7 @@ from puregraph import (
 )
 from puregraph.data import TableReader, readCsv
 from puregraph.errors import UnknownAttributeError
+from puregraph.errors.userwarning import warnUser
 from puregraph.train import History
 
 X, LABELS = np.ones((12, 4), "f4"), np.arange(12) % 3
@@ -238,3 +239,8 @@ def test_a_warning_names_a_line_of_the_user(name):
         warnings.simplefilter("always", GraphWarning)
         WARNINGS[name]()
     assert found and {each.filename for each in found} == {__file__}
+
+
+def test_code_that_is_run_without_a_module_is_warned_too():
+    with pytest.warns(GraphWarning, match="so"):
+        exec("warnUser('so', GraphWarning)", {"warnUser": warnUser, "GraphWarning": GraphWarning})
