@@ -32,9 +32,11 @@ class ExporterNotes:
         note = self.notes.get(name, {})
         if ROLE in note:
             return note[ROLE] != "PARAMETER"
+        isMask = bool((array < HIDDEN).any())
         computed = next((text for key, text in note.items() if key.startswith(SOURCES)), None)
-        if computed is not None:
-            sources = re.findall(r"'([^']*)'", computed)
-            isFull = bool((array == array.flat[0]).all()) if array.size else True
-            return not any("." in each for each in sources) and (isFull or all(map(NUMBERED.fullmatch, sources)))
-        return bool(NUMBERED.fullmatch(name)) and (array.size == 1 or bool((array < HIDDEN).any()))
+        if computed is None:
+            return bool(NUMBERED.fullmatch(name)) and (array.size == 1 or isMask)
+        sources = re.findall(r"'([^']*)'", computed)
+        isFull = bool((array == array.flat[0]).all()) if array.size else True
+        isOwn = isFull or all(map(NUMBERED.fullmatch, sources))
+        return isMask or isOwn and not any("." in each for each in sources)

@@ -67,17 +67,16 @@ def isMixed(module: Any) -> bool:
 
 def resizeTwice(step: OnnxStep) -> None:
     """Axes that grow, and then those that shrink, of all axes."""
-    module, rank = step.module, len(step.shapes[0])
-    one = step.constant(1, np.float32)
+    module, rank, one = step.module, len(step.shapes[0]), np.float32(1)
     if module.factors is None:
-        factors = str(step.inputs[2])
+        grown, shrunk = (step.op(kind, step.inputs[2], step.constant(one)) for kind in ("Max", "Min"))
     else:
-        every = np.ones(rank, np.float32)
-        every[list(module.axes)] = module.factors
-        factors = step.constant(every)
+        factors = np.ones(rank, np.float32)
+        factors[list(module.axes)] = module.factors
+        grown, shrunk = (step.constant(change(factors, one)) for change in (np.maximum, np.minimum))
     options = {"mode": "nearest", "coordinate_transformation_mode": module.coordinates}
-    y = step.op("Resize", step.x, None, step.op("Max", factors, one), nearest_mode="floor", **options)
-    step.op("Resize", y, None, step.op("Min", factors, one), out=step.y, nearest_mode="ceil", **options)
+    y = step.op("Resize", step.x, None, grown, nearest_mode="floor", **options)
+    step.op("Resize", y, None, shrunk, out=step.y, nearest_mode="ceil", **options)
 
 
 def roundingOf(module: Any) -> str:
