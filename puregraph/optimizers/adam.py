@@ -30,7 +30,7 @@ class Adam(Optimizer):
         "param": "param - rate / bias1 * m / (sqrt(v / bias2) + epsilon)",
     }
 
-    @takes(learnRate=NotNegative, alpha=optional(NotNegative))
+    @takes(alpha=optional(NotNegative))
     def __init__(
         self,
         learnRate: float = 1e-3,

@@ -46,7 +46,9 @@ class FormulaRule(InitRecorder):
         """A setting from 0 to below `limit`, or an ArgumentError."""
         if not (isNumber(value) and 0 <= value < limit):
             bounds = "of at least 0" if limit == math.inf else f"from 0 to below {limit}"
-            raise ArgumentError(f"{type(self).__name__}: wanted {name} {bounds}, got {value!r}")
+            isNet = hasattr(value, "params") or isinstance(value, (dict, list, tuple))
+            hint = "; a Trainer gives an optimizer its parameters, as setupOn(net) does" * isNet
+            raise ArgumentError(f"{type(self).__name__}: wanted {name} {bounds}, got {value!r:.200}{hint}")
         return value
 
     def rateAt(self, step: int) -> float:

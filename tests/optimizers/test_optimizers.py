@@ -749,6 +749,7 @@ def test_a_copy_goes_its_own_way(rng):
     ("build", "words"),
     [
         (lambda: SGD(-1), "SGD: wanted learnRate of at least 0, got -1"),
+        (lambda: Adam(Linear(1, 1)), "got Linear.*; a Trainer gives an optimizer its parameters"),
         (lambda: SGD(decay=-1), "decay of at least 0"),
         (lambda: SGD(clipNorm=-1), "clipNorm of at least 0"),
         (lambda: SGD(clipNorm=1, clipValue=1), "clipNorm or clipValue, got both"),
