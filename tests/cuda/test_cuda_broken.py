@@ -17,7 +17,7 @@ from puregraph.cuda.nests.nestwriter import canonical
 from puregraph.cuda.nests.rowreduce import rowLaunch
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import LoopNest, Operand, Reduce
-from puregraph.kernels import recurrent
+from puregraph.kernels import cellsplit, recurrent
 from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
 from puregraph.kernels.recurrent import forward
 from puregraph.kernels.scatter import gather, takeClass
@@ -173,6 +173,47 @@ def test_a_last_block_that_may_miss_what_others_stored_is_reported(rng, text, by
     assert launch.source.count(text) == 1
     with pytest.raises(KernelError, match=reason):
         emulator.run([launch._replace(source=launch.source.replace(text, by))])
+
+
+BARRIER = "k + 1 < to ? gridBarrier(ticket, k - from, to - from) : lastDraw(ticket, to - from)"
+
+
+@needsEmulator
+@pytest.mark.parametrize(
+    ("text", "by", "reason"),
+    [
+        (BARRIER, "__syncthreads()", "writes what was read at .* of another block"),
+        ("    FENCE();\n    draw(", "    draw(", "reads what was written at .* of another block"),
+        ("pause();\n    FENCE();", "pause();", "reads what was written at .* of another block"),
+        ("int times) {\n  __syncthreads();", "int times) {", "reads what was written at .* of another block"),
+        ("index + 1)) pause", "index + 2)) pause", "blocks wait for others, and none goes on"),
+        ("{\n  if (threadIdx.x == 0) draw(", "{\n  if (0) draw(", "a ticket is not 0 after the launch"),
+        ("  __syncthreads();\n  return held;", "  return held;", "at .* of shared memory, and no barrier"),
+    ],
+)
+def test_a_broken_barrier_of_the_grid_is_told(rng, monkeypatch, text, by, reason):
+    monkeypatch.setattr(cellsplit, "FEW", 0)
+    shapes = (9, 3, 5), (5, 36), (9, 36), (9, 9), (9, 9)
+    x, W, U, h, c = (rng.standard_normal(shape).astype("f4") for shape in shapes)
+    given = recurrent.lstmStep, x, W, None, (U,), [h, c]
+    outs = [np.empty(shape, dtype) for shape, dtype in forward.shapeRule(*given)]
+    launches = forward.implementations["cuda"](outs, *given)
+    emulator.run(launches)
+    assert launches[-1].source.count(text) == 1, "the text has changed: break it elsewhere"
+    with pytest.raises(KernelError, match=reason):
+        emulator.run([each._replace(source=each.source.replace(text, by)) for each in launches])
+
+
+@needsEmulator
+def test_blocks_that_wait_for_each_other_are_all_on_the_gpu(rng, monkeypatch):
+    monkeypatch.setattr(cellsplit, "FEW", 0)
+    x, W, U, h = (rng.standard_normal(shape).astype("f4") for shape in ((3, 2, 5), (5, 9), (9, 9), (3, 9)))
+    launches = forward.implementations["cuda"]([np.empty((3, 2, 9), "f4")], recurrent.tanhStep, x, W, None, (U,), [h])
+    assert [each.cooperative for each in launches] == [False, False, True]
+    with pytest.raises(KernelError, match="may not have begun: the launch is not cooperative"):
+        emulator.run([each._replace(cooperative=False) for each in launches])
+    with pytest.raises(KernelError, match="has 132 processors for blocks that wait for each other, not"):
+        emulator.run([*launches[:-1], launches[-1]._replace(grid=(133, 1, 1))])
 
 
 def check(kernel, arguments):

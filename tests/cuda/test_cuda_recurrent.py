@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from launches import emulated, needsEmulator
 
-from puregraph.cuda.emulator import emulator
-from puregraph.cuda.emulator.emulator import KernelError
 from puregraph.kernels import cellsplit, recurrent
 from puregraph.kernels.recurrent import forward, throughTime
 
@@ -86,45 +84,6 @@ def test_weights_that_no_block_can_hold_take_a_launch_for_each_time_step(rng, gp
 @pytest.mark.parametrize(("kind", "units"), [("lstm", 67), ("relu", 131)])
 def test_more_than_64_kilobytes_of_weights_are_held(rng, kind, units):
     assert both(rng, kind, 9, 3, units, lengths=kind == "relu") == 1
-
-
-BARRIER = "k + 1 < to ? gridBarrier(ticket, k - from, to - from) : lastDraw(ticket, to - from)"
-
-
-@pytest.mark.parametrize(
-    ("text", "by", "reason"),
-    [
-        (BARRIER, "__syncthreads()", "writes what was read at .* of another block"),
-        ("    FENCE();\n    draw(", "    draw(", "reads what was written at .* of another block"),
-        ("pause();\n    FENCE();", "pause();", "reads what was written at .* of another block"),
-        ("int times) {\n  __syncthreads();", "int times) {", "reads what was written at .* of another block"),
-        ("index + 1)) pause", "index + 2)) pause", "blocks wait for others, and none goes on"),
-        ("{\n  if (threadIdx.x == 0) draw(", "{\n  if (0) draw(", "a ticket is not 0 after the launch"),
-        ("  __syncthreads();\n  return held;", "  return held;", "at .* of shared memory, and no barrier"),
-    ],
-)
-def test_a_broken_barrier_of_the_grid_is_told(rng, gpu, text, by, reason):
-    gpu(132)
-    shapes = (9, 3, 5), (5, 36), (9, 36), (9, 9), (9, 9)
-    x, W, U, h, c = (rng.standard_normal(shape).astype("f4") for shape in shapes)
-    given = recurrent.lstmStep, x, W, None, (U,), [h, c]
-    outs = [np.empty(shape, dtype) for shape, dtype in forward.shapeRule(*given)]
-    launches = forward.implementations["cuda"](outs, *given)
-    emulator.run(launches)
-    assert launches[-1].source.count(text) == 1, "the text has changed: break it elsewhere"
-    with pytest.raises(KernelError, match=reason):
-        emulator.run([each._replace(source=each.source.replace(text, by)) for each in launches])
-
-
-def test_blocks_that_wait_for_each_other_are_all_on_the_gpu(rng, gpu):
-    gpu(132)
-    x, W, U, h = (rng.standard_normal(shape).astype("f4") for shape in ((3, 2, 5), (5, 9), (9, 9), (3, 9)))
-    launches = forward.implementations["cuda"]([np.empty((3, 2, 9), "f4")], recurrent.tanhStep, x, W, None, (U,), [h])
-    assert [each.cooperative for each in launches] == [False, False, True]
-    with pytest.raises(KernelError, match="may not have begun: the launch is not cooperative"):
-        emulator.run([each._replace(cooperative=False) for each in launches])
-    with pytest.raises(KernelError, match="has 132 processors for blocks that wait for each other, not"):
-        emulator.run([*launches[:-1], launches[-1]._replace(grid=(133, 1, 1))])
 
 
 def test_a_gru_may_have_no_bias_of_its_own(rng):
