@@ -13,6 +13,7 @@ import puregraph as pg
 from puregraph import models
 from puregraph.draw.drawing import SCALE
 from puregraph.draw.graphpicture import graphPicture
+from puregraph.draw.layout import ordering
 
 
 def drawn(name, **options):
@@ -315,3 +316,26 @@ def test_runs_inside_of_runs_are_drawn_once_as_well():
     found = [(e.source, e.target) for e in drawing.picture.edges if "between" in (e.source, e.target)]
     assert found == [("o1.i1.b", "between"), ("between", "o3.t")]
     assert PictureFile(drawing.svg()).linesThroughBoxes() == []
+
+
+def test_a_graph_whose_edges_cross_many_layers_is_laid_out_with_less_effort(monkeypatch, rng):
+    efforts, engine = [], ordering.engine()
+    layout = engine.layout
+
+    def seen(request, options):
+        efforts.append(options["effort"])
+        return layout(request, options=options)
+
+    monkeypatch.setattr(engine, "layout", seen)
+    nodes = [pg.Input().node()]
+    for _ in range(110):
+        nodes.append(pg.Add().node(nodes[-1], nodes[-rng.integers(1, min(len(nodes), 30) + 1)]))
+    for graph, effort in ((models.resnet50(), "balanced"), (pg.Graph(nodes[0], nodes[-1]), "fast")):
+        efforts.clear()
+        graph.draw(None).svg()
+        assert set(efforts) == {effort}
+
+
+def test_layers_that_edges_cross_are_those_between_their_ends():
+    edges = [{"source": a, "target": b} for a, b in ((0, 1), (1, 2), (2, 3), (0, 3), (1, 3), (4, 2))]
+    assert ordering.layersCrossed(edges) == 2 + 1 + 1

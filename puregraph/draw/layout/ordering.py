@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,6 +45,24 @@ def fewestCrossings(
         if not found[-1][0]:
             break
     return min(found, key=lambda each: each[:2])[2:]
+
+
+def layersCrossed(edges: list[dict[str, Any]]) -> int:
+    """How many layers edges cross between those of their ends, if each box is as high up as its sources let it."""
+    targets, waiting = defaultdict[Any, list[Any]](list), Counter[Any]()
+    for edge in edges:
+        targets[edge["source"]].append(edge["target"])
+        waiting[edge["target"]] += 1
+    layer = dict.fromkeys((source for source in targets if not waiting[source]), 0)
+    ready = list(layer)
+    while ready:
+        source = ready.pop()
+        for target in targets[source]:
+            layer[target] = max(layer.get(target, 0), layer[source] + 1)
+            waiting[target] -= 1
+            if not waiting[target]:
+                ready.append(target)
+    return sum(max(0, layer.get(edge["target"], 0) - layer.get(edge["source"], 0) - 1) for edge in edges)
 
 
 def crossings(asked: list[dict[str, Any]], drawn: list[dict[str, Any]]) -> int:

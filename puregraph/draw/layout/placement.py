@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from puregraph.draw.layout.edgelabels import LabelFinder
 from puregraph.draw.layout.inputorder import inOrder
-from puregraph.draw.layout.ordering import CAREFUL, USUAL, fewestCrossings
+from puregraph.draw.layout.ordering import CAREFUL, USUAL, fewestCrossings, layersCrossed
 from puregraph.draw.layout.textwidth import shortened, textWidth
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup
 
@@ -15,6 +15,7 @@ HEIGHT = {NAME: 15.0, LINE: 13.0}  # of a line
 MARGIN, HEADER, PORTS = 9.0, 16.0, 11.0
 GAPS = ((34.0, 8.0), (46.0, 8.0), (66.0, 18.0), (100.0, 18.0))  # between layers, between edges beside each other
 FEW = 200  # boxes up to which several orders are tried, for few crossings
+TANGLED = 600  # layers that edges cross, beyond which the library's better order of boxes takes seconds
 PATIENCE = 600  # boxes up to which a picture is placed again until each label has its area
 SPACING = {"node_gap": 30.0, "compound_padding": 14.0, "compound_header": HEADER, "dummy_gap": 22.0, "stub": 16.0}
 
@@ -64,15 +65,17 @@ def placed(picture: Picture) -> PlacedPicture:
     groups = framesOf(picture)
     orders = CAREFUL if len(picture.boxes) <= FEW else USUAL
     request = inOrder(requestOf(picture, groups), picture, len(groups), orders)
+    isTangled = layersCrossed(request["edges"]) > TANGLED
     best, most = None, -1
     for gap, lane in GAPS:
-        layout, order = fewestCrossings(request, optionsOf(picture, gap, lane), orders)
+        options = optionsOf(picture, gap, lane) | {"effort": "fast" if isTangled else "balanced"}
+        layout, order = fewestCrossings(request, options, orders)
         orders = (order,)
         found = measured(picture, groups, layout)
         count = sum(label is not None for _, _, label in found.edges)
         if count > most:
             best, most = found, count
-        if len(picture.boxes) > PATIENCE or count == values:
+        if isTangled or len(picture.boxes) > PATIENCE or count == values:
             break
     return best or found
 
@@ -81,7 +84,7 @@ def optionsOf(picture: Picture, gap: float, lane: float) -> dict[str, Any]:
     """The options of graphlay, for so much room between layers and between edges beside each other."""
     merging = "none" if any(box.slots for box in picture.boxes) else "forks"  # a fork would join different outputs
     spacing, routing = {**SPACING, "layer_gap": gap}, {"merge_edges": merging, "lane_gap": lane}
-    return {"direction": "topbottom", "spacing": spacing, "routing": routing, "effort": "balanced"}
+    return {"direction": "topbottom", "spacing": spacing, "routing": routing}
 
 
 def measured(picture: Picture, groups: list[str], layout: Any) -> PlacedPicture:

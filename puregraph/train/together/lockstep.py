@@ -69,7 +69,9 @@ class LockStep:
                 if stored is not None:
                     values[number] = states[grain].get(id(stored), stored.materialize())
         if self.isCompiled and self.takesAlone(graph, smallest):
-            return self.runPieces(graph, smallest, given, states, shares, passes)
+            pieces = {grain: self.piecesFor(graph, data) for grain, data in given.items()}
+            every = next(iter(pieces.values())) if pieces else self.piecesFor(graph, smallest)
+            return self.runPieces(every, pieces, passes, states, shares)
         self.takeSteps(steps, passes)
         back = graph.backwardGraph(False, True, steps)
         inner = back.steps()
@@ -105,16 +107,13 @@ class LockStep:
 
     def runPieces(
         self,
-        graph: Graph,
-        smallest: list[Any],
-        given: dict[int, list[Any]],
+        every: GrainPieces,
+        found: dict[int, GrainPieces],
+        passes: dict[int, list[Any]],
         states: dict[int, Any],
         shares: dict[int, float],
-        passes: dict[int, list[Any]],
     ) -> dict[int, GrainPass]:
-        """The same with a program for each piece of a pass."""
-        found = {grain: self.piecesFor(graph, data) for grain, data in given.items()}
-        every = next(iter(found.values())) if found else self.piecesFor(graph, smallest)
+        """The same with a program for each piece of a pass; `every` has those of any grain, where there is none too."""
         outputs = every.whole.steps.outputs
         self.takePieces(every, 0, found, passes, states)
         backs = {}
