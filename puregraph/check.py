@@ -104,11 +104,11 @@ class Case:
         params = [None] * (len(self.inputs) + self.absent) + self.module.ruleParams()
         return [
             i
-            for i, (a, p) in enumerate(zip(self.arguments, params, strict=True))
+            for i, (a, p, name) in enumerate(zip(self.arguments, params, self.names, strict=True))
             if a is not None
             and isFloating(a.dtype)
             and (i < len(self.inputs) or isinstance(p, Param))
-            and self.names[i] not in self.module.indices
+            and name not in self.module.indices
         ]
 
     def restore(self) -> None:

@@ -235,7 +235,10 @@ def test_a_loop_without_an_end_is_stopped():
             net(*given.values())
 
 
-def test_functions_and_graphs_in_one_another_are_refused_before_they_grow_without_bound():
+def test_functions_and_graphs_in_one_another_are_refused_before_they_grow_without_bound(monkeypatch):
+    monkeypatch.setattr("puregraph.onnx.reader.NODES", 500)  # so many and
+    monkeypatch.setattr("puregraph.onnx.reader.EACH", 5)  # so many for each are written out before it is known
+
     def function(i):
         node = (
             helper.make_node(f"f{i - 1}", ["x"], ["a"], domain="own") if i else helper.make_node("Relu", ["x"], ["a"])
