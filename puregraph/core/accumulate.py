@@ -100,10 +100,10 @@ def isArray(value: Any) -> bool:
 
 
 def isValue(value: Any) -> bool:
-    """Whether a value may flow through a graph: an array, one of a type whose `accumulate` is registered, or what says
-    so itself. A list may not: where a graph takes a list, it means several values."""
+    """Whether a value may flow through a graph: an array with a dtype of numpy's, one of a type whose `accumulate` is
+    registered, or what says so itself. A list may not: where a graph takes a list, it means several values."""
     isOwn = accumulate.dispatch(type(value)) not in (PLAIN, accumulateList)
-    return isArray(value) or isOwn or getattr(value, "flows", False)
+    return isinstance(getattr(value, "dtype", None), np.dtype) or isOwn or getattr(value, "flows", False)
 
 
 def shapeOf(value: Any) -> Any:

@@ -14,6 +14,35 @@ from puregraph.errors import PuregraphError
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")  # how a GPU may calculate with what is kept in float32
 
 
+class StoredArrays(dict):
+    """A dict of Params or States by name or path. What is put into it would be lost, and so is refused.
+
+    >>> from puregraph import Linear
+    >>> Linear(2, 3).params
+    {'W': Param((2, 3), float32), 'b': Param((3,), float32)}
+
+    Raises    PuregraphError where an entry is set
+    """
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        raise PuregraphError(
+            f"setting {name!r} here has no effect: the arrays are named anew each time; "
+            f"set .data of the one that is there, as in net.params[{name!r}].data = ..."
+        )
+
+    def update(self, *entries: Any, **named: Any) -> None:
+        """Refused, as setting one entry is."""
+        for name, value in dict(*entries, **named).items():
+            self[name] = value
+
+    def __ior__(self, entries: Any) -> Any:  # type: ignore[misc]
+        self.update(entries)
+        return self
+
+    def __reduce__(self) -> Any:  # a copy is a plain dict, in which everything can be set
+        return dict, (dict(self),)
+
+
 class Parameterized(Versioned):
     """What has a Param or State among its attributes; a Module adds rules of them."""
 
@@ -24,12 +53,12 @@ class Parameterized(Versioned):
     @property
     def params(self) -> dict[str, Param]:
         """The trainable arrays by name."""
-        return {name: p for name, p in vars(self).items() if isinstance(p, Param)}
+        return StoredArrays((name, p) for name, p in vars(self).items() if isinstance(p, Param))
 
     @property
     def states(self) -> dict[str, State]:
         """The running statistics by name."""
-        return {name: s for name, s in vars(self).items() if isinstance(s, State)}
+        return StoredArrays((name, s) for name, s in vars(self).items() if isinstance(s, State))
 
     @property
     def trainable(self) -> bool:

@@ -110,4 +110,6 @@ def remedy(x, target):
     """What to do about a target of another shape."""
     if x == (*target, 1):
         return "write target[..., None]"
+    if len(x) == 2 and target == x[:1]:
+        return "labels of classes are for CrossEntropy"
     return "write target[..., 0]" if target == (*x, 1) else "reshape one"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -103,12 +105,26 @@ def rowsOf(array: Any, rows: Any, there: Any = None) -> Any:
 def pairFrom(data: Any, target: Any) -> tuple[list[Any], list[Any]]:
     """Data and target as lists of arrays of one length; no target is an empty list.
 
-    Raises    DataError if they differ in length or are empty
+    Raises    DataError if they differ in length or in the order of their rows, or are empty
     """
+    checkRows(data=data, target=target)
     given = arraysFrom(data, "data")
     targets = [] if target is None else arraysFrom(target, "target")
     checkPair(given, targets)
     return given, targets
+
+
+def checkRows(**tables: Any) -> None:
+    """Refuse tables of which one has the rows of the other in another order, as after `frame.sample(frac=1)` of one:
+    their rows are taken by position."""
+    labels = [(what, getattr(table, "index", None)) for what, table in tables.items() if hasattr(table, "iloc")]
+    found = [(what, index) for what, index in labels if index is not None]
+    for (one, index), (other, second) in pairwise(found):
+        if not index.equals(second) and Counter(index) == Counter(second):
+            raise DataError(
+                f"{one} and {other}: wanted rows in one order, got the same labels of rows in another; rows are taken "
+                f"by position: {other}.loc[{one}.index] brings them into one order"
+            )
 
 
 def checkPair(given: list[Any], targets: list[Any]) -> None:

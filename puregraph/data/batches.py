@@ -199,7 +199,8 @@ class Stream:
             given, targets = pairFrom(*self.names.inOrder(data, target))
             targets += [weightFrom(weight, len(given[0])) for weight in weights]
         except DataError as error:
-            raise DataError(f"batch {number + 1}: {error}") from None
+            cure = "; of a list of samples, data, target = map(np.stack, zip(*samples)) makes arrays"
+            raise DataError(f"batch {number + 1}: {error}{cure if np.isscalar(target) else ''}") from None
         if type(self.source) not in (list, tuple):
             given, targets = list(map(copyOf, given)), list(map(copyOf, targets))
         return Batch(given, targets, len(given[0]), isWeighed=bool(weights))

@@ -8,7 +8,7 @@ import numpy as np
 
 from puregraph import device
 from puregraph.arguments import Flag, Fraction, Natural, optional, takes
-from puregraph.data.arrays import arraysFrom, checkLengths, checkPair, isSeveral, plain, rowsOf
+from puregraph.data.arrays import arraysFrom, checkLengths, checkPair, checkRows, isSeveral, plain, rowsOf
 from puregraph.errors import DataError
 
 Pair = tuple[Any, Any]
@@ -31,6 +31,7 @@ def split(data: Any, target: Any = None, part: float = 0.25, seed: int = 0, stra
             "split: wanted data and target, got data alone; of a table the target is one of its columns: "
             "(train, _), (test, _) = split(table, table['bought'])"
         )
+    checkRows(data=data, target=target)
     inputs, targets = columnsOf(data, "data"), columnsOf(target, "target")
     samples = len(inputs[0])
     checkPair(inputs, targets)

@@ -14,15 +14,15 @@ from puregraph.graph.inference import StepShapes
 from puregraph.graph.steps import Steps
 
 
-def keyOf(data: list[Any], title: str) -> tuple:
-    """Shapes and dtypes of inputs of which some are no arrays.
+def checkValues(data: list[Any], title: str) -> None:
+    """Inputs are values that may flow through a graph; a tensor or a table of another library is none.
 
-    Raises    DataError for what is no value at all
+    Raises    DataError
     """
     wrong = [x for x in data if not isValue(x)]
     if wrong:
-        raise DataError(f"{title}: wanted arrays, got {type(wrong[0]).__name__}: {wrong[0]!r:.80}") from None
-    return tuple([(shapeOf(x), getattr(x, "dtype", type(x))) for x in data])
+        detail = "; np.asarray(x) makes an array of it" if hasattr(wrong[0], "__array__") else f": {wrong[0]!r:.80}"
+        raise DataError(f"{title}: wanted arrays, got {type(wrong[0]).__name__}{detail}")
 
 
 def checkInputTypes(data: list[Any], steps: Steps, rows: list[StepShapes], dtype: Any) -> None:

@@ -15,7 +15,7 @@ from puregraph.core.rules import rulesFor
 from puregraph.core.shape import valueOf
 from puregraph.core.tracer import tracerOf
 from puregraph.errors import DtypeError, GraphError, PuregraphError, addLocation, misfit, need, show
-from puregraph.graph.datachecks import areMixed, checkInputTypes, checkResults, keyOf
+from puregraph.graph.datachecks import areMixed, checkInputTypes, checkResults, checkValues
 from puregraph.graph.inference import Inferred, StepShapes, inferShapes, inferTypes, inputTypes, takenTypes
 from puregraph.graph.lastpass import MODE, Pass, savedOf, storeGrads
 from puregraph.graph.lookup import setInside
@@ -183,10 +183,11 @@ class Graph(NodeGraph):
         """Check shapes and dtypes, once for every new combination: the rows whose results are still to be checked."""
         try:
             key = tuple([(x.shape, x.dtype) for x in data])
-        except AttributeError:
-            key = keyOf(data, self.title())
+        except AttributeError:  # a value that is no array
+            key = tuple([(shapeOf(x), getattr(x, "dtype", type(x))) for x in data])
         if key in self.checked:
             return self.checked[key]
+        checkValues(data, self.title())
         dtypes = [getattr(x, "dtype", None) for x in data]
         found = self.infer([shapeOf(x) for x in data], dtypes=dtypes)
         checkInputTypes(data, steps, found.rows, self.dtype)

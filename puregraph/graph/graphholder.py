@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from puregraph.core.param import Param, State
+from puregraph.core.parameterized import StoredArrays
 from puregraph.graph.graph import Graph
 from puregraph.graph.lookup import setInside
 from puregraph.graph.steps import Steps
@@ -60,7 +61,7 @@ class GraphHolder(Module):
     def storedInside(self, kind: type) -> dict[str, Any]:
         """Parameters or states by path."""
         found = {path: getattr(*location) for path, location in self.locations.items()}
-        return {path: stored for path, stored in found.items() if isinstance(stored, kind)}
+        return StoredArrays((path, stored) for path, stored in found.items() if isinstance(stored, kind))
 
     @property
     def params(self) -> dict[str, Param]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from puregraph.base.dtype import isFloating
 from puregraph.core.param import Param, State
+from puregraph.core.parameterized import StoredArrays
 from puregraph.core.traversal import parents, postorder
 from puregraph.core.versioning import COUNTER, isVersioned
 from puregraph.errors import GraphError, GraphWarning
@@ -135,12 +136,12 @@ class NodeGraph(Module):
     @property
     def params(self) -> dict[str, Param]:
         """Every trainable array once, by path: `stem.conv.W`."""
-        return {path: p for path, p, owner in self.stored("params") if owner == path}
+        return StoredArrays((path, p) for path, p, owner in self.stored("params") if owner == path)
 
     @property
     def states(self) -> dict[str, State]:
         """Every running statistic once, by path."""
-        return {path: s for path, s, owner in self.stored("states") if owner == path}
+        return StoredArrays((path, s) for path, s, owner in self.stored("states") if owner == path)
 
     @property
     def ties(self) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.trace.withcost import needWeighable
-from puregraph.data.arrays import arraysFrom, pairFrom, weightFrom
+from puregraph.data.arrays import arraysFrom, checkRows, pairFrom, weightFrom
 from puregraph.data.batches import Arrays, Names, Stream, batchesFrom, checkedSize
 from puregraph.data.split import split
 from puregraph.errors import DataError, GraphWarning, PuregraphError, addLocation
@@ -64,7 +64,10 @@ def weighed(target: Any, weight: Any, cost: Any) -> Any:
     if target is None:
         raise DataError("sampleWeight: goes with arrays; of batches each is (data, target, sampleWeight)")
     targets = arraysFrom(target, "target")
-    return [*targets, weightFrom(weight, len(targets[0]))]
+    weights = weightFrom(weight, len(targets[0]))
+    if len(weights) and not weights[:].any():
+        raise DataError(f"sampleWeight: wanted a number above 0 for some sample, got 0 for all {len(weights)}")
+    return [*targets, weights]
 
 
 def validationFrom(validation: Any, batchsize: int, names: Names, cost: Any) -> Arrays | Stream | None:
@@ -92,6 +95,7 @@ def sourcesFrom(
 ) -> tuple[Arrays | Stream, Arrays | Stream | None]:
     """What is trained on and what is validated on, from what `Trainer.train` was given."""
     names, cost, isWeighed = trainer.objective.names, trainer.cost, weight is not None
+    checkRows(data=data, target=target, sampleWeight=weight)
     data, target = names.inOrder(data, target)
     isFraction, seed = isinstance(validation, (float, np.floating)), trainer.splitSeed
     (data, target), validation = heldOutFrom(data, weighed(target, weight, cost), validation, isWeighed, seed)

@@ -425,6 +425,7 @@ def test_an_empty_batch_costs_nothing(cost):
         ),
         (MSE(), [("N", 3), ("N", 3, 1)], r"nothing broadcasts: write target\[\.\.\., 0\]$"),
         (MSE(), [("N", 3), (3, "N")], "nothing broadcasts: reshape one$"),
+        (BCE(), [("N", 3), ("N",)], "nothing broadcasts: labels of classes are for CrossEntropy$"),
         (CrossEntropy(), [("N", 10), ("N", 10)], r"wanted labels of shape \(N,\), got \(N, 10\); .*not one-hot"),
         (CrossEntropy(axis=-1), [("N", 7, 5), ("N", 5)], r"labels of shape \(N, 7\), got .*; axis=1 takes them from"),
         (CrossEntropy(), [("N", 5, 7), ("N", 5)], r"Transpose\(\(0, 2, 1\)\) .*, axis=-1 takes them from it"),

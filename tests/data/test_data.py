@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
+from puregraph import SGD, CrossEntropy, Linear, Sequential, Trainer, Validator
 from puregraph.data import Arrays, Prefetch, Stream, digits, fashion, readIdx, split
 from puregraph.data.batches import batchesFrom, groups
 from puregraph.errors import DataError
@@ -110,6 +111,37 @@ def test_a_split_of_dicts_and_tables_gives_the_same_samples_as_that_of_arrays(rn
     frame = pandas.DataFrame({"x": x[:, 0], "text": names})
     (rest, _), (part, _) = split(frame, frame["text"])
     assert np.array_equal(rest["x"], kept[:, 0]) and np.array_equal(part["x"], held[:, 0])
+
+
+def test_tables_with_their_rows_in_another_order_are_refused(rng):
+    pandas = pytest.importorskip("pandas")
+    x, t = pandas.DataFrame(rng.normal(size=(40, 3)), dtype="float32"), pandas.Series(np.arange(40) % 4)
+    mixed = t.sample(frac=1, random_state=0)
+    words = r"wanted rows in one order, got the same labels of rows in another; .* target.loc\[data.index\] brings them"
+    trainer = Trainer(Sequential(Linear(3, 4)), CrossEntropy(), SGD(0.1), progress="none")
+    for use in (
+        lambda: split(x, mixed),
+        lambda: trainer.train(x, mixed),
+        lambda: trainer.train(x, mixed, sampleWeight=np.ones(40)),
+        lambda: trainer.train(x, t, validation=(x, mixed)),
+        lambda: Validator(trainer.net, CrossEntropy()).validate(x, mixed),
+    ):
+        with pytest.raises(DataError, match=words):
+            use()
+    with pytest.raises(DataError, match="target and sampleWeight: wanted rows in one order"):
+        trainer.train(x, t, sampleWeight=mixed)
+    trainer.train(x.loc[mixed.index], mixed)
+    trainer.train(x, t.reset_index(drop=True).rename(lambda row: row + 40))  # other labels say nothing of the order
+
+
+def test_a_list_of_samples_is_told_how_to_become_arrays(rng):
+    samples = [(x, 1) for x in rng.normal(size=(8, 3)).astype(np.float32)]
+    trainer = Trainer(Sequential(Linear(3, 4)), CrossEntropy(), SGD(0.1), progress="none")
+    with pytest.raises(
+        DataError, match=r"got a single number; of a list of samples, data, target = map\(np.stack, zip"
+    ):
+        trainer.train(samples)
+    trainer.train(*map(np.stack, zip(*samples)))
 
 
 @pytest.mark.parametrize("data", [{}, {"a": np.ones(8), "b": np.ones(7)}, {"a": np.ones(7)}])

@@ -177,3 +177,25 @@ def test_the_mode_of_a_graph_that_is_set_is_that_of_all_modules_inside(inner):
     assert not net.train and not net["in.drop" if inner else "drop"].train
     net.train = True
     assert net.train and net["in.drop" if inner else "drop"].train
+
+
+@pytest.mark.parametrize("kind", ["params", "states"])
+def test_what_is_put_among_the_arrays_of_a_network_would_be_lost_and_is_refused(kind):
+    net = Sequential(Linear(3, 4), BatchNorm(4))
+    found, name = getattr(net, kind), next(iter(getattr(net, kind)))
+    values = np.zeros(found[name].shape, np.float32)
+    for put in (
+        lambda: found.__setitem__(name, values),
+        lambda: found.update({name: values}),
+        lambda: found.__ior__({name: values}),
+        lambda: getattr(net["linear" if kind == "params" else "batchnorm"], kind).update({name: values}),
+    ):
+        with pytest.raises(PuregraphError, match=f"setting '{name}' here has no effect: .* set .data of the one"):
+            put()
+    kept = copy.deepcopy(found)  # a habit: what is copied is anyone's own
+    kept[name] = values
+    assert (
+        type(kept) is dict
+        and kept[name] is not found[name]
+        and pickle.loads(pickle.dumps(found)).keys() == found.keys()
+    )

@@ -432,6 +432,15 @@ def test_gradients_belong_to_their_owners():
     assert np.array_equal(g, before) and np.allclose(three.grad, 3 * before)
 
 
+class Foreign:
+    """A tensor of another library: it has a shape and a dtype, which is not numpy's."""
+
+    shape, dtype = (2, 3), "float32"
+
+    def __array__(self, dtype=None, copy=None):
+        return np.ones((2, 3), np.float32)
+
+
 def test_bad_data_gets_one_clear_sentence():
     net = Sequential(Linear(3, 2), name="net")
     with pytest.raises(DataError, match=r"Sequential 'net': wanted arrays, got float"):
@@ -440,6 +449,10 @@ def test_bad_data_gets_one_clear_sentence():
         Linear(3, 2)([[1.0, 2.0, 3.0]])
     with pytest.raises(DataError, match="wanted arrays, got list"):
         net([[1.0, 2.0, 3.0]])
+    with pytest.raises(DataError, match=r"wanted arrays, got Foreign; np.asarray\(x\) makes an array of it$"):
+        net(Foreign())
+    with pytest.raises(DataError, match="wanted arrays, got Foreign for x; use np.array"):
+        Linear(3, 2)(Foreign())
     with pytest.raises(
         DtypeError, match=r"the graph computes in float32, got float64; convert the data with .astype\('float32'\)"
     ):

@@ -210,6 +210,13 @@ def test_weights_in_batches_and_validations_are_checked_and_their_position_named
     refused("batch 1: sampleWeight: wanted a number for each of 12 samples, got shape (5,)", [(X, LABELS, WEIGHT[:5])])
 
 
+def test_weights_that_are_all_zero_would_train_nothing_and_are_refused():
+    trainer = Trainer(net(), CrossEntropy(), SGD(0.1), progress="none")
+    with pytest.raises(DataError, match="sampleWeight: wanted a number above 0 for some sample, got 0 for all 12"):
+        trainer.train(X, LABELS, sampleWeight=np.zeros(12))
+    trainer.train([(X, LABELS, WEIGHT), (X, LABELS, 0 * WEIGHT)])  # a batch of the many may have none
+
+
 def test_a_cost_without_weights_refuses_them_in_batches_and_in_a_validation():
     cost = {"fc": Plain()}
     for given, options in (([(X, LABELS, WEIGHT)], {}), ((X, LABELS), {"validation": (X, LABELS, WEIGHT)})):
