@@ -34,7 +34,7 @@ class StepResults:
         for param in self.notReached:
             param.grad = None
         for slot in self.applied:
-            slot.applied = version
+            slot.noteApplied(version)
         schedule = executable.schedule
         if schedule.inputGrads:
             grads = [None if v is None else executable.taken(v, copy) for v in schedule.inputGrads]

@@ -260,6 +260,8 @@ class Param(Stored):
     decay: Any = VersionedAttribute()
     grad: Any = GradOfPass()
     gradVersion = 0
+    applied = -1  # the version of the gradient that an optimizer applied last
+    lost = 0  # how many gradients were overwritten that no optimizer had applied
 
     def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
         super().__init__(shape, initial, dtype)
@@ -278,6 +280,9 @@ class Param(Stored):
 
         Without a `new` one, of a pass that does not reach this parameter, nothing is left but what momentum keeps.
         """
+        own = vars(self)  # in every pass, so past what looks for misspelt names
+        if momentum == 0.0 and own["grad"] is not None and own["gradVersion"] != self.applied:
+            own["lost"] = self.lost + 1
         if new is None:
             if momentum != 1.0 and self.grad is not None:
                 self.grad = scaled(self.grad, momentum) if momentum else None
@@ -286,7 +291,6 @@ class Param(Stored):
             new = scaled(new, scale)
         elif alias or new.base is not None:
             new = new.copy()
-        own = vars(self)  # in every pass, so past what looks for misspelt names
         own["grad"] = new if momentum == 0.0 or self.grad is None else scaled(self.grad, momentum) + new
         own["gradVersion"] = next(ARRAYVERSIONS)
 

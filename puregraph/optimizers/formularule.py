@@ -104,7 +104,7 @@ class FormulaRule(InitRecorder):
         self.prepare(slot)
         arrays = {"param": param.materialize(), "grad": param.grad, **slot.arrays}
         values = {**arrays, **self.numbers(slot, rate, shrink)}
-        slot.applied = param.gradVersion
+        slot.noteApplied(param.gradVersion)
         formulas = self.formulas(bool(self.decay and param.decay))
         names, function = together(tuple(formulas.values()))
         try:

@@ -14,7 +14,7 @@ from puregraph.base.dtype import isFloating
 from puregraph.base.signals import Deferred
 from puregraph.errors import PuregraphError, UnknownAttributeError
 from puregraph.optimizers.formularule import FormulaRule
-from puregraph.optimizers.slot import Slot, normOf, notFinite, restoredSlots
+from puregraph.optimizers.slot import Slot, normOf, notFinite, restoredSlots, warnOverwritten
 from puregraph.optimizers.updateformulas import stored
 
 
@@ -100,8 +100,7 @@ class Optimizer(FormulaRule):
         once: dict[int, Slot] = {}
         for path, param in net.params.items():
             if id(param) not in once and isFloating(param.dtype):
-                slot = once[id(param)] = before.get(id(param)) or Slot(path, param)
-                slot.path = path
+                once[id(param)] = (before.get(id(param)) or Slot(path, param)).begin(path)
         self.slots = list(once.values())
         if before.keys().isdisjoint(once):
             self.step = 0
@@ -140,6 +139,7 @@ class Optimizer(FormulaRule):
                 f"{type(self).__name__}: none of {len(self.slots)} parameters has a gradient; "
                 "setupOn(net) comes first, and backward in trainMode before each update"
             )
+        warnOverwritten(type(self).__name__, ready)
         shrink = self.shrinkFor(ready, [slot.param.grad for slot in ready])
         if shrink is None:
             return False
@@ -180,7 +180,7 @@ class Optimizer(FormulaRule):
     def zeroGradParams(self) -> None:
         """Forget the gradients of all parameters."""
         for slot in self.slots:
-            slot.param.grad = None
+            slot.forgetGrad()
 
     @property
     def rate(self) -> float:

@@ -10,7 +10,8 @@ import numpy as np
 
 from puregraph import device
 from puregraph.base.align import aligned
-from puregraph.errors import CheckpointError, NotFiniteError, show
+from puregraph.errors import CheckpointError, GraphWarning, NotFiniteError, show
+from puregraph.errors.userwarning import warnUser
 from puregraph.kernels.norm import norm
 
 
@@ -35,6 +36,22 @@ class Slot:
         self.rule: Any = None
         self.split: Any = None
 
+    def begin(self, path: str) -> Slot:
+        """This slot, for the parameter of this path; gradients of before the set-up are nobody's loss."""
+        self.path = path
+        vars(self.param)["lost"] = 0
+        return self
+
+    def forgetGrad(self) -> None:
+        """Leave the parameter without a gradient, as is meant."""
+        self.param.grad = None
+        vars(self.param)["lost"] = 0
+
+    def noteApplied(self, version: int) -> None:
+        """Note that this version of the parameter's gradient is applied; what was overwritten before is settled."""
+        self.applied = version
+        vars(self.param).update(applied=version, lost=0)  # in every step, so past what looks for misspelt names
+
     @property
     def hasState(self) -> bool:
         """Whether state of any element is here."""
@@ -44,6 +61,18 @@ class Slot:
         """Zeros like the parameter; float32 for one of 16 bits."""
         data = self.param.materialize()
         return aligned(np.zeros_like(data, dtype=np.promote_types(data.dtype, np.float32)))
+
+
+def warnOverwritten(label: str, slots: Sequence[Slot]) -> None:
+    """Say that gradients were overwritten before an update had applied them, where they were to be added perhaps."""
+    lost = max(slots, key=lambda slot: slot.param.lost)
+    if lost.param.lost:
+        warnUser(
+            f"{label}: of {lost.param.lost + 1} gradients of '{lost.path}' since the last update only the last one is "
+            "applied, as each backward overwrites the one before: backward(momentum=1.0) adds to it; if they are not "
+            "meant to be added, zeroGradParams() forgets them, and backward(updParamGrads=False) makes none",
+            GraphWarning,
+        )
 
 
 def restoredSlots(

@@ -807,3 +807,42 @@ def solve(rng, name, opt, steps):
     assert float(value) < 1e-6
     np.testing.assert_allclose(device.toHost(net.params["fc.W"].data), W, atol=3e-3)
     assert all(device.isDeviceArray(a) == (name == "cuda") for k, a in opt.state.items() if k[:5] != "step/")
+
+
+# Gradients that are overwritten -----------------------------------------------------------------------------------------
+
+
+def cycles(between):
+    """Two updates by hand, each behind two backward passes; `between` does the second one."""
+    net, cost = Sequential(Linear(3, 2)), CrossEntropy()
+    optimizer = SGD(0.1).setupOn(net)
+    x, t = np.ones((4, 3), np.float32), np.array([0, 1, 1, 0])
+    for _ in range(2):
+        cost(net(x), t)
+        cost.backward()
+        net.backward(cost.grad[0])
+        between(net, optimizer, cost.grad[0])
+        optimizer.update()
+
+
+def test_gradients_that_a_second_backward_overwrites_are_said_as_pytorch_would_add_them():
+    with pytest.warns(
+        GraphWarning, match=r"SGD: of 2 gradients of 'linear.W' .* only the last .* backward.momentum=1.0"
+    ):
+        cycles(lambda net, optimizer, grad: net.backward(grad))
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda net, optimizer, grad: None,
+        lambda net, optimizer, grad: net.backward(grad, momentum=1.0),
+        lambda net, optimizer, grad: net.backward(grad, updParamGrads=False),
+        lambda net, optimizer, grad: (optimizer.zeroGradParams(), net.backward(grad)),
+        lambda net, optimizer, grad: optimizer.update(),
+        lambda net, optimizer, grad: (net.backward(grad), optimizer.setupOn(net)),
+    ],
+    ids=["one", "added", "without parameters", "forgotten", "applied", "set up"],
+)
+def test_gradients_that_are_added_forgotten_or_applied_are_not_overwritten(between):
+    cycles(between)  # a warning is an error here

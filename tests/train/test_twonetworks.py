@@ -48,7 +48,7 @@ def eagerSteps(g, d, forG, forD):
     def stepG(z):
         cost(d(g(z)), LABELS[:SIZE])
         cost.backward()
-        d.backward(cost.grad[0])
+        d.backward(cost.grad[0], updParamGrads=False)
         g.backward(d.grad)
         forG.update()
 

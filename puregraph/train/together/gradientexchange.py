@@ -123,7 +123,8 @@ class GradientExchange:
                 self.shareOne(self.params[index], total[begin - first : end - first], reached[index])
 
     def shareOne(self, param: Param, total: np.ndarray, isReached: bool) -> None:
-        """Leave a sum in a parameter."""
+        """Leave a sum in a parameter; the gradients of which it is the sum are not lost."""
+        vars(param)["lost"] = 0
         grad = total.reshape(param.shape).astype(param.dtype, copy=False)
         if not isReached:
             param.grad = None
