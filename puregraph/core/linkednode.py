@@ -228,6 +228,7 @@ class LinkedNode(ForeignAttributes):
     __invert__: Any = Late(OPERATORS, "inverse")
     __getitem__: Any = Late(OPERATORS, "getitem")
     __iter__: Any = Late(OPERATORS, "unpack")
+    __bool__: Any = Late(OPERATORS, "truth")
     __abs__: Any = Late(OPERATORS, "absolute")
     __array_ufunc__: Any = Late(OPERATORS, "ufuncOfNumpy")
     __array_function__: Any = Late(OPERATORS, "functionOfNumpy")

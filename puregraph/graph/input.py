@@ -35,7 +35,10 @@ class Input(Module):
         return self.shape is not None or self.dtype is not None
 
     def dataShapeFrom(self, x):
-        need(self.shape is None or isInstance(x, self.shape), self.shape, x)
+        if self.shape is not None:
+            isOfOne = isInstance(x[1:], self.shape)
+            hint = f"a shape has the axis of samples: Input({('N', *self.shape)})" if isOfOne else ""
+            need(isInstance(x, self.shape), self.shape, x, hint)
         return x
 
     def dataTypeFrom(self, x):

@@ -55,7 +55,9 @@ class BatchNorm(Module):
         self.count = State((), dtype=np.int64)
 
     def dataShapeFrom(self, x):
-        need(len(x) >= 2 and x[1] == self.maps, f"(n, {self.maps}, *spatial)", x)
+        isLast = len(x) > 2 and x[-1] == self.maps
+        hint = "channels are the second axis here: transpose the data from channels-last" if isLast else ""
+        need(len(x) >= 2 and x[1] == self.maps, f"(n, {self.maps}, *spatial)", x, hint)
         values = product((x[0], *x[2:]))
         hint = "give a larger batch, leave out a last batch of one, or use evalMode()"
         need(not self.train or values >= 2, "at least two values of each map in trainMode", x, hint)

@@ -49,7 +49,9 @@ class Linear(Module):
 
     def dataShapeFrom(self, x):
         insize, outsize = self.sizes
-        need(len(x) >= 1 and x[-1] == insize, f"(..., {insize})", x)
+        fits = len(x) >= 1 and x[-1] == insize
+        isFlat = not fits and len(x) > 2 and None not in x and product(x[1:]) == insize
+        need(fits, f"(..., {insize})", x, "Flatten() makes one axis of these" if isFlat else "")
         return (*x[:-1], outsize)
 
     def updateData(self, x, W, b, out=None):

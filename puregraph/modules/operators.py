@@ -171,3 +171,14 @@ def unpack(self):
     if len(names) == 1:
         raise GraphError(f"'{self.name}' ({self.label}) has one output: x[:, 0] slices it, Split gives several")
     return iter([getitem(self, slot) for slot in range(len(names))])
+
+
+def truth(self):
+    """Refused: `if x > 0`, `0 < x < 1`, `x and y` ask for a truth before there are values.
+
+    Raises    GraphError
+    """
+    raise GraphError(
+        f"'{self.name}' ({self.label}) is a node, neither true nor false before a pass: Where()(condition, a, b) "
+        "chooses between values, & and | combine conditions"
+    )

@@ -46,7 +46,9 @@ class GraphBuilder:
 
     def end(self, outputs: Iterable[OnnxValue]) -> None:
         """Name the nodes since `begin`: the one that gives the output as the node of the file, others after it."""
-        main = self.main or next((value.edge[0] for value in outputs if value.edge is not None), None)
+        main = self.main
+        if main is None:
+            main = next((value.edge[0] for value in outputs if value.edge is not None), None)
         for node in sorted(self.made, key=lambda node: node is not main):
             if node.rename is None:
                 node.rename = self.fresh(self.path if node is main else f"{self.path}:{node.label.lower()}")

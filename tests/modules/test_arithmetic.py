@@ -8,7 +8,22 @@ from puregraph.core.shape import asShape
 from puregraph.errors import GraphError, ShapeError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
-from puregraph.modules import Add, Concat, Div, Max, Mean, Mul, MulAddConst, Power, Slice, Split, Sub, Sum
+from puregraph.modules import (
+    Add,
+    BatchNorm,
+    Concat,
+    Div,
+    Linear,
+    Max,
+    Mean,
+    Mul,
+    MulAddConst,
+    Power,
+    Slice,
+    Split,
+    Sub,
+    Sum,
+)
 from puregraph.pointwise import Pointwise
 
 SHAPES = [[(2, 3), (2, 3)], [(2, 3), (3,)], [(2, 1), (1, 3)], [(4, 1, 3), (2, 1)], [(), (2,)], [(2, 3), ()]]
@@ -265,3 +280,29 @@ def test_a_node_is_no_sequence_and_stays_equal_only_to_itself():
     with pytest.raises(GraphError, match="'a' .Input. has one output"):
         list(a)
     assert a == a and a != b and len({a, b}) == 2
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda a, b: 1 if a > 0 else 2, lambda a, b: 0 < a < 1, lambda a, b: (a > 0) and (b > 0), lambda a, b: not a],
+)
+def test_a_node_is_neither_true_nor_false(ask):
+    with pytest.raises(GraphError, match=r"neither true nor false before a pass: Where\(\)\(condition, a, b\) chooses"):
+        ask(*inputs("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "words"),
+    [
+        (Input((5,)), (3, 5), r"wanted \(5,\), got \(3, 5\); a shape has the axis of samples: Input\(\('N', 5\)\)$"),
+        (Input(("N", 5)), (3, 4), r"wanted \(N, 5\), got \(3, 4\)$"),
+        (Linear(784, 10), (2, 1, 28, 28), r"wanted \(..., 784\), got \(2, 1, 28, 28\); Flatten\(\) makes one axis"),
+        (Linear(784, 10), ("N", "C", 28, 28), r"wanted \(..., 784\), got \(N, C, 28, 28\)$"),
+        (Linear(784, 10), (2, 700), r"got \(2, 700\)$"),
+        (BatchNorm(4), (8, 12, 4), r"wanted \(n, 4, \*spatial\), got \(8, 12, 4\); channels are the second axis here"),
+        (BatchNorm(4), (8, 12), r"got \(8, 12\)$"),
+    ],
+)
+def test_a_shape_as_other_frameworks_have_it_is_refused_with_what_to_write(module, shape, words):
+    with pytest.raises(ShapeError, match=words):
+        module.dataShapeFrom(asShape(shape))

@@ -103,7 +103,7 @@ class BackwardImplementation:
 
     @classmethod
     def applies(cls, module: Module, where: RuleContext) -> bool:
-        return cls.backward_can_be_applied(where.node or Node(module), where.graph, where.graph)
+        return cls.backward_can_be_applied(nodeOf(module, where), where.graph, where.graph)
 
     @classmethod
     def rule(cls, module: Module, needs: tuple[bool, ...], where: RuleContext) -> _Reverse:
@@ -113,7 +113,7 @@ class BackwardImplementation:
         required = [name for name, needed in zip(names, needs, strict=True) if needed]
         forward, backward = where.graph, where.backward
         found = cls.backward(
-            where.node or Node(module),
+            nodeOf(module, where),
             BackwardContext(forward, forward, backward, backward, backward),
             [name for name, there in zip(module.outputNames, given, strict=True) if there],
             required,
@@ -122,6 +122,11 @@ class BackwardImplementation:
         if not (isinstance(node, Node) and isinstance(result, BackwardResult)):
             raise AutoDiffException(f"{cls.__name__}.backward: wanted (Node, BackwardResult), got {found!r}")
         return _Reverse(cls.__name__, module, needs, given, node, result)
+
+
+def nodeOf(module: Module, where: RuleContext) -> Node:
+    """The node that a rule is asked for; of a module that runs alone, one of its own."""
+    return Node(module) if where.node is None else where.node
 
 
 class _Reverse:
