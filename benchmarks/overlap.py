@@ -5,8 +5,10 @@
 Steps with and without buckets take turns. `exchange` is what a step without them waits behind its backward pass,
 `waited` what one with them waits there; `cannot` is what is left to wait if buckets are sent one after the other, each
 from when both processes have it, in a time by its bytes, and the last has come `latency` later: what an exchange of 64
-bytes takes, which no backward pass hides. Medians of the first process, milliseconds. Prints a table, and saves it with
-the command to benchmarks/results/overlap.txt.
+bytes takes, which no backward pass hides. Medians of the first process, milliseconds; `over` is that of what each step
+waits longer than it has to, for most waits are short, and some, for a process that is late, long: so the medians of
+both tell less than that of their difference. Prints a table, and saves it with the command to
+benchmarks/results/overlap.txt.
 """
 
 import argparse
@@ -29,7 +31,7 @@ CASES = {
     "mlp 784-256-256-10, batch 2048": ("mlp", 2048),
     "mlp 784-256-256-10, batch 8192": ("mlp", 8192),
 }
-COLUMNS = "buckets", "backward", "exchange", "latency", "waited", "cannot", "hidden"
+COLUMNS = "buckets", "backward", "exchange", "latency", "waited", "cannot", "over", "hidden"
 ADDRESSES = "10.79.0.1", "10.79.0.2"
 SSH = """#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
@@ -130,7 +132,8 @@ def worker(steps):
                 ended = max(ended, at) + (exchange - least) * size / sum(sizes)
             cannot.append(max(ended + least - row[-2], 0.0))
         computed = [row[-2] - row[0] for row in found[True]]
-        figures = [float(np.median(each)) * 1e3 for each in (computed, without, [least], waited, cannot)]
+        over = np.array(waited) - cannot
+        figures = [float(np.median(each)) * 1e3 for each in (computed, without, [least], waited, cannot, over)]
         if world().rank == 0:
             print(json.dumps([title, len(sizes), *figures]), flush=True)
 
@@ -190,7 +193,7 @@ def main():
         f"{'network':32}" + "".join([f"{name:>9}" for name in COLUMNS]),
     ]
     for title, count, *figures in measured(options.rate, options.steps):
-        _, exchange, _, waited, _ = figures
+        _, exchange, _, waited, _, _ = figures
         hidden = f"{100 * (1 - waited / exchange):.0f} %"
         lines.append(f"{title:32}{count:9}" + "".join([f"{each:9.1f}" for each in figures]) + f"{hidden:>9}")
     text = "\n".join(lines) + "\n"

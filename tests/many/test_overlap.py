@@ -16,6 +16,7 @@ from puregraph import Adam, CrossEntropy, Sequential, Trainer, Transpose
 from puregraph.compile import Program, gradientbuckets, withCost
 from puregraph.compile.gradientbuckets import BucketStart, GradientBuckets, backwardOrder
 from puregraph.many import BucketedSum, CountingWorld, Grains, Pending, World, current
+from puregraph.many.exchange import backoff
 from puregraph.many.exchange.exchangethread import EXCHANGING
 from puregraph.many.exchange.sharedarena import SharedArena
 from puregraph.many.treesum import BLOCK
@@ -298,6 +299,45 @@ def test_an_exchange_that_waits_holds_no_other_one_up():
     first[0].isOpen = first[1].isOpen = True
     assert futures[0].result(timeout=30) is first
     assert world.waiting is None and world.bucket == ""
+
+
+def test_who_starts_a_bucket_sends_it_at_once_unless_the_thread_is_at_work():
+    begun = []
+
+    def noted(label, pending):
+        begun.append((label, threading.current_thread() is threading.main_thread()))
+        yield pending
+
+    pendings = [Opened(), Opened()]
+    futures = [EXCHANGING.submit(World(), "", noted("first", pendings[0]))]
+    assert begun == [("first", True)]
+    with EXCHANGING.lock:  # as the thread has it while it adds up what has come
+        futures.append(EXCHANGING.submit(World(), "", noted("second", pendings[1])))
+        assert len(begun) == 1
+    for pending in pendings:
+        pending.isOpen = True
+    EXCHANGING.drive(futures)
+    assert [label for label, _ in begun] == ["first", "second"] and all(future.done() for future in futures)
+
+
+@pytest.mark.parametrize("isComputing, most", [(False, 1 / 16), (True, 1)])
+def test_a_wait_is_hardly_longer_for_its_pauses_unless_others_want_the_core(monkeypatch, isComputing, most):
+    world, now, pauses = World(), [0.0], []
+
+    def sleep(seconds):
+        pauses.append((now[0], seconds))
+        now[0] += seconds
+
+    monkeypatch.setattr(backoff.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(backoff.time, "sleep", sleep)
+    world.isComputing = isComputing
+    found = backoff.Backoff(world)
+    while now[0] < 0.1:
+        now[0] += 1e-5  # what a look takes
+        found.pause()
+    assert all(seconds <= max(most * since, backoff.SHORTEST) for since, seconds in pauses)
+    assert pauses[-1][1] == backoff.LONGEST
+    assert pauses[0][0] == (1e-5 if isComputing else pytest.approx(backoff.SPINNING, abs=2e-5))
 
 
 def test_what_an_exchange_raises_is_raised_where_its_result_is_wanted():

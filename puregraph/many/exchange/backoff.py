@@ -11,12 +11,14 @@ SPINNING = (
 )
 EAGER = 1e-4  # seconds of looks that let others have the core in between, where there are more processes than cores
 SHORTEST, LONGEST = 2e-5, 5e-4  # seconds between two looks later on
+SHARE = 1 / 32  # of what was waited: the pause of who has a core to itself, so that it waits hardly longer
 
 
 class Backoff:
     """The pauses between two looks: none at first, then longer and longer ones.
 
-    While the process computes, its threads want the core that looking would take, so each look is followed by a pause.
+    While the process computes, its threads want the core that looking would take, so each look is followed by a pause,
+    as long as all before it together.
     """
 
     def __init__(self, world: Any):
@@ -25,14 +27,14 @@ class Backoff:
 
     def restart(self) -> None:
         """Something has come: what is next may come soon."""
-        self.since, self.seconds, self.looks = time.monotonic(), SHORTEST, 0
+        self.since, self.looks = time.monotonic(), 0
 
     def pause(self) -> None:
         """Nothing has come: wait until the next look."""
         self.looks += 1
-        hasCores = self.world.hasCores
-        if self.world.isComputing or time.monotonic() - self.since > (SPINNING if hasCores else EAGER):
-            time.sleep(self.seconds)
-            self.seconds = min(2 * self.seconds, LONGEST)
-        elif not hasCores and self.looks % 8 == 0:
+        isAlone = self.world.hasCores and not self.world.isComputing
+        waited = time.monotonic() - self.since
+        if self.world.isComputing or waited > (SPINNING if isAlone else EAGER):
+            time.sleep(min(max(waited * (SHARE if isAlone else 1), SHORTEST), LONGEST))
+        elif not isAlone and self.looks % 8 == 0:
             os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)

@@ -25,21 +25,28 @@ class RunningExchange(NamedTuple):
     pending: list[Pending]
     future: Future[Any]
 
-    def step(self) -> bool:
-        """Go on as far as that is possible without waiting; whether it has gone on at all."""
-        moved, world = False, self.world
+    def goOn(self) -> bool:
+        """Start the next collective, if the one before is over; whether it was."""
+        world = self.world
         try:
-            while not self.pending or self.pending[0].isDone():
-                moved = True
-                if self.pending:
-                    self.pending.pop().wait()
-                self.pending.append(next(self.exchange))
+            if self.pending:
+                if not self.pending[0].isDone():
+                    return False
+                self.pending.pop().wait()
+            self.pending.append(next(self.exchange))
         except StopIteration as end:
             world.waiting, world.bucket = None, ""  # before the result is there: who has it may wait for others next
             self.future.set_result(end.value)
         except BaseException as error:  # whoever wants the result has it raised
             world.waiting, world.bucket = None, ""
             self.future.set_exception(error)
+        return True
+
+    def step(self) -> bool:
+        """Go on as far as that is possible without waiting; whether it has gone on at all."""
+        moved = False
+        while not self.future.done() and self.goOn():
+            moved = True
         return moved or self.future.done()
 
 
@@ -64,10 +71,18 @@ class ExchangeThread:
     def submit(self, world: Any, label: str, exchange: Exchange, isDriven: bool = False) -> Future[Any]:
         """Have an exchange of a world begun behind those that were given before; the future has what it returns.
 
-        With `isDriven` the thread is left asleep, for `drive` comes next.
+        Its first collective is started here, for until the thread has a core, and Python's lock, it may take longer
+        than to send all of it; unless the thread is awake, and adds up what has come. With `isDriven` it is left
+        asleep, for `drive` comes next.
         """
         future: Future[Any] = Future()
-        self.given.append(RunningExchange(world, label, exchange, [], future))
+        given = RunningExchange(world, label, exchange, [], future)
+        if not isDriven and not self.given and self.lock.acquire(blocking=False):
+            try:
+                given.goOn()
+            finally:
+                self.lock.release()
+        self.given.append(given)
         if not isDriven:
             if self.thread is None:
                 self.thread = threading.Thread(target=self.loop, name="puregraph exchange", daemon=True)
@@ -93,9 +108,10 @@ class ExchangeThread:
 
     def advance(self) -> bool:
         """Go on with all that is under way as far as it gets; whether anything has gone on."""
+        isNew = bool(self.given)
         while self.given:
             self.running.append(self.given.popleft())
-        if not sum(each.step() for each in self.running):  # all of them
+        if not sum(each.step() for each in self.running) and not isNew:  # all of them
             return False
         self.running = [each for each in self.running if not each.future.done()]
         if self.running:
