@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ class PartitionedGraph:
     `values`         those of the last forward pass that somebody reads, by number; `sizes`: of the symbols in it
     `outlined`       shape and dtype of the values of which the backward graph only asks the shape
     `isAlone`        steps that are a piece of their own, besides those that give a size
+    `weights`        those of which several processes have pieces, which compiled pieces read when they need them
     """
 
     def __init__(
@@ -39,14 +41,14 @@ class PartitionedGraph:
         options: dict[str, Any],
         isAlone: Callable[[GraphStep], bool] | None = None,
     ):
-        self.graph, self.options = graph, options
+        self.graph, self.options, self.weights = graph, options, options.get("weights")
         self.steps = graph.steps(len(shapes))
         self.rows = graph.infer(list(shapes), dtypes=list(dtypes)).rows
         self.isOpen = openSteps(self.rows)
         if isAlone is not None:
             self.isOpen.update(filter(isAlone, self.steps.items))
         self.shapes = dict(zip(self.steps.inputs, shapes))
-        stored(self.steps)  # arrays are made now, and not seen as a change after the first run
+        stored(self.steps, self.weights)  # arrays are made now, and not seen as a change after the first run
         self.workspace = Workspace()
         self.back: Any = None
         self.grad: Any = None
@@ -79,7 +81,8 @@ class PartitionedGraph:
             }
             self.outlined = {n: known[n] for n in back.numbers if n not in read and n in known}
             wanted |= {n for n in back.numbers if n not in self.outlined}
-            self.backwards = self.pieces(inner, *self.backRows(inner, of), set(inner.outputs))
+            rows = self.backRows(inner, of)
+            self.backwards = self.pieces(self.withWeights(inner, of), *rows, set(inner.outputs))
         self.forward = self.pieces(self.steps, self.rows, self.isOpen, wanted)
 
     def backRows(self, inner: Steps, of: dict[int, int]) -> tuple[list[StepShapes], set[GraphStep]]:
@@ -94,6 +97,17 @@ class PartitionedGraph:
         opens = {self.back.gradientNodes[step] for step in self.isOpen if step in self.back.gradientNodes}
         return inferShapes(inner, given).rows, {step for step in inner.items if step.node in opens}
 
+    def withWeights(self, inner: Steps, of: dict[int, int]) -> Steps:
+        """The backward steps, which take weights in pieces as parameters, not as values of the forward pass."""
+        held = {n: (module, name) for n, module, name in self.steps.params if self.has(getattr(module, name))}
+        found = copy.copy(inner)
+        found.params = [*inner.params, *[(n, *held[number]) for n, number in of.items() if number in held]]
+        return found
+
+    def has(self, param: Any) -> bool:
+        """Whether compiled pieces read a parameter themselves."""
+        return self.weights is not None and self.weights.has(param)
+
     def pieces(self, steps: Steps, rows: list[StepShapes], isOpen: set[GraphStep], wanted: set[int]) -> list[Subgraph]:
         """The pieces of some steps, which leave the `wanted` values and those that other pieces read."""
         found: list[tuple[Partition, list[GraphStep]]] = [
@@ -105,8 +119,7 @@ class PartitionedGraph:
         for (each, items), read in zip(found, inputs):
             outputs = [n for step in each.items for n in step.outs if n in needed]
             if outputs or any(step.stored for step in each.items):
-                weights = self.options.get("weights")
-                pieces.append(Subgraph(self.graph, steps, each, items, read, outputs, self.workspace, weights))
+                pieces.append(Subgraph(self.graph, steps, each, items, read, outputs, self.workspace, self.weights))
         return pieces
 
     # As a Graph -------------------------------------------------------------------------------------------------------
@@ -118,7 +131,7 @@ class PartitionedGraph:
         """
         self.update(self.backwardGraph())
         self.graph.checkData(data, self.steps)
-        values = run(self.forward, self.steps, data)
+        values = run(self.forward, self.steps, data, self.weights)
         made = [row for row in self.rows if all(values[n] is not None for n in row.step.visible)]
         self.sizes = checkResults(made, values)
         self.values = [] if self.back is None else values
@@ -162,19 +175,20 @@ class PartitionedGraph:
         return partitionTable([*self.forward, *self.backwards], self.updaters)
 
 
-def run(pieces: Sequence[Subgraph], steps: Steps, data: list[Any]) -> list[Any]:
-    """The values that leave the pieces of some steps, by number."""
+def run(pieces: Sequence[Subgraph], steps: Steps, data: list[Any], weights: Any = None) -> list[Any]:
+    """The values that leave the pieces of some steps, by number; of `weights` there are none."""
     values: list[Any] = [None] * steps.count
     for number, x in zip(steps.inputs, data, strict=True):
         values[number] = x
-    for number, array in stored(steps).items():
+    for number, array in stored(steps, weights).items():
         values[number] = array
     for piece in pieces:
         piece(values)
     return values
 
 
-def stored(steps: Steps) -> dict[int, Any]:
-    """The arrays of parameters and states by number."""
+def stored(steps: Steps, weights: Any = None) -> dict[int, Any]:
+    """The arrays of parameters and states by number, without those of `weights`, which has pieces of them."""
     found = {n: getattr(module, name) for n, module, name in steps.params}
-    return {n: each.materialize() for n, each in found.items() if each is not None}
+    isLeft = [each is None or weights is not None and weights.has(each) for each in found.values()]
+    return {n: each.materialize() for (n, each), left in zip(found.items(), isLeft) if not left}

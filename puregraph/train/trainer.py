@@ -120,7 +120,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.batchsize, self.accumulate = checkedSize(batchsize), checkedSize(accumulate, "accumulate")
         self.shuffle, self.dropLast, self.prefetch = shuffle, dropLast, checkedSize(prefetch, "prefetch", 0)
         self.fastRun, self.grains = fastRun, None if grains is None else checkedSize(grains, "grains")
-        self.shard, self.stages = checkShard(shard), checkStages(stages, grains, shard)
+        self.shard, self.stages = checkShard(shard), checkStages(stages, grains)
         self.tensor = checkTensor(tensor, shard, stages)
         self.shared: Any = None  # a step of several processes, while it trains
         self.objective = Objective(net, costFrom(cost), compile)

@@ -13,7 +13,7 @@ pytestmark = [
 ]
 
 SHARDS = (None, "state", "gradients", "parameters")
-STAGES = ((2, None), (4, None), (2, "state"), (4, "gradients"))
+STAGES = ((2, None), (4, None), (2, "state"), (4, "gradients"), (2, "parameters"))
 PRODUCT = """
 import json, recipes
 ways = [dict(shard=shard) for shard in {shards!r}]

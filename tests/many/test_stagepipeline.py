@@ -120,6 +120,25 @@ found = {name: recipes.outcome(name, stages=count) for name, count in stages.ite
 print(world().rank, json.dumps(found))
 """
 
+PARTED = """
+import json, sys, recipes
+from rankpool import patch
+from puregraph.train.pipeline.stagepass import StagePass
+held, forward, backward = [], StagePass.forward, StagePass.backward
+def watched(function):
+    def run(self, *arguments):
+        found = function(self, *arguments)
+        held.extend(param for param in self.params if param.array is not None)
+        return found
+    return run
+patch(StagePass, "forward", watched(forward))
+patch(StagePass, "backward", watched(backward))
+names, stages = sys.argv[1].split(","), int(sys.argv[2])
+found = {name: recipes.outcome(name, stages=stages, shard="parameters") for name in names}
+assert not held, held
+print(json.dumps(found))
+"""
+
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("count", [3, *[pytest.param(count, marks=pytest.mark.slow) for count in (2, 4, 6, 8)]])
@@ -129,16 +148,29 @@ def test_processes_with_stages_end_as_one_without(alone, count, tmp_path):
     assert len(found) == count and all(row == alone for row in found)
 
 
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("count", "stages", "names"),
+    [
+        (3, 3, ("perceptron",)),
+        *[pytest.param(n, 2, (*STAGES, "language"), marks=pytest.mark.slow) for n in (2, 3, 4)],
+    ],
+)
+def test_stages_with_weights_in_pieces_end_alike_and_never_have_a_whole_one(count, stages, names, tmp_path):
+    found = [json.loads(line) for line in lines(ran(count, tmp_path, PARTED, ",".join(names), stages))]
+    assert found == [recipes.outcomesAlone(names)] * count
+
+
 TIED = """
 import numpy as np, puregraph, recipes
 from puregraph import Adam, CrossEntropy, Linear, Relu, Sequential, Trainer
 rng = np.random.default_rng(1)
 data, target = rng.standard_normal((40, 6)).astype(np.float32), rng.integers(0, 6, 40)
-for stages in (None, 2, 3, 4):
+for stages, shard in ((None, None), (2, None), (3, None), (4, None), (3, "parameters")):
     puregraph.seed(1)
     net = Sequential(Linear(6, 6, name="in"), Relu(), Linear(6, 6), Relu(), Linear(6, 6, name="out"))
     net["out"].W = net["in"].W
-    trainer = Trainer(net, CrossEntropy(), Adam(1e-2, clipNorm=0.5), batchsize=16, stages=stages, **recipes.GRAINS)
+    trainer = Trainer(net, CrossEntropy(), Adam(1e-2, clipNorm=0.5), batchsize=16, stages=stages, shard=shard, **recipes.GRAINS)
     trainer.train(data, target, epochs=3)
     print(recipes.hashOf(trainer))
 """
@@ -178,7 +210,7 @@ print("hash", recipes.hashOf(trainer))
 
 RESUMING = """
 import recipes
-for stages, shard in ((3, None), (None, None), (3, "state"), (2, "gradients")):
+for stages, shard in ((3, None), (None, None), (3, "state"), (2, "gradients"), (3, "parameters")):
     trainer, data, target = recipes.perceptron(stages=stages, shard=shard)
     trainer.resume("run-7.h5")
     trainer.train(data, target, epochs=2)
@@ -202,7 +234,7 @@ def test_a_run_in_stages_goes_on_to_the_bit_with_others_and_without(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("saving", "stages", "shard", "counts"),
-    [(3, 3, None, (2, 3, 6)), (6, 3, "state", (1, 6)), (4, 2, "gradients", (3,))],
+    [(3, 3, None, (2, 3, 6)), (6, 3, "state", (1, 6)), (4, 2, "gradients", (3,)), (4, 2, "parameters", (3,))],
 )
 def test_what_was_saved_in_stages_goes_on_to_the_bit_on_any_number_of_processes(
     saving, stages, shard, counts, tmp_path
@@ -257,8 +289,6 @@ def train(net=None, optimizer=None, **options):
 def test_what_cannot_be_trained_in_stages_is_refused():
     with pytest.raises(DataError, match="stages=2: microbatches are the grains of a batch: give grains as well"):
         train(stages=2, grains=None)
-    with pytest.raises(DataError, match="stages=2: a stage has its weights whole"):
-        train(stages=2, shard="parameters")
     with pytest.raises(DataError, match="stages: wanted a whole number of at least 1, got 0"):
         train(stages=0)
     with pytest.raises(GraphError, match="can be cut in 3 at most, wanted 4"):

@@ -35,10 +35,10 @@ class PipelineGrid:
         return self.positionOf(stage) * self.replicas
 
 
-def checkStages(stages: Any, grains: int | None, shard: str | None) -> int | None:
+def checkStages(stages: Any, grains: int | None) -> int | None:
     """How many stages a network is to be cut in.
 
-    Raises    DataError for what is no number of them, without grains, which go through them, and with weights in pieces
+    Raises    DataError for what is no number of them, and without grains, which go through them
     """
     if stages is None:
         return None
@@ -46,6 +46,4 @@ def checkStages(stages: Any, grains: int | None, shard: str | None) -> int | Non
         raise DataError(f"stages: wanted a whole number of at least 1, got {stages!r:.60}")
     if grains is None:
         raise DataError(f"stages={stages}: microbatches are the grains of a batch: give grains as well, grains=8")
-    if shard == "parameters":
-        raise DataError(f'stages={stages}: a stage has its weights whole; give shard="gradients", or leave stages out')
     return stages

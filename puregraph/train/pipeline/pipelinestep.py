@@ -15,6 +15,7 @@ from puregraph.many.grains import Grains
 from puregraph.many.treesum import BLOCK, Span
 from puregraph.optimizers.slot import Slot
 from puregraph.train.pipeline.grainsums import GrainSums
+from puregraph.train.pipeline.partedstageshare import PartedStageShare
 from puregraph.train.pipeline.pipelinegrid import PipelineGrid
 from puregraph.train.pipeline.scatterednorm import scatteredNorm
 from puregraph.train.pipeline.stagepipeline import Microbatch, StagePipeline
@@ -29,7 +30,8 @@ class PipelineStep(SharedStep):
     """Forward and backward of this process's stages for its grains, and the update of their parameters.
 
     Gradients of a stage are added up by the processes that have it. The weights of other stages are those of the last
-    `gatherWeights`, which comes before anybody looks at them; all states come with the rows of all grains.
+    `gatherWeights`, which comes before anybody looks at them, or in pieces that all read; all states come with the rows
+    of all grains.
     """
 
     def __init__(self, trainer: Any, count: int):
@@ -78,7 +80,7 @@ class PipelineStep(SharedStep):
         self.totals = {
             stage: tree.piece() if self.share.isDivided else tree.total() for stage, tree in self.trees.items()
         }
-        if self.trainer.shard == "gradients":
+        if self.trainer.shard in ("gradients", "parameters"):
             for tree in self.trees.values():
                 tree.spare = []  # memory that nobody has while the rest of the step runs
 
@@ -92,7 +94,12 @@ class PipelineStep(SharedStep):
         found = StagePipeline(objective.graph, shapes, last, self.grid, objective.compile)
         self.owner = {id(param): found.homes.get(id(param), [0])[0] for param in self.params}
         stages = [[p for p in self.params if self.owner[id(p)] == stage] for stage in range(self.grid.stages)]
-        self.share = StageShare(self.grid, stages, trainer.shard is not None)
+        if trainer.shard == "parameters" and self.world.size > 1:
+            self.share: StageShare = PartedStageShare(self.grid, stages, trainer, self.dtype)
+            self.weights = self.share.weights
+            found.readFrom(self.weights)
+        else:
+            self.share = StageShare(self.grid, stages, trainer.shard is not None)
         sizes, across = [cuts[-1] for cuts in self.share.cuts], self.grid.across
         self.trees = {stage: GrainSums(across, self.grains, sizes[stage], self.dtype) for stage in found.passes}
         self.stateHomes: dict[str, int] = {}
@@ -211,9 +218,10 @@ class PipelineStep(SharedStep):
             slot.step += 1
         if self.share.isDivided:
             self.share.gather([own.param for own in part.slots], [slot.param for slot in ready])
-        if self.pipeline is not None:
-            self.pipeline.shareWeights()
-        self.isStale = self.grid.positions > 1
+        if self.weights is None:
+            if self.pipeline is not None:
+                self.pipeline.shareWeights()
+            self.isStale = self.grid.positions > 1
 
     def measured(self) -> float:
         """The norm of all gradients, added as where one process has them all."""

@@ -17,12 +17,13 @@ class StagePass:
     """Forward and backward of a stage, each a program, so that other microbatches may come between them.
 
     `isAsked`  whether the stage before wants gradients
+    `weights`  those of which several processes have pieces, and that programs read when they need them
     `kept`     by microbatch what backward reads: values of the forward pass
     `most`     the most microbatches that were kept at one time
     """
 
-    def __init__(self, segment: GraphSegment, isCompiled: bool, isAsked: bool):
-        self.segment, self.isCompiled, self.isAsked = segment, isCompiled, isAsked
+    def __init__(self, segment: GraphSegment, isCompiled: bool, isAsked: bool, weights: Any = None):
+        self.segment, self.isCompiled, self.isAsked, self.weights = segment, isCompiled, isAsked, weights
         self.kept: dict[int, Any] = {}
         self.most = 0
         self.programs: OrderedDict[Any, PartitionedGraph] = OrderedDict()
@@ -69,7 +70,7 @@ class StagePass:
         if key not in self.programs:
             if len(self.programs) >= MOST:
                 self.programs.popitem(last=False)
-            options = {"grads": "given", "updGrad": self.isAsked}
+            options = {"grads": "given", "updGrad": self.isAsked, "weights": self.weights}
             shapes, dtypes = [tuple(x.shape) for x in given], [np.dtype(x.dtype) for x in given]
             self.programs[key] = PartitionedGraph(self.segment.graph, shapes, dtypes, options)
         self.programs.move_to_end(key)

@@ -96,6 +96,11 @@ class StagePipeline:
             pending.wait()
         self.sent = []
 
+    def readFrom(self, weights: Any) -> None:
+        """Have the stages read weights of which several processes have pieces."""
+        for each in self.passes.values():
+            each.weights = weights
+
     def shareWeights(self) -> None:
         """Give the new values of parameters that several stages have to all of these, from the first of them."""
         along, here, params = self.grid.along, self.grid.position, {}

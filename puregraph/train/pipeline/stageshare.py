@@ -64,11 +64,19 @@ class StageShare:
         if self.isDivided:
             (stage, begin, _), (first, last) = self.spans[id(param)], self.updated(param)
             with SEED.undisturbed():  # other processes have more pieces, or fewer
-                array = aligned(param.materialize().reshape(-1)[first:last].copy())
+                array = self.weightsOf(slot, first, last)
                 param = ParamPiece(slot, slice(first, last), begin + first, stage, array)
         found = Slot(slot.path, param)
         found.arrays, found.rule = slot.arrays, slot.rule
         return found
+
+    def weightsOf(self, slot: Slot, first: int, last: int) -> np.ndarray:
+        """Memory with some weights of a parameter, for a piece."""
+        return aligned(slot.param.materialize().reshape(-1)[first:last].copy())
+
+    def follow(self, piece: ParamPiece, param: Param) -> None:
+        """Give a piece the weights as they are now."""
+        piece.array[...] = param.materialize().reshape(-1)[piece.spanIn]
 
     def give(self, own: Any, totals: dict[int, np.ndarray], param: Param, isReady: bool) -> None:
         """Give what the slot of a parameter updates its gradient, if there is to be one, and a piece its weights."""
@@ -76,7 +84,7 @@ class StageShare:
         if own is param:
             param.grad = None if grad is None else grad.reshape(param.shape)
         else:
-            own.array[...] = param.materialize().reshape(-1)[own.spanIn]
+            self.follow(own, param)
             own.refresh(grad)
 
     def gather(self, pieces: list[ParamPiece], changed: list[Param]) -> None:

@@ -19,11 +19,13 @@ class GrainPieces:
     `passes`  the pieces of both, in an order that is the same for all shapes
     """
 
-    def __init__(self, graph: Graph, arrays: list[Any], isMet: Callable[[GraphStep], bool], weights: Any):
+    def __init__(
+        self, graph: Graph, arrays: list[Any], isMet: Callable[[GraphStep], bool], isAsked: bool, weights: Any
+    ):
         shapes, dtypes = [tuple(x.shape) for x in arrays], [np.dtype(x.dtype) for x in arrays]
-        options = {"grads": "given", "updGrad": False, "weights": weights}
+        options = {"grads": "given", "updGrad": isAsked, "weights": weights}
         self.whole = PartitionedGraph(graph, shapes, dtypes, options, isMet)
-        self.isMet = isMet
+        self.met = {n for step in self.whole.steps.items if isMet(step) for n in step.args}
 
     @property
     def passes(self) -> tuple[list[Subgraph], list[Subgraph]]:
@@ -34,10 +36,9 @@ class GrainPieces:
         """Make them anew if other parameters are trained now."""
         self.whole.update(self.whole.backwardGraph())
 
-    def metIn(self, piece: Subgraph) -> GraphStep | None:
-        """The step that a piece leaves to others; None if it is run here."""
-        step = piece.partition.items[0]
-        return step if piece.partition.isOpen and self.isMet(step) else None
+    def reads(self, number: int, stored: Any) -> bool:
+        """Whether programs read a parameter themselves, and no step that is left to others wants it."""
+        return self.whole.has(stored) and number not in self.met
 
     def run(self, piece: Subgraph, values: list[Any], states: dict[int, Any]) -> None:
         """Run a piece of a grain, whose states are those in `states`, by their ids."""

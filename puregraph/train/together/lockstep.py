@@ -16,6 +16,7 @@ from puregraph.many.grains import Grains
 from puregraph.many.treesum import TreeSum
 from puregraph.many.world import World
 from puregraph.train.together.grainpieces import GrainPieces
+from puregraph.train.together.lockedpass import LockedPass
 
 MOST = 32  # shapes of grains for which programs are kept
 
@@ -57,33 +58,62 @@ class LockStep:
         `states`    for each grain arrays that stand for States, by the ids of these, and that rules write to
         `shares`    for each grain the gradient of its cost
         """
+        isCompiled = self.isCompiled and self.takesAlone(graph, smallest)
+        passed = self.forward(graph, smallest, given, states, isCompiled)
+        seeds = {}
+        for grain in given:
+            cost, *others = passed.outputs(grain)
+            seeds[grain] = [np.full_like(cost, shares[grain]), *[None] * len(others)]
+        found = self.backward(passed, seeds)
+        return {grain: GrainPass(passed.outputs(grain), grads) for grain, (_, grads) in found.items()}
+
+    def forward(
+        self,
+        graph: Graph,
+        smallest: list[Any],
+        given: dict[int, list[Any]],
+        states: dict[int, Any],
+        isCompiled: bool,
+        isAsked: bool = False,
+    ) -> LockedPass:
+        """Forward alone; with `isAsked` backward gives the gradients of the graph's inputs as well."""
         steps = graph.steps(len(smallest))
         self.running = list(given)
-        passes: dict[int, list[Any]] = {}
+        every, pieces = None, dict[int, GrainPieces]()
+        if isCompiled:
+            pieces = {grain: self.piecesFor(graph, data, isAsked) for grain, data in given.items()}
+            every = next(iter(pieces.values())) if pieces else self.piecesFor(graph, smallest, isAsked)
+        values: dict[int, list[Any]] = {}
         for grain, data in given.items():
-            values = passes[grain] = [None] * steps.count
+            own = values[grain] = [None] * steps.count
             for number, x in zip(steps.inputs, data, strict=True):
-                values[number] = x
+                own[number] = x
             for number, module, name in steps.params:
                 stored = getattr(module, name)
-                if stored is not None:
-                    values[number] = states[grain].get(id(stored), stored.materialize())
-        if self.isCompiled and self.takesAlone(graph, smallest):
-            pieces = {grain: self.piecesFor(graph, data) for grain, data in given.items()}
-            every = next(iter(pieces.values())) if pieces else self.piecesFor(graph, smallest)
-            return self.runPieces(every, pieces, passes, states, shares)
-        self.takeSteps(steps, passes)
-        back = graph.backwardGraph(False, True, steps)
-        inner = back.steps()
-        backs: dict[int, list[Any]] = {}
-        for grain, values in passes.items():
-            cost = values[steps.outputs[0]]
-            seeds = [np.full_like(cost, shares[grain]), *[None] * (len(steps.outputs) - 1)]
+                if stored is not None and (every is None or not every.reads(number, stored)):
+                    own[number] = states[grain].get(id(stored), stored.materialize())
+        passed = LockedPass(graph, steps, values, states, isAsked, every, pieces)
+        if every is None:
+            self.takeSteps(steps, values)
+        else:
+            self.takePieces(passed, every.passes[0], 0, values)
+        return passed
+
+    def backward(self, passed: LockedPass, seeds: dict[int, list[Any]]) -> dict[int, tuple[list[Any], list[Any]]]:
+        """By grain the gradients of the graph's inputs, and each parameter with its own, from those of the outputs."""
+        self.running = list(passed.values)
+        if passed.every is not None:
+            backs = {grain: each.valuesFor(seeds[grain], passed.values[grain]) for grain, each in passed.pieces.items()}
+            self.takePieces(passed, passed.every.passes[1], 1, backs)
+            return {grain: each.whole.back.found(backs[grain]) for grain, each in passed.pieces.items()}
+        back = passed.graph.backwardGraph(passed.isAsked, True, passed.steps)
+        inner, backs = back.steps(), {}
+        for grain, values in passed.values.items():
             own = backs[grain] = [None] * inner.count
-            for number, x in zip(inner.inputs, [*seeds, *[values[n] for n in back.numbers]], strict=True):
+            for number, x in zip(inner.inputs, [*seeds[grain], *[values[n] for n in back.numbers]], strict=True):
                 own[number] = x
         self.takeSteps(inner, backs)
-        return {g: GrainPass([passes[g][n] for n in steps.outputs], back.found(backs[g])[1]) for g in passes}
+        return {grain: back.found(values) for grain, values in backs.items()}
 
     def takeSteps(self, steps: Steps, passes: dict[int, list[Any]]) -> None:
         """All rules of a list of steps, for all grains."""
@@ -105,42 +135,15 @@ class LockStep:
 
     # Compiled -------------------------------------------------------------------------------------------------------
 
-    def runPieces(
-        self,
-        every: GrainPieces,
-        found: dict[int, GrainPieces],
-        passes: dict[int, list[Any]],
-        states: dict[int, Any],
-        shares: dict[int, float],
-    ) -> dict[int, GrainPass]:
-        """The same with a program for each piece of a pass; `every` has those of any grain, where there is none too."""
-        outputs = every.whole.steps.outputs
-        self.takePieces(every, 0, found, passes, states)
-        backs = {}
-        for grain, each in found.items():
-            cost = passes[grain][outputs[0]]
-            seeds = [np.full_like(cost, shares[grain]), *[None] * (len(outputs) - 1)]
-            backs[grain] = each.valuesFor(seeds, passes[grain])
-        self.takePieces(every, 1, found, backs, states)
-        grads = {grain: each.whole.back.found(backs[grain])[1] for grain, each in found.items()}
-        return {grain: GrainPass([passes[grain][n] for n in outputs], grads[grain]) for grain in found}
-
-    def takePieces(
-        self,
-        every: GrainPieces,
-        which: int,
-        found: dict[int, GrainPieces],
-        passes: dict[int, list[Any]],
-        states: dict[int, Any],
-    ) -> None:
-        """All pieces of one of both passes, for all grains; `every` has those of any, where this process has none."""
-        for index, piece in enumerate(every.passes[which]):
-            step = every.metIn(piece)
+    def takePieces(self, passed: LockedPass, every: list[Any], which: int, values: dict[int, list[Any]]) -> None:
+        """All pieces of one of both passes, for all grains; `every` are those of any, where this process has none."""
+        for index, piece in enumerate(every):
+            step = metIn(piece)
             if step is not None:
-                self.takeStep(step, passes)
+                self.takeStep(step, values)
             else:
-                for grain, each in found.items():
-                    each.run(each.passes[which][index], passes[grain], states[grain])
+                for grain, each in passed.pieces.items():
+                    each.run(each.passes[which][index], values[grain], passed.states[grain])
 
     def takesAlone(self, graph: Graph, arrays: list[Any]) -> bool:
         """Whether no rule refuses the shapes of a grain by itself, as a norm of one value would: all processes find
@@ -151,13 +154,13 @@ class LockStep:
             self.alone[key] = not any(row.fault for row in inferred.rows)
         return self.alone[key]
 
-    def piecesFor(self, graph: Graph, arrays: list[Any]) -> GrainPieces:
-        """The pieces for a grain of such arrays."""
+    def piecesFor(self, graph: Graph, arrays: list[Any], isAsked: bool) -> GrainPieces:
+        """The pieces for a grain of such arrays; a graph is always asked for the same."""
         key = keyOf(graph, arrays)
         if key not in self.pieces:
             if len(self.pieces) >= MOST:
                 self.pieces.popitem(last=False)
-            self.pieces[key] = GrainPieces(graph, arrays, isMet, self.weights)
+            self.pieces[key] = GrainPieces(graph, arrays, isMet, isAsked, self.weights)
         self.pieces.move_to_end(key)
         self.pieces[key].refresh()
         return self.pieces[key]
@@ -198,6 +201,12 @@ def keyOf(graph: Graph, arrays: list[Any]) -> tuple[Any, ...]:
 def isMet(step: Any) -> bool:
     """Whether a step takes sums over all grains, forward or back."""
     return isSynchronized(step.module) or isSynchronized(getattr(step.module, "of", None))
+
+
+def metIn(piece: Any) -> Any:
+    """The step of a piece that takes sums over all grains; None if there is none."""
+    step = piece.partition.items[0]
+    return step if piece.partition.isOpen and isMet(step) else None
 
 
 def isSynchronized(module: Any) -> bool:

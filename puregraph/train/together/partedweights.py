@@ -24,35 +24,24 @@ class OwnedSpan(NamedTuple):
     last: int
 
 
+Owners = dict[int, list[OwnedSpan]]  # by the id of a parameter who has which of its elements
+
+
 class PartedWeights:
-    """The weights of parameters, of which each process has its piece of every bucket, in memory that others read.
+    """The weights of parameters, of which each process has pieces in memory that others read.
 
     A parameter has no array then, and makes one of all pieces when its data is first read: by a rule that is not
     compiled, by a user. The next step takes this process's piece from that, and its update lets go of it.
     """
 
-    def __init__(self, world: World, gradients: GradientExchange):
-        self.world, self.params, self.spans = world, gradients.params, gradients.spans
-        self.bounds, self.dtype = gradients.tree.bounds, gradients.tree.dtype
-        runs, groups = gradients.tree.runs, gradients.buckets.groups
-        sizes = [[end - begin for begin, end in each] for each in runs]
-        begins = [list(accumulate(each, initial=0)) for each in sizes]
-        self.owners: dict[int, list[OwnedSpan]] = {}
-        for number, group in enumerate(groups):
-            for index in group:
-                a, b = self.spans[index]
-                found = [(r, max(each[number][0], a), min(each[number][1], b)) for r, each in enumerate(runs)]
-                self.owners[id(self.params[index])] = [
-                    OwnedSpan(r, begins[r][number] + first - runs[r][number][0], first - a, last - a)
-                    for r, first, last in found
-                    if first < last
-                ]
-        self.window = world.window(begins[world.rank][-1], self.dtype)
+    def __init__(self, world: World, params: list[Param], owners: Owners, dtype: np.dtype):
+        self.world, self.params, self.owners, self.dtype = world, params, owners, dtype
+        own = [span for spans in owners.values() for span in spans if span.rank == world.rank]
+        self.window = world.window(max([span.begin + span.last - span.first for span in own], default=0), dtype)
 
-    def isLike(self, gradients: GradientExchange) -> bool:
-        """Whether these are the same parameters in the same buckets."""
-        same = self.spans == gradients.spans and self.bounds == gradients.tree.bounds
-        return same and list(map(id, self.params)) == list(map(id, gradients.params))
+    def isLike(self, params: list[Param], owners: Owners, dtype: np.dtype) -> bool:
+        """Whether these are the same parameters in the same pieces."""
+        return self.owners == owners and self.dtype == dtype and list(map(id, self.params)) == list(map(id, params))
 
     def has(self, param: Any) -> bool:
         """Whether the weights of a parameter are here."""
@@ -122,16 +111,33 @@ class Gathering:
         return Given, (self(),)
 
 
-def partedWeights(trainer: Any, gradients: GradientExchange) -> PartedWeights:
+def bucketOwners(gradients: GradientExchange) -> Owners:
+    """Where the weights of parameters are, if each process has its piece of every bucket."""
+    spans, runs = gradients.spans, gradients.tree.runs
+    begins = [list(accumulate([end - begin for begin, end in each], initial=0)) for each in runs]
+    owners: Owners = {}
+    for number, group in enumerate(gradients.buckets.groups):
+        for index in group:
+            a, b = spans[index]
+            found = [(r, max(each[number][0], a), min(each[number][1], b)) for r, each in enumerate(runs)]
+            owners[id(gradients.params[index])] = [
+                OwnedSpan(r, begins[r][number] + first - runs[r][number][0], first - a, last - a)
+                for r, first, last in found
+                if first < last
+            ]
+    return owners
+
+
+def partedWeights(trainer: Any, params: list[Param], owners: Owners, dtype: np.dtype) -> PartedWeights:
     """The weights of a trainer's network in pieces; those of before, if they are like these.
 
     Raises    DataError for weights on a GPU
     """
-    if any(map(isOnDevice, gradients.params)):
+    if any(map(isOnDevice, params)):
         raise DataError('shard="parameters": weights on a GPU cannot be in pieces yet; shard="gradients" can be used')
     before = trainer.objective.weights
-    isSame = before is not None and before.isLike(gradients)
-    found = before if isSame else PartedWeights(trainer.world, gradients)
+    isSame = before is not None and before.isLike(params, owners, dtype)
+    found = before if isSame else PartedWeights(trainer.world, params, owners, dtype)
     found.divide()
     if before is not None and not isSame:
         before.close()
