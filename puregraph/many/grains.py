@@ -25,7 +25,7 @@ class Grains:
                 f"grains={count}: wanted at least one for each of {world.size} processes; give more grains, or start "
                 f"{count} processes at most"
             )
-        self.count = count
+        self.count, self.world = count, world
         self.bounds = [count * r // world.size for r in range(world.size + 1)]
         self.own = range(self.bounds[world.rank], self.bounds[world.rank + 1])
 

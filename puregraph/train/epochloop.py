@@ -14,9 +14,11 @@ from puregraph.train.callbacks.callback import Callback
 from puregraph.train.callbacks.checkpointing import Checkpoint
 from puregraph.train.callbacks.progress import Progress, progressFrom
 from puregraph.train.metrics.metric import countedIn
+from puregraph.train.pipeline.lockedpipelinestep import LockedPipelineStep
 from puregraph.train.pipeline.pipelinestep import PipelineStep
 from puregraph.train.tensor.tensorstep import TensorStep
 from puregraph.train.together.agreement import together
+from puregraph.train.together.lockstep import isSynchronized
 from puregraph.train.together.sharedstep import SharedStep, slotsOf
 
 UNSAVED = "not saved: train(...) goes on from here; with a Checkpoint among the callbacks, another process could too"
@@ -141,8 +143,11 @@ class EpochLoop:
     def dividedStep(self, count: int) -> SharedStep:
         """A division of steps into that number of grains, and perhaps of the network into stages, or its tensors."""
         trainer = self.trainer
-        kind: Any = SharedStep if trainer.stages is None else PipelineStep
-        trainer.shared = (kind if trainer.tensor is None else TensorStep)(trainer, count)
+        kind: Any = SharedStep if trainer.tensor is None else TensorStep
+        if trainer.stages is not None:
+            isLocked = any(map(isSynchronized, trainer.net.modules().values()))
+            kind = LockedPipelineStep if isLocked else PipelineStep
+        trainer.shared = kind(trainer, count)
         return trainer.shared
 
     def gatherWeights(self, isWanted: bool = True) -> None:

@@ -76,6 +76,16 @@ def synchronized(**options):
     return trainer, rng.standard_normal((70, 1, 8, 8)).astype(np.float32), rng.integers(0, 4, 70)
 
 
+def vectors(**options):
+    """The hash of a network whose grains have one vector or none, which no BatchNorm takes alone."""
+    puregraph.seed(0)
+    rng = np.random.default_rng(0)
+    net = Sequential(Linear(6, 5), BatchNorm(5, synchronized=True), Relu(), Linear(5, 3))
+    trainer = Trainer(net, CrossEntropy(), Adam(1e-2, clipNorm=0.5), **{"batchsize": 8, **GRAINS, **options})
+    trainer.train(rng.standard_normal((20, 6)).astype(np.float32), rng.integers(0, 3, 20), epochs=4)
+    return hashOf(trainer)
+
+
 def language(**options):
     """A GPT of two layers."""
     puregraph.seed(3)

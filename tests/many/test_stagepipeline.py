@@ -8,7 +8,7 @@ import recipes
 from launched import launched, lines
 from rankpool import ran, ranAlone
 
-from puregraph import SGD, Adam, BatchNorm, CrossEntropy, DataError, GraphError, Linear, Relu, Sequential, Trainer
+from puregraph import SGD, Adam, CrossEntropy, DataError, GraphError, Linear, Relu, Sequential, Trainer
 from puregraph.many import CountingWorld, Grains, TreeSum, World
 from puregraph.many.treenorm import treeNorm
 from puregraph.train.pipeline import GrainSums, PipelineGrid, PipelineSchedule, StageMove
@@ -293,8 +293,6 @@ def test_what_cannot_be_trained_in_stages_is_refused():
         train(stages=0)
     with pytest.raises(GraphError, match="can be cut in 3 at most, wanted 4"):
         train(stages=4)
-    with pytest.raises(DataError, match="stages=2: a synchronized BatchNorm takes all grains at once"):
-        train(Sequential(Linear(4, 4), BatchNorm(4, synchronized=True), Linear(4, 3)), stages=2)
 
     class Odd(Adam):
         def update(self):

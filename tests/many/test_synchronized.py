@@ -82,16 +82,42 @@ def test_grains_of_one_vector_are_part_of_the_batch_too(batchsize, samples):
 
 
 OUTCOME = """
-import recipes
-print(recipes.outcome("synchronized"), recipes.outcome("synchronized", compile=False, shard="state"))
+import recipes, sys
+pairs = [
+    (recipes.outcome("synchronized"), recipes.outcome("synchronized", compile=False, shard="state")),
+    (recipes.outcome("synchronized", stages=3, shard="parameters"), recipes.vectors(stages=2)),
+]
+sys.stdout.write("".join([f"{one} {other}\\n" for one, other in pairs]))  # at once: others write as well
 """
 
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("count", [3, *[pytest.param(count, marks=pytest.mark.slow) for count in (2, 8)]])
-def test_equal_bits_for_any_number_of_processes(tmp_path, count):
-    alone = f"{recipes.outcome('synchronized')} {recipes.outcome('synchronized', compile=False)}"
-    assert set(lines(ran(count, tmp_path, OUTCOME))) == {alone}
+def test_equal_bits_for_any_number_of_processes_and_in_stages(tmp_path, count):
+    alone = recipes.outcomeAlone("synchronized")
+    wanted = {f"{alone} {recipes.outcome('synchronized', compile=False)}", f"{alone} {recipes.vectors()}"}
+    assert set(lines(ran(count, tmp_path, OUTCOME))) == wanted
+
+
+STAGED = """
+import recipes, sys
+ways = [(2, None), (2, "state"), (2, "gradients"), (2, "parameters"), (4, None), (4, "parameters")]
+given = [dict(stages=stages, shard=shard) for stages, shard in ways]
+pairs = [(recipes.outcome("synchronized", **each), recipes.vectors(**each)) for each in given]
+pairs += [[recipes.outcome("synchronized", stages=2, **each) for each in ({"accumulate": 2}, {"compile": False})]]
+sys.stdout.write("".join([f"{one} {other}\\n" for one, other in pairs]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.mpi
+@pytest.mark.filterwarnings("ignore:accumulate")
+def test_stages_that_wait_for_the_whole_batch_end_alike_however_it_is_divided(tmp_path):
+    outcomes = [recipes.outcome("synchronized", **way) for way in ({}, {"accumulate": 2}, {"compile": False})]
+    wanted = {f"{outcomes[0]} {recipes.vectors()}", f"{outcomes[1]} {outcomes[2]}"}
+    for count in (1, 2, 4, 8):
+        found = [line for line in lines(ran(count, tmp_path, STAGED, timeout=580)) if len(line) == 129]
+        assert len(found) == 7 * count and set(found) == wanted, count
 
 
 def test_one_value_has_no_variance():

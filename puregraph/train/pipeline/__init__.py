@@ -1,6 +1,9 @@
 """Pipeline: steps of a network in stages, through which the grains of a batch go one after the other."""
 
 from puregraph.train.pipeline.grainsums import GrainSums
+from puregraph.train.pipeline.lockedpipeline import LockedPipeline
+from puregraph.train.pipeline.lockedpipelinestep import LockedPipelineStep
+from puregraph.train.pipeline.partedstageshare import PartedStageShare
 from puregraph.train.pipeline.pipelinegrid import PipelineGrid
 from puregraph.train.pipeline.pipelineschedule import PipelineSchedule, StageMove
 from puregraph.train.pipeline.pipelinestep import PipelineStep
@@ -10,7 +13,10 @@ from puregraph.train.pipeline.stageshare import StageShare
 
 __all__ = [
     "GrainSums",
+    "LockedPipeline",
+    "LockedPipelineStep",
     "Microbatch",
+    "PartedStageShare",
     "PipelineGrid",
     "PipelineSchedule",
     "PipelineStep",

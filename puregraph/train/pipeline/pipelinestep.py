@@ -10,7 +10,7 @@ import numpy as np
 from puregraph.compile.gradientbuckets import GradientBuckets, backwardOrder
 from puregraph.core.param import Param, scaled
 from puregraph.data.batches import Batch
-from puregraph.errors import DataError, NotFiniteError, PuregraphError
+from puregraph.errors import NotFiniteError, PuregraphError
 from puregraph.many.grains import Grains
 from puregraph.many.treesum import BLOCK, Span
 from puregraph.optimizers.slot import Slot
@@ -34,13 +34,12 @@ class PipelineStep(SharedStep):
     of all grains.
     """
 
+    pipelineType: Any = StagePipeline
+
     def __init__(self, trainer: Any, count: int):
-        label = f"stages={trainer.stages}"
-        refuseUndividable(trainer, label, "stages")
+        refuseUndividable(trainer, f"stages={trainer.stages}", "stages")
         self.grid = PipelineGrid(trainer.world, trainer.stages)
         super().__init__(trainer, count)
-        if self.lockstep is not None:
-            raise DataError(f"{label}: a synchronized BatchNorm takes all grains at once; train it without stages")
         self.pipeline: StagePipeline | None = None
         self.isStale = False
 
@@ -61,20 +60,13 @@ class PipelineStep(SharedStep):
     def learnAll(self) -> None:
         """Take all microbatches of this process through its stages."""
         pipeline = self.pipeline = self.pipeline or self.makePipeline()
-        self.units: list[Microbatch] = []
-        self.parts: list[Batch] = []
         for grain in self.grains.own:
             self.column("stop")[grain] = self.trainer.interrupt.asked
-            for number, batch in enumerate(self.group):
-                part = self.partOf(batch, grain)
-                if part.size:
-                    self.parts.append(part)
-                    self.units.append(Microbatch(grain, number, [*part.data, *part.target]))
         for tree in self.trees.values():
             tree.begin()
-        self.leaves: dict[int, np.ndarray] = {}
+        self.leaves: dict[Any, np.ndarray] = {}
         try:
-            pipeline.run(self.units, self.prepare, self.ended, self.learnt)
+            self.runPipeline(pipeline)
         finally:
             pipeline.reset()
         self.totals = {
@@ -84,6 +76,18 @@ class PipelineStep(SharedStep):
             for tree in self.trees.values():
                 tree.spare = []  # memory that nobody has while the rest of the step runs
 
+    def runPipeline(self, pipeline: Any) -> None:
+        """Take the microbatches, those of a grain after each other."""
+        self.units: list[Microbatch] = []
+        self.parts: list[Batch] = []
+        for grain in self.grains.own:
+            for number, batch in enumerate(self.group):
+                part = self.partOf(batch, grain)
+                if part.size:
+                    self.parts.append(part)
+                    self.units.append(Microbatch(grain, number, [*part.data, *part.target]))
+        pipeline.run(self.units, self.prepare, self.ended, self.learnt)
+
     def makePipeline(self) -> StagePipeline:
         """The stages, cut for a full grain."""
         trainer, batch = self.trainer, self.group[0]
@@ -91,13 +95,15 @@ class PipelineStep(SharedStep):
         size = -(-trainer.batchsize // self.grains.count)
         shapes = [(size, *x.shape[1:]) for x in (*batch.data, *batch.target)]
         last = len(trainer.net.steps(len(batch.data)).items) - 1
-        found = StagePipeline(objective.graph, shapes, last, self.grid, objective.compile)
+        found: StagePipeline = self.pipelineType(objective.graph, shapes, last, self.grid, objective.compile)
         self.owner = {id(param): found.homes.get(id(param), [0])[0] for param in self.params}
         stages = [[p for p in self.params if self.owner[id(p)] == stage] for stage in range(self.grid.stages)]
         if trainer.shard == "parameters" and self.world.size > 1:
             self.share: StageShare = PartedStageShare(self.grid, stages, trainer, self.dtype)
             self.weights = self.share.weights
             found.readFrom(self.weights)
+            if self.lockstep is not None:
+                self.lockstep.weights = self.weights
         else:
             self.share = StageShare(self.grid, stages, trainer.shard is not None)
         sizes, across = [cuts[-1] for cuts in self.share.cuts], self.grid.across
@@ -140,24 +146,30 @@ class PipelineStep(SharedStep):
 
     def learnt(self, stage: int, unit: int, gradients: dict[int, Any]) -> None:
         """When it has gone back: add its gradients to those of the grain, and these to the sum."""
-        grain, number, _ = self.units[unit]
+        grain = self.units[unit].grain
         share = self.shareOf(self.parts[unit])
         isFirst = unit == 0 or self.units[unit - 1].grain != grain
         isLast = unit == len(self.units) - 1 or self.units[unit + 1].grain != grain
         if isFirst:
             self.leaves[stage] = self.trees[stage].blank()
-        leaf, begin = self.leaves[stage], 0
+        found = {key: None if grad is None else scaled(grad, share) for key, grad in gradients.items()}
+        self.addTo(self.leaves[stage], stage, unit, found, isFirst)
+        if isLast:
+            self.trees[stage].push(grain, self.leaves.pop(stage))
+
+    def addTo(self, leaf: np.ndarray, stage: int, unit: int, gradients: dict[int, Any], isFirst: bool) -> None:
+        """Add gradients of a stage to those of a grain, or begin with them."""
+        grain, number, _ = self.units[unit]
+        begin = 0
         for param in self.share.params[stage]:
             into, grad = leaf[begin : begin + param.size], gradients.get(id(param))
             if grad is not None:
-                grad = scaled(grad, share).reshape(-1)
+                grad = grad.reshape(-1)
                 into[...] = grad if isFirst else (into.astype(grad.dtype) + grad)
             elif isFirst:
                 into[...] = 0
             begin += param.size
             self.column("reached")[grain, number, self.indices[id(param)]] = grad is not None
-        if isLast:
-            self.trees[stage].push(grain, self.leaves.pop(stage))
 
     # All grains -----------------------------------------------------------------------------------------------------
 
@@ -248,17 +260,6 @@ class PipelineStep(SharedStep):
 
     def gatherWeights(self) -> None:
         """Give all processes the weights of all stages."""
-        if not self.isStale:
-            return
-        self.isStale = False
-        for position in range(self.grid.positions):
-            params = [p for p in self.params if self.grid.positionOf(self.owner[id(p)]) == position]
-            flat = [param.materialize().reshape(-1) for param in params]
-            row = np.concatenate([x.view(np.uint8) for x in flat]) if flat else np.empty(0, np.uint8)
-            self.world.broadcast(row, position * self.grid.replicas)
-            begin = 0
-            for param, x in zip(params, flat):
-                if position != self.grid.position:
-                    x.view(np.uint8)[...] = row[begin : begin + x.nbytes]
-                    param.bumpVersion()
-                begin += x.nbytes
+        if self.isStale:
+            self.isStale = False
+            self.share.broadcast()

@@ -62,6 +62,8 @@ class StagePipeline:
                 self.homes.setdefault(key, []).append(stage)
         pairs = [(key, other) for key, homes in self.homes.items() for other in homes[1:] if key in self.wanted]
         self.channels = {pair: KINDS * grid.stages + index for index, pair in enumerate(pairs)}
+        self.sent: list[tuple[Pending, Any]] = []
+        self.coming: dict[Any, tuple[Pending, np.ndarray, Any, Any]] = {}
         self.inferred: dict[Any, dict[int, tuple[Any, Any]]] = {}
         self.schedule = PipelineSchedule(grid.stages, grid.positions, 0)
 
@@ -79,8 +81,7 @@ class StagePipeline:
         """
         if len(units) != self.schedule.units:
             self.schedule = PipelineSchedule(self.grid.stages, self.grid.positions, len(units))
-        self.units, self.values, self.sent = units, dict[Any, Any](), list[tuple[Pending, Any]]()
-        self.coming: dict[Any, tuple[Pending, np.ndarray, Any, Any]] = {}
+        self.open(units)
         moves = self.schedule.orders[self.grid.position]
         for move, following in zip(moves, [*moves[1:], None]):
             self.expect(move)
@@ -92,6 +93,15 @@ class StagePipeline:
             else:
                 learnt(move.stage, move.unit, self.backward(move))
             self.sent = [each for each in self.sent if not each[0].isDone()]
+        self.close()
+
+    def open(self, units: list[Microbatch]) -> None:
+        """Begin with these, and nothing from others."""
+        self.units, self.values = units, dict[Any, Any]()
+        self.sent, self.coming = [], {}
+
+    def close(self) -> None:
+        """Wait until all is sent."""
         for pending, _ in self.sent:
             pending.wait()
         self.sent = []
@@ -128,27 +138,42 @@ class StagePipeline:
 
     def forward(self, move: StageMove) -> list[Any]:
         """A stage goes forward with a microbatch."""
-        stage, unit = move.stage, move.unit
-        segment = self.segments[stage]
-        inputs = dict(zip(self.steps.inputs, self.units[unit].arrays))
-        given = [inputs[each.number] for each in segment.given]
-        given += [self.take(FORWARD, stage, unit, each.number) for each in segment.taken]
-        found = self.passes[stage].forward(unit, given)
-        if stage < self.final:
-            for number, value in {each.number: y for each, y in zip(segment.left, found)}.items():
-                self.give(FORWARD, stage + 1, unit, number, value, self.readersOf(stage, number))
+        found = self.passes[move.stage].forward(move.unit, self.entering(move.stage, move.unit))
+        self.handOn(move.stage, move.unit, found)
         return found
+
+    def entering(self, stage: int, unit: int) -> list[Any]:
+        """What a stage goes forward from."""
+        segment, inputs = self.segments[stage], dict(zip(self.steps.inputs, self.units[unit].arrays))
+        given = [inputs[each.number] for each in segment.given]
+        return given + [self.take(FORWARD, stage, unit, each.number) for each in segment.taken]
+
+    def handOn(self, stage: int, unit: int, found: list[Any]) -> None:
+        """Give the next stage what this one has made."""
+        if stage < self.final:
+            for number, value in {each.number: y for each, y in zip(self.segments[stage].left, found)}.items():
+                self.give(FORWARD, stage + 1, unit, number, value, self.readersOf(stage, number))
 
     def backward(self, move: StageMove) -> dict[int, Any]:
         """A stage goes back with a microbatch; the gradients of its parameters, of those in two stages of both."""
-        stage, unit = move.stage, move.unit
+        grads, found = self.passes[move.stage].backward(move.unit, self.seeds(move.stage, move.unit))
+        return self.handBack(move.stage, move.unit, grads, found)
+
+    def seeds(self, stage: int, unit: int) -> list[Any]:
+        """The gradients that a stage goes back from."""
         segment = self.segments[stage]
-        if stage == self.final:
-            cost = self.shapes(unit)[self.steps.outputs[0]]
-            seeds = [np.ones(cost[0], cost[1]), *[None] * (len(segment.left) - 1)]
-        else:
-            seeds = [self.take(BACK, stage, unit, each) if self.flows(each) else None for each in segment.left]
-        grads, found = self.passes[stage].backward(unit, seeds)
+        if stage < self.final:
+            return [self.take(BACK, stage, unit, each) if self.flows(each) else None for each in segment.left]
+        shape, dtype = self.shapes(unit)[self.steps.outputs[0]]
+        return [np.full(shape, self.costGrad(unit), dtype), *[None] * (len(segment.left) - 1)]
+
+    def costGrad(self, unit: int) -> float:
+        """The gradient of the cost of a microbatch."""
+        return 1.0
+
+    def handBack(self, stage: int, unit: int, grads: list[Any], found: list[Any]) -> dict[int, Any]:
+        """Give the stage before the gradients of what it has made; those of parameters, of all stages together."""
+        segment = self.segments[stage]
         if stage:
             for each, grad in zip(segment.taken, grads[len(segment.given) :]):
                 if self.flows(each):
@@ -238,7 +263,10 @@ class StagePipeline:
 
         Raises    GraphError for a value whose size only a pass knows
         """
-        arrays = self.units[unit].arrays
+        return self.shapesOf(self.units[unit].arrays)
+
+    def shapesOf(self, arrays: list[Any]) -> dict[int, tuple[Any, Any]]:
+        """The same for a microbatch of such arrays."""
         key = tuple([(x.shape, x.dtype) for x in arrays])
         if key not in self.inferred:
             found: dict[int, tuple[Any, Any]] = {}

@@ -101,3 +101,18 @@ class StageShare:
                     _, begin, end = self.spans[id(param)]
                     param.materialize().reshape(-1)[...] = row[begin:end]
                     param.bumpVersion()
+
+    def broadcast(self) -> None:
+        """Give all processes the weights of all stages."""
+        grid = self.grid
+        for position in range(grid.positions):
+            params = [p for stage, own in enumerate(self.params) if grid.positionOf(stage) == position for p in own]
+            flat = [param.materialize().reshape(-1) for param in params]
+            row = np.concatenate([x.view(np.uint8) for x in flat]) if flat else np.empty(0, np.uint8)
+            grid.world.broadcast(row, position * grid.replicas)
+            begin = 0
+            for param, x in zip(params, flat):
+                if position != grid.position:
+                    x.view(np.uint8)[...] = row[begin : begin + x.nbytes]
+                    param.bumpVersion()
+                begin += x.nbytes

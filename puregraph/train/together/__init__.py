@@ -3,6 +3,7 @@
 from puregraph.train.together.deviceexchange import DeviceExchange
 from puregraph.train.together.gradientexchange import GradientExchange
 from puregraph.train.together.grainpieces import GrainPieces
+from puregraph.train.together.lockedpass import LockedPass
 from puregraph.train.together.lockstep import GrainPass, LockStep
 from puregraph.train.together.mixplan import Mix, MixPlan
 from puregraph.train.together.partedfootprint import PartedFootprint
@@ -21,6 +22,7 @@ __all__ = [
     "GrainPieces",
     "GrainPass",
     "LockStep",
+    "LockedPass",
     "Mix",
     "MixPlan",
     "OwnedSpan",

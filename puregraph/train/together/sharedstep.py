@@ -60,7 +60,7 @@ class SharedStep:
         self.lockstep: LockStep | None = None
         if any(isSynchronized(module) for module in trainer.net.modules().values()):
             isCompiled = trainer.objective.compile and not any(map(isOnDevice, self.params))
-            self.lockstep = LockStep(self.world, self.grains, isCompiled, self.weights)
+            self.lockstep = LockStep(self.grains.world, self.grains, isCompiled, self.weights)
         self.blame = remedy(None)
 
     def collect(self, group: list[Batch], location: str) -> None:

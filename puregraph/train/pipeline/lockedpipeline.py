@@ -1,0 +1,134 @@
+"""LockedPipeline: stages with modules that take sums over a batch, which take all microbatches of it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from puregraph.graph import Graph
+from puregraph.train.pipeline.pipelinegrid import PipelineGrid
+from puregraph.train.pipeline.pipelineschedule import StageMove
+from puregraph.train.pipeline.stagepipeline import Microbatch, StagePipeline
+from puregraph.train.together.lockedpass import LockedPass
+from puregraph.train.together.lockstep import LockStep, isMet, isSynchronized
+
+
+class LockedPipeline(StagePipeline):
+    """A StagePipeline of one batch after the other, all microbatches of which go forward before any goes back.
+
+    A stage with a module that is `synchronized` waits for all of them, and takes them in lockstep; others take one
+    after the other, as they come. So each stage keeps the values of all microbatches of its process.
+
+    `lockstep`  has the processes that share the grains of these stages
+    `locked`    the stages that wait
+    """
+
+    def __init__(self, graph: Graph, shapes: list[Any], last: int, grid: PipelineGrid, isCompiled: bool):
+        with alone(graph):
+            super().__init__(graph, shapes, last, grid, isCompiled)
+
+    def setup(self, lockstep: LockStep) -> None:
+        """Take the stages in this lockstep."""
+        self.lockstep = lockstep
+        steps = {stage: each.segment.graph.steps() for stage, each in self.passes.items()}
+        self.locked = {stage for stage, each in steps.items() if any(map(isMet, each.items))}
+
+    def runBatch(
+        self,
+        units: list[Microbatch],
+        shares: list[float],
+        smallest: list[Any],
+        begin: Callable[[int, int], None],
+        ended: Callable[[int, int, list[Any]], None],
+        learnt: Callable[[int, int, dict[int, Any]], None],
+    ) -> None:
+        """Take the microbatches of one batch through all stages of this process, as `run`.
+
+        `shares`    the gradients of their costs
+        `smallest`  arrays like those of the smallest of all processes
+        """
+        self.open(units)
+        self.shares, own, count = shares, self.grid.own, len(units)
+        isCompiled = self.lockstep.isCompiled and self.lockstep.takesAlone(self.graph, smallest)
+        for each in self.passes.values():
+            each.isCompiled = isCompiled
+        passed: dict[int, LockedPass] = {}
+        for stage in own:
+            if stage in self.locked:
+                passed[stage] = self.forwardTogether(stage, smallest, begin, ended)
+                continue
+            for unit in range(count):
+                self.expect(StageMove(True, stage, unit))
+                begin(stage, unit)
+                ended(stage, unit, self.forward(StageMove(True, stage, unit)))
+        for stage in reversed(own):
+            if stage in self.locked:
+                self.backwardTogether(stage, passed.pop(stage), learnt)
+                continue
+            for unit in range(count):
+                self.expect(StageMove(False, stage, unit))
+                learnt(stage, unit, self.backward(StageMove(False, stage, unit)))
+        self.close()
+
+    def costGrad(self, unit: int) -> float:
+        return self.shares[unit]
+
+    def forwardTogether(self, stage: int, smallest: list[Any], begin: Any, ended: Any) -> LockedPass:
+        """A stage goes forward with all microbatches; each of them has states of its own."""
+        segment, one = self.segments[stage], self.passes[stage]
+        held = list({id(state): state for state in segment.graph.states.values()}.values())
+        for unit in range(len(self.units)):
+            self.expect(StageMove(True, stage, unit))
+        given, states = dict[int, list[Any]](), dict[int, Any]()
+        for unit, (grain, _, _) in enumerate(self.units):
+            begin(stage, unit)
+            given[grain] = self.entering(stage, unit)
+            states[grain] = {id(state): state.materialize().copy() for state in held}
+        known, inputs = self.shapesOf(smallest), dict(zip(self.steps.inputs, smallest))
+        like = [inputs[each.number] for each in segment.given]
+        like += [np.empty(*known[each.number]) for each in segment.taken]
+        passed = self.lockstep.forward(segment.graph, like, given, states, one.isCompiled, one.isAsked)
+        for unit, (grain, _, _) in enumerate(self.units):
+            for state in held:
+                state.materialize()[...] = states[grain][id(state)]
+            self.handOn(stage, unit, passed.outputs(grain))
+            ended(stage, unit, passed.outputs(grain))
+        return passed
+
+    def backwardTogether(self, stage: int, passed: LockedPass, learnt: Any) -> None:
+        """A stage goes back with all of them."""
+        one, left = self.passes[stage], self.segments[stage].left
+        for unit in range(len(self.units)):
+            self.expect(StageMove(False, stage, unit))
+        isReached = stage == self.final or any(map(self.flows, left))
+        if isReached and (one.isAsked or any(param.trainable for param in one.params)):
+            seeds = {grain: self.seeds(stage, unit) for unit, (grain, _, _) in enumerate(self.units)}
+            found = self.lockstep.backward(passed, seeds)
+        else:
+            nothing = [None] * len(passed.steps.inputs), list[Any]()
+            found = dict.fromkeys(passed.values, nothing)
+        for unit, (grain, _, _) in enumerate(self.units):
+            inputs, params = found[grain]
+            grads = {id(param): grad for param, grad in params}
+            own = [grads.get(id(param)) for param in one.params]
+            learnt(stage, unit, self.handBack(stage, unit, inputs, own))
+
+    def shapesOf(self, arrays: list[Any]) -> dict[int, tuple[Any, Any]]:
+        with alone(self.graph):
+            return super().shapesOf(arrays)
+
+
+@contextmanager
+def alone(graph: Graph) -> Iterator[None]:
+    """Within it modules that are `synchronized` take the shapes of a grain that would be too small for them alone."""
+    norms = [module for module in graph.modules().values() if isSynchronized(module)]
+    for norm in norms:
+        vars(norm)["train"] = False  # past what compiles programs anew for other settings
+    try:
+        yield
+    finally:
+        for norm in norms:
+            vars(norm)["train"] = True
