@@ -52,8 +52,9 @@ class SharedStep:
             of = {id(slot.param): slot for slot in self.slots}
             slots = [of[id(param)] for param in self.params]
             if trainer.shard == "parameters":
-                owners = bucketOwners(self.gradients)
-                self.weights = partedWeights(trainer, self.params, owners, self.gradients.tree.dtype)
+                self.weights = partedWeights(
+                    trainer, self.params, bucketOwners(self.gradients), self.gradients.tree.dtype
+                )
                 self.sharded = PartedUpdate(trainer, slots, self.gradients, self.weights)
             else:
                 self.sharded = ShardedUpdate(trainer, slots, self.gradients)
