@@ -111,8 +111,8 @@ class Gathering:
         return Given, (self(),)
 
 
-def bucketOwners(gradients: GradientExchange) -> Owners:
-    """Where the weights of parameters are, if each process has its piece of every bucket."""
+def bucketedWeights(trainer: Any, gradients: GradientExchange) -> PartedWeights:
+    """The weights of a trainer's network, of which each process has its piece of every bucket."""
     spans, runs = gradients.spans, gradients.tree.runs
     begins = [list(accumulate([end - begin for begin, end in each], initial=0)) for each in runs]
     owners: Owners = {}
@@ -125,7 +125,7 @@ def bucketOwners(gradients: GradientExchange) -> Owners:
                 for r, first, last in found
                 if first < last
             ]
-    return owners
+    return partedWeights(trainer, gradients.params, owners, gradients.tree.dtype)
 
 
 def partedWeights(trainer: Any, params: list[Param], owners: Owners, dtype: np.dtype) -> PartedWeights:

@@ -17,7 +17,7 @@ from puregraph.train.metrics.metric import countedIn
 from puregraph.train.together.deviceexchange import exchangeFor
 from puregraph.train.together.lockstep import LockStep, isSynchronized
 from puregraph.train.together.partedupdate import PartedUpdate
-from puregraph.train.together.partedweights import PartedWeights, bucketOwners, partedWeights
+from puregraph.train.together.partedweights import PartedWeights, bucketedWeights
 from puregraph.train.together.shardedupdate import ShardedUpdate, isOnDevice
 
 APART = 40  # bits between the counters of random numbers of two grains: more than a run ever draws
@@ -52,9 +52,7 @@ class SharedStep:
             of = {id(slot.param): slot for slot in self.slots}
             slots = [of[id(param)] for param in self.params]
             if trainer.shard == "parameters":
-                self.weights = partedWeights(
-                    trainer, self.params, bucketOwners(self.gradients), self.gradients.tree.dtype
-                )
+                self.weights = bucketedWeights(trainer, self.gradients)
                 self.sharded = PartedUpdate(trainer, slots, self.gradients, self.weights)
             else:
                 self.sharded = ShardedUpdate(trainer, slots, self.gradients)
