@@ -196,6 +196,9 @@ def test_shared_memory_that_is_full_is_said_in_a_sentence(tmp_path):
         pytest.skip("no other shared memory can be mounted here")
     run = ["unshare", "-m", "sh", "-c", full, "sh", *command(2, script)]
     done = subprocess.run(run, env=environment(PUREGRAPH_DEVICE="cpu"), capture_output=True, text=True, timeout=100)
+    if missingOpenMpi() is None:  # which sends over something else, and says so itself
+        assert (done.returncode, done.stderr) == (0, "") and "Space Available" in done.stdout
+        return
     assert done.returncode != 0
     assert (
         "as happens when shared memory is full, over which processes of one machine exchange: /dev/shm has"
