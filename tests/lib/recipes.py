@@ -182,9 +182,9 @@ def hashOf(trainer):
 
 
 def outcome(name, **options):
-    """The hash of a run of thirty steps, each epoch validated."""
+    """The hash of a run of ten steps or a few more, each epoch validated; runs of thirty are those of the product."""
     trainer, data, target = RECIPES[name](**options)
-    trainer.train(data, target, epochs=EPOCHS[name], validation=(data[:20], target[:20]))
+    trainer.train(data, target, epochs=-(-EPOCHS[name] // 3), validation=(data[:20], target[:20]))
     return hashOf(trainer)
 
 
