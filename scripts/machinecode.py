@@ -5,9 +5,10 @@
 
 Registers and spilled bytes are those of the assembler's log. Occupancy is that of an H100's 132 processors, of 65,536
 registers, 2,048 threads and 227 KB of shared memory each; it is of the largest launch, which may have fewer blocks
-than there is room for. With nvdisasm, on the path or in the wheel
-nvidia-cuda-nvdisasm, also how many loads from global memory a kernel has of how many bytes. Kernels that
-touch less than a thousandth of the step's bytes are left out, unless --all asks for them.
+than there is room for. The last line has the least of the launches that are bound by memory: of those that take 3 us or
+more for their bytes, no product and no cell that waits between time steps. With nvdisasm, on the path or in the wheel
+nvidia-cuda-nvdisasm, also how many loads from global memory a kernel has of how many bytes. Kernels that touch less
+than a thousandth of the step's bytes are left out, unless --all asks for them.
 """
 
 import argparse
@@ -22,9 +23,10 @@ from math import prod
 from pathlib import Path
 
 HERE = Path(__file__).parent.parent
-sys.path += [str(HERE), str(HERE / "tests" / "lib"), str(HERE / "tests" / "compile")]
+sys.path += [str(HERE), *(str(HERE / folder) for folder in ("tests/lib", "tests/compile", "scripts"))]
 
-import test_traffic as traffic  # noqa: E402 - found through the line above
+import roofline  # noqa: E402 - found through the line above
+import test_traffic as traffic  # noqa: E402
 
 from puregraph.compile.gpu.lower.copylaunch import startsOf  # noqa: E402
 from puregraph.cuda.runtime import compiler  # noqa: E402
@@ -34,6 +36,7 @@ PROCESSORS, REGISTERS, THREADS, BLOCKS, SHARED, RESERVED = 132, 65536, 2048, 32,
 LOAD = re.compile(r"\bLDG\.E([.\w]*)")
 WIDTHS = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
 LEAST = 1e-3  # of the bytes of a step
+PRODUCT = "contract"  # bound by what it multiplies
 
 
 def nvdisasm(path):
@@ -68,11 +71,22 @@ def kernels(plan):
     found = {}
     for launch in startsOf(plan):
         if isinstance(launch, Launch):
-            size = sum(traffic.bytesOf(x) for kind, x in launch.slots if kind == "pointer")
+            size = traffic.touched(launch)
             key = launch.source, launch.entry, launch.block, launch.shared
             one, count, before = found.get(key, (launch, 0, 0))
             found[key] = max(one, launch, key=lambda each: prod(each.grid)), count + 1, before + size
     return sorted(found.values(), key=lambda each: -each[2])
+
+
+def boundByMemory(plan, arch):
+    """The launches of a plan that take longer for their bytes than to start, each with these and its occupancy."""
+    least = roofline.SHORT * roofline.BANDWIDTH
+    for launch in startsOf(plan):
+        if isinstance(launch, Launch) and launch.entry != PRODUCT and not launch.cooperative:
+            size = traffic.touched(launch)
+            if size >= least:
+                used = compiler.cubin(launch.source, arch).resources[launch.entry]
+                yield launch, size, occupancy(launch, used)
 
 
 def main():
@@ -84,7 +98,8 @@ def main():
     options = parser.parse_args()
     tool = nvdisasm(options.nvdisasm)
     for name in options.workloads:
-        found = kernels(traffic.planOf(name))
+        plan = traffic.planOf(name)
+        found = kernels(plan)
         step = sum(size for *_, size in found)
         found = [each for each in found if options.all or each[2] > LEAST * step]
         compiler.compileAll([launch.source for launch, *_ in found], options.arch)
@@ -98,6 +113,9 @@ def main():
             shared = used.shared + launch.shared
             print(f"{count:8} {size / 1e9:8.2f} {used.registers:10} {used.spills:8} {shared:7} "
                   f"{occupancy(launch, used):9.0%}  {text:>17}  {launch.entry}: {launch.name[:60]}")  # fmt: skip
+        bound = [part for *_, part in boundByMemory(plan, options.arch)]
+        if bound:
+            print(f"{len(bound):8} launches are bound by memory, with at least {min(bound):.0%} occupancy")
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def launches(plan):
     for target, value in plan.copies:
         found += [("copies", what) for what in traffic.stored(value, target.array)]
     for path, what in found:
-        size = sum(traffic.bytesOf(x) for kind, x in what.slots if kind == "pointer")
+        size = traffic.touched(what)
         flops, rate = work(what)
         seconds = max(flops / rate, size / BANDWIDTH) + BARRIER * barriers(what)
         yield path, what.name, size, flops, seconds + BETWEEN + EXTRA * (seconds < SHORT)

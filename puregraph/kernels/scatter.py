@@ -10,8 +10,8 @@ from puregraph.base.widen import widened
 from puregraph.cuda.nests.axes import Axes, axesOf
 from puregraph.cuda.nests.contiguous import packed
 from puregraph.cuda.runtime.launch import (
+    PROCESSORS,
     THREADS,
-    WAVE,
     Launch,
     Scratch,
     blocksFor,
@@ -170,7 +170,7 @@ def scattered(dtable, base, grad, index, rows):
     step, each = inner.strides["x"][0] if inner.size > 1 else 1, max(grad.dtype.itemsize, dtable.dtype.itemsize)
     n = widest(width * each, *(s * each for s in rowsOf.strides["fromGrad"])) // each if step == 1 else 1
     window = WINDOW if count * width // n > BUSY else WINDOW // 4
-    share = min(max(blocksFor(rows, WAVE // 8), 32), RANGE)
+    share = min(max(blocksFor(rows, 2 * PROCESSORS), 32), RANGE)
     names = {"T": stored(dtable.dtype), "S": stored(grad.dtype), "I": stored(index.dtype), "W": total, "N": n}
     names |= {} if base is None else {"BASE": 1}
     text = defined(names) + where.defined("INDEX") + rowsOf.defined("GRAD") + read("scatter.h")

@@ -169,7 +169,7 @@ def test_a_wrong_launch_is_told_by_the_emulator(rng, monkeypatch, fault):
     ],
 )
 def test_a_last_block_that_may_miss_what_others_stored_is_reported(rng, text, by, reason):
-    (launch,), *_ = statistics(rng.standard_normal((1200, 4)).astype("f4"))
+    (launch,), *_ = statistics(rng.standard_normal((1200, 16)).astype("f4"))
     assert launch.source.count(text) == 1
     with pytest.raises(KernelError, match=reason):
         emulator.run([launch._replace(source=launch.source.replace(text, by))])

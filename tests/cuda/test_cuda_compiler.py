@@ -53,6 +53,14 @@ def test_a_spill_does_not_pass_the_gate():
     gate([launch(INDEXED, "indexed")], local=256)
 
 
+def test_blocks_share_a_processor_unless_their_registers_are_spilled_then():
+    alone = SPILLED.replace("120", "40").replace("(1024)", "(128)")
+    shared = alone.replace("(128)", "(128, 16)")
+    assert compiler.resourcesIn(compiler.compiled(shared, "sm_90")[1])["spilled"].spills
+    assert compiler.cubin(shared, "sm_90").resources == compiler.cubin(alone, "sm_90").resources
+    assert not compiler.cubin(shared, "sm_90").resources["spilled"].spills
+
+
 def test_the_older_architecture_is_asked_where_it_could_matter():
     bound = DOUBLED.replace("void ", "void __launch_bounds__(32, 256) ")
     assert [arch for arch, _ in gate([launch(DOUBLED, "doubled")])] == ["sm_90"]

@@ -47,7 +47,7 @@ def test_columns_of_many_rows_are_one_launch_that_gives_the_same_bits_each_time(
 
 
 @needsNvrtc
-def test_two_blocks_of_half_the_threads_of_a_processor_fit_beside_each_other(rng):
+def test_three_blocks_find_the_registers_of_a_processor():
     found, *_ = statistics(np.zeros((4096, 64), "f4"))
-    assert found[0].block[0] * found[0].block[1] == 512 and "__launch_bounds__(512, 2)" in found[0].source
-    gate(found)
+    assert found[0].block[0] * found[0].block[1] == 384 and "__launch_bounds__(384, 3)" in found[0].source
+    assert all(used.registers <= 56 for _, used in gate(found, everywhere=True))

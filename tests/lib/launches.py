@@ -12,7 +12,8 @@ from puregraph.cuda.runtime.launch import Launch
 
 ARCHITECTURES = {"sm_90": 227 << 10, "sm_80": 163 << 10}  # with the bytes of shared memory that a block may have
 FEW = 8  # registers of those that there are: with fewer left, another architecture may have too few
-BLOCKS = re.compile(r"__launch_bounds__\([^()]*,\s*(\w+)\)")  # that are to share the registers of a processor
+BLOCKS = r"__launch_bounds__\([^()]*,\s*(\w+)\)\s*{}\("  # that are to share the registers of a processor
+FEWER = ("rows", "columns")  # of these there may be fewer blocks, where their registers would be spilled
 needsEmulator = pytest.mark.emulator
 needsNvrtc = pytest.mark.nvrtc
 PASSED = {}
@@ -67,10 +68,9 @@ def gate(launches, local=0, everywhere=False):
 
 def allowed(launch):
     """How many registers a thread may have: those of a processor are shared by the blocks that are to be there."""
-    blocks = 1
-    for each in BLOCKS.findall(launch.source):
-        defined = re.search(rf"#define {each} (\d+)", launch.source)
-        blocks = max(blocks, int(defined[1] if defined else each))
+    found = re.search(BLOCKS.format(launch.entry), launch.source)
+    defined = re.search(rf"#define {found[1]} (\d+)", launch.source) if found else None
+    blocks = int(defined[1] if defined else found[1]) if found else 1
     return min(255, (1 << 16) // (prod(launch.block) * blocks) // 8 * 8)
 
 
@@ -95,6 +95,10 @@ def passed(launch, arch, local):
     used, warps = resources[launch.entry], -(-prod(launch.block) // 32)
     registers = warps * 32 * (used.registers + -used.registers % 8)
     assert registers <= 1 << 16, f"{launch.name}: a block of {launch.block} wants {registers} registers on {arch}"
+    most = allowed(launch)
+    assert launch.entry in FEWER or used.registers <= most, (
+        f"{launch.name}: {launch.entry} has {used.registers} registers on {arch}, for all its blocks there are {most}"
+    )
     shared = used.shared + launch.shared
     for each, most in ARCHITECTURES.items():
         assert shared <= most, f"{launch.name}: a block wants {shared} bytes of shared memory, {each} has {most}"

@@ -14,6 +14,7 @@ if str(ROOT / "scripts") not in sys.path:
 import machinecode
 import roofline
 
+from puregraph.cuda.runtime import compiler
 from puregraph.cuda.runtime.compiler import Resources
 from puregraph.cuda.runtime.launch import Launch
 
@@ -51,6 +52,18 @@ def test_occupancy_is_bounded_by_registers_shared_memory_and_the_count_of_blocks
 ):
     launch = Launch("", "columns", "columns", (), (blocks, 1, 1), (block, 1, 1), shared)
     assert machinecode.occupancy(launch, Resources(registers, 0, 0, 0)) == wanted
+
+
+@needsNvrtc
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_90", "sm_80"])
+@pytest.mark.parametrize("name", machinecode.traffic.CASES)
+def test_what_is_bound_by_memory_occupies_half_of_a_gpu(name, arch):
+    plan = machinecode.traffic.planOf(name)
+    compiler.compileAll([launch.source for launch, *_ in machinecode.kernels(plan)], arch)
+    found = [*machinecode.boundByMemory(plan, arch)]
+    few = {f"{launch.entry} {launch.grid} {launch.block}: {part:.0%}" for launch, _, part in found if part < 0.5}
+    assert not few and (found or name in ("mlp", "lenet", "lstm"))
 
 
 @needsNvrtc

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from puregraph.cuda.nests.kernelargs import KernelArgs
-from puregraph.cuda.runtime.launch import THREADS, WIDEST, Launch, blocksFor, stridesOf
+from puregraph.cuda.runtime.launch import THREADS, WIDEST, Launch, blocksFor, eachOf, stridesOf
 
 FAR = 2**31 - 1  # the largest int
 
@@ -53,7 +53,7 @@ def gridOf(made: Any, *others: Any, run: int = 1) -> ThreadGrid | None:
     """The grid over the array that is written, packed where all have contiguous channels; None if it is too large."""
     channels, last = (abs(stridesOf(made)[axis]) for axis in (1, -1))
     isLast = channels < last or made.shape[-1] == 1
-    pack = packOf(made, *others) if isLast else 1
+    pack = eachOf(prod(made.shape), packOf(made, *others)) if isLast else 1
     grid = ThreadGrid(tuple(made.shape), isLast, pack, run if isLast else 1)
     return grid if grid.threads <= FAR else None
 

@@ -248,8 +248,9 @@ __device__ static inline void reduceColumns(T* x, T* scratch) {
 #pragma unroll
   for (int u = 0; u < v; u++) own[u] = x[u];
   __syncthreads();
-  for (int half = blockDim.y >> 1; half > 0; half >>= 1) {
-    if (threadIdx.y < half)
+  for (int rows = blockDim.y, half; rows > 1; rows = half) {
+    half = (rows + 1) >> 1;
+    if (threadIdx.y + half < rows)
 #pragma unroll
       for (int u = 0; u < v; u++) own[u] = How::join(own[u], own[half * blockDim.x * v + u]);
     __syncthreads();

@@ -89,7 +89,7 @@ __device__ static void distribute(int* order, int* keys, int held, int low, cons
 }
 
 // Each block finds the positions of its own rows, and how many belong to rows before those.
-extern "C" __global__ void __launch_bounds__(512, 1)
+extern "C" __global__ void __launch_bounds__(512, 2)
     sortRows(int* __restrict__ order, int* __restrict__ keys, TABLE, const I* __restrict__ index, int count, int rows,
              int width, int range, INDEX_PARAMETERS) {
   __shared__ int next[RANGE], positions[CAPACITY], sums[2 * WARPS];

@@ -13,17 +13,16 @@ from math import gcd, prod
 from puregraph.cuda.nests.formulatext import preamble
 from puregraph.cuda.nests.nestwriter import HOWS, KINDS, NestWriter, manyOf, slotsOf
 from puregraph.cuda.runtime.compiler import ROUNDED
-from puregraph.cuda.runtime.launch import TICKETS, WARP, Launch
+from puregraph.cuda.runtime.launch import BUSIEST, PROCESSORS, TICKETS, WARP, Launch
 from puregraph.cuda.runtime.preprocess import read
 from puregraph.formula.loopnest import LoopNest, ReducedNest, isAxis
 
 BLOCK = 256
 MOST = 4  # columns of a thread: with more its sums, and what it keeps of each column, take too many registers
 MANY = 4  # operands along the rows, of which two rows at a time are as many loads in flight as registers hold
-FIT = 6  # operands, with which half of a processor's threads have enough registers
-FULLBLOCK = 512  # where rows are divided among blocks: two for each processor keep half of its threads busy
-SECTOR = 8  # threads along the columns that together read whole sectors of memory
-FEW = 132  # blocks or fewer, that leave a large GPU capacity for more threads in each
+FULLBLOCK = 384  # threads, where rows are divided among blocks
+RESIDENT = BUSIEST // FULLBLOCK  # of these blocks on a processor
+SECTOR = 32  # bytes along the columns that memory is read in
 
 
 def columnLaunch(nest: LoopNest, axes: frozenset[int]) -> Launch:
@@ -34,7 +33,7 @@ def columnLaunch(nest: LoopNest, axes: frozenset[int]) -> Launch:
 def finishedLaunch(one: LoopNest, axes: frozenset[int], two: LoopNest) -> Launch:
     """The launch of a nest that reduces parts, along axis 0, and of one that reduces axis 0 of their results."""
     first = ColumnWriter(one, axes, FULLBLOCK)
-    first.resident = 2 if len(one.loads) <= FIT else 1
+    first.resident = RESIDENT
     launch = first.write()
     last = ColumnWriter(two, frozenset([0]), like=first)
     last.write()
@@ -74,11 +73,13 @@ class ColumnWriter(NestWriter):
         self.isAlone = like is None
         super().__init__(ReducedNest(nest, axes), gcd(manyOf(nest, nest.space[-1:]), self.cover))
         self.length = prod(nest.space[a] for a in axes)
-        while like is None and not threads and self.x > SECTOR and self.lone < FEW:  # more blocks of fewer columns
+        wide = self.cover * min(KINDS[o.kind][1] for o in (*nest.loads.values(), *nest.stores.values()))
+        isFree = like is None and not threads
+        while isFree and self.x * wide > SECTOR and self.lone < PROCESSORS:  # more blocks of fewer columns
             self.x //= 2
             self.blocks = -(-nest.space[-1] // (self.cover * self.x))
         self.groups = self.lone
-        threads = threads or (2 * BLOCK if self.groups < FEW else BLOCK)
+        threads = threads or (2 * BLOCK if self.groups < PROCESSORS else BLOCK)
         self.y: int = max(1, min(threads // self.x, 1 << (self.length - 1).bit_length())) if like is None else like.y
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from puregraph.cuda.nests.nestwriter import NestWriter, manyOf
-from puregraph.cuda.runtime.launch import THREADS, Launch, gridFor
+from puregraph.cuda.runtime.launch import THREADS, Launch, eachOf, gridFor
 from puregraph.formula.loopnest import LoopNest, ReducedNest
 
 
@@ -13,7 +13,7 @@ def pointLaunch(nest: LoopNest) -> Launch:
     """The launch of a nest without reductions."""
     rank = len(nest.space)
     shape = ReducedNest(nest, frozenset(range(rank)))
-    many = manyOf(nest, () if rank == 1 else nest.space[-1:])
+    many = eachOf(prod(nest.space), manyOf(nest, () if rank == 1 else nest.space[-1:]))
     w = NestWriter(shape, many)
     stores = [n for n in nest.stores if shape.spread[n]]
     single = [n for n in nest.stores if not shape.spread[n]]

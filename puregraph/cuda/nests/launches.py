@@ -13,12 +13,12 @@ from math import prod
 
 import numpy as np
 
-from puregraph.cuda.nests.colreduce import across, columnLaunch, finishedLaunch
+from puregraph.cuda.nests.colreduce import FULLBLOCK, RESIDENT, across, columnLaunch, finishedLaunch
 from puregraph.cuda.nests.elementwise import pointLaunch
 from puregraph.cuda.nests.nestwriter import canonical
 from puregraph.cuda.nests.rowreduce import fits, rowLaunch, rowSplit
 from puregraph.cuda.nests.transposecopy import otherAxis, tileLaunch
-from puregraph.cuda.runtime.launch import Launch, Scratch
+from puregraph.cuda.runtime.launch import PROCESSORS, Launch, Scratch
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import (
     INTEGERS,
@@ -39,9 +39,8 @@ from puregraph.formula.loopnest import (
 )
 
 FULL = 528  # blocks that occupy a large GPU
-BESIDE = 8 * 132  # blocks of 128 threads that keep reductions over their rows, likewise
 PART = 4096  # elements of a row that make a block worth it
-LEAST = 128  # rows, likewise
+LEAST = 3  # rows of each of its threads, likewise
 
 
 def launches(nest: LoopNest) -> list[Launch]:
@@ -99,12 +98,14 @@ def rows(nest: LoopNest, axes: frozenset[int]) -> list[Launch]:
 
 def columns(nest: LoopNest, axes: frozenset[int]) -> list[Launch]:
     """A nest that reduces other axes than the last."""
-    blocks = across(nest)[2] * prod(n for a, n in enumerate(nest.space[:-1]) if a not in axes)
+    _, x, blocks = across(nest)
+    blocks *= prod(n for a, n in enumerate(nest.space[:-1]) if a not in axes)
     long = prod(nest.space[a] for a in axes)
-    pieces = min(FULL // (2 * blocks), long // LEAST)
+    pieces = min(PROCESSORS * RESIDENT // blocks, long // (LEAST * FULLBLOCK // x))
     if pieces < 2 or long <= 2 * FULL:
         return [columnLaunch(nest, axes)]
-    return inParts(nest, axes, -(-long // pieces), columnLaunch)
+    rest = long // nest.space[min(axes)]  # of the first axis alone whole positions are in one part
+    return inParts(nest, axes, roundUp(-(-long // pieces), rest), columnLaunch)
 
 
 def inParts(
@@ -131,16 +132,15 @@ def mixed(nest: LoopNest, sets: list[frozenset[int]]) -> list[Launch]:
     axes = next((each for each in sets if inner in each), None)
     if axes is None or len(sets) > 2:
         return divided(nest)
-    block = -(-prod(n for a, n in enumerate(nest.space) if a not in axes) // BESIDE)
     try:
-        one, two = besides(nest, axes, block, scratch(nest))
+        one, two = besides(nest, axes, 1, scratch(nest))
     except ValueError:
         return divided(nest)
-    plan = rowSplit(one, axes)
     if not fits(one, axes):
         return divided(nest)
-    if block < plan.groups:
-        one, two = besides(nest, axes, plan.groups, scratch(nest))
+    plan, count = rowSplit(one, axes), prod(n for a, n in enumerate(nest.space) if a not in axes)
+    block = max(plan.groups, -(-count // (PROCESSORS * plan.resident)))
+    one, two = besides(nest, axes, block, scratch(nest))
     return [rowLaunch(canonical(one), axes), *described(two)]
 
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from puregraph.cuda.nests.multitensor import ROW, chunked
-from puregraph.cuda.runtime.launch import THREADS, Launch, isDense
+from puregraph.cuda.runtime.launch import THREADS, WAVE, Launch, isDense
 from puregraph.cuda.runtime.preprocess import computed, stored
 from puregraph.formula import Formula
 from puregraph.formula.formula import cudaFrom, preambleFrom
 
-PACKS = 8  # that a thread takes one after the other
+PACKS = (8, 4, 2, 1)  # that a thread takes one after the other, fewer where there is less to do
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 COUNTS = ("int32", "int64")  # computed in float64, exact up to 2^53
 Arrays = Mapping[str, Any]
@@ -93,7 +93,6 @@ def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arra
     pack = 16 // max(x.dtype.itemsize for x in targets.values())
     isWide = any(computed(x.dtype) == "double" or x.dtype.name in COUNTS for x in targets.values())
     real = "double" if isWide else "float"
-    chunk = THREADS * pack * PACKS
     kinds = {name: stored(x.dtype) for name, x in targets.items()}
     read = {name: stored(scalars[name].dtype) for name in given}
     old, new = ({name: kind for name, kind in kinds.items() if (name in reads) == isOld} for isOld in (True, False))
@@ -102,7 +101,6 @@ def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arra
     names = {
         "threads": THREADS,
         "pack": pack,
-        "chunk": chunk,
         "columns": 2 + len(targets) + len(given),
         "skip": "" if skip is None else f", const {stored(skip.dtype)}* skip",
         "leave": "" if skip is None else "if (load(skip, 0) != 0) return;",
@@ -119,8 +117,11 @@ def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arra
     whats = [
         [*(x[name] for name in own), *(y[name] for name in copies), *(n[name] for name in given)] for x, n, y in members
     ]
-    table, blocks = chunked([x[own[0]].size for x, *_ in members], whats, chunk)
-    slots = (("pointer", table), ("int", len(members)), *(() if skip is None else (("pointer", skip),)))
+    sizes = [x[own[0]].size for x, *_ in members]
+    packs = next((n for n in PACKS if sum(sizes) >= n * pack * THREADS * WAVE // 2), PACKS[-1])
+    chunk = packs * pack * THREADS
+    table, blocks = chunked(sizes, whats, chunk)
+    slots = (("pointer", table), ("int", len(members)), ("int", chunk), *(() if skip is None else (("pointer", skip),)))
     return Launch("update", text, "update", slots, (blocks, 1, 1), (THREADS, 1, 1))
 
 
@@ -157,10 +158,9 @@ def rule(
 
 TEXT = """
 extern "C" __global__ void __launch_bounds__({threads})
-    update(const int64* __restrict__ table, int rows{skip}) {{
+    update(const int64* __restrict__ table, int rows, int chunk{skip}) {{
   {leave}
   const int pack = {pack};
-  const int64 chunk = {chunk};
   const int64* const row = rowOf(table, rows, {columns});
   const int64 from = (blockIdx.x - row[0]) * chunk, to = min(from + chunk, row[1]);
   {pointers}

@@ -14,13 +14,12 @@ from typing import NamedTuple
 
 from puregraph.cuda.nests.nestwriter import HOWS, KINDS, NestWriter, canonical, manyOf
 from puregraph.cuda.nests.onlinesum import onlinePair, withoutPeaks
-from puregraph.cuda.runtime.launch import WARP, Launch
+from puregraph.cuda.runtime.launch import BUSIEST, WARP, Launch
 from puregraph.cuda.runtime.preprocess import read
 from puregraph.formula.loopnest import LoopNest, ReducedNest, saved
 
 BLOCK = 128  # threads of a block, where a row takes no more than a warp
-FIT = 6  # operands, with which half of a processor's threads have enough registers
-HALF = 1024  # these threads
+LANES = (1, 2, 4, 8, 16, *range(WARP, 1025, WARP))  # threads that may compute a row together
 LONG = 512  # threads for a row that does not fit in registers
 BUSY = 132 * 1024  # threads that occupy a large GPU
 SHARED = 48 << 10  # bytes of shared memory that any kernel may use
@@ -43,6 +42,11 @@ class RowSplit(NamedTuple):
         """The number of rows that a block computes at a time."""
         return self.threads // self.lanes
 
+    @property
+    def resident(self) -> int:
+        """The number of blocks that a processor has room for, where they keep reductions beside."""
+        return max(1, BUSIEST // self.threads)
+
 
 def rowSplit(nest: LoopNest, axes: frozenset[int]) -> RowSplit:
     """How the rows of a nest are distributed; a nest with reductions beside must be `fits`."""
@@ -50,25 +54,30 @@ def rowSplit(nest: LoopNest, axes: frozenset[int]) -> RowSplit:
     length = prod(nest.space[a] for a in axes)
     rows = prod(nest.space[a] for a in shape.outer)
     ragged = [nest.ragged[1]] if nest.ragged and len(axes) == 1 else []
-    many = manyOf(nest, [length, nest.space[-1], *ragged])
+    whole = manyOf(nest, [length, nest.space[-1], *ragged])
     costly = saved(shape)
     for begun in (costly, {}) if costly else ({},):  # costly values are recomputed if they do not fit
         kept = keptValues(shape, begun)
-        weight = max(2, bytesKept(shape, kept, begun))
-        for lanes in (1 << i for i in range(11)):
-            held = -(-length // (lanes * many)) * many
-            isWide = lanes >= WARP and (shape.beside or rows * lanes >= BUSY or lanes >= 256)
-            if held * weight <= registerBytes(lanes, bool(shape.beside)) and (held <= many or isWide):
+        weight = max(2, bytesKept(shape, kept, begun), bytesLoaded(shape, kept, begun) // 2)
+        for many, rooms in registerBytes(whole, bool(shape.beside)):
+            fitting = []
+            for lanes, room in rooms.items():
+                held = -(-length // (lanes * many)) * many
+                isWide = lanes >= WARP and (shape.beside or rows * lanes >= BUSY or lanes >= 256)
+                if held * weight <= room and (held <= many or isWide):
+                    fitting.append((lanes * held, lanes, held))  # with the fewest threads that have nothing to do
+            if fitting:
+                _, lanes, held = min(fitting)
                 return RowSplit(lanes, lanes * groupsOf(nest, shape, lanes, length), held, tuple(kept), many)
     return RowSplit(LONG, LONG, 0, (), manyOf(nest, [] if len(axes) == 1 else [nest.space[-1]]))
 
 
-def registerBytes(lanes: int, hasBeside: bool) -> int:
-    """The bytes of a row that a thread may keep in registers, where this many threads compute a row: so few that half
-    of the threads of a processor find room."""
-    if lanes > 256:
-        return 160 if lanes == 512 else 64
-    return 128 if hasBeside else 48
+def registerBytes(many: int, hasBeside: bool) -> Iterator[tuple[int, dict[int, int]]]:
+    """Elements at a time, and by the threads that compute a row the bytes of it that each may keep in registers, the
+    best first: so few that half of the threads of a processor find room; for the longest rows more."""
+    for half in (1, 2) if many > 4 else (1,):
+        yield many // half, dict.fromkeys(LANES, 64 if hasBeside else 48)
+    yield many, {lanes: 160 if lanes <= 512 else 64 for lanes in LANES if lanes > 256}
 
 
 def groupsOf(nest: LoopNest, shape: ReducedNest, lanes: int, length: int) -> int:
@@ -82,12 +91,16 @@ def groupsOf(nest: LoopNest, shape: ReducedNest, lanes: int, length: int) -> int
 
 
 def keptValues(shape: ReducedNest, costly: dict[str, int]) -> list[str]:
-    """What is kept of a row: its loads that several phases read, and values that are costly to recompute."""
+    """What is kept of a row: its loads that several phases read, and values that are costly to recompute.
+
+    What other rows read too is in the L2 cache.
+    """
     nest = shape.nest
+    outer = [a for a in shape.outer if nest.space[a] > 1]
     readers: dict[str, set[int]] = {}
     for p in range(shape.count):
         for n in readIn(shape, shape.wanted(p), [n for n, first in costly.items() if first < p]):
-            if any(nest.loads[n].strides[a] for a in shape.outer) or not shape.outer:
+            if all(nest.loads[n].strides[a] for a in outer):
                 readers.setdefault(n, set()).add(p)
     return [*(n for n, phases in readers.items() if len(phases) > 1), *costly]
 
@@ -110,6 +123,16 @@ def bytesKept(shape: ReducedNest, kept: list[str], costly: dict[str, int]) -> in
         )
 
     return max(map(bytesAt, range(shape.count))) + size * len(shape.beside)
+
+
+def bytesLoaded(shape: ReducedNest, kept: list[str], costly: dict[str, int]) -> int:
+    """The bytes that are loaded of each element of a row in that phase where they are the most."""
+    most, atHand = 0, set[str]()
+    for p in range(shape.count):
+        names = {*readIn(shape, shape.wanted(p), [n for n, first in costly.items() if first < p])} - atHand
+        most = max(most, sum(KINDS[shape.nest.loads[n].kind][1] for n in names))
+        atHand |= names & {*kept}
+    return most
 
 
 def namedIn(shape: ReducedNest, names: list[str], known: list[str]) -> list[str]:
@@ -164,8 +187,8 @@ class RowWriter(NestWriter):
         self.groups = plan.groups
         self.rows = prod(self.nest.space[a] for a in shape.outer)
         self.guarded = self.groups > 1 or bool(shape.beside)
-        if shape.beside and len(self.nest.loads) <= FIT:
-            self.resident = max(1, HALF // plan.threads)
+        if shape.beside:
+            self.resident = plan.resident
 
     def write(self) -> Launch:
         shape, plan, T = self.shape, self.plan, self.T

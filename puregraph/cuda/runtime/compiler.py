@@ -24,6 +24,7 @@ ENTRY = re.compile(r"Compiling entry function '(\w+)' for")
 MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers")
 SHARED = re.compile(r"(\d+) bytes smem")
+BLOCKS = re.compile(r"(__launch_bounds__\(\w+), *\w+\)")  # that are to share the registers of a processor
 KNOWN: dict[tuple[str, str], Cubin] = {}
 LOCKS: dict[str, threading.Lock] = {}
 
@@ -115,9 +116,12 @@ def stored(name: str) -> Cubin | None:
 
 
 def made(name: str, source: str, arch: str) -> Cubin:
-    """A cubin made now, and stored."""
-    data, log = compiled(f'{read("common.h")}\n#line 1 "kernel"\n{source}', arch, optionsFor(source))
-    found = Cubin(data, resourcesIn(log))
+    """A cubin made now, and stored: one whose blocks share registers with others unless it spilled them then."""
+    for text in dict.fromkeys([source, BLOCKS.sub(r"\1)", source)]):
+        data, log = compiled(f'{read("common.h")}\n#line 1 "kernel"\n{text}', arch, optionsFor(source))
+        found = Cubin(data, resourcesIn(log))
+        if not any(used.spills for used in found.resources.values()):
+            break
     diskcache.write(name, {"key": "cubin", "resources": found.resources}, data)
     return found
 

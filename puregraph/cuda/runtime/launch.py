@@ -19,6 +19,7 @@ WARP = 32
 THREADS = 256  # of a block, by default
 WIDEST = 16  # bytes that a thread loads at once
 PROCESSORS = 132  # of a large GPU
+BUSIEST = 1152  # threads of a processor that have 56 registers each: more than half of those that it may have
 WAVE = PROCESSORS * 8  # blocks of 256 threads that a large GPU runs at a time
 
 
@@ -139,6 +140,13 @@ def gridFor(count: int, threads: int = THREADS) -> tuple[int, int, int]:
     """The grid of a kernel with grid-stride loops over n elements: no more blocks than fill a
     large GPU twice."""
     return min(blocksFor(count, threads), 2 * WAVE), 1, 1
+
+
+def eachOf(count: int, most: int) -> int:
+    """How many of n elements a thread computes: half as many as it could where few threads more occupy half of a
+    large GPU."""
+    blocks = blocksFor(count, most * THREADS)
+    return most // 2 if most > 1 and WAVE // 8 <= blocks < WAVE // 2 else most
 
 
 def widest(*sizes: int) -> int:
