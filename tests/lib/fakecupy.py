@@ -9,6 +9,7 @@ it comes to light if one that has to wait for another does not.
 
 import ctypes
 import re
+import sys
 import weakref
 from bisect import bisect
 from functools import cache
@@ -22,7 +23,7 @@ from puregraph.compile.gpu.runtime import capture, d2h, gpuexecutable, h2d, stre
 from puregraph.cuda.emulator import emulator
 from puregraph.cuda.emulator.emulator import Region
 from puregraph.cuda.libraries import attention, convolution, cudnn, librarygemm
-from puregraph.cuda.runtime import compiler, runner
+from puregraph.cuda.runtime import compiler, dependentlaunch, runner
 from puregraph.cuda.runtime.launch import Launch
 
 MAGIC = b"fake cubin\n"
@@ -41,6 +42,7 @@ class Machine:
 
     def __init__(self):
         self.memory = weakref.WeakValueDictionary()
+        self.functions = {}  # by their handles
         self.allowed = {}  # bytes of shared memory that kernels may ask for, where that was said
         self.pinned, self.free = {}, {}
         self.captured = None
@@ -48,7 +50,7 @@ class Machine:
         self.late = ""
         self.streams = weakref.WeakSet()
         self.allocations = self.reads = self.writes = self.waits = self.launches = self.replays = self.copies = 0
-        self.done = self.calls = 0
+        self.done = self.calls = self.dependent = 0
         self.uploads, self.pinnedBytes = [], 0
         self.log = []
         self.total, self.live, self.cached = None, 0, 0  # bytes there are, if that is known, and those in use or kept
@@ -123,10 +125,11 @@ class Machine:
 
     def allow(self, function, attribute, count):
         """funcSetAttribute."""
-        own = compiler.cubin(function[0], "sm_90").resources[function[1]].shared
+        source, entry = self.functions[function].key
+        own = compiler.cubin(source, "sm_90").resources[entry].shared
         if own + count > emulator.SHARED:
-            raise RuntimeError(f"CUDA_ERROR_INVALID_VALUE: {own} + {count} bytes of shared memory for {function[1]}")
-        self.allowed[function] = count
+            raise RuntimeError(f"CUDA_ERROR_INVALID_VALUE: {own} + {count} bytes of shared memory for {entry}")
+        self.allowed[source, entry] = count
 
     def set(self, to, value, count, stream):
         """memsetAsync."""
@@ -324,16 +327,39 @@ class Module:
 
 class Function:
     def __init__(self, module, entry):
-        self.module, self.entry, self.ptr = module, entry, (module.source, entry)
+        self.module, self.entry, self.key, self.ptr = module, entry, (module.source, entry), id(self)
+        FakeArray.machine.functions[self.ptr] = self
         assert entry in emulator.program(module.source).kernels, f"CUDA_ERROR_NOT_FOUND: {entry}"
 
     def __call__(self, grid, block, args, shared_mem=0, stream=None, enable_cooperative_groups=False):
         machine = FakeArray.machine
         own = compiler.cubin(self.module.source, "sm_90").resources[self.entry].shared
-        if shared_mem > machine.allowed.get(self.ptr, runner.STATIC_SHARED - own):
+        if shared_mem > machine.allowed.get(self.key, runner.STATIC_SHARED - own):
             raise RuntimeError(f"CUDA_ERROR_INVALID_VALUE: {shared_mem} bytes of shared memory for {self.entry}")
         args = [a.data.ptr if isinstance(a, FakeArray) else a for a in args]
         machine.launch(self.module.source, self.entry, grid, block, args, shared_mem, enable_cooperative_groups)
+
+
+def launchKernelEx(config, handle, parameters, extra):
+    """cuLaunchKernelEx of cuda-bindings: a kernel that may begin before the launch before it has ended must wait for it
+    before all else."""
+    function = FakeArray.machine.functions[int(handle)]
+    source, entry = function.key
+    mayOverlap = any(a.value.programmaticStreamSerializationAllowed for a in config.attrs[: config.numAttrs])
+    if mayOverlap and not re.search(rf"\b{entry}\s*\([^{{]*{{ {re.escape(dependentlaunch.WAIT)}", source):
+        raise RuntimeError(f"{entry} begins while the launch before it still runs, and does not wait for it")
+    wants = emulator.program(source).wants[entry]
+    addresses = (ctypes.c_void_p * len(wants)).from_address(parameters)
+    values = []
+    for (role, letters), address in zip(wants, addresses):
+        kind = CTYPES[letters.replace("u", "i")] if role == "n" else ctypes.c_void_p
+        value = kind.from_address(address).value
+        values.append(np.dtype(letters.replace("u", "i")).type(value) if role == "n" else value)
+    grid, block = ([getattr(config, f"{of}Dim{axis}") for axis in "XYZ"] for of in ("grid", "block"))
+    assert int(config.hStream) == currentStream().ptr, "another stream"
+    FakeArray.machine.dependent += 1
+    function(tuple(grid), tuple(block), values, shared_mem=config.sharedMemBytes)
+    return (sys.modules["cuda.bindings.driver"].CUresult.CUDA_SUCCESS,)
 
 
 class Captured:

@@ -3,8 +3,9 @@
 g++ compiles the same text as NVRTC. The threads of a block run one after the other, each up to its next barrier or
 shuffle. Faults that a GPU would not report are reported: an access outside an array, or between the elements of a
 strided one; a misaligned access; a data race: two threads at the same bytes, one of them writing, with no
-barrier between them; a barrier or shuffle that not all threads reach; a copy that is not awaited; memory that is
-`__restrict__` and written through another pointer. Uninitialized memory is nan.
+barrier between them; a barrier or shuffle that not all threads reach; a copy that is not awaited; an access by a
+kernel that waits for the launch before it, but not yet has; memory that is `__restrict__` and written through another
+pointer. Uninitialized memory is nan.
 
 Results are a GPU's, but for the last bits of functions such as exp, and for products and sums, which a GPU
 rounds together.
@@ -72,12 +73,14 @@ class KernelError(RuntimeError):
 
 
 class EmulatedText(NamedTuple):
-    """A compiled text: its kernels by name, the types of their arguments, and which of these are `__restrict__`."""
+    """A compiled text: its kernels by name, the types of their arguments, and which of these are `__restrict__`; and
+    whether they wait for the launch before, while which they may begin."""
 
     kernels: dict[str, Any]
     wants: dict[str, list[tuple[str, str]]]
     addresses: Any
     restricted: dict[str, list[bool]]
+    isDependent: bool
 
 
 def available() -> bool:
@@ -197,7 +200,7 @@ def prepare(sources: Iterable[str]) -> None:
         if found is None or whole is None:
             new.append(source)
         else:
-            PROGRAMS[source] = programIn(whole, found[0]["number"], found[0]["restricted"])
+            PROGRAMS[source] = programIn(whole, source, found[0]["number"], found[0]["restricted"])
     if new:
         text = preprocessed("".join([beginning(), *map(textOf, count(), new)]))
         whole = LIBRARIES[named(text, WATCHED)] = loaded(build(text, WATCHED))
@@ -206,7 +209,7 @@ def prepare(sources: Iterable[str]) -> None:
             promises = {name: restricted(texts[number], name) for name in ENTRY.findall(source)}
             note = {"key": "emulated", "library": named(text, WATCHED), "number": number, "restricted": promises}
             diskcache.write(names[source], note, b"")
-            PROGRAMS[source] = programIn(whole, number, promises)
+            PROGRAMS[source] = programIn(whole, source, number, promises)
 
 
 def library(name: str) -> ctypes.CDLL | None:
@@ -244,7 +247,7 @@ def textOf(number: int, source: str) -> str:
     )
 
 
-def programIn(library: ctypes.CDLL, number: int, promises: dict[str, list[bool]]) -> EmulatedText:
+def programIn(library: ctypes.CDLL, source: str, number: int, promises: dict[str, list[bool]]) -> EmulatedText:
     """The text with this index in a library; `promises` has which parameters of each kernel are `__restrict__`."""
     addresses = (ctypes.c_void_p * 6)()
     library[f"addresses{number}"](addresses)
@@ -254,7 +257,8 @@ def programIn(library: ctypes.CDLL, number: int, promises: dict[str, list[bool]]
         library[f"describe{number}_{name}"](buffer)
         letters = buffer.value.decode()
         wants[name] = [(letters[i], letters[i + 1 : i + 3]) for i in range(0, len(letters), 3)]
-    return EmulatedText({name: library[f"run{number}_{name}"] for name in wants}, wants, addresses, promises)
+    kernels = {name: library[f"run{number}_{name}"] for name in wants}
+    return EmulatedText(kernels, wants, addresses, promises, "griddepcontrol.wait" in source)
 
 
 def run(launches: Iterable[Launch | LibraryCall], arrayOf: Callable[[Any], np.ndarray] | None = None) -> None:
@@ -340,6 +344,7 @@ def call(
             (ctypes.c_uint * 3)(*block),
             ctypes.c_uint64(shared),
             ctypes.c_int(cooperative),
+            ctypes.c_int(code.isDependent),
         )
     if fault is not None:
         raise KernelError(f"{entry}, {fault.decode()}")

@@ -18,7 +18,7 @@ STATEMENT = re.compile(r"\basm\b(\s+volatile\b)?\s*(?=\()")
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 OPERAND = re.compile(r'\s*"([=+]?)\w"\s*\((.*)\)\s*', re.DOTALL)
 INDEX = re.compile(r"%(\d+)|\b(\d+)\b")
-MOVES = ("cp.", "ldmatrix.")  # instructions that move memory behind the compiler's back
+MOVES = ("cp.", "ldmatrix.", "griddepcontrol.wait")  # instructions that move memory behind the compiler's back
 
 
 def translated(text: str) -> str:

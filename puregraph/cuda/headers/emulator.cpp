@@ -42,6 +42,7 @@ struct Thread {
   uint32_t fenced;   // what its last fence orders: accesses of its block before that time; 0: no fence
   const void* drawn;  // the ticket that it drew from since
   int groups;  // of copies that it has committed
+  bool hasWaited;  // for the launch before
 };
 
 struct Release {  // a block whose accesses before some time are seen by those that draw after it
@@ -81,7 +82,7 @@ std::unordered_map<const void*, std::vector<Release>> tickets;  // by the addres
 std::unordered_map<uint32_t, uint32_t> seen;  // by its index what the block sees of another one: all before that time
 Thread* here;
 void* scheduler;
-bool isCooperative;
+bool isCooperative, isDependent;
 void (*kernel)(void**);
 void** arguments;
 char message[400];
@@ -360,6 +361,8 @@ void check(const void* address, uint64_t bytes, bool writes, bool isAtomic = fal
   for (size_t i = 0; i < regions.size(); i++) {
     Region& r = regions[lastRegion];
     if (p >= r.start && p + bytes <= r.start + r.bytes) {
+      if (isDependent && !here->hasWaited && !r.isShared)
+        fail("%s argument %d's memory before it has waited for the launch before", what, r.number);
       const uint64_t from = (p - r.start) / r.unit, to = (p - r.start + bytes - 1) / r.unit;
       for (uint64_t unit = from; unit <= to; unit++) {
         if (r.isOurs && !r.isOurs[unit])
@@ -420,6 +423,8 @@ void emulator_pause() {
   if (!isCooperative) fail("waits for another block, which may not have begun: the launch is not cooperative");
   suspend(PAUSE);
 }
+
+void emulator_awaitLaunch() { here->hasWaited = true; }
 
 void emulator_ticket(const void* address) {
   here->drawn = address;
@@ -523,6 +528,7 @@ void beginBlock(int number, int count) {
     Thread& t = threads[i];
     t.index = {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
     t.number = i, t.wait = RUNS, t.stackIndex = -1, t.fenced = 0, t.drawn = nullptr, t.groups = 0;
+    t.hasWaited = false;
   }
 }
 
@@ -600,10 +606,11 @@ void emulator_region(char* start, uint64_t bytes, uint64_t unit, const uint8_t* 
   regions.push_back({start, bytes, isOurs, unit, number, false, std::vector<Mark>((bytes + unit - 1) / unit)});
 }
 
-// Run a kernel on the arrays registered before; returns its fault, or null. `addresses` are those of its library.
+// Run a kernel on the arrays registered before; returns its fault, or null. `addresses` are those of its library;
+// a `dependent` one may begin while what is before it still runs.
 const char* emulator_launch(void (*code)(void**), void** values, char** addresses, const unsigned* grid,
-                            const unsigned* block, uint64_t dynamic, int cooperative) {
-  kernel = code, arguments = values, isCooperative = cooperative;
+                            const unsigned* block, uint64_t dynamic, int cooperative, int dependent) {
+  kernel = code, arguments = values, isCooperative = cooperative, isDependent = dependent;
   emulator_here.blocks = {grid[0], grid[1], grid[2]};
   emulator_here.threads = {block[0], block[1], block[2]};
   const int count = int(block[0] * block[1] * block[2]), blocks = int(grid[0] * grid[1] * grid[2]);

@@ -1,7 +1,7 @@
 // PTX as the emulator reads it, after emulator.h: a function for each instruction, named after it, with the operands
 // of its text. What a warp does together, and copies that are on their way, are in ptx.cpp.
 //
-// Source  NVIDIA, PTX ISA: cvt, cp.async, ldmatrix, mma.m16n8k16
+// Source  NVIDIA, PTX ISA: cvt, cp.async, griddepcontrol, ldmatrix, mma.m16n8k16
 
 extern "C" {
 float emulator_fromHalf(unsigned short bits);
@@ -9,6 +9,7 @@ unsigned short emulator_toHalf(float x), emulator_toBfloat(float x);
 unsigned emulator_toShared(const void* address, const char* where);
 void emulator_copyAhead(unsigned to, const void* from, int size, int bytes, const char* where);
 void emulator_commit();
+void emulator_awaitLaunch();
 void emulator_await(int later);
 void emulator_loadMatrices(unsigned** to, unsigned row, bool isTransposed, const char* where);
 void emulator_multiply(float** d, const unsigned* a, const unsigned* b, const float* c, bool isHalf, const char* where);
@@ -29,6 +30,9 @@ UNCHECKED void cp_async_ca_shared_global(const char* where, unsigned to, const v
 }
 UNCHECKED void cp_async_commit_group(const char*) { emulator_commit(); }
 UNCHECKED void cp_async_wait_group(const char*, int later) { emulator_await(later); }
+
+UNCHECKED void griddepcontrol_launch_dependents(const char*) {}
+UNCHECKED void griddepcontrol_wait(const char*) { emulator_awaitLaunch(); }
 
 UNCHECKED void ldmatrix_sync_aligned_m8n8_x4_shared_b16(const char* where, unsigned& q, unsigned& r, unsigned& s,
                                                         unsigned& t, unsigned row) {

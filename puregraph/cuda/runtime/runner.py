@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.cuda.libraries.librarycall import LibraryCall
-from puregraph.cuda.runtime import compiler
+from puregraph.cuda.runtime import compiler, dependentlaunch
 from puregraph.cuda.runtime.launch import TICKETS, Launch, memories, scratches, tables
 from puregraph.cuda.runtime.perdevice import PerDevice, ordinal
 from puregraph.errors import DeviceError
@@ -66,8 +66,12 @@ def start(launches: Iterable[Launch | LibraryCall], locate: Callable[[Any], int]
         values = [
             locate(what) if kind == "pointer" else SCALARS[kind](wrapped(kind, what)) for kind, what in launch.slots
         ]
-        kernel = function(launch.source, launch.entry, launch.shared)
         shared, together = launch.shared, launch.cooperative
+        if not together and dependentlaunch.isWanted(architecture()):
+            kernel = function(dependentlaunch.waiting(launch.source), launch.entry, shared)
+            dependentlaunch.start(kernel.ptr, launch.grid, launch.block, values, shared, stream())
+            continue
+        kernel = function(launch.source, launch.entry, shared)
         kernel(launch.grid, launch.block, values, shared_mem=shared, enable_cooperative_groups=together)
 
 
