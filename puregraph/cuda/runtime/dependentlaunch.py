@@ -1,8 +1,8 @@
-"""Dependent launches: the blocks of a kernel take their places while the last ones of the kernel before it still run.
+"""Dependent launches: the blocks of a kernel are scheduled while the last ones of the kernel before it still run.
 
 Each thread of a kernel that is started so waits at the beginning of its text, until all of the launch before it is done
 and what that wrote is seen. As this one waited too, it comes after all before it: the order is that of other
-launches, and what lies between two of them is about a microsecond less. Calls of libraries, and cooperative
+launches, and the time between two of them is about a microsecond less. Calls of libraries, and cooperative
 launches, begin when all before them has ended. It takes a GPU of compute capability 9.0, and `cuda-bindings`.
 
 Source    NVIDIA, CUDA C++ Programming Guide, Programmatic Dependent Launch and Synchronization
