@@ -5,10 +5,14 @@
 
 A launch takes the longer of what its bytes and its operations take, and 1.2 us between launches, 1 us more where it is
 shorter than 3 us; where its blocks wait for each other, 1.5 us each time. Assumed are 2.8 TB/s; products 350 to
-700 TFLOP/s by their shape, convolutions 550, attention 320 and its gradient 280.
+700 TFLOP/s by their shape, convolutions 550, attention 320 and its gradient 280; 40 for recurrent cells and the product
+of float32 before them, which are kernels of this library without tensor cores.
+
+    python scripts/roofline.py --cells           a time step of LSTM cells: what multiplies, and what waits
 """
 
 import argparse
+import re
 import sys
 from math import prod
 from pathlib import Path
@@ -21,6 +25,7 @@ import test_traffic as traffic  # noqa: E402 - found through the line above
 from puregraph.cuda.libraries.attention import AttentionTask  # noqa: E402
 from puregraph.cuda.libraries.librarygemm import GemmTask  # noqa: E402
 
+OWN = 40e12
 BANDWIDTH, TERA, BETWEEN, SHORT, EXTRA, BARRIER = 2.8e12, 1e12, 1.2e-6, 3e-6, 1e-6, 1.5e-6
 
 
@@ -46,6 +51,12 @@ def work(what):
         return product(task, len(what.starts))
     if isinstance(task, AttentionTask):
         return attention(task)
+    if getattr(what, "entry", "") == "contract":
+        return 2 * prod(n for _, n in what.slots[:3]), OWN
+    if barriers(what):
+        samples, _, units = (n for _, n in what.slots[-8:-5])
+        gates = re.search(r"#define GATES (\d)", what.source)[1]
+        return 2 * samples * units * units * int(gates) * barriers(what), OWN
     if hasattr(task, "W"):
         return 2 * prod(task.y.shape) * prod(task.W.shape[1:]), 550 * TERA
     return 0, TERA
@@ -74,11 +85,23 @@ def launches(plan):
         yield path, what.name, size, flops, seconds + BETWEEN + EXTRA * (seconds < SHORT)
 
 
+def cells():
+    """For LSTM cells of some samples and units: the microseconds of a time step that multiply, and that wait."""
+    for samples, units in ((32, 256), (64, 256), (32, 512), (64, 512), (32, 1024), (64, 1024)):
+        products = 2 * samples * 4 * units * units / OWN
+        yield samples, units, products * 1e6, BARRIER * 1e6
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("workloads", nargs="*", default=list(traffic.CASES), help="of " + ", ".join(traffic.CASES))
     parser.add_argument("--launches", action="store_true", help="each launch")
+    parser.add_argument("--cells", action="store_true", help="time steps of LSTM cells, and nothing else")
     options = parser.parse_args()
+    if options.cells:
+        for samples, units, products, barrier in cells():
+            print(f"{samples:4} samples, {units:5} units: {products:6.2f} us to multiply, {barrier:.2f} us to wait")
+        return
     for name in options.workloads:
         rows = list(launches(traffic.planOf(name)))
         for path, what, size, flops, seconds in rows if options.launches else ():

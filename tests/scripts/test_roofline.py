@@ -37,6 +37,23 @@ def test_a_product_takes_the_time_of_its_operations_where_they_are_many():
     assert row[4] == pytest.approx(row[3] / 600e12 + 1.2e-6)
 
 
+def test_a_cell_takes_the_time_of_its_products_and_of_its_barriers():
+    rows = [row for row in roofline.launches(roofline.traffic.planOf("lstm")) if row[1] == "recurrent" and row[3] > 1e9]
+    step, steps = 2 * 32 * 256 * 1024, (64, 64, 65, 65)
+    assert sorted(row[3] for row in rows) == [step * 64, *(step * n for n in steps)]  # one is the product of all inputs
+    cells = sorted(row[4] for row in rows)[1:]
+    wanted = [n * (step / roofline.OWN + roofline.BARRIER) + roofline.BETWEEN for n in steps]
+    assert cells == pytest.approx(wanted)
+    assert [round(products / barrier, 1) for *_, products, barrier in roofline.cells()] == [
+        0.3,
+        0.6,
+        1.1,
+        2.2,
+        4.5,
+        8.9,
+    ]
+
+
 @pytest.mark.parametrize(
     "registers, block, shared, blocks, wanted",
     [
