@@ -12,6 +12,7 @@ from puregraph.cuda.nests.launches import launches
 from puregraph.cuda.nests.nestwriter import canonical
 from puregraph.cuda.nests.rowreduce import rowLaunch, rowSplit
 from puregraph.cuda.runtime import compiler
+from puregraph.cuda.runtime.launch import eachOf
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import LoopNest, Operand, Reduce
 
@@ -385,6 +386,11 @@ def test_equal_work_has_one_text(rng):
 
     assert text(3, 8, "x") == text(50, 700, "other") == text(100, 4, "x")
     assert text(3, 8, "x") != text(3, 8, "x", "f16")
+
+
+@pytest.mark.parametrize("count, each", [(1000, 8), (1 << 20, 4), (1 << 22, 8)])
+def test_a_thread_has_fewer_elements_where_that_occupies_more_of_a_gpu(count, each):
+    assert eachOf(count, 8) == each and eachOf(count, 1) == 1
 
 
 def test_many_numbers_are_counted_by_int64(monkeypatch):

@@ -143,8 +143,8 @@ def gridFor(count: int, threads: int = THREADS) -> tuple[int, int, int]:
 
 
 def eachOf(count: int, most: int) -> int:
-    """How many of n elements a thread computes: half as many as it could where few threads more occupy half of a
-    large GPU."""
+    """How many of n elements a thread computes, `most` at once: half of these where that has the threads occupy half of
+    a large GPU, or nearly."""
     blocks = blocksFor(count, most * THREADS)
     return most // 2 if most > 1 and WAVE // 8 <= blocks < WAVE // 2 else most
 
