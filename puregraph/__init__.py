@@ -9,6 +9,7 @@ from puregraph import autodiff, costs, device, modules, optimizers
 from puregraph.analysis.footprint import Footprint
 from puregraph.analysis.stages import stages
 from puregraph.analysis.summary import summary
+from puregraph.base.environment import checkNames
 from puregraph.check import CheckError, checkGraph, checkModule
 from puregraph.checkpoint import loadGraph as load
 from puregraph.core.dim import Dim
@@ -72,8 +73,9 @@ from puregraph.train import (
 )
 from puregraph.version import __version__ as __version__
 
+checkNames()
 install()
-del install
+del checkNames, install
 
 __all__ = [
     "Accuracy",

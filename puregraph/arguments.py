@@ -151,6 +151,7 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
         names = code.co_varnames[: code.co_argcount]
         known = None if code.co_flags & inspect.CO_VARKEYWORDS else (*names, *(function.__kwdefaults__ or ()))
         isMethod = names[:1] == ("self",)
+        required = names[isMethod : code.co_argcount - len(function.__defaults__ or ())]
         first = next((i for i, name in enumerate(names) if name in kinds), len(names))
 
         def check(args: tuple, kwargs: dict[str, Any]) -> None:
@@ -170,11 +171,29 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
         def checkedFirst(*args: Any, **kwargs: Any) -> Any:
             if kwargs or len(args) > first:  # else there is nothing to look at
                 check(args, kwargs)
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except TypeError:
+                given = dict(zip(names[isMethod:], args[isMethod:])) | kwargs
+                if all(name in given for name in required):
+                    raise
+                fault = missing(type(args[0]).__name__ if isMethod and args else "", function, required, given)
+            raise fault
 
         return checkedFirst  # type: ignore[return-value]
 
     return decorate
+
+
+def missing(owner: str, function: Any, required: tuple[str, ...], given: dict[str, Any]) -> ArgumentError:
+    """The error for a call without an argument that there must be."""
+    isConstructor = function.__name__ == "__init__"
+    name = owner if isConstructor else function.__name__
+    got = ", ".join(f"{key}={value!r:.40}" for key, value in given.items()) or "nothing"
+    sizes = (
+        "; sizes are never taken from the data" if isConstructor and {"insize", "inmaps", "maps"} & {*required} else ""
+    )
+    return ArgumentError(f"{name}: wanted {', '.join(required)}, got {got}: write {name}({', '.join(required)}){sizes}")
 
 
 def checked(construct: Any) -> Any:

@@ -54,7 +54,7 @@ class Case:
     def __init__(self, module: Module, shapes: list[Any], seed: int = 0, train: bool = True):
         self.rng = np.random.default_rng(seed)
         self.module = copy.deepcopy(module).calcMode(np.float64)
-        self.module.train = train
+        self.module.isTraining = train
         self.shapes = [tuple(s) for s in shapes]
         self.label = f"{type(module).__name__} of {', '.join(map(str, self.shapes))}"
         self.inputs = [frozen(np.asarray(x)) for x in self.module.sample(self.rng, *self.shapes)]
@@ -225,7 +225,7 @@ def wrongShapes(case: Case) -> None:
                 raise CheckError(
                     f"{case.label}: for {shapes} the shape rule raises {type(error).__name__} ({error}), not ShapeError"
                 ) from error
-            trial = Case(case.module, shapes, train=case.module.train)
+            trial = Case(case.module, shapes, train=case.module.isTraining)
             try:
                 got = [tuple(np.shape(y)) for y in trial.visible(trial.run())]
             except Exception as error:
@@ -338,7 +338,7 @@ def needsIsTrue(case: Case) -> None:
 def dtypeRule(case: Case) -> None:
     """For inputs of every dtype the dtype rule says what execution gives, or refuses them with a DtypeError."""
     module, count = case.module, len(case.inputs)
-    for kind in [*map(np.dtype, np.typecodes["AllInteger"] + "?"), *floatTypes()] if module.train else ():
+    for kind in [*map(np.dtype, np.typecodes["AllInteger"] + "?"), *floatTypes()] if module.isTraining else ():
         trial = copy.copy(case)
         trial.module = copy.deepcopy(module)
         if isFloating(kind):
@@ -437,7 +437,7 @@ def extremes(case: Case) -> None:
 
 def twoNodes(case: Case) -> None:
     """One module at two nodes gets the sum of both gradients, each input its own."""
-    if not case.module.train:  # no parameter has a gradient in evalMode
+    if not case.module.isTraining:  # no parameter has a gradient in evalMode
         return
     arity = len(case.inputs)
     ins = [[Input(name=f"{side}{i}").node() for i in range(arity)] for side in "ab"]

@@ -244,6 +244,8 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         **each("state_dict save_weights get_weights", "net.save(path) writes them, net.params is a dict of them"),
         **each("load_state_dict load_weights set_weights", "net.load(path) reads them"),
         **each("eval", "call evalMode()"),
+        "train": "call trainMode(), isTraining is the mode; Trainer(net, cost, optimizer).train(data, target) trains",
+        "training": "it is called isTraining: trainMode() and evalMode() set it",
         **each("zero_grad zeroGradParams", "not needed: backward overwrites gradients"),
         **each("requires_grad_ requires_grad", "set trainable; freeze() and unfreeze() go for statistics too"),
         **each("to cuda cpu", MOVES),

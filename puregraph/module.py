@@ -141,7 +141,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
     `exchanges`     whether a rule exchanges arrays with other processes, and is so called as it is in compiled steps: a
                 forward rule of one output, of the dtype of the first input, or a gradient like the one that comes in
     `flopsPerElement`   arithmetic operations of a forward pass for each element of the first input; None: `flopsFrom`
-    `train`     the mode: `trainMode()` and `evalMode()` set it
+    `isTraining`    the mode: `trainMode()` and `evalMode()` set it
     `precision` how compiled steps on a GPU may calculate: `calcMode()` sets it; it is no part of a checkpoint
     """
 
@@ -167,7 +167,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
     elsewhere = {
         **dict.fromkeys(("lr", "rate", "learnRate", "learning_rate", "decay"), OFPARAMS),
         **dict.fromkeys(("requires_grad", "requiresGrad", "frozen", "is_trainable"), "set trainable"),
-        **dict.fromkeys(("training", "is_training", "eval"), "call trainMode() or evalMode()"),
+        **dict.fromkeys(("train", "training", "is_training", "eval"), "call trainMode() or evalMode()"),
         **dict.fromkeys(("weight", "weights", "kernel"), OFARRAYS.format("W")),
         **dict.fromkeys(("bias", "biases"), OFARRAYS.format("b")),
     }

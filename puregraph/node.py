@@ -102,7 +102,7 @@ class Node(LinkedNode):
         visible = outputs[: len(self.module.outputNames)]
         ends = [*zip(spec.names, given), *zip(repeat(spec.names[-1]), given[len(spec.names) :])] if given else []
         saved = self.saved([*ends, *zip(self.module.outputNames, visible)], stored)
-        self.values = Applied(arguments, outputs, self.module.train, saved)
+        self.values = Applied(arguments, outputs, self.module.isTraining, saved)
         self.made = visible[0] if len(visible) == 1 else list(visible)
 
     def checkGiven(self, given: list[Any], spec: Any) -> None:

@@ -53,6 +53,7 @@ class Footprint:
     """
 
     _repr_html_: Any = Late("puregraph.draw.notebook", "footprintHtml")
+    __str__: Any = Late("puregraph.analysis.summary", "render")
 
     def __init__(self, graph: Graph, *shapes: Any):
         if not isinstance(graph, Graph):
@@ -78,7 +79,7 @@ class Footprint:
     def wantsTrainMode(self) -> bool:
         """Whether no module with parameters trains, though some would in trainMode: those that are not frozen."""
         holders = [step.module for step in self.steps.items if step.module.params]
-        return not any(module.train for module in holders) and not all(module.isFrozen for module in holders)
+        return not any(module.isTraining for module in holders) and not all(module.isFrozen for module in holders)
 
     # A training step --------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from puregraph.base.attributes import nearest
 from puregraph.errors import ArgumentError
 from puregraph.foreign import INSTEAD, KEYWORDS
 
+GIVESPARAMS = "a Trainer gives an optimizer its parameters, as setupOn(net) does"
+
 
 @functools.cache
 def keywords(cls: type) -> tuple[str, ...] | None:
@@ -63,7 +65,13 @@ def checkPositions(cls: type, given: tuple) -> None:
     got = ", ".join(f"{value!r:.40}" for value in given)
     isShape = all(isinstance(value, int) for value in given)
     hint = f"; several sizes or axes are one tuple: {cls.__name__}(({got}))" if isShape else ""
+    hint += f"; {GIVESPARAMS}" * (hasattr(cls, "setupOn") and holdsParams(given[0]))
     raise ArgumentError(f"{cls.__name__}: wanted {', '.join(known) or 'nothing'} by position, got {got}{hint}")
+
+
+def holdsParams(value: Any) -> bool:
+    """Whether this is a network, or parameters, such as other optimizers are made with."""
+    return hasattr(value, "params") or isinstance(value, (dict, list, tuple)) or type(value).__name__ == "dict_values"
 
 
 def isNumbered(known: tuple[str, ...], given: tuple) -> bool:

@@ -53,14 +53,14 @@ def eagerStep(program: Any, inputs: list[Any], numbers: dict[str, float], partit
 @contextmanager
 def inMode(modules: Sequence[Any], train: bool | None) -> Iterator[None]:
     """Have modules in a mode; None: in their own."""
-    changed = [] if train is None else [(m, m.train) for m in modules if m.train is not train]
+    changed = [] if train is None else [(m, m.isTraining) for m in modules if m.isTraining is not train]
     for m, _ in changed:
-        m.train = train
+        m.isTraining = train
     try:
         yield
     finally:
         for m, mode in changed:
-            m.train = mode
+            m.isTraining = mode
 
 
 def trialRun(program: Any, inputs: list[Any], numbers: dict[str, float]) -> Any:

@@ -32,7 +32,7 @@ def checkMode(module: Any, train: bool, name: str) -> None:
 
     Raises    PuregraphError if it is in the other one by now
     """
-    if module.train is not train:
+    if module.isTraining is not train:
         before, now = ("trainMode", "evalMode") if train else ("evalMode", "trainMode")
         raise PuregraphError(
             f"at '{name}' ({module.label}), backward: the forward pass was in {before}, the module is in {now} by now; "

@@ -17,7 +17,7 @@ from puregraph.base.fingerprint import fingerprint
 from puregraph.base.lease import Lease, isLendable, lend
 from puregraph.base.widen import noteDtype
 from puregraph.core.initial import SEED, generator, start
-from puregraph.core.versioning import ARRAYVERSIONS, Kept, VersionedAttribute
+from puregraph.core.versioning import ARRAYVERSIONS, COUNTER, Kept, VersionedAttribute
 from puregraph.errors import ArgumentError, DtypeError, Fault, ShapeError, UnknownAttributeError, show
 
 
@@ -201,6 +201,7 @@ class Stored(Settable, Kept):
     def calcMode(self, dtype: Any) -> None:
         """Keep the values, in another dtype."""
         self.dtype = dtypeFrom(dtype, self.kind)
+        COUNTER.version = object()
         if self.array is not None and self.array.dtype != self.dtype:
             self.adopt(ownCopy(self.array, self.dtype))
 

@@ -46,7 +46,7 @@ class StoredArrays(dict):
 class Parameterized(Versioned):
     """What has a Param or State among its attributes; a Module adds rules of them."""
 
-    train = True
+    isTraining = True
     isFrozen = False
     precision = "float32"
 
@@ -75,7 +75,7 @@ class Parameterized(Versioned):
         """Leave everything in it as it is from now on, also while the rest is trained: parameters, running statistics
         and, as in evalMode, dropout. `unfreeze()` trains it again. Neither is part of a checkpoint.
         """
-        self.isFrozen, self.train, self.trainable = True, False, False
+        self.isFrozen, self.isTraining, self.trainable = True, False, False
         return self
 
     def unfreeze(self) -> Any:
@@ -93,16 +93,16 @@ class Parameterized(Versioned):
 
     def wants(self, param: Param | State | None) -> bool:
         """Whether a parameter is to get a gradient: in training mode, unless it is frozen."""
-        return self.train and isinstance(param, Param) and param.trainable
+        return self.isTraining and isinstance(param, Param) and param.trainable
 
     def trainMode(self) -> Any:
         """Train from now on: statistics are updated, dropout drops, parameters get gradients."""
-        self.train = not self.isFrozen
+        self.isTraining = not self.isFrozen
         return self
 
     def evalMode(self) -> Any:
         """Evaluate from now on: nothing in the module changes; inputs still get gradients."""
-        self.train = False
+        self.isTraining = False
         return self
 
     def calcMode(self, mode: Any) -> Any:

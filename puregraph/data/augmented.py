@@ -57,6 +57,10 @@ class Augmented:
         self.batchsize, self.flip, self.crop, self.seed = checkedSize(batchsize), flip, crop, seed
         self.count = batchCount(len(self.images), self.batchsize, dropLast)
 
+    def __repr__(self) -> str:
+        arrays = ", ".join(f"array of {show(tuple(x.shape))}" for x in (self.images, *self.target))
+        return f"Augmented({arrays}, batchsize={self.batchsize}, flip={self.flip}, crop={self.crop}, seed={self.seed})"
+
     def __len__(self) -> int:
         """How many batches an epoch has."""
         return self.count

@@ -228,7 +228,7 @@ class Graph(NodeGraph):
     def backwardGraph(self, updGrad: bool = True, updParamGrads: bool = True, steps: Steps | None = None) -> Any:
         """The backward pass of this graph as a graph: made once for each mode, and used by `backward`."""
         steps = steps or self.steps()
-        wanted = tuple([step.module.train for step in steps.items])
+        wanted = tuple([step.module.isTraining for step in steps.items])
         params = [getattr(module, name) for _, module, name in steps.params]
         held = tuple([(id(p), getattr(p, "trainable", False)) for p in params])
         key = (updGrad, updParamGrads, wanted, held, id(steps), rulesFor([step.node for step in steps.items]))
@@ -246,12 +246,12 @@ class Graph(NodeGraph):
     # Modes ------------------------------------------------------------------------------------------------------------
 
     @property
-    def train(self) -> bool:
+    def isTraining(self) -> bool:
         """The mode that was set last; to set it is to set that of every module inside."""
-        return vars(self).get("train", True)
+        return vars(self).get("isTraining", True)
 
-    @train.setter
-    def train(self, train: bool) -> None:
+    @isTraining.setter
+    def isTraining(self, train: bool) -> None:
         self.mode(train)
 
     def calcMode(self, mode: Any) -> Any:

@@ -93,14 +93,14 @@ class GraphHolder(Module):
     # Modes ------------------------------------------------------------------------------------------------------------
 
     @property
-    def train(self) -> bool:
+    def isTraining(self) -> bool:
         """The mode that was set last; to set it is to set that of all that is held."""
-        return all(part.train for part in self.held.values())
+        return all(part.isTraining for part in self.held.values())
 
-    @train.setter
-    def train(self, mode: bool) -> None:
+    @isTraining.setter
+    def isTraining(self, mode: bool) -> None:
         for part in self.held.values():
-            part.train = mode
+            part.isTraining = mode
 
     def calcMode(self, mode: Any) -> Any:
         for part in self.held.values():

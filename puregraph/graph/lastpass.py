@@ -10,7 +10,7 @@ from puregraph.core.accumulate import isArray
 from puregraph.core.applied import checkMode, isMarked, isModified, modified
 from puregraph.graph.steps import Steps
 
-MODE = attrgetter("module.train")
+MODE = attrgetter("module.isTraining")
 
 
 class Pass(NamedTuple):

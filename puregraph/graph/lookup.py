@@ -29,12 +29,12 @@ def nodeNamed(graph: Any, name: str) -> Node:
 def setInside(graph: Any, name: str, value: Any) -> None:
     """Set the mode or precision of a graph and of every module and graph inside it."""
     vars(graph)[name] = value
-    if name == "train":
+    if name == "isTraining":
         graph.last = None
     else:
         COUNTER.version = object()
     for module in graph.modules().values():
-        setattr(module, name, value and not module.isFrozen if name == "train" else value)
+        setattr(module, name, value and not module.isFrozen if name == "isTraining" else value)
     for inner in graphsIn(graph):
         setInside(inner, name, value)
 

@@ -64,6 +64,14 @@ class NodeGraph(Module):
         """Name the first nodes of branches that lead to no output here, unless another graph has use for them."""
         warnLeftOut(self.nodes, self.inputs, [node for node, _ in self.outputs])
 
+    def __getattr__(self, name: str) -> Any:
+        """Raises    AttributeError, for the name of a node with how its module is found"""
+        if name in vars(self).get("paths", {}).values():
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}; net[{name!r}] is that module"
+            )
+        return super().__getattribute__(name)  # which raises what it raised
+
     def insteadOf(self, name: str, value: Any) -> str:
         """How another module replaces one that has this name, as setting an attribute does elsewhere."""
         if not isinstance(value, Module) or name not in self.paths.values():
@@ -179,7 +187,7 @@ class NodeGraph(Module):
 
     def mode(self, train: bool) -> Any:
         """Set the mode of every module inside; the last pass is forgotten, as its gradient would mix both modes."""
-        setInside(self, "train", train)
+        setInside(self, "isTraining", train)
         return self
 
     def getNodeByName(self, name: str) -> Node:

@@ -60,7 +60,7 @@ class BatchNorm(Module):
         need(len(x) >= 2 and x[1] == self.maps, f"(n, {self.maps}, *spatial)", x, hint)
         values = product((x[0], *x[2:]))
         hint = "give a larger batch, leave out a last batch of one, or use evalMode()"
-        need(not self.train or values >= 2, "at least two values of each map in trainMode", x, hint)
+        need(not self.isTraining or values >= 2, "at least two values of each map in trainMode", x, hint)
         return x
 
     def hiddenShapeFrom(self, x):
@@ -70,7 +70,7 @@ class BatchNorm(Module):
         return [self.mean.dtype] * 2
 
     def updateData(self, x, scale, bias, mean, var, count):
-        if self.train:
+        if self.isTraining:
             self.dataShapeFrom(x.shape)
             center, variance = (m.astype(mean.dtype, copy=False) for m in moments(x, overMaps(x)))
             self.follow(center, variance, x.size // self.maps, mean, var, count)
@@ -132,7 +132,7 @@ class BatchNorm(Module):
         gscale, gbias = total(g * z, axes), total(g, axes)
         gx = None
         if needs[0]:
-            if self.train:
+            if self.isTraining:
                 k = x.size // self.maps
                 g = g - perMap(gbias / k, x) - z * perMap(gscale / k, x)
             gx = (g * perMap(factor if scale is None else factor * scale, x)).astype(x.dtype, copy=False)

@@ -42,14 +42,14 @@ class Dropout(Module):
         return [np.dtype(bool)]
 
     def updateData(self, x, key, count):
-        if not self.train:
+        if not self.isTraining:
             return x, np.broadcast_to(np.ones_like(x, dtype=bool, shape=()), x.shape)
         mask = uniform(x.shape, key, count) >= self.p
         count += 1
         return self.drop(x, mask), mask
 
     def updateGrad(self, grad, x, key, count, y, mask):
-        return self.drop(grad, mask) if self.train else grad, None, None
+        return self.drop(grad, mask) if self.isTraining else grad, None, None
 
     def drop(self, x, mask):
         """The elements of x that the mask keeps, scaled so that their expectation is x."""

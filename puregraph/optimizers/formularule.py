@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from puregraph.arguments import isNumber
+from puregraph.base.keywords import GIVESPARAMS, holdsParams
 from puregraph.errors import ArgumentError, PuregraphError
 from puregraph.formula import Formula
 from puregraph.optimizers.initrecorder import InitRecorder
@@ -46,8 +47,7 @@ class FormulaRule(InitRecorder):
         """A setting from 0 to below `limit`, or an ArgumentError."""
         if not (isNumber(value) and 0 <= value < limit):
             bounds = "of at least 0" if limit == math.inf else f"from 0 to below {limit}"
-            isNet = hasattr(value, "params") or isinstance(value, (dict, list, tuple))
-            hint = "; a Trainer gives an optimizer its parameters, as setupOn(net) does" * isNet
+            hint = f"; {GIVESPARAMS}" * holdsParams(value)
             raise ArgumentError(f"{type(self).__name__}: wanted {name} {bounds}, got {value!r:.200}{hint}")
         return value
 

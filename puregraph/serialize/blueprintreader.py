@@ -129,7 +129,7 @@ class BlueprintReader:
         checkName(row.get("name"))
         module.name = row.get("name")
         if row.get("train") is False:
-            module.train = False
+            module.isTraining = False
         return module
 
     def graph(self, cls: type[Graph], row: dict[str, Any]) -> Graph:

@@ -99,7 +99,7 @@ class BlueprintWriter:
             row["own"] = {n: self.value(v, f"{where}: attribute '{n}'") for n, v in own.items()}
         if module.name is not None:
             row["name"] = module.name
-        if not module.train:
+        if not module.isTraining:
             row["train"] = False
         return row
 
@@ -170,7 +170,9 @@ def modulesIn(value: Any) -> Iterator[tuple[str, Module]]:
 def usual() -> frozenset[str]:
     """The attributes that every graph has."""
     node = Input().node()
-    return frozenset({*DERIVED, *vars(Graph(node, node)), *vars(Sequential(Input())), "train", "precision", "initArgs"})
+    return frozenset(
+        {*DERIVED, *vars(Graph(node, node)), *vars(Sequential(Input())), "isTraining", "precision", "initArgs"}
+    )
 
 
 def ownAttributes(module: Module) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Holders(Mutex):
     def enter(self, module: Any, train: bool) -> None:
         """This thread wants a mode from now on."""
         own = threading.get_ident()
-        _, holders = self.found.setdefault(id(module), (module.train, []))
+        _, holders = self.found.setdefault(id(module), (module.isTraining, []))
         holders.append((own, train))
 
     def leave(self, module: Any, train: bool, before: bool) -> None:
@@ -83,9 +83,9 @@ def inMode(train: bool, *modules: Module) -> Iterator[None]:
         with HOLDERS.lock:
             HOLDERS.check(every, train)
             for module in every:
-                before.append((module, module.train))
+                before.append((module, module.isTraining))
                 HOLDERS.enter(module, train)
-        if any(module.train is not train for module in every):
+        if any(module.isTraining is not train for module in every):
             for module in modules:
                 _ = module.trainMode() if train else module.evalMode()
         yield
@@ -97,10 +97,12 @@ def inMode(train: bool, *modules: Module) -> Iterator[None]:
 
 def restore(module: Any, train: bool) -> None:
     """Set the mode of this module alone: those inside of a graph have had one each."""
+    if module.isTraining is train:
+        return  # what is set has every program look at what it was made from
     if isinstance(module, Graph):
-        vars(module)["train"] = train
+        vars(module)["isTraining"] = train
     else:
-        module.train = train
+        module.isTraining = train
 
 
 def leaveIn(train: bool, *modules: Module) -> None:

@@ -15,6 +15,7 @@ from puregraph.compile import Program, Programs, Updater, withCost
 from puregraph.compile.gpu.runtime.h2d import LITTLE, Pinner
 from puregraph.compile.trace.costchecks import lastBefore, warnOf
 from puregraph.compile.trace.updaterule import isPlain
+from puregraph.core.versioning import COUNTER
 from puregraph.data.batches import Batch, Names
 from puregraph.errors import DataError, GraphError, GraphWarning, show
 from puregraph.errors.userwarning import warnUser
@@ -67,12 +68,13 @@ class Objective:
                 if self.say is not None:
                     self.programs.around = partial(compiling, self, self.say)
                 self.updaters: list[Updater] = []
+            self.mark = COUNTER.version  # before anything is looked at
             self.taken: dict[tuple[Any, ...], list[Any]] = {}
             self.sizes = inputs, targets, weighed  # last: other threads go by it
 
     def renew(self) -> None:
-        """Look again at what network and cost compute in."""
-        if self.sizes is not None:
+        """Look again at what network and cost compute in, unless nothing was set since."""
+        if self.sizes is not None and not (self.graph.isVersioned and self.mark is COUNTER.version):
             self.build(*self.sizes)
 
     def ready(self, batches: Iterable[Batch], isAhead: bool) -> Iterator[Batch]:

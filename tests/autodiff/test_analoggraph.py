@@ -76,7 +76,7 @@ def test_frozen_parameters_and_a_mode_that_changes(rng):
     back(g)
     assert net["conv"].W.grad is not None and "conv.W.grad" in str(back)
     net(x)
-    net["drop"].train = False
+    net["drop"].isTraining = False
     with pytest.raises(ValueError, match="have changed since the forward pass"):
         back(g)
 

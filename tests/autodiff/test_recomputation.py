@@ -101,7 +101,7 @@ def test_values_gradients_and_states_are_equal_to_the_last_bit(mode, rng):
     plain, lean = twins(net)
     plain.mode(MODES[mode])
     lean.mode(MODES[mode])
-    assert lean["a"].train is MODES[mode] and lean["a"].inner["norm"].train is MODES[mode]
+    assert lean["a"].isTraining is MODES[mode] and lean["a"].inner["norm"].isTraining is MODES[mode]
     same(plain, lean, rng.standard_normal((4, 2, 3, 3)).astype(np.float32))
 
 
@@ -286,7 +286,7 @@ def test_copies_are_independent(rng):
     assert np.array_equal(lean(x), twin(x))
     twin.params["a.conv.W"].data = twin.params["a.conv.W"].data * 0
     twin.evalMode()
-    assert lean["a"].train and lean.params["a.conv.W"].data.any()
+    assert lean["a"].isTraining and lean.params["a.conv.W"].data.any()
 
 
 def test_other_derivatives_go_through(rng):

@@ -64,7 +64,7 @@ def inGraph(module, inputs):
     """Outputs and gradients of a graph of one node."""
     sources = [Input(name=f"x{i}").node() for i in range(len(inputs))]
     net = Graph(sources, module.node(*sources))
-    net.train = module.train
+    net.isTraining = module.isTraining
     y = net(inputs if len(inputs) > 1 else inputs[0])
     seeds = seedsFor(listed(y))
     net.backward(seeds if len(seeds) > 1 else seeds[0])

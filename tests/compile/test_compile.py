@@ -176,7 +176,7 @@ def test_a_mode_may_be_given(train, rng):
     program = Program(net, [x.shape], train=train)
     a, b = program.run(x), program.run(x)
     assert same(a, b) != train
-    assert all(m.train is not train for m in net.modules().values())
+    assert all(m.isTraining is not train for m in net.modules().values())
 
 
 def test_whole_numbers_get_their_dtype(rng):

@@ -106,7 +106,7 @@ def test_every_module_compiled_gives_what_it_gives(cls):
 
 def compareCompiled(module, shapes, train, rng):
     """A module on data of some shapes, by itself and by a program."""
-    module.train = train
+    module.isTraining = train
     data = asSingle(module.sample(rng, *shapes))
     graph, data = alone(module, data)
     (graph.trainMode if train else graph.evalMode)()
@@ -123,7 +123,7 @@ def test_no_step_of_a_module_is_left_to_numpy(cls):
     found = {}
     for k, (module, shapes) in enumerate(cls.examples()):
         for train in (True, False):
-            module.train = train
+            module.isTraining = train
             data = asSingle(module.sample(np.random.default_rng(k), *shapes))
             graph, data = alone(module, data)
             (graph.trainMode if train else graph.evalMode)()

@@ -54,14 +54,14 @@ def programmed(case):
     shapes, dtypes = [x.shape for x in inputs], [x.dtype for x in inputs]
     outputs = net.dataShapeFrom(shapes)
     rng, seeds = np.random.default_rng(1), []
-    if module.train and outputs != ():
+    if module.isTraining and outputs != ():
         seeds = [rng.standard_normal(s).astype(np.float32) for s in (outputs if type(outputs) is list else [outputs])]
-    program = net.compile(shapes, dtypes=dtypes, train=module.train)
+    program = net.compile(shapes, dtypes=dtypes, train=module.isTraining)
     given = [device.toDevice(x) for x in (*inputs, *seeds)]
     for _ in range(2):
         found = program.run(*given)
     found = [*found] if isinstance(found, (tuple, list)) else [found]
-    if module.train:
+    if module.isTraining:
         grads = program.grad if isinstance(program.grad, (tuple, list)) else [program.grad]
         found += [g for g in grads if g is not None] + [p.grad for p in module.params.values() if p.grad is not None]
     return [device.toHost(x) for x in found], program.why

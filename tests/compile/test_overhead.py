@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from processes import environment
 
-from puregraph import SGD, CrossEntropy, Linear, Relu, Sequential
+from puregraph import SGD, Calculator, CrossEntropy, Linear, Relu, Sequential
 from puregraph.compile import verify
 from puregraph.native.llvm import jit
 
@@ -90,7 +90,12 @@ def compiledForward():
     return lambda: program.run(X)
 
 
-PASSES = (forward, forwardAndBackward, training, loneModule, compiledTraining, compiledForward)
+def calculate():
+    calculator = Calculator(network().evalMode())
+    return lambda: calculator.calculate(X)
+
+
+PASSES = (calculate, forward, forwardAndBackward, training, loneModule, compiledTraining, compiledForward)
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +139,11 @@ def test_a_compiled_training_step_calls_no_more_functions_than_it_did(calls):
 @pytest.mark.skipif(not jit.available() or verify.isOn(), reason="native code that runs unchecked")
 def test_a_compiled_forward_pass_calls_no_more_functions_than_it_did(calls):
     checkCalls(calls["compiledForward"], 7)
+
+
+@pytest.mark.skipif(not jit.available() or verify.isOn(), reason="native code that runs unchecked")
+def test_a_calculator_calls_no_more_functions_than_it_did(calls):
+    checkCalls(calls["calculate"], 93)
 
 
 if __name__ == "__main__":

@@ -186,3 +186,8 @@ def test_what_cannot_be_augmented_is_refused(rng):
     assert "wanted images (n, channels, h, w), got shape (3, 4)" in message(Augmented, np.ones((3, 4)), np.ones(3))
     assert "3 samples, target 2" in message(Augmented, np.ones((3, 1, 2, 2)), np.ones(2))
     assert Stream(Augmented(np.ones((3, 1, 2, 2)), np.ones(3), 2)).count == 2
+
+
+def test_augmented_images_are_shown_with_their_shapes_and_arguments():
+    made = Augmented(np.zeros((5, 1, 8, 8), np.float32), np.zeros(5, int), batchsize=2, crop=1)
+    assert repr(made) == "Augmented(array of (5, 1, 8, 8), array of (5,), batchsize=2, flip=True, crop=1, seed=0)"

@@ -1,5 +1,9 @@
 """The variables PUREGRAPH_...: what they may say, and that a wrong one is refused by its name."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from puregraph.base import environment
@@ -43,6 +47,17 @@ def test_a_misspelt_variable_is_refused_by_name(monkeypatch):
         PuregraphError, match="PUREGRAPH_THREAD: there is no such variable; did you mean PUREGRAPH_THREADS"
     ):
         variable("NATIVE")
+
+
+def test_a_misspelt_variable_is_refused_when_the_package_is_imported():
+    given = {"PUREGRAPH_DEVCE": "cpu", "PUREGRAPH_JOB": "17"}
+    done = subprocess.run(
+        [sys.executable, "-c", "import puregraph"], env=os.environ | given, capture_output=True, text=True
+    )
+    assert (
+        done.returncode == 1
+        and "PUREGRAPH_DEVCE: there is no such variable; did you mean PUREGRAPH_DEVICE?" in done.stderr
+    )
 
 
 def test_a_variable_of_somebody_elses_is_left_alone(monkeypatch):

@@ -54,6 +54,28 @@ def test_a_curve_goes_through_its_points_and_leaves_out_no_column():
     assert all(any(row[column] == "*" for row in rows) for column in range(60))
 
 
+def test_a_figure_that_stays_the_same_is_one_line_with_one_label():
+    lines = str(HISTORY.plot()).splitlines()[17:]
+    assert [line.split("|") for line in lines if "*" in line] == [[f"{0.1:>11} ", "*" * 60]]
+    assert [line[:11].strip() for line in lines[:12]] == [*[""] * 6, "0.1", *[""] * 5]
+
+
+def test_a_scale_has_as_many_digits_as_tell_its_ends_apart():
+    text = str(CurveChart([Panel("a", {"y": ([0, 1], [1.23451, 1.23452])})]))
+    assert [line[:11].strip() for line in text.splitlines()[1:13] if line[:11].strip()] == [
+        "1.23452",
+        "1.234515",
+        "1.23451",
+    ]
+
+
+def test_the_name_of_a_figure_is_no_file_nor_is_one_without_an_ending():
+    with pytest.raises(DataError, match=r"plot\(\) shows every figure, history\['loss'\] is this one"):
+        HISTORY.plot("loss")
+    with pytest.raises(ArgumentError, match="curves: wanted a file whose ending says its kind, such as curves.png"):
+        HISTORY.plot("curves")
+
+
 def test_figures_that_are_not_finite_or_missing_are_left_out():
     chart = CurveChart([Panel("a", {"y": ([1, 2, 3, 4], [1.0, math.nan, None, 2.0])})])
     assert [len(points) for points in chart.panels[0].points().values()] == [2]

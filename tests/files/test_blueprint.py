@@ -226,12 +226,12 @@ def test_settings_modes_and_dtypes_come_back():
     net = small()
     net["conv"].W.trainable = False
     net["fc"].W.rate, net["fc"].b.decay = 0.5, False
-    net["dropout"].train = False
+    net["dropout"].isTraining = False
     net.calcMode(np.float16)
     back = again(net)
     assert not back["conv"].W.trainable and back["conv"].b.trainable
     assert back["fc"].W.rate == 0.5 and not back["fc"].b.decay
-    assert not back["dropout"].train and back["fc"].train
+    assert not back["dropout"].isTraining and back["fc"].isTraining
     assert back["fc"].W.dtype == np.float16 and back["batchnorm"].mean.dtype == np.float32
     assert back["batchnorm"].count.dtype == np.int64
 

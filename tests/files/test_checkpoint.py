@@ -85,7 +85,7 @@ def test_what_is_loaded_evaluates(rng):
     net(x)
     for back in (loadGraph(net.save(None)), load(net.save(None)).graph):
         before = values(back)
-        assert not any(module.train for module in (back, *back.modules().values()))
+        assert not any(module.isTraining for module in (back, *back.modules().values()))
         assert np.array_equal(back(x), back(x)) and np.array_equal(back(x), net.evalMode()(x))
         assert all(np.array_equal(before[path], now) for path, now in values(back).items())
 

@@ -171,12 +171,12 @@ def test_the_mode_of_a_graph_that_is_set_is_that_of_all_modules_inside(inner):
     net = Sequential(
         Sequential(Dropout(0.5, name="drop"), name="in") if inner else Dropout(0.5, name="drop"), name="net"
     )
-    net.train = False
+    net.isTraining = False
     x = np.ones((3, 4), np.float32)
     assert np.array_equal(net(x), x)
-    assert not net.train and not net["in.drop" if inner else "drop"].train
-    net.train = True
-    assert net.train and net["in.drop" if inner else "drop"].train
+    assert not net.isTraining and not net["in.drop" if inner else "drop"].isTraining
+    net.isTraining = True
+    assert net.isTraining and net["in.drop" if inner else "drop"].isTraining
 
 
 @pytest.mark.parametrize("kind", ["params", "states"])

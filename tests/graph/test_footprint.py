@@ -47,6 +47,11 @@ def kept(*modules, shape=(5, 3)):
 # By hand --------------------------------------------------------------------------------------------------------------
 
 
+def test_a_footprint_is_printed_as_the_table_of_its_graph():
+    found = Footprint(linearReluLinear(), ("N", 3))
+    assert str(found) == summary(linearReluLinear(), ("N", 3)) and repr(found).startswith("<Footprint of ")
+
+
 def test_linear_relu_linear_by_hand():
     found = Footprint(linearReluLinear(), (5, 3))
     x, h, r, y = 5 * 3 * 4, 5 * 4 * 4, 5 * 4 * 4, 5 * 2 * 4

@@ -73,7 +73,7 @@ class Case:
         return items[self.rng.integers(len(items))]
 
     def mode(self):
-        self.pick(list(self.net.modules().values())).train = bool(self.rng.integers(2))
+        self.pick(list(self.net.modules().values())).isTraining = bool(self.rng.integers(2))
 
     def wholeMode(self):
         self.net.trainMode() if self.rng.integers(2) else self.net.evalMode()

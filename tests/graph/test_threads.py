@@ -86,7 +86,7 @@ def calculators(calls):
     net.trainMode()  # which a Calculator changes for a while
     own = Calculator(net, batchsize=32)
     assert not together(lambda i: near(own.calculate(big[: SIZES[i]]), wanted[SIZES[i]]), calls)
-    assert net["c"].train and not HOLDERS.found
+    assert net["c"].isTraining and not HOLDERS.found
 
 
 def validators(calls):
@@ -101,7 +101,7 @@ def validators(calls):
         return all(near(found[name], value) for name, value in wanted[SIZES[i]].items())
 
     assert not together(work, calls)
-    assert net["c"].train and not HOLDERS.found
+    assert net["c"].isTraining and not HOLDERS.found
 
 
 def programs(calls):
@@ -206,11 +206,11 @@ def test_a_net_is_not_evaluated_while_another_thread_trains_it():
             Calculator(net).calculate(images(4))
         with inMode(True, net):  # the same mode is no harm
             pass
-        assert net["c"].train
+        assert net["c"].isTraining
     finally:
         done.set()
         thread.join(60)
-    assert not net["c"].train and not HOLDERS.found
+    assert not net["c"].isTraining and not HOLDERS.found
     assert Calculator(net).calculate(images(4)).shape == (4, 10)
 
 
@@ -227,20 +227,20 @@ def test_the_last_thread_that_evaluates_restores_the_mode():
     with inMode(False, net):
         thread.start()
         inside.wait(60)
-    assert not net["c"].train
+    assert not net["c"].isTraining
     done.set()
     thread.join(60)
-    assert net["c"].train and not HOLDERS.found
+    assert net["c"].isTraining and not HOLDERS.found
 
 
 def test_a_mode_within_a_mode_of_one_thread_is_left_as_it_was():
     net = network().evalMode()
     with inMode(True, net):
-        net["c"].train = False  # frozen by hand
+        net["c"].isTraining = False  # frozen by hand
         with inMode(False, net):
-            assert not net["r"].train
-        assert net["r"].train and not net["c"].train
-    assert not net["r"].train and not net["c"].train
+            assert not net["r"].isTraining
+        assert net["r"].isTraining and not net["c"].isTraining
+    assert not net["r"].isTraining and not net["c"].isTraining
 
 
 def test_texts_of_formulas_are_parsed_by_one_thread_at_a_time(monkeypatch):

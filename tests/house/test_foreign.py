@@ -8,14 +8,18 @@ import pytest
 
 import puregraph
 from puregraph import (
+    LSTM,
     MSE,
     SGD,
     Adam,
     AdamW,
     ArgumentError,
+    BatchNorm,
     Calculator,
+    Confusion,
     DataError,
     EarlyStop,
+    Embedder,
     Input,
     Linear,
     MomentumSGD,
@@ -29,6 +33,7 @@ from puregraph import (
 )
 from puregraph.base.keywords import keywords, similar
 from puregraph.data import TableReader
+from puregraph.errors import UnknownAttributeError
 from puregraph.foreign import ATTRIBUTES, INSTEAD, KEYWORDS, NAMES, ForeignAttributes
 from puregraph.models import gpt, lstm, mlp, resnet18, unet, vgg16, vit
 from puregraph.train import Checkpoint, History
@@ -117,6 +122,67 @@ def test_every_optimizer_has_one_name_for_the_learning_rate(cls, word):
     assert cls(learnRate=0.25).learnRate == 0.25
     with pytest.raises(ArgumentError, match=f"there is no argument {word}; did you mean learnRate"):
         cls(**{word: 0.25})
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda: Linear(3),
+            "Linear: wanted insize, outsize, got insize=3: write Linear(insize, outsize); sizes are never",
+        ),
+        (
+            lambda: LSTM(16, direction="bi"),
+            "LSTM: wanted insize, hsize, got insize=16, direction='bi': write LSTM(",
+        ),
+        (lambda: BatchNorm(), "BatchNorm: wanted maps, got nothing: write BatchNorm(maps); sizes are never taken"),
+        (
+            lambda: Embedder(3),
+            "Embedder: wanted vocabulary, embsize, got vocabulary=3: write Embedder(vocabulary, embsize)",
+        ),
+        (lambda: Confusion(), "Confusion: wanted classes, got nothing: write Confusion(classes)"),
+        (lambda: OWNERS["Trainer"]().train(epochs=3), "train: wanted data, got epochs=3: write train(data)"),
+    ],
+)
+def test_what_is_left_out_of_a_call_is_named_with_how_it_is_written(call, words):
+    with pytest.raises(ArgumentError, match=re.escape(words)):
+        call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Adam(net(), 1e-3),
+        lambda: Adam(net().params.values(), 1e-3),
+        lambda: SGD(net().params, 1e-2),
+        lambda: SGD(net(), 1e-2),
+        lambda: SGD(list(net().params.values())),
+    ],
+)
+def test_an_optimizer_that_is_given_parameters_says_who_gives_them(call):
+    with pytest.raises(ArgumentError, match=r"a Trainer gives an optimizer its parameters, as setupOn\(net\) does"):
+        call()
+
+
+def test_a_module_is_found_by_its_name_not_as_an_attribute():
+    inner = Sequential(Linear(4, 3, name="fc"), name="body")
+    whole = Sequential(inner, Linear(3, 2, name="out"))
+    with pytest.raises(AttributeError, match=r"no attribute 'out'; net\['out'\] is that module"):
+        _ = whole.out
+    with pytest.raises(AttributeError, match="no attribute 'eval'; call evalMode"):
+        _ = whole.eval
+    with pytest.raises(AttributeError, match="has no attribute 'fc'$"):
+        _ = whole.fc
+    assert not hasattr(whole, "out") and not hasattr(Sequential.__new__(Sequential), "out")
+
+
+@pytest.mark.parametrize("thing", [net, lambda: Linear(4, 3)])
+def test_the_mode_is_called_and_the_habit_of_setting_it_answered(thing):
+    with pytest.raises(AttributeError, match=r"has no attribute 'train'; call trainMode\(\), isTraining is the mode"):
+        thing().train()
+    with pytest.raises(UnknownAttributeError, match="setting train has no effect; call trainMode"):
+        thing().train = False
+    assert thing().isTraining and not thing().evalMode().isTraining
 
 
 @pytest.mark.parametrize("cls", [Adam, AdamW])

@@ -116,7 +116,7 @@ def test_batch_normalisation_is_pytorch_s_over_several_steps(shape, momentum, af
             )
         for step in range(5):
             train = step < 3
-            norm.train = train
+            norm.isTraining = train
             peer.train(train)
             x, grad = rng.standard_normal(shape) * 3 + 2, rng.standard_normal(shape)
             t = torch.from_numpy(x).requires_grad_()

@@ -1,5 +1,6 @@
 """Callbacks: checkpoints kept and dropped, early stops, the CSV log, and the history they look at."""
 
+import copy
 import csv
 import os
 import re
@@ -8,7 +9,7 @@ import stat
 import numpy as np
 import pytest
 
-from puregraph import MSE, SGD, BatchNorm, Calculator, CrossEntropy, Linear, Sequential, Validator
+from puregraph import MSE, SGD, BatchNorm, Calculator, CrossEntropy, Linear, Sequential, Validator, train
 from puregraph import device as devices
 from puregraph.checkpoint import load
 from puregraph.core import initial
@@ -390,3 +391,18 @@ def test_what_is_no_function_says_which_method_was_meant(kind):
     thing = kind(net) if kind is Calculator else kind(net, MSE(), *[SGD()] * (kind is Trainer))
     with pytest.raises(ArgumentError, match=rf"{kind.__name__}: it is no function: \w*\.?(train|validate|calculate)\("):
         thing(np.ones((2, 4), np.float32))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Checkpoint('a.h5', keep=3)",
+        "EarlyStop('val loss', patience=2, restore=True)",
+        "ReduceOnPlateau('val loss', factor=0.5)",
+        "CsvLog('x.csv')",
+        "Callback()",
+    ],
+)
+def test_a_callback_is_shown_as_the_call_that_made_it(text):
+    made = eval(text, {**vars(train), "Callback": train.Callback})
+    assert repr(made) == text and repr(copy.deepcopy(made)) == text

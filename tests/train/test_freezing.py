@@ -46,7 +46,7 @@ def test_what_is_frozen_computes_as_in_eval_mode_while_the_rest_is_trained():
     net["stem"].freeze()
     wanted = net.evalMode()(X)
     assert np.array_equal(net.trainMode()(X), wanted)
-    assert net["head"].train and not net["stem.norm"].train
+    assert net["head"].isTraining and not net["stem.norm"].isTraining
 
 
 def test_training_of_what_is_frozen_agrees_compiled_and_not():
@@ -65,7 +65,7 @@ def test_what_is_unfrozen_is_trained_again():
     before = values(net, "stem")
     trained(net)
     assert not same(before, values(net, "stem"))
-    assert net.trainMode()["stem.norm"].train
+    assert net.trainMode()["stem.norm"].isTraining
 
 
 def test_one_module_is_frozen_alone():

@@ -92,7 +92,7 @@ def test_a_text_ends_behind_a_stop_token_and_others_go_on():
 def test_the_mode_of_a_network_is_put_back():
     net = gpt(11, length=8, layers=1, heads=2, size=16, dropout=0.5).trainMode()
     assert generate(net, [1], tokens=5, compile=False) == generate(net, [1], tokens=5, compile=False)
-    assert net.train and all(node.module.train for node in net.nodes)
+    assert net.isTraining and all(node.module.isTraining for node in net.nodes)
 
 
 class Fixed:

@@ -620,7 +620,7 @@ def test_a_network_that_was_trained_evaluates(rng, compile):
     net.evalMode()
     trainer = quiet(net, CrossEntropy(), batchsize=8, metrics=[Accuracy()], compile=compile)
     last = trainer.train(x, t, epochs=3, validation=(x, t))[-1]
-    assert not any(module.train for module in (net, *net.modules().values(), net[5]))
+    assert not any(module.isTraining for module in (net, *net.modules().values(), net[5]))
     before = arraysOf(net)
     y = net(x)
     np.testing.assert_allclose(y, Calculator(net).calculate(x), rtol=1e-5, atol=1e-6)
@@ -639,11 +639,11 @@ def test_a_network_that_was_stopped_or_failed_evaluates_too(rng):
         net = noisy().trainMode()
         with pytest.raises(wrong):
             quiet(net, CrossEntropy(), callbacks=[stop]).train(x, t)
-        assert not any(module.train for module in net.modules().values())
+        assert not any(module.isTraining for module in net.modules().values())
     net = noisy().trainMode()
     with pytest.raises(ShapeError):
         quiet(net, CrossEntropy()).train(x[:, :2], t)
-    assert all(module.train for module in net.modules().values())
+    assert all(module.isTraining for module in net.modules().values())
 
 
 def test_modes_are_as_before_whatever_happens(rng):
@@ -660,7 +660,7 @@ def test_modes_are_as_before_whatever_happens(rng):
         ):
             with pytest.raises((DataError, ShapeError)):
                 bad()
-        assert all(module.train is train for module in inner)
+        assert all(module.isTraining is train for module in inner)
 
 
 def test_validation_changes_nothing(rng):

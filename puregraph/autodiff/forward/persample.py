@@ -282,7 +282,7 @@ class _Attribution(SampleKinds):
     def mixes(self, step: GraphStep, why: str) -> AutoDiffException:
         """That a step mixes samples, and what to try."""
         hint = ""
-        if step.module.train and step.module.states:
+        if step.module.isTraining and step.module.states:
             hint = "; it has statistics of the batch: use evalMode(), or a normalisation of each sample, as LayerNorm"
         return AutoDiffException(
             f"at '{step.path}' ({step.label}): it mixes the samples of a batch, which then have no gradients of their "

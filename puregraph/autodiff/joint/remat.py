@@ -33,7 +33,9 @@ class Exposed(Module):
     states = property(lambda self: self.inner.states)
     indices = property(lambda self: self.inner.indices)
     views = property(lambda self: self.inner.views)
-    train = property(lambda self: self.inner.train, lambda self, mode: setattr(self.inner, "train", mode))
+    isTraining = property(
+        lambda self: self.inner.isTraining, lambda self, mode: setattr(self.inner, "isTraining", mode)
+    )
 
     def __getattr__(self, name: str) -> Any:
         if name == "inner":

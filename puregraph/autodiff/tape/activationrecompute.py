@@ -111,7 +111,7 @@ class Checkpoint(GraphHolder):
         inputs, stored = values[: len(values) - len(names)], dict(zip(names, values[len(values) - len(names) :]))
         arrays = [stored[name].copy() for name in self.states]
         steps, found = self.replay(inputs, stored)
-        before = _Before(arrays, [step.module.train for step in steps.items])
+        before = _Before(arrays, [step.module.isTraining for step in steps.items])
         return (*(found[n] for n in steps.outputs), before)
 
     def updateGrad(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
@@ -265,7 +265,7 @@ def noting(before: dict[int, tuple[State, Any]], modes: dict[Module, tuple] | No
 
     def enter(module: Any) -> None:
         if modes is not None and module not in modes:
-            modes[module] = module.train, [(n, p, p.mark()) for n, p in module.params.items()]
+            modes[module] = module.isTraining, [(n, p, p.mark()) for n, p in module.params.items()]
         for state in module.states.values():
             if id(state) not in before:
                 before[id(state)] = state, state.materialize().copy()

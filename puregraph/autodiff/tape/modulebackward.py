@@ -85,7 +85,7 @@ class ModuleBackward(TapeNode):
         super().__init__((), len(module.outputNames))
         self.edges = tuple(edges)
         self.module, self.inputs, self.values, self.outputs = module, inputs, values, outputs
-        self.rule, self.path, self.train = rule, path, module.train
+        self.rule, self.path, self.train = rule, path, module.isTraining
         self.versions = list(map(versionOf, inputs))
 
     def name(self) -> str:

@@ -13,7 +13,7 @@ from puregraph.core.param import Stored
 from puregraph.formula import Formula
 from puregraph.module import Module
 
-PASSING = ("name", "initArgs", "lastCall", "train", "precision")  # attributes that no rule reads, and the mode
+PASSING = ("name", "initArgs", "lastCall", "isTraining", "precision")  # attributes that no rule reads, and the mode
 Key = tuple[Any, ...]
 
 
@@ -37,7 +37,7 @@ class MemoKeys:
         found = self.modules.get(id(module))
         if found is None:
             own = [(name, self.held(a)) for name, a in vars(module).items() if name not in PASSING]
-            found = self.modules[id(module)] = type(module), module.train, tuple(own)
+            found = self.modules[id(module)] = type(module), module.isTraining, tuple(own)
         return found
 
     def held(self, a: Any) -> Any:

@@ -47,6 +47,8 @@ class Chart(ForeignAttributes):
 
     def save(self: C, path: Any) -> C:
         """Write a picture; the ending of the name says of which kind, such as .png, .svg or .pdf."""
+        if not os.path.splitext(path)[1]:
+            raise ArgumentError(f"{path}: wanted a file whose ending says its kind, such as {path}.png, .svg or .pdf")
         figure = self.figure()
         try:
             figure.savefig(path, dpi=DOTS)

@@ -74,18 +74,26 @@ def panelText(panel: Panel) -> str:
     for mark, curve in reversed(list(zip(MARKS * len(points), points.values()))):
         for x, y in between(curve, (right - left) / WIDTH / 2):
             column = round((x - left) / ((right - left) or 1) * (WIDTH - 1))
-            row = round((high - y) / ((high - low) or 1) * (HEIGHT - 1))
+            row = round((high - y) / (high - low) * (HEIGHT - 1)) if high > low else HEIGHT // 2
             cells[row][column] = mark
     names = [f"{mark} {name}" for mark, name in zip(MARKS * len(points), points)] if len(points) > 1 else []
     lines = ["  ".join([panel.title, *names]).rjust(EDGE + 2 + len("  ".join([panel.title, *names])))]
+    marked = (0, HEIGHT // 2, HEIGHT - 1) if high > low else (HEIGHT // 2,)
+    digits = digitsFor(low, high)
     for row, line in enumerate(cells):
-        scale = f"{high - (high - low) * row / (HEIGHT - 1):.4g}" if row in (0, HEIGHT // 2, HEIGHT - 1) else ""
+        scale = f"{high - (high - low) * row / (HEIGHT - 1):.{digits}g}" if row in marked else ""
         lines.append(f"{scale:>{EDGE}} |{''.join(line)}".rstrip())
     ends = [f"{10**x if panel.isLog else x:.4g}" for x in (left, right)]
     gap = WIDTH - len(ends[0]) - len(ends[1])
     lines.append(f"{'':{EDGE}} +{'-' * WIDTH}")
     lines.append(f"{'':{EDGE}}  {ends[0]}{panel.across:^{gap}}{ends[1]}")
     return "\n".join(lines)
+
+
+def digitsFor(low: float, high: float) -> int:
+    """How many digits tell the ends of a scale from its middle; as many as there is room for."""
+    middle = (low + high) / 2
+    return next((n for n in range(4, 8) if len({f"{value:.{n}g}" for value in (low, middle, high)}) == 3), 4)
 
 
 def rangeOf(values: list[float]) -> tuple[float, float]:

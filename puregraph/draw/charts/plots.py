@@ -28,11 +28,14 @@ def plotHistory(history: Any, path: Any = None) -> Chart:
 
     In a notebook the chart is a picture. `path`: write it to that file too, of the kind that its ending says.
 
-    Raises    DataError for a history without a row; ArgumentError for a file, where matplotlib is not installed
+    Raises    DataError for a history without a row, or the name of a figure as that of a file; ArgumentError for a file,
+              where matplotlib is not installed
     """
     if not history:
         raise DataError("History: nothing to plot, no epoch has ended")
     names = [name for name in history.names() if name not in APART]
+    if path in names:
+        raise DataError(f"plot: wanted a file, got {path!r}: plot() shows every figure, history[{path!r}] is this one")
     names.sort(key=lambda name: name == "rate")
     epochs = history.column("epoch")
     bases = dict.fromkeys(name.removeprefix("val ") for name in names)

@@ -45,7 +45,7 @@ def batchNorm(op: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> An
         return op(ScaleMaps(epsilon), x, scale, bias, mean, var)
     momentum, isAffine = max(0.0, min(1.0, 1 - momentum)), not isNeutral(scale, bias)
     module = modules.BatchNorm(scale.shape[0], epsilon=epsilon, momentum=momentum, affine=isAffine)
-    module.train = False
+    module.isTraining = False
     arrays = {"mean": mean, "var": var} | ({"scale": scale, "bias": bias} if isAffine else {})
     return op(op.builder.fill(module, **arrays), x)
 

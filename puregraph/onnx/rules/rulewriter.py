@@ -117,8 +117,8 @@ def writeRule(step: OnnxStep) -> None:
     recorder.decompositionOf, recorder.keepsComposite = simplerOf, lambda kernel: kernel in CALLS
     writer = RuleWriter(step)
     values = [argument(step, recorder, writer, i, number) for i, number in enumerate(args)]
-    wasTraining = module.train
-    module.train = False
+    wasTraining = module.isTraining
+    module.isTraining = False
     try:
         handles = [recorder.handle(value) for value in values]
         result = forwardRule(module, handles, step.row.step.inputs)
@@ -126,7 +126,7 @@ def writeRule(step: OnnxStep) -> None:
     except (UnreadableError, TypeError, NotImplementedError) as error:
         raise GraphError(f"its rule cannot be written: {error}") from None
     finally:
-        module.train = wasTraining
+        module.isTraining = wasTraining
     mark = len(step.writer.nodes)
     for call in recorder.calls:
         writer.write(call)

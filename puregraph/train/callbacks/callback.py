@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from puregraph.base.attributes import Settable, checkMethods
-from puregraph.base.keywords import ChecksKeywords
+from puregraph.base.keywords import KeepsInitArgs
 from puregraph.errors import DataError
 
 HOOKS = ("onTrainBegin", "onEpochBegin", "onBatchEnd", "onValidationBegin", "onEpochEnd", "onInterrupt", "onTrainEnd")
@@ -24,7 +24,7 @@ FOREIGN = {
 }
 
 
-class Callback(ChecksKeywords, Settable):
+class Callback(KeepsInitArgs, Settable):
     """Something called by a Trainer; every method does nothing until a subclass writes it.
 
     Callbacks are called in the order in which they were given, those of a higher `order` after all others. What
@@ -39,6 +39,9 @@ class Callback(ChecksKeywords, Settable):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         checkMethods(cls, HOOKS, "on", FOREIGN)
+
+    def __repr__(self) -> str:
+        return KeepsInitArgs.written(self)  # not its own attribute of that name
 
     def onTrainBegin(self, trainer: Any) -> None:
         """A call of `train` begins, or goes on from a file."""

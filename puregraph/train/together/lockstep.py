@@ -211,4 +211,4 @@ def metIn(piece: Any) -> Any:
 
 def isSynchronized(module: Any) -> bool:
     """Whether a module takes sums over all grains, in its mode."""
-    return getattr(module, "synchronized", False) and module.train
+    return getattr(module, "synchronized", False) and module.isTraining

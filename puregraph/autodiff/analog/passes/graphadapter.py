@@ -87,7 +87,7 @@ class GraphSource:
         steps = self.steps
         stored = [getattr(module, name) for _, module, name in steps.params]
         key = (
-            [step.module.train for step in steps.items],
+            [step.module.isTraining for step in steps.items],
             [(id(param), getattr(param, "trainable", False)) for param in stored],
             rulesFor([step.node for step in steps.items]),
         )
@@ -205,7 +205,7 @@ def graph_pass(source: GraphSource, spent: Any) -> GraphResiduals:
             f"A backward pass has used up the forward pass of {graph.title()}: call that again, "
             "or the backward graph with retain_graph=True"
         )
-    if any(step.module.train is not train for step, train in zip(last.steps.items, last.modes)):
+    if any(step.module.isTraining is not train for step, train in zip(last.steps.items, last.modes)):
         raise NoForwardPassError(f"modes of {graph.title()} have changed since the forward pass: call that again first")
     last.check()
     return GraphResiduals(source, last)

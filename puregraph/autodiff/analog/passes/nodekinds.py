@@ -55,7 +55,7 @@ def use_module(module: Module, inputs: ArgsKwargs, rank: int, rule_name: str | N
     arguments = [*given, *module.ruleValues()]
     result = module.updateData(*arguments)
     outputs = result if type(result) is tuple else (result,)
-    count, train = len(module.outputNames), module.train
+    count, train = len(module.outputNames), module.isTraining
     reads, name = readBy(module, rule_name), module.name or module.label
     stored = [(n, p) for n, p in zip(module.ruleNames, params) if isMarked(p) and (reads is None or n in reads)]
     saved = [(n, p, p.mark()) for n, p in stored if p is not None]

@@ -42,7 +42,7 @@ class Multinomial(Module):
 
     def updateData(self, x, key, count):
         drawn = uniform((x.shape[0], self.samples), key, count)
-        if self.train:
+        if self.isTraining:
             count += 1
         chances = np.cumsum(np.exp(x - x.max(axis=1, keepdims=True)), axis=1)
         below = drawn[:, :, None] * chances[:, None, -1:] >= chances[:, None, :-1]

@@ -44,7 +44,7 @@ class RandomLike(Module):
 
     def updateData(self, x, key, count):
         drawn = (uniform if self.kind == "uniform" else normal)(x.shape, key, count)
-        if self.train:
+        if self.isTraining:
             count += 1
         return (drawn * self.scale + self.start).astype(self.dtype)
 
