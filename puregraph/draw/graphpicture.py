@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import textwrap
 from collections import defaultdict
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 
 from puregraph.analysis.footprint import Footprint
 from puregraph.analysis.summary import bytesText, countText
-from puregraph.core.shape import bind, product, symbols
+from puregraph.core.shape import bind, symbols
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup, replaced
 from puregraph.errors import Fault, FormulaError, plural, show
 from puregraph.formula import Formula
@@ -196,8 +197,9 @@ class GraphDrawing:
         nbytes = flops = None
         if known and row is not None:
             types = dict(enumerate(row.dtypes))
-            sizes = [product(s) * np.dtype(types.get(i) or self.dtype).itemsize for i, s in enumerate(row.shapes or [])]
-            nbytes = self.number(0 if module.views else sum(sizes))
+            made = [] if module.views else [(types.get(i) or self.dtype, s) for i, s in enumerate(row.shapes or [])]
+            counts = [(np.dtype(dtype).itemsize, self.number(*shape)) for dtype, shape in made]
+            nbytes = None if any(n is None for _, n in counts) else sum(size * n for size, n in counts if n is not None)
             flops = self.number(module.flopsFrom(*row.inshapes))
         box = PictureBox(
             path,
@@ -292,10 +294,10 @@ class GraphDrawing:
         isUsual = value.dtype is None or value.dtype == self.dtype
         return show(value.shape) if isUsual else f"{show(value.shape)} {value.dtype}"
 
-    def number(self, size: Any) -> int | None:
-        """A size as a number, for one sample where the batch is the only symbol; None where it cannot be known."""
-        found = bind((size,), self.sizes)[0] if self.sizes else size
-        return int(found) if isinstance(found, (int, np.integer)) else None
+    def number(self, *sizes: Any) -> int | None:
+        """The product of sizes, for one sample where the batch is the only symbol; None where it cannot be known."""
+        found = bind(sizes, self.sizes) if self.sizes else sizes
+        return math.prod(map(int, found)) if all(isinstance(n, (int, np.integer)) for n in found) else None
 
 
 def keptLines(module: Gradient) -> list[str]:

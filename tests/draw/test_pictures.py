@@ -318,22 +318,32 @@ def test_runs_inside_of_runs_are_drawn_once_as_well():
     assert PictureFile(drawing.svg()).linesThroughBoxes() == []
 
 
-def test_a_graph_whose_edges_cross_many_layers_is_laid_out_with_less_effort(monkeypatch, rng):
-    efforts, engine = [], ordering.engine()
+def tangle(count, rng):
+    """A graph of sums, each of two values among the last thirty."""
+    nodes = [pg.Input().node()]
+    for _ in range(count):
+        nodes.append(pg.Add().node(nodes[-1], nodes[-rng.integers(1, min(len(nodes), 30) + 1)]))
+    return pg.Graph(nodes[0], nodes[-1])
+
+
+def test_a_layout_takes_less_effort_the_more_its_lines_cross_and_least_where_it_is_huge(monkeypatch, rng):
+    tried, engine = [], ordering.engine()
     layout = engine.layout
 
     def seen(request, options):
-        efforts.append(options["effort"])
+        bound = options.get("tuning", {}).get("order", {}).get("kick_rounds")
+        tried.append((options["effort"], bound, options.get("coords", {}).get("placement", "usual")))
         return layout(request, options=options)
 
     monkeypatch.setattr(engine, "layout", seen)
-    nodes = [pg.Input().node()]
-    for _ in range(110):
-        nodes.append(pg.Add().node(nodes[-1], nodes[-rng.integers(1, min(len(nodes), 30) + 1)]))
-    for graph, effort in ((models.resnet50(), "balanced"), (pg.Graph(nodes[0], nodes[-1]), "fast")):
-        efforts.clear()
-        graph.draw(None).svg()
-        assert set(efforts) == {effort}
+    quick, bounded, rough = ("fast", 200, "usual"), ("balanced", 2000, "usual"), ("fast", 0, "brandes_koepf")
+    models.resnet50().draw(None).svg()
+    assert tried[0] == quick and {each[:2] for each in tried[1:]} == {("balanced", None)}
+    graph = tangle(60, rng)
+    for name, bound, found in (("TANGLED", 20, [quick, bounded]), ("HOPELESS", 20, [quick]), ("HUGE", 50, [rough])):
+        monkeypatch.setattr(ordering, name, bound)
+        tried.clear()
+        assert PictureFile(graph.draw(None).svg()).linesThroughBoxes() == [] and tried == found
 
 
 def test_layers_that_edges_cross_are_those_between_their_ends():

@@ -28,8 +28,8 @@ def plotHistory(history: Any, path: Any = None) -> Chart:
 
     In a notebook the chart is a picture. `path`: write it to that file too, of the kind that its ending says.
 
-    Raises    DataError for a history without a row, or the name of a figure as that of a file; ArgumentError for a file,
-              where matplotlib is not installed
+    Raises    DataError for a history without a row, or the name of a figure in place of a file; ArgumentError for a
+              file, where matplotlib is not installed
     """
     if not history:
         raise DataError("History: nothing to plot, no epoch has ended")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,17 @@ USUAL: tuple[dict[str, Any], ...] = ({},)
 CAREFUL: tuple[dict[str, Any], ...] = tuple(
     {"order": {"heuristic": name}, "tuning": {"order": {"seeds": 24}}} for name in ("alternate", "median", "barycenter")
 )
+FEW = 200  # boxes up to which several orders are tried
+TANGLED, HOPELESS = 150, 1000  # crossings of a quick layout, from which on a better one takes longer than it is worth
+QUICK = {"effort": "fast", "tuning": {"order": {"kick_rounds": 200}}}
+BOUNDED = {"effort": "balanced", "tuning": {"order": {"kick_rounds": 2000}}}
+HUGE = 3000  # boxes, and layers that edges cross, from which on coordinates by network simplex take seconds
+ROUGH = {
+    "effort": "fast",
+    "tuning": {"order": {"kick_rounds": 0}},
+    "coords": {"placement": "brandes_koepf"},
+    "routing": {"merge_edges": "none", "lane_gap": 8.0},
+}
 
 
 def engine() -> Any:
@@ -29,6 +40,27 @@ def engine() -> Any:
             "a .dot file needs nothing"
         ) from error
     return graphlay
+
+
+class Effort(NamedTuple):
+    """What is spent on a layout: options, the orders that are tried, whether once is enough; or a layout that stays."""
+
+    options: dict[str, Any]
+    orders: Sequence[dict[str, Any]]
+    isTangled: bool = False
+    layout: Any = None
+
+
+def effortFor(request: dict[str, Any], options: dict[str, Any], boxes: int) -> Effort:
+    """Few lines that cross are worth an effort; thousands are read by nobody, and take minutes to become a few less."""
+    isHuge = boxes + layersCrossed(request["edges"]) > HUGE
+    layout = engine().layout(request, options={**options, **(ROUGH if isHuge else QUICK)})
+    count = 0 if isHuge else crossings(request["edges"], layout.edges)
+    if isHuge or count > HOPELESS:
+        return Effort({}, USUAL, True, layout)
+    if count > TANGLED:
+        return Effort(BOUNDED, USUAL, True)
+    return Effort({"effort": "balanced"}, CAREFUL if boxes <= FEW else USUAL)
 
 
 def fewestCrossings(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from puregraph.draw.layout.edgelabels import LabelFinder
 from puregraph.draw.layout.inputorder import inOrder
-from puregraph.draw.layout.ordering import CAREFUL, USUAL, fewestCrossings, layersCrossed
+from puregraph.draw.layout.ordering import effortFor, fewestCrossings
 from puregraph.draw.layout.textwidth import shortened, textWidth
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup
 
@@ -14,8 +14,6 @@ NAME, LINE, PORT, LABEL, TITLE = 12.0, 10.0, 8.5, 9.5, 15.0  # sizes of letters
 HEIGHT = {NAME: 15.0, LINE: 13.0}  # of a line
 MARGIN, HEADER, PORTS = 9.0, 16.0, 11.0
 GAPS = ((34.0, 8.0), (46.0, 8.0), (66.0, 18.0), (100.0, 18.0))  # between layers, between edges beside each other
-FEW = 200  # boxes up to which several orders are tried, for few crossings
-TANGLED = 600  # layers that edges cross, beyond which the library's better order of boxes takes seconds
 PATIENCE = 600  # boxes up to which a picture is placed again until each label has its area
 SPACING = {"node_gap": 30.0, "compound_padding": 14.0, "compound_header": HEADER, "dummy_gap": 22.0, "stub": 16.0}
 
@@ -63,19 +61,22 @@ def placed(picture: Picture) -> PlacedPicture:
         return PlacedPicture(picture, 40.0, 40.0, [], [], [], [])
     values = len({(edge.source, edge.value) for edge in picture.edges if edge.label})
     groups = framesOf(picture)
-    orders = CAREFUL if len(picture.boxes) <= FEW else USUAL
-    request = inOrder(requestOf(picture, groups), picture, len(groups), orders)
-    isTangled = layersCrossed(request["edges"]) > TANGLED
+    request = requestOf(picture, groups)
+    effort = effortFor(request, optionsOf(picture, *GAPS[0]), len(picture.boxes))
+    if effort.layout is not None:
+        return measured(picture, groups, effort.layout)
+    orders = effort.orders
+    request = inOrder(request, picture, len(groups), orders)
     best, most = None, -1
     for gap, lane in GAPS:
-        options = optionsOf(picture, gap, lane) | {"effort": "fast" if isTangled else "balanced"}
+        options = optionsOf(picture, gap, lane) | effort.options
         layout, order = fewestCrossings(request, options, orders)
         orders = (order,)
         found = measured(picture, groups, layout)
         count = sum(label is not None for _, _, label in found.edges)
         if count > most:
             best, most = found, count
-        if isTangled or len(picture.boxes) > PATIENCE or count == values:
+        if effort.isTangled or len(picture.boxes) > PATIENCE or count == values:
             break
     return best or found
 
