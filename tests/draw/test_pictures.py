@@ -340,10 +340,11 @@ def test_a_layout_takes_less_effort_the_more_its_lines_cross_and_least_where_it_
     models.resnet50().draw(None).svg()
     assert tried[0] == quick and {each[:2] for each in tried[1:]} == {("balanced", None)}
     graph = tangle(60, rng)
-    for name, bound, found in (("TANGLED", 20, [quick, bounded]), ("HOPELESS", 20, [quick]), ("HUGE", 50, [rough])):
+    for name, bound, found in (("TANGLED", 20, {quick, bounded}), ("HOPELESS", 20, {quick}), ("HUGE", 50, {rough})):
         monkeypatch.setattr(ordering, name, bound)
         tried.clear()
-        assert PictureFile(graph.draw(None).svg()).linesThroughBoxes() == [] and tried == found
+        drawn = PictureFile(graph.draw(None).svg())
+        assert set(tried) == found and (rough in found or drawn.linesThroughBoxes() == [])
 
 
 def test_layers_that_edges_cross_are_those_between_their_ends():
