@@ -41,7 +41,7 @@ class Callback(KeepsInitArgs, Settable):
         checkMethods(cls, HOOKS, "on", FOREIGN)
 
     def __repr__(self) -> str:
-        return KeepsInitArgs.written(self)  # not its own attribute of that name
+        return KeepsInitArgs.written(self)  # also where a callback has an attribute of that name
 
     def onTrainBegin(self, trainer: Any) -> None:
         """A call of `train` begins, or goes on from a file."""

@@ -40,7 +40,7 @@ class Checkpoint(Monitor):
                 "keeps the last three files, each with its step in its name, best='val loss' the best one"
             )
         self.path, self.every, self.keep = Path(path), every, keep
-        self.written: list[str] = []
+        self.files: list[str] = []
 
     def onTrainBegin(self, trainer: Any) -> None:
         if self.monitor:
@@ -68,8 +68,8 @@ class Checkpoint(Monitor):
             trainer.save(None)
             return None
         path = self.path if self.keep == 1 else self.path.with_stem(f"{self.path.stem}-{trainer.step}")
-        self.written = [name for name in self.written if name != path.name] + [path.name]
-        old, self.written = self.written[: -self.keep], self.written[-self.keep :]
+        self.files = [name for name in self.files if name != path.name] + [path.name]
+        old, self.files = self.files[: -self.keep], self.files[-self.keep :]
         trainer.save(path)
         for name in () if trainer.world.rank else old:
             path.with_name(name).unlink(missing_ok=True)
@@ -77,14 +77,14 @@ class Checkpoint(Monitor):
         return path
 
     def state(self) -> dict[str, Any]:
-        return {**super().state(), "written": list(self.written)}
+        return {**super().state(), "written": list(self.files)}
 
     def restore(self, state: dict[str, Any]) -> None:
         written = state.get("written")
         if type(written) is not list or not all(type(name) is str for name in written):
             raise CheckpointError(f"Checkpoint: wanted the names of the files that it wrote, got {written!r:.80}")
         super().restore(state)
-        self.written = [name for name in written if self.isOwn(name)]
+        self.files = [name for name in written if self.isOwn(name)]
 
     def isOwn(self, name: str) -> bool:
         """Whether a file of this name can be one that is saved here, to be deleted when there are newer ones."""
