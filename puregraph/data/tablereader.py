@@ -19,6 +19,7 @@ from puregraph.storage.atomicwrite import whole
 FILLS: dict[str, Callable[[np.ndarray], Any]] = {"mean": np.nanmean, "median": np.nanmedian, "zero": lambda column: 0.0}
 ARGUMENTS = ("numbers", "categories", "classes", "fill", "scale", "quantities")
 FITTED = ("vocabulary", "fills", "means", "deviations", "gapped")
+FEW = 50  # rows up to which there may be a category for each
 MANY = 20  # classes; numbers with more different values than that are looked at before they are taken for classes
 
 
@@ -105,6 +106,12 @@ class TableReader(ForeignAttributes):
             column = columnFrom(table, name)
             vocabulary[name] = sorted(set(column.texts()[~column.gaps].tolist()), key=inOrder)
             gapped += [name] * bool(column.gaps.any())
+            if len(column.gaps) >= FEW and len(vocabulary[name]) > len(column.gaps) / 2:
+                warnUser(
+                    f"column '{name}': {len(vocabulary[name])} categories in {len(column.gaps)} rows, of which nothing "
+                    "can be learnt: leave out what numbers the rows, and give quantities as numbers=",
+                    GraphWarning,
+                )
             if name == self.classes:
                 refuseQuantity(column, vocabulary[name])
         fills, means, deviations = [], [], []

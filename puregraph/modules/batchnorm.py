@@ -32,7 +32,7 @@ class BatchNorm(Module):
     """
 
     reads = ("x", "scale", "center", "factor")
-    needsFloats = True
+    needsFloats = featuresFirst = True
     hidden = ("center", "factor")
     flopsPerElement = 4
 

@@ -22,7 +22,7 @@ class Reshape(Module):
     """
 
     reads = ()
-    views = True
+    views = reinterprets = True
     flopsPerElement = 0
     indices = shapeInputs = ("sizes",)
     followsValues = True

@@ -19,6 +19,7 @@ from puregraph.many.nccl.ncclchoice import chooseNccl
 from puregraph.many.world import World
 from puregraph.modules.batchnorm import BatchNorm
 from puregraph.train.announcing import NATIVE
+from puregraph.train.datadoubts import warnOfData
 from puregraph.train.modes import inMode
 from puregraph.train.tensor.tensorgrid import replicasIn
 from puregraph.train.together.agreement import agree
@@ -151,6 +152,7 @@ def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None,
     checkShapes(trainer, source, "", (lambda size: [size]) if isWhole else parts)
     with inMode(False, trainer.net, trainer.cost):
         checkShapes(trainer, checks, "the validation")
+    warnOfData(trainer, source, checks)
     chooseNccl(trainer.progress.say)
     trainer.world.isEnding = False
     agree(trainer, source, checks)

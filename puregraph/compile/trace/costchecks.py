@@ -22,6 +22,7 @@ def warnOf(graph: Graph, cost: Any, shapes: list[Any]) -> None:
 def doubts(graph: Graph, cost: Any, shapes: list[Any]) -> Iterator[str]:
     """Warnings about the argument of the cost, given the last module of the network."""
     yield from paddingRead(graph, len(shapes))
+    yield from mixedAxes(graph, shapes)
     last = lastBefore(graph, cost, len(shapes))
     name, takes = type(cost).__name__, getattr(cost, "takes", "")
     label = "" if last is None else f"'{last.path}' ({last.module.label})"
@@ -70,6 +71,35 @@ def paddingRead(graph: Graph, inputs: int) -> Iterator[str]:
         hint = getattr(step.module, "withPadding", "")  # of a reduction that zeros beyond the lengths change
         if hint and hasTimeSteps(step.module.axis):
             yield f"{reader} is over all time steps of {read}, the zeros beyond the {name} too: {hint}"
+
+
+def mixedAxes(graph: Graph, shapes: list[Any]) -> Iterator[str]:
+    """Warnings of a reshape that only exchanges sizes, and of a norm of another axis than that of the features."""
+    made: dict[int, Any] = {}
+    for row in graph.infer(*shapes).rows:
+        step, x = row.step, row.inshapes[0] if row.inshapes else None
+        made.update(dict.fromkeys(step.visible, step))
+        if x is None or not row.shapes or None in x:
+            continue
+        label, y = f"'{step.path}' ({step.label})", row.shapes[0]
+        isSame = big(x) == big(y) or sorted(big(x), key=str) != sorted(big(y), key=str)
+        if step.module.reinterprets and not isSame and x[0] == y[0]:
+            yield (
+                f"{label} makes {show(y)} of {show(x)} with the elements in their order, which mixes the axes: "
+                "Transpose exchanges them"
+            )
+        source = made.get(step.args[0])
+        isLast = source is not None and source.module.gives == "features last"
+        if isLast and step.module.featuresFirst and len(x) > 2 and x[1] == x[-1]:
+            yield (
+                f"{label} normalises axis 1 of {show(x)}, '{source.path}' ({source.label}) makes the last axis: "
+                "LayerNorm normalises that, or put Transpose before and behind"
+            )
+
+
+def big(shape: Any) -> list[Any]:
+    """The sizes of a shape that are not 1."""
+    return [size for size in shape if size != 1]
 
 
 def isLastStep(index: tuple[Any, ...]) -> bool:

@@ -1,0 +1,115 @@
+"""Data doubts: warnings of data that a network trains on without an error, and that nobody can have meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from puregraph.base.dtype import isByte
+from puregraph.data.batches import Arrays, Stream
+from puregraph.errors import GraphWarning
+from puregraph.errors.userwarning import warnUser
+from puregraph.graph.lookup import few
+
+LOOKED = 500  # samples that are looked at, from all over an array
+MOST = 1 << 20  # labels beyond which they are not counted
+RARE = 0.05  # of the validation, up to which classes may be new by chance
+WIDER = 20.0  # times that the validation may spread as the training does, or it as the validation
+
+
+def warnOfData(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None) -> None:
+    """Give all warnings about the data of a run at once."""
+    found = list(streamDoubts(source))
+    if isinstance(source, Arrays):
+        found += byteDoubts(trainer.net, source)
+        isLabels = getattr(trainer.cost, "takes", "") == "scores"
+        if isLabels and not trainer.shuffle:
+            found += orderDoubts(source)
+        if isinstance(checks, Arrays):
+            found += unseenDoubts(source, checks) if isLabels else []
+            found += spreadDoubts(trainer.net, source, checks)
+    if found:
+        warnUser("; ".join(found), GraphWarning)
+
+
+def streamDoubts(source: Arrays | Stream) -> Iterator[str]:
+    """A list of batches that are one and the same array, which was filled again for each."""
+    batches = source.source if isinstance(source, Stream) and isinstance(source.source, list) else []
+    pairs = [(b[0], b[1]) for b in batches if isinstance(b, (tuple, list)) and len(b) > 1]
+    again = sum(x is y and isinstance(x, np.ndarray) and s is not t for (x, s), (y, t) in pairwise(pairs))
+    if again:
+        yield f"{again + 1} batches have one array of data with different targets, filled again for each: copy it"
+
+
+def byteDoubts(net: Any, source: Arrays) -> Iterator[str]:
+    """Pixels of 0 to 255 that are multiplied with weights as they are."""
+    steps = net.steps(len(source.data))
+    for number, x in zip(steps.inputs, source.data):
+        if not isByte(x.dtype) or some(x).max(initial=0) <= 1:
+            continue
+        for step in steps.items:
+            if number in step.args[: step.inputs] and not step.module.indices and hasMatrix(step.module):
+                most = int(some(x).max())
+                yield (
+                    f"bytes from 0 to {most} go into '{step.path}' ({step.label}) as they are: give data / 255, or put "
+                    "MulAddConst(1 / 255) in front"
+                )
+                break
+
+
+def orderDoubts(source: Arrays) -> Iterator[str]:
+    """Samples that come class by class."""
+    labels = labelsOf(source)
+    if labels is None or len(labels) <= source.batchsize:
+        return
+    changes = int(np.count_nonzero(labels[1:] != labels[:-1]))
+    if 0 < changes < 2 * len(np.unique(labels)) and changes < source.count:
+        yield "shuffle=False, and the samples come class by class: a step sees one class alone; shuffle them"
+
+
+def unseenDoubts(source: Arrays, checks: Arrays) -> Iterator[str]:
+    """Classes that the validation has and the training has not."""
+    labels, others = labelsOf(source), labelsOf(checks)
+    if labels is None or others is None:
+        return
+    isNew = ~np.isin(others, labels)
+    if isNew.mean() > RARE:
+        names = few([str(label) for label in np.unique(others[isNew]).tolist()])
+        yield (
+            f"{isNew.sum()} of {len(others)} samples of the validation are of classes ({names}) that the training has "
+            "no sample of: are both counted alike, and were sorted samples cut? validation=0.2 takes some of each class"
+        )
+
+
+def spreadDoubts(net: Any, source: Arrays, checks: Arrays) -> Iterator[str]:
+    """Inputs that are scaled in the training and not in the validation, or the other way round."""
+    for i, (x, y) in enumerate(zip(source.data, checks.data)):
+        if not all(each.dtype.kind == "f" or isByte(each.dtype) for each in (x, y)):
+            continue
+        one, other = (float(np.std(some(each), dtype=np.float64)) for each in (x, y))
+        if one and other and not 1 / WIDER < other / one < WIDER:
+            name = f"'{net.arguments[i]}'" if len(source.data) > 1 and i < len(net.arguments) else "the data"
+            yield (
+                f"{name} has a standard deviation of {one:.3g} in the training and {other:.3g} in the validation: "
+                "scale both alike, by the numbers of the training"
+            )
+
+
+def hasMatrix(module: Any) -> bool:
+    """Whether a module multiplies with weights."""
+    return any(len(param.shape) > 1 for param in module.params.values())
+
+
+def labelsOf(source: Arrays) -> Any:
+    """The labels of samples as an array on the host; None where a target is something else, or there are too many."""
+    labels = source.target[0] if source.target else None
+    isPlain = type(labels) is np.ndarray and labels.ndim == 1 and labels.dtype.kind in "iub"
+    return labels if isPlain and len(labels) <= MOST else None
+
+
+def some(x: Any) -> np.ndarray:
+    """Samples from all over an array on the host; none where it is elsewhere, as in a file."""
+    return x[:: -(-len(x) // LOOKED)] if type(x) is np.ndarray else np.zeros(0)

@@ -1,0 +1,112 @@
+"""Data that trains without an error, and that nobody can have meant, is answered with a warning before the first step."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+from puregraph import (
+    LSTM,
+    MSE,
+    SGD,
+    BatchNorm,
+    CrossEntropy,
+    Flatten,
+    LayerNorm,
+    Linear,
+    MulAddConst,
+    Relu,
+    Reshape,
+    Sequential,
+    Trainer,
+    Transpose,
+)
+from puregraph.data import TableReader
+from puregraph.errors import GraphWarning
+
+RNG = np.random.default_rng(0)
+X, LABELS = RNG.random((60, 4), dtype=np.float32), np.arange(60) % 3
+ORDER = np.argsort(LABELS, kind="stable")
+PIXELS = (X * 255).astype(np.uint8)
+STEPS, STEPLABELS = RNG.random((8, 6, 4), dtype=np.float32), RNG.integers(0, 3, (8, 6))
+
+
+def said(data, target, net=None, cost=None, validation=None, **options):
+    """The warnings of one epoch."""
+    net = net or Sequential(Linear(4, 3, name="fc"))
+    trainer = Trainer(net, cost or CrossEntropy(), SGD(0.01), batchsize=8, progress="none", compile=False, **options)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        trainer.train(data, target, validation=validation)
+    return "; ".join(str(w.message) for w in found if issubclass(w.category, GraphWarning))
+
+
+def refilled():
+    """A list of batches in one buffer."""
+    buffer, found = np.empty((8, 4), np.float32), []
+    for i in range(0, 24, 8):
+        buffer[:] = X[i : i + 8]
+        found.append((buffer, LABELS[i : i + 8]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (
+            lambda: said(refilled(), None),
+            "3 batches have one array of data with different targets, filled again for each",
+        ),
+        (lambda: said(PIXELS, LABELS), "bytes from 0 to 25. go into 'fc' .Linear. as they are: give data / 255"),
+        (lambda: said(X[ORDER], LABELS[ORDER], shuffle=False), "shuffle=False, and the samples come class by class"),
+        (
+            lambda: said(X[ORDER][:40], LABELS[ORDER][:40], validation=(X[ORDER][40:], LABELS[ORDER][40:])),
+            r"20 of 20 samples of the validation are of classes \(2\) that the training has no sample of",
+        ),
+        (
+            lambda: said(X, LABELS + 1, Sequential(Linear(4, 4)), validation=(X[:30], LABELS[:30])),
+            r"10 of 30 samples of the validation are of classes \(0\)",
+        ),
+        (
+            lambda: said(X, LABELS, validation=(X * 255, LABELS)),
+            r"the data has a standard deviation of 0\.\d+ in the training and \d+\.?\d* in the validation: scale both",
+        ),
+        (
+            lambda: said(STEPS, STEPLABELS, Sequential(Linear(4, 3), Reshape((0, 3, 6), name="turn"))),
+            r"'sequential.turn' \(Reshape\) makes \(8, 3, 6\) of \(8, 6, 3\) with the elements in their order, .* Transpose",
+        ),
+        (
+            lambda: said(STEPS, STEPLABELS, Sequential(Linear(4, 6), BatchNorm(6, name="bn"), Transpose((0, 2, 1)))),
+            r"'sequential.bn' \(BatchNorm\) normalises axis 1 of \(8, 6, 6\), .*Linear. makes the last axis: LayerNorm",
+        ),
+    ],
+)
+def test_data_that_nobody_can_have_meant_is_answered_before_the_first_step(run, words):
+    assert re.search(words, run())
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda: said(X, LABELS, validation=(X[:9] * 2, LABELS[:9])),
+        lambda: said(X, LABELS, shuffle=False),
+        lambda: said([(X[:8], LABELS[:8])] * 3, None),
+        lambda: said((X > 0.5).astype(np.uint8), LABELS),
+        lambda: said(PIXELS, LABELS, Sequential(MulAddConst(1 / 255), Linear(4, 3))),
+        lambda: said(X[ORDER], LABELS[ORDER]),
+        lambda: said(X[ORDER], X[ORDER, :1], Sequential(Linear(4, 1)), MSE(), shuffle=False),
+        lambda: said(
+            STEPS, STEPLABELS, Sequential(Linear(4, 6), LayerNorm(6), Relu(), Linear(6, 3), Transpose((0, 2, 1)))
+        ),
+        lambda: said(STEPS, STEPLABELS[:, 0], Sequential(LSTM(4, 3, outputs="h"), Flatten(), Linear(3, 3))),
+    ],
+)
+def test_what_may_be_meant_is_left_alone(run):
+    assert run() == ""
+
+
+def test_a_column_of_another_category_in_each_row_is_named():
+    table = {"id": [str(i) for i in range(60)], "city": ["a", "b"] * 30}
+    with pytest.warns(GraphWarning, match="column 'id': 60 categories in 60 rows, of which nothing can be learnt"):
+        TableReader(categories=["id", "city"]).fit(table)
