@@ -453,7 +453,8 @@ def checkGrads(grad: Any, outputs: list[Any], label: str) -> list[Any]:
     grads = list(grad) if isinstance(grad, (list, tuple)) else [grad]
     if grad is None or len(grads) != len(outputs):
         count = "a gradient" if len(outputs) == 1 else f"a list of {len(outputs)} gradients"
-        raise GraphError(f"{label}: backward wanted {count}, got {'none' if grad is None else len(grads)}")
+        hint = "; after cost.backward(), cost.grad has one for each input of the cost: give cost.grad[0]"
+        raise GraphError(f"{label}: backward wanted {count}, got {'none' if grad is None else len(grads)}{hint}")
     for g, y in zip(grads, outputs, strict=True):
         if g is not None and shapeOf(g) != shapeOf(y):
             need(False, f"a gradient of shape {shapeOf(y)}", shapeOf(g))

@@ -105,7 +105,7 @@ def hasMatrix(module: Any) -> bool:
 
 def labelsOf(source: Arrays) -> Any:
     """The labels of samples as an array on the host; None where a target is something else, or there are too many."""
-    labels = source.target[0] if source.target else None
+    labels: Any = source.target[0] if source.target else None
     isPlain = type(labels) is np.ndarray and labels.ndim == 1 and labels.dtype.kind in "iub"
     return labels if isPlain and len(labels) <= MOST else None
 

@@ -20,6 +20,7 @@ from puregraph import (
     DataError,
     EarlyStop,
     Embedder,
+    GraphError,
     Input,
     Linear,
     MomentumSGD,
@@ -297,3 +298,11 @@ def test_a_history_gives_a_column_by_its_name_and_a_row_by_its_number():
     assert history[-1]["loss"] == 0.5 and len(history[:1]) == 1
     with pytest.raises(DataError, match="history: wanted one of loss, accuracy, got 'val loss'"):
         history["val loss"]
+
+
+@pytest.mark.parametrize("given", [(), ([None, None],)])
+def test_a_backward_pass_without_the_gradient_of_a_cost_says_where_that_is(given):
+    with pytest.raises(GraphError, match=r"backward wanted a gradient, got .*: give cost.grad\[0\]"):
+        linear = net()
+        linear(np.zeros((2, 4), np.float32))
+        linear.backward(*given)

@@ -89,8 +89,8 @@ def mixedAxes(graph: Graph, shapes: list[Any]) -> Iterator[str]:
                 "Transpose exchanges them"
             )
         source = made.get(step.args[0])
-        isLast = source is not None and source.module.gives == "features last"
-        if isLast and step.module.featuresFirst and len(x) > 2 and x[1] == x[-1]:
+        isOther = step.module.featuresFirst and len(x) > 2 and x[1] == x[-1]
+        if isOther and source is not None and source.module.gives == "features last":
             yield (
                 f"{label} normalises axis 1 of {show(x)}, '{source.path}' ({source.label}) makes the last axis: "
                 "LayerNorm normalises that, or put Transpose before and behind"
