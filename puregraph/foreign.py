@@ -12,6 +12,8 @@ from importlib.abc import MetaPathFinder
 from inspect import getattr_static
 from typing import Any
 
+from puregraph.errors import UnknownAttributeError
+
 
 def each(names: str, meaning: Any) -> dict[str, Any]:
     """One meaning for several names."""
@@ -319,7 +321,7 @@ def hintFor(name: str) -> str:
 
 
 class ForeignAttribute:
-    """An attribute that there is not: reading it raises an AttributeError that says what it is called here.
+    """An attribute that there is not: reading it raises an error that says what it is called here.
 
     A `__getattr__` would do the same, but costs time at every attribute that there is.
     """
@@ -333,7 +335,7 @@ class ForeignAttribute:
             if not isinstance(found, ForeignAttribute):  # of a class that is extended beside ours
                 return found.__get__(thing, owner) if hasattr(found, "__get__") else found
         kind = f"{owner.__name__!r} object" if thing is not None else f"type object {owner.__name__!r}"
-        raise AttributeError(f"{kind} has no attribute {self.name!r}; {self.hint}", name=self.name, obj=thing)
+        raise UnknownAttributeError(f"{kind} has no attribute {self.name!r}; {self.hint}")
 
 
 class ForeignAttributes:

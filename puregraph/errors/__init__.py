@@ -78,7 +78,7 @@ class DataError(PuregraphError, ValueError):
 
 
 class UnknownAttributeError(PuregraphError, AttributeError):
-    """An attribute was set that has no effect, and is nearly the name of one that has."""
+    """An attribute was set that has no effect, or read that is called otherwise here, or found otherwise."""
 
 
 class CheckpointError(PuregraphError, OSError):

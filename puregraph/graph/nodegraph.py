@@ -11,7 +11,7 @@ from puregraph.core.param import Param, State
 from puregraph.core.parameterized import StoredArrays
 from puregraph.core.traversal import parents, postorder
 from puregraph.core.versioning import COUNTER, isVersioned
-from puregraph.errors import GraphError, GraphWarning
+from puregraph.errors import GraphError, GraphWarning, UnknownAttributeError
 from puregraph.graph.linking import asList, checkInputs, checkReached, edgesOf, namesFor, warnLeftOut
 from puregraph.graph.lookup import few, listing, nodeNamed, setInside, sourceNames
 from puregraph.graph.steps import GraphStep, Steps
@@ -67,7 +67,7 @@ class NodeGraph(Module):
     def __getattr__(self, name: str) -> Any:
         """Raises    AttributeError, for the name of a node with how its module is found"""
         if name in vars(self).get("paths", {}).values():
-            raise AttributeError(
+            raise UnknownAttributeError(
                 f"{type(self).__name__!r} object has no attribute {name!r}; net[{name!r}] is that module"
             )
         return super().__getattribute__(name)  # which raises what it raised
