@@ -137,8 +137,6 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
     `gives`     what a cost behind it has to know of the output: "probabilities", "no negatives", "features last" (along
                 the last axis), "as taken" (what the input is); a cost `takes` "logits" or "scores"
     `views`     whether the output is the first input, or a view of it, and so takes no memory
-    `reinterprets`  whether it makes another shape of the elements in their order
-    `featuresFirst` whether it takes features, or channels, on axis 1
     `gradAliases`   whether the gradient of an input of the output's shape is the very gradient that comes in
     `exchanges`     whether a rule exchanges arrays with other processes, and is so called as it is in compiled steps: a
                 forward rule of one output, of the dtype of the first input, or a gradient like the one that comes in
@@ -161,8 +159,6 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
     gives = ""
     zeroBeyond = ""
     views = False
-    reinterprets = False
-    featuresFirst = False
     gradAliases = False
     exchanges = False
     flopsPerElement: int | None = None

@@ -106,7 +106,7 @@ class TableReader(ForeignAttributes):
             column = columnFrom(table, name)
             vocabulary[name] = sorted(set(column.texts()[~column.gaps].tolist()), key=inOrder)
             gapped += [name] * bool(column.gaps.any())
-            if len(column.gaps) >= FEW and len(vocabulary[name]) > len(column.gaps) / 2:
+            if name in self.categories and len(column.gaps) >= FEW and len(vocabulary[name]) > len(column.gaps) / 2:
                 warnUser(
                     f"column '{name}': {len(vocabulary[name])} categories in {len(column.gaps)} rows, of which nothing "
                     "can be learnt: leave out what numbers the rows, and give quantities as numbers=",

@@ -10,6 +10,7 @@ import numpy as np
 from puregraph.compile.trace.withcost import needWeighable
 from puregraph.data.arrays import arraysFrom, checkRows, pairFrom, weightFrom
 from puregraph.data.batches import Arrays, Names, Stream, batchesFrom, checkedSize
+from puregraph.data.datadoubts import warnOfData
 from puregraph.data.split import split
 from puregraph.errors import DataError, GraphWarning, PuregraphError, addLocation
 from puregraph.errors.userwarning import warnUser
@@ -19,7 +20,6 @@ from puregraph.many.nccl.ncclchoice import chooseNccl
 from puregraph.many.world import World
 from puregraph.modules.batchnorm import BatchNorm
 from puregraph.train.announcing import NATIVE
-from puregraph.train.datadoubts import warnOfData
 from puregraph.train.modes import inMode
 from puregraph.train.tensor.tensorgrid import replicasIn
 from puregraph.train.together.agreement import agree

@@ -83,13 +83,13 @@ def mixedAxes(graph: Graph, shapes: list[Any]) -> Iterator[str]:
             continue
         label, y = f"'{step.path}' ({step.label})", row.shapes[0]
         isSame = big(x) == big(y) or sorted(big(x), key=str) != sorted(big(y), key=str)
-        if step.module.reinterprets and not isSame and x[0] == y[0]:
+        if getattr(step.module, "reinterprets", False) and not isSame and x[0] == y[0]:
             yield (
                 f"{label} makes {show(y)} of {show(x)} with the elements in their order, which mixes the axes: "
                 "Transpose exchanges them"
             )
         source = made.get(step.args[0])
-        isOther = step.module.featuresFirst and len(x) > 2 and x[1] == x[-1]
+        isOther = getattr(step.module, "featuresFirst", False) and len(x) > 2 and x[1] == x[-1]
         if isOther and source is not None and source.module.gives == "features last":
             yield (
                 f"{label} normalises axis 1 of {show(x)}, '{source.path}' ({source.label}) makes the last axis: "

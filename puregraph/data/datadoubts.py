@@ -90,7 +90,7 @@ def spreadDoubts(net: Any, source: Arrays, checks: Arrays) -> Iterator[str]:
         if not all(each.dtype.kind == "f" or isByte(each.dtype) for each in (x, y)):
             continue
         one, other = (float(np.std(some(each), dtype=np.float64)) for each in (x, y))
-        if one and other and not 1 / WIDER < other / one < WIDER:
+        if one and other and (other / one >= WIDER or one / other >= WIDER):
             name = f"'{net.arguments[i]}'" if len(source.data) > 1 and i < len(net.arguments) else "the data"
             yield (
                 f"{name} has a standard deviation of {one:.3g} in the training and {other:.3g} in the validation: "
