@@ -124,7 +124,7 @@ def test_a_pass_forward_and_backward_calls_no_more_functions_than_it_did(calls):
 
 
 def test_a_training_step_calls_no_more_functions_than_it_did(calls):
-    checkCalls(calls["training"], 164)
+    checkCalls(calls["training"], 174)
 
 
 def test_a_module_of_its_own_calls_no_more_functions_than_it_did(calls):
@@ -133,7 +133,7 @@ def test_a_module_of_its_own_calls_no_more_functions_than_it_did(calls):
 
 @pytest.mark.skipif(not jit.available() or verify.isOn(), reason="native code that runs unchecked")
 def test_a_compiled_training_step_calls_no_more_functions_than_it_did(calls):
-    checkCalls(calls["compiledTraining"], 34)
+    checkCalls(calls["compiledTraining"], 38)
 
 
 @pytest.mark.skipif(not jit.available() or verify.isOn(), reason="native code that runs unchecked")
