@@ -126,9 +126,9 @@ def alone(graph: Graph) -> Iterator[None]:
     """Within it modules that are `synchronized` take the shapes of a grain that would be too small for them alone."""
     norms = [module for module in graph.modules().values() if isSynchronized(module)]
     for norm in norms:
-        vars(norm)["train"] = False  # past what compiles programs anew for other settings
+        vars(norm)["isTraining"] = False  # past what compiles programs anew for other settings
     try:
         yield
     finally:
         for norm in norms:
-            vars(norm)["train"] = True
+            vars(norm)["isTraining"] = True
