@@ -9,6 +9,8 @@ from puregraph.cuda.nests.kernelargs import KernelArgs
 from puregraph.cuda.runtime.launch import Launch
 from puregraph.cuda.runtime.preprocess import areFloats
 
+HALF = 4  # blocks, with half of the threads of a processor
+
 
 def maxPool(y: Any, indices: Any, x: Any, window: Any) -> list[Launch] | Any:
     """y = max of each window, and its flat spatial position: the first maximum, nan before all others."""
@@ -49,7 +51,7 @@ def maxPoolGrad(dx: Any, grad: Any, indices: Any, window: Any) -> list[Launch] |
         heads = [f"for (int s{i} = 0; s{i} < g.count{i}; s{i}++) {{" for i in range(rank)]
         search = "\n".join([*heads, find, "}" * rank])
     body = PEAKGRAD.format(flat=flat(positions(rank)), search=search, dx=at(given, "dx", dx, positions(rank)))
-    return [launch("maxPoolGrad", grid, given, wideType(dx, grad), body)]
+    return [launch("maxPoolGrad", grid, given, wideType(dx, grad), body, resident=HALF)]
 
 
 def meanPool(y: Any, x: Any, window: Any, includePad: bool) -> list[Launch] | Any:

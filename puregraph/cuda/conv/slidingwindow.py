@@ -111,14 +111,17 @@ const int high{i} = u{i} < 0 ? -1 : min(g.count{i} - 1, quotient(u{i}, {by}));""
     return "\n".join([*heads, body, "}" * rank])
 
 
-def launch(name: str, grid: ThreadGrid, given: KernelArgs, constants: dict[str, str], body: str) -> Launch:
-    """A kernel whose threads each run the body."""
+def launch(
+    name: str, grid: ThreadGrid, given: KernelArgs, constants: dict[str, str], body: str, resident: int = 1
+) -> Launch:
+    """A kernel whose threads each run the body; of its blocks a processor is to have room for `resident`."""
     given.number("threads", grid.threads)
     indices = grid.indices(given)
     types = "".join(f"typedef {value} {key};\n" for key, value in constants.items())
     text = KERNEL.format(
         types=types, struct=given.struct, pack=grid.pack, run=grid.run, name=name,
         arguments=given.arguments, made=given.made, indices=indices, body=body,
+        bounds=f"__launch_bounds__({THREADS}, {resident}) " if resident > 1 else "",
     )  # fmt: skip
     return Launch(name, text, name, tuple(given.slots), (blocksFor(grid.threads, THREADS), 1, 1), (THREADS, 1, 1))
 
@@ -155,7 +158,7 @@ constexpr int PACK = {pack}, RUN = {run};
 """
     + MOVES.replace("{", "{{").replace("}", "}}")
     + """
-extern "C" __global__ void {name}({arguments}) {{
+extern "C" __global__ void {bounds}{name}({arguments}) {{
   {made}
   const int number = blockIdx.x * blockDim.x + threadIdx.x;
   if (number >= g.threads) return;
