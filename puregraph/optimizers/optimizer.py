@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ from puregraph.base.dtype import isFloating
 from puregraph.base.signals import Deferred
 from puregraph.errors import PuregraphError, UnknownAttributeError
 from puregraph.optimizers.formularule import FormulaRule
-from puregraph.optimizers.slot import Slot, normOf, notFinite, restoredSlots, warnOverwritten
+from puregraph.optimizers.slot import CountedSteps, Slot, normOf, notFinite, restoredSlots, warnOverwritten
 from puregraph.optimizers.updateformulas import stored
 
 
@@ -64,6 +63,7 @@ class Optimizer(FormulaRule):
         "param_groups": "parameters have a rate and decay of their own: net['fc'].W.rate",
     }
     unversioned = frozenset(("step", "norm", "later", "measured"))
+    step: Any = CountedSteps()
     later: Any = None  # what steps on a GPU have still to tell
     whole: Any = None  # the MultiOptimizer that it is one of
     measured: float | None = None  # the norm of all gradients, where several processes have found it together
@@ -163,11 +163,6 @@ class Optimizer(FormulaRule):
         """
         if self.later is not None:
             self.later.sync()
-
-    def settle(self) -> None:
-        """The former name of `sync`."""
-        warnings.warn("Optimizer.settle is now called sync", DeprecationWarning, stacklevel=2)
-        self.sync()
 
     @property
     def lossScale(self) -> float | None:

@@ -1,4 +1,5 @@
-"""Slot: what an optimizer keeps for one parameter, how it is restored, and the norm of all gradients together."""
+"""Slot: what an optimizer keeps for one parameter, how it is restored, the norm of all gradients together, and the number
+of updates."""
 
 from __future__ import annotations
 
@@ -10,9 +11,26 @@ import numpy as np
 
 from puregraph import device
 from puregraph.base.align import aligned
-from puregraph.errors import CheckpointError, GraphWarning, NotFiniteError, show
+from puregraph.errors import CheckpointError, GraphWarning, NotFiniteError, PuregraphError, show
 from puregraph.errors.userwarning import warnUser
 from puregraph.kernels.norm import norm
+
+
+class StepCount(int):
+    """A number of updates: `optimizer.step` counts them here, and `optimizer.step()` is `optimizer.update()`."""
+
+    def __call__(self, *given: Any) -> None:
+        raise PuregraphError("optimizer.step is the number of updates so far; optimizer.update() makes one")
+
+
+class CountedSteps:
+    """The attribute that reads as a StepCount; a plain number is kept."""
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        return self if owner is None else StepCount(vars(owner)["step"])
+
+    def __set__(self, owner: Any, value: int) -> None:
+        vars(owner)["step"] = int(value)
 
 
 class Slot:

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -846,3 +847,11 @@ def test_gradients_that_a_second_backward_overwrites_are_said_as_pytorch_would_a
 )
 def test_gradients_that_are_added_forgotten_or_applied_are_not_overwritten(between):
     cycles(between)  # a warning is an error here
+
+
+def test_step_is_a_number_and_called_as_pytorchs_says_what_makes_an_update():
+    optimizer = Adam().setupOn(Sequential(Linear(3, 2)))
+    assert optimizer.step == 0 and f"{optimizer.step + 1}" == "1" and type(vars(optimizer)["step"]) is int
+    with pytest.raises(PuregraphError, match="optimizer.step is the number of updates so far; optimizer.update"):
+        optimizer.step()
+    assert pickle.loads(pickle.dumps(optimizer)).step == 0
