@@ -86,10 +86,11 @@ def unseenDoubts(source: Arrays, checks: Arrays) -> Iterator[str]:
 
 def spreadDoubts(net: Any, source: Arrays, checks: Arrays) -> Iterator[str]:
     """Inputs that are scaled in the training and not in the validation, or the other way round."""
-    for i, (x, y) in enumerate(zip(source.data, checks.data)):
-        if not all(each.dtype.kind == "f" or isByte(each.dtype) for each in (x, y)):
+    for i, pair in enumerate(zip(source.data, checks.data)):
+        looked = [some(x) for x in pair if x.dtype.kind == "f" or isByte(x.dtype)]
+        if len(looked) < 2 or not all(x.size for x in looked):
             continue
-        one, other = (float(np.std(some(each), dtype=np.float64)) for each in (x, y))
+        one, other = (float(np.std(x, dtype=np.float64)) for x in looked)
         if one and other and (other / one >= WIDER or one / other >= WIDER):
             name = f"'{net.arguments[i]}'" if len(source.data) > 1 and i < len(net.arguments) else "the data"
             yield (

@@ -1,5 +1,4 @@
-"""Slot: what an optimizer keeps for one parameter, how it is restored, the norm of all gradients together, and the number
-of updates."""
+"""Slot: what an optimizer keeps for one parameter, and how it is restored; the norm of all gradients; the step."""
 
 from __future__ import annotations
 
