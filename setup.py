@@ -35,7 +35,7 @@ EXTRAS = {
     "networkx": ["networkx>=3"],
     "draw": ["graphlay>=0.3,<0.4", "resvg-py>=0.5"],
     "onnx": ["onnx>=1.16"],
-    "docs": ["furo>=2025", "myst-parser>=4", "sphinx>=8"],
+    "docs": ["furo>=2025", "myst-parser>=4", "onnx>=1.16", "sphinx>=8"],
     "notebook": ["ipykernel>=6", "nbclient>=0.10"],
     "examples": ["scikit-learn>=1.4"],
     "cupy": ["cupy-cuda13x==14.2.0"],  # to try what is done with it where there is no driver
