@@ -69,11 +69,11 @@ class InvertedGraph(AcyclicDirectedGraph):
         return edge.source, taken, edge.target, given, id(edge.forward)
 
     def _halves(self, edge: Edge, node: Any, position: int) -> tuple[Edge, Edge]:
-        consumer = edge.consumer or edge.source
+        consumer = edge.reader
         if edge.forward is not None:
             return edge.moved(target=node), edge.moved(source=node, consumer=consumer, packed=True)
         before, after = super()._halves(edge, node, position)
-        after.consumer = edge.consumer or edge.source
+        after.consumer = edge.reader
         return before, after
 
     def insert(self, node: Any, source: Any, target: Any) -> Any:
@@ -156,7 +156,7 @@ class InvertedGraph(AcyclicDirectedGraph):
         return super().inspect()
 
     def taken_label(self, edge: Edge) -> str:
-        consumer = edge.consumer or edge.source
+        consumer = edge.reader
         if self._source is not None and consumer is edge.source and isinstance(edge.taken, int):
             return self._source.input_label(edge.source, edge.taken)
         return super().taken_label(edge)

@@ -40,7 +40,7 @@ class Routing:
         for edge in edges:
             values = results[edge.source]
             if values is not None:
-                rank = self.residuals.rank(edge.consumer or edge.source)
+                rank = self.residuals.rank(edge.reader)
                 for position, port, g in self.carried(edge, values, owner):
                     if g is not None:
                         found.setdefault(port, []).append((rank, position, g))
@@ -62,7 +62,7 @@ class Routing:
         if edge.forward is None and edge.taken is not None:
             position = edge.taken if isinstance(edge.taken, int) else len(values.args)
             return [(position, 0 if edge.given is None else edge.given, self.one(edge, values))]
-        consumer = edge.consumer or edge.source
+        consumer = edge.reader
         if edge.forward is not None:
             along = self.residuals.along(consumer, edge.forward)
         else:
@@ -108,7 +108,7 @@ class Routing:
             if values is None:
                 continue
             if edge.forward is not None and not edge.packed:
-                along = self.residuals.along(edge.consumer or edge.source, edge.forward)
+                along = self.residuals.along(edge.reader, edge.forward)
                 appended += [values.get(taken.position) for _, taken in along]
             elif edge.taken is None:
                 if edge.in_arg is True:

@@ -38,6 +38,11 @@ class Edge:
         self.forward, self.consumer, self.packed = forward, consumer, packed
 
     @property
+    def reader(self) -> Any:
+        """The forward node that read what the gradients are of: the consumer, or else the source itself."""
+        return self.source if self.consumer is None else self.consumer
+
+    @property
     def taken(self) -> Port | None:
         """The one value that is taken from the source; None for all of them."""
         return one(self.in_arg, self.in_kwarg)
