@@ -11,7 +11,9 @@ from puregraph.optimizers.optimizer import Optimizer
 from puregraph.optimizers.rmsprop import RMSProp
 from puregraph.optimizers.schedules import Cosine, Epochs, OneCycle, Schedule, Step, WarmUp
 from puregraph.optimizers.sgd import SGD
+from puregraph.optimizers.slot import CountedSteps as CountedSteps
 from puregraph.optimizers.slot import Slot
+from puregraph.optimizers.slot import StepCount as StepCount
 
 __all__ = [
     "SGD",

@@ -31,8 +31,8 @@ def between(*modules):
 
 
 def test_a_layer_normalisation_reads_once_forward_and_two_operands_backward():
-    assert passesOver((512, 256), between(LayerNorm(256)), train=False) == 2
-    assert passesOver((512, 256), between(LayerNorm(256)), train=True) == 2 + 3
+    assert passesOver((4096, 256), between(LayerNorm(256)), train=False) == 2
+    assert passesOver((4096, 256), between(LayerNorm(256)), train=True) == 2 + 3
 
 
 def chains(count):

@@ -14,7 +14,7 @@ from puregraph.cuda.runtime.launch import Scratch, tables
 
 EMULATED = emulator.run
 # files whose kernels do what no GPU should be asked to do
-BROKEN = ("test_cuda_emulator", "test_cuda_broken")
+BROKEN = ("test_cuda_emulator", "test_cuda_broken", "test_cuda_dependent")
 EXACT = (
     "PUREGRAPH_EXACT"  # in the environment: memory ends where arrays do, for compute-sanitizer to see what is beyond
 )
