@@ -120,7 +120,8 @@ def checkRows(**tables: Any) -> None:
     labels = [(what, getattr(table, "index", None)) for what, table in tables.items() if hasattr(table, "iloc")]
     found = [(what, index) for what, index in labels if index is not None]
     for (one, index), (other, second) in pairwise(found):
-        if not index.equals(second) and Counter(index) == Counter(second):
+        isMixed = len(index) == len(second) and not index.equals(second)
+        if isMixed and Counter(index) == Counter(second):
             raise DataError(
                 f"{one} and {other}: wanted rows in one order, got the same labels of rows in another; rows are taken "
                 f"by position: {other}.loc[{one}.index] brings them into one order"
