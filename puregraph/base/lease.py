@@ -12,25 +12,24 @@ from puregraph.base.dtype import isBfloat16
 PLAIN = "biufc"  # kinds of dtypes that numpy describes by a letter and a size
 
 
-class Owner:
-    """What numpy takes for the owner of a leased array: it has the memory of another array, and is none itself."""
+class Inner(np.ndarray):
+    """A view of an array that is lent."""
 
-    __slots__ = ("array",)
+    __slots__ = ()
 
-    def __init__(self, array: Any):
-        self.array = array
 
-    @property
-    def __array_struct__(self) -> Any:
-        return self.array.__array_struct__
+class Outer(np.ndarray):
+    """A view of an inner one. For the base of a view numpy follows bases as long as they have the type of that view: so
+    a plain array over this one keeps it, and a view of that plain array keeps the plain array."""
+
+    __slots__ = ()
 
 
 class Lease(ref):
     """Knows whether anybody has an array over the memory of `of`; called, it gives that array, or None.
 
-    An array keeps its base alive, and numpy follows the bases of a view only as far as they are arrays. So every view
-    of a leased array, and every buffer or tensor over it, keeps that very array alive: once it has died, nobody can
-    write by it any more.
+    An array keeps its base alive. So every view of a leased array, and every buffer or tensor over it, keeps that very
+    array alive: once it has died, nobody can write by it any more.
     """
 
     __slots__ = ("of",)
@@ -39,9 +38,7 @@ class Lease(ref):
 
 def lend(array: Any, leases: list[Lease]) -> Any:
     """A new array over the memory of another one; its lease is among `leases` for as long as anybody has it."""
-    found: Any = np.asarray(Owner(array))
-    if found.dtype.kind == "V":  # bfloat16, whose description numpy takes for one of bytes
-        found.dtype = array.dtype
+    found = array.view(Inner).view(Outer).view(np.ndarray)
     lease = Lease(found, leases.remove)
     lease.of = array
     leases.append(lease)
