@@ -77,7 +77,7 @@ lacking=$(grep 'own kernels, slower$' <<<"$doctor" | cut -d ' ' -f 1 | paste -sd
 [[ -n $lacking ]] && echo "gpu.sh: WITHOUT $lacking: times below are not what they could be"
 threads=${PUREGRAPH_THREADS:-2} # of each worker, as there is one for each core
 workers=() && "$python" -c "import xdist" 2>/dev/null && workers=(-n auto)
-short=(-q --tb=short -p no:cacheprovider)
+short=(-q --tb=short -p no:cacheprovider -p no:benchmark)
 kernels=() # tests of kernels that no GPU has to fear
 for file in tests/cuda/test_cuda_*.py; do [[ $file == *_broken.py || $file == *_emulator.py ]] || kernels+=("$file"); done
 

@@ -56,7 +56,7 @@ def network(name, weights):
     if weights is not None:
         with np.load(weights) as found:
             for p, key in zip(net.params.values(), found.files, strict=True):
-                p.data[...] = found[key]
+                p.data[...] = device.toDevice(found[key])
     return net
 
 
