@@ -52,10 +52,11 @@ def programmed(case):
     inputs = [np.array(x, np.float32 if x.dtype.kind == "f" else x.dtype) for x in case.inputs]
     net, inputs = alone(module, inputs)
     shapes, dtypes = [x.shape for x in inputs], [x.dtype for x in inputs]
-    outputs = net.dataShapeFrom(shapes)
+    outputs = net(*map(device.toDevice, inputs))
+    outputs = [*outputs] if isinstance(outputs, (tuple, list)) else [outputs]
     rng, seeds = np.random.default_rng(1), []
-    if module.isTraining and outputs != ():
-        seeds = [rng.standard_normal(s).astype(np.float32) for s in (outputs if type(outputs) is list else [outputs])]
+    if module.isTraining and [y.shape for y in outputs] != [()]:  # a cost has a gradient by itself
+        seeds = [rng.standard_normal(y.shape).astype(y.dtype) for y in outputs]
     program = net.compile(shapes, dtypes=dtypes, train=module.isTraining)
     given = [device.toDevice(x) for x in (*inputs, *seeds)]
     for _ in range(2):

@@ -345,13 +345,20 @@ def test_a_plan_is_made_once_kept_on_disk_and_run_on_addresses(notes):
         call.run([10, 20, 30], 4096, 5)
     runs = [note for note in notes if note[0] == "execute"]
     assert runs == [("execute", ({1: 10, 2: 20, 3: 30}, 4096), {"handle": "handle"})] * 2
-    assert [note for note in notes if note[0] == "set_stream"] == [
-        ("set_stream", (), {"handle": "handle", "stream": 5})
-    ]
+    assert [options["stream"] for name, _, options in notes if name == "set_stream"] == [0, 5, 5]
     del notes[:]
     with cudnn.usePlanner(cudnn.CudnnPlanner()):
         assert convolution.convolve(out, x, W, 1, 1, 1, 1).workspace == 640
     assert not any(name == "build_plans" for name, *_ in notes), "a plan on disk was made again"
+
+
+def test_a_plan_is_loaded_on_the_default_stream_as_that_of_the_last_run_may_be_gone(notes):
+    x, W, out = maps()
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
+        convolution.convolve(out, x, W, 1, 1, 1, 1).run([10, 20, 30], 4096, 5)
+        convolution.convolve(out, x, W, 1, 1, 1, 1).prepare([10, 20, 30])
+    uses = [options.get("stream", name) for name, _, options in notes if name in ("set_stream", "deserialize")]
+    assert uses == [0, "deserialize", 5, 0, "deserialize"]
 
 
 def test_plans_of_other_devices_and_damaged_plans_are_not_taken(notes, tmp_path):

@@ -31,6 +31,7 @@ from puregraph.storage import diskcache
 MAJOR = 9  # of cuDNN's interface
 HINT = "the extras puregraph[cuda12] and puregraph[cuda13] bring it"
 FAILED = "compilation failure"  # in cuDNN's words; of a kernel of its own, or because its compiler does not work here
+DEFAULTSTREAM = 0  # which is never destroyed
 OWN = "eng"  # how names of cuDNN's own plans begin; the frontend has others, which other compilers make as they run
 DATA = {
     "float32": "FLOAT",
@@ -121,7 +122,6 @@ class CudnnPlanner:
     def __init__(self, properties: str = "") -> None:
         c = self.library = library()
         self.handle = None if properties else c.create_handle()
-        self.stream: int | None = None
         self.plans: dict[str, CudnnPlan | None] = {}
         self.lock = threading.RLock()
         found = json.loads(properties or c.create_device_properties(ordinal()).serialize())
@@ -129,11 +129,7 @@ class CudnnPlanner:
         self.label = f"{c.backend_version_string()} {c.__version__} sm{version} {multiprocessors} {found['deviceName']}"
         self.options = {"handle": self.handle}
         if properties:
-            self.options = {
-                "device_property": c.create_device_properties(properties),
-                "sm_version": version,
-                "sm_count": multiprocessors,
-            }
+            self.options = {"device_property": c.create_device_properties(properties), "sm_version": version}
 
     def plan(self, task: Any) -> CudnnPlan | None:
         """The plan of a task, from memory, from disk or made now; None where cuDNN has none."""
@@ -249,15 +245,15 @@ class CudnnPlanner:
             graph.deserialize(plan.data)
         else:
             graph = c.pygraph(handle=self.handle)
-            graph.deserialize(self.handle, plan.data)
+            with self.lock:  # cuDNN tries the plan on the handle's stream, and that of the last run may be gone
+                c.set_stream(handle=self.handle, stream=DEFAULTSTREAM)
+                graph.deserialize(self.handle, plan.data)
         return graph
 
     def run(self, graph: Any, addresses: Sequence[int], workspace: int, stream: int) -> None:
         """Launch a graph on a stream."""
         with self.lock:
-            if stream != self.stream:
-                self.library.set_stream(handle=self.handle, stream=stream)
-                self.stream = stream
+            self.library.set_stream(handle=self.handle, stream=stream)
             graph.execute(dict(enumerate(addresses, 1)), workspace, handle=self.handle)
 
 
