@@ -2,6 +2,7 @@
 
     python scripts/plans.py            compare the workspaces with those in puregraph/cuda/libraries/workspaces.json
     python scripts/plans.py --write    write them there
+    python scripts/plans.py --here --write    the same for the GPU that is here, which knows its workspaces best
     python scripts/plans.py --only lenet resnet20 --cache FOLDER    keep the plans, for a GPU of these properties
 
 Needs a C compiler and cuDNN, with NVIDIA's frontend: the extra cuda13. What is planned for is an H200, or, with
@@ -166,6 +167,7 @@ def tasks(names):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="write the workspaces, instead of comparing them")
+    parser.add_argument("--here", action="store_true", help="plan for the GPU of this machine")
     parser.add_argument("--only", nargs="*", default=[], metavar="MODEL", help="only models whose names begin so")
     parser.add_argument("--cache", metavar="FOLDER", help="where plans are kept, and taken from")
     parser.add_argument("--properties", default=str(H200), metavar="FILE", help="what tells the device")
@@ -174,7 +176,7 @@ def main():
         parser.error("--write takes all models")
     if cudnn.missing():
         sys.exit(cudnn.missing())
-    if STUB not in os.environ:
+    if STUB not in os.environ and not options.here:
         return again(options.cache)
     return plan(options)
 
@@ -196,7 +198,7 @@ def again(cache):
 def plan(options):
     """Plan everything, and write or compare."""
     wanted = tasks(options.only)
-    planner, made = cudnn.CudnnPlanner(Path(options.properties).read_text()), {}
+    planner, made = cudnn.CudnnPlanner("" if options.here else Path(options.properties).read_text()), {}
     if not planner.compiles:
         sys.exit("cuDNN cannot compile its kernels here, by NVRTC and the driver that drives nothing")
     for text, task in wanted.items():

@@ -34,8 +34,8 @@ class Compress(Module):
         return (*x[:axis], None, *x[axis + 1 :])
 
     def key(self, x, condition):
-        """What x is indexed with."""
-        return (slice(None),) * normalAxis(self.axis, x.ndim) + (condition,)
+        """What x is indexed with: positions, as CuPy stores no array where a condition holds."""
+        return (slice(None),) * normalAxis(self.axis, x.ndim) + (np.flatnonzero(condition),)
 
     def updateData(self, x, condition):
         return x[self.key(x, condition)]

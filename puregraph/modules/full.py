@@ -41,7 +41,8 @@ class Full(Module):
         return self.updateData(value) if isKnown else None
 
     def updateData(self, sizes):
-        return np.full_like(sizes, self.value, shape=positive(sizesOf(sizes)), dtype=self.dtype)
+        shape = positive(sizesOf(sizes))  # which CuPy, where it is empty, takes for that of `sizes`
+        return np.full_like(sizes, self.value, shape=(1, *shape), dtype=self.dtype).reshape(shape)
 
     def sample(self, rng, sizes):
         return [np.full(sizes, 2)]

@@ -41,7 +41,7 @@ def test_a_program_of_a_module_gives_what_the_cpu_gives(found, index, train):
     (wanted, _), (got, note) = results
     for near, far in zip(wanted, got, strict=True):
         close(far, near)
-    assert note == ""
+    assert note == "" or "sizes depend on the data" in note
 
 
 def programmed(case):

@@ -291,16 +291,17 @@ class Recorded:
         self.notes, self.refuses, self.broken = notes, refuses, broken
         self.heur_mode, self.numerical_note = SimpleNamespace(A="A", FALLBACK="F"), Names()
         self.data_type, self.cudnnGraphNotSupportedError = Names(), RefusalError
-        self.__version__ = "1.32.0"
+        self.__version__, self.size = "1.32.0", 640  # the workspace of the plan that was made or loaded last
 
     def __getattr__(self, name):
         def noted(*arguments, **options):
             self.notes.append((name, arguments, options))
             if name == self.refuses:
                 raise RefusalError("a runtime kernel compilation failure" if self.broken else "no engine")
-            results = {"serialize": b"plan", "get_workspace_size": 640, "backend_version_string": "9.19.0"}
-            if name == "get_workspace_size_plan_at_index":
-                return 100 * arguments[0]
+            if name in ("build_plan_at_index", "deserialize"):
+                self.size = 100 * arguments[0] if name == "build_plan_at_index" else int(arguments[-1])
+            results = {"serialize": str(self.size).encode(), "get_workspace_size": self.size}
+            results |= {"get_workspace_size_plan_at_index": self.size, "backend_version_string": "9.19.0"}
             if name == "get_plan_name_at_index":
                 return ENGINES[arguments[0]]
             results["get_execution_plan_count"] = len(ENGINES)
@@ -359,6 +360,16 @@ def test_a_plan_is_loaded_on_the_default_stream_as_that_of_the_last_run_may_be_g
         convolution.convolve(out, x, W, 1, 1, 1, 1).prepare([10, 20, 30])
     uses = [options.get("stream", name) for name, _, options in notes if name in ("set_stream", "deserialize")]
     assert uses == [0, "deserialize", 5, 0, "deserialize"]
+
+
+def test_the_workspace_of_a_plan_that_was_made_without_a_device_is_what_it_takes_on_one(notes, monkeypatch):
+    x, W, out = maps()
+    with cudnn.usePlanner(cudnn.CudnnPlanner(Properties().serialize())):
+        assert convolution.convolve(out, x, W, 1, 1, 1, 1).workspace == 640
+    monkeypatch.setattr(Recorded, "get_workspace_size", lambda self: 2_359_671, raising=False)
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
+        assert convolution.convolve(out, x, W, 1, 1, 1, 1).workspace == 2_359_671
+    assert sum(name == "build_plans" for name, *_ in notes) == 1
 
 
 def test_plans_of_other_devices_and_damaged_plans_are_not_taken(notes, tmp_path):
@@ -486,6 +497,14 @@ def test_of_plans_that_have_room_the_fastest_is_kept(notes):
         assert convolution.convolve(out, x, W, 1, 1, 1, 1).workspace == 100
     assert [arguments for name, arguments, _ in notes if name == "build_plan_at_index"] == [(0,), (1,), (2,), (3,)]
     assert sum(name == "execute" for name, *_ in notes) == 3
+
+
+def test_only_the_first_plans_are_measured_where_there_are_many(notes, monkeypatch):
+    x, W, out = maps()
+    monkeypatch.setattr(cudnn, "TRIED", 2)
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
+        convolution.convolve(out, x, W, 1, 1, 1, 1).tune([10, 20, 30], 4096, 900, 5, lambda run: 1.0)
+    assert [arguments for name, arguments, _ in notes if name == "build_plan_at_index"] == [(0,), (1,)]
 
 
 # What is known without cuDNN ----------------------------------------------------------------------------------------

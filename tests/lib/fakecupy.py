@@ -16,7 +16,7 @@ from functools import cache
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
-from strict import Strict, bare, putCupy
+from strict import Strict, bare, demandWhole, putCupy
 
 from puregraph import device
 from puregraph.compile.gpu.runtime import capture, d2h, gpuexecutable, h2d, streamorder
@@ -206,6 +206,7 @@ class FakeArray(Strict):
 
     def __setitem__(self, key, value):
         key, value = bare(key), bare(value)
+        demandWhole(self.values, key, value)
         self.machine.do(lambda: self.values.__setitem__(key, value))
 
     def get(self, stream=None, order="C", out=None):

@@ -39,6 +39,8 @@ class Strict(NDArrayOperatorsMixin):
         if unknown:
             raise TypeError(f"CuPy's {function.__name__} has no option {', '.join(unknown)}")
         options = {name: bare(value) for name, value in options.items()}
+        if options.get("shape") == ():  # which CuPy takes for none
+            del options["shape"]
         return wrapped(function(*bare(tuple(args)), **options), cls.of)
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
@@ -74,7 +76,9 @@ class Strict(NDArrayOperatorsMixin):
         return self.of(self.values[bare(key)])
 
     def __setitem__(self, key, value):
-        self.values[bare(key)] = bare(value)
+        key, value = bare(key), bare(value)
+        demandWhole(self.values, key, value)
+        self.values[key] = value
 
     def __len__(self):
         return len(self.values)
@@ -89,6 +93,12 @@ class Strict(NDArrayOperatorsMixin):
 
     def __deepcopy__(self, memo):
         return self.of(self.values.copy())
+
+
+def demandWhole(values, key, value):
+    """Refuse what is put where a condition holds, unless it has a value for every element: CuPy has no other."""
+    if any(getattr(part, "dtype", None) == bool for part in (key if type(key) is tuple else (key,))):
+        np.broadcast_to(value, values.shape)
 
 
 def bare(value):

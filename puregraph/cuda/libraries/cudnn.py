@@ -31,6 +31,7 @@ from puregraph.storage import diskcache
 MAJOR = 9  # of cuDNN's interface
 HINT = "the extras puregraph[cuda12] and puregraph[cuda13] bring it"
 FAILED = "compilation failure"  # in cuDNN's words; of a kernel of its own, or because its compiler does not work here
+TRIED = 10  # proposals that are measured: of a convolution there are up to 40, the likely ones first
 DEFAULTSTREAM = 0  # which is never destroyed
 OWN = "eng"  # how names of cuDNN's own plans begin; the frontend has others, which other compilers make as they run
 DATA = {
@@ -140,16 +141,17 @@ class CudnnPlanner:
             return self.plans[text]
 
     def fromDisk(self, text: str) -> CudnnPlan | None:
-        """The plan that is stored, if it can be loaded here."""
+        """The plan that is stored, if it can be loaded here, with the workspace that it takes here: without a device
+        cuDNN does not know how many multiprocessors share the work of some kernels."""
         found = diskcache.read(self.fileOf(text), workspace=int)
         if found is None:
             return None
         plan = CudnnPlan(found[1], found[0]["workspace"])
         try:
-            self.load(plan)
+            graph = self.load(plan)
         except Exception:  # of a driver, or a device of that name, that refuses it: it is planned again
             return None
-        return plan
+        return plan if self.handle is None else plan._replace(workspace=graph.get_workspace_size())
 
     def made(self, task: Any, text: str) -> CudnnPlan | None:
         """A plan made now, and stored."""
@@ -168,10 +170,13 @@ class CudnnPlanner:
         return hashlib.blake2b(f"cudnn {self.label} {text}".encode(), digest_size=20).hexdigest()
 
     def tune(self, task: Any, limit: int, time: Callable[[Any], float]) -> None:
-        """Keep, of all plans that need no more workspace than `limit`, the one whose graph is fastest by `time`."""
-        times = []
+        """Keep, of the first plans, those that need no more workspace than `limit`, the one whose graph is fastest by
+        `time`."""
+        times: list[tuple[float, int, CudnnPlan]] = []
         graph = self.proposed(task)
         for index in range(graph.get_execution_plan_count()):
+            if len(times) == TRIED:
+                break
             try:
                 graph.build_plan_at_index(index)
             except Exception:  # proposals that were left out, or cannot be built

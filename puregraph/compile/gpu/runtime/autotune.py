@@ -1,4 +1,4 @@
-"""Autotune: with PUREGRAPH_TUNE=1 libraries are asked for all their algorithms, and the fastest one is kept.
+"""Autotune: with PUREGRAPH_TUNE=1 libraries are asked for their algorithms, and the fastest one is kept.
 
 A library's first proposal is nearly always good; which one is best depends on the GPU, and is found by measuring. It
 is measured in the first run of a step, when its arguments are there and nothing else uses its memory. The choice for
@@ -39,7 +39,7 @@ class Tuned:
         runner.start([self.call], self.operandAddress, self.workspace)
 
     def choose(self) -> None:
-        """Measure all proposals that find their workspace; where that fails, the first one stays."""
+        """Measure proposals that find their workspace; where that fails, the first one stays."""
         task, addresses = self.call.task, [self.operandAddress(what) for _, what in self.call.slots]  # type: ignore[attr-defined]
         if (key := (ordinal(), task)) in KNOWN or getattr(task, "beta", False) or len(set(addresses)) < len(addresses):
             return  # a call that writes over its operand gives something else the second time
