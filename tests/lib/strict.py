@@ -97,7 +97,9 @@ class Strict(NDArrayOperatorsMixin):
 
 def demandWhole(values, key, value):
     """Refuse what is put where a condition holds, unless it has a value for every element: CuPy has no other."""
-    if any(getattr(getattr(part, "dtype", None), "kind", "") == "b" for part in (key if type(key) is tuple else (key,))):
+    if any(
+        getattr(getattr(part, "dtype", None), "kind", "") == "b" for part in (key if type(key) is tuple else (key,))
+    ):
         np.broadcast_to(value, values.shape)
 
 
