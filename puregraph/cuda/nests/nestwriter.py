@@ -37,6 +37,7 @@ HOWS = {"sum": "Sum", "prod": "Product", "max": "Max", "min": "Min"}
 STARTS = {"sum": "0", "prod": "1", "max": "-INFINITY", "min": "INFINITY"}
 MANY = 8  # elements that a thread loads at a time, at most
 NEAR = 1 << 30  # positions that an int can count
+EXACT = 1 << 24  # integers that float32 holds all of
 
 
 def canonical(nest: LoopNest) -> LoopNest:
@@ -297,8 +298,7 @@ class NestWriter:
                 elif n in values:
                     self.line(f"const {T} {n} = {values[n]};")
                 elif isAxis(n):
-                    a = int(n[4:])
-                    self.line(f"const {T} {n} = {indices[a]}{' + u' if a == self.shape.inner else ''};")
+                    self.line(f"const {T} {n} = {self.place(int(n[4:]), indices)};")
                 else:
                     self.line(self.formula(n))
             for n, target in keep.items():
@@ -311,6 +311,13 @@ class NestWriter:
                 self.line(f"{sum} = {how}::join({sum}, {of[n]});")
         for n in stores:
             self.put(n, indices, f"b_{n}", v)
+
+    def place(self, axis: int, indices: Mapping[int, str]) -> str:
+        """The index along an axis, of the element u along the last one: where floats hold all of its indices, one is
+        converted for v elements, as a GPU converts a quarter as many a second as it adds."""
+        if axis != self.shape.inner:
+            return indices[axis]
+        return f"({self.T})({indices[axis]}) + u" if self.nest.space[axis] <= EXACT else f"{indices[axis]} + u"
 
     def widened(self, name: str, pack: str) -> str:
         """One element of a load that is kept in its storage type."""
