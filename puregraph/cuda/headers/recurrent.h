@@ -32,6 +32,7 @@ __device__ static inline W dots(const X* x, int64 xRow, int64 xStep, int rows, c
                                 int units, int count) {
   const int lane = threadIdx.x & 31;
   W sum[ROWS * UNITS] = {};
+#pragma unroll (sizeof(W) > 4 ? 1 : 4)  // what one iteration loads is on its way beside what the next ones do
   for (int c = lane; c < count; c += 32) {
     W left[ROWS], right[UNITS];
 #pragma unroll
