@@ -29,6 +29,13 @@ FRAMES = """() => new Promise(done => {
   };
   requestAnimationFrame(next);
 })"""
+PRINTED = """() => {
+  window.dispatchEvent(new Event("beforeprint"));
+  const sheets = [...document.querySelectorAll(".printed")].map(sheet => sheet.viewBox.baseVal);
+  const ends = sheets.map(each => each.y + each.height).slice(0, -1);
+  const boxes = [...document.querySelectorAll(".pane svg:not(.printed):not([hidden]) .box")].map(box => box.getBBox());
+  return [sheets.length, boxes.filter(box => ends.some(end => box.y < end && end < box.y + box.height)).length];
+}"""
 SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -74,6 +81,15 @@ def rate(page, moves):
     return 1000 * (len(times) - 1) / (times[-1] - times[0])
 
 
+def sheetsOf(browser, path):
+    """How many sheets a page prints, and how many boxes the ends of sheets run through."""
+    page = browser.new_page(viewport=DESK)
+    page.goto(path.as_uri())
+    found = page.evaluate(PRINTED)
+    page.close()
+    return found
+
+
 def lookAtPages(browser, folder, pictures):
     """Each page of a site at two widths, in light and dark: what the browser reports of it."""
     found, pages = [], sorted(Path(folder).rglob("*.html"))
@@ -97,7 +113,7 @@ def lookAtPages(browser, folder, pictures):
 
 
 def main():
-    """Draw, open, measure, print."""
+    """Draw, open, measure, count the sheets of what is printed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--site")
     parser.add_argument("--pictures")
@@ -107,7 +123,8 @@ def main():
     with sync_playwright() as started, tempfile.TemporaryDirectory() as folder:
         browser = started.chromium.launch(executable_path=shutil.which("chromium"))
         print(f"Chromium {browser.version}, without a display; medians of five\n")
-        print(f"{'page':<34}{'boxes':>7}{'kB':>7}{'open, ms':>10}{'drag, fps':>11}{'zoom, fps':>11}{'requests':>10}")
+        heads = ("boxes", 7), ("kB", 7), ("open, ms", 10), ("drag, fps", 11), ("zoom, fps", 11), ("requests", 10)
+        print("page".ljust(34) + "".join(f"{h:>{w}}" for h, w in (*heads, ("sheets", 8), ("boxes cut", 11))))
         cases = {
             "LeNet": (pg.models.lenet(), ("N", 1, 28, 28), {}),
             "500 nodes": (residual(125), ("N", 8), {}),
@@ -118,8 +135,9 @@ def main():
             drawing = net.draw(str(path), shape, **options)
             boxes = str(drawing).split(":")[-1].split()[0]
             opened, dragged, zoomed, requests, errors = measured(browser, path)
-            size = path.stat().st_size / 1000
-            print(f"{name:<34}{boxes:>7}{size:>7.0f}{opened:>10.0f}{dragged:>11.0f}{zoomed:>11.0f}{requests:>10}")
+            size, (sheets, cut) = path.stat().st_size / 1000, sheetsOf(browser, path)
+            rates = f"{opened:>10.0f}{dragged:>11.0f}{zoomed:>11.0f}"
+            print(f"{name:<34}{boxes:>7}{size:>7.0f}{rates}{requests:>10}{sheets:>8}{cut:>11}")
             print(*errors, sep="\n", end="\n" if errors else "")
         if given.site:
             pages, found = lookAtPages(browser, given.site, given.pictures)

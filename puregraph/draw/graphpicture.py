@@ -6,6 +6,7 @@ import inspect
 import math
 import textwrap
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,6 +102,8 @@ class GraphDrawing:
         self.values: dict[int, GraphValue] = {}
         self.owners: dict[int, str] = {}
         self.counted: set[int] = set()
+        self.products: dict[tuple[Any, ...], int | None] = {}
+        self.told: dict[Any, Any] = {}  # what is said of a class or formula, for all of its nodes
         isBack = type(graph) is BackwardGraph
         self.picture = Picture(title or graph.name or (graph.title() if isBack else type(graph).__name__))
         self.picture.groups, self.outside = framesOf(graph)
@@ -271,10 +274,16 @@ class GraphDrawing:
         found += [("stores", ", ".join(f"{name} {show(p.shape)}" for name, p in stored.items()))] if stored else []
         found += [("costs", costLine(box))] if costLine(box) else []
         formula = getattr(module, "formula", None)
-        found += formulaStory(formula) if isinstance(formula, Formula) else []
+        found += self.once(formula, formulaStory) if isinstance(formula, Formula) else []
         found += faultStory(row.fault) if row and row.fault else []
-        text = inspect.getdoc(type(module)) or ""
+        text = self.once(type(module), inspect.getdoc) or ""
         return (*found, *((("about", text),) if text else ()))
+
+    def once(self, of: Any, say: Callable[[Any], Any]) -> Any:
+        """What is said of a class or formula, found when it is first met."""
+        if of not in self.told:
+            self.told[of] = say(of)
+        return self.told[of]
 
     def addEdge(self, number: int, target: str, argument: str, kind: str = "") -> None:
         """The edge of a value to one of its readers."""
@@ -296,8 +305,11 @@ class GraphDrawing:
 
     def number(self, *sizes: Any) -> int | None:
         """The product of sizes, for one sample where the batch is the only symbol; None where it cannot be known."""
-        found = bind(sizes, self.sizes) if self.sizes else sizes
-        return math.prod(map(int, found)) if all(isinstance(n, (int, np.integer)) for n in found) else None
+        if sizes not in self.products:
+            found = bind(sizes, self.sizes) if self.sizes else sizes
+            isKnown = all(isinstance(n, (int, np.integer)) for n in found)
+            self.products[sizes] = math.prod(map(int, found)) if isKnown else None
+        return self.products[sizes]
 
 
 def keptLines(module: Gradient) -> list[str]:

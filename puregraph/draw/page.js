@@ -156,6 +156,40 @@ function next() {
   live.textContent = `${hit + 1} of ${hits.length}: ${name}`;
 }
 
+// Printing ---------------------------------------------------------------------------------------------------------
+const PAPER = {width: 690, height: 940}; // what A4 and letter have inside of their margins, in CSS pixels
+function sheets(pane) { // the picture in its own size, or as wide as the paper, cut where no box and no text is
+  const svg = drawn(pane), w = Number(svg.dataset.width), h = Number(svg.dataset.height), width = Math.min(w, PAPER.width);
+  const parts = [...svg.children].map(part => ({part, area: part.getBBox()}));
+  const ends = cuts(parts.filter(each => !each.part.matches(".edge, .sheet")).map(heldOf), h, PAPER.height * w / width);
+  return ends.map((bottom, i) => {
+    const top = i ? ends[i - 1] : 0, sheet = svg.cloneNode(false);
+    sheet.setAttribute("class", "printed");
+    sheet.setAttribute("viewBox", [0, top, w, bottom - top].join(" "));
+    sheet.setAttribute("width", width);
+    sheet.setAttribute("height", (bottom - top) * width / w);
+    const shown = parts.filter(({area}) => area.y <= bottom && area.y + area.height >= top);
+    sheet.append(...shown.map(({part}) => part.cloneNode(true)));
+    return sheet;
+  });
+}
+function heldOf({part, area}) { // what stays on one sheet: of a frame its name, of a box the heads of the lines into it too
+  const own = part.matches(".frame") ? part.querySelector("text").getBBox() : area;
+  return [own.y - (part.matches(".box") ? 9 : 1), own.y + own.height + 2];
+}
+function cuts(held, height, most) { // the ends of sheets of at most that height, between what stays together
+  const ends = [], spans = held.sort((a, b) => a[0] - b[0]), free = [0];
+  let reach = 0;
+  for (const [top, bottom] of spans) {
+    if (top > reach) free.push(top);
+    reach = Math.max(reach, bottom);
+  }
+  for (let last = 0; height - last > most; last = ends.at(-1)) {
+    ends.push(free.filter(y => y > last && y <= last + most).at(-1) ?? last + most); // or through one that is higher
+  }
+  return [...ends, height];
+}
+
 // Hands ------------------------------------------------------------------------------------------------------------
 for (const pane of panes) {
   let from = null, moved = false;
@@ -232,9 +266,7 @@ document.getElementById("depth").addEventListener("change", event => setDepth(Nu
 document.getElementById("theme").addEventListener("click", theme);
 document.getElementById("fit").addEventListener("click", () => panes.forEach(fit));
 window.addEventListener("resize", () => panes.forEach(start));
-window.addEventListener("beforeprint", () => panes.forEach(pane => { // in its own size, over as many sheets as it takes
-  fit(pane);
-  drawn(pane).setAttribute("width", drawn(pane).dataset.width);
-}));
+window.addEventListener("beforeprint", () => panes.forEach(pane => pane.element.append(...sheets(pane))));
+window.addEventListener("afterprint", () => document.querySelectorAll(".printed").forEach(sheet => sheet.remove()));
 document.documentElement.dataset.theme = window.matchMedia?.("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 setDepth(data.depth);

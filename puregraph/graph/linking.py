@@ -8,6 +8,7 @@ from puregraph.core.linkednode import nodeInstead
 from puregraph.core.traversal import parents
 from puregraph.errors import GraphError, GraphWarning
 from puregraph.errors.userwarning import warnUser
+from puregraph.graph.lookup import few
 from puregraph.node import Node
 
 
@@ -69,7 +70,7 @@ def warnLeftOut(nodes: list[Node], inputs: list[Node], outputs: list[Node]) -> N
     for node in (*nodes, *out):
         node.noticed = True
     if out:
-        names = ", ".join(f"'{n}' ({n.label})" for n in out)
+        names = few([f"'{n}' ({n.label})" for n in out], 12)
         warnUser(f"left out, because no output of the graph needs it: {names}", GraphWarning)
 
 

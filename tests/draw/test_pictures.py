@@ -13,7 +13,7 @@ import puregraph as pg
 from puregraph import models
 from puregraph.draw.drawing import SCALE
 from puregraph.draw.graphpicture import graphPicture
-from puregraph.draw.layout import ordering
+from puregraph.draw.layout import clearance, ordering
 
 
 def drawn(name, **options):
@@ -318,35 +318,105 @@ def test_runs_inside_of_runs_are_drawn_once_as_well():
     assert PictureFile(drawing.svg()).linesThroughBoxes() == []
 
 
-def tangle(count, rng):
-    """A graph of sums, each of two values among the last thirty."""
+def tangle(count, rng, share=1.0, back=30):
+    """A graph in which a share of the nodes adds one of the last few values to the last one."""
     nodes = [pg.Input().node()]
     for _ in range(count):
-        nodes.append(pg.Add().node(nodes[-1], nodes[-rng.integers(1, min(len(nodes), 30) + 1)]))
+        isSum = rng.random() < share
+        other = nodes[-rng.integers(1, min(len(nodes), back) + 1)]
+        nodes.append(pg.Add().node(nodes[-1], other) if isSum else pg.Relu().node(nodes[-1]))
     return pg.Graph(nodes[0], nodes[-1])
 
 
-def test_a_layout_takes_less_effort_the_more_its_lines_cross_and_least_where_it_is_huge(monkeypatch, rng):
+def effortsSeen(monkeypatch):
+    """How each layout is asked for from here on: effort, rounds, placement, and whether lines are parted."""
     tried, engine = [], ordering.engine()
     layout = engine.layout
 
     def seen(request, options):
-        bound = options.get("tuning", {}).get("order", {}).get("kick_rounds")
-        tried.append((options["effort"], bound, options.get("coords", {}).get("placement", "usual")))
+        tuning = options.get("tuning", {})
+        bound, isParted = tuning.get("order", {}).get("kick_rounds"), "routing" not in tuning
+        tried.append((options["effort"], bound, options.get("coords", {}).get("placement", "usual"), isParted))
         return layout(request, options=options)
 
     monkeypatch.setattr(engine, "layout", seen)
-    quick, bounded, rough = ("fast", 200, "usual"), ("balanced", 2000, "usual"), ("fast", 0, "brandes_koepf")
+    return tried
+
+
+QUICK, BALANCED, BOUNDED = (
+    ("fast", 200, "usual", True),
+    ("balanced", None, "usual", True),
+    ("balanced", 2000, "usual", True),
+)
+ROUGH, UNPARTED = ("fast", 0, "brandes_koepf", True), ("fast", 0, "brandes_koepf", False)
+
+
+def test_a_layout_takes_less_effort_the_more_its_lines_cross_and_least_where_it_is_huge(monkeypatch, rng):
+    tried = effortsSeen(monkeypatch)
     models.resnet50().draw(None).svg()
-    assert tried[0] == quick and {each[:2] for each in tried[1:]} == {("balanced", None)}
+    assert tried[0] == QUICK and set(tried[1:]) == {BALANCED}
     graph = tangle(60, rng)
-    for name, bound, found in (("TANGLED", 20, {quick, bounded}), ("HOPELESS", 20, {quick}), ("HUGE", 50, {rough})):
+    bounds = (
+        ("TANGLED", 20, {QUICK, BOUNDED}),
+        ("HOPELESS", 20, {QUICK}),
+        ("HUGE", 50, {ROUGH}),
+        ("BROAD", 50, {UNPARTED}),
+    )
+    for name, bound, found in bounds:
         monkeypatch.setattr(ordering, name, bound)
         tried.clear()
         drawn = PictureFile(graph.draw(None).svg())
-        assert set(tried) == found and (rough in found or drawn.linesThroughBoxes() == [])
+        assert set(tried) == found and drawn.linesThroughBoxes() == []
+
+
+@pytest.mark.parametrize("share, back, efforts", [(0.1, 6, [QUICK, BALANCED]), (0.8, 3, [QUICK]), (0.6, 12, [ROUGH])])
+def test_many_boxes_take_two_layouts_at_most_and_the_last_is_the_one_drawn(monkeypatch, rng, share, back, efforts):
+    monkeypatch.setattr(ordering, "FEW", 40)
+    monkeypatch.setattr(ordering, "MANY", 200)
+    monkeypatch.setattr(ordering, "VAST", 340)
+    graph = tangle(120, rng, share, back)
+    tried = effortsSeen(monkeypatch)
+    assert PictureFile(graph.draw(None).svg()).linesThroughBoxes() == []
+    assert tried == efforts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share, back", [(0.0, 1), (0.3, 6), (1.0, 4)])
+def test_no_line_runs_through_a_box_of_5000(rng, share, back):
+    drawing = tangle(5000, rng, share, back).draw(None, ("N", 8))
+    file = PictureFile(drawing.svg())
+    assert len(file.boxes) == 5002 and file.linesThroughBoxes() == []
+
+
+class Placed:
+    """What a layout library says of boxes, by center and size, and lines."""
+
+    def __init__(self, boxes, lines):
+        self.nodes = [
+            {"center": {"x": x, "y": y}, "size": {"width": width, "height": height}} for x, y, width, height in boxes
+        ]
+        self.edges = [{"points": [{"x": x, "y": y} for x, y in line]} for line in lines]
+
+
+def test_a_line_along_the_border_of_a_box_is_moved_beside_it():
+    boxes = [(0.0, 0.0, 80.0, 20.0), (-10.0, 100.0, 40.0, 20.0), (0.0, 200.0, 80.0, 20.0)]
+    request = {"nodes": [{}, {}, {}], "edges": [{"source": 0, "target": 2}] * 2}
+    straight, bent = [(9.0, 10.0), (9.0, 190.0)], [(30.0, 10.0), (30.0, 50.0), (9.3, 50.0), (9.3, 190.0)]
+    layout = Placed(boxes, [straight, bent])
+    assert [hit[:2] for hit in clearance.linesThrough(request, layout)] == [(0, 0), (1, 2)]
+    assert clearance.cleared(request, layout) == 0
+    found = [[(point["x"], point["y"]) for point in edge["points"]] for edge in layout.edges]
+    assert found == [[(12.5, 10.0), (12.5, 190.0)], [(30.0, 10.0), (30.0, 50.0), (12.5, 50.0), (12.5, 190.0)]]
+
+
+def test_a_line_that_would_leave_its_own_box_stays_and_is_counted():
+    boxes = [(0.0, 0.0, 20.0, 20.0), (-20.0, 100.0, 80.0, 20.0), (0.0, 200.0, 20.0, 20.0)]
+    request = {"nodes": [{}, {}, {}], "edges": [{"source": 0, "target": 2}]}
+    layout = Placed(boxes, [[(0.0, 10.0), (0.0, 190.0)]])
+    assert clearance.cleared(request, layout) == 1
+    assert layout.edges[0]["points"][0] == {"x": 0.0, "y": 10.0}
 
 
 def test_layers_that_edges_cross_are_those_between_their_ends():
     edges = [{"source": a, "target": b} for a, b in ((0, 1), (1, 2), (2, 3), (0, 3), (1, 3), (4, 2))]
-    assert ordering.layersCrossed(edges) == 2 + 1 + 1
+    assert ordering.layersCrossed(edges) == (2 + 1 + 1, 4)

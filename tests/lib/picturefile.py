@@ -1,6 +1,7 @@
 """A picture's file as a reader of it sees it: boxes, frames, lines and texts with where they are."""
 
 import re
+from bisect import bisect_left, bisect_right
 from xml.etree import ElementTree
 
 from puregraph.draw.layout.textwidth import textWidth
@@ -50,9 +51,13 @@ class PictureFile:
     def linesThroughBoxes(self):
         """Lines that run through a box."""
         found = []
+        boxes = sorted(self.boxes.items(), key=lambda each: each[1][1])
+        tops = [area[1] for _, area in boxes]
+        highest = max((area[3] - area[1] for area in self.boxes.values()), default=0)
         for source, target, points in self.lines:
             around = bounds(points)
-            near = [(name, area) for name, area in self.boxes.items() if meet(around, area)]
+            beside = boxes[bisect_left(tops, around[1] - highest) : bisect_right(tops, around[3])]
+            near = [(name, area) for name, area in beside if meet(around, area)]
             found += [((source, target), name) for name, area in near if crosses(points, area)]
         return found
 

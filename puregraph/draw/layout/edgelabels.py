@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 CELL = 96.0
+LONG = 6  # cells
 STEP = 13.0
 GAP = 4.0
 Corners = tuple[float, float, float, float]  # left, top, right, bottom
@@ -13,12 +14,17 @@ Points = list[tuple[float, float]]
 
 
 class LabelFinder:
-    """What labels must not cover, by the cells of a grid; each label that is placed is added."""
+    """What labels must not cover, by the cells of a grid; each label that is placed is added.
+
+    A line over many cells stands once in each of their rows, or columns: those in between would be thousands.
+    """
 
     def __init__(
         self, boxes: Iterable[Corners], titles: Iterable[Corners], frames: Iterable[Corners], lines: list[Points]
     ):
         self.cells: dict[tuple[int, int], list[Corners]] = defaultdict(list)
+        self.rows: dict[int, list[Corners]] = defaultdict(list)
+        self.columns: dict[int, list[Corners]] = defaultdict(list)
         for area in (*boxes, *titles):
             self.add(area)
         for left, top, right, bottom in frames:
@@ -34,24 +40,37 @@ class LabelFinder:
 
     def add(self, area: Corners) -> None:
         """Keep labels off an area."""
-        for cell in cellsOf(area):
-            self.cells[cell].append(area)
+        columns, rows = cellsOf(area)
+        if len(columns) > LONG:
+            for row in rows:
+                self.rows[row].append(area)
+        elif len(rows) > LONG:
+            for column in columns:
+                self.columns[column].append(area)
+        else:
+            for column in columns:
+                for row in rows:
+                    self.cells[column, row].append(area)
 
     def isFree(self, area: Corners) -> bool:
         """Whether nothing is in an area."""
+        columns, rows = cellsOf(area)
+        near = [self.cells.get((column, row), ()) for column in columns for row in rows]
+        near += [self.rows.get(row, ()) for row in rows]
+        near += [self.columns.get(column, ()) for column in columns]
         left, top, right, bottom = area
-        return all(
-            right <= a or c <= left or bottom <= b or d <= top
-            for cell in cellsOf(area)
-            for a, b, c, d in self.cells.get(cell, ())
-        )
+        for areas in near:
+            for a, b, c, d in areas:
+                if a < right and left < c and b < bottom and top < d:
+                    return False
+        return True
 
     def find(self, width: float, height: float, lines: list[tuple[int, Points]]) -> tuple[int, Corners] | None:
         """A free area beside one of some lines, near where the first one begins; and the number of that line."""
         for number, line in lines:
             for left, top in candidates(line, width, height):
-                area = (round(left, 1), round(top, 1), round(left + width, 1), round(top + height, 1))
-                if left >= 0 and self.isFree(area):
+                if left >= 0 and self.isFree((left, top, left + width, top + height)):
+                    area = (round(left, 1), round(top, 1), round(left + width, 1), round(top + height, 1))
                     self.add(area)
                     return number, area
         return None
@@ -81,9 +100,8 @@ def steps(low: float, high: float) -> list[float]:
     return [low + (high - low) * i / max(count, 1) for i in range(count + 1)]
 
 
-def cellsOf(area: Corners) -> Iterator[tuple[int, int]]:
-    """The cells of the grid that an area touches."""
+def cellsOf(area: Corners) -> tuple[range, range]:
+    """The columns and rows of the grid that an area touches."""
     left, top, right, bottom = area
-    for column in range(int(left // CELL), int(right // CELL) + 1):
-        for row in range(int(top // CELL), int(bottom // CELL) + 1):
-            yield column, row
+    columns = range(int(left // CELL), int(right // CELL) + 1)
+    return columns, range(int(top // CELL), int(bottom // CELL) + 1)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.draw.layout.clearance import cleared
 from puregraph.errors import PuregraphError
 
 USUAL: tuple[dict[str, Any], ...] = ({},)
@@ -19,13 +20,21 @@ TANGLED, HOPELESS = 150, 1000  # crossings of a quick layout, from which on a be
 QUICK = {"effort": "fast", "tuning": {"order": {"kick_rounds": 200}}}
 BOUNDED = {"effort": "balanced", "tuning": {"order": {"kick_rounds": 2000}}}
 STARTS = 5  # of a layout, until no line runs through a box; fewer where there are hundreds of boxes
-CHUNK = 1000  # lines that are compared with all boxes together
 HUGE = 3000  # boxes, and layers that edges cross, from which on coordinates by network simplex take seconds
+MANY, VAST = 1100, 1700  # likewise where there are many boxes: from where on one layout is enough, then a rough one
+BROAD = 400_000  # pairs of lines side by side, from which on it takes seconds to part those that lie on each other
 ROUGH = {
     "effort": "fast",
-    "tuning": {"order": {"kick_rounds": 0}},
+    "tuning": {"order": {"kick_rounds": 0, "balance_rounds": 0}},
     "coords": {"placement": "brandes_koepf"},
     "routing": {"merge_edges": "none", "lane_gap": 8.0},
+}
+UNPARTED = {
+    **ROUGH,
+    "tuning": {
+        "order": {"kick_rounds": 0, "balance_rounds": 0, "seeds": 1, "sweeps": 1, "sifting_rounds": 0},
+        "routing": {"overlap_repair_rounds": 0},
+    },
 }
 
 
@@ -54,15 +63,23 @@ class Effort(NamedTuple):
 
 
 def effortFor(request: dict[str, Any], options: dict[str, Any], boxes: int) -> Effort:
-    """Few lines that cross are worth an effort; thousands are read by nobody, and take minutes to become a few less."""
-    isHuge = boxes + layersCrossed(request["edges"]) > HUGE
-    layout = laidOut(request, {**options, **(ROUGH if isHuge else QUICK)})
-    count = 0 if isHuge else crossings(request["edges"], layout.edges)
-    if isHuge or count > HOPELESS:
+    """Few lines that cross are worth an effort; thousands are read by nobody, and take minutes to become a few less.
+
+    It is measured by what is counted, never by a clock: the same graph has the same picture on any machine.
+    """
+    crossed, layers = layersCrossed(request["edges"])
+    size, isMany = boxes + crossed, boxes > FEW
+    if size > (VAST if isMany else HUGE):
+        lines = len(request["edges"]) + crossed
+        isBroad = lines * lines > BROAD * layers
+        return Effort({}, USUAL, True, laidOut(request, {**options, **(UNPARTED if isBroad else ROUGH)}))
+    layout = laidOut(request, {**options, **QUICK})
+    count = crossings(request["edges"], layout.edges)
+    if count > (TANGLED if isMany else HOPELESS) or isMany and size > MANY:
         return Effort({}, USUAL, True, layout)
     if count > TANGLED:
         return Effort(BOUNDED, USUAL, True)
-    return Effort({"effort": "balanced"}, CAREFUL if boxes <= FEW else USUAL)
+    return Effort({"effort": "balanced"}, USUAL if isMany else CAREFUL)
 
 
 def fewestCrossings(
@@ -82,43 +99,22 @@ def fewestCrossings(
 
 
 def laidOut(request: dict[str, Any], options: dict[str, Any]) -> Any:
-    """A layout, from another start where it leads a line through a box; the one with the fewest of those."""
+    """A layout whose lines were moved out of boxes, from another start where one has no room beside them."""
     found: list[tuple[int, int, Any]] = []
-    starts = min(STARTS, 1 + 1000 // (1 + len(request["nodes"])))
+    starts = max(1, min(STARTS, 1000 // (1 + len(request["nodes"]))))
     for seed in range(starts):
         layout = engine().layout(request, options={**options, "seed": seed})
-        found.append((linesThrough(request, layout) if starts > 1 else 0, seed, layout))
+        found.append((cleared(request, layout), seed, layout))
         if not found[-1][0]:
             break
     return min(found)[2]
 
 
-def linesThrough(request: dict[str, Any], layout: Any) -> int:
-    """How many parts of lines run through a box that is at neither of their ends."""
-    frames = {node["parent"] for node in request["nodes"] if "parent" in node}
-    boxes = np.array([i for i in range(len(request["nodes"])) if i not in frames])
-    center = np.array([[layout.nodes[i]["center"][axis] for axis in "xy"] for i in boxes], dtype=np.float32)
-    half = np.array(
-        [[layout.nodes[i]["size"][side] / 2 - 0.4 for side in ("width", "height")] for i in boxes], np.float32
-    )
-    low, high = (center - half).T, (center + half).T
-    ends, parts = [], []
-    for edge, line in zip(request["edges"], layout.edges, strict=True):
-        for a, b in zip(line["points"], line["points"][1:]):
-            ends.append((edge["source"], edge["target"]))
-            parts.append((a["x"], a["y"], b["x"], b["y"]))
-    count = 0
-    for i in range(0, len(parts), CHUNK):
-        source, target = np.array(ends[i : i + CHUNK]).T[:, :, None]
-        x1, y1, x2, y2 = np.array(parts[i : i + CHUNK], dtype=np.float32).T[:, :, None]
-        isBeside = (np.maximum(x1, x2) <= low[0]) | (np.minimum(x1, x2) >= high[0])
-        isBeside |= (np.maximum(y1, y2) <= low[1]) | (np.minimum(y1, y2) >= high[1])
-        count += int(np.sum(~isBeside & (source != boxes) & (target != boxes)))
-    return count
+def layersCrossed(edges: list[dict[str, Any]]) -> tuple[int, int]:
+    """How many layers edges cross between those of their ends, and how many layers there are.
 
-
-def layersCrossed(edges: list[dict[str, Any]]) -> int:
-    """How many layers edges cross between those of their ends, if each box is as high up as its sources let it."""
+    Each box is as high up as its sources let it.
+    """
     targets, waiting = defaultdict[Any, list[Any]](list), Counter[Any]()
     for edge in edges:
         targets[edge["source"]].append(edge["target"])
@@ -132,7 +128,8 @@ def layersCrossed(edges: list[dict[str, Any]]) -> int:
             waiting[target] -= 1
             if not waiting[target]:
                 ready.append(target)
-    return sum(max(0, layer.get(edge["target"], 0) - layer.get(edge["source"], 0) - 1) for edge in edges)
+    crossed = sum(max(0, layer.get(edge["target"], 0) - layer.get(edge["source"], 0) - 1) for edge in edges)
+    return crossed, 1 + max(layer.values(), default=0)
 
 
 def crossings(asked: list[dict[str, Any]], drawn: list[dict[str, Any]]) -> int:
