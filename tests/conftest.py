@@ -195,6 +195,13 @@ def numpyOnly():
 
 
 @pytest.fixture
+def longIfSlow(request, monkeypatch):
+    """Have runs of `recipes.outcome` take thirty steps in slow tests, in place of ten."""
+    if request.node.get_closest_marker("slow"):
+        monkeypatch.setenv(launched.LENGTH, "30")
+
+
+@pytest.fixture
 def quickly(request, monkeypatch):
     """Have LLVM optimise nothing everyday, which takes less time; kernels made so are kept in a folder beside the others.
 

@@ -14,6 +14,13 @@ from pathlib import Path
 
 from processes import environment
 
+LENGTH = "PUREGRAPH_TEST_STEPS"  # which processes inherit from the test that launches them
+
+
+def length():
+    """The steps that a run takes: ten everyday, thirty in slow tests."""
+    return int(os.environ.get(LENGTH, 10))
+
 
 def missing():
     """Why there can be no processes that train together; None if there can."""

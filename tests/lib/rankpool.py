@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
-from launched import command, isRunning, launched
+from launched import LENGTH, command, isRunning, launched, length
 from processes import environment
 
 COUNT = 3
@@ -116,7 +116,8 @@ class RankPool:
 
 def taskOf(folder, text, arguments):
     """What is to be run, where, and what it is given."""
-    return {"text": textwrap.dedent(text), "arguments": [*map(str, arguments)], "folder": str(folder)}
+    given = {"text": textwrap.dedent(text), "arguments": [*map(str, arguments)], "folder": str(folder)}
+    return {**given, "length": length()}
 
 
 def put(path, text):
@@ -140,6 +141,7 @@ def serve(folder, parent):
         task = json.loads(path.read_text())
         if not task:
             return
+        os.environ[LENGTH] = str(task["length"])
         printed = take(task)
         here.label = ""
         put(folder / f"done-{tasks}-{here.rank}", printed)

@@ -5,6 +5,7 @@ import json
 from functools import cache
 
 import numpy as np
+from launched import length
 
 import puregraph
 from puregraph import (
@@ -182,15 +183,20 @@ def hashOf(trainer):
 
 
 def outcome(name, **options):
-    """The hash of a run of ten steps or a few more, each epoch validated; runs of thirty are those of the product."""
+    """The hash of a run of `length` steps or a few more, each epoch validated."""
     trainer, data, target = RECIPES[name](**options)
-    trainer.train(data, target, epochs=-(-EPOCHS[name] // 3), validation=(data[:20], target[:20]))
+    trainer.train(data, target, epochs=-(-EPOCHS[name] * length() // 30), validation=(data[:20], target[:20]))
     return hashOf(trainer)
 
 
-@cache
 def outcomeAlone(name):
     """The hash of a run of this process, with which those of several are compared."""
+    return outcomeOf(name, length())
+
+
+@cache
+def outcomeOf(name, length):
+    """The same, computed once for each length."""
     return outcome(name)
 
 

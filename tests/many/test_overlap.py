@@ -22,6 +22,8 @@ from puregraph.many.exchange.sharedarena import SharedArena
 from puregraph.many.treesum import BLOCK
 from puregraph.models import gpt, lenet, mlp
 
+pytestmark = pytest.mark.usefixtures("longIfSlow")
+
 OUTCOMES = """
 import json, sys, recipes
 from rankpool import patch

@@ -15,6 +15,8 @@ from puregraph.compile.weightgather import WeightGather, beforeReaders
 from puregraph.many import CountingWorld, World, current
 from puregraph.train import FunctionCallback
 
+pytestmark = pytest.mark.usefixtures("longIfSlow")
+
 OUTCOMES = """
 import json, sys, recipes
 names = sys.argv[1].split(",")

@@ -15,6 +15,8 @@ from puregraph.many import CountingWorld, World
 from puregraph.many.grains import Grains
 from puregraph.many.treesum import TreeSum, spansIn
 
+pytestmark = pytest.mark.usefixtures("longIfSlow")
+
 OUTCOMES = """
 import json, recipes
 from puregraph.many import world
@@ -29,7 +31,7 @@ def rowsOf(done):
     return {int(line.split()[0]): json.loads(line.partition(" ")[2]) for line in done.stdout.splitlines()}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def alone():
     """The hashes of all runs in one process that nobody has launched."""
     return recipes.outcomesAlone()

@@ -16,6 +16,8 @@ from puregraph.many.treenorm import treeNorm
 from puregraph.many.treesum import BLOCK, cutsOf
 from puregraph.train.together import shardedupdate
 
+pytestmark = pytest.mark.usefixtures("longIfSlow")
+
 OUTCOMES = """
 import json, sys, recipes
 from rankpool import patch

@@ -15,6 +15,8 @@ from puregraph.train.pipeline import GrainSums, PipelineGrid, PipelineSchedule, 
 from puregraph.train.pipeline.packedarray import blank, packed, unpacked
 from puregraph.train.pipeline.scatterednorm import scatteredNorm
 
+pytestmark = pytest.mark.usefixtures("longIfSlow")
+
 
 @pytest.mark.parametrize(("stages", "units"), [(1, 3), (2, 8), (4, 8), (4, 2), (3, 7)])
 def test_one_forward_one_backward_is_as_fast_as_it_can_be(stages, units):
@@ -98,7 +100,7 @@ def test_what_a_stage_sends_arrives_as_it_was_stored(order, rng):
     assert found.strides == array.strides
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def alone():
     """The hashes of runs of one process without stages."""
     return recipes.outcomesAlone(tuple(STAGES))

@@ -12,6 +12,8 @@ from puregraph.core.param import Param
 from puregraph.many import Grains, World
 from puregraph.train import FunctionCallback, LockStep
 
+pytestmark = pytest.mark.usefixtures("longIfSlow")
+
 
 def trained(grains, synchronized=True, accumulate=1, batchsize=22):
     """A network in float64 after a few steps, the last of them smaller."""
