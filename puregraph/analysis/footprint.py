@@ -81,6 +81,11 @@ class Footprint:
         holders = [step.module for step in self.steps.items if step.module.params]
         return not any(module.isTraining for module in holders) and not all(module.isFrozen for module in holders)
 
+    @property
+    def givesInputGrads(self) -> bool:
+        """Whether a backward pass gives the gradients of inputs as well."""
+        return not self.graph.params
+
     # A training step --------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
@@ -114,7 +119,7 @@ class Footprint:
     def livenessFrom(self) -> Liveness | None:
         """Walk through a training step. Values of the backward graph are numbered below 0."""
         try:
-            back = self.graph.backwardGraph(updGrad=not self.graph.params, steps=self.steps)
+            back = self.graph.backwardGraph(updGrad=self.givesInputGrads, steps=self.steps)
         except AutoDiffException:
             return None
         lives = Liveness()

@@ -15,8 +15,11 @@ from puregraph.errors import ArgumentError
 from puregraph.graph import Graph
 from puregraph.many import Cluster, LinkSpeed, launcher
 from puregraph.train import prechecks
+from puregraph.train.pipeline.stageplan import StagePlan
 from puregraph.train.together.mixplan import MixPlan
 from puregraph.train.together.splitplan import SplitPlan
+
+Plan = SplitPlan | MixPlan | StagePlan
 
 
 def addArguments(command: argparse.ArgumentParser) -> None:
@@ -41,7 +44,7 @@ class PlannedRun(BaseException):
         self.graph, self.shapes, self.optimizer = graph, shapes, optimizer
 
 
-def plansFrom(options: Any, graph: Graph, shapes: list[Any]) -> list[SplitPlan | MixPlan]:
+def plansFrom(options: Any, graph: Graph, shapes: list[Any]) -> list[Plan]:
     """The plans of a graph for the machines and the optimizer that the options describe.
 
     Raises    ArgumentError for options that no machine has, and for batches that cannot be divided so
@@ -50,7 +53,7 @@ def plansFrom(options: Any, graph: Graph, shapes: list[Any]) -> list[SplitPlan |
     if not (isinstance(kind, type) and issubclass(kind, optimizers.Optimizer)):
         raise ArgumentError(f"--optimizer: there is no optimizer {options.optimizer!r}; write Adam, SGD, ...")
     cluster = clusterFrom(options)
-    return [SplitPlan(graph, shapes, cluster, kind), MixPlan(graph, shapes, cluster, kind)]
+    return [make(graph, shapes, cluster, kind) for make in (SplitPlan, StagePlan, MixPlan)]
 
 
 def clusterFrom(options: Any) -> Cluster:
@@ -63,7 +66,7 @@ def clusterFrom(options: Any) -> Cluster:
     return Cluster(link=link, **whole).checked()  # type: ignore[arg-type]
 
 
-def plansOfScript(options: Any, script: str) -> tuple[str, list[SplitPlan | MixPlan]]:
+def plansOfScript(options: Any, script: str) -> tuple[str, list[Plan]]:
     """What a script would train, found by running it up to its first step; with a line about its batch.
 
     A batch of `--batch` samples, or the script's; where that has fewer samples than there are processes, each of them
@@ -84,10 +87,8 @@ def plansOfScript(options: Any, script: str) -> tuple[str, list[SplitPlan | MixP
     kind = found.optimizer if options.optimizer is None else getattr(optimizers, options.optimizer, None)
     if kind is None:
         raise ArgumentError(f"--optimizer: there is no optimizer {options.optimizer!r}; write Adam, SGD, ...")
-    plans: list[SplitPlan | MixPlan] = [MixPlan(found.graph, shapes, cluster, kind)]
-    if batch >= cluster.ranks:
-        plans.insert(0, SplitPlan(found.graph, shapes, cluster, kind))
-    return line, plans
+    makers = [SplitPlan] if batch >= cluster.ranks else []
+    return line, [make(found.graph, shapes, cluster, kind) for make in (*makers, StagePlan, MixPlan)]
 
 
 def batchFrom(options: Any) -> int:
@@ -128,18 +129,16 @@ def plannedRun(script: str, arguments: list[str]) -> PlannedRun:
     raise ArgumentError(f"{script} ends without training: wanted a script in which a Trainer trains")
 
 
-def rowsOf(plans: list[SplitPlan | MixPlan]) -> dict[str, Any]:
-    """Splits and mixes as JSON can say them."""
+def rowsOf(plans: list[Plan]) -> dict[str, Any]:
+    """Splits, pipelines and mixes as JSON can say them."""
     ways: dict[str, list[Any]] = {}
     for plan in plans:
-        if isinstance(plan, SplitPlan):
-            ways["splits"] = list(plan.splits)
+        if isinstance(plan, StagePlan):
+            ways["pipelines"] = [split._asdict() for split in plan.splits]
         else:
-            ways["mixes"] = list(plan.mixes)
-    return {
-        name: [{**way._asdict(), "calls": [call._asdict() for call in way.calls]} for way in found]
-        for name, found in ways.items()
-    }
+            name, found = ("splits", plan.splits) if isinstance(plan, SplitPlan) else ("mixes", plan.mixes)
+            ways[name] = [{**way._asdict(), "calls": [call._asdict() for call in way.calls]} for way in found]
+    return ways
 
 
 def measureHere() -> int:

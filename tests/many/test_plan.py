@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from launched import launched, lines
 from processes import environment
+from rankpool import ran
 
 from puregraph import SGD, Adam, BatchNorm, CrossEntropy, Dropout, Linear, MomentumSGD, Relu, Sequential, Trainer
 from puregraph.cli import main
@@ -140,6 +141,59 @@ def test_each_process_takes_the_memory_that_was_planned(tmp_path, ranks, shard, 
     for line in lines(launched(ranks, tmp_path, *given)):
         taken, _ = json.loads(line)
         assert taken == pytest.approx(split.memory, rel=0.2), (taken, split.memory)
+
+
+PIPELINE = """
+import gc, json, sys, tracemalloc
+import numpy as np
+from rankpool import patch
+from puregraph import Adam, CrossEntropy, Trainer
+from puregraph.many import Cluster, world
+from puregraph.models import mlp
+from puregraph.train.pipeline import PipelineStep, StagePlan
+run, width = PipelineStep.learnAll, int(sys.argv[1])
+def look(self):
+    if self.trainer.step == 2:
+        gc.collect()
+        tracemalloc.reset_peak()
+    if self.trainer.step == 3:
+        peak = tracemalloc.get_traced_memory()[1]
+        python = tracemalloc.DomainFilter(False, np.lib.tracemalloc_domain)
+        objects = sum(trace.size for trace in tracemalloc.take_snapshot().filter_traces([python]).traces)
+        programs = [program for each in self.pipeline.passes.values() for program in each.programs.values()]
+        window = 0 if self.weights is None else self.weights.window.own.nbytes
+        found.append(peak - objects + sum(program.workspace.array.nbytes for program in programs) + window)
+    run(self)
+patch(PipelineStep, "learnAll", look)
+data, target = np.ones((64, width), np.float32), np.arange(64) % 10
+for way in sys.argv[2:]:
+    stages, shard = int(way[0]), way[1:] or None
+    net, found = mlp(width, (width,) * 6, 10), []
+    plan = StagePlan(net, [(64, width)], Cluster(world().size), Adam).split(stages, shard, 8)
+    tracemalloc.start()
+    Trainer(net, CrossEntropy(), Adam(1e-3), 64, shard=shard, stages=stages, grains=8, shuffle=False, prefetch=0,
+            progress="none").train(data, target, epochs=4)
+    tracemalloc.stop()
+    print(json.dumps([way, world().rank, *found, plan.of(world().rank), plan.most]))
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("ranks", "width", "ways"),
+    [
+        (3, 192, ("2parameters",)),
+        pytest.param(4, 384, ("2", "2state", "2gradients", "2parameters", "4", "4parameters"), marks=pytest.mark.slow),
+        pytest.param(6, 256, ("2parameters", "3parameters"), marks=pytest.mark.slow),
+    ],
+)
+def test_each_process_of_a_pipeline_takes_the_memory_that_was_planned(tmp_path, ranks, width, ways):
+    """Counted are the arenas of its programs, its piece of the weights, and all arrays of numpy, at the peak of a step."""
+    found = [json.loads(line) for line in lines(ran(ranks, tmp_path, PIPELINE, width, *ways))]
+    assert len(found) == ranks * len(ways)
+    for way, rank, taken, planned, most in found:
+        assert taken == pytest.approx(planned, rel=0.1), (way, rank)
+        assert planned <= most
 
 
 def test_a_plan_for_a_hundred_thousand_processes_takes_no_memory_and_says_what_is_waited():

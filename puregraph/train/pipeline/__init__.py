@@ -7,8 +7,10 @@ from puregraph.train.pipeline.partedstageshare import PartedStageShare
 from puregraph.train.pipeline.pipelinegrid import PipelineGrid
 from puregraph.train.pipeline.pipelineschedule import PipelineSchedule, StageMove
 from puregraph.train.pipeline.pipelinestep import PipelineStep
+from puregraph.train.pipeline.stagefootprint import StageFootprint
 from puregraph.train.pipeline.stagepass import StagePass
 from puregraph.train.pipeline.stagepipeline import Microbatch, StagePipeline
+from puregraph.train.pipeline.stageplan import StagePlan, StageSplit
 from puregraph.train.pipeline.stageshare import StageShare
 
 __all__ = [
@@ -20,8 +22,11 @@ __all__ = [
     "PipelineGrid",
     "PipelineSchedule",
     "PipelineStep",
+    "StageFootprint",
     "StageMove",
     "StagePass",
     "StagePipeline",
+    "StagePlan",
     "StageShare",
+    "StageSplit",
 ]

@@ -64,6 +64,7 @@ class PipelineStep(SharedStep):
             self.column("stop")[grain] = self.trainer.interrupt.asked
         for tree in self.trees.values():
             tree.begin()
+        self.totals: dict[int, np.ndarray] = {}  # those of the last step are let go before others need memory
         self.leaves: dict[Any, np.ndarray] = {}
         try:
             self.runPipeline(pipeline)
@@ -152,19 +153,26 @@ class PipelineStep(SharedStep):
         isLast = unit == len(self.units) - 1 or self.units[unit + 1].grain != grain
         if isFirst:
             self.leaves[stage] = self.trees[stage].blank()
-        found = {key: None if grad is None else scaled(grad, share) for key, grad in gradients.items()}
-        self.addTo(self.leaves[stage], stage, unit, found, isFirst)
+        self.addTo(self.leaves[stage], stage, unit, gradients, isFirst, share)
         if isLast:
             self.trees[stage].push(grain, self.leaves.pop(stage))
 
-    def addTo(self, leaf: np.ndarray, stage: int, unit: int, gradients: dict[int, Any], isFirst: bool) -> None:
-        """Add gradients of a stage to those of a grain, or begin with them."""
+    def addTo(
+        self,
+        leaf: np.ndarray,
+        stage: int,
+        unit: int,
+        gradients: dict[int, Any],
+        isFirst: bool,
+        share: float | None = None,
+    ) -> None:
+        """Add gradients of a stage, times `share`, to those of a grain, or begin with them."""
         grain, number, _ = self.units[unit]
         begin = 0
         for param in self.share.params[stage]:
             into, grad = leaf[begin : begin + param.size], gradients.get(id(param))
             if grad is not None:
-                grad = grad.reshape(-1)
+                grad = (grad if share is None else scaled(grad, share)).reshape(-1)  # one at a time
                 into[...] = grad if isFirst else (into.astype(grad.dtype) + grad)
             elif isFirst:
                 into[...] = 0

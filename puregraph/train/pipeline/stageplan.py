@@ -1,0 +1,233 @@
+"""StagePlan: the memory that each process of a pipeline takes at its peak, from the graph alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.analysis.footprint import Footprint
+from puregraph.analysis.stagecuts import StageCuts
+from puregraph.analysis.summary import bytesText
+from puregraph.compile.memory.outputs import SPARE
+from puregraph.errors import ArgumentError, GraphError, show
+from puregraph.graph import Graph
+from puregraph.graph.graphsegment import Crossings, GraphSegment, segmentFrom
+from puregraph.many.predict.cluster import Cluster
+from puregraph.many.treesum import BLOCK, Span
+from puregraph.optimizers.updateformulas import states
+from puregraph.train.pipeline.stagefootprint import StageFootprint
+from puregraph.train.together.splitplan import LOOKED, SHARDS, arraysFor, busiest
+
+MOST = 8  # stages in a table, and positions in a line of it
+EACH = 8  # grains of a process, or as many as a batch has
+
+
+class StageSplit(NamedTuple):
+    """A network in stages, and what its processes take.
+
+    `stages`, `shard`, `grains`  as the Trainer takes them
+    `replicas`                   how many processes share the stages of a position, and divide the grains
+    `memory`                     by position, and by process there, the bytes at the peak; others are like the last one
+    """
+
+    stages: int
+    shard: str | None
+    grains: int
+    replicas: int
+    memory: list[list[int]]
+
+    def of(self, rank: int) -> int:
+        """The bytes of a process."""
+        position, replica = divmod(rank, self.replicas)
+        return self.memory[position][min(replica, len(self.memory[position]) - 1)]
+
+    @property
+    def most(self) -> int:
+        """The bytes of the process that takes most."""
+        return max(map(max, self.memory))
+
+
+class Stage(NamedTuple):
+    """A stage: the parameters that it updates, and what its graph takes of a microbatch.
+
+    `size`       elements of these parameters
+    `kept`       bytes that stay from forward to backward
+    `values`     those of the rest, with whole weights, if it reads these, and gradients as programs give them
+    `gradients`  those of gradients as they are added to those of a grain
+    `passed`     those that come over its cuts
+    """
+
+    size: int
+    kept: int
+    values: int
+    gradients: int
+    passed: int
+
+
+class Sums(NamedTuple):
+    """The spans of the tree whose sums a process gives, as if all began at 0, and how many all `replicas` give."""
+
+    spans: tuple[Span, ...]
+    parts: int
+    replicas: int
+
+    @property
+    def grains(self) -> int:
+        """The grains of the process."""
+        return sum(end - begin for begin, end in self.spans)
+
+
+class StagePlan:
+    """The pipelines of a network on the processes of a cluster, of which `best` takes least memory.
+
+    Nothing is allocated and nothing runs: sizes are those of `StageFootprint` at the shapes of a grain. A step has its
+    peak while microbatches go through the stages, while gradients are added over processes, or in the update.
+
+    `graph`      the network; inputs of `shapes` are a whole batch, along their first axis
+    `optimizer`  a class of optimizers, or one of them: how many numbers it keeps for each weight
+
+    Counted are the weights, gradients and state of the optimizer, values of microbatches, and what sums are gathered
+    in; not the data, the cost, metrics, packed weights, or Python itself.
+
+    Raises    ShapeError for shapes that do not fit; ArgumentError without a batch in numbers
+    """
+
+    def __init__(self, graph: Graph, shapes: Sequence[Any], cluster: Cluster, optimizer: Any):
+        self.graph, self.shapes, self.cluster = graph, [tuple(s) for s in shapes], cluster.checked()
+        sizes = {shape[0] if shape else 0 for shape in self.shapes}
+        self.batch: int = next(iter(sizes), 0)
+        if len(sizes) != 1 or type(self.batch) is not int:
+            raise ArgumentError(f"wanted the shapes of one whole batch, in numbers, got {', '.join(map(show, shapes))}")
+        self.keeps = len(states(optimizer if isinstance(optimizer, type) else type(optimizer)))
+        self.stored = sum(each.nbytes for kind in (graph.params, graph.states) for each in kind.values())
+        self.trained = [param for param in graph.params.values() if param.trainable]
+        self.dtype = np.result_type(np.float32, *[param.dtype for param in self.trained])
+        self.cuts: dict[int, StageCuts] = {}  # by the samples of a microbatch
+        self.found: dict[tuple[int, int, bool], list[Stage]] = {}
+        self.splits = list(self.every())
+
+    @property
+    def best(self) -> StageSplit | None:
+        """Whose largest process takes least memory, if that fits; None if none does."""
+        fitting = [split for split in self.splits if split.most <= self.cluster.memory]
+        return min(fitting, key=lambda split: split.most, default=None)
+
+    def every(self) -> Iterator[StageSplit]:
+        """All numbers of stages that divide the processes, each with every shard."""
+        ranks = self.cluster.ranks
+        for stages in (k for k in range(2, MOST + 1) if ranks % k == 0 and ranks // k <= self.batch):
+            replicas = ranks // stages
+            grains = replicas * min(EACH, 1 << (self.batch // replicas).bit_length() - 1)
+            for shard in SHARDS if replicas > 1 else (None, "parameters"):
+                try:
+                    yield self.split(stages, shard, grains)
+                except GraphError:  # which has not as many
+                    break
+
+    def split(self, stages: int, shard: str | None, grains: int) -> StageSplit:
+        """A network in n stages, with these grains.
+
+        Raises    GraphError for one that cannot be cut so often
+        """
+        positions = math.gcd(self.cluster.ranks, stages)
+        replicas = self.cluster.ranks // positions
+        every = self.stages(stages, -(-self.batch // grains), shard == "parameters")
+        spans = busiest(self.cluster._replace(ranks=replicas), grains).spans
+        parts, memory = sum(map(len, spans)), []
+        for position in range(positions):
+            each = [Sums(tuple([(0, b - a) for a, b in own]), parts, replicas) for own in spans[: LOOKED + 1]]
+            found = {sums: self.memory(every, range(position, stages, positions), shard, sums) for sums in set(each)}
+            memory.append([found[sums] for sums in each])
+        return StageSplit(stages, shard, grains, replicas, memory)
+
+    def memory(self, every: list[Stage], own: range, shard: str | None, given: Sums) -> int:
+        """The peak of a process with some of all stages, which gives these sums of gradients."""
+        each, stages, replicas = self.dtype.itemsize, [every[stage] for stage in own], given.replicas
+        piece = sum(pieceOf(stage.size, replicas if shard else 1) for stage in stages) * each
+        held = self.stored
+        if shard == "parameters":
+            held -= sum(param.nbytes for param in self.trained) - piece
+        elif shard is not None:
+            held += piece  # the weights that are updated
+        held += self.keeps * piece + piece  # gradients as the update has them, until the next one
+        alive = [min(len(every) - number, given.grains) for number in own]
+        held += sum(stage.values + min(count, SPARE) * stage.kept for count, stage in zip(alive, stages))
+        sums = arraysFor([*given.spans]) * each * sum(stage.size for stage in stages)
+        passing = sums + max(stage.gradients for stage in stages) + sum(stage.passed for stage in stages)
+        passing += sum(max(count - SPARE, 0) * stage.kept for count, stage in zip(alive, stages))
+        summing = sums + piece
+        if replicas > 1:
+            largest = max(stage.size for stage in stages)
+            summing += each * given.parts * pieceOf(largest, replicas)
+            summing += each * largest if len(given.spans) > 1 else 0  # pieces are joined to be sent
+        isBrief = shard in ("gradients", "parameters")
+        return held + max(passing, summing, piece + (0 if isBrief else sums))
+
+    # Stages -----------------------------------------------------------------------------------------------------------
+
+    def stages(self, count: int, samples: int, isParted: bool) -> list[Stage]:
+        """A network in n stages, for a microbatch of n samples."""
+        key = count, samples, isParted
+        if key not in self.found:
+            cuts, counted = self.cutsFor(samples), set[int]()
+            segments = [segmentFrom(cuts.crossings, *pair) for pair in pairwise(cuts.best(count))]
+            self.found[key] = [self.stage(cuts.found, segment, isParted, counted) for segment in segments]
+        return self.found[key]
+
+    def cutsFor(self, samples: int) -> StageCuts:
+        """Where the network can be cut, for n samples.
+
+        Raises    ShapeError for one that does not fit them
+        """
+        if samples not in self.cuts:
+            shapes = [(samples, *shape[1:]) for shape in self.shapes]
+            self.graph.dataShapeFrom(shapes)
+            found = Footprint(self.graph, *shapes)
+            self.cuts[samples] = StageCuts(found, Crossings(found.steps, isCarried=False))
+        return self.cuts[samples]
+
+    def stage(self, whole: Footprint, segment: GraphSegment, isParted: bool, counted: set[int]) -> Stage:
+        """A stage, which updates the parameters that none before it has."""
+        graph = segment.graph
+        params = {id(param): param for param in graph.params.values() if param.trainable}
+        size = sum(param.size for key, param in params.items() if key not in counted)
+        counted |= params.keys()
+        entering = [each.number for each in (*segment.given, *segment.taken)]
+        parted = [*params.values()] if isParted else []
+        found = StageFootprint(graph, [whole.shapes[n] for n in entering], parted, len(segment.taken) > 0)
+        gradients = [param.nbytes for param in params.values()]
+        added = sum(gradients) + max(gradients, default=0)  # of which one is multiplied
+        passed = sum(int(whole.sizes[each.number]) for each in (*segment.taken, *segment.left))
+        return Stage(size, int(found.kept() or 0), found.passing + found.made, added, passed)
+
+    # Words ------------------------------------------------------------------------------------------------------------
+
+    def table(self) -> str:
+        """Every pipeline as a line: what the processes of each position take."""
+        title = f"stages of {self.graph.title()}, and the memory of a process with each of them"
+        if not self.splits:
+            return f"{title}: no number of stages up to {MOST} divides {self.cluster.ranks:,} processes and the network"
+        rows = [("stages", "shard", "grains", "memory"), *map(self.row, self.splits)]
+        wide = [max(map(len, column)) for column in list(zip(*rows))[:3]]
+        lines = ["  ".join([*[c.rjust(w) for c, w in zip(row, wide)], row[3]]) for row in rows]
+        for i, split in enumerate(self.splits, 1):
+            fits = split.most <= self.cluster.memory
+            lines[i] += "  least" if split is self.best else "" if fits else "  too large"
+        return "\n".join([title, *lines])
+
+    def row(self, split: StageSplit) -> tuple[str, str, str, str]:
+        """A pipeline in words."""
+        memory = ", ".join([bytesText(max(each)) for each in split.memory])
+        return str(split.stages), split.shard or "nothing", f"{split.grains:,}", memory
+
+    def __repr__(self) -> str:
+        return f"<StagePlan of {self.graph.title()} for {self.cluster.ranks} processes: {len(self.splits)} pipelines>"
+
+
+def pieceOf(size: int, count: int) -> int:
+    """The elements of the largest of n pieces of an array, see `cutsOf`."""
+    return min(BLOCK * -(-size // (BLOCK * count)), size)
