@@ -253,12 +253,14 @@ def test_what_cannot_be_planned_is_refused():
 def test_the_command_prints_the_plan_of_a_model(capsys):
     arguments = ["plan", MODEL, "64,1,28,28", "--ranks", "4", "--memory", "1e9", "--optimizer", "SGD"]
     assert main(arguments) == 0
-    assert "a batch of 64 on 4 processes" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "a batch of 64 on 4 processes" in printed and printed.count("  least\n") == 1
     assert main([*arguments, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["shard"] for row in rows["splits"]} == {None, "state", "gradients", "parameters"}
     assert rows["splits"][0]["calls"][0]["name"] == "allToAll"
     assert {row["data"] * row["tensor"] * row["stages"] for row in rows["mixes"]} == {4}
+    assert {(row["stages"], len(row["memory"])) for row in rows["pipelines"]} == {(2, 2), (4, 4)}
     assert main([*arguments[:5], "--memory", "1000"]) == 1
 
 
