@@ -6,6 +6,7 @@ import argparse
 import runpy
 import shlex
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,7 @@ def plansOfScript(options: Any, script: str) -> tuple[str, list[Plan]]:
     kind = found.optimizer if options.optimizer is None else getattr(optimizers, options.optimizer, None)
     if kind is None:
         raise ArgumentError(f"--optimizer: there is no optimizer {options.optimizer!r}; write Adam, SGD, ...")
-    makers = [SplitPlan] if batch >= cluster.ranks else []
+    makers: list[Callable[..., Plan]] = [SplitPlan] if batch >= cluster.ranks else []
     return line, [make(found.graph, shapes, cluster, kind) for make in (*makers, StagePlan, MixPlan)]
 
 
