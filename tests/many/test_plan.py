@@ -174,7 +174,8 @@ for way in sys.argv[2:]:
     Trainer(net, CrossEntropy(), Adam(1e-3), 64, shard=shard, stages=stages, grains=8, shuffle=False, prefetch=0,
             progress="none").train(data, target, epochs=4)
     tracemalloc.stop()
-    print(json.dumps([way, world().rank, *found, plan.of(world().rank), plan.most]))
+    row = [way, world().rank, *found, plan.of(world().rank), plan.most]
+    sys.stdout.write(json.dumps(row) + "\\n")  # at once: others write as well
 """
 
 
@@ -192,7 +193,7 @@ def test_each_process_of_a_pipeline_takes_the_memory_that_was_planned(tmp_path, 
     found = [json.loads(line) for line in lines(ran(ranks, tmp_path, PIPELINE, width, *ways))]
     assert len(found) == ranks * len(ways)
     for way, rank, taken, planned, most in found:
-        assert taken == pytest.approx(planned, rel=0.1), (way, rank)
+        assert taken == pytest.approx(planned, rel=0.08 if "parameters" in way else 0.15), (way, rank)
         assert planned <= most
 
 

@@ -161,9 +161,10 @@ class StagePlan:
         passing += sum(max(count - SPARE, 0) * stage.kept for count, stage in zip(alive, stages))
         summing = sums + piece
         if replicas > 1:
-            largest = max(stage.size for stage in stages)
-            summing += each * given.parts * pieceOf(largest, replicas)
-            summing += each * largest if len(given.spans) > 1 else 0  # pieces are joined to be sent
+            largest, count = max(stage.size for stage in stages), len(given.spans)
+            received = given.parts if count > 1 else given.parts - 1  # own ones are copied where there are several
+            summing += each * pieceOf(largest, replicas) * (received - 1 + given.parts.bit_length())  # to the root
+            summing += each * (largest - pieceOf(largest, replicas)) * count if count > 1 else 0  # to be sent
         isBrief = shard in ("gradients", "parameters")
         return held + max(passing, summing, piece + (0 if isBrief else sums))
 
