@@ -6,8 +6,6 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from puregraph.compile.partition import Partition, entering, openSteps, partition, withKnown
 from puregraph.compile.report.partitiontable import partitionTable
 from puregraph.compile.runtime.buffers import Workspace
@@ -19,7 +17,7 @@ from puregraph.graph.backward import readsOf
 from puregraph.graph.datachecks import checkResults
 from puregraph.graph.inference import StepShapes, inferShapes
 from puregraph.graph.lastpass import storeGrads
-from puregraph.graph.steps import GraphStep, Steps
+from puregraph.graph.steps import GraphStep, Steps, spread
 
 
 class PartitionedGraph:
@@ -151,7 +149,7 @@ class PartitionedGraph:
         """The values of a forward pass, with zeros of their shape for those of which nothing else is asked."""
         found, like = list(values), values[self.steps.inputs[0]]
         for n, (shape, dtype) in self.outlined.items():
-            found[n] = np.broadcast_to(np.zeros_like(like, shape=(), dtype=dtype), bind(shape, self.sizes))
+            found[n] = spread(like, bind(shape, self.sizes), dtype)
         return found
 
     def runBackward(self, data: list[Any], outside: int) -> list[Any]:

@@ -231,7 +231,13 @@ def inputNames(module: Any, count: int) -> list[str]:
 
 def shapeOnly(x: Any) -> Any:
     """An array of the shape and dtype of x that takes no memory; what is no array stays as it is."""
-    return np.broadcast_to(np.zeros_like(x, shape=()), x.shape) if isArray(x) else x
+    return spread(x, x.shape, x.dtype) if isArray(x) else x
+
+
+def spread(like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Zeros that take the memory of one, where `like` is stored."""
+    zero = np.zeros_like(like, shape=(1,), dtype=dtype).reshape(())  # CuPy takes shape=() for none
+    return np.broadcast_to(zero, shape)
 
 
 def clone(node: Node) -> Node:

@@ -19,7 +19,8 @@ from puregraph.costs import CrossEntropy
 from puregraph.cuda.emulator import emulator
 from puregraph.cuda.emulator.emulator import KernelError
 from puregraph.cuda.runtime.launch import Launch, PointerTable
-from puregraph.modules import BatchNorm, Linear
+from puregraph.graph.steps import shapeOnly
+from puregraph.modules import BatchNorm, Compress, Full, Linear
 from puregraph.train import Trainer
 
 ADD = 'extern "C" __global__ void add(float* x, float a) { x[2 * threadIdx.x] += a; }'
@@ -130,6 +131,24 @@ def test_checks_compare_a_gpu_with_the_cpu(monkeypatch, module, shape):
     assert cupy.machine.reads > 0
     assert device.isDeviceArray(next(iter(module.params.values())).data)
     checkModule(module, [shape])
+
+
+@needsEmulator
+@pytest.mark.parametrize("module, shapes", [(Compress(), [(4, 3), (4,)]), (Full(1, "bool"), [(0,)])], ids=str)
+def test_sizes_that_depend_on_the_data_are_those_of_the_cpu(monkeypatch, module, shapes):
+    case = Case(module, shapes)
+    wanted, _ = programmed(case)
+    useGpu(monkeypatch)
+    got, _ = programmed(case)
+    for near, far in zip(wanted, got, strict=True):
+        close(far, near)
+
+
+@needsEmulator
+def test_a_value_of_which_only_the_shape_is_asked_takes_no_memory_on_a_gpu(monkeypatch):
+    useGpu(monkeypatch)
+    kept = shapeOnly(device.toDevice(np.ones((4, 3), np.float32)))
+    assert kept.shape == (4, 3) and kept.dtype == np.float32 and kept.strides == (0, 0)
 
 
 # How tests use it -------------------------------------------------------------------------------------------------------
