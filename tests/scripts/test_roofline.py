@@ -45,12 +45,12 @@ def test_a_cell_takes_the_time_of_its_products_and_of_its_barriers():
     wanted = [n * (step / roofline.OWN + roofline.BARRIER) + roofline.BETWEEN for n in steps]
     assert cells == pytest.approx(wanted)
     assert [round(products / barrier, 1) for *_, products, barrier in roofline.cells()] == [
-        0.3,
-        0.6,
-        1.1,
-        2.2,
-        4.5,
-        8.9,
+        0.1,
+        0.2,
+        0.4,
+        0.8,
+        1.6,
+        3.2,
     ]
 
 
