@@ -10,6 +10,8 @@ import numpy as np
 
 from puregraph.base.dtype import isByte
 from puregraph.data.batches import Arrays, Stream
+from puregraph.data.samplekeys import keysOf
+from puregraph.data.trainedsamples import earlierKeys
 from puregraph.errors import GraphWarning
 from puregraph.errors.userwarning import warnUser
 from puregraph.graph.lookup import few
@@ -17,6 +19,7 @@ from puregraph.graph.lookup import few
 LOOKED = 500  # samples that are looked at, from all over an array
 MOST = 1 << 20  # labels beyond which they are not counted
 RARE = 0.05  # of the validation, up to which classes may be new by chance
+ENOUGH = 100  # samples of a validation from which on nobody learns them by heart on purpose
 WIDER = 20.0  # times that the validation may spread as the training does, or it as the validation
 
 
@@ -31,6 +34,7 @@ def warnOfData(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | 
         if isinstance(checks, Arrays):
             found += unseenDoubts(source, checks) if isLabels else []
             found += spreadDoubts(trainer.net, source, checks)
+            found += seenDoubts(trainer.net, source, checks)
     if found:
         warnUser("; ".join(found), GraphWarning)
 
@@ -97,6 +101,27 @@ def spreadDoubts(net: Any, source: Arrays, checks: Arrays) -> Iterator[str]:
                 f"{name} has a standard deviation of {one:.3g} in the training and {other:.3g} in the validation: "
                 "scale both alike, by the numbers of the training"
             )
+
+
+def seenDoubts(net: Any, source: Arrays, checks: Arrays) -> Iterator[str]:
+    """A validation on samples that train, or that have trained the network in an earlier run."""
+    keys = keysOf(checks) if checks.samples >= ENOUGH else None
+    if keys is None or 2 * len(np.unique(keys)) <= len(keys):  # samples of few kinds are equal by chance
+        return
+    own, earlier = keysOf(source), earlierKeys(net)
+    isTraining = np.isin(keys, own) if own is not None else np.zeros(len(keys), bool)
+    isBefore = np.isin(keys, earlier) & ~isTraining
+    useless = "what it says holds for no new sample"
+    if 2 * isTraining.sum() >= len(keys):
+        yield (
+            f"{isTraining.sum()} of {len(keys)} samples of the validation are among those that train: {useless}; "
+            "validation=0.2 holds some out"
+        )
+    elif 2 * isBefore.sum() >= len(keys):
+        yield (
+            f"{isBefore.sum()} of {len(keys)} samples of the validation have trained this network in an earlier "
+            f"train(): {useless}; each fold of a k-fold takes a new network"
+        )
 
 
 def hasMatrix(module: Any) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from numbers import Integral
 from typing import Any
 
 from puregraph.arguments import Whole, takes
-from puregraph.errors import GraphError
+from puregraph.errors import GraphError, GraphWarning
+from puregraph.errors.userwarning import warnUser
 from puregraph.foreign import hintFor
 from puregraph.graph.graph import Graph
 from puregraph.graph.input import Input
@@ -26,6 +28,7 @@ class ModuleList(Graph):
         self.version = 0
         self.items: list[Module] = []
         self.edit(list(given))
+        warnOfRepeats(self)
 
     def edit(self, items: list[Module]) -> None:
         """Take these modules, or change nothing at all if they do not fit together."""
@@ -143,6 +146,19 @@ def moduleInstead(value: Any) -> str:
         return f"; {here}"
     isFunction = callable(value)
     return "; a formula is Pointwise(formula='x * sigmoid(x)'), any other function a Module" if isFunction else ""
+
+
+def warnOfRepeats(modules: ModuleList) -> None:
+    """Warn of a module without a name several times in a row, as `[Linear(3, 3)] * 3` makes it: it is one layer."""
+    for one, other in pairwise(modules.items):
+        if one is other and one.name is None and one.params:
+            count = sum(module is one for module in modules.items)
+            warnUser(
+                f"{modules.title()} holds the same {type(one).__name__} {count} times, with one set of parameters: for "
+                f"layers of their own write [{type(one).__name__}(...) for _ in range({count})]; to share it, name it",
+                GraphWarning,
+            )
+            break
 
 
 def holds(modules: list[Module], sought: Module) -> bool:

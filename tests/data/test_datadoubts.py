@@ -106,6 +106,60 @@ def test_what_may_be_meant_is_left_alone(run):
     assert run() == ""
 
 
+MANY = RNG.random((400, 4), dtype=np.float32)
+CLASSES = (MANY * 3).astype(int).sum(1) % 3
+FOLDS = np.arange(400) % 3
+
+
+def folds(make, between=lambda net: None):
+    """The warnings of each fold of three, of which each trains the network that `make` gives."""
+    found = []
+    for fold in range(3):
+        net, part = make(), fold == FOLDS
+        found.append(said(MANY[~part], CLASSES[~part], net, validation=(MANY[part], CLASSES[part])))
+        between(net)
+    return found
+
+
+def test_a_validation_on_what_trains_is_answered():
+    words = r"of \d+ samples of the validation are among those that train: .*validation=0\.2 holds some out"
+    assert re.search(f"400 {words}", said(MANY, CLASSES, validation=(MANY, CLASSES)))
+    assert re.search(f"150 {words}", said(MANY, CLASSES, validation=(MANY[::-1][:150].copy(), CLASSES[::-1][:150])))
+
+
+def test_folds_that_train_one_network_on_are_answered():
+    net = Sequential(Linear(4, 3))
+    first, *others = folds(lambda: net)
+    assert first == ""
+    for text in others:
+        assert re.search("13. of 13. samples of the validation have trained this network .* takes a new network", text)
+
+
+def test_folds_of_networks_of_their_own_or_set_back_are_left_alone(tmp_path):
+    assert folds(lambda: Sequential(Linear(4, 3))) == [""] * 3
+    net = Sequential(Linear(4, 3))
+    net.save(tmp_path / "start.h5")
+    assert folds(lambda: net, lambda net: net.load(tmp_path / "start.h5")) == [""] * 3
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda: said(MANY[:90], CLASSES[:90], validation=(MANY[:90], CLASSES[:90])),  # a few are learnt by heart
+        lambda: said(MANY[:300], CLASSES[:300], validation=(MANY[240:], CLASSES[240:])),  # less than half
+        lambda: said(np.round(MANY), CLASSES * 0, validation=(np.round(MANY), CLASSES * 0)),  # 16 kinds of samples
+        lambda: said(MANY, CLASSES, validation=(MANY, (CLASSES + 1) % 3)),
+    ],
+)
+def test_a_validation_that_may_be_meant_is_left_alone(run):
+    assert run() == ""
+
+
+def test_a_run_that_goes_on_with_what_was_held_out_is_left_alone():
+    net = Sequential(Linear(4, 3))
+    assert [said(MANY, CLASSES, net, validation=0.3) for _ in range(2)] == ["", ""]
+
+
 def test_a_column_of_another_category_in_each_row_is_named():
     table = {"id": [str(i) for i in range(60)], "city": ["a", "b"] * 30}
     with pytest.warns(GraphWarning, match="column 'id': 60 categories in 60 rows, of which nothing can be learnt"):

@@ -608,3 +608,15 @@ def test_one_function_at_two_nodes_is_named_by_position():
     net = Graph(x, Twice.node(Twice.node(x)))
     assert list(net.paths.values()) == ["x", "twice", "twice2"]
     assert net(np.ones(2)).tolist() == [4, 4]
+
+
+def test_a_module_that_a_list_repeats_is_one_layer_and_said_so_unless_it_has_a_name():
+    with pytest.warns(
+        GraphWarning, match=r"the same Linear 3 times, .*: .*\[Linear\(\.\.\.\) for _ in range\(3\)\]; to share"
+    ):
+        net = Sequential([Linear(3, 3)] * 3)
+    assert len(net.params) == 2
+    cell = Linear(3, 3, name="cell")
+    assert len(Sequential(cell, Relu(), cell).params) == len(Sequential(cell, cell).params) == 2
+    assert len(Sequential([Linear(3, 3) for _ in range(3)]).params) == 6
+    Sequential([Relu()] * 3)

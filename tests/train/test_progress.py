@@ -14,7 +14,7 @@ from puregraph import SGD, CrossEntropy, Linear
 from puregraph.core import initial
 from puregraph.errors import DataError
 from puregraph.train import Accuracy, Bar, Lines, Progress, Trainer
-from puregraph.train.callbacks.lines import clock, duration, epochLine, number, rate, speed
+from puregraph.train.callbacks.lines import clock, duration, epochLine, inRows, number, rate, shown, speed
 from puregraph.train.callbacks.progress import progressFrom
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -63,6 +63,25 @@ def barTo(width):
 )
 def test_numbers_are_short(value, text):
     assert number(value) == text
+
+
+def test_a_line_that_a_terminal_cannot_hold_becomes_rows_with_the_validation_on_its_own(capsys, monkeypatch):
+    row = {"epoch": 2, "loss": 0.5, **{f"figure {i}": 0.25 for i in range(6)}}
+    row = {**row, **{f"val {name}": value for name, value in row.items() if name != "epoch"}, "rate": 0.1, "seconds": 2}
+    pairs = epochLine(row, 12)
+    assert inRows(pairs, 400) == [pairs]
+    for width in (60, 80, 120):
+        rows = inRows(pairs, width)
+        assert [pair for row in rows for pair in row] == pairs
+        lengths = [len("  ".join(map(shown, row))) + (len("epoch  2/12  ") if i else 0) for i, row in enumerate(rows)]
+        assert max(lengths) <= width
+        assert ("val loss", "0.5000") in [row[0] for row in rows]
+    monkeypatch.setattr(Lines, "width", lambda self: 200)
+    train("lines", epochs=1)
+    monkeypatch.setattr(Lines, "width", lambda self: 30)
+    train("lines", epochs=1)
+    whole, *rows = capsys.readouterr().out.splitlines()
+    assert len(whole) > 60 and len(rows) > 2 and all(row.startswith(" " * 11) for row in rows[1:])
 
 
 def test_times_rates_and_speeds_are_short():

@@ -58,3 +58,25 @@ def epochLine(row: dict[str, Any], last: int) -> list[tuple[str, str]]:
     """The words of an epoch's line in pairs of name and value, `last` being the number of the run's last epoch."""
     epoch = f"{row['epoch']:{len(str(last))}}/{last}"
     return [("epoch", epoch), *figures(row), ("rate", rate(row["rate"])), ("", duration(row["seconds"]))]
+
+
+def inRows(pairs: list[tuple[str, str]], width: int) -> list[list[tuple[str, str]]]:
+    """The pairs of an epoch's line on one row where they fit, else on several, that of the validation on its own."""
+    sizes = [len(shown(pair)) + 2 for pair in pairs]
+    if sum(sizes) - 2 <= width:
+        return [pairs]
+    rows: list[list[tuple[str, str]]] = [[]]
+    used, before = 0, ""
+    for pair, size in zip(pairs, sizes):
+        isFirst = pair[0].startswith("val ") and not before.startswith("val ")
+        if rows[-1] and (isFirst or used + size - 2 > width):
+            rows.append([])
+            used = sizes[0]
+        rows[-1].append(pair)
+        used, before = used + size, pair[0]
+    return rows
+
+
+def shown(pair: tuple[str, str]) -> str:
+    """A name and its value, or a value alone."""
+    return " ".join(pair).strip()

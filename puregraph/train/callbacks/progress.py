@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from contextlib import suppress
@@ -10,7 +11,7 @@ from typing import Any
 
 from puregraph.errors import DataError
 from puregraph.train.callbacks.callback import Callback
-from puregraph.train.callbacks.lines import clock, epochLine, figures, rate, speed
+from puregraph.train.callbacks.lines import clock, epochLine, figures, inRows, rate, shown, speed
 
 REFRESH = 0.1  # seconds between two looks of the bar
 WIDE, NARROW = 30, 8  # columns of the bar, at most and at least
@@ -41,7 +42,13 @@ class Lines(Progress):
 
     def onEpochEnd(self, trainer: Any) -> None:
         pairs = epochLine(trainer.history[-1], trainer.until)
-        self.say("  ".join(f"{name} {value}".strip() for name, value in pairs))
+        rows = inRows(pairs, self.width())
+        indent = " " * (len(shown(pairs[0])) + 2)
+        self.say(f"\n{indent}".join("  ".join(map(shown, row)) for row in rows))
+
+    def width(self) -> int:
+        """The columns of a line: those of a terminal; in a file a line is whole, so that it can be searched."""
+        return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else sys.maxsize
 
 
 class Bar(Progress):
@@ -80,14 +87,12 @@ class Bar(Progress):
     def onEpochEnd(self, trainer: Any) -> None:
         from rich.text import Text
 
-        row, indent = Text(), len(f"epoch {trainer.until}/{trainer.until}  ")
-        for name, value in epochLine(trainer.history[-1], trainer.until):
-            part = Text(f"{name} " if name else "", "dim").append(value, styleOf(name))
-            if row.plain.strip() and row.cell_len + 2 + part.cell_len > self.console.width:
-                self.console.print(row)
-                row = Text(" " * indent)
-            row.append("  " if row.plain.strip() else "").append(part)
-        self.console.print(row)
+        pairs = epochLine(trainer.history[-1], trainer.until)
+        for i, row in enumerate(inRows(pairs, self.console.width)):
+            text = Text(" " * (len(shown(pairs[0])) + 2) if i else "")
+            for j, (name, value) in enumerate(row):
+                text.append("  " if j else "").append(f"{name} " if name else "", "dim").append(value, styleOf(name))
+            self.console.print(text)
         self.show(trainer)
 
     def onTrainEnd(self, trainer: Any) -> None:
