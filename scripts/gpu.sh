@@ -79,7 +79,7 @@ threads=${PUREGRAPH_THREADS:-2} # of each worker, as there is one for each core
 workers=() && "$python" -c "import xdist" 2>/dev/null && workers=(-n auto)
 short=(-q --tb=short -p no:cacheprovider -p no:benchmark)
 kernels=() # tests of kernels that no GPU has to fear
-for file in tests/cuda/test_cuda_*.py; do [[ $file == *_broken.py || $file == *_emulator.py ]] || kernels+=("$file"); done
+for file in tests/cuda/test_cuda_*.py; do [[ $file == *_broken.py || $file == *_dependent.py || $file == *_emulator.py ]] || kernels+=("$file"); done
 
 probe() {
     local begun=$SECONDS

@@ -36,7 +36,7 @@ from puregraph.graph import Graph  # noqa: E402
 from puregraph.graph.input import Input  # noqa: E402
 from puregraph.storage import diskcache  # noqa: E402
 
-BROKEN = ("_broken", "_emulator")  # files of tests whose kernels no GPU is asked to run
+BROKEN = ("_broken", "_dependent", "_emulator")  # files of tests whose kernels no GPU is asked to run
 
 
 class Wanted:
