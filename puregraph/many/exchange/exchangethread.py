@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any
 
 from puregraph.many.exchange.backoff import Backoff
 from puregraph.many.world import Pending
@@ -16,38 +16,45 @@ from puregraph.many.world import Pending
 Exchange = Generator[Pending, None, Any]
 
 
-class RunningExchange(NamedTuple):
-    """An exchange that was begun: what it waits for, and what it will give."""
+class RunningExchange:
+    """An exchange that was begun: what it waits for, and what it will give.
 
-    world: Any
-    label: str
-    exchange: Exchange
-    pending: list[Pending]
-    future: Future[Any]
+    `isOver`  whether it has given that: a Future asks a lock first
+    """
+
+    __slots__ = ("exchange", "future", "isOver", "label", "pending", "world")
+
+    def __init__(self, world: Any, label: str, exchange: Exchange, future: Future[Any]):
+        self.world, self.label, self.exchange, self.future = world, label, exchange, future
+        self.pending: Pending | None = None
+        self.isOver = False
 
     def goOn(self) -> bool:
         """Start the next collective, if the one before is over; whether it was."""
         world = self.world
         try:
-            if self.pending:
-                if not self.pending[0].isDone():
+            if self.pending is not None:
+                if not self.pending.isDone():
                     return False
-                self.pending.pop().wait()
-            self.pending.append(next(self.exchange))
+                self.pending.wait()
+                self.pending = None
+            self.pending = next(self.exchange)
         except StopIteration as end:
             world.waiting, world.bucket = None, ""  # before the result is there: who has it may wait for others next
+            self.isOver = True
             self.future.set_result(end.value)
         except BaseException as error:  # whoever wants the result has it raised
             world.waiting, world.bucket = None, ""
+            self.isOver = True
             self.future.set_exception(error)
         return True
 
     def step(self) -> bool:
         """Go on as far as that is possible without waiting; whether it has gone on at all."""
         moved = False
-        while not self.future.done() and self.goOn():
+        while not self.isOver and self.goOn():
             moved = True
-        return moved or self.future.done()
+        return moved or self.isOver
 
 
 class ExchangeThread:
@@ -76,7 +83,7 @@ class ExchangeThread:
         asleep, for `drive` comes next.
         """
         future: Future[Any] = Future()
-        given = RunningExchange(world, label, exchange, [], future)
+        given = RunningExchange(world, label, exchange, future)
         if not isDriven and not self.given and self.lock.acquire(blocking=False):
             try:
                 given.goOn()
@@ -94,9 +101,11 @@ class ExchangeThread:
         """Do here what the thread does, which rests, until these are over."""
         with self.turn, self.lock:
             backoff: Backoff | None = None
-            while not all(future.done() for future in futures):
+            left = [future for future in futures if not future.done()]
+            while left:
                 if self.advance() or backoff is None:
                     backoff = Backoff(self.running[0].world) if self.running else None
+                    left = [future for future in left if not future.done()]
                 else:
                     backoff.pause()
         if self.running or self.given:
@@ -113,7 +122,7 @@ class ExchangeThread:
             self.running.append(self.given.popleft())
         if not sum(each.step() for each in self.running) and not isNew:  # all of them
             return False
-        self.running = [each for each in self.running if not each.future.done()]
+        self.running = [each for each in self.running if not each.isOver]
         if self.running:
             first = self.running[0]
             first.world.waiting, first.world.bucket = time.monotonic(), first.label
