@@ -19,6 +19,7 @@ from puregraph.many import Cluster, CountingWorld, LinkSpeed, current
 from puregraph.many.predict.measure import linkFrom
 from puregraph.models import mlp
 from puregraph.train import FunctionCallback
+from puregraph.train.pipeline import StagePlan
 from puregraph.train.together import SplitPlan, shardedupdate
 
 MODEL = "puregraph.models:lenet"
@@ -236,6 +237,15 @@ def test_a_link_is_fitted_to_what_was_measured():
     times = {n: 2 * link.latency + n / link.bandwidth for n in (1000, 10_000, 1_000_000)}
     found = linkFrom(times)
     assert found == pytest.approx(link)
+
+
+def test_pipelines_are_planned_for_numbers_of_stages_that_divide_processes_and_network():
+    counts = {
+        n: {each.stages for each in StagePlan(mlp(8, (8, 8), 4), [(24, 8)], Cluster(n), Adam).splits} for n in (6, 7)
+    }
+    assert counts == {6: {2, 3, 6}, 7: set()}
+    plan = StagePlan(Sequential(Linear(8, 8)), [(24, 8)], Cluster(2), Adam)
+    assert plan.best is None and plan.table().endswith("no number of them up to 8 divides network and 2 processes")
 
 
 def test_what_cannot_be_planned_is_refused():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from puregraph.analysis.liveness import Liveness
 from puregraph.compile.gradientbuckets import GradientBuckets
 from puregraph.many.treesum import BLOCK
 from puregraph.train.together.partedfootprint import PartedFootprint
@@ -12,19 +13,23 @@ from puregraph.train.together.partedfootprint import PartedFootprint
 class StageFootprint(PartedFootprint):
     """A PartedFootprint of a stage, whose gradients are in memory of their own, as all results of programs.
 
-    `isAsked`  whether the stage before wants gradients
-    `made`     bytes of the gradients of parameters, which are in no other figure
+    `isAsked`   whether the stage before wants gradients
+    `made`      bytes of the gradients of parameters, which are in no other figure
+    `passing`   the most bytes of values beside those that are kept from forward to backward
+    `gathered`  how many more they are with the weights that are read meanwhile
     """
 
-    def __init__(self, graph: Any, shapes: list[Any], parted: list[Any], isAsked: bool):
+    def __init__(self, graph: Any, shapes: list[Any], isAsked: bool):
         self.isAsked = isAsked
-        params = [param for param in graph.params.values() if param.trainable]
         self.results: list[int] = []
-        super().__init__(graph, shapes, GradientBuckets(params, 1, BLOCK), parted)
-        self.made = 0
-        if self.liveness is not None:
-            buffers = {self.liveness.owner[number] for number in self.results if number in self.liveness.owner}
-            self.made = sum(int(self.liveness.sizes.pop(number, 0)) for number in buffers)
+        self.weightNumbers: list[int] = []
+        params = [param for param in graph.params.values() if param.trainable]
+        super().__init__(graph, shapes, GradientBuckets(params, 1, BLOCK), params)
+        self.made = self.without(self.results)
+        most = self.mostBytes()
+        self.without(self.weightNumbers)
+        self.passing = self.mostBytes()
+        self.gathered = most - self.passing
 
     @property
     def givesInputGrads(self) -> bool:
@@ -34,7 +39,18 @@ class StageFootprint(PartedFootprint):
         self.results = [number for group in super().gradients(steps, back) for number in group]
         return [self.results]
 
-    @property
-    def passing(self) -> int:
-        """The most bytes of values beside those that are kept from forward to backward."""
+    def read(self, lives: Liveness, number: int, param: Any, made: dict[int, int]) -> None:
+        super().read(lives, number, param, made)
+        self.weightNumbers.append(number)
+
+    def without(self, numbers: list[int]) -> int:
+        """Leave the buffers of some values out; the bytes that they have."""
+        lives = self.liveness
+        if lives is None:
+            return 0
+        buffers = {lives.owner[number] for number in numbers if number in lives.owner}
+        return sum(int(lives.sizes.pop(number, 0)) for number in buffers)
+
+    def mostBytes(self) -> int:
+        """The most bytes of what is left, beside what is kept."""
         return (self.peak() or 0) - self.paramBytes - self.stateBytes - (self.kept() or 0)

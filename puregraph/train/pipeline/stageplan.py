@@ -22,7 +22,7 @@ from puregraph.optimizers.updateformulas import states
 from puregraph.train.pipeline.stagefootprint import StageFootprint
 from puregraph.train.together.splitplan import LOOKED, SHARDS, arraysFor, busiest
 
-MOST = 8  # stages in a table, and positions in a line of it
+COUNTS = 2, 3, 4, 6, 8  # of stages in a table
 EACH = 8  # grains of a process, or as many as a batch has
 
 
@@ -56,7 +56,8 @@ class Stage(NamedTuple):
 
     `size`       elements of these parameters
     `kept`       bytes that stay from forward to backward
-    `values`     those of the rest, with whole weights, if it reads these, and gradients as programs give them
+    `values`     those of the rest, and of gradients as programs give them
+    `gathered`   how many more they are with weights that a program reads from several processes
     `gradients`  those of gradients as they are added to those of a grain
     `passed`     those that come over its cuts
     """
@@ -64,6 +65,7 @@ class Stage(NamedTuple):
     size: int
     kept: int
     values: int
+    gathered: int
     gradients: int
     passed: int
 
@@ -107,7 +109,7 @@ class StagePlan:
         self.trained = [param for param in graph.params.values() if param.trainable]
         self.dtype = np.result_type(np.float32, *[param.dtype for param in self.trained])
         self.cuts: dict[int, StageCuts] = {}  # by the samples of a microbatch
-        self.found: dict[tuple[int, int, bool], list[Stage]] = {}
+        self.found: dict[tuple[int, int], list[Stage]] = {}
         self.splits = list(self.every())
 
     @property
@@ -117,9 +119,9 @@ class StagePlan:
         return min(fitting, key=lambda split: split.most, default=None)
 
     def every(self) -> Iterator[StageSplit]:
-        """All numbers of stages that divide the processes, each with every shard."""
+        """Some numbers of stages that divide the processes, each with every shard."""
         ranks = self.cluster.ranks
-        for stages in (k for k in range(2, MOST + 1) if ranks % k == 0 and ranks // k <= self.batch):
+        for stages in (k for k in COUNTS if ranks % k == 0 and ranks // k <= self.batch):
             replicas = ranks // stages
             grains = replicas * min(EACH, 1 << (self.batch // replicas).bit_length() - 1)
             for shard in SHARDS if replicas > 1 else (None, "parameters"):
@@ -135,7 +137,7 @@ class StagePlan:
         """
         positions = math.gcd(self.cluster.ranks, stages)
         replicas = self.cluster.ranks // positions
-        every = self.stages(stages, -(-self.batch // grains), shard == "parameters")
+        every = self.stages(stages, -(-self.batch // grains))
         spans = busiest(self.cluster._replace(ranks=replicas), grains).spans
         parts, memory = sum(map(len, spans)), []
         for position in range(positions):
@@ -151,6 +153,7 @@ class StagePlan:
         held = self.stored
         if shard == "parameters":
             held -= sum(param.nbytes for param in self.trained) - piece
+            held += sum(stage.gathered for stage in stages)
         elif shard is not None:
             held += piece  # the weights that are updated
         held += self.keeps * piece + piece  # gradients as the update has them, until the next one
@@ -170,13 +173,13 @@ class StagePlan:
 
     # Stages -----------------------------------------------------------------------------------------------------------
 
-    def stages(self, count: int, samples: int, isParted: bool) -> list[Stage]:
+    def stages(self, count: int, samples: int) -> list[Stage]:
         """A network in n stages, for a microbatch of n samples."""
-        key = count, samples, isParted
+        key = count, samples
         if key not in self.found:
             cuts, counted = self.cutsFor(samples), set[int]()
             segments = [segmentFrom(cuts.crossings, *pair) for pair in pairwise(cuts.best(count))]
-            self.found[key] = [self.stage(cuts.found, segment, isParted, counted) for segment in segments]
+            self.found[key] = [self.stage(cuts.found, segment, counted) for segment in segments]
         return self.found[key]
 
     def cutsFor(self, samples: int) -> StageCuts:
@@ -191,19 +194,18 @@ class StagePlan:
             self.cuts[samples] = StageCuts(found, Crossings(found.steps, isCarried=False))
         return self.cuts[samples]
 
-    def stage(self, whole: Footprint, segment: GraphSegment, isParted: bool, counted: set[int]) -> Stage:
+    def stage(self, whole: Footprint, segment: GraphSegment, counted: set[int]) -> Stage:
         """A stage, which updates the parameters that none before it has."""
         graph = segment.graph
         params = {id(param): param for param in graph.params.values() if param.trainable}
         size = sum(param.size for key, param in params.items() if key not in counted)
         counted |= params.keys()
         entering = [each.number for each in (*segment.given, *segment.taken)]
-        parted = [*params.values()] if isParted else []
-        found = StageFootprint(graph, [whole.shapes[n] for n in entering], parted, len(segment.taken) > 0)
+        found = StageFootprint(graph, [whole.shapes[n] for n in entering], len(segment.taken) > 0)
         gradients = [param.nbytes for param in params.values()]
         added = sum(gradients) + max(gradients, default=0)  # of which one is multiplied
         passed = sum(int(whole.sizes[each.number]) for each in (*segment.taken, *segment.left))
-        return Stage(size, int(found.kept() or 0), found.passing + found.made, added, passed)
+        return Stage(size, int(found.kept() or 0), found.passing + found.made, found.gathered, added, passed)
 
     # Words ------------------------------------------------------------------------------------------------------------
 
@@ -211,7 +213,7 @@ class StagePlan:
         """Every pipeline as a line: what the processes of each position take."""
         title = f"stages of {self.graph.title()}, and the memory of a process with each of them"
         if not self.splits:
-            return f"{title}: no number of stages up to {MOST} divides {self.cluster.ranks:,} processes and the network"
+            return f"{title}: no number of them up to {COUNTS[-1]} divides network and {self.cluster.ranks:,} processes"
         rows = [("stages", "shard", "grains", "memory"), *map(self.row, self.splits)]
         wide = [max(map(len, column)) for column in list(zip(*rows))[:3]]
         lines = ["  ".join([*[c.rjust(w) for c, w in zip(row, wide)], row[3]]) for row in rows]
