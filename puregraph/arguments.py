@@ -150,7 +150,7 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
         code = function.__code__
         names = code.co_varnames[: code.co_argcount]
         known = None if code.co_flags & inspect.CO_VARKEYWORDS else (*names, *(function.__kwdefaults__ or ()))
-        isMethod = names[:1] == ("self",)
+        isMethod, hasTooMany = names[:1] == ("self",), not code.co_flags & inspect.CO_VARARGS
         required = names[isMethod : code.co_argcount - len(function.__defaults__ or ())]
         first = next((i for i, name in enumerate(names) if name in kinds), len(names))
 
@@ -174,6 +174,11 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
             try:
                 return function(*args, **kwargs)
             except TypeError:
+                if hasTooMany and len(args) > len(names):
+                    fault = tooMany(
+                        type(args[0]).__name__ if isMethod else "", function, names[isMethod:], args[isMethod:]
+                    )
+                    raise fault from None
                 given = dict(zip(names[isMethod:], args[isMethod:])) | kwargs
                 if all(name in given for name in required):
                     raise
@@ -194,6 +199,15 @@ def missing(owner: str, function: Any, required: tuple[str, ...], given: dict[st
         "; sizes are never taken from the data" if isConstructor and {"insize", "inmaps", "maps"} & {*required} else ""
     )
     return ArgumentError(f"{name}: wanted {', '.join(required)}, got {got}: write {name}({', '.join(required)}){sizes}")
+
+
+def tooMany(owner: str, function: Any, names: tuple[str, ...], given: tuple[Any, ...]) -> ArgumentError:
+    """The error for a call with more arguments by position than there are."""
+    name = owner if function.__name__ == "__init__" else function.__name__
+    hint = "; several arrays are one argument, a list: [a, b]" if names[:1] == ("data",) else ""
+    return ArgumentError(
+        f"{name}: wanted {', '.join(names) or 'nothing'}, got {len(given)} arguments by position{hint}"
+    )
 
 
 def checked(construct: Any) -> Any:

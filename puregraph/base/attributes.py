@@ -10,6 +10,7 @@ from puregraph.base.introspection import callerOf
 from puregraph.errors import ArgumentError, UnknownAttributeError
 from puregraph.foreign import ForeignAttributes
 
+UNKNOWN = object()  # no attribute of a class
 NEAR = 0.85  # of 1: how like names are that are taken for misspelt
 
 
@@ -25,8 +26,13 @@ class Settable(ForeignAttributes):
     elsewhere: dict[str, str] = {}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self.__dict__ and not hasattr(type(self), name):
-            checkAttribute(self, name, value)
+        if name not in self.__dict__:
+            known = getattr(type(self), name, UNKNOWN)
+            if known is UNKNOWN:
+                checkAttribute(self, name, value)
+            elif isinstance(known, property) and known.fset is None:
+                hint = self.elsewhere.get(name)
+                raise UnknownAttributeError(f"{type(self).__name__}: {name} is read alone{hint and f'; {hint}' or ''}")
         super().__setattr__(name, value)
 
     def insteadOf(self, name: str, value: Any) -> str:

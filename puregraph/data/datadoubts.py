@@ -20,6 +20,7 @@ LOOKED = 500  # samples that are looked at, from all over an array
 MOST = 1 << 20  # labels beyond which they are not counted
 RARE = 0.05  # of the validation, up to which classes may be new by chance
 ENOUGH = 100  # samples of a validation from which on nobody learns them by heart on purpose
+LARGE = 1000.0  # in the mean, from which on inputs are of a unit that nobody has changed
 WIDER = 20.0  # times that the validation may spread as the training does, or it as the validation
 
 
@@ -27,7 +28,7 @@ def warnOfData(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | 
     """Give all warnings about the data of a run at once."""
     found = list(streamDoubts(source))
     if isinstance(source, Arrays):
-        found += byteDoubts(trainer.net, source)
+        found += [*byteDoubts(trainer.net, source), *scaleDoubts(trainer.net, source)]
         isLabels = getattr(trainer.cost, "takes", "") == "scores"
         if isLabels and not trainer.shuffle:
             found += orderDoubts(source)
@@ -50,17 +51,34 @@ def streamDoubts(source: Arrays | Stream) -> Iterator[str]:
 
 def byteDoubts(net: Any, source: Arrays) -> Iterator[str]:
     """Pixels of 0 to 255 that are multiplied with weights as they are."""
+    for x, step in multiplied(net, source):
+        if isByte(x.dtype) and some(x).max(initial=0) > 1:
+            yield (
+                f"bytes from 0 to {some(x).max()} go into '{step.path}' ({step.label}) as they are: give data / 255, "
+                "or put MulAddConst(1 / 255) in front"
+            )
+
+
+def scaleDoubts(net: Any, source: Arrays) -> Iterator[str]:
+    """Numbers in thousands that are multiplied with weights as they are."""
+    for x, step in multiplied(net, source):
+        looked = np.abs(some(x)[np.isfinite(some(x))]) if x.dtype.kind == "f" else np.zeros(0)
+        size = float(looked.mean(dtype=np.float64)) if looked.size else 0.0
+        if size >= LARGE:
+            yield (
+                f"data of {size:.2g} in the mean goes into '{step.path}' ({step.label}) as it is, whose weights are "
+                "made for numbers near 1: subtract the mean and divide by the standard deviation, or put BatchNorm in "
+                "front"
+            )
+
+
+def multiplied(net: Any, source: Arrays) -> Iterator[tuple[Any, Any]]:
+    """Each input with the first node that multiplies it with weights as it is."""
     steps = net.steps(len(source.data))
     for number, x in zip(steps.inputs, source.data):
-        if not isByte(x.dtype) or some(x).max(initial=0) <= 1:
-            continue
         for step in steps.items:
             if number in step.args[: step.inputs] and not step.module.indices and hasMatrix(step.module):
-                most = int(some(x).max())
-                yield (
-                    f"bytes from 0 to {most} go into '{step.path}' ({step.label}) as they are: give data / 255, or put "
-                    "MulAddConst(1 / 255) in front"
-                )
+                yield x, step
                 break
 
 

@@ -42,7 +42,7 @@ from puregraph.train.validator import Validator
 
 FEW = 3  # batches of a fast run
 ELSEWHERE = {
-    **dict.fromkeys(("lr", "learnRate", "learning_rate"), "set trainer.optimizer.learnRate"),
+    **dict.fromkeys(("lr", "learnRate", "learning_rate", "rate"), "set trainer.optimizer.learnRate"),
     **dict.fromkeys(("epochs", "validation", "max_epochs"), "give it to train(...)"),
     **dict.fromkeys(("model", "network", "module"), "set net, or make another Trainer"),
     **dict.fromkeys(("loss_fn", "criterion"), "the cost is an argument of Trainer(...): make another one"),

@@ -59,6 +59,10 @@ def refilled():
             "3 batches have one array of data with different targets, filled again for each",
         ),
         (lambda: said(PIXELS, LABELS), "bytes from 0 to 25. go into 'fc' .Linear. as they are: give data / 255"),
+        (
+            lambda: said(X * 1e4, LABELS),
+            r"data of 5\.\de\+03 in the mean goes into 'fc' .Linear. as it is, .* BatchNorm",
+        ),
         (lambda: said(X[ORDER], LABELS[ORDER], shuffle=False), "shuffle=False, and the samples come class by class"),
         (
             lambda: said(X[ORDER][:40], LABELS[ORDER][:40], validation=(X[ORDER][40:], LABELS[ORDER][40:])),
@@ -91,6 +95,7 @@ def test_data_that_nobody_can_have_meant_is_answered_before_the_first_step(run, 
     [
         lambda: said(X, LABELS, validation=(X[:9] * 2, LABELS[:9])),
         lambda: said(X, LABELS, shuffle=False),
+        lambda: said(X * 1e4, LABELS, Sequential(BatchNorm(4), Linear(4, 3))),
         lambda: said([(X[:8], LABELS[:8])] * 3, None),
         lambda: said((X > 0.5).astype(np.uint8), LABELS),
         lambda: said(PIXELS, LABELS, Sequential(MulAddConst(1 / 255), Linear(4, 3))),

@@ -57,6 +57,8 @@ def net():
         (SGD, "momentum", "set momRate"),
         (lambda: Cosine(10), "totall", "set total"),
         (lambda: Trainer(net(), MSE(), SGD()), "lr", "set trainer.optimizer.learnRate"),
+        (lambda: Trainer(net(), MSE(), SGD()), "rate", "Trainer: rate is read alone; set trainer.optimizer.learnRate"),
+        (lambda: Trainer(net(), MSE(), SGD()), "loss", "Trainer: loss is read alone$"),
         (lambda: Trainer(net(), MSE(), SGD()), "epochs", r"give it to train\(...\)"),
         (lambda: Trainer(net(), MSE(), SGD()), "batchSize", "set batchsize"),
         (lambda: Trainer(net(), MSE(), SGD()), "optimiser", "set optimizer"),

@@ -12,6 +12,7 @@ from puregraph import (
     Adam,
     Add,
     ArgumentError,
+    Calculator,
     Conv2D,
     CrossEntropy,
     DataError,
@@ -85,6 +86,24 @@ def test_an_argument_that_is_refused_is_a_type_error_and_a_value_error(kind):
 def test_an_argument_that_there_is_not_is_refused_with_the_one_that_was_meant(make, words):
     with pytest.raises(ArgumentError, match=words):
         make()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda: Calculator(Linear(3, 4)).calculate(1, 2),
+            "calculate: wanted data, got 2 .*; several arrays .* a list",
+        ),
+        (
+            lambda: EarlyStop("loss", 1, 2, 3, 4, 5, 6, 7, 8),
+            "EarlyStop: wanted monitor, .*, got 9 arguments by position",
+        ),
+    ],
+)
+def test_arguments_too_many_are_refused_with_those_there_are(call, words):
+    with pytest.raises(ArgumentError, match=words):
+        call()
 
 
 def test_a_class_of_a_user_takes_what_its_constructors_take():
