@@ -205,9 +205,8 @@ def tooMany(owner: str, function: Any, names: tuple[str, ...], given: tuple[Any,
     """The error for a call with more arguments by position than there are."""
     name = owner if function.__name__ == "__init__" else function.__name__
     hint = "; several arrays are one argument, a list: [a, b]" if names[:1] == ("data",) else ""
-    return ArgumentError(
-        f"{name}: wanted {', '.join(names) or 'nothing'}, got {len(given)} arguments by position{hint}"
-    )
+    got = ", ".join(f"{value!r:.40}" for value in given)
+    return ArgumentError(f"{name}: wanted {', '.join(names) or 'nothing'} by position, got {got}{hint}")
 
 
 def checked(construct: Any) -> Any:

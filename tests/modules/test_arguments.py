@@ -93,7 +93,7 @@ def test_an_argument_that_there_is_not_is_refused_with_the_one_that_was_meant(ma
     [
         (
             lambda: Calculator(Linear(3, 4)).calculate(1, 2),
-            "calculate: wanted data, got 2 .*; several arrays .* a list",
+            "calculate: wanted data by position, got 1, 2; several arrays .* a list",
         ),
         (
             lambda: EarlyStop("loss", 1, 2, 3, 4, 5, 6, 7, 8),
