@@ -29,6 +29,7 @@ from puregraph import (
     Trainer,
 )
 from puregraph.arguments import Count, Flag, NotNegative, Text, choice, optional
+from puregraph.data import split
 
 
 def test_a_number_in_the_place_of_a_flag_is_refused_with_the_name_of_the_flag():
@@ -96,8 +97,8 @@ def test_an_argument_that_there_is_not_is_refused_with_the_one_that_was_meant(ma
             "calculate: wanted data by position, got 1, 2; several arrays .* a list",
         ),
         (
-            lambda: EarlyStop("loss", 1, 2, 3, 4, 5, 6, 7, 8),
-            "EarlyStop: wanted monitor, .*, got 9 arguments by position",
+            lambda: split(1, 2, 0.5, 0, True, 7),
+            "split: wanted data, target, part, seed, stratify by position, got 1, 2",
         ),
     ],
 )
