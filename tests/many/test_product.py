@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 import recipes
-from launched import launched, lines
+from launched import launched
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:accumulate=2"),  # which BatchNorm does not see as one batch
@@ -16,10 +16,12 @@ SHARDS = (None, "state", "gradients", "parameters")
 STAGES = ((2, None), (4, None), (2, "state"), (4, "gradients"), (2, "parameters"))
 PRODUCT = """
 import json, recipes
+from pathlib import Path
+from puregraph.many import world
 ways = [dict(shard=shard) for shard in {shards!r}]
 ways += [dict(stages=stages, shard=shard) for stages, shard in {stages!r}]
 found = dict((name, [recipes.hashOf(recipes.trained(name, **way)) for way in ways]) for name in {names!r})
-print(json.dumps(found))
+Path(f"found-{{world().rank}}").write_text(json.dumps(found))
 """
 SAVED = """
 import recipes
@@ -40,13 +42,18 @@ for path in sorted(Path().glob("*-*.h5")):
     name, shard, _ = path.stem.split("-")
     trainer, data, target = recipes.PRODUCT[name](shard=None if shard == "None" else shard)
     found.append([name, recipes.hashOf(recipes.trained(name, trainer.resume(path), data, target))])
-print(json.dumps(found))
+Path(f"found-{world().rank}").write_text(json.dumps(found))
 """
 
 
-def rowsOf(done):
-    """What each process has found; a warning is printed besides."""
-    return [json.loads(line) for line in lines(done) if line[0] in "[{"]
+def rowsOf(done, folder):
+    """What each process has found, in a file of its own: lines as long as these may be mixed where all print."""
+    done.check_returncode()
+    paths = list(folder.glob("found-*"))
+    rows = [json.loads(path.read_text()) for path in paths]
+    for path in paths:
+        path.unlink()
+    return rows
 
 
 @cache
@@ -60,7 +67,7 @@ def alone(name):
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 8])
 def test_all_networks_end_alike_with_every_shard_and_in_stages_on_any_number_of_processes(count, tmp_path):
     text = PRODUCT.format(shards=SHARDS, stages=STAGES, names=tuple(recipes.PRODUCT))
-    found = rowsOf(launched(count, tmp_path, text, timeout=1800))
+    found = rowsOf(launched(count, tmp_path, text, timeout=1800), tmp_path)
     assert found == [{name: [alone(name)] * (len(SHARDS) + len(STAGES)) for name in recipes.PRODUCT}] * count
 
 
@@ -77,6 +84,8 @@ def test_what_four_processes_have_saved_any_number_ends_as_if_it_had_not_stopped
 ):
     launched(4, tmp_path, SAVED.format(shards=shards, steps=steps, names=names), timeout=1800).check_returncode()
     for count in counts:
-        for found in rowsOf(launched(count, tmp_path, RESUMED, timeout=1800)):
+        rows = rowsOf(launched(count, tmp_path, RESUMED, timeout=1800), tmp_path)
+        assert len(rows) == count
+        for found in rows:
             assert len(found) == len(steps) * len(names) * len(shards)
             assert all(hash == alone(name) for name, hash in found)
