@@ -10,8 +10,7 @@ import numpy as np
 
 from puregraph.base.dtype import isByte
 from puregraph.data.batches import Arrays, Stream
-from puregraph.data.samplekeys import keysOf
-from puregraph.data.trainedsamples import earlierKeys
+from puregraph.data.trainedsamples import earlierKeys, keysOf
 from puregraph.errors import GraphWarning
 from puregraph.errors.userwarning import warnUser
 from puregraph.graph.lookup import few
@@ -138,7 +137,7 @@ def seenDoubts(net: Any, source: Arrays, checks: Arrays) -> Iterator[str]:
     elif 2 * isBefore.sum() >= len(keys):
         yield (
             f"{isBefore.sum()} of {len(keys)} samples of the validation have trained this network in an earlier "
-            f"train(): {useless}; each fold of a k-fold takes a new network"
+            f"train(): {useless}; each part of a k-fold takes a new network"
         )
 
 

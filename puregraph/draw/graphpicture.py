@@ -103,7 +103,7 @@ class GraphDrawing:
         self.owners: dict[int, str] = {}
         self.counted: set[int] = set()
         self.products: dict[tuple[Any, ...], int | None] = {}
-        self.told: dict[Any, Any] = {}  # what is said of a class or formula, for all of its nodes
+        self.said: dict[Any, Any] = {}  # what is said of a class or formula, for all of its nodes
         isBack = type(graph) is BackwardGraph
         self.picture = Picture(title or graph.name or (graph.title() if isBack else type(graph).__name__))
         self.picture.groups, self.outside = framesOf(graph)
@@ -281,9 +281,9 @@ class GraphDrawing:
 
     def once(self, of: Any, say: Callable[[Any], Any]) -> Any:
         """What is said of a class or formula, found when it is first met."""
-        if of not in self.told:
-            self.told[of] = say(of)
-        return self.told[of]
+        if of not in self.said:
+            self.said[of] = say(of)
+        return self.said[of]
 
     def addEdge(self, number: int, target: str, argument: str, kind: str = "") -> None:
         """The edge of a value to one of its readers."""

@@ -9,6 +9,7 @@ from typing import Any
 from puregraph.compile.trace.updaterule import isPlain
 from puregraph.data.batches import Arrays, Batch, Stream, groups
 from puregraph.data.prefetch import ahead
+from puregraph.data.trainedsamples import remember
 from puregraph.errors import NotFiniteError, PuregraphError, addLocation
 from puregraph.train.callbacks.callback import Callback
 from puregraph.train.callbacks.checkpointing import Checkpoint
@@ -246,6 +247,8 @@ class EpochLoop:
         with ExitStack() as calls:
             for callback in reversed(self.trainer.callbacks):
                 calls.callback(callback.onTrainEnd, self.trainer)
+        if self.trainer.world.size == 1:  # others may hold a part of the weights
+            remember(self.trainer.net, self.source, self.checks)
 
     def interrupted(self) -> str:
         """After Ctrl-C, or `stop(now=True)`: save where there is a Checkpoint, and say where it stopped, in a line."""

@@ -16,7 +16,6 @@ from puregraph.base.keywords import ChecksKeywords
 from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
 from puregraph.core.late import Late
 from puregraph.data.batches import checkedSize
-from puregraph.data.trainedsamples import remember
 from puregraph.errors import ArgumentError, DataError
 from puregraph.many import world
 from puregraph.module import Module
@@ -214,8 +213,6 @@ class Trainer(ChecksKeywords, Figures, Settable):
                 self.shared = None
                 self.objective.reset()
                 loop.end()
-        if self.world.size == 1:  # others may hold a part of the weights
-            remember(self.net, source, checks)
         return self.history
 
     def sync(self) -> None:
