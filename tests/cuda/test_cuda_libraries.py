@@ -311,6 +311,15 @@ class Recorded:
         return noted
 
 
+class Picky(Recorded):
+    """A cuDNN whose plans all take more workspace than is allowed."""
+
+    def build_plans(self):
+        self.notes.append(("build_plans", (), {}))
+        if [name for name, *_ in self.notes].count("build_plans") == 1:
+            raise RefusalError("no plan")
+
+
 class Names:
     def __getattr__(self, name):
         return name
@@ -370,6 +379,25 @@ def test_the_workspace_of_a_plan_that_was_made_without_a_device_is_what_it_takes
     with cudnn.usePlanner(cudnn.CudnnPlanner()):
         assert convolution.convolve(out, x, W, 1, 1, 1, 1).workspace == 2_359_671
     assert sum(name == "build_plans" for name, *_ in notes) == 1
+
+
+def test_a_convolution_may_take_as_much_workspace_as_its_tensors_have_and_256_mb_at_least(notes):
+    x, W, out = maps()
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
+        convolution.convolve(out, x, W, 1, 1, 1, 1)
+    assert [arguments for name, arguments, _ in notes if name == "deselect_workspace_greater_than"] == [(256 << 20,)]
+    large = cudnn.Tensor((16, 1024, 128, 128), (1 << 24, 1, 1 << 17, 1 << 10))
+    task = convolution.ConvolutionTask("convolve", "float16", large, large, large, (1, 1), ((1, 1),) * 2, (1, 1))
+    assert task.room == 3 * 2 * 16 * 1024 * 128 * 128
+
+
+def test_a_convolution_takes_more_workspace_where_every_plan_does(notes, monkeypatch):
+    x, W, out = maps()
+    monkeypatch.setattr(cudnn, "library", lambda: Picky(notes))
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
+        assert convolution.convolve(out, x, W, 1, 1, 1, 1).workspace == 640
+    asked = [name for name, *_ in notes if name in ("build_plans", "deselect_workspace_greater_than")]
+    assert asked == ["deselect_workspace_greater_than", "build_plans", "build_plans"]
 
 
 def test_plans_of_other_devices_and_damaged_plans_are_not_taken(notes, tmp_path):

@@ -13,7 +13,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache
 from math import prod
 from typing import Any, NamedTuple
@@ -194,13 +194,26 @@ class CudnnPlanner:
         Raises    DeviceError with cuDNN's message if something else is wrong
         """
         try:
-            graph = self.proposed(task)
-            graph.build_plans()
+            graph = self.built(task)
         except Exception as error:
             if isinstance(error, self.refusal) and (FAILED not in str(error) or task is PROBE or self.compiles):
                 return None
             message = f"cuDNN {self.label} cannot plan {task}; PUREGRAPH_CUDNN=off does without it: {error}"
             raise DeviceError(message) from error
+        return graph
+
+    def built(self, task: Any) -> Any:
+        """A task as a graph with the first plan that takes no more workspace than the task may; the first of all where
+        each takes more."""
+        room = getattr(task, "room", None)
+        if room is not None:
+            graph = self.proposed(task)
+            graph.deselect_workspace_greater_than(room)
+            with suppress(self.refusal):
+                graph.build_plans()
+                return graph
+        graph = self.proposed(task)
+        graph.build_plans()
         return graph
 
     @property
