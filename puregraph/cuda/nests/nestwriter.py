@@ -89,6 +89,14 @@ def slotsOf(slots: Slots) -> tuple[tuple[str, Any], ...]:
     return tuple((role, what) for role, _, what in slots.values())
 
 
+def alongAxis(shape: ReducedNest, axis: int, indices: Mapping[int, str], kind: str) -> str:
+    """The index along an axis, of element u along the last one, as a number of a kind. Where floats hold every index one
+    conversion serves several elements: a GPU converts a quarter as many integers a second as it adds floats."""
+    if axis != shape.inner:
+        return indices[axis]
+    return f"({kind})({indices[axis]}) + u" if shape.nest.space[axis] <= EXACT else f"{indices[axis]} + u"
+
+
 class NestWriter:
     """Writes the text of a kernel line by line, and collects its arguments.
 
@@ -298,7 +306,7 @@ class NestWriter:
                 elif n in values:
                     self.line(f"const {T} {n} = {values[n]};")
                 elif isAxis(n):
-                    self.line(f"const {T} {n} = {self.place(int(n[4:]), indices)};")
+                    self.line(f"const {T} {n} = {alongAxis(self.shape, int(n[4:]), indices, T)};")
                 else:
                     self.line(self.formula(n))
             for n, target in keep.items():
@@ -311,13 +319,6 @@ class NestWriter:
                 self.line(f"{sum} = {how}::join({sum}, {of[n]});")
         for n in stores:
             self.put(n, indices, f"b_{n}", v)
-
-    def place(self, axis: int, indices: Mapping[int, str]) -> str:
-        """The index along an axis, of the element u along the last one: where floats hold all of its indices, one is
-        converted for v elements, as a GPU converts a quarter as many a second as it adds."""
-        if axis != self.shape.inner:
-            return indices[axis]
-        return f"({self.T})({indices[axis]}) + u" if self.nest.space[axis] <= EXACT else f"{indices[axis]} + u"
 
     def widened(self, name: str, pack: str) -> str:
         """One element of a load that is kept in its storage type."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 CHUNK = 1000  # parts of lines that are compared together with the boxes at their height
-BORDER = 0.4  # of a box, on which a line may lie
+BORDER = 0.4  # of a box, which a line may touch
 CLEAR = 2.5  # between a box and a line that was moved beside it
 ROUNDS = 4  # of moving, as what is moved may meet another box
 

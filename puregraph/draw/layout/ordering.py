@@ -22,7 +22,7 @@ BOUNDED = {"effort": "balanced", "tuning": {"order": {"kick_rounds": 2000}}}
 STARTS = 5  # of a layout, until no line runs through a box; fewer where there are hundreds of boxes
 HUGE = 3000  # boxes, and layers that edges cross, from which on coordinates by network simplex take seconds
 MANY, VAST = 1100, 1700  # likewise where there are many boxes: from where on one layout is enough, then a rough one
-BROAD = 400_000  # pairs of lines side by side, from which on it takes seconds to part those that lie on each other
+BROAD = 400_000  # pairs of lines side by side, from which on it takes seconds to part those that share a position
 ROUGH = {
     "effort": "fast",
     "tuning": {"order": {"kick_rounds": 0, "balance_rounds": 0}},

@@ -10,7 +10,7 @@ from puregraph.train.pipeline.pipelinestep import PipelineStep
 from puregraph.train.pipeline.stagefootprint import StageFootprint
 from puregraph.train.pipeline.stagepass import StagePass
 from puregraph.train.pipeline.stagepipeline import Microbatch, StagePipeline
-from puregraph.train.pipeline.stageplan import StagePlan, StageSplit
+from puregraph.train.pipeline.stageplan import Stage, StagePlan, StageSplit, StageSums
 from puregraph.train.pipeline.stageshare import StageShare
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "PipelineGrid",
     "PipelineSchedule",
     "PipelineStep",
+    "Stage",
     "StageFootprint",
     "StageMove",
     "StagePass",
@@ -29,4 +30,5 @@ __all__ = [
     "StagePlan",
     "StageShare",
     "StageSplit",
+    "StageSums",
 ]

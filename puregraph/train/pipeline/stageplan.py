@@ -70,7 +70,7 @@ class Stage(NamedTuple):
     passed: int
 
 
-class Sums(NamedTuple):
+class StageSums(NamedTuple):
     """The spans of the tree whose sums a process gives, as if all began at 0, and how many all `replicas` give."""
 
     spans: tuple[Span, ...]
@@ -141,12 +141,12 @@ class StagePlan:
         spans = busiest(self.cluster._replace(ranks=replicas), grains).spans
         parts, memory = sum(map(len, spans)), []
         for position in range(positions):
-            each = [Sums(tuple([(0, b - a) for a, b in own]), parts, replicas) for own in spans[: LOOKED + 1]]
+            each = [StageSums(tuple([(0, b - a) for a, b in own]), parts, replicas) for own in spans[: LOOKED + 1]]
             found = {sums: self.memory(every, range(position, stages, positions), shard, sums) for sums in set(each)}
             memory.append([found[sums] for sums in each])
         return StageSplit(stages, shard, grains, replicas, memory)
 
-    def memory(self, every: list[Stage], own: range, shard: str | None, given: Sums) -> int:
+    def memory(self, every: list[Stage], own: range, shard: str | None, given: StageSums) -> int:
         """The peak of a process with some of all stages, which gives these sums of gradients."""
         each, stages, replicas = self.dtype.itemsize, [every[stage] for stage in own], given.replicas
         piece = sum(pieceOf(stage.size, replicas if shard else 1) for stage in stages) * each
