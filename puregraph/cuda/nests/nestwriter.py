@@ -90,8 +90,8 @@ def slotsOf(slots: Slots) -> tuple[tuple[str, Any], ...]:
 
 
 def alongAxis(shape: ReducedNest, axis: int, indices: Mapping[int, str], kind: str) -> str:
-    """The index along an axis, of element u along the last one, as a number of a kind. Where floats hold every index one
-    conversion serves several elements: a GPU converts a quarter as many integers a second as it adds floats."""
+    """The index along an axis, of element u along the last one, as a number of a kind. Where floats hold every index,
+    one conversion serves several elements: a GPU converts a quarter as many integers a second as it adds floats."""
     if axis != shape.inner:
         return indices[axis]
     return f"({kind})({indices[axis]}) + u" if shape.nest.space[axis] <= EXACT else f"{indices[axis]} + u"
