@@ -116,8 +116,9 @@ def stored(name: str) -> Cubin | None:
 
 
 def made(name: str, source: str, arch: str) -> Cubin:
-    """A cubin made now, and stored: one whose blocks share registers with others unless it spilled them then."""
-    for text in dict.fromkeys([source, BLOCKS.sub(r"\1)", source)]):
+    """A cubin made now, and stored: one whose blocks share registers with others unless it spilled them then; where the
+    assembler spills of its own accord, one whose blocks need not."""
+    for text in dict.fromkeys([source, BLOCKS.sub(r"\1)", source), BLOCKS.sub(r"\1, 1)", source)]):
         data, log = compiled(f'{read("common.h")}\n#line 1 "kernel"\n{text}', arch, optionsFor(source))
         found = Cubin(data, resourcesIn(log))
         if not any(used.spills for used in found.resources.values()):
