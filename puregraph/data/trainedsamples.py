@@ -42,7 +42,7 @@ def weightsMark(net: Any) -> int:
     """A number that is another one where weights in memory were set or trained."""
     mark = 0
     for param in net.params.values():
-        x = param.data
+        x = param.array  # without a lease
         if type(x) is np.ndarray:
             mark = crc32(x.reshape(-1)[:: max(1, x.size // LOOKED)].tobytes(), mark)
     return mark
