@@ -33,17 +33,16 @@ class Compress(Module):
         need(condition == (x[axis],), f"a condition of shape ({x[axis]},)", condition)
         return (*x[:axis], None, *x[axis + 1 :])
 
-    def key(self, x, condition):
-        """What x is indexed with: positions, as CuPy stores no array where a condition holds."""
-        return (slice(None),) * normalAxis(self.axis, x.ndim) + (np.flatnonzero(condition),)
-
     def updateData(self, x, condition):
-        return x[self.key(x, condition)]
+        return x[(slice(None),) * normalAxis(self.axis, x.ndim) + (condition,)]
 
     def updateGrad(self, grad, x, condition, y):
-        gx = np.zeros_like(grad, shape=x.shape)
-        gx[self.key(x, condition)] = grad
-        return gx, None
+        axis = normalAxis(self.axis, x.ndim)
+        if y.shape[axis] == 0:
+            return np.zeros_like(grad, shape=x.shape), None
+        chosen = grad.take(np.maximum(np.cumsum(condition) - 1, 0), axis=axis)  # CuPy stores nothing where a mask holds
+        isChosen = condition.reshape(-1, *(1,) * (x.ndim - axis - 1))
+        return np.where(isChosen, chosen, grad.dtype.type(0)), None
 
     def sample(self, rng, x, condition):
         return [rng.standard_normal(x), rng.random(condition) < 0.5]

@@ -506,9 +506,9 @@ def test_frozen_parameters_have_derivatives_too(rng):
 
 
 def test_a_parameter_at_two_nodes_moves_once(rng):
-    fc = Linear(3, 3, useBias=False).calcMode("float64")
+    fc = Linear(3, 3, useBias=False, name="fc").calcMode("float64")
     x, v = rng.standard_normal((2, 3)), rng.standard_normal((3, 3))
-    _, dy = jvp(Sequential(fc, fc), x, None, {"linear.W": v})
+    _, dy = jvp(Sequential(fc, fc), x, None, {"fc.W": v})
     assert np.allclose(dy, x @ v @ fc.W.data + x @ fc.W.data @ v, rtol=1e-13)
 
 

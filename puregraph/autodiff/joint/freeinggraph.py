@@ -152,7 +152,7 @@ class FreeingGraph(Graph):
         floats = [x.dtype for x in data if isArray(x) and isFloat(x)]
         dtype = self.dtype or (floats[0] if floats else np.float64)
         like = next((x for x in data if isArray(x)), np.zeros(()))
-        data = [np.ones_like(like, shape=(), dtype=dtype) if x is None else x for x in data]
+        data = [oneLike(like, dtype) if x is None else x for x in data]
         steps = self.steps(len(data))
         self.last = None
         self.checkData(data, steps)
@@ -242,3 +242,8 @@ def within(step: GraphStep, size: int, lives: Liveness) -> int | None:
     ):
         return step.args[0]
     return None
+
+
+def oneLike(x: Any, dtype: Any) -> Any:
+    """A one without axes, where x is stored."""
+    return np.ones_like(x, shape=(1,), dtype=dtype).reshape(())  # CuPy takes shape=() for none
