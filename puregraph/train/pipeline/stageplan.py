@@ -13,14 +13,14 @@ from puregraph.analysis.footprint import Footprint
 from puregraph.analysis.stagecuts import StageCuts
 from puregraph.analysis.summary import bytesText
 from puregraph.compile.memory.outputs import SPARE
-from puregraph.errors import ArgumentError, GraphError, show
+from puregraph.errors import GraphError
 from puregraph.graph import Graph
 from puregraph.graph.graphsegment import Crossings, GraphSegment, segmentFrom
 from puregraph.many.predict.cluster import Cluster
 from puregraph.many.treesum import BLOCK, Span
 from puregraph.optimizers.updateformulas import states
 from puregraph.train.pipeline.stagefootprint import StageFootprint
-from puregraph.train.together.splitplan import LOOKED, SHARDS, arraysFor, busiest
+from puregraph.train.together.splitplan import LOOKED, SHARDS, arraysFor, batchOf, busiest
 
 COUNTS = 2, 3, 4, 6, 8  # of stages in a table
 EACH = 8  # grains of a process, or as many as a batch has
@@ -100,10 +100,7 @@ class StagePlan:
 
     def __init__(self, graph: Graph, shapes: Sequence[Any], cluster: Cluster, optimizer: Any):
         self.graph, self.shapes, self.cluster = graph, [tuple(s) for s in shapes], cluster.checked()
-        sizes = {shape[0] if shape else 0 for shape in self.shapes}
-        self.batch: int = next(iter(sizes), 0)
-        if len(sizes) != 1 or type(self.batch) is not int:
-            raise ArgumentError(f"wanted the shapes of one whole batch, in numbers, got {', '.join(map(show, shapes))}")
+        self.batch = batchOf(self.shapes)
         self.keeps = len(states(optimizer if isinstance(optimizer, type) else type(optimizer)))
         self.stored = sum(each.nbytes for kind in (graph.params, graph.states) for each in kind.values())
         self.trained = [param for param in graph.params.values() if param.trainable]

@@ -12,7 +12,7 @@ from puregraph.analysis.footprint import Footprint
 from puregraph.analysis.stagecuts import StageCuts
 from puregraph.analysis.summary import bytesText
 from puregraph.core.shape import product
-from puregraph.errors import ArgumentError, DataError, GraphError, ShapeError, show
+from puregraph.errors import DataError, GraphError, ShapeError
 from puregraph.graph import Graph
 from puregraph.graph.graphsegment import Crossings
 from puregraph.many.countingworld import Collective
@@ -20,7 +20,7 @@ from puregraph.many.predict.clocks import INSIDE, Clocks
 from puregraph.many.predict.cluster import Cluster
 from puregraph.optimizers.updateformulas import states
 from puregraph.train.tensor.tensorlayout import COLUMNS, WITHIN, TensorLayout
-from puregraph.train.together.splitplan import BACKWARD, secondsText
+from puregraph.train.together.splitplan import BACKWARD, batchOf, secondsText
 
 SHARDS = (None, "state", "gradients", "parameters")
 BUCKETS = 8  # that gradients leave in: the last one is ready with the end of backward
@@ -85,10 +85,7 @@ class MixPlan:
 
     def __init__(self, graph: Graph, shapes: Sequence[Any], cluster: Cluster, optimizer: Any):
         self.graph, self.cluster = graph, cluster.checked()
-        sizes = {shape[0] if shape else 0 for shape in shapes}
-        self.batch: int = next(iter(sizes), 0)
-        if len(sizes) != 1 or type(self.batch) is not int or self.batch < 1:
-            raise ArgumentError(f"wanted the shapes of one whole batch, in numbers, got {', '.join(map(show, shapes))}")
+        self.batch = batchOf(shapes)
         single = [(1, *shape[1:]) for shape in shapes]
         found = Footprint(graph, *single)
         if found.faults:

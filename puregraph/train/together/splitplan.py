@@ -79,10 +79,7 @@ class SplitPlan:
 
     def __init__(self, graph: Graph, shapes: Sequence[Any], cluster: Cluster, optimizer: Any):
         self.graph, self.shapes, self.cluster = graph, [tuple(s) for s in shapes], cluster.checked()
-        sizes = {shape[0] if shape else 0 for shape in self.shapes}
-        self.batch: int = next(iter(sizes), 0)
-        if len(sizes) != 1 or type(self.batch) is not int:
-            raise ArgumentError(f"wanted the shapes of one whole batch, in numbers, got {', '.join(map(show, shapes))}")
+        self.batch = batchOf(self.shapes)
         if self.batch < cluster.ranks:
             raise ArgumentError(
                 f"a batch of {self.batch} cannot be divided among {cluster.ranks} processes: each takes a sample at "
@@ -213,6 +210,17 @@ class SplitPlan:
 
     def __repr__(self) -> str:
         return f"<SplitPlan of {self.graph.title()} for {self.cluster.ranks} processes: {len(self.splits)} splits>"
+
+
+def batchOf(shapes: Sequence[Any]) -> int:
+    """The samples of a batch whose inputs have these shapes.
+
+    Raises    ArgumentError where that is no number, or not the same for all
+    """
+    sizes = [shape[0] if shape else 0 for shape in shapes]
+    if not sizes or any(type(size) is not int or size < 1 or size != sizes[0] for size in sizes):
+        raise ArgumentError(f"wanted the shapes of one whole batch, in numbers, got {', '.join(map(show, shapes))}")
+    return sizes[0]
 
 
 def sumOf(name: str, calls: list[Collective]) -> str:
