@@ -1,5 +1,7 @@
 """Native convolutions against the numpy kernels."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from natively import compiledFor, first, last, needsNative, run
@@ -96,6 +98,48 @@ def test_forward_is_the_convolution(name, isPlain):
     run(convolution.forward(given, packed, EpilogueSpec(y, g.o), g))
     close(first(y), wanted)
     assert np.isnan(room[:64]).all() and np.isnan(room[-64:]).all()
+
+
+POINTWISE = [  # n, c, o, height and width: rows whose length, and with it the best tile, changes when they are joined
+    (1, 384, 360, (5, 6)),
+    (1, 80, 200, (14, 14)),
+    (2, 200, 80, (5, 6)),
+    (1, 64, 200, (3, 9)),
+    (2, 40, 200, (7, 7)),
+    (1, 104, 208, (10, 10)),
+    (1, 960, 1000, (1, 1)),
+]
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("case", POINTWISE, ids=str)
+def test_a_packed_pointwise_weight_has_the_size_that_packing_writes(case, lanes, monkeypatch):
+    monkeypatch.setattr(jit, "lanes", lambda itemsize: lanes)
+    n, c, o, spatial = case
+    g = geometry((n, c, *spatial), (o, c, 1, 1))
+    W = np.random.default_rng(0).standard_normal((o, c, 1, 1)).astype("f")
+    for size, pack in (
+        (convolution.forwardPackedSize(g), convolution.packForward),
+        (convolution.dataPackedSize(g), convolution.packData),
+    ):
+        room, packed = guarded(np.zeros(size, "f"), 1 << 14)
+        run(pack(W, packed, g))
+        assert np.isnan(room[: 1 << 14]).all() and np.isnan(room[-(1 << 14) :]).all()
+
+
+def test_every_pointwise_weight_has_the_size_that_packing_writes(monkeypatch):
+    sizes = [8, 16, 24, 40, 72, 88, 104, 120, 184, 200, 208, 240, 336, 360, 480, 672, 960, 1000]
+    for lanes in (4, 8, 16):
+        monkeypatch.setattr(jit, "lanes", lambda itemsize, lanes=lanes: lanes)
+        for n, spatial, o in product((1, 3), ((1, 1), (3, 3), (5, 6), (7, 7), (14, 14)), sizes):
+            g = geometry((n, 64, *spatial), (o, 64, 1, 1))
+            for isData in (False, True):
+                if convolution.winogradPlan(g, isData):
+                    continue
+                size = (convolution.dataPackedSize if isData else convolution.forwardPackedSize)(g)
+                (call,) = (convolution.packData if isData else convolution.packForward)(None, None, g)
+                (of,) = convolution.dataConvolutions(g) if isData else [convolution.forwardConvolution(g)]
+                assert call.tasks * of.tile.block * of.tile.width == size == of.packed, (lanes, g, isData)
 
 
 @pytest.mark.parametrize("name", ["square", "squareValid", "squareUneven", "squareSmall"])

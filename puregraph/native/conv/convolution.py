@@ -6,22 +6,22 @@ from itertools import product
 from typing import Any
 
 from puregraph.native.conv import depthwise, weightgrad, winograd, winogradweight
-from puregraph.native.conv.direct import DirectConvolution, directConvolution
+from puregraph.native.conv.direct import DirectConvolution, directConvolution, flattened
 from puregraph.native.conv.geometry import Geometry, dataLines, forwardLine
 from puregraph.native.conv.packweights import pack
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
 
 def forwardConvolution(g: Geometry) -> DirectConvolution:
-    """A convolution as a direct one."""
-    lines = tuple(forwardLine(axis) for axis in g.axes)
-    return DirectConvolution(g.n, g.c // g.groups, g.o // g.groups, g.groups, lines)  # type: ignore[arg-type]
+    """A convolution as a direct one: its size, its packing and its kernel all come from this description."""
+    lines: Any = tuple(forwardLine(axis) for axis in g.axes)
+    return flattened(DirectConvolution(g.n, g.c // g.groups, g.o // g.groups, g.groups, lines))
 
 
 def dataConvolutions(g: Geometry) -> list[DirectConvolution]:
     """Its data gradient as direct convolutions: one for each phase of the strides."""
     return [
-        DirectConvolution(g.n, g.o // g.groups, g.c // g.groups, g.groups, lines)
+        flattened(DirectConvolution(g.n, g.o // g.groups, g.c // g.groups, g.groups, lines))
         for lines in product(*(dataLines(axis) for axis in g.axes))
     ]
 

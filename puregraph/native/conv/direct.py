@@ -131,7 +131,6 @@ def directConvolution(
 
     Where x `isCopied`, it may also be stored as NCHW, with an `xPixel` of 1.
     """
-    of = flattened(of)
     t = of.tile
     tiles = ceil(of.lines[2].count / t.pixels)
     panels = of.groups * of.panels

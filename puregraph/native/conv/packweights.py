@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from puregraph.native.conv.direct import DirectConvolution, flattened
+from puregraph.native.conv.direct import DirectConvolution
 from puregraph.native.conv.filtertaps import FilterTaps, overFilters
 from puregraph.native.llvm.instructions import IRValue
 from puregraph.native.llvm.irbuilder import IRBuilder
@@ -22,7 +22,6 @@ def pack(
     Panels are stored group by group, (panel, block of inputs, taps, inputs of a block, outputs of a panel); outputs
     of a panel beyond the last are undefined.
     """
-    of = flattened(of)
     t = of.tile
     blocks = of.inChannels // t.block
     positions = [(a * size[1] + b) * size[2] + c for a, b, c in product(*(line.taps for line in of.lines))]
