@@ -5,6 +5,7 @@ Half of them have booleans and integers among their values.
 
 import itertools
 import os
+import random
 import sys
 import types
 from functools import partial
@@ -12,27 +13,28 @@ from functools import partial
 import numpy as np
 import pytest
 from graphcompare import Comparison, Failure, inside, noiseOf
-from graphgrammar import RULES, WEIGHTS, examples, randomSpec
+from graphgrammar import RULES, WEIGHTS, WIDE, GraphDraft, examples, randomSpec
 from graphshrink import failureOf, lower, report, script, shrunk
 from graphspec import SOURCES, UnfitError, rebuilt
+from layersizes import BATCHES, CHANNELS, LARGECHANNELS, MAPS, UNEVEN
 from natively import needsNative
 
-from puregraph import Dropout, Input, Pointwise, SoftMax, costs, modules
+from puregraph import Conv2D, Dropout, Input, Pointwise, SoftMax, costs, modules
 from puregraph.compile import verify
 from puregraph.module import Module
 from puregraph.native.llvm import jit
 from puregraph.native.ops.nestcode import NestCode, Scope
 
-PARTS, EACH = 2, 60
+PARTS, EACH, LAYERED = 2, 60, 24
 COUNT = int(os.environ.get("PUREGRAPH_TEST_GRAPHS", "100000"))
 START = int(os.environ.get("PUREGRAPH_TEST_FIRST", str(PARTS * EACH)))
 
 
-def check(seeds, isDiscrete=False):
+def check(seeds, **kind):
     """Try the graphs of some seeds; each that fails is printed at once, and the first in the end with its smallest graph."""
     failed = []
     for seed in seeds:
-        failure = failureOf(spec := randomSpec(seed, isDiscrete=isDiscrete), RULES)
+        failure = failureOf(spec := randomSpec(seed, **kind), RULES)
         if failure is not None:
             print(f"seed {seed} fails: {failure.text}", file=sys.stderr, flush=True)
             failed.append((seed, spec, failure))
@@ -49,6 +51,13 @@ def test_whatever_stands_beside_whatever_compiled_it_gives_what_the_graph_gives(
     check(range(part * EACH, (part + 1) * EACH), isDiscrete=part % 2 == 1)
 
 
+@pytest.mark.costly
+@needsNative
+@pytest.mark.usefixtures("quickly")
+def test_layers_of_published_sizes_beside_whatever_compiled_give_what_the_graph_gives():
+    check(range(LAYERED), isWide=True)
+
+
 @needsNative
 @pytest.mark.slow
 @pytest.mark.timeout(0)
@@ -56,17 +65,30 @@ def test_100000_graphs_compiled_give_what_they_give():
     """PUREGRAPH_TEST_GRAPHS sets how many, PUREGRAPH_TEST_FIRST the first seed."""
     check(range(START, START + COUNT, 2))
     check(range(START + 1, START + COUNT, 2), isDiscrete=True)
+    check(range(START, START + COUNT, 10), isWide=True)
 
 
 def test_every_rule_is_drawn_and_few_graphs_cannot_run():
     specs = [randomSpec(seed, isDiscrete=seed % 2 == 1) for seed in range(1000)]
-    found = {line.rule for spec in specs for line in spec.lines}
+    layered = [randomSpec(seed, isWide=True) for seed in range(100)]
+    found = {line.rule for spec in (*specs, *layered) for line in spec.lines}
     assert found == {*RULES, *SOURCES}
     assert {spec.dtype for spec in specs} == {"float32", "float64"}
     sizes = {size for spec in specs for i in spec.sources for size in spec.lines[i].shape}
     assert sizes >= {0, 1, 2, 3, 7, 13, 16, 17, 1025}
     again = [line.again for spec in specs for line in spec.lines]
     assert sum(i >= 0 for i in again) > 20, "hardly a module stands at two nodes"
+
+
+def test_layers_are_drawn_with_the_sizes_of_published_networks():
+    draft = GraphDraft(random.Random(1), WIDE)
+    shapes = [draft.freshShape() for _ in range(3000)]
+    assert {shape[0] for shape in shapes} == set(BATCHES)
+    assert {shape[1] for shape in shapes} == {*CHANNELS, *LARGECHANNELS}
+    assert {shape[2:] for shape in shapes if len(shape) == 4} == set(MAPS)
+    layers = [m for seed in range(150) for m in rebuilt(randomSpec(seed, isWide=True), RULES).modules]
+    layers = [m.W.shape[0] for m in layers if isinstance(m, Conv2D)]
+    assert sum(maps in UNEVEN for maps in layers) > 0.2 * len(layers) > 10, "hardly a layer leaves half a tile over"
 
 
 def test_every_module_and_cost_of_the_library_has_its_examples_in_the_grammar():

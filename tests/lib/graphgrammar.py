@@ -11,6 +11,7 @@ from functools import cache, partial
 
 from formulas import DOMAINS
 from graphspec import SOURCES, GraphSpec, NodeSpec, Rebuilding, UnfitError, limitsOf, pruned
+from layersizes import BATCHES, MAPS, channelOf
 
 from puregraph import (
     BCE,
@@ -33,6 +34,7 @@ from puregraph import (
     Conv1D,
     Conv2D,
     CrossEntropy,
+    Deconv2D,
     Dropout,
     Einsum,
     Elu,
@@ -95,6 +97,7 @@ SIZES = (1, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 13, 16, 17)
 LARGE, NONE = 1025, 0
 MOST = 2600  # elements of one value
 MOSTWORK = 400_000  # floating-point operations of one node
+WIDEST, WIDEWORK = 36_000, 12_000_000  # the same where sizes are those of layers
 OPTIMIZERS = (
     "SGD(0.05)",
     "MomentumSGD(0.05)",
@@ -104,21 +107,22 @@ OPTIMIZERS = (
     "RMSProp(0.01)",
     "SGD(0.05, decay=0.1)",
 )
-RULES, WEIGHTS, DISCRETE, PARENTS = {}, {}, {}, {}
+RULES, WEIGHTS, DISCRETE, WIDE, PARENTS = {}, {}, {}, {}, {}
 OTHERS = {"booleans": "b", "integers": "i", "alsoBooleans": "b", "alsoIntegers": "i", "discrete": "bi"}
 ELEMENTWISE = ("arithmetic", "activation", "scaled", "formulaOfOne", "formulaOfTwo", "several")
 
 
-def rule(weight, *parents, discrete=0):
+def rule(weight, *parents, discrete=0, wide=0):
     """Register a rule; `parents` says which values it may stand on, see `GraphDraft.parents`.
 
-    `discrete` is its weight in graphs that have booleans and integers among their values, if it is another one.
+    `discrete`  its weight in graphs that have booleans and integers among their values, if it is another one
+    `wide`      its weight in graphs of the sizes of layers, if it is another one
     """
 
     def keep(function):
         name = function.__name__
         RULES[name], WEIGHTS[name], PARENTS[name] = function, weight, parents
-        DISCRETE[name] = discrete or weight
+        DISCRETE[name], WIDE[name] = discrete or weight, wide or weight
         return function
 
     return keep
@@ -374,6 +378,30 @@ def image(rng, x):
     return rng.choice([conv, conv, conv, *pools, make(Upsample2D, mode="linear")])
 
 
+@rule(0, "image", wide=90)
+def layer(rng, x):
+    maps, out = x[1], channelOf(rng)
+    options = {"useBias": rng.random() < 0.7}
+    if rng.random() < 0.6:
+        return make(Conv2D, maps, out, 1, stride=rng.choice((1, 1, 2)), **options)
+    size = rng.choice((1, 2, 3, 3, 5, (3, 1), (1, 2)))
+    options |= {"stride": rng.choice((1, 1, 2)), "pad": rng.choice((0, 1, "same")), "dilation": rng.choice((1, 1, 2))}
+    groups = rng.choice([1, maps, *(g for g in (2, 3, 4, 8) if maps % g == 0)])
+    each = 1 if groups > 1 and rng.random() < 0.6 else math.ceil(out / groups)
+    return make(rng.choice((Conv2D, Conv2D, Conv2D, Deconv2D)), maps, groups * each, size, groups=groups, **options)
+
+
+@rule(0, "sequence", wide=12)
+def layerOverTime(rng, x):
+    size = rng.choice((1, 1, 2, 3))
+    return make(Conv1D, x[1], channelOf(rng), size, pad=rng.choice((0, 1, "same")), useBias=rng.random() < 0.7)
+
+
+@rule(0, "ranked", wide=24)
+def dense(rng, x):
+    return make(Linear, x[-1], channelOf(rng), useBias=rng.random() < 0.7, transpose=rng.random() < 0.2)
+
+
 @rule(2, "sequence")
 def recurrent(rng, x):
     outputs = rng.choice(("y", "h", ("y", "h")))
@@ -540,11 +568,17 @@ class GraphDraft(Rebuilding):
     def __init__(self, rng, weights=WEIGHTS):
         super().__init__(RULES)
         self.rng, self.weights = rng, weights
+        self.most, self.mostWork = (WIDEST, WIDEWORK) if weights is WIDE else (MOST, MOSTWORK)
         for _ in range(rng.randint(1, 2)):
             self.source(self.freshShape())
 
     def freshShape(self):
         """The shape of an input."""
+        while self.weights is WIDE:
+            batch, maps = self.rng.choice(BATCHES), self.rng.choice(MAPS)
+            shape = batch, channelOf(self.rng), *maps[: self.rng.choice((0, 1, 2, 2, 2, 2))]
+            if math.prod(shape) <= self.most // 2:
+                return shape
         while True:
             shape = [self.rng.choice(SIZES) for _ in range(self.rng.choice((1, 2, 2, 2, 3, 3, 4)))]
             chance = self.rng.random()
@@ -681,7 +715,7 @@ class GraphDraft(Rebuilding):
             last = self.modules[-1], [self.shape(p) for p in self.lines[-1].parents]
             if any(None in s for s in self.shapes[-1]):
                 raise UnfitError("a size that depends on the data")
-            if any(math.prod(s) > MOST for s in self.shapes[-1]) or last[0].flopsFrom(*last[1]) > MOSTWORK:
+            if any(math.prod(s) > self.most for s in self.shapes[-1]) or last[0].flopsFrom(*last[1]) > self.mostWork:
                 raise UnfitError("too large")
         except UnfitError:
             for kept in (self.lines, self.modules, self.edges, self.shapes, self.types):
@@ -712,10 +746,14 @@ def broadcasts(a, b):
     return all(p == q or 1 in (p, q) for p, q in zip(reversed(a), reversed(b), strict=False))
 
 
-def randomSpec(seed, most=7, isDiscrete=False):
-    """The spec of a seed; with `isDiscrete` booleans and integers are among its values."""
+def randomSpec(seed, most=7, isDiscrete=False, isWide=False):
+    """The spec of a seed.
+
+    `isDiscrete`  booleans and integers are among its values
+    `isWide`      its inputs and layers have the sizes of layers in published networks
+    """
     rng = random.Random(seed)
-    draft = GraphDraft(rng, DISCRETE if isDiscrete else WEIGHTS)
+    draft = GraphDraft(rng, DISCRETE if isDiscrete else WIDE if isWide else WEIGHTS)
     wanted = rng.randint(1, 2 * most if isDiscrete else most)
     for _ in range(4 * most):
         if sum(line.rule not in SOURCES for line in draft.lines) >= wanted:
