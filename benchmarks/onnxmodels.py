@@ -63,7 +63,7 @@ def calls(model, shapes, threads):
 
     rng = np.random.default_rng(0)
     inputs = {name: rng.random(shape, np.float32) for name, shape in shapes.items()}
-    net = fromOnnx(onnx.load_from_string(model), shapes=shapes).evalMode()
+    net = fromOnnx(onnx.load_from_string(model), shapes=shapes)
     byName = {name.replace("/", "_"): array for name, array in inputs.items()}  # no name of a node has a slash
     given = [byName[node.name] for node in net.inputs]
     program = net.compile([array.shape for array in given], train=False)

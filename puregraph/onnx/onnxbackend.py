@@ -37,7 +37,7 @@ def onnxBackend() -> Any:
         @classmethod
         def prepare(cls, model: Any, device: str = "CPU", **options: Any) -> Any:
             sequences = [info.type.WhichOneof("value") == "sequence_type" for info in model.graph.output]
-            return GraphRep(fromOnnx(model).evalMode(), sequences)
+            return GraphRep(fromOnnx(model), sequences)
 
         @classmethod
         def supports_device(cls, device: str) -> bool:

@@ -65,6 +65,13 @@ class OnnxNode:
         """A number in the dtype of another value."""
         return self.constant(np.asarray(number, like.dtype or np.float32))
 
+    def seeded(self, module: Any) -> Any:
+        """A module that draws numbers, from the stream that the node's seed names if it has one."""
+        seed = self.get("seed")
+        if seed is not None:
+            module.key.data = np.asarray(np.float64(seed).view(np.uint64))
+        return module
+
     def rankOf(self, value: OnnxValue) -> int:
         """The number of axes.
 

@@ -56,6 +56,8 @@ def fromOnnx(
 ) -> Graph:
     """The Graph of an ONNX model: ordinary modules, named as in the file.
 
+    The graph is in evalMode: a Trainer trains it as it is, a loop of one's own calls `graph.trainMode()` first.
+
     `model`     a path, or a ModelProto
     `shapes`    of inputs by name, in place of those that the model declares: sizes, symbols such as "N", or expressions
                 such as 32 * Dim("H"), where a model asks for multiples; a list of shapes for a sequence
@@ -118,7 +120,7 @@ class ModelReader:
         made = self.builder.graph(inputs, found, quoted(graph.name))
         if graph.doc_string or self.model.doc_string:
             made.__doc__ = graph.doc_string or self.model.doc_string
-        return made
+        return made.evalMode()
 
     def initialize(self, scope: NameScope, tensor: Any) -> None:
         """A weight of the model."""

@@ -111,7 +111,7 @@ def test_20_random_branches_give_what_onnxruntime_gives():
 
 @pytest.mark.parametrize("isThen", [True, False])
 def test_a_condition_that_comes_with_the_data_chooses_in_every_pass_and_back(isThen):
-    net = fromOnnx(model([], "flag"))
+    net = fromOnnx(model([], "flag")).trainMode()
     x, flag = np.arange(6, dtype=np.float32).reshape(2, 3), np.array(isThen)
     np.testing.assert_array_equal(net(x, flag), x @ np.full((3, 3), 2, np.float32) if isThen else x + 5)
     net.backward(np.ones_like(x))

@@ -223,7 +223,7 @@ def check(name, options):
     net, shapes = NETS[name]()
     net.eval()
     xs = [torch.randn(shape, requires_grad=True) for shape in shapes]
-    graph = fromOnnx(exported(net, xs, options)).evalMode()
+    graph = fromOnnx(exported(net, xs, options))
     wanted = net(*xs)
     y = graph(*[x.detach().numpy() for x in xs])
     np.testing.assert_allclose(y, wanted.detach().numpy(), rtol=1e-5, atol=1e-5)

@@ -23,7 +23,7 @@ def path(tmp_path):
 @pytest.mark.parametrize("strategy", ["store_all", "recompute_all"])
 def test_a_backward_function_is_made_of_a_model_or_its_path(path, strategy):
     x, dy = np.ones((5, 3), np.float32), np.full((5, 2), 0.5, np.float32)
-    net = fromOnnx(path)
+    net = fromOnnx(path).trainMode()
     net(x)
     net.backward(dy)
     wanted = [net.grad, *[p.grad for p in net.params.values()]]
@@ -38,12 +38,30 @@ def test_a_backward_function_is_made_of_a_model_or_its_path(path, strategy):
 
 def test_gradients_are_added_to_a_model(path):
     x, dy = np.ones((5, 3), np.float32), np.full((5, 2), 0.5, np.float32)
-    net = fromOnnx(path)
+    net = fromOnnx(path).trainMode()
     y = net(x)
     net.backward(dy)
     found = add_backward_pass(path, "second", ["first_x", "first.W"])(x, dy)
     for a, b in zip(found, [y, net.grad, net["first"].W.grad]):
         np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_the_gradients_of_a_model_drop_nothing_and_leave_statistics():
+    ones = np.ones(3, np.float32)
+    nodes = [
+        helper.make_node("BatchNormalization", ["x", "scale", "bias", "mean", "var"], ["h"]),
+        helper.make_node("Dropout", ["h", "half"], ["y"]),
+    ]
+    arrays = {"scale": 2 * ones, "bias": ones, "mean": 3 * ones, "var": 4 * ones}
+    forward, backward, result, forwarded = make_backward_function(
+        modelOf(nodes, {"x": [2, 3]}, [*arrays.items(), ("half", 0.5)])
+    )
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    found = forward(x)
+    np.testing.assert_allclose(found[0], (x - 3) + 1, 1e-5, 1e-5)
+    grad = backward(*found[len(found) - len(forwarded) :], np.ones((2, 3), np.float32))
+    assert list(result.required_grad_names) == ["x"]
+    np.testing.assert_allclose(grad, np.ones((2, 3)), rtol=1e-5)
 
 
 def modelOf(nodes, inputs, arrays=()):

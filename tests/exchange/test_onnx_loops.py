@@ -156,7 +156,7 @@ def test_gradients_through_time_are_those_of_pytorch():
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(3)
     model, given = scanModel(np.random.default_rng(5), "f8")
-    net = fromOnnx(model)
+    net = fromOnnx(model).trainMode()
     scan = net["scan"]
     W = next(iter(net.params.values())).data
     found = net(*given.values())

@@ -29,7 +29,7 @@ def test_an_architecture_gives_its_stored_output(name):
     model = onnx.load(LIGHT / f"{name}.onnx")
     stored = onnx.load_tensor(LIGHT / f"{name}_output_0.pb")
     wanted = onnx.numpy_helper.to_array(stored)
-    net = fromOnnx(model).evalMode()
+    net = fromOnnx(model)
     y = net(sample(model))
     if name == "light_squeezenet":  # scores of 9e9, equal but for rounding, which decides their softmax in float32
         scores = net.getNodeByName("n64").data.astype(np.float64)

@@ -47,7 +47,7 @@ def test_a_model_is_a_graph_of_ordinary_modules_with_the_names_of_the_file():
 
 def test_weights_are_parameters_that_train_or_are_frozen():
     proto, weights = mlp()
-    net = fromOnnx(proto)
+    net = fromOnnx(proto).trainMode()
     assert np.array_equal(net["fc1_Gemm"].W.data, weights["W1"]) and net["fc1_Gemm"].W.trainable
     x = np.ones((5, 3), np.float32)
     hidden = np.maximum(x @ weights["W1"] + weights["b1"], 0)
@@ -55,6 +55,15 @@ def test_weights_are_parameters_that_train_or_are_frozen():
     net.backward(np.ones((5, 2), np.float32))
     np.testing.assert_allclose(net["fc2_Gemm"].W.grad, np.ones((2, 5)) @ hidden, rtol=1e-5)
     assert not any(p.trainable for p in fromOnnx(proto, trainable=False).params.values())
+
+
+@pytest.mark.parametrize("isSaid", [True, False])
+def test_a_model_that_is_called_evaluates_and_drops_only_in_train_mode(isSaid):
+    constants = {"ratio": np.array(0.5, np.float32), "training": np.array(False)}
+    nodes = [helper.make_node("Dropout", ["x", *constants][: 3 if isSaid else 2], ["y"])]
+    net, x = fromOnnx(model(nodes, [("x", [40])], ["y"], constants)), np.ones(40, np.float32)
+    np.testing.assert_array_equal(net(x), x)
+    assert set(net.trainMode()(x)) == {0, 2}
 
 
 def test_a_model_survives_a_file_of_puregraph(tmp_path):
@@ -207,7 +216,7 @@ def test_a_recurrent_layer_with_the_usual_options_is_a_layer_that_trains(kind):
     weights = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
     options = {"linear_before_reset": 1} if kind == "GRU" else {}
     node = helper.make_node(kind, ["x", *weights], ["y"], hidden_size=3, direction="bidirectional", **options)
-    net = fromOnnx(model([node], [("x", ["T", "N", 4])], ["y"], weights))
+    net = fromOnnx(model([node], [("x", ["T", "N", 4])], ["y"], weights)).trainMode()
     assert kind in [type(node.module).__name__ for node in net.nodes]
     assert net.dataShapeFrom(("T", "N", 4)) == ("T", 2, "N", 3)
     x = rng.standard_normal((5, 2, 4)).astype(np.float32)

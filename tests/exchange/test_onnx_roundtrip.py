@@ -106,7 +106,7 @@ def test_a_graph_is_written_equally_twice_and_keeps_its_parameters(name):
     onnx.checker.check_model(model, full_check=True)
     wanted = net(*data)
     np.testing.assert_allclose(ran(model, data)[0], wanted, 1e-5, 1e-5)
-    again = fromOnnx(model).evalMode()
+    again = fromOnnx(model)
     np.testing.assert_allclose(again(*data), wanted, 1e-5, 1e-6)
     assert sum(p.size for p in again.params.values()) <= sum(p.size for p in net.params.values())
     assert again.dataShapeFrom(list(shapes)) == net.dataShapeFrom(list(shapes))

@@ -117,7 +117,7 @@ def difference(model, given, wanted):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            net = fromOnnx(model).evalMode()
+            net = fromOnnx(model)
             found = net(*given.values())
         except Exception as error:
             return f"{type(error).__name__}: {error}"
@@ -151,7 +151,7 @@ def compiledDifferences(name, count, seed, opsets=(*OPSETS, 28)):
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
                 try:
-                    net = fromOnnx(model).evalMode()
+                    net = fromOnnx(model)
                     wanted = net(*given.values())
                 except PuregraphError:  # a setting that the standard does not allow
                     continue

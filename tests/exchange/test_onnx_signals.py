@@ -71,7 +71,7 @@ def test_a_deformable_convolution_is_read_for_any_number_of_samples():
     assert unlike(net(*given.values()), expected(model, given), TOLERANCES) is None
 
 
-def test_numbers_at_random_have_their_range_or_mean_and_stay_the_same_in_eval_mode():
+def test_numbers_at_random_have_their_range_or_mean_and_are_new_in_every_pass():
     x = np.zeros((100, 100), np.float32)
     for module, mean, deviation in (
         (RandomLike("uniform", 2, 3), 3.5, 3 / np.sqrt(12)),
@@ -81,7 +81,37 @@ def test_numbers_at_random_have_their_range_or_mean_and_stay_the_same_in_eval_mo
         assert abs(first.mean() - mean) < 0.1 and abs(first.std() - deviation) < 0.1
         assert (first != second).any()
         module.evalMode()
-        np.testing.assert_array_equal(module(x), module(x))
+        assert (module(x) != module(x)).mean() > 0.9
+
+
+@pytest.mark.parametrize("kind", ["RandomNormal", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"])
+def test_operators_that_draw_do_so_in_every_pass_and_a_seed_repeats_them(kind):
+    x = np.full((40, 50), 0.5, np.float32)
+    inputs, options = (["x"] if kind != "RandomNormal" else []), {"seed": 3 if kind == "Dropout" else 3.0}
+    options |= {"RandomNormal": {"shape": x.shape}, "Multinomial": {"sample_size": 50}}.get(kind, {})
+    inputs += ["ratio", "training"] if kind == "Dropout" else []
+
+    def net(**options):
+        constants = {"ratio": np.array(0.25, np.float32), "training": np.array(True)}
+        nodes = [helper.make_node(kind, inputs, ["r"], **options), helper.make_node("Add", ["r", "x"], ["y"])]
+        nodes[1:1] = [helper.make_node("Cast", ["r"], ["f"], to=1)] if kind == "Multinomial" else []
+        nodes[-1].input[0] = "f" if kind == "Multinomial" else "r"
+        ends = [helper.make_tensor_value_info(name, 1, x.shape) for name in "xy"]
+        stored = [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()]
+        graph = helper.make_graph(nodes, "it", ends[:1], ends[1:], stored)
+        return fromOnnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+
+    first, second = net(**options), net(**options)
+    passes = [first(x), first(x)]
+    assert (passes[0] != passes[1]).mean() > 0.1
+    for wanted in passes:
+        np.testing.assert_array_equal(second(x), wanted)
+    del options["seed"]
+    assert (net(**options)(x) != passes[0]).mean() > 0.1
+    if kind == "Dropout":
+        dropped = passes[0] == 0.5
+        np.testing.assert_allclose(passes[0][~dropped], 0.5 + 0.5 / 0.75, 1e-6)
+        assert abs(dropped.mean() - 0.25) < 0.05
 
 
 def test_classes_at_random_have_their_chances():

@@ -106,7 +106,7 @@ def test_a_network_of_branches_is_read_for_a_known_rate_and_number_of_voices(nam
     values = {} if rate is None else {"sr": rate}
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     for feed in feeds:
-        net = fromOnnx(file, shapes={key: x.shape for key, x in feed.items()}, values=values).evalMode()
+        net = fromOnnx(file, shapes={key: x.shape for key, x in feed.items()}, values=values)
         wanted = session.run(None, feed | {key: np.array(value, np.int64) for key, value in values.items()})
         for x, y in zip(net(list(feed.values())), wanted, strict=True):
             np.testing.assert_allclose(x, y, 1e-4, 1e-5)
@@ -117,7 +117,7 @@ def test_a_network_of_branches_is_read_for_a_known_rate_and_number_of_voices(nam
 def test_a_network_of_branches_chooses_by_the_data_alone_and_goes_on_to_onnxruntime(name):
     file = path("silero_vad", f"data/{name.split()[0]}.onnx")
     rate, feeds = BRANCHING[name]
-    net = fromOnnx(file).evalMode()
+    net = fromOnnx(file)
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     for feed in feeds:
         feed = feed | ({} if rate is None else {"sr": np.array(rate, np.int64)})
@@ -139,7 +139,7 @@ def test_a_network_of_branches_chooses_by_the_data_alone_and_goes_on_to_onnxrunt
 def test_a_network_of_a_package_gives_what_onnxruntime_gives(package, name):
     shapes, feeds = MODELS[package, name]
     file = path(package, name)
-    net = fromOnnx(file, shapes=shapes).evalMode()
+    net = fromOnnx(file, shapes=shapes)
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     for feed in feeds:
         wanted = session.run(None, feed)

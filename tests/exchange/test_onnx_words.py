@@ -82,7 +82,7 @@ def compare(net, shapes, data, opset=21):
     onnx.checker.check_model(model, full_check=True)
     data = [x.astype(dtype) for x, dtype in zip(data, dtypes, strict=True)]
     wanted = listed(net(*data))
-    again = fromOnnx(model).evalMode()
+    again = fromOnnx(model)
     for found in (runtime(model, data, wanted), listed(again(*data))):
         for x, y in zip(found, wanted, strict=True):
             close(x, y)

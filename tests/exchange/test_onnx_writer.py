@@ -75,7 +75,7 @@ def test_a_network_goes_to_onnx_and_back(name, tmp_path):
     wanted = net(*data)
     first = toOnnx(net, tmp_path / "net.onnx", shapes)
     onnx.checker.check_model(first, full_check=True)
-    again = fromOnnx(tmp_path / "net.onnx").evalMode()
+    again = fromOnnx(tmp_path / "net.onnx")
     close(again(*data), wanted)
     seed = np.random.default_rng(4).standard_normal(wanted.shape).astype(np.float32)
     for x, y in zip(*(gradients(each, data, seed) for each in (again, net)), strict=True):

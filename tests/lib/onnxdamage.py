@@ -127,7 +127,7 @@ def outcome(data, turn):
         warnings.simplefilter("ignore")
         try:
             model.ParseFromString(data)
-            net = fromOnnx(model).evalMode()
+            net = fromOnnx(model)
         except PuregraphError:
             return "refused"
         except Exception as error:  # protobuf's own

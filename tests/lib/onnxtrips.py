@@ -90,7 +90,7 @@ def trip(number):
         data = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in given.data]
         exact, single = listed(given.precise(data)), listed(given.graph(given.data))
         wrong = runtimeDifferences(model, given, single, exact)
-        twin = fromOnnx(toOnnx(given.precise, None, given.shapes, dtypes=[x.dtype for x in data])).evalMode()
+        twin = fromOnnx(toOnnx(given.precise, None, given.shapes, dtypes=[x.dtype for x in data]))
         wrong += differences("read back: output", listed(twin(data)), exact, exact)
         return "; ".join(wrong or gradientsOf(given, twin, data)) or None
 

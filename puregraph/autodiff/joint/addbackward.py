@@ -113,9 +113,18 @@ class ReadModel:
 
 
 def graph_of(graph_or_model: Any) -> Any:
-    """A graph as it is; that of an ONNX model, or of the path of one, which ends in .onnx."""
+    """A graph as it is; that of an ONNX model, or of the path of one, which ends in .onnx.
+
+    Parameters of a model get gradients, while statistics stay and nothing is dropped.
+    """
     isPath = isinstance(graph_or_model, (str, os.PathLike)) and os.fspath(graph_or_model).endswith(".onnx")
-    return ReadModel.onnx(graph_or_model) if isPath or hasattr(graph_or_model, "opset_import") else graph_or_model
+    if not isPath and not hasattr(graph_or_model, "opset_import"):
+        return graph_or_model
+    graph = ReadModel.onnx(graph_or_model).trainMode()
+    for module in graph.modules().values():
+        if module.states:
+            module.evalMode()
+    return graph
 
 
 def add_backward_pass(

@@ -7,6 +7,7 @@ from typing import Any
 from puregraph import modules
 from puregraph.base.dtype import isFloating
 from puregraph.onnx.modules.layers.logsoftmax import Hardmax, LogSoftMax
+from puregraph.onnx.modules.layers.randomlike import RandomLike
 from puregraph.onnx.opregistry import onnxOp
 from puregraph.pointwise import Pointwise
 
@@ -99,11 +100,18 @@ def softmax(op: Any, x: Any) -> Any:
 
 @onnxOp("Dropout")
 def dropout(op: Any, x: Any, ratio: Any = None, training: Any = None) -> Any:
-    """Zeros at random in the graph's trainMode, if the model does not ask for them itself."""
+    """Zeros at random in the graph's trainMode; in training_mode, in every pass."""
     share = op.get("ratio", 0.5) if ratio is None else ratio.numbers
-    isAsked = training is not None and bool(op.known(training, "training_mode"))
-    if isAsked and share is not None and float(share) > 0 or isAsked and share is None:
-        op.refuse("elements are set to zero at random in training_mode, which is left to trainMode() here")
-    isPlain = share is None or isAsked or not 0 < float(share) < 1
+    if training is not None and bool(op.known(training, "training_mode")):
+        return dropped(op, x, op.scalar(share, x) if ratio is None else ratio)
+    isPlain = share is None or not 0 < float(share) < 1
     y = op(modules.Identity() if isPlain else modules.Dropout(float(share)), x)
     return (y, op(Pointwise(formula="x == x or x != x"), x)) if op.wants(1) else y
+
+
+def dropped(op: Any, x: Any, ratio: Any) -> tuple[Any, Any]:
+    """The elements that are kept, scaled so that their expectation is x, and which those are."""
+    drawn = op(op.seeded(RandomLike("uniform")), x)
+    kept = op(Pointwise(formula="u >= p"), drawn, ratio)
+    y = op(Pointwise(formula="where(kept, x / (1 - p), 0)"), kept, x, ratio)
+    return y if y.dtype == x.dtype else op(modules.Cast(x.dtype), y), kept

@@ -75,18 +75,18 @@ def bitCast(op: Any, x: Any) -> Any:
 
 @onnxOp("Multinomial")
 def multinomial(op: Any, x: Any) -> Any:
-    """Classes that are new in every pass; a seed is not read."""
-    return op(Multinomial(op.get("sample_size", 1), dtypeOf(op.get("dtype", 6)).name), x)
+    """Classes that are new in every pass; a seed repeats them in every graph of the model."""
+    return op(op.seeded(Multinomial(op.get("sample_size", 1), dtypeOf(op.get("dtype", 6)).name)), x)
 
 
 @onnxOp("RandomUniform", "RandomNormal", "RandomUniformLike", "RandomNormalLike")
 def randomNumbers(op: Any, x: Any = None) -> Any:
-    """Numbers that are new in every pass; a seed is not that of any other framework, and so is not read."""
+    """Numbers that are new in every pass; a seed repeats them in every graph of the model, not those of a runtime."""
     if x is None:
         x = op(modules.Full(0.0, np.float32), op.constant(np.array(op.get("shape"), np.int64)))
     kind = op.get("dtype")
     dtype = (x.dtype if op.type.endswith("Like") else np.dtype(np.float32)) if kind is None else dtypeOf(kind)
     if op.type.startswith("RandomUniform"):
         low, high = op.get("low", 0.0), op.get("high", 1.0)
-        return op(RandomLike("uniform", low, high - low, dtype.name), x)
-    return op(RandomLike("normal", op.get("mean", 0.0), op.get("scale", 1.0), dtype.name), x)
+        return op(op.seeded(RandomLike("uniform", low, high - low, dtype.name)), x)
+    return op(op.seeded(RandomLike("normal", op.get("mean", 0.0), op.get("scale", 1.0), dtype.name)), x)

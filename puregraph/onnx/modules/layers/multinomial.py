@@ -13,8 +13,7 @@ from puregraph.modules.dropout import drawKey
 class Multinomial(Module):
     """y[n, k] = class c with probability exp(x[n, c]) / sum over d of exp(x[n, d]), each k drawn anew
 
-    The numbers are a function of two States: `key` names the stream, and `count` grows with each pass in trainMode. In
-    evalMode they are those of the next such pass, always the same ones.
+    The numbers are a function of two States: `key` names the stream, and `count` grows with each pass, in evalMode too.
 
     Shapes    x (n, classes) -> y (n, count), integers
     Source    ONNX operator Multinomial; drawn by the inverse of the cumulative distribution, Devroye 1986, ch. III.2
@@ -25,6 +24,7 @@ class Multinomial(Module):
     isDiscrete = True
     needsFloats = True
     draws = "count"
+    drawsAlways = True  # an operator of the model, not of its training
 
     def __init__(self, samples: Count = 1, dtype="int32", name=None):
         super().__init__(name)
@@ -42,8 +42,7 @@ class Multinomial(Module):
 
     def updateData(self, x, key, count):
         drawn = uniform((x.shape[0], self.samples), key, count)
-        if self.isTraining:
-            count += 1
+        count += 1
         chances = np.cumsum(np.exp(x - x.max(axis=1, keepdims=True)), axis=1)
         below = drawn[:, :, None] * chances[:, None, -1:] >= chances[:, None, :-1]
         return below.sum(axis=2).astype(self.dtype)

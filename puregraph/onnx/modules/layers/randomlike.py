@@ -12,8 +12,7 @@ from puregraph.modules.dropout import drawKey
 class RandomLike(Module):
     """y = scale u + start, u uniform in [0, 1) or normal, in the shape of x
 
-    They are a function of two States: `key` names the stream, and `count` grows with each pass in trainMode. In
-    evalMode they are those of the next such pass, always the same ones.
+    They are a function of two States: `key` names the stream, and `count` grows with each pass, in evalMode too.
 
     Shapes    x any -> y as x
     Source    ONNX operators RandomUniformLike and RandomNormalLike
@@ -22,6 +21,7 @@ class RandomLike(Module):
     reads = ()
     isDiscrete = True
     draws = "count"
+    drawsAlways = True  # an operator of the model, not of its training
 
     def __init__(
         self,
@@ -44,8 +44,7 @@ class RandomLike(Module):
 
     def updateData(self, x, key, count):
         drawn = (uniform if self.kind == "uniform" else normal)(x.shape, key, count)
-        if self.isTraining:
-            count += 1
+        count += 1
         return (drawn * self.scale + self.start).astype(self.dtype)
 
     @classmethod
