@@ -308,7 +308,7 @@ class ModelWriter:
         read = {name for node in nodes for name in readsOf(node)} | {info.name for info in outputs}
         arrays = {names.get(name, name): array for name, array in self.weights.values()}
         stored = [(name, arrays[name]) for name in sorted(arrays) if name in read]
-        tensors = [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in stored]
+        tensors = [numpy_helper.from_array(np.asarray(array, order="C"), name) for name, array in stored]
         name, text = self.graph.name or "graph", documentationOf(self.graph)
         made = helper.make_graph(nodes, name, inputs, outputs, tensors, doc_string=text)
         domains = [helper.make_opsetid("", self.opset)]

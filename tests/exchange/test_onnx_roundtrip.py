@@ -120,6 +120,25 @@ def test_a_graph_without_parameters_is_written_in_the_dtype_of_its_inputs():
     assert fromOnnx(toOnnx(net, None, [("N", 2)])).dataTypeFrom("float32") == np.float32
 
 
+@pytest.mark.parametrize("kind", ["Add", "Max", "Mul", "Pow", "Where"])
+@pytest.mark.parametrize("opset", [13, 21])
+def test_a_parameter_without_axes_is_written_without_axes(kind, opset):
+    value, flag = onnx.TensorProto.FLOAT, onnx.TensorProto.BOOL
+    ends = [onnx.helper.make_tensor_value_info(name, value, []) for name in "xy"]
+    nodes = [onnx.helper.make_node(kind, (["c"] if kind == "Where" else []) + ["w", "x"], ["y"])]
+    inputs = [*([onnx.helper.make_tensor_value_info("c", flag, [])] if kind == "Where" else []), ends[0]]
+    weight = onnx.numpy_helper.from_array(np.array(3, np.float32), "w")
+    graph = onnx.helper.make_graph(nodes, "it", inputs, ends[1:], [weight])
+    net = fromOnnx(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8))
+    (param,) = net.params.values()
+    written = toOnnx(net, None, [()] * len(inputs), opset)
+    onnx.checker.check_model(written, full_check=True)
+    assert param.shape == () and [list(each.dims) for each in written.graph.initializer] == [[]]
+    data = [*([np.array(True)] if kind == "Where" else []), np.array(2, np.float32)]
+    for (y,) in (ran(written, data), [fromOnnx(written)(*data)]):
+        assert y.shape == () and y == net(*data)
+
+
 def test_what_reads_a_node_without_words_is_not_named_beside_it():
     from randomgraphs import Parts
 

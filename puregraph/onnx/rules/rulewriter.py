@@ -61,7 +61,7 @@ class RuleWriter:
         if not isinstance(x, Value):
             return self.step.constant(x, dtype if dtype is not None else np.asarray(x).dtype)
         if x.number not in self.names and x.role == "constant":
-            self.names[x.number] = self.step.constant(np.ascontiguousarray(x.source))
+            self.names[x.number] = self.step.constant(np.asarray(x.source, order="C"))
         found = self.names[x.number]
         return found if dtype is None or x.dtype == dtype else self.cast(found, dtype)
 
