@@ -1,4 +1,4 @@
-"""ExporterNotes: which initializers PyTorch's newer exporter says are no parameters of the network."""
+"""ExporterNotes: which initializers are no parameters of the network, and which are several that were equal."""
 
 from __future__ import annotations
 
@@ -10,16 +10,38 @@ import numpy as np
 HIDDEN = -1e30  # elements below are of masks
 ROLE = "pkg.torch.export.graph_signature.InputSpec.kind"
 SOURCES = "pkg.onnxscript.optimizer."  # what the name of the note of sources begins with
+FOLDED = "onnx::"  # what the older exporter calls arrays that it computed
 NUMBERED = re.compile(r"val_\d+")
 
 
 class ExporterNotes:
-    """What is noted beside initializers: the role of each in the network, or what it was computed from."""
+    """What is noted beside initializers: the role of each in the network, or what it was computed from.
+
+    Exporters merge weights that are equal. PyTorch's older one leaves an Identity with the name of each, and puregraph
+    merges none; of others it is not known, and equal are above all the zeros and ones that layers begin with.
+
+    `aliases`   further names of matrices that PyTorch's older exporter transposed: they were one weight, used twice
+    """
 
     def __init__(self, model: Any):
         self.isTorch = model.producer_name == "pytorch"
         infos = model.graph.value_info if self.isTorch else ()
+        isOlder = self.isTorch and not any(len(node.metadata_props) for node in model.graph.node)
+        self.isMerging = not isOlder and model.producer_name != "puregraph"
+        ranks = {tensor.name: len(tensor.dims) for tensor in model.graph.initializer} if isOlder else {}
+        same = [node for node in model.graph.node if node.op_type == "Identity" and ranks.get(node.input[0], 0) > 0]
+        again = [node for node in same if node.output[0].startswith(FOLDED) and ranks[node.input[0]] > 1]
+        self.aliases = {node.output[0]: node.input[0] for node in again}
+        self.copies = {node.output[0] for node in same} - self.aliases.keys()
         self.notes = {info.name: {each.key: each.value for each in info.metadata_props} for info in infos}
+
+    def isCopy(self, node: Any) -> bool:
+        """Whether a node stands for a weight that was equal to another one."""
+        return node.op_type == "Identity" and node.output[0] in self.copies
+
+    def isMerged(self, array: np.ndarray) -> bool:
+        """Whether a weight that several layers read may be several that were equal."""
+        return self.isMerging and array.size > 0 and bool((array == array.flat[0]).all())
 
     def isConstant(self, name: str, array: np.ndarray) -> bool:
         """Whether an array is not trained: a buffer, or a number, mask or state that the exporter computed.

@@ -177,6 +177,11 @@ class GraphBuilder:
                 stored.trainable = self.trainable and value.isWeight
         return module
 
+    def tiedMaker(self, value: OnnxValue | None) -> Module | None:
+        """The module that a value comes from, if other nodes share its weights."""
+        maker = None if value is None or value.edge is None else value.edge[0].module
+        return next((m for m, source in self.layers.values() if m is maker and any(v.isShared for v in source)), None)
+
     def graph(self, inputs: list[Node], outputs: list[OnnxValue], name: str | None) -> Graph:
         """The graph of what was made; nodes that lead to no output are cut off."""
         edges = [self.edge(value) for value in outputs]

@@ -13,7 +13,7 @@ class OnnxSequence:
 
     array = before = computed = dtype = edge = numbers = origin = rank = shape = None
     readers = 1
-    isShared = isWeight = False
+    isMerged = isShared = isWeight = False
 
     def __init__(self, items: list[Any], isAbsent: bool = False):
         self.items, self.isAbsent, self.name = items, isAbsent, ""

@@ -19,14 +19,15 @@ class OnnxValue:
     `isWeight`  whether that is to become a parameter where floats are computed with it
     `isShared`  whether several nodes read it, and so have to go on sharing the parameter
     `isSplit`   whether those nodes are not one layer at several positions
+    `isMerged`  whether the exporter may have merged equal weights into it, so that each layer has an array of its own
     `computed`  the elements as floats, of what follows from shapes that are known
     `origin`    the use of an operator that gave it, `readers` how often nodes of the file read it: for patterns
     `before`    of a view of another value: the module that made it, that value, and whether the file has it so
     """
 
     __slots__ = (
-        *("array", "before", "computed", "dtype", "edge", "isShared", "isSplit", "isWeight", "name", "origin"),
-        *("readers", "shape"),
+        *("array", "before", "computed", "dtype", "edge", "isMerged", "isShared", "isSplit", "isWeight"),
+        *("name", "origin", "readers", "shape"),
     )
 
     def __init__(self, name: str, shape: Any = None, dtype: Any = None, edge: Any = None, array: Any = None):
@@ -35,7 +36,7 @@ class OnnxValue:
         self.computed: Any = None
         self.origin: Any = None
         self.readers = 0
-        self.isWeight = self.isShared = self.isSplit = False
+        self.isWeight = self.isShared = self.isSplit = self.isMerged = False
 
     @classmethod
     def of(cls, name: str, array: Any, isWeight: bool = False) -> OnnxValue:

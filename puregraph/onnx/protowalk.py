@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
+EMPTY: Mapping[str, str] = MappingProxyType({})
 RECURRENT = ("LSTM", "GRU", "RNN")
 LAYERS = {
     *"Gemm MatMul Conv ConvTranspose BatchNormalization LayerNormalization InstanceNormalization".split(),
@@ -32,17 +34,24 @@ def readsOf(proto: Any) -> list[str]:
     return found
 
 
-def usesOf(protos: Any) -> dict[str, list[Any]]:
+def usesOf(protos: Any, aliases: Any = EMPTY) -> dict[str, list[Any]]:
     """For each value the nodes that read it: which layer each of them is, None if it is none with this weight."""
     found: dict[str, list[Any]] = {}
     for proto in protos:
-        attributes = b"".join(sorted(a.SerializeToString(deterministic=True) for a in proto.attribute))
-        isRecurrent = proto.op_type in RECURRENT  # their states are no weights, and outputs may be left out
-        own = (*proto.input[1:4], *map(bool, proto.output)) if isRecurrent else proto.input[1:]
-        layer = (proto.op_type, tuple(own), attributes) if proto.op_type in LAYERS else None
+        layer = layerOf(proto, aliases)
         for name in readsOf(proto):
-            found.setdefault(name, []).append(layer if name not in proto.input[:1] else None)
+            found.setdefault(aliases.get(name, name), []).append(layer if name not in proto.input[:1] else None)
     return found
+
+
+def layerOf(proto: Any, aliases: Any = EMPTY) -> Any:
+    """A node's operator, weights and attributes, equal at all positions of one layer; None for other operators."""
+    if proto.op_type not in LAYERS:
+        return None
+    attributes = b"".join(sorted(a.SerializeToString(deterministic=True) for a in proto.attribute))
+    isRecurrent = proto.op_type in RECURRENT  # their states are no weights, and outputs may be left out
+    weights = [aliases.get(name, name) for name in proto.input[1 : 4 if isRecurrent else None]]
+    return proto.op_type, (*weights, *(map(bool, proto.output) if isRecurrent else ())), attributes
 
 
 def graphsOf(proto: Any) -> list[Any]:

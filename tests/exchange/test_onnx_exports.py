@@ -82,6 +82,50 @@ def test_a_network_exported_by_torch_gives_its_outputs_and_gradients(name, opset
     check(name, {"dynamo": False, "opset_version": opset})
 
 
+class Untrained(nn.Module):
+    """Layers whose biases are zeros and whose scales are ones, one of them at two positions; the embedding is tied."""
+
+    def __init__(self, isTied):
+        super().__init__()
+        self.word, self.back = nn.Embedding(7, 6), nn.Linear(6, 7, bias=False)
+        self.back.weight = self.word.weight if isTied else self.back.weight
+        self.shared, self.single = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.first, self.second = nn.BatchNorm1d(6), nn.BatchNorm1d(6)
+        self.norms = nn.ModuleList([nn.LayerNorm(6), nn.LayerNorm(6)])
+        for layer in (self.shared, self.single):
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, ids):
+        x = self.norms[1](self.single(self.norms[0](self.word(ids)))).transpose(1, 2)
+        x = torch.tanh(self.second(torch.tanh(self.first(x)) * 3 + x)).transpose(1, 2)
+        return self.back(torch.tanh(self.shared(torch.tanh(self.shared(x)))))
+
+
+@pytest.mark.parametrize(
+    ("exporter", "isFolded"),
+    [("traced 17", True), ("traced 17", False), pytest.param("newer", True, marks=pytest.mark.slow)],
+)
+def test_weights_that_an_exporter_merged_because_they_were_equal_are_trained_one_by_one(exporter, isFolded):
+    if exporter == "newer":
+        pytest.importorskip("onnxscript")
+    torch.manual_seed(1)
+    net, ids = Untrained(isTied=not isFolded), torch.tensor([[0, 1, 2, 3], [4, 5, 6, 0], [1, 3, 5, 2]])
+    options = TRAINED[exporter] | {"optimize" if exporter == "newer" else "do_constant_folding": isFolded}
+    graph = fromOnnx(exported(net.eval(), [ids], options)).trainMode()
+    optimizer, own = torch.optim.SGD(net.train().parameters(), 0.1), SGD(learnRate=0.1)
+    own.setupOn(graph)
+    for _ in range(3):
+        y, gy = net(ids), torch.randn(3, 4, 7)
+        optimizer.zero_grad()
+        y.backward(gy)
+        optimizer.step()
+        np.testing.assert_allclose(graph(ids.numpy()), y.detach().numpy(), rtol=1e-4, atol=1e-5)
+        graph.backward(gy.numpy())
+        own.update()
+    wanted = net.eval()(ids).detach().numpy()
+    np.testing.assert_allclose(graph.evalMode()(ids.numpy()), wanted, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETS)
 def test_a_network_that_torch_traced_for_its_newer_exporter_gives_its_outputs_and_gradients(name):

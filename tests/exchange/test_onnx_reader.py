@@ -224,6 +224,54 @@ def test_a_recurrent_layer_with_the_usual_options_is_a_layer_that_trains(kind):
     assert all(p.trainable and np.abs(p.grad).max() > 0 for p in net.params.values())
 
 
+@pytest.mark.parametrize("shared", [("mean", "var"), ("scale", "bias"), ("scale", "bias", "mean", "var")])
+@pytest.mark.parametrize("isUniform", [True, False])
+def test_a_norm_of_batches_is_one_whoever_shares_its_arrays(shared, isUniform):
+    rng, names, weights = np.random.default_rng(1), ("scale", "bias", "mean", "var"), {}
+    nodes = []
+    for i in (1, 2):
+        each = [name if name in shared else f"{name}{i}" for name in names]
+        weights |= {name: np.ones(3) if isUniform else 1 + rng.random(3) for name in each}
+        kind = {"epsilon": i * 1e-5}  # two layers, not one at two positions
+        nodes.append(helper.make_node("BatchNormalization", [f"x{i}", *each], [f"x{i + 1}"], name=f"norm{i}", **kind))
+    weights = {name: array.astype(np.float32) for name, array in weights.items()}
+    net = fromOnnx(model(nodes, [("x1", ["N", 3])], ["x3"], weights))
+    assert [type(net[f"norm{i}"]).__name__ for i in (1, 2)] == ["BatchNorm"] * 2
+    assert sorted(path.split(".")[1] for path in net.params) == ["bias", "bias", "scale", "scale"]
+    assert not {id(s) for s in net["norm1"].states.values()} & {id(s) for s in net["norm2"].states.values()}
+    x = rng.standard_normal((8, 3)).astype(np.float32)
+    h = (x - weights.get("mean", weights.get("mean1"))) / np.sqrt(weights.get("var", weights.get("var1")))
+    h = h * weights.get("scale", weights.get("scale1")) + weights.get("bias", weights.get("bias1"))
+    h = (h - weights.get("mean", weights.get("mean2"))) / np.sqrt(weights.get("var", weights.get("var2")))
+    h = h * weights.get("scale", weights.get("scale2")) + weights.get("bias", weights.get("bias2"))
+    np.testing.assert_allclose(net(x), h, 1e-3, 1e-4)
+    y = net.trainMode()(x)
+    bias, scale = (weights.get(name, weights.get(f"{name}2")) for name in ("bias", "scale"))
+    np.testing.assert_allclose(y.mean(0), bias, atol=1e-5)
+    np.testing.assert_allclose(y.std(0), np.abs(scale), 1e-4)
+
+
+@pytest.mark.parametrize(("producer", "isUniform", "count"), [("", True, 4), ("", False, 3), ("puregraph", True, 3)])
+def test_equal_weights_that_an_exporter_merged_are_apart_and_tied_ones_stay_tied(producer, isUniform, count):
+    rng = np.random.default_rng(1)
+    bias = np.zeros(3) if isUniform else rng.standard_normal(3)
+    weights = {"W": rng.standard_normal((3, 3)), "V": rng.standard_normal((3, 3)), "b": bias}
+    nodes = [
+        helper.make_node("Gemm", ["x", "W", "b"], ["h"], name="first"),
+        helper.make_node("Gemm", ["h", "W", "b"], ["i"], name="again"),
+        helper.make_node("Gemm", ["i", "V", "b"], ["y"], name="other"),
+    ]
+    made = model(nodes, [("x", ["N", 3])], ["y"], {name: array.astype(np.float32) for name, array in weights.items()})
+    made.producer_name = producer
+    net = fromOnnx(made)
+    assert len(net.params) == count
+    x = rng.standard_normal((2, 3)).astype(np.float32)
+    h = (x @ weights["W"] + bias) @ weights["W"] + bias
+    np.testing.assert_allclose(net(x), h @ weights["V"] + bias, 1e-4, 1e-5)
+    if count == 4:
+        assert net["first"] is net["again"] and net["other"].b is not net["first"].b
+
+
 def test_quantised_weights_stay_integers_in_memory():
     W = np.random.default_rng(1).integers(-128, 127, (300, 300)).astype(np.int8)
     nodes = [helper.make_node("DequantizeLinear", ["W", "s"], ["w"]), helper.make_node("MatMul", ["x", "w"], ["y"])]

@@ -36,7 +36,7 @@ def convolution(op: Any, x: Any, W: Any, b: Any = None) -> Any:
     size = tuple(W.shape[2:])
     stride, pad, dilation = windowOf(op, x, size)
     groups = op.get("group", 1)
-    isLayer = W.array is not None and not W.isSplit and (b is None or b.array is not None)
+    isLayer = all(v is None or v.array is not None and not v.isSplit for v in (W, b))
     if not isLayer or min(map(min, pad), default=0) < 0:
         return op(Convolve(stride, pad, dilation, groups), x, W, b)
     makes = {1: modules.Conv1D, 2: modules.Conv2D, 3: modules.Conv3D}
@@ -79,9 +79,7 @@ def transposed(op: Any, x: Any, W: Any, b: Any = None) -> Any:
                 continue
             pad = (*pad, (half, whole - half) if kind == "SAME_UPPER" else (whole - half, half))
     isPlain = (
-        W.array is not None
-        and not W.isSplit
-        and (b is None or b.array is not None)
+        all(v is None or v.array is not None and not v.isSplit for v in (W, b))
         and all(p < s for p, s in zip(post, stride))
         and min(map(min, pad), default=0) >= 0
     )

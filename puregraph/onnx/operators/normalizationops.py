@@ -41,7 +41,7 @@ def batchNorm(op: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> An
             op(Pointwise(formula=blend, momentum=momentum), old, new) for old, new in ((mean, center), (var, variance))
         ]
         return y, *[v if v.dtype == old.dtype else op(modules.Cast(old.dtype), v) for v, old in zip(kept, (mean, var))]
-    if not (allWeights(scale, bias, mean, var) and rank >= 2):
+    if rank < 2 or any(v.array is None for v in (scale, bias, mean, var)):
         return op(ScaleMaps(epsilon), x, scale, bias, mean, var)
     momentum, isAffine = max(0.0, min(1.0, 1 - momentum)), not isNeutral(scale, bias)
     module = modules.BatchNorm(scale.shape[0], epsilon=epsilon, momentum=momentum, affine=isAffine)

@@ -39,7 +39,8 @@ def gemm(op: Any, a: Any, b: Any, c: Any = None) -> Any:
     alpha, beta = op.get("alpha", 1.0), op.get("beta", 1.0)
     transA, transB = bool(op.get("transA", 0)), bool(op.get("transB", 0))
     isPlain = alpha == 1 and (c is None or beta == 1) and not transA and isLayer(a, b)
-    if isPlain and (c is None or c.array is not None and c.shape == (b.shape[0 if transB else 1],)):
+    isBias = c is None or c.array is not None and not c.isSplit and c.shape == (b.shape[0 if transB else 1],)
+    if isPlain and isBias:
         return linear(op, a, b, c, transB)
     y = op(modules.MatMul(transA, transB), a, b)
     if alpha != 1:
