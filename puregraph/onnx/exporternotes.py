@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.onnx.onnxvalue import OnnxValue
+from puregraph.onnx.protowalk import layerOf
+
 HIDDEN = -1e30  # elements below are of masks
 ROLE = "pkg.torch.export.graph_signature.InputSpec.kind"
 SOURCES = "pkg.onnxscript.optimizer."  # what the name of the note of sources begins with
-FOLDED = "onnx::"  # what the older exporter calls arrays that it computed
+COMPUTED = "onnx::"  # what the older exporter calls arrays that it computed
 NUMBERED = re.compile(r"val_\d+")
 
 
@@ -30,7 +33,7 @@ class ExporterNotes:
         self.isMerging = not isOlder and model.producer_name != "puregraph"
         ranks = {tensor.name: len(tensor.dims) for tensor in model.graph.initializer} if isOlder else {}
         same = [node for node in model.graph.node if node.op_type == "Identity" and ranks.get(node.input[0], 0) > 0]
-        again = [node for node in same if node.output[0].startswith(FOLDED) and ranks[node.input[0]] > 1]
+        again = [node for node in same if node.output[0].startswith(COMPUTED) and ranks[node.input[0]] > 1]
         self.aliases = {node.output[0]: node.input[0] for node in again}
         self.copies = {node.output[0] for node in same} - self.aliases.keys()
         self.notes = {info.name: {each.key: each.value for each in info.metadata_props} for info in infos}
@@ -62,3 +65,36 @@ class ExporterNotes:
         isFull = bool((array == array.flat[0]).all()) if array.size else True
         isOwn = isFull or all(map(NUMBERED.fullmatch, sources))
         return isMask or isOwn and not any("." in each for each in sources)
+
+
+class MergedWeights:
+    """Says which arrays of a model are shared, and copies those that were merged."""
+
+    def __init__(self, notes: ExporterNotes):
+        self.notes = notes
+        self.copies: dict[Any, OnnxValue] = {}
+
+    def weight(self, name: str, array: np.ndarray, isWeight: bool, readers: dict[str, list[Any]]) -> OnnxValue:
+        """An array of the model, and who shares it."""
+        value = OnnxValue.of(name, array, isWeight)
+        uses = readers.get(name, [])
+        value.isShared = value.isWeight and len(uses) > 1
+        value.isSplit = value.isShared and (None in uses or len(set(uses)) > 1)
+        if value.isShared and self.notes.isMerged(array):
+            value.isMerged, value.isShared, value.isSplit = True, False, False
+        return value
+
+    def apart(self, proto: Any, given: list[Any], path: str, builder: Any) -> list[Any]:
+        """The inputs of a node, of merged weights copies: one for each layer, which is at several nodes where another
+        weight of it is shared, or what it is added to is made by one module."""
+        if not any(v is not None and v.isMerged for v in given):
+            return given
+        layer = layerOf(proto) if any(v is not None and v.isShared for v in given[1:]) else None
+        layer = layer or next((m for m in map(builder.tiedMaker, given) if m is not None), None)
+        result = list(given)
+        for i, value in enumerate(given):
+            if value is not None and value.isMerged:
+                copy = OnnxValue.of(value.name, value.array, value.isWeight)
+                copy.isShared = layer is not None
+                result[i] = self.copies.setdefault((value.name, i, layer or path), copy)
+        return result

@@ -13,7 +13,7 @@ from puregraph.errors import CheckpointError, GraphError, PuregraphError, ShapeE
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.onnx import opregistry
-from puregraph.onnx.exporternotes import ExporterNotes
+from puregraph.onnx.exporternotes import ExporterNotes, MergedWeights
 from puregraph.onnx.functionbody import bodyOf, localFunctions
 from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
 from puregraph.onnx.modelfile import NUMERIC, ModelFile, dtypeOf, notNumeric
@@ -22,7 +22,7 @@ from puregraph.onnx.onnxsequence import OnnxSequence, flattened
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.patterns.origin import Origin
 from puregraph.onnx.patterns.patternregistry import loadPatterns, patternsFor, recognized
-from puregraph.onnx.protowalk import countNodes, layerOf, needed, readsOf, usesOf
+from puregraph.onnx.protowalk import countNodes, needed, readsOf, usesOf
 from puregraph.onnx.subgraphreader import DEEPEST, SubgraphReader
 
 Outputs = list[OnnxValue | None]
@@ -83,7 +83,6 @@ class ModelReader:
         self.builder = GraphBuilder(trainable)
         loadPatterns()
         self.functions = localFunctions(self.model)
-        self.copies: dict[Any, OnnxValue] = {}
         self.unknown: dict[str, list[str]] = {}
         self.faults: list[ReadFault] = []
         self.subgraphs = SubgraphReader(self)
@@ -106,6 +105,7 @@ class ModelReader:
                 names = ", ".join(info.name for info in graph.input)
                 raise GraphError(f"{what}: there is no input {', '.join(map(quote, wrong))}; the inputs are {names}")
         self.notes = ExporterNotes(self.model)
+        self.merged = MergedWeights(self.notes)
         self.uses = usesOf([node for node in graph.node if not self.notes.isCopy(node)], self.notes.aliases)
         for tensor in graph.initializer:
             self.initialize(scope, tensor)
@@ -126,32 +126,8 @@ class ModelReader:
     def initialize(self, scope: NameScope, tensor: Any) -> None:
         """A weight of the model."""
         array = self.file.array(tensor)
-        scope.values[tensor.name] = self.weight(tensor.name, array, not self.notes.isConstant(tensor.name, array))
-
-    def weight(self, name: str, array: np.ndarray, isWeight: bool) -> OnnxValue:
-        """An array of the model, and who shares it."""
-        value = OnnxValue.of(name, array, isWeight)
-        uses = self.uses.get(name, [])
-        value.isShared = value.isWeight and len(uses) > 1
-        value.isSplit = value.isShared and (None in uses or len(set(uses)) > 1)
-        if value.isShared and self.notes.isMerged(array):
-            value.isMerged, value.isShared, value.isSplit = True, False, False
-        return value
-
-    def unmerged(self, proto: Any, given: list[Any], path: str) -> list[Any]:
-        """The inputs of a node, of merged weights copies: one for each layer, which is at several nodes where another
-        weight of it is shared, or what it is added to is made by one module."""
-        if not any(v is not None and v.isMerged for v in given):
-            return given
-        layer = layerOf(proto) if any(v is not None and v.isShared for v in given[1:]) else None
-        layer = layer or next((m for m in map(self.builder.tiedMaker, given) if m is not None), None)
-        found = list(given)
-        for i, value in enumerate(given):
-            if value is not None and value.isMerged:
-                copy = OnnxValue.of(value.name, value.array, value.isWeight)
-                copy.isShared = layer is not None
-                found[i] = self.copies.setdefault((value.name, i, layer or path), copy)
-        return found
+        isWeight = not self.notes.isConstant(tensor.name, array)
+        scope.values[tensor.name] = self.merged.weight(tensor.name, array, isWeight, self.uses)
 
     def inputs(self, scope: Any, info: Any, shapes: dict[str, Any]) -> list[Any]:
         """The nodes of an input of the model: several for a sequence, of which `shapes` has a list of shapes.
@@ -247,7 +223,7 @@ class ModelReader:
             given.pop()
         opset = scope.opsets.get(domain, 0)
         if self.notes.isCopy(proto) and given[0].isWeight:
-            return [self.weight(proto.output[0], given[0].array, True)]
+            return [self.merged.weight(proto.output[0], given[0].array, True, self.uses)]
         if proto.op_type == "Identity" and proto.output[0] in self.notes.aliases:
             return [given[0]]
         try:
@@ -274,7 +250,7 @@ class ModelReader:
         if None in given and not proto.domain:
             checkGiven(required(proto.op_type, opset), given)
         attributes = {a.name: self.attribute(a) for a in proto.attribute}
-        given = self.unmerged(proto, given, path)
+        given = self.merged.apart(proto, given, path, self.builder)
         self.builder.begin(path)
         node = OnnxNode(proto, path, opset, attributes, self.builder)
         found = read(node, *given)
