@@ -20,12 +20,13 @@ def needType(condition: Any, wanted: Any, given: Any, hint: str = "") -> None:
 
 
 def promoted(dtypes: Iterable[Any]) -> Any:
-    """The dtype that numpy promotes these to, without those that are not known (None); None if none is known.
+    """The dtype of a result of these, without those that are not known (None); None if none is known.
 
-    bfloat16 is promoted as float16 is, and with float16 to float32, which has the range of the one and the bits of the
-    other.
+    Floats decide: integers and booleans beside them become floats of theirs. Else it is numpy's promotion. bfloat16 is
+    promoted as float16 is, and with float16 to float32, which has the range of the one and the bits of the other.
     """
     known = [d for d in dtypes if d is not None]
+    known = [d for d in known if isFloating(d)] or known
     brain = next((d for d in known if d.kind == "V"), None)
     if brain is None:
         return np.result_type(*known) if known else None
@@ -43,6 +44,13 @@ def needFloats(named: Iterable[tuple[str, Any]], like: Any = None) -> None:
         if not isFloating(dtype):  # dtypes take long to write
             hint = f"convert the data with .astype('{like or 'float32'}')"
             needType(False, f"{'floats' if like is None else like} for {name}", dtype, hint)
+
+
+def needOneFloat(named: Iterable[tuple[str, Any]], like: Any = None) -> None:
+    """Raise a DtypeError for the first input, as (name, dtype), of another float than `like`, or than the first one."""
+    for name, dtype in named:
+        like = dtype if like is None else like
+        needType(dtype == like, f"{like} for {name}", dtype, f"convert the data with .astype('{like}')")
 
 
 def isFloating(dtype: Any) -> bool:
@@ -98,6 +106,8 @@ def inferredType(module: Any, dtypes: tuple[Any, ...]) -> Any:
     own = promoted(p.dtype for p in module.params.values() if isFloating(p.dtype))
     if own is not None or module.needsFloats:
         needFloats(given, own)
+    if module.needsOneFloat:
+        needOneFloat(given, own)
     kept = [d for _, d in given if module.keepsDtype or module.views or isFloating(d)]
     found = promoted([own, *kept])
     return found if count == 1 else [found] * count

@@ -20,10 +20,19 @@ def widened(rule: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     def wide(*args: Any, **options: Any) -> np.ndarray:
         if not any(map(isHalf, args)):
             return rule(*args, **options)
-        arrays = [a for a in args if hasattr(a, "dtype") and not isinstance(a, np.generic)]
-        return rule(*map(widen, args), **options).astype(promoted(a.dtype for a in arrays if isFloating(a.dtype)))
+        floats = [a.dtype for a in args if hasattr(a, "dtype") and isFloating(a.dtype)]
+        return rule(*map(widen, args), **options).astype(promoted(floats))
 
     return wide
+
+
+def asResultType(*xs: Any) -> Sequence[Any]:
+    """Arrays in the one dtype of their result: integers beside floats become floats of theirs, which numpy widens."""
+    first = xs[0].dtype
+    if all(x.dtype == first for x in xs):
+        return xs
+    dtype = promoted(x.dtype for x in xs)
+    return [x if x.dtype == dtype else x.astype(dtype) for x in xs]
 
 
 def isHalf(value: Any) -> bool:

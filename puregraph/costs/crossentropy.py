@@ -6,6 +6,7 @@ import numpy as np
 
 from puregraph import device
 from puregraph.arguments import Argument, Fraction, Whole, optional
+from puregraph.base.dtype import inferredType
 from puregraph.base.widen import widen
 from puregraph.core.param import State
 from puregraph.costs.pointwisecost import alongSamples, needWeights
@@ -85,6 +86,10 @@ class CrossEntropy(Module):
             return "axis=1 takes them from there"
         order = (0, len(x) - 1, *range(1, len(x) - 1))
         return f"Transpose({order}) behind the network brings them there from the last axis, axis=-1 takes them from it"
+
+    def dataTypeFrom(self, x, labels, sampleWeight=None):
+        inferredType(self, (x, labels))
+        return x
 
     def hiddenShapeFrom(self, x, labels, sampleWeight=None):
         return [x, labels]

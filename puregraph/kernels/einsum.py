@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from puregraph.base.widen import widened
+from puregraph.base.widen import asResultType, widened
 from puregraph.cuda.nests.axes import Axes
 from puregraph.cuda.runtime.launch import THREADS, Launch, gridFor, stridesOf
 from puregraph.cuda.runtime.preprocess import areFloats, defined, stored
@@ -18,7 +18,7 @@ def contract(equation, *xs):
 
     Shapes    as the equation names them
     """
-    return np.einsum(equation, *xs, optimize=len(xs) > 1)
+    return np.einsum(equation, *asResultType(*xs), optimize=len(xs) > 1)
 
 
 def spread(values, letters, shape):

@@ -4,7 +4,7 @@ from functools import reduce
 
 import numpy as np
 
-from puregraph.base.widen import widened
+from puregraph.base.widen import asResultType, widened
 from puregraph.core.shape import broadcast, product
 from puregraph.errors import need
 from puregraph.kernels.reduce import unbroadcast
@@ -53,4 +53,4 @@ class Add(_Broadcast):
 @widened
 def total(*xs):
     """The sum, from the left; a copy of a lone input."""
-    return reduce(np.add, xs) if len(xs) > 1 else xs[0].copy()
+    return reduce(np.add, asResultType(*xs)) if len(xs) > 1 else xs[0].copy()

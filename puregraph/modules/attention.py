@@ -3,7 +3,7 @@
 import numpy as np
 
 from puregraph.arguments import Flag, Number, optional
-from puregraph.base.dtype import isFloating, needFloats, needType, promoted
+from puregraph.base.dtype import isFloating, needFloats, needOneFloat, needType
 from puregraph.base.widen import widen
 from puregraph.core.shape import broadcast, product
 from puregraph.cuda.libraries.attention import backwardBytes
@@ -49,10 +49,13 @@ class Attention(Module):
         return (n, h, t, e)
 
     def dataTypeFrom(self, q, k, v, mask=None):
-        needFloats(zip("qkv", (q, k, v)))
+        given = [(name, kind) for name, kind in zip("qkv", (q, k, v)) if kind is not None]
+        needFloats(given)
         isMask = isFloating(mask) or mask.kind == "b"
         needType(isMask, "bools or floats for mask", mask, "convert with .astype(bool)")
-        return promoted([q, k, v, *([mask] if mask is not None and isFloating(mask) else [])])
+        isAdded = mask is not None and isFloating(mask)
+        needOneFloat([*given, ("mask", mask)] if isAdded else given)
+        return next((kind for _, kind in given), mask if isAdded else None)
 
     def hiddenShapeFrom(self, q, k, v, mask=None):
         return [(*q[:3], 1)]

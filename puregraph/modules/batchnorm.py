@@ -32,7 +32,7 @@ class BatchNorm(Module):
     """
 
     reads = ("x", "scale", "center", "factor")
-    needsFloats = featuresFirst = True
+    needsFloats = needsOneFloat = featuresFirst = True
     hidden = ("center", "factor")
     flopsPerElement = 4
 

@@ -5,6 +5,7 @@ from itertools import accumulate
 import numpy as np
 
 from puregraph.arguments import Whole
+from puregraph.base.widen import asResultType
 from puregraph.core.shape import normalAxis
 from puregraph.errors import need, show
 from puregraph.module import Module
@@ -37,7 +38,7 @@ class Concat(Module):
         return (*xs[0][:axis], sum(x[axis] for x in xs), *xs[0][axis + 1 :])
 
     def updateData(self, *xs, out=None):
-        return np.concatenate(xs, axis=self.axis, out=out)
+        return np.concatenate(asResultType(*xs), axis=self.axis, out=out)
 
     def updateGrad(self, grad, *values, needs):
         *xs, _ = values

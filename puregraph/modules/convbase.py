@@ -4,6 +4,7 @@ from math import prod
 
 import numpy as np
 
+from puregraph.base.widen import asResultType
 from puregraph.core import initial
 from puregraph.core.param import Param
 from puregraph.errors import need
@@ -44,7 +45,7 @@ class _Convolution(Module):
         return self.stride, self.pad, self.dilation, self.groups
 
     def updateData(self, x, W, b):
-        y = self.apply(x, W)
+        y = self.apply(*asResultType(x, W))
         return y if b is None else np.add(y, perMap(b, y), out=y)
 
     def updateGrad(self, grad, x, W, b, y, needs):

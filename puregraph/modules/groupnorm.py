@@ -25,7 +25,7 @@ class GroupNorm(Module):
     """
 
     reads = ("x", "scale", "center", "factor")
-    needsFloats = featuresFirst = True
+    needsFloats = needsOneFloat = featuresFirst = True
     hidden = ("center", "factor")
     flopsPerElement = 4
 

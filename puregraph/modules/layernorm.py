@@ -23,7 +23,7 @@ class LayerNorm(Module):
     """
 
     reads = ("x", "scale", "center", "factor")
-    needsFloats = True
+    needsFloats = needsOneFloat = True
     hidden = ("center", "factor")
     flopsPerElement = 4
 

@@ -1,6 +1,7 @@
 """MatMul: the batched matrix product."""
 
 from puregraph.arguments import Flag
+from puregraph.base.widen import asResultType
 from puregraph.core.shape import broadcast, product
 from puregraph.errors import need
 from puregraph.kernels.reduce import unbroadcast
@@ -32,6 +33,7 @@ class MatMul(Module):
         return (*broadcast(a[:-2], b[:-2]), i, k)
 
     def updateData(self, a, b):
+        a, b = asResultType(a, b)
         return oriented(a, self.transpA) @ oriented(b, self.transpB)
 
     def updateGrad(self, grad, a, b, y, needs):

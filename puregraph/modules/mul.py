@@ -4,7 +4,7 @@ from functools import reduce
 
 import numpy as np
 
-from puregraph.base.widen import widened
+from puregraph.base.widen import asResultType, widened
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.modules.add import _Broadcast
 
@@ -35,4 +35,4 @@ class Mul(_Broadcast):
 @widened
 def times(*xs):
     """The product, from the left; a copy of a lone input."""
-    return reduce(np.multiply, xs) if len(xs) > 1 else xs[0].copy()
+    return reduce(np.multiply, asResultType(*xs)) if len(xs) > 1 else xs[0].copy()

@@ -1,5 +1,6 @@
 """PairDot: the dot products of each two of several vectors."""
 
+from puregraph.base.widen import asResultType
 from puregraph.core.shape import product
 from puregraph.errors import need
 from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
@@ -23,7 +24,7 @@ class PairDot(Module):
         return (xs[0][0], len(xs) * (len(xs) - 1) // 2)
 
     def updateData(self, *xs):
-        return pairDots(*xs)
+        return pairDots(*asResultType(*xs))
 
     def updateGrad(self, grad, *values, needs):
         *xs, _ = values

@@ -19,7 +19,7 @@ class _Recurrent(Module):
     """A subclass names its states in `cell`, counts its `gates`, says what it keeps, and gives step and back."""
 
     reads = ("x", "h0", "lengths", "W", "U", "y")
-    needsFloats = True
+    needsFloats = needsOneFloat = True
     indices = ("lengths",)
     zeroBeyond = "lengths"
     cell = ("h",)

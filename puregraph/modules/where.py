@@ -1,6 +1,6 @@
 """Where: one input where a condition holds, another elsewhere."""
 
-from puregraph.base.dtype import inferredType, isFloating, promoted
+from puregraph.base.dtype import inferredType, promoted
 from puregraph.pointwise import Pointwise
 
 
@@ -19,8 +19,7 @@ class Where(Pointwise):
 
     def dataTypeFrom(self, condition, a, b):
         inferredType(self, (condition, a, b))
-        floats = [kind for kind in (a, b) if kind is not None and isFloating(kind)]
-        return None if a is None or b is None else promoted(floats or [a, b])
+        return None if a is None or b is None else promoted([a, b])
 
     def sample(self, rng, condition, a, b):
         return [rng.random(condition) < 0.5, rng.standard_normal(a), rng.standard_normal(b)]

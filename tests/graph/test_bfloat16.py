@@ -78,8 +78,8 @@ def rounded(x):
         ("float64", "float64"),
         ("bool", BRAIN),
         ("int8", BRAIN),
-        ("int16", "float32"),
-        ("int64", "float64"),
+        ("int16", BRAIN),
+        ("int64", BRAIN),
     ],
 )
 def test_bfloat16_is_promoted_as_float16_is_and_the_two_to_float32(other, wanted):

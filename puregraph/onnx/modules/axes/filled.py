@@ -52,7 +52,7 @@ class ConstantRange(Module):
 
     reads = ()
     isDiscrete = True
-    needsFloats = True
+    needsFloats = needsOneFloat = True
     flopsPerElement = 0
 
     def dataShapeFrom(self, start, stop, step):

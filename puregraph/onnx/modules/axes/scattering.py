@@ -3,6 +3,7 @@
 import numpy as np
 
 from puregraph.arguments import Flag, Whole, choice
+from puregraph.base.widen import asResultType
 from puregraph.core.dim import Dim
 from puregraph.core.shape import normalAxis
 from puregraph.errors import need
@@ -25,6 +26,7 @@ class _Scatter(Module):
         self.isDiscrete = False
 
     def updateData(self, x, index, updates):
+        x, updates = asResultType(x, updates)
         y, key = x.copy(), self.key(x, index)
         kind = KINDS[self.reduction]
         if kind is None:
@@ -190,6 +192,7 @@ class ScatterSequence(Module):
         return updates if axis == 1 else np.moveaxis(updates, axis, 1)
 
     def updateData(self, x, updates, starts=None):
+        x, updates = asResultType(x, updates)
         y = x.copy()
         y[self.key(x, updates, starts)] = self.moved(updates)
         return y

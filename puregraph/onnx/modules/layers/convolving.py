@@ -3,6 +3,7 @@
 import numpy as np
 
 from puregraph.arguments import Count
+from puregraph.base.widen import asResultType
 from puregraph.core.shape import product, transposed
 from puregraph.errors import need
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
@@ -41,7 +42,7 @@ class Convolve(Module):
         return (x[0], W[0], *windowShape(x, W[2:], self.stride, self.pad, self.dilation))
 
     def updateData(self, x, W, b=None):
-        y = convolve(x, W, *self.layout)
+        y = convolve(*asResultType(x, W), *self.layout)
         return y if b is None else y + perMap(b, y)
 
     def updateGrad(self, grad, x, W, b, y, needs):
@@ -106,7 +107,7 @@ class ConvolveTransposed(Module):
         return (x[0], W[1] * self.groups, *self.lengths(x, W, ((0, 0),) * len(self.stride)))
 
     def updateData(self, x, W, b=None):
-        y = convolveData(x, W, self.wholeShape(x.shape, W.shape), *self.layout)
+        y = convolveData(*asResultType(x, W), self.wholeShape(x.shape, W.shape), *self.layout)
         y = padded(y[inner(self.cut, y.shape[2:])], opposite(tuple((min(a, 0), min(c, 0)) for a, c in self.cut)))
         return np.ascontiguousarray(y) if b is None else y + perMap(b, y)
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from puregraph.arguments import Flag, NotNegative
+from puregraph.base.dtype import promoted
 from puregraph.base.widen import widen
 from puregraph.core.param import Param
 from puregraph.errors import need
@@ -50,8 +51,9 @@ class RmsNorm(Module):
         wide = widen(x)
         factor = 1 / np.sqrt((wide * wide).mean(axis=self.axes, keepdims=True) + self.epsilon)
         y = wide * factor
+        dtype = x.dtype if scale is None else promoted([x.dtype, scale.dtype])
         y = y if scale is None else y * scale
-        return y.astype(x.dtype, copy=False), factor
+        return y.astype(dtype, copy=False), factor
 
     def updateGrad(self, grad, x, scale, y, factor, needs):
         g, z = widen(grad), widen(x) * factor

@@ -1,5 +1,6 @@
 """VectorProduct: the matrix product in which a vector may stand for a matrix."""
 
+from puregraph.base.widen import asResultType
 from puregraph.core.shape import broadcast, product
 from puregraph.errors import need
 from puregraph.kernels.reduce import unbroadcast
@@ -25,6 +26,7 @@ class VectorProduct(Module):
         return (*lead, *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
 
     def updateData(self, a, b):
+        a, b = asResultType(a, b)
         return (self.row(a) @ self.column(b)).reshape(self.dataShapeFrom(a.shape, b.shape))
 
     def row(self, a):

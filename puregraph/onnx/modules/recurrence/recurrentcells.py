@@ -64,7 +64,7 @@ class RecurrentCells(Module):
     """
 
     reads = ("x", "W", "R", "B", "lengths", "h0", "c0", "P")
-    needsFloats = True
+    needsFloats = needsOneFloat = True
     indices = ("lengths",)
 
     def __init__(
