@@ -50,6 +50,12 @@ def isNarrow(dtype: Any) -> bool:
     return dtype == HALF or isBfloat16(dtype)
 
 
+def divided(g: Any, count: Any) -> Any:
+    """g / count: a float of 16 bits is divided in float32, which holds any count, and rounded once."""
+    y = widen(g) / count
+    return y if y.dtype == g.dtype else y.astype(g.dtype)
+
+
 class Met:
     """What this process has met so far: until then nobody looks for it in every pass."""
 

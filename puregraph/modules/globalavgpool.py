@@ -4,6 +4,7 @@ from math import prod
 
 import numpy as np
 
+from puregraph.base.widen import divided
 from puregraph.errors import need
 from puregraph.module import Module
 
@@ -28,7 +29,7 @@ class GlobalAvgPool(Module):
         return x.mean(axis=tuple(range(2, x.ndim)))
 
     def updateGrad(self, grad, x, y):
-        share = grad / prod(x.shape[2:])
+        share = divided(grad, prod(x.shape[2:]))
         return np.broadcast_to(share.reshape(*share.shape, *(1,) * (x.ndim - 2)), x.shape).copy()
 
     @classmethod

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from puregraph.base.widen import divided
 from puregraph.kernels.reduce import average
 from puregraph.modules.sum import _Reduction, reduced
 
@@ -26,7 +27,7 @@ class Mean(_Reduction):
 
     def updateGrad(self, grad, x, y):
         count = x.size // max(y.size, 1)
-        return np.broadcast_to((grad / count).reshape(reduced(x.shape, self.axis, True)), x.shape).copy()
+        return np.broadcast_to(divided(grad, count).reshape(reduced(x.shape, self.axis, True)), x.shape).copy()
 
     @classmethod
     def examples(cls):

@@ -9,6 +9,7 @@ import numpy as np
 
 from puregraph.autodiff.derivatives.declarations import VJPS, alone, isLeftOut, itself, jvp, linear, vjp
 from puregraph.autodiff.derivatives.ufuncs import inShape
+from puregraph.base.widen import divided, widen
 from puregraph.core.accumulate import isArray
 from puregraph.kernels.reduce import unbroadcast
 
@@ -59,7 +60,7 @@ jvp(np.add.accumulate)(itself())
 @linear(np.mean)
 def meanRule(g, y, a, axis=None):
     """y = sum x / n: dx = g / n."""
-    return spread(g / counted(a, axis), a, axis)
+    return spread(divided(g, counted(a, axis)), a, axis)
 
 
 @vjp(np.average)
@@ -70,22 +71,22 @@ def averageRule(g, y, a, axis=None, weights=None):
     w, axis = weights if isArray(weights) else np.asarray(weights), axesOf(a, axis)
     if w.ndim != a.ndim:
         w = w.reshape([n if i in axesOf(a, axis) else 1 for i, n in enumerate(a.shape)])
-    share = spread(g / np.broadcast_to(w, a.shape).sum(axis=axis).reshape(y.shape), a, axis)
+    share = spread(widen(g) / widen(np.broadcast_to(w, a.shape)).sum(axis=axis).reshape(y.shape), a, axis)
     return share * w, None, unbroadcast(share * (a - spread(y, a, axis)), w.shape).reshape(np.shape(weights))
 
 
 @vjp(np.var)
 def varRule(g, y, a, axis=None, ddof=0, correction=0):
     """y = sum (x - m)^2 / (n - c): dx = 2 g (x - m) / (n - c)."""
-    return spread(g * (2 * rest(a, axis, ddof, correction)), a, axis) * centered(a, axis)
+    return spread(widen(g) * (2 * rest(a, axis, ddof, correction)), a, axis) * centered(widen(a), axis)
 
 
 @vjp(np.std)
 def stdRule(g, y, a, axis=None, ddof=0, correction=0):
     """y = sqrt v: dx = g (x - m) / (y (n - c)), and 0 where y is, as in torch."""
     isZero = np.equal(y, 0)
-    slope = np.where(isZero, 0, g / np.where(isZero, 1, y))
-    return spread(slope * rest(a, axis, ddof, correction), a, axis) * centered(a, axis)
+    slope = np.where(isZero, 0, widen(g) / np.where(isZero, 1, y))
+    return spread(slope * rest(a, axis, ddof, correction), a, axis) * centered(widen(a), axis)
 
 
 def rest(a: Any, axis: Any, ddof: Any, correction: Any) -> float:
@@ -103,7 +104,7 @@ def centered(a: Any, axis: Any) -> Any:
 def spreadOf(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """2 sum (x - m) t / (k - ddof), and half of that over the deviation; 0 where that is, as going backward."""
     alone(function, tangents, 0)
-    x, t = values[0], tangents[0]
+    x, t = map(widen, (values[0], tangents[0]))
     y = function(*values, **options)
     axis, keepdims = alongAxis(values, options)
     where, given = optionOf(options, "where"), optionOf(options, "mean")
@@ -121,8 +122,9 @@ def spreadOf(function: Any, values: list, tangents: list, options: dict) -> tupl
 @vjp(np.max, np.min, np.amax, np.amin)
 def extremeRule(g, y, a, axis=None):
     """Equal extremes share evenly, as in torch's amax."""
-    isOne = np.logical_or(np.equal(a, spread(y, a, axis)), np.not_equal(a, a)).astype(a.dtype)
-    return spread(g, a, axis) * (isOne / isOne.sum(axis=axis, keepdims=True))
+    isOne = np.logical_or(np.equal(a, spread(y, a, axis)), np.not_equal(a, a))
+    share = divided(g, isOne.sum(axis=axis).reshape(g.shape))
+    return np.where(isOne, spread(share, a, axis), 0)
 
 
 @jvp(np.max, np.amax, np.min, np.amin, np.maximum.reduce, np.minimum.reduce)
@@ -136,8 +138,8 @@ def extreme(function: Any, values: list, tangents: list, options: dict) -> tuple
     mask = x == function(x, **{**options, "axis": axis, "keepdims": True})
     if "where" in options:
         mask = mask & options["where"]
-    count = np.maximum(mask.sum(axis=axis, keepdims=keepdims), 1).astype(t.dtype)
-    return y, np.where(mask, t, 0).sum(axis=axis, keepdims=keepdims) / count
+    count = np.maximum(mask.sum(axis=axis, keepdims=keepdims), 1)
+    return y, inShape(np.where(mask, widen(t), 0).sum(axis=axis, keepdims=keepdims) / count, y)
 
 
 @vjp(np.prod)

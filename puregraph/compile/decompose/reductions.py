@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.base.widen import widen
 from puregraph.compile.decompose.decomposition import simpler
 from puregraph.kernels.reduce import firstIndex
 
@@ -55,9 +56,10 @@ def variance(x: Any, axis: Any = None, ddof: float = 0, **options: Any) -> Any:
     """sum (x - mean)^2 / (n - ddof)"""
     if x.dtype.kind != "f" or not options.keys() <= {"keepdims"}:
         return NotImplemented
-    rest = x - x.mean(axis=axis, keepdims=True)
+    wide = widen(x)
+    rest = wide - wide.mean(axis=axis, keepdims=True)
     count = prod([x.shape[a] for a in chosen(x, axis)])
-    return (rest * rest).sum(axis=axis, **options) / (count - ddof)
+    return ((rest * rest).sum(axis=axis, **options) / (count - ddof)).astype(x.dtype)
 
 
 @simpler(np.std)

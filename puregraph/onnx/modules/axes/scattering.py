@@ -3,7 +3,7 @@
 import numpy as np
 
 from puregraph.arguments import Flag, Whole, choice
-from puregraph.base.widen import asResultType
+from puregraph.base.widen import asResultType, divided
 from puregraph.core.dim import Dim
 from puregraph.core.shape import normalAxis
 from puregraph.errors import need
@@ -69,9 +69,9 @@ def productGrad(grad, x, key, updates):
 def extremeGrad(grad, x, key, updates, y):
     """All that are equal to the largest, or smallest, share the gradient evenly."""
     isKept, isTaken = x == y, updates == y[key]
-    count = isKept.astype(grad.dtype)
-    np.add.at(count, key, isTaken.astype(grad.dtype))
-    share = grad / np.maximum(count, count.dtype.type(1))  # 0 equal it where it is not a number
+    count = isKept.astype(np.int64)
+    np.add.at(count, key, isTaken.astype(np.int64))
+    share = divided(grad, np.maximum(count, np.int64(1)))  # 0 equal it where it is not a number
     nothing = grad.dtype.type(0)
     return np.where(isKept, share, nothing), None, np.where(isTaken, share[key], nothing)
 

@@ -5,7 +5,7 @@ from math import prod
 import numpy as np
 
 from puregraph.arguments import Flag, Positive
-from puregraph.base.widen import widened
+from puregraph.base.widen import divided, widened
 from puregraph.core.shape import product
 from puregraph.errors import need
 from puregraph.kernels.pooling import maxPool, maxPoolGrad
@@ -127,18 +127,18 @@ class PoolMean(_Pool):
         self.includePad = includePad
 
     def shares(self, like, x):
-        """How many elements each window over x has, in the dtype of another array."""
+        """How many elements each window over x has, as float32 on the device of another array."""
         win = self.window(x)
         ones = np.ones_like(like, shape=(1, 1, *x.shape[2:]), dtype=np.float32)
         ones = padded(ones, self.pad, 1) if self.includePad else padded(ones, self.pad)
         whole = padded(ones, tuple((0, b - a) for (_, a), (_, b) in zip(self.pad, win.pad)))
-        return np.maximum(sum(whole[win.tapIndex(tap)] for tap in win.taps), 1).astype(like.dtype)
+        return np.maximum(sum(whole[win.tapIndex(tap)] for tap in win.taps), 1)
 
     def updateData(self, x):
-        return (summed(x, self.window(x)) / self.shares(x, x)).astype(x.dtype, copy=False)
+        return divided(summed(x, self.window(x)), self.shares(x, x))
 
     def updateGrad(self, grad, x, y):
-        return spread((grad / self.shares(grad, x)).astype(grad.dtype, copy=False), self.window(x))
+        return spread(divided(grad, self.shares(grad, x)), self.window(x))
 
     @classmethod
     def examples(cls):
