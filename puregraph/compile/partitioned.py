@@ -130,8 +130,7 @@ class PartitionedGraph:
         self.update(self.backwardGraph())
         self.graph.checkData(data, self.steps)
         values = run(self.forward, self.steps, data, self.weights)
-        made = [row for row in self.rows if all(values[n] is not None for n in row.step.visible)]
-        self.sizes = checkResults(made, values)
+        self.sizes = checkResults(self.rows, values, isPartial=True)
         self.values = [] if self.back is None else values
         found = [values[n] for n in self.steps.outputs]
         return found[0] if len(found) == 1 else found

@@ -12,8 +12,9 @@ from puregraph.compile.cache import Programs
 from puregraph.compile.ir.strides import storedOrder
 from puregraph.compile.partition import Partition, stepsOf
 from puregraph.compile.runtime.buffers import Workspace
+from puregraph.errors import misfit
 from puregraph.graph import Graph
-from puregraph.graph.inference import Inferred
+from puregraph.graph.inference import Inferred, inferShapes
 from puregraph.graph.steps import GraphStep, Steps
 from puregraph.module import Module
 
@@ -71,11 +72,14 @@ class Subgraph:
         self.whole = StepsGraph(self.graph, stepsOf(self.steps, self.items, self.inputs, self.outputs))
         self.programs: dict[tuple[bool, ...], Programs] = {}
         self.runs = self.eager = 0
+        self.checked: set[tuple[Any, ...]] = set()
 
     def __call__(self, values: list[Any]) -> None:
         """Compute what leaves this piece from what enters it."""
         given = [asArray(values[n]) for n in self.inputs]
         there = [x for x in given if x is not None]
+        if self.partition.sizes and len(there) == len(given):
+            self.checkShapes([getattr(x, "shape", None) for x in given])
         program = None
         if not self.partition.isOpen and all(hasattr(x, "strides") for x in there):
             orders = tuple([storedOrder(x) for x in there])  # so others read and add it up, as in one program
@@ -88,6 +92,19 @@ class Subgraph:
         found = self.whole(given) if program is None else program.run(*there)
         for n, y in zip(self.outputs, [found] if len(self.outputs) == 1 else found, strict=True):
             values[n] = y
+
+    def checkShapes(self, shapes: list[Any]) -> None:
+        """Check once for each combination of sizes that every step takes those that the data has given.
+
+        Raises    ShapeError naming the nodes
+        """
+        key = tuple(shapes)
+        if key in self.checked:
+            return
+        faults = [row.fault for row in inferShapes(self.whole.own, shapes).rows if row.fault]
+        if faults:
+            raise misfit(faults)
+        self.checked.add(key)
 
     def programsFor(self, isThere: tuple[bool, ...]) -> Programs:
         """The programs for inputs of which some are None."""

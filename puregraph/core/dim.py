@@ -216,6 +216,12 @@ def least(factor: str | Floor | Minimum) -> float:
     return min(low, 0) if isinstance(factor.under, Dim) else low // factor.under
 
 
+def dependsOnData(size: Size) -> bool:
+    """Whether a symbol whose size depends on the data is part of a size, which may be 0 then."""
+    parts = [factor for factors in termsOf(size) for factor in factors]
+    return any(isinstance(f, DataDependent) if isinstance(f, str) else any(map(dependsOnData, f)) for f in parts)
+
+
 def pair(rule: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
     """An operator and its reflected version; "text" + dim and "%s" % dim mean what they do for any str."""
 

@@ -11,7 +11,7 @@ from puregraph.core.shape import bind, symbols
 from puregraph.device import isDeviceArray
 from puregraph.errors import DataError, DtypeError, PuregraphError, misfit, show
 from puregraph.graph.inference import StepShapes
-from puregraph.graph.steps import Steps
+from puregraph.graph.steps import Steps, misfitOf
 
 
 def checkValues(data: list[Any], title: str) -> None:
@@ -47,13 +47,21 @@ def checkInputTypes(data: list[Any], steps: Steps, rows: list[StepShapes], dtype
             )
 
 
-def checkResults(rows: list[StepShapes], values: list[Any]) -> dict[str, int]:
-    """The outputs of a pass have the shapes and dtypes that the rules said; sizes that depend on the data are those of
-    the first value that has them, and the result."""
+def checkResults(rows: list[StepShapes], values: list[Any], isPartial: bool = False) -> dict[str, int]:
+    """Check that outputs have the inferred shapes and dtypes; bind data-dependent sizes.
+
+    `isPartial`: values that nobody reads are None.
+    """
     sizes: dict[str, int] = {}
-    for step, _, shapes, _, dtypes in rows:
+    for step, inshapes, shapes, _, dtypes in rows:
+        given = [getattr(values[n], "shape", None) for n in step.args[: step.inputs]]
+        fault = misfitOf(step, given) if isOfData(inshapes, given) else None
+        if fault is not None:
+            raise fault
         for number, shape, dtype in zip(step.visible, shapes or [], dtypes, strict=True):
             value = values[number]
+            if isPartial and value is None:
+                continue
             if dtype is not None and getattr(value, "dtype", dtype) != dtype:
                 raise PuregraphError(
                     f"at '{step.path}' ({step.label}): dataTypeFrom says {dtype}, updateData gave {value.dtype}; "
@@ -62,7 +70,7 @@ def checkResults(rows: list[StepShapes], values: list[Any]) -> dict[str, int]:
             if not isValue(value) or shapeOf(value) != shape and not fitsSizes(shapeOf(value), shape, sizes):
                 found = f"shape {show(shapeOf(value))}" if isArray(value) else type(value).__name__
                 raise PuregraphError(
-                    f"at '{step.path}' ({step.label}): dataShapeFrom says {show(shape)}{given(sizes, shape)}, "
+                    f"at '{step.path}' ({step.label}): dataShapeFrom says {show(shape)}{boundIn(sizes, shape)}, "
                     f"updateData gave {found}; "
                     "one of the two rules is wrong"
                 )
@@ -79,7 +87,12 @@ def fitsSizes(shape: Any, said: Any, sizes: dict[str, int]) -> bool:
     return bind(said, sizes) == tuple(shape)
 
 
-def given(sizes: dict[str, int], shape: Any) -> str:
+def isOfData(said: list[Any], shapes: list[Any]) -> bool:
+    """Whether shapes are there, in which sizes are that a rule could not know ahead of data."""
+    return said != shapes and all(shape is not None or wanted is None for shape, wanted in zip(shapes, said))
+
+
+def boundIn(sizes: dict[str, int], shape: Any) -> str:
     """The values of the symbols in a shape, as a message says them."""
     known = [f"{name} = {sizes[name]}" for name in symbols(shape) if name in sizes]
     return f" with {', '.join(known)}" if known else ""

@@ -12,7 +12,7 @@ from puregraph.base.widen import forwardRule, hasBfloat16
 from puregraph.core.accumulate import isArray
 from puregraph.core.hooks import HOOKS
 from puregraph.core.rules import readBy
-from puregraph.errors import GraphError, ShapeError, addLocation, show
+from puregraph.errors import GraphError, PuregraphError, ShapeError, addLocation, show
 from puregraph.node import Node, located
 
 ABSENT = 0  # the number of the value that is always None: an optional input or parameter that was left out
@@ -208,11 +208,25 @@ class Steps:
             raise located(error, step.path, step.label) from None
         except Exception as error:
             given = [getattr(values[i], "shape", None) for i in step.args]
+            fault = None if isinstance(error, PuregraphError) else misfitOf(step, given)
+            if fault is not None:
+                raise fault from None
             addLocation(error, f"at '{step.path}' ({step.label}): given {show(given)}")
             raise
         for node, numbers in self.shown if keeps else ():
             node.made = values[numbers[0]] if len(numbers) == 1 else [values[n] for n in numbers]
         return values
+
+
+def misfitOf(step: GraphStep, shapes: list[Any]) -> ShapeError | None:
+    """The error of a step whose shape rule refuses these shapes, as it may once sizes that depend on the data are there."""
+    try:
+        step.module.dataShapeFrom(*shapes[: step.inputs])
+    except ShapeError as error:
+        return located(error, step.path, step.label)
+    except Exception:
+        return None  # the rule itself has said why
+    return None
 
 
 def apart(result: tuple, stored: list[Any]) -> tuple:

@@ -5,7 +5,7 @@ from numbers import Integral
 import numpy as np
 
 from puregraph.arguments import Axes, optional
-from puregraph.core.dim import Dim, minimum
+from puregraph.core.dim import Dim, dependsOnData, minimum
 from puregraph.core.shape import normalAxis, sizesOf, valueOf
 from puregraph.errors import need
 from puregraph.module import Module
@@ -153,7 +153,9 @@ def lengthOf(part, size, x):
         start, stop, step = stop + 1, start + 1, -step
     if stop - start <= 0:
         return 0
-    if not (0 - start <= 0 and stop - size <= 0):
+    if dependsOnData(size) and (start <= 0 or size - stop <= 0 or start - stop <= 0):
+        start, stop = (clipped(end, size) for end in (start, stop))
+    elif not (0 - start <= 0 and stop - size <= 0):
         ends = [None] if start - stop > 0 else [clipped(start, size), clipped(stop, size)]
         hint = f"what is left depends on how large {size} is"
         need(None not in ends, f"a number in place of {size} for [{asText(part)}]", x, hint)

@@ -133,7 +133,7 @@ def traceStep(
               a value of the graph is no array
     """
     shapes = [tuple(s) for s in shapes]
-    checkShapes(graph, shapes)
+    checkShapes(graph, shapes, dtypes)
     found = Schedule(graph, graph.steps(len(shapes)))
     found.owner, found.scales, found.buckets = owner, scales, buckets
     tracer = tracerFor(trial, layout, keepsComposite, weights)
@@ -162,9 +162,11 @@ def finish(found: Schedule, tracer: GraphTracer, wanted: Sequence[bool] | None) 
     found.calls, found.count = beforeReaders(tracer.recorder.calls), tracer.recorder.count
 
 
-def checkShapes(graph: Graph, shapes: list[Any]) -> None:
+def checkShapes(graph: Graph, shapes: list[Any], dtypes: Sequence[Any] | None = None) -> None:
     """Raise    ShapeError if the shapes do not fit; OpenSizesError naming the first node whose sizes depend on data."""
     found = graph.infer(shapes)
+    if dtypes is not None and any(row.fault for row in found.rows):  # rules may take what comes in, not the graph's own
+        found = graph.infer(shapes, dtypes=list(dtypes))
     if any(row.fault for row in found.rows):
         graph.dataShapeFrom(shapes)  # its error lists them all
     if found.isOpen:
