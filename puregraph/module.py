@@ -126,7 +126,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
                 dtype of any may always be asked.
     `hidden`    names of hidden outputs, which `updateData` returns after the visible ones (a mask, pooling indices)
     `indices`, `masks`  names of the inputs that hold integers (labels, token ids), or booleans: they have no gradient
-    `needsFloats`   whether all other inputs have to be floats, as with floating parameters; `needsOneFloat`: of one dtype
+    `needsFloats`   whether all other inputs have to be floats, as with float parameters; `needsOneFloat`: of one dtype
     `keepsDtype`    whether the output has the dtype of the inputs, the promoted one of several
     `isDiscrete`    whether the outputs are integers or booleans, or depend on such alone: they pass no gradient on
     `shapeInputs`   names of the inputs whose elements the output's shape follows from; they are integers too

@@ -53,6 +53,11 @@ def needOneFloat(named: Iterable[tuple[str, Any]], like: Any = None) -> None:
         needType(dtype == like, f"{like} for {name}", dtype, f"convert the data with .astype('{like}')")
 
 
+def nativeType(dtype: Any) -> Any:
+    """The dtype of a text, a type such as bool or np.float32, or a dtype, in the byte order of the machine."""
+    return np.dtype(dtype).newbyteorder("=")
+
+
 def isFloating(dtype: Any) -> bool:
     """Whether a dtype, if it is known, is a float."""
     return dtype is None or dtype.kind == "f" or isBfloat16(dtype)

@@ -12,7 +12,7 @@ from puregraph import device
 from puregraph.arguments import isType
 from puregraph.base.align import fitting, ownCopy, readOnly
 from puregraph.base.attributes import Settable
-from puregraph.base.dtype import isFloating
+from puregraph.base.dtype import isFloating, nativeType
 from puregraph.base.fingerprint import fingerprint
 from puregraph.base.lease import Lease, isLendable, lend
 from puregraph.base.widen import noteDtype
@@ -39,7 +39,7 @@ def dtypeFrom(dtype: Any, kind: str) -> Any:
     if not isType(dtype) or np.dtype(dtype).kind not in "fiubV":
         raise DtypeError(f"wanted the dtype of a {kind}, such as np.float32, got {dtype!r:.60}")
     noteDtype(np.dtype(dtype))
-    return np.dtype(dtype).newbyteorder("=")
+    return nativeType(dtype)
 
 
 # what an array of a parameter was when a pass read it: its version, and its fingerprint if others could write

@@ -1,9 +1,7 @@
 """Input: a named input of a graph."""
 
-import numpy as np
-
 from puregraph.arguments import Dtype, optional
-from puregraph.base.dtype import needType
+from puregraph.base.dtype import nativeType, needType
 from puregraph.core.shape import asShape, isInstance
 from puregraph.errors import need
 from puregraph.module import Module
@@ -27,7 +25,7 @@ class Input(Module):
     def __init__(self, shape=None, dtype: optional(Dtype) = None, name=None):
         super().__init__(shape if isinstance(shape, str) else name)
         self.shape = None if shape is None or isinstance(shape, str) else asShape(shape)
-        self.dtype = None if dtype is None else np.dtype(dtype)
+        self.dtype = None if dtype is None else nativeType(dtype)
 
     @property
     def isDeclared(self):

@@ -219,7 +219,7 @@ class Steps:
 
 
 def misfitOf(step: GraphStep, shapes: list[Any]) -> ShapeError | None:
-    """The error of a step whose shape rule refuses these shapes, as it may once sizes that depend on the data are there."""
+    """The error of a step whose shape rule refuses these shapes, once sizes that depend on the data are there."""
     try:
         step.module.dataShapeFrom(*shapes[: step.inputs])
     except ShapeError as error:

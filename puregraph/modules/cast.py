@@ -1,9 +1,7 @@
 """Cast: the input in another dtype."""
 
-import numpy as np
-
 from puregraph.arguments import Dtype
-from puregraph.base.dtype import isFloating
+from puregraph.base.dtype import isFloating, nativeType
 from puregraph.core.shape import valueOf
 from puregraph.module import Module
 
@@ -22,7 +20,7 @@ class Cast(Module):
 
     def __init__(self, dtype: Dtype, name=None):
         super().__init__(name)
-        self.dtype = np.dtype(dtype)
+        self.dtype = nativeType(dtype)
         self.isDiscrete = not isFloating(self.dtype)
 
     def dataShapeFrom(self, x):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from puregraph.arguments import Dtype, Scalar
-from puregraph.base.dtype import inferredType
+from puregraph.base.dtype import inferredType, nativeType
 from puregraph.core.shape import givenSizes, sizesOf, valueOf
 from puregraph.errors import need
 from puregraph.module import Module
@@ -25,7 +25,7 @@ class Full(Module):
 
     def __init__(self, value: Scalar = 0.0, dtype: Dtype = "float32", name=None):
         super().__init__(name)
-        self.value, self.dtype = value, np.dtype(dtype)
+        self.value, self.dtype = value, nativeType(dtype)
 
     def dataShapeFrom(self, sizes):
         wanted = givenSizes(sizes, "sizes")

@@ -3,6 +3,7 @@
 import numpy as np
 
 from puregraph.arguments import Count, Dtype
+from puregraph.base.dtype import nativeType
 from puregraph.core.tracer import arrayLike
 from puregraph.module import Module
 
@@ -21,7 +22,7 @@ class OneHot(Module):
 
     def __init__(self, classes: Count, dtype: Dtype = "float32", name=None):
         super().__init__(name)
-        self.classes, self.dtype = classes, np.dtype(dtype)
+        self.classes, self.dtype = classes, nativeType(dtype)
 
     def dataShapeFrom(self, x):
         return (*x, self.classes)

@@ -3,7 +3,8 @@
 Numbers, texts, None, lists stand for themselves. All else is an object with one key that says what it is:
 
     {"tuple": [3, 3]}   {"dict": [[key, value], ...]}   {"slice": [None, 5, None]}   {"ellipsis": true}
-    {"dtype": "float32"}   {"dim": "2*N"}   {"float": "nan"}   {"int": "0x..."} where it is too long for decimals
+    {"dtype": "float32"}   {"type": "bool"}   {"dim": "2*N"}   {"float": "nan"}
+    {"int": "0x..."} where it is too long for decimals
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ def encode(value: Any, where: str, special: Special = lambda value: None, depth:
         return {"ellipsis": True}
     if isinstance(value, Dim):
         return {"dim": str(value)}
+    if isinstance(value, type) and value in TYPES.values():
+        return {"type": value.__name__}
     if isinstance(value, np.dtype) or isinstance(value, type) and issubclass(value, np.generic):
         name = np.dtype(value).name
         if name in DTYPES:
@@ -89,7 +92,7 @@ def decode(value: Any, special: Special = lambda item: None) -> Any:
         if kind in READERS:
             try:
                 return READERS[kind](decode(content, special))
-            except (TypeError, ValueError, AttributeError) as error:
+            except (TypeError, ValueError, AttributeError, KeyError) as error:
                 raise CheckpointError(f"{brief(value)} cannot be read: {error}") from error
         found = special(value)
         if found is not None:
@@ -122,6 +125,8 @@ def readText(value: Any) -> str:
     return value
 
 
+TYPES = {"bool": bool, "int": int, "float": float}  # Python's own, which numpy takes for dtypes
+
 READERS: dict[str, Callable[[Any], Any]] = {
     "tuple": lambda parts: tuple(partsOf(parts)),
     "dict": readDict,
@@ -129,6 +134,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "ellipsis": lambda _: Ellipsis,
     "dim": lambda text: Dim(readText(text)),
     "dtype": lambda name: dtypeNamed(DTYPES[DTYPES.index(name)]),  # numpy would take a text for a structure of any size
+    "type": lambda name: TYPES[readText(name)],
     "float": lambda text: float(readText(text)),
     "int": lambda text: int(readText(text), 16),
 }

@@ -25,7 +25,7 @@ from puregraph.pointwise import Pointwise
 from puregraph.serialize.blueprintreader import fromBlueprint
 from puregraph.serialize.blueprintwriter import toBlueprint
 from puregraph.serialize.classnames import OWN, builtin, registerModule
-from puregraph.storage.jsoncodec import loads
+from puregraph.storage.jsoncodec import decode, loads
 
 
 class Echo(Module):
@@ -43,6 +43,14 @@ class Echo(Module):
 
     def updateGrad(self, grad, x, y):
         return grad
+
+
+TYPED = [
+    lambda kind: Input(dtype=kind),
+    modules.Cast,
+    lambda kind: modules.Full(1, kind),
+    lambda kind: modules.OneHot(3, kind),
+]
 
 
 class Scale(Function):
@@ -402,6 +410,22 @@ def test_what_is_not_plain_is_refused_with_its_place(value):
     net = Sequential(Sequential(Echo(1, odd=value, name="echo"), name="stem"))
     with pytest.raises(CheckpointError, match=r"at 'stem.echo' \(Echo\): argument 'odd'.*cannot be stored; give"):
         toBlueprint(net)
+
+
+@pytest.mark.parametrize("kind", [bool, int, float, np.int8, "float32", np.dtype("int32"), ">i4"], ids=str)
+@pytest.mark.parametrize("make", TYPED)
+def test_a_module_takes_a_dtype_of_any_spelling_and_is_read_again(make, kind):
+    made = make(kind)
+    net = Sequential(made, Echo(kind, kinds=[kind], name="echo"))
+    found = fromBlueprint(json.loads(json.dumps(toBlueprint(net))))
+    assert found[0].dtype == made.dtype == np.dtype(kind).newbyteorder("=") and made.dtype.isnative
+    assert found["echo"].given == (kind,) and found["echo"].keywords == {"kinds": [kind]}
+
+
+@pytest.mark.parametrize("name", ["object", "type", "__import__", ["int"], None, 1])
+def test_a_forged_type_is_refused(name):
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        decode({"type": name})
 
 
 def test_a_value_that_holds_itself_is_refused():

@@ -3,6 +3,7 @@
 import numpy as np
 
 from puregraph.arguments import Dtype, Whole
+from puregraph.base.dtype import nativeType
 from puregraph.core.tracer import arrayLike
 from puregraph.errors import need
 from puregraph.module import Module
@@ -22,7 +23,7 @@ class Identical(Module):
 
     def __init__(self, diagonal: Whole = 0, dtype: Dtype = "float32", name=None):
         super().__init__(name)
-        self.diagonal, self.dtype = diagonal, np.dtype(dtype)
+        self.diagonal, self.dtype = diagonal, nativeType(dtype)
 
     def dataShapeFrom(self, x):
         need(len(x) == 2, "a matrix", x)

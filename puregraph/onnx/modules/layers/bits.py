@@ -3,7 +3,7 @@
 import numpy as np
 
 from puregraph.arguments import Dtype, choice
-from puregraph.base.dtype import needType
+from puregraph.base.dtype import nativeType, needType
 from puregraph.core.shape import broadcast
 from puregraph.errors import need
 from puregraph.module import Module
@@ -82,7 +82,7 @@ class BitCast(_OfBits):
 
     def __init__(self, dtype: Dtype, name=None):
         super().__init__(name)
-        self.dtype = np.dtype(dtype)
+        self.dtype = nativeType(dtype)
 
     def dataShapeFrom(self, x):
         return tuple(x)

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from puregraph.arguments import Count
+from puregraph.arguments import Count, Dtype
+from puregraph.base.dtype import nativeType
 from puregraph.core.param import State
 from puregraph.errors import need
 from puregraph.kernels.random import uniform
@@ -26,9 +27,9 @@ class Multinomial(Module):
     draws = "count"
     drawsAlways = True  # an operator of the model, not of its training
 
-    def __init__(self, samples: Count = 1, dtype="int32", name=None):
+    def __init__(self, samples: Count = 1, dtype: Dtype = "int32", name=None):
         super().__init__(name)
-        self.samples, self.dtype = samples, np.dtype(dtype)
+        self.samples, self.dtype = samples, nativeType(dtype)
         self.key = State((), drawKey, np.uint64)
         self.count = State((), dtype=np.int64)
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from puregraph.arguments import Scalar, choice
+from puregraph.arguments import Dtype, Scalar, choice
+from puregraph.base.dtype import nativeType
 from puregraph.core.param import State
 from puregraph.kernels.random import normal, uniform
 from puregraph.module import Module
@@ -28,11 +29,11 @@ class RandomLike(Module):
         kind: choice("uniform", "normal") = "uniform",
         start: Scalar = 0.0,
         scale: Scalar = 1.0,
-        dtype="float32",
+        dtype: Dtype = "float32",
         name=None,
     ):
         super().__init__(name)
-        self.kind, self.start, self.scale, self.dtype = kind, start, scale, np.dtype(dtype)
+        self.kind, self.start, self.scale, self.dtype = kind, start, scale, nativeType(dtype)
         self.key = State((), drawKey, np.uint64)
         self.count = State((), dtype=np.int64)
 

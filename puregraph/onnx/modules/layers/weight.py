@@ -1,8 +1,7 @@
 """Weight: a parameter as a value of its own."""
 
-import numpy as np
-
 from puregraph.arguments import Dtype
+from puregraph.base.dtype import nativeType
 from puregraph.core.param import Param
 from puregraph.core.shape import asShape
 from puregraph.module import Module
@@ -20,7 +19,7 @@ class Weight(Module):
 
     def __init__(self, shape, dtype: Dtype = "float32", name=None):
         super().__init__(name)
-        self.W = Param(asShape(shape), dtype=np.dtype(dtype))
+        self.W = Param(asShape(shape), dtype=nativeType(dtype))
 
     def dataShapeFrom(self):
         return self.W.shape

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from puregraph.arguments import Dtype, Size, Whole
+from puregraph.arguments import Dtype, Size, Whole, optional
+from puregraph.base.dtype import nativeType
 from puregraph.core.dim import Dim
 from puregraph.core.shape import normalAxis
 from puregraph.errors import need
@@ -58,7 +59,7 @@ class Quantize(_Scaled):
     def __init__(self, dtype: Dtype = "uint8", axis: Whole = 1, block: Size = 0, name=None):
         super().__init__(name)
         self.setScaling(axis, block)
-        self.dtype = np.dtype(dtype)
+        self.dtype = nativeType(dtype)
 
     def dataTypeFrom(self, *dtypes):
         return self.dtype
@@ -90,10 +91,10 @@ class Dequantize(_Scaled):
     Raises    ShapeError if the scale has another shape
     """
 
-    def __init__(self, axis: Whole = 1, block: Size = 0, dtype=None, name=None):
+    def __init__(self, axis: Whole = 1, block: Size = 0, dtype: optional(Dtype) = None, name=None):
         super().__init__(name)
         self.setScaling(axis, block)
-        self.dtype = None if dtype is None else np.dtype(dtype)
+        self.dtype = None if dtype is None else nativeType(dtype)
 
     def dataTypeFrom(self, x, scale, zero=None):
         return scale if self.dtype is None else self.dtype
