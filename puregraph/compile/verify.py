@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -15,23 +14,16 @@ from puregraph.compile.ir.value import ARRAYS, Call, Value, changed
 from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.memory.planner import MemoryPlan
 from puregraph.compile.runtime.bind import Bound, bound
-from puregraph.compile.runtime.buffers import Buffers, alignedBytes
-from puregraph.compile.runtime.observer import StepObserver
-from puregraph.compile.runtime.segment import Segment
-from puregraph.errors import PuregraphError
+from puregraph.compile.runtime.buffers import Buffers
+from puregraph.compile.runtime.guardbands import GuardBands, VerifyError, named, titleOf, written
 from puregraph.kernel import useFast
 
 VARIABLE = "PUREGRAPH_VERIFY"
 POISON = 255  # the byte of memory that was never written: NaN, -1, True
-ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 LEAVES = ("input", "param", "state", *ARRAYS)  # roles of values that exist before the first step
 RELATIVE, ABSOLUTE = 64, 16  # error bounds of float operations, in ulps: of an element, of the largest
 ROUNDING = 32  # and in units of the difference between float32 and float64
 TRIES = 12  # evaluations with perturbed intermediates before an element near a discontinuity is called wrong
-
-
-class VerifyError(PuregraphError):
-    """A step of a program computed, read or overwrote something else than it should."""
 
 
 def isOn() -> bool:
@@ -39,7 +31,7 @@ def isOn() -> bool:
     return os.environ.get(VARIABLE, "").lower() in ("1", "on", "yes")
 
 
-class Verifier(StepObserver):
+class Verifier(GuardBands):
     """Checks the steps of one program as they run.
 
     Before a step, every value that it reads must be what its maker left (a shadow copy of each is kept); its results
@@ -70,13 +62,9 @@ class Verifier(StepObserver):
             self.shadows[v.number] = self.array(v).copy()
 
     def around(self, number: int, call: Call, steps: list[Bound]) -> list[Bound]:
-        """The calls of a step between the checks before and after it; native code runs task after task."""
-        for step in steps:
-            if type(step.function) is Segment:
-                step.function = partial(singly, step.function)
-        origins = dict.fromkeys(c.origin[:2] for c in (call.function.calls if call.kind.isNative else [call]))
-        nodes = ", ".join(f"'{path}' ({label})" if label else f"'{path}'" for path, label in origins)
-        title = f"step {number} '{call.function.name if call.kind.isNative else call.name}' at {nodes}"
+        """The calls of a step between the checks before and after it; native code runs inside guard bands."""
+        title = titleOf(number, call)
+        steps = super().around(number, call, steps)
         before = Bound(call, partial(self.before, title, call), [], {})
         return [before, *steps, Bound(call, partial(self.after, title, number, call), [], {})]
 
@@ -237,30 +225,10 @@ class Verifier(StepObserver):
         return found
 
 
-def singly(segment: Any) -> None:
-    """Run native code task after task in this thread, each task with poisoned scratch memory."""
-    scratch = alignedBytes(segment.scratch + 64)
-    for address, slots, tasks in segment.kernels:
-        kernel = ENTRY(address)
-        for task in range(tasks):
-            scratch.fill(POISON)
-            kernel(slots, task, addressOf(scratch))
-
-
 def operandsOf(call: Call) -> list[Value]:
     """The Values that a step reads; for native code also those that its calls read."""
     found = {v.number: v for v in call.values() if v is not None}
     return [v for v in found.values() if v.role not in ("scalar", "object")]
-
-
-def written(call: Call) -> list[Value]:
-    """The Values that a step writes."""
-    return [y for y in call.outs if y is not None and y.base is None and y.role != "object"]
-
-
-def named(value: Value) -> str:
-    """A Value as an error names it."""
-    return f"value %{value.number} {value.name!r}" if value.name else f"value %{value.number}"
 
 
 def poison(array: Any) -> None:

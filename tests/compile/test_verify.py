@@ -1,5 +1,6 @@
 """PUREGRAPH_VERIFY=1: steps are checked against numpy on their operands; wrong kernels, memory and lifetimes are named."""
 
+import re
 from contextlib import nullcontext
 
 import numpy as np
@@ -11,6 +12,7 @@ from puregraph import (
     SGD,
     Adam,
     Add,
+    Conv2D,
     CrossEntropy,
     Graph,
     GraphWarning,
@@ -33,6 +35,8 @@ from puregraph.compile.lower import nestcache
 from puregraph.compile.memory import planner
 from puregraph.compile.passes import nestlines
 from puregraph.compile.program import Program
+from puregraph.compile.runtime import guardbands
+from puregraph.compile.runtime.guardbands import GAP_BYTES, faultOf
 from puregraph.compile.runtime.segment import Segment
 from puregraph.compile.trace import graphtracer
 from puregraph.compile.verify import VerifyError
@@ -40,7 +44,9 @@ from puregraph.core import initial
 from puregraph.formula import Formula
 from puregraph.formula.expr import walk
 from puregraph.formula.loopnest import HEAVY
+from puregraph.native.conv import convolution
 from puregraph.native.llvm import jit
+from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops import nestcode
 
 X = np.random.default_rng(0).standard_normal((6, 5)).astype(np.float32)
@@ -125,7 +131,7 @@ def test_a_kernel_that_computes_something_else_is_named_with_its_element(verifie
 @needsNative
 def test_what_native_code_does_not_write_is_told(verified, monkeypatch):
     program = net().compile([X.shape], train=False)
-    monkeypatch.setattr(verify, "ENTRY", lambda address: lambda *given: None)
+    monkeypatch.setattr(guardbands, "ENTRY", lambda address: lambda *given: None)
     with pytest.raises(VerifyError, match=r"step \d+ .* at 'a' \(Linear\).* got nan"):
         program.run(X)
 
@@ -194,10 +200,79 @@ def test_scratch_that_no_phase_of_a_nest_has_stored_is_told(compiledAnew, monkey
     x = Input(name="x").node()
     gate = Mul(name="gate").node(Sigmoid(name="s").node(x), LayerNorm(5, name="n").node(x))
     program = Graph(x, gate).compile([X.shape], train=False)
-    with told(
-        isWrong, r"step \d+ .* at .*'gate' \(Mul\).*: value .* at \(\d, \d\): wanted .*, as numpy has it, got nan"
-    ):
+    with told(isWrong, r"step \d+ .* at .*'gate' \(Mul\).*: kernel .* computes value .*'gate' from .* never written"):
         program.run(X)
+
+
+def pointwise():
+    """A 1x1 convolution whose data gradient, weight gradient and packed weights are all native."""
+    initial.seed(0)
+    return Sequential(Conv2D(16, 40, 1, name="a"), Relu(name="r"), Conv2D(40, 24, 1, name="b"), name="net")
+
+
+@needsNative
+@pytest.mark.parametrize("isTrained", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("isWrong", [False, True])
+def test_a_packed_weight_that_is_larger_than_its_memory_is_told(verified, monkeypatch, isTrained, isWrong):
+    if isWrong:
+        right = convolution.forwardPackedSize
+        monkeypatch.setattr(convolution, "forwardPackedSize", lambda g: right(g) - 8)
+    x = np.ones((2, 16, 5, 6), np.float32)
+    given = {"cost": MSE(), "optimizer": SGD(0.1)} if isTrained else {"train": False}
+    target = np.zeros((2, 24, 5, 6), np.float32)
+    program = pointwise().compile([x.shape, target.shape] if isTrained else [x.shape], **given)
+    where = r"step \d+ .* at 'net.a' \(Conv2D\)" if isTrained else "packing weights"
+    with told(isWrong, rf"{where}.*: kernel 'pack 1x1 16->40 @5x6' writes up to 32 bytes beyond the end of value %\d+"):
+        program.run(*[x, target][: 1 + isTrained])
+
+
+def brokenRelu(offset, isRead):
+    """A native kernel of one task that copies x to y, and touches an element `offset` beyond the last of x or of y."""
+
+    def write(code):
+        x, y, n = code.pointer("x", "f32"), code.pointer("y", "f32"), code.integer("n")
+        block = code.scratch("f32", 8)
+        with code.loop(0, n, 1) as i:
+            y.store(i, x.load(i))
+        block.store(7, x.load(0))
+        if offset is None:
+            block.store(8, x.load(0))
+        elif isRead:
+            y.store(0, x.load(n - 1 + offset))
+        else:
+            y.store(n - 1 + offset, x.load(0))
+
+    return write
+
+
+@needsNative
+@pytest.mark.parametrize(
+    "offset, isRead, message",
+    [
+        (0, False, None),
+        (1, False, r"writes up to 4 bytes beyond the end of value %\d+ 'r', which has 120 bytes"),
+        (-30, False, r"writes up to 4 bytes before the start of value %\d+ 'r'"),
+        (1, True, r"computes value %\d+ 'r' from bytes beside its buffers, or never written"),
+        (-31, True, r"computes value %\d+ 'r' from bytes beside its buffers, or never written"),
+        (None, False, r"writes up to 4 bytes beyond scratch block 0, which has 32 bytes"),
+    ],
+)
+def test_a_kernel_that_leaves_its_buffers_is_named_with_the_buffer_and_the_bytes(
+    compiledAnew, monkeypatch, offset, isRead, message
+):
+    def lowered(x, y, *given):
+        slots = {"x": x, "y": y, "n": 30}
+        return [KernelCall("broken", f"broken {offset} {isRead}", brokenRelu(offset, isRead), slots, 1)]
+
+    program = Sequential(Relu(name="r")).compile([X.shape], train=False)
+    segment, (step,) = program.executable.segments[0], program.executable.schedule.calls
+    memory = program.executable.memory
+    broken = Segment([lowered(step.arguments[0], step.outs[0])], memory, GAP_BYTES)
+    program.executable.inputs[0].put(np.abs(X))
+    for slots, i, v, start in broken.patches:
+        slots[i] = memory.address(v) + start
+    fault = faultOf(broken, [step.outs[0]])
+    assert segment.works and (fault is None if message is None else re.fullmatch(f"kernel 'broken' {message}", fault))
 
 
 @needsNative

@@ -71,7 +71,7 @@ class Executable:
                 waiting.append(call)
             isOne = self.observer is not None or i in ends or call is calls[-1]
             if waiting and (not (call.kind.isNative or call.kind.isView) or isOne):
-                self.segments.append(Segment(concurrentSteps(waiting, self.memory), self.memory))
+                self.segments.append(self.segmentOf(concurrentSteps(waiting, self.memory)))
                 self.parts[-1].steps += self.observed(i, waiting[0], [Bound(waiting[0], self.segments[-1], [], {})])
                 waiting = []
             if call.kind.isHost:
@@ -113,9 +113,15 @@ class Executable:
         packedWeights = self.schedule.packedWeights
         self.guard = InputGuard(checks, self.memory)
         self.packedWeights = packedWeights if packedWeights is not None and packedWeights.works else None
-        self.packing = (
-            None if self.packedWeights is None else Segment([[w] for w in self.packedWeights.works], self.memory)
-        )
+        self.packing: Any = None
+        if self.packedWeights is not None:
+            self.packing = self.segmentOf([[w] for w in self.packedWeights.works])
+            if self.observer is not None:
+                self.packing = self.observer.aroundPacking(self.packing)
+
+    def segmentOf(self, steps: list[list[Any]]) -> Segment:
+        """The segment of some lists of kernel calls."""
+        return Segment(steps, self.memory, 0 if self.observer is None else self.observer.gap)
 
     def observed(self, i: int, call: Call, steps: list[Bound]) -> list[Bound]:
         """The bound calls of a step, with what looks on around them."""

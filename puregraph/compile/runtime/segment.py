@@ -31,15 +31,16 @@ class Segment:
     `slots`    the arguments of all kernel calls, one after the other
     `kernels`  (code address, slots address, tasks) of each kernel call, which take `scratch` bytes of memory
     `patches`  (slots, index, Value, bytes) of every argument that is an address in an input, or in a StepOutput
+    `gap`      bytes between the blocks of scratch memory, for guard bands
     """
 
-    def __init__(self, steps: list[list[KernelCall]], memory: Buffers):
+    def __init__(self, steps: list[list[KernelCall]], memory: Buffers, gap: int = 0):
         self.steps, self.memory = [kept for step in steps if (kept := [w for w in step if w.tasks])], memory
         works = [w for step in self.steps for w in step]
         moving: list[tuple[int, Value, int]] = []
         keys = [keyOf(w) for w in works]
-        makers = {key: maker(w) for key, w in zip(keys, works)}
-        libraries = dict(zip(makers, jit.compileAll(makers.items(), DIGEST)))
+        makers = {key: maker(w, gap) for key, w in zip(keys, works)}
+        libraries = dict(zip(makers, jit.compileAll(makers.items(), f"{DIGEST} gap {gap}" if gap else DIGEST)))
         begins, slots = [], [0]
         for work, key in zip(works, keys):
             begins.append(len(slots))
@@ -89,11 +90,11 @@ def keyOf(work: KernelCall) -> str:
     return f"{write.__module__}.{write.__qualname__} {given} {work.key}"
 
 
-def maker(work: KernelCall) -> Callable[[], tuple[str, Any, int]]:
+def maker(work: KernelCall, gap: int) -> Callable[[], tuple[str, Any, int]]:
     """The function that generates the code of a kernel call."""
 
     def make() -> tuple[str, Any, int]:
-        code = IRBuilder()
+        code = IRBuilder(gap=gap)
         work.write(code)
         return code.text(), code.slots, code.scratchBytes
 

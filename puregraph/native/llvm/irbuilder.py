@@ -36,12 +36,16 @@ LINE = 64  # bytes that blocks of scratch memory are aligned to
 
 
 class IRBuilder(Instructions):
-    """The text of a kernel in the making. With `contract`, LLVM may contract x y + z to one fma."""
+    """The text of a kernel in the making. With `contract`, LLVM may contract x y + z to one fma.
 
-    def __init__(self, contract: bool = True):
+    `blocks` are the (offset, bytes) of scratch memory, each followed by at least `gap` bytes that nobody uses.
+    """
+
+    def __init__(self, contract: bool = True, gap: int = 0):
         super().__init__(contract)
         self.slots: list[str] = []
-        self.scratchBytes = 0
+        self.gap, self.scratchBytes = gap, 0
+        self.blocks: list[tuple[int, int]] = []
         self.head: list[str] = []
         self.hints: list[str] = []
         self.functions: dict[str, str] = {}
@@ -69,8 +73,9 @@ class IRBuilder(Instructions):
 
     def scratch(self, kind: str, count: int) -> IRPointer:
         """Scratch memory of this thread for `count` elements; its content does not outlive the task."""
-        start = self.scratchBytes
-        self.scratchBytes += -(-count * SIZES[kind] // LINE) * LINE
+        start, size = self.scratchBytes, count * SIZES[kind]
+        self.blocks.append((start, size))
+        self.scratchBytes += -(-size // LINE) * LINE + self.gap
         name = self.fresh()
         self.head.append(f"{name} = getelementptr inbounds i8, ptr %scratch, i64 {start}")
         return IRPointer(self, name, kind)

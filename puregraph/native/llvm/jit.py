@@ -32,7 +32,7 @@ CALLED += (
 )
 CALLED += "exp exp2 expm1 log log2 log1p sin cos tan tanh"
 
-LOADED: dict[tuple[str, str, str], LoadedKernel] = {}
+LOADED: dict[tuple[str, str, Target], LoadedKernel] = {}
 LOCKS: dict[str, threading.Lock] = {}
 LOADING = threading.Lock()
 WRITING = threading.Lock()  # calls may share an epilogue, which holds the values of one builder at a time
@@ -300,15 +300,14 @@ def compileAll(wants: Iterable[tuple[str, Make]], digest: str = "") -> list[Load
     return [load(key, make, digest) for key, make in wants]
 
 
-def slotOf(key: str, digest: str) -> tuple[str, str, str]:
-    """What distinguishes loaded kernels: the key, the version of the code behind it, and the CPU that is asked for."""
-    return key, digest, os.environ.get("PUREGRAPH_CPU", "")
+def slotOf(key: str, digest: str) -> tuple[str, str, Target]:
+    """What distinguishes loaded kernels: the key, the version of the code behind it, and the target."""
+    return key, digest, target()
 
 
 def nameOf(key: str, digest: str) -> str:
     """The name of a kernel's file: a hash of all that its object code depends on."""
-    wanted = target()
-    facts = (FORMAT, key, digest, __version__, stamp(), wanted.name, wanted.features)
+    facts = (FORMAT, key, digest, __version__, stamp(), *target())
     return hashlib.blake2b(repr(facts).encode(), digest_size=20).hexdigest()
 
 
