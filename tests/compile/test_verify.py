@@ -44,7 +44,7 @@ from puregraph.core import initial
 from puregraph.formula import Formula
 from puregraph.formula.expr import walk
 from puregraph.formula.loopnest import HEAVY
-from puregraph.native.conv import convolution
+from puregraph.native.conv.direct import DirectConvolution
 from puregraph.native.llvm import jit
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops import nestcode
@@ -215,8 +215,8 @@ def pointwise():
 @pytest.mark.parametrize("isWrong", [False, True])
 def test_a_packed_weight_that_is_larger_than_its_memory_is_told(verified, monkeypatch, isTrained, isWrong):
     if isWrong:
-        right = convolution.forwardPackedSize
-        monkeypatch.setattr(convolution, "forwardPackedSize", lambda g: right(g) - 8)
+        right = DirectConvolution.packed.fget
+        monkeypatch.setattr(DirectConvolution, "packed", property(lambda of: right(of) - 8))
     x = np.ones((2, 16, 5, 6), np.float32)
     given = {"cost": MSE(), "optimizer": SGD(0.1)} if isTrained else {"train": False}
     target = np.zeros((2, 24, 5, 6), np.float32)

@@ -90,12 +90,13 @@ def test_forward_is_the_convolution(name, isPlain):
     x, W, g, options = arrays(name)
     g = g._replace(isPlain=isPlain)
     wanted = convolve(x, W, *options)
-    packed = np.full(convolution.forwardPackedSize(g), np.nan, "f")
+    filters = convolution.filtersOf(g, False)
+    packed = np.full(filters.size, np.nan, "f")
     keep, given = guarded(last(x))
     room, y = guarded(np.empty(last(wanted).shape, "f"))
     y[...] = np.nan
-    run(convolution.packForward(W, packed, g))
-    run(convolution.forward(given, packed, EpilogueSpec(y, g.o), g))
+    run(filters.pack(W, packed))
+    run(filters.convolve(given, packed, EpilogueSpec(y, g.o)))
     close(first(y), wanted)
     assert np.isnan(room[:64]).all() and np.isnan(room[-64:]).all()
 
@@ -118,12 +119,10 @@ def test_a_packed_pointwise_weight_has_the_size_that_packing_writes(case, lanes,
     n, c, o, spatial = case
     g = geometry((n, c, *spatial), (o, c, 1, 1))
     W = np.random.default_rng(0).standard_normal((o, c, 1, 1)).astype("f")
-    for size, pack in (
-        (convolution.forwardPackedSize(g), convolution.packForward),
-        (convolution.dataPackedSize(g), convolution.packData),
-    ):
-        room, packed = guarded(np.zeros(size, "f"), 1 << 14)
-        run(pack(W, packed, g))
+    for isData in (False, True):
+        filters = convolution.filtersOf(g, isData)
+        room, packed = guarded(np.zeros(filters.size, "f"), 1 << 14)
+        run(filters.pack(W, packed))
         assert np.isnan(room[: 1 << 14]).all() and np.isnan(room[-(1 << 14) :]).all()
 
 
@@ -134,12 +133,9 @@ def test_every_pointwise_weight_has_the_size_that_packing_writes(monkeypatch):
         for n, spatial, o in product((1, 3), ((1, 1), (3, 3), (5, 6), (7, 7), (14, 14)), sizes):
             g = geometry((n, 64, *spatial), (o, 64, 1, 1))
             for isData in (False, True):
-                if convolution.winogradPlan(g, isData):
-                    continue
-                size = (convolution.dataPackedSize if isData else convolution.forwardPackedSize)(g)
-                (call,) = (convolution.packData if isData else convolution.packForward)(None, None, g)
-                (of,) = convolution.dataConvolutions(g) if isData else [convolution.forwardConvolution(g)]
-                assert call.tasks * of.tile.block * of.tile.width == size == of.packed, (lanes, g, isData)
+                filters = convolution.filtersOf(g, isData)
+                (call,), (of,) = filters.pack(None, None), filters.phases
+                assert call.tasks * of.tile.block * of.tile.width == filters.size, (lanes, g, isData)
 
 
 @pytest.mark.parametrize("name", ["square", "squareValid", "squareUneven", "squareSmall"])
@@ -153,16 +149,16 @@ def test_a_weight_may_be_packed_and_used_part_by_part(name, monkeypatch):
     monkeypatch.setattr(winograd, "LARGE", min(plan.packed for plan in plans) // 2)
     found = np.full_like(whole[0], np.nan), np.full_like(whole[1], np.nan)
     for isData, wanted in enumerate(whole):
-        turns, part = convolution.weightChunks(g, isData)
-        assert turns == min(plans[isData].panels, -(-plans[isData].packed // winograd.LARGE))
-        packed = np.full(part, np.nan, "f")
-        for turn in range(turns):
-            if isData:
-                run(convolution.packData(W, packed, g, turn))
-                run(convolution.dataGradient(last(grad), packed, EpilogueSpec(found[1], g.c), g, None, turn))
-            else:
-                run(convolution.packForward(W, packed, g, turn))
-                run(convolution.forward(last(x), packed, EpilogueSpec(found[0], g.o), g, None, turn))
+        filters = convolution.filtersOf(g, bool(isData))
+        assert filters.chunks == min(plans[isData].panels, -(-plans[isData].packed // winograd.LARGE))
+        packed, given = np.full(filters.part, np.nan, "f"), last(grad if isData else x)
+        for chunk in range(filters.chunks):
+            run(filters.pack(W, packed, chunk))
+            run(
+                filters.convolve(
+                    given, packed, EpilogueSpec(found[isData], filters.g.c if isData else g.o), None, chunk
+                )
+            )
         np.testing.assert_array_equal(found[isData], wanted)
 
 
@@ -176,11 +172,12 @@ def test_few_channels_may_be_stored_channels_first(name, cpu):
         if not convolution.takesPlanes(g):
             return
         wanted = convolve(x, W, *options)
-        packed = np.full(convolution.forwardPackedSize(g), np.nan, "f")
+        filters = convolution.filtersOf(g, False)
+        packed = np.full(filters.size, np.nan, "f")
         keep, given = guarded(x)
         room, y = guarded(np.full(last(wanted).shape, np.nan, "f"))
-        run(convolution.packForward(W, packed, g))
-        run(convolution.forward(given, packed, EpilogueSpec(y, g.o), g, 1))
+        run(filters.pack(W, packed))
+        run(filters.convolve(given, packed, EpilogueSpec(y, g.o), 1))
     close(first(y), wanted)
 
 
@@ -196,12 +193,13 @@ def test_data_gradient_is_the_adjoint(name, isPlain):
     g = g._replace(isPlain=isPlain)
     grad = np.random.default_rng(1).standard_normal(convolve(x, W, *options).shape).astype("f")
     wanted = convolveData(grad, W, x.shape, *options)
-    packed = np.full(convolution.dataPackedSize(g), np.nan, "f")
+    filters = convolution.filtersOf(g, True)
+    packed = np.full(filters.size, np.nan, "f")
     keep, given = guarded(last(grad))
     room, dx = guarded(np.empty(last(x).shape, "f"))
     dx[...] = np.nan
-    run(convolution.packData(W, packed, g))
-    run(convolution.dataGradient(given, packed, EpilogueSpec(dx, g.c), g))
+    run(filters.pack(W, packed))
+    run(filters.convolve(given, packed, EpilogueSpec(dx, g.c)))
     close(first(dx), wanted)
     assert np.isnan(room[:64]).all() and np.isnan(room[-64:]).all()
 
@@ -228,11 +226,12 @@ def results(g, x, W, grad, threads=1, xPixel=None, yPixel=None):
     y = np.zeros((g.n, *places, yPixel or g.o), "f")
     dx = np.zeros((*x.shape[:-1], xPixel or g.c), "f")
     dW = np.full(W.shape, np.nan, "f")
-    packed, turned = np.empty(convolution.forwardPackedSize(g), "f"), np.empty(convolution.dataPackedSize(g), "f")
+    forward, data = convolution.filtersOf(g, False), convolution.filtersOf(g, True)
+    packed, transposed = np.empty(forward.size, "f"), np.empty(data.size, "f")
     parts = np.empty(convolution.weightWorkspace(g), "f")
-    run([*convolution.packForward(W, packed, g), *convolution.packData(W, turned, g)], threads)
-    run(convolution.forward(x, packed, Adding(y, yPixel or g.o), g, xPixel), threads)
-    run(convolution.dataGradient(grad, turned, Adding(dx, xPixel or g.c), g, yPixel), threads)
+    run([*forward.pack(W, packed), *data.pack(W, transposed)], threads)
+    run(forward.convolve(x, packed, Adding(y, yPixel or g.o), xPixel), threads)
+    run(data.convolve(grad, transposed, Adding(dx, xPixel or g.c), yPixel), threads)
     run(convolution.weightGradient(grad, x, dW, parts, g, yPixel, xPixel), threads)
     return y, dx, dW
 

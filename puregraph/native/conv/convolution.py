@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import accumulate, product
 from typing import Any
 
 from puregraph.native.conv import depthwise, weightgrad, winograd, winogradweight
@@ -26,86 +26,103 @@ def dataConvolutions(g: Geometry) -> list[DirectConvolution]:
     ]
 
 
-def weightChunks(g: Geometry, isData: bool) -> tuple[int, int]:
-    """In how many chunks a weight may be packed and used, and the elements of the largest."""
-    plan = winogradPlan(g, isData)
-    return (plan.chunks, plan.part) if plan else (1, 0)
+class Filters:
+    """The packed filters of a convolution, or of its data gradient: one description gives their size and their kernels.
 
+    `size`    elements of the packed filters
+    `chunks`  the parts in which large filters are packed and used where they are not kept; `part` elements at most
 
-def forward(
-    x: Any, packed: Any, epilogue: EpilogueSpec, g: Geometry, xPixel: int | None = None, chunk: int | None = None
-) -> list[KernelCall]:
-    """y (n, *count, o) from x (n, *spatial, c), whose pixels are `xPixel` elements apart, and the packed weight.
-
-    If `takesPlanes`, x may be (n, c, *spatial), with an `xPixel` of 1. A `chunk` computes some output channels.
+    `pack` gives the calls that pack W; `convolve` those that use them: y (n, *count, o) from x (n, *spatial, c), or dx
+    from the gradient of y, whose pixels are `xPixel` elements apart. With a `chunk` both take some output channels.
     """
+
+    size: int
+    chunks, part = 1, 0
+
+    def __init__(self, g: Geometry, isData: bool):
+        self.g, self.isData = g, isData
+        self.name = f"dx {g.text}" if isData else g.text
+        self.pixel = g.o if isData else g.c
+
+    def pack(self, W: Any, packed: Any, chunk: int | None = None) -> list[KernelCall]:
+        raise NotImplementedError
+
+    def convolve(
+        self, x: Any, packed: Any, epilogue: EpilogueSpec, xPixel: int | None = None, chunk: int | None = None
+    ) -> list[KernelCall]:
+        raise NotImplementedError
+
+
+class DirectFilters(Filters):
+    """Filters of direct convolutions: one for each phase of the strides of a data gradient, one behind the other."""
+
+    def __init__(self, g: Geometry, isData: bool):
+        super().__init__(g, isData)
+        self.phases = dataConvolutions(g) if isData else [forwardConvolution(g)]
+        *self.starts, self.size = accumulate((of.packed for of in self.phases), initial=0)
+
+    def pack(self, W: Any, packed: Any, chunk: int | None = None) -> list[KernelCall]:
+        size = tuple(axis.size for axis in self.g.axes)
+        return [
+            pack(f"pack {self.name}", of, W, packed, size, self.isData, start)
+            for of, start in zip(self.phases, self.starts)
+            if of.packed
+        ]
+
+    def convolve(
+        self, x: Any, packed: Any, epilogue: EpilogueSpec, xPixel: int | None = None, chunk: int | None = None
+    ) -> list[KernelCall]:
+        return [
+            directConvolution(f"conv {self.name}", of, x, xPixel or self.pixel, packed, epilogue, start)
+            for of, start in zip(self.phases, self.starts)
+        ]
+
+
+class WinogradFilters(Filters):
+    """Transformed filters of a Winograd convolution."""
+
+    def __init__(self, g: Geometry, isData: bool, split: winograd.WinogradSplit):
+        super().__init__(g, isData)
+        self.split, self.size, self.chunks, self.part = split, split.packed, split.chunks, split.part
+
+    def pack(self, W: Any, packed: Any, chunk: int | None = None) -> list[KernelCall]:
+        return [winograd.pack(f"pack {self.name}", self.split, W, packed, self.isData, chunk)]
+
+    def convolve(
+        self, x: Any, packed: Any, epilogue: EpilogueSpec, xPixel: int | None = None, chunk: int | None = None
+    ) -> list[KernelCall]:
+        name, pixel = f"conv {self.name}", xPixel or self.pixel
+        return [winograd.winogradConvolution(name, self.split, x, pixel, packed, epilogue, chunk)]
+
+
+class DepthwiseFilters(Filters):
+    """Filters of a depthwise convolution, the channels of a tap one behind the other."""
+
+    def __init__(self, g: Geometry, isData: bool):
+        super().__init__(g, isData)
+        self.size = depthwise.packedSize(g)
+
+    def pack(self, W: Any, packed: Any, chunk: int | None = None) -> list[KernelCall]:
+        return depthwise.pack(W, packed, self.g)
+
+    def convolve(
+        self, x: Any, packed: Any, epilogue: EpilogueSpec, xPixel: int | None = None, chunk: int | None = None
+    ) -> list[KernelCall]:
+        use = depthwise.dataGradient if self.isData else depthwise.forward
+        return use(x, packed, epilogue, self.g, xPixel)
+
+
+def filtersOf(g: Geometry, isData: bool) -> Filters:
+    """The filters of the fastest implementation of a convolution, or of its data gradient."""
     if g.isDepthwise:
-        return depthwise.forward(x, packed, epilogue, g, xPixel)
-    plan = winogradPlan(g, False)
-    if plan:
-        return [winograd.winogradConvolution(f"conv {g.text}", plan, x, xPixel or g.c, packed, epilogue, chunk)]
-    return [directConvolution(f"conv {g.text}", forwardConvolution(g), x, xPixel or g.c, packed, epilogue)]
+        return DepthwiseFilters(g, isData)
+    split = winogradPlan(g, isData)
+    return WinogradFilters(g, isData, split) if split else DirectFilters(g, isData)
 
 
 def takesPlanes(g: Geometry) -> bool:
-    """Whether `forward` takes NCHW: few channels, which it copies anyway."""
+    """Whether the forward convolution takes NCHW with an `xPixel` of 1: few channels, which it copies anyway."""
     return not g.isDepthwise and not winogradPlan(g, False) and g.c > 1 and forwardConvolution(g).isCopied
-
-
-def forwardPackedSize(g: Geometry) -> int:
-    """Elements of the packed weight."""
-    if g.isDepthwise:
-        return depthwise.packedSize(g)
-    return (winogradPlan(g, False) or forwardConvolution(g)).packed
-
-
-def packForward(W: Any, packed: Any, g: Geometry, chunk: int | None = None) -> list[KernelCall]:
-    """Pack the weight for `forward`."""
-    if g.isDepthwise:
-        return depthwise.pack(W, packed, g)
-    plan = winogradPlan(g, False)
-    if plan:
-        return [winograd.pack(f"pack {g.text}", plan, W, packed, False, chunk)]
-    return [pack(f"pack {g.text}", forwardConvolution(g), W, packed, sizeOf(g), False)]
-
-
-def dataGradient(
-    grad: Any, packed: Any, epilogue: EpilogueSpec, g: Geometry, gradPixel: int | None = None, chunk: int | None = None
-) -> list[KernelCall]:
-    """dx (n, *spatial, c) from grad (n, *count, o) and the weight of `packData`; some channels with a `chunk`."""
-    if g.isDepthwise:
-        return depthwise.dataGradient(grad, packed, epilogue, g, gradPixel)
-    name, plan = f"conv dx {g.text}", winogradPlan(g, True)
-    if plan:
-        return [winograd.winogradConvolution(name, plan, grad, gradPixel or g.o, packed, epilogue, chunk)]
-    calls, skip = [], 0
-    for of in dataConvolutions(g):
-        calls.append(directConvolution(name, of, grad, gradPixel or g.o, packed, epilogue, skip))
-        skip += of.packed
-    return calls
-
-
-def dataPackedSize(g: Geometry) -> int:
-    """Elements of the weight packed for the data gradient."""
-    if g.isDepthwise:
-        return depthwise.packedSize(g)
-    plan = winogradPlan(g, True)
-    return plan.packed if plan else sum(of.packed for of in dataConvolutions(g))
-
-
-def packData(W: Any, packed: Any, g: Geometry, chunk: int | None = None) -> list[KernelCall]:
-    """Pack the weight for `dataGradient`."""
-    if g.isDepthwise:
-        return depthwise.pack(W, packed, g)
-    name, plan = f"pack dx {g.text}", winogradPlan(g, True)
-    if plan:
-        return [winograd.pack(name, plan, W, packed, True, chunk)]
-    calls, skip = [], 0
-    for of in dataConvolutions(g):
-        if of.packed:
-            calls.append(pack(name, of, W, packed, sizeOf(g), True, skip))
-        skip += of.packed
-    return calls
 
 
 def weightGradient(
@@ -133,8 +150,3 @@ def winogradPlan(g: Geometry, isData: bool) -> winograd.WinogradSplit | None:
         return None
     plan = winograd.dataPlan(g) if isData else winograd.forwardPlan(g)
     return plan if winograd.isFaster(plan, g.isFixed) else None
-
-
-def sizeOf(g: Geometry) -> tuple[int, ...]:
-    """The size of the filters along each axis."""
-    return tuple(axis.size for axis in g.axes)

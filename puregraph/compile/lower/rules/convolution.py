@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from puregraph.compile.ir.value import Call
@@ -12,7 +11,7 @@ from puregraph.compile.lower.rules.channels import channelTiling, toChannelsLast
 from puregraph.compile.lower.rules.elementlayout import isRowMajor, isSingle
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.native.conv import convolution
-from puregraph.native.conv.geometry import Geometry, geometry
+from puregraph.native.conv.geometry import geometry
 from puregraph.native.llvm.kernelcall import KernelCall
 
 
@@ -31,11 +30,7 @@ def lowerConvolve(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall]
         where, pixel = x, 1
     else:
         where, pixel, before = toChannelsLast(x, workspace)
-
-    def use(packed: Any, chunk: int | None) -> list[KernelCall]:
-        return convolution.forward(where, packed, epilogue, g, pixel, chunk)
-
-    return [*before, *inChunks(W, g, workspace, False, use)]
+    return [*before, *inChunks(W, convolution.filtersOf(g, False), workspace, where, epilogue, pixel)]
 
 
 @lowers(convolveData)
@@ -44,25 +39,22 @@ def lowerConvolveData(call: Call, epilogue: Any, workspace: Any) -> list[KernelC
     grad, W, shape, stride, pad, dilation, groups = call.arguments
     g = geometry(shape, W.shape, stride, pad, dilation, groups)
     where, pixel, before = toChannelsLast(grad, workspace)
-
-    def use(packed: Any, chunk: int | None) -> list[KernelCall]:
-        return convolution.dataGradient(where, packed, epilogue, g, pixel, chunk)
-
-    return [*before, *inChunks(W, g, workspace, True, use)]
+    return [*before, *inChunks(W, convolution.filtersOf(g, True), workspace, where, epilogue, pixel)]
 
 
 def inChunks(
-    W: Any, g: Geometry, workspace: Any, isData: bool, use: Callable[[Any, int | None], list[KernelCall]]
+    W: Any, filters: convolution.Filters, workspace: Any, x: Any, epilogue: Any, pixel: int
 ) -> list[KernelCall]:
     """The calls that pack a weight and those that use it; chunk by chunk where it is large and packed for one use."""
-    size = convolution.dataPackedSize if isData else convolution.forwardPackedSize
-    pack = convolution.packData if isData else convolution.packForward
-    chunks, part = convolution.weightChunks(g, isData)
-    if chunks == 1 or workspace.keeps(W):
-        packed, first = workspace.packed(W, size(g), lambda to: pack(W, to, g))
-        return [*first, *use(packed, None)]
-    to = workspace(part)
-    return [work for chunk in range(chunks) for work in (*pack(W, to, g, chunk), *use(to, chunk))]
+    if filters.chunks == 1 or workspace.keeps(W):
+        packed, first = workspace.packed(W, filters.size, lambda to: filters.pack(W, to))
+        return [*first, *filters.convolve(x, packed, epilogue, pixel)]
+    to = workspace(filters.part)
+    return [
+        work
+        for chunk in range(filters.chunks)
+        for work in (*filters.pack(W, to, chunk), *filters.convolve(x, to, epilogue, pixel, chunk))
+    ]
 
 
 lowerConvolve.tiling = lowerConvolveData.tiling = convolutionTiling
