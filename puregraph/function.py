@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.base.align import readOnly
 from puregraph.base.signals import isAsynchronous
 from puregraph.core.accumulate import shapeOf, zeroLike
 from puregraph.core.late import Late
@@ -233,6 +235,22 @@ def within(value: Any, change: Callable[[Any], Any]) -> Any:
     return type(value)([change(v) for v in value]) if type(value) in (list, tuple) else value
 
 
+@contextmanager
+def refusingWrites(label: str, what: str) -> Iterator[None]:
+    """Say which Function wrote into an array that other nodes read.
+
+    Raises    PuregraphError
+    """
+    try:
+        yield
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        raise PuregraphError(
+            f"{label} writes into {what}, which other nodes read: write into a copy, np.copy(x)"
+        ) from error
+
+
 class FunctionCall(Module):
     """y = f(x, ...): a Function as a Module. Its context is a hidden output, so one Function may stand at many nodes.
 
@@ -305,11 +323,15 @@ class FunctionCall(Module):
         return [np.dtype(object)]
 
     def updateData(self, *inputs: Any) -> tuple:
-        arguments, keywords = self.given(inputs)
+        views = list(map(readOnly, inputs))
+        arguments, keywords = self.given(views)
         form = self.form or (HOLE,) * len(inputs)
         context = Context((True,) * len(form), form)
-        result = self.function.call(context, arguments, keywords)
-        context.outputs = result if isinstance(result, tuple) else (result,)
+        with refusingWrites(f"{self.function.__name__}.forward", "an input"):
+            result = self.function.call(context, arguments, keywords)
+        given = {id(view): x for view, x in zip(views, inputs)}  # an input that is returned as it is
+        results = result if isinstance(result, tuple) else (result,)
+        context.outputs = tuple([given.get(id(y), y) for y in results])
         return (*context.outputs, context)
 
     def updateGrad(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
@@ -318,7 +340,9 @@ class FunctionCall(Module):
         left = iter(needs)
         wanted = [list(islice(left, len(leavesOf(part, isHole)))) for part in form]
         context.needs_input_grad = tuple(map(any, wanted))
-        return tuple(self.function.gradients(context, grad if isinstance(grad, list) else [grad], form, isHole))
+        grads = list(map(readOnly, grad if isinstance(grad, list) else [grad]))
+        with refusingWrites(f"{self.function.__name__}.backward", "a gradient or a saved value"):
+            return tuple(self.function.gradients(context, grads, form, isHole))
 
     def written(self, without: tuple[str, ...] = ()) -> str:
         return f"Call({self.function.__name__})"

@@ -16,14 +16,14 @@ import numpy as np
 from puregraph.arguments import Flag, Number, checked, takes
 from puregraph.base.dtype import inferredType, isFloating
 from puregraph.base.keywords import KeepsInitArgs
-from puregraph.core.accumulate import seedLike, shapeOf
+from puregraph.core.accumulate import needPlain, seedLike, shapeOf
 from puregraph.core.applied import Applied
 from puregraph.core.linkednode import checkName, nodeInstead
-from puregraph.core.param import Param, State, Stored
+from puregraph.core.param import Param, State, Stored, successorText
 from puregraph.core.parameterized import Parameterized
 from puregraph.core.shape import asShape, asValue, fits, product, valueOf
 from puregraph.core.tracer import tracerOf
-from puregraph.errors import GraphError, PuregraphError, need, plural
+from puregraph.errors import GraphError, PuregraphError, UnknownAttributeError, need, plural
 from puregraph.node import Node
 
 Shape = tuple[Any, ...]
@@ -276,6 +276,12 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
             return Inputs((*free, variadic), (), True)
         return Inputs(free, tuple([n for n in optional if n in free]) if optional else ())
 
+    def checkAbsent(self, name: str, value: Any) -> None:
+        """Refuse anything but a parameter or state in place of one that was left out."""
+        isLeftOut = name in vars(self) and name in signature(type(self).updateData).names
+        if isLeftOut and not isinstance(value, PARAMETER):
+            raise UnknownAttributeError(successorText(self, name, "parameter that was left out", value))
+
     @property
     def arguments(self) -> tuple[str, ...]:
         """The names of the inputs."""
@@ -452,6 +458,7 @@ def checkGrads(grad: Any, outputs: list[Any], label: str) -> list[Any]:
         hint = "; after cost.backward(), cost.grad has one for each input of the cost: give cost.grad[0]"
         raise GraphError(f"{label}: backward wanted {count}, got {'none' if grad is None else len(grads)}{hint}")
     for g, y in zip(grads, outputs, strict=True):
+        needPlain(g, f"{label}: backward")
         if g is not None and shapeOf(g) != shapeOf(y):
             need(False, f"a gradient of shape {shapeOf(y)}", shapeOf(g))
     return grads

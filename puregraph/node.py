@@ -11,7 +11,7 @@ import numpy as np
 from puregraph.base.align import readOnly
 from puregraph.base.fingerprint import fingerprint
 from puregraph.base.widen import forwardRule, gradRule, hasBfloat16
-from puregraph.core.accumulate import accumulate, isValue, shapeOf
+from puregraph.core.accumulate import accumulate, isValue, needPlain, shapeOf
 from puregraph.core.applied import Applied, asGrads, isMarked
 from puregraph.core.hooks import HOOKS
 from puregraph.core.linkednode import LinkedNode, kindOf
@@ -118,6 +118,7 @@ class Node(LinkedNode):
                 where = f"at '{self.name}' ({self.label})"
                 if isinstance(x, (list, tuple)) and all(map(isValue, x)):
                     raise DataError(f"{where}: wanted {plural(len(names), 'input')} ({', '.join(names)}), got {len(x)}")
+                needPlain(x, f"{where}, {name}")
                 raise DataError(f"{where}: wanted arrays, got {kindOf(x)} for {name}; use np.array")
             elif isNumeric and (isinstance(x, str) or type(x) is np.ndarray and x.dtype.kind not in "fiubV"):
                 kind = kindOf(x) if isinstance(x, str) else f"dtype {x.dtype}; convert with .astype"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from puregraph.base.dtype import isFloating, isNumeric
+from puregraph.core.accumulate import needPlain
 from puregraph.errors import DataError, DtypeError, need, plural, show
 
 
@@ -28,6 +29,7 @@ def converted(program: Any, x: Any, shape: Any, dtype: Any, name: str) -> Any:
         if program.executable is None:
             return x
         raise DataError(f"{program!r}: wanted an array for {name}, got {type(x).__name__}")
+    needPlain(x, f"{program!r}, {name}")
     need(tuple(x.shape) == shape, f"{name} of shape {show(shape)}", tuple(x.shape), "compile for that shape as well")
     if x.dtype == dtype:
         return x

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.errors import DataError
+
 
 @singledispatch
 def accumulate(total: Any, new: Any) -> Any:
@@ -101,9 +103,37 @@ def isArray(value: Any) -> bool:
 
 def isValue(value: Any) -> bool:
     """Whether a value may flow through a graph: an array with a dtype of numpy's, one of a type whose `accumulate` is
-    registered, or what says so itself. A list may not: where a graph takes a list, it means several values."""
+    registered, or what says so itself. A list may not: where a graph takes a list, it means several values; nor may an
+    array of numpy with operators of its own."""
+    if type(value) is np.ndarray:
+        return True
     isOwn = accumulate.dispatch(type(value)) not in (PLAIN, accumulateList)
-    return isinstance(getattr(value, "dtype", None), np.dtype) or isOwn or getattr(value, "flows", False)
+    isFlowing = isinstance(getattr(value, "dtype", None), np.dtype) or isOwn or getattr(value, "flows", False)
+    return isFlowing and not operatorsHint(value)
+
+
+OPERATORS = ("__array_ufunc__", "__array_function__", "__add__", "__mul__")
+
+
+def operatorsHint(value: Any) -> str:
+    """A masked array, a matrix or another array of numpy with operators of its own, in words; "" for anything else."""
+    kind = type(value)
+    if kind is np.ndarray or not isinstance(value, np.ndarray):
+        return ""
+    if isinstance(value, np.ma.MaskedArray):
+        return "a masked array; fill it, as in array.filled(0)"
+    isPlain = all(getattr(kind, name) is getattr(np.ndarray, name) for name in OPERATORS)
+    return "" if isPlain else f"a {kind.__name__}, whose operators are its own; np.asarray makes a plain array"
+
+
+def needPlain(value: Any, where: str) -> None:
+    """Refuse an array whose operators are not those that rules are written with.
+
+    Raises    DataError
+    """
+    hint = operatorsHint(value)
+    if hint:
+        raise DataError(f"{where}: wanted a plain array, got {hint}")
 
 
 def shapeOf(value: Any) -> Any:

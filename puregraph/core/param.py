@@ -16,6 +16,7 @@ from puregraph.base.dtype import isFloating, nativeType
 from puregraph.base.fingerprint import fingerprint
 from puregraph.base.lease import Lease, isLendable, lend
 from puregraph.base.widen import noteDtype
+from puregraph.core.accumulate import needPlain, operatorsHint
 from puregraph.core.initial import SEED, generator, start
 from puregraph.core.versioning import ARRAYVERSIONS, COUNTER, Kept, VersionedAttribute
 from puregraph.errors import ArgumentError, DtypeError, Fault, ShapeError, UnknownAttributeError, show
@@ -156,12 +157,14 @@ class Stored(Settable, Kept):
             self.adopt(ownCopy(array, self.dtype))
 
     def checkSuccessor(self, owner: Any, name: str, value: Any) -> None:
-        """Refuse an array instead of a parameter: the rules of a module read its data."""
+        """Refuse an array, a node or anything else instead of a parameter: the rules of a module read its data."""
         if isinstance(value, (np.ndarray, list, float, int)) or device.isDeviceArray(value):
             raise UnknownAttributeError(
                 f"{type(owner).__name__}: {name} is a {self.kind} of shape {show(self.shape)}; its array is set by "
                 f"{name}.data = ..."
             )
+        if value is not None and not isinstance(value, Stored):
+            raise UnknownAttributeError(successorText(owner, name, self.kind, value))
 
     def isOwn(self, array: Any) -> bool:
         """Whether an array is what `data` gives now."""
@@ -172,8 +175,9 @@ class Stored(Settable, Kept):
         wanted = f"an array of {self.dtype} of shape {show(self.shape)} for the data of a {self.kind}"
         if not hasattr(array, "astype") or not hasattr(array, "shape"):
             raise DtypeError(f"wanted {wanted}, got {type(array).__name__}; np.asarray makes one")
-        if isinstance(array, np.ma.MaskedArray):
-            raise DtypeError(f"wanted {wanted}, got a masked array; fill it, as in array.filled(0)")
+        hint = operatorsHint(array)
+        if hint:
+            raise DtypeError(f"wanted {wanted}, got {hint}")
         if array.dtype.kind in "cOSUMm" and array.dtype.kind != self.dtype.kind:
             raise DtypeError(f"wanted {wanted}, got dtype {array.dtype}; convert it with .astype('{self.dtype}')")
         if tuple(array.shape) != self.shape:
@@ -226,6 +230,15 @@ def scaled(array: Any, factor: float) -> Any:
     return (array * factor).astype(array.dtype, copy=False)
 
 
+def successorText(owner: Any, name: str, kind: str, value: Any) -> str:
+    """The message for a value that was set in place of a parameter."""
+    return (
+        f"{type(owner).__name__}: {name} is a {kind}, which nodes and functions cannot compute, got "
+        f"{type(value).__name__}; write the operation with inputs instead (MatMul, Add, Einsum), or share another "
+        f"module's: a.{name} = b.{name}"
+    )
+
+
 class GradOfPass:
     """The gradient of a parameter; setting it sets `gradVersion`, so that an optimizer knows it from an old one.
 
@@ -233,6 +246,7 @@ class GradOfPass:
     """
 
     def __set__(self, owner: Any, value: Any) -> None:
+        needPlain(value, "the gradient of a parameter")
         own = vars(owner)
         own["grad"] = value
         own["gradVersion"] = next(ARRAYVERSIONS)

@@ -40,11 +40,17 @@ class Versioned(Settable):
 
     unversioned: frozenset[str] = frozenset()
 
+    def checkAbsent(self, name: str, value: Any) -> None:
+        """Refuse a value for an attribute that was None."""
+
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self.__dict__ and not hasattr(type(self), name):
+        held = self.__dict__.get(name)
+        if held is None and name not in self.__dict__ and not hasattr(type(self), name):
             checkAttribute(self, name, value)
-        elif isinstance(self.__dict__.get(name), Kept):
-            self.__dict__[name].checkSuccessor(self, name, value)
+        elif isinstance(held, Kept):
+            held.checkSuccessor(self, name, value)
+        elif held is None and value is not None:
+            self.checkAbsent(name, value)
         object.__setattr__(self, name, value)
         if name not in self.unversioned:
             COUNTER.version = object()

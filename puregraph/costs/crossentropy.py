@@ -8,6 +8,7 @@ from puregraph import device
 from puregraph.arguments import Argument, Fraction, Whole, optional
 from puregraph.base.dtype import inferredType
 from puregraph.base.widen import widen
+from puregraph.core.accumulate import needPlain
 from puregraph.core.param import State
 from puregraph.costs.pointwisecost import alongSamples, needWeights
 from puregraph.errors import ArgumentError, need, show
@@ -206,6 +207,7 @@ def classWeights(weights):
                 f"got the keys {', '.join(map(repr, weights)) or 'none'}{hint}"
             )
         weights = [weights[k] for k in wanted]
+    needPlain(weights, "CrossEntropy, weights")
     try:
         found = np.asarray(device.toHost(weights), np.float64)
     except (TypeError, ValueError):

@@ -10,6 +10,7 @@ import numpy as np
 
 from puregraph import device
 from puregraph.base.dtype import isNumeric
+from puregraph.core.accumulate import needPlain
 from puregraph.errors import DataError, show
 
 
@@ -50,8 +51,7 @@ def checkLengths(arrays: list[Any], what: str) -> None:
 
 def plain(value: Any, name: str) -> Any:
     """An array whose rows are indexed by position: numpy's, the device's, or one that stays in its HDF5 file."""
-    if isinstance(value, np.ma.MaskedArray):
-        raise DataError(f"{name}: wanted plain numbers, got a masked array; fill it, as in array.filled(0)")
+    needPlain(value, name)
     isKept = isArray(value) and isinstance(value.dtype, np.dtype) and not isinstance(value, np.ndarray)
     if device.isDeviceArray(value) or isKept and not hasattr(value, "iloc"):  # a pandas Series looks for labels
         return value

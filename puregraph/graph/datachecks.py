@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.base.dtype import isBfloat16, isFloating, isNumeric
-from puregraph.core.accumulate import isArray, isValue, shapeOf
+from puregraph.core.accumulate import isArray, isValue, needPlain, shapeOf
 from puregraph.core.dim import Dim
 from puregraph.core.shape import bind, symbols
 from puregraph.device import isDeviceArray
@@ -21,6 +21,7 @@ def checkValues(data: list[Any], title: str) -> None:
     """
     wrong = [x for x in data if not isValue(x)]
     if wrong:
+        needPlain(wrong[0], title)
         detail = "; np.asarray(x) makes an array of it" if hasattr(wrong[0], "__array__") else f": {wrong[0]!r:.80}"
         raise DataError(f"{title}: wanted arrays, got {type(wrong[0]).__name__}{detail}")
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from puregraph.arguments import Dtype, optional
 from puregraph.base.dtype import isNumeric, needType
+from puregraph.core.accumulate import needPlain
 from puregraph.core.param import FixedState
 from puregraph.core.shape import asShape
 from puregraph.errors import need
@@ -32,6 +33,7 @@ class Constant(Module):
             "a value, or else the shape of one",
             "neither" if value is None else "both",
         )
+        needPlain(value, "Constant")
         array = np.zeros(asShape(shape), dtype or "float32") if value is None else np.asarray(value, dtype)
         needType(isNumeric(array.dtype), "numbers", array.dtype)
         self.state = FixedState(array.shape, lambda rng, shape: array, array.dtype)

@@ -16,9 +16,14 @@ from puregraph.autodiff import (
     get_gradient_edge,
     grad,
     is_grad_enabled,
+    no_grad,
     once_differentiable,
     zero_like,
 )
+from puregraph.errors import PuregraphError
+from puregraph.graph import Graph
+from puregraph.graph.input import Input
+from puregraph.modules import Relu
 
 
 @pytest.fixture(autouse=True)
@@ -310,3 +315,90 @@ def test_values_of_a_type_of_ones_own_flow():
     a.zero_grad()
     top.backward(Counter(y=1))
     assert len(a.grad) == 2
+
+
+class Written(Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        a[1:2] += b
+        return a
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, g[1:2]
+
+
+class Handed(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        g[0] = 0
+        return g
+
+
+def test_an_input_that_a_function_writes_into_keeps_its_gradient():
+    a, b = leaf([1.0, 1.0]), leaf([1.0])
+    h = a + 1
+    y = Written.apply(h, b)
+    assert y.data.tolist() == h.data.tolist() == [2, 3]
+    y.sum().backward()
+    assert a.grad.tolist() == [1, 1] and b.grad.tolist() == [1]
+
+
+def test_a_leaf_that_a_function_writes_into_is_refused():
+    with pytest.raises(AutoDiffException, match="a leaf that requires a gradient is not written into"):
+        Written.apply(leaf([1.0, 1.0]), leaf([1.0]))
+
+
+@pytest.mark.parametrize("write", [lambda h: h.__setitem__(0, 5.0), lambda h: np.add(h, 3.0, out=h)], ids=["[]", "out"])
+def test_a_write_under_no_grad_changes_the_value_and_leaves_the_graph(write):
+    a = leaf([1.0, 1.0])
+    h = a * 2
+    with no_grad():
+        write(h)
+    assert h.data[0] == 5 and h.requires_grad
+    h.sum().backward()
+    assert a.grad.tolist() == [2, 2]
+
+
+def test_a_write_under_no_grad_is_noticed_by_what_needs_the_value():
+    h = leaf([1.0, 1.0]) * 2
+    y = np.exp(h)
+    with no_grad():
+        h[0] = 5.0
+    with pytest.raises(AutoDiffException, match="modified in place"):
+        y.sum().backward()
+
+
+def test_a_function_under_no_grad_that_returns_its_input_gives_a_variable_without_gradient():
+    a = leaf([1.0, 1.0])
+    with no_grad():
+        y = Handed.apply(a)
+    assert y is not a and not y.requires_grad and a.requires_grad
+    captured = leaf([2.0])
+
+    class Captured(Handed):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_non_differentiable(x)
+            return x, captured
+
+    assert not any(y.requires_grad for y in Captured.apply(Variable(np.ones(1))))
+    assert [y.requires_grad for y in Captured.apply(a)] == [False, True]
+
+
+def test_a_function_in_a_graph_that_writes_into_what_others_read_is_refused():
+    x, b = Input(name="x").node(), Input(name="b").node()
+    net = Graph([x, b], Written.node(Relu(name="r").node(x), b, name="w"))
+    with pytest.raises(
+        PuregraphError, match="Written.forward writes into an input, which other nodes read: write into a copy"
+    ):
+        net(np.ones(2), np.ones(1))
+    net = Graph(x, Handed.node(x, name="h"))
+    y = net(np.ones(2))
+    assert y.flags.writeable
+    with pytest.raises(PuregraphError, match="Handed.backward writes into a gradient or a saved value"):
+        net.backward(np.ones(2))

@@ -15,6 +15,7 @@ from puregraph import (
     Cosine,
     Dropout,
     EarlyStop,
+    Input,
     Linear,
     Module,
     Param,
@@ -22,6 +23,7 @@ from puregraph import (
     Sequential,
     Trainer,
 )
+from puregraph.autodiff import Variable
 from puregraph.errors import ArgumentError, PuregraphError, UnknownAttributeError
 
 
@@ -201,3 +203,16 @@ def test_what_is_put_among_the_arrays_of_a_network_would_be_lost_and_is_refused(
         and kept[name] is not found[name]
         and pickle.loads(pickle.dumps(found)).keys() == found.keys()
     )
+
+
+@pytest.mark.parametrize("name", ["W", "b"])
+@pytest.mark.parametrize("useBias", [True, False])
+def test_a_node_or_anything_else_in_place_of_a_parameter_is_refused(name, useBias):
+    fc = Linear(3, 4, useBias=useBias)
+    before = getattr(fc, name)
+    for value in (Input(name="w").node(), Linear(3, 4), "he", Variable(np.ones(3)), np.ones((3, 4)), len, 3):
+        with pytest.raises(UnknownAttributeError, match=f"Linear: {name} is a parameter"):
+            setattr(fc, name, value)
+    assert getattr(fc, name) is before
+    setattr(fc, name, getattr(Linear(3, 4), name))
+    assert fc(np.ones((2, 3), np.float32)).shape == (2, 4)

@@ -26,7 +26,7 @@ from puregraph.autodiff.functionalcall import Pure
 from puregraph.autodiff.tape.engine import grad
 from puregraph.autodiff.tape.gradmode import enable_grad
 from puregraph.autodiff.tape.variable import Variable, bare
-from puregraph.core.accumulate import isArray, seedLike
+from puregraph.core.accumulate import isArray, needPlain, seedLike
 from puregraph.errors import AutoDiffException, need, plural
 from puregraph.module import Module, checkGrads, isFloat
 
@@ -217,7 +217,9 @@ def beside(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
 
 
 def checkTangent(x: Any, v: Any, name: str) -> None:
-    """A direction has the shape of what it moves, which holds floats."""
+    """A direction has the shape of what it moves, which holds floats; both are plain arrays."""
+    needPlain(x, name)
+    needPlain(v, f"the tangent of {name}")
     if v is None:
         return
     if not isArray(x) or not isFloat(x):

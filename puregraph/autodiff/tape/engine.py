@@ -18,7 +18,7 @@ import numpy as np
 from puregraph.autodiff.tape.gradmode import MODE
 from puregraph.autodiff.tape.tapenode import GradientEdge, LeafAccumulator, TapeNode, get_gradient_edge, total
 from puregraph.base.mutex import Mutex
-from puregraph.core.accumulate import combine, isArray, seedLike, shapeOf
+from puregraph.core.accumulate import combine, isArray, needPlain, seedLike, shapeOf
 from puregraph.core.hooks import HOOKS
 from puregraph.core.tracer import Tracer
 from puregraph.errors import AutoDiffException, addLocation
@@ -333,6 +333,7 @@ def seed(value: Any, g: Any) -> Any:
 
     Raises    AutoDiffException for a gradient of another shape, or for none where there is more than one number
     """
+    needPlain(g, "backward, the gradient")
     if not isArray(value):
         return seedLike(value) if g is None else g
     if g is None:

@@ -79,8 +79,15 @@ class FunctionBackward(TapeNode):
 
     __slots__ = ("ctx", "form", "function", "leaves")
 
-    def __init__(self, function: type[Function], ctx: FunctionCtx, form: tuple, leaves: list[Variable], count: int):
-        edges = tuple([targetOf(v) for v in leaves])
+    def __init__(
+        self,
+        function: type[Function],
+        ctx: FunctionCtx,
+        form: tuple,
+        leaves: list[Variable],
+        edges: tuple[tuple[Any, int], ...],
+        count: int,
+    ):
         super().__init__((), count)
         self.edges = edges
         self.function, self.ctx, self.form, self.leaves = function, ctx, form, leaves
@@ -101,10 +108,10 @@ class FunctionBackward(TapeNode):
 
         Raises    AutoDiffException unless it has the shape of its input
         """
-        x = g._data if isinstance(g, Variable) else g
-        if type(x) is type(v._data) is np.float64:  # most of all, and quickly
+        x = g._value if isinstance(g, Variable) else g
+        if type(x) is type(v._value) is np.float64:  # most of all, and quickly
             return g if MODE.enabled else x
-        if g is not None and isArray(v._data) and shapeOf(x) != v.shape:
+        if g is not None and isArray(v._value) and shapeOf(x) != v.shape:
             raise AutoDiffException(
                 f"{self.name()}: wanted a gradient of shape {v.shape} for input {number}, got {shapeOf(x)}"
             )
@@ -112,9 +119,9 @@ class FunctionBackward(TapeNode):
 
     def output(self, value: Variable, number: int) -> Variable:
         """An output as the Variable that points here, if it can have a gradient."""
-        if value is None or not differentiable(value._data):
+        if value is None or not differentiable(value._value):
             return value
-        return variable(value._data, self, number, value.role)
+        return variable(value._value, self, number, value.role)
 
     def release(self) -> None:
         self.ctx = self.leaves = self.form = None  # type: ignore[assignment]
@@ -133,6 +140,7 @@ def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
         parts = [leavesOf(part, isVariable) for part in form]
         leaves = [v for part in parts for v in part]
         ctx = FunctionCtx(tuple([any(v._wants for v in part) for part in parts]), form)
+    edges = tuple([targetOf(v) for v in leaves])  # before `forward`, which may write into an input
     before, MODE.enabled = MODE.enabled, False
     try:
         result = cls.call(ctx, args, kwargs)
@@ -143,16 +151,23 @@ def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
     if HOOKS.look is not None:
         HOOKS.look(cls.__name__, cls, bare(leaves), bare(outputs))
     if MODE.enabled and any(ctx.needs_input_grad):
-        node = FunctionBackward(cls, ctx, form, leaves, len(outputs))
+        node = FunctionBackward(cls, ctx, form, leaves, edges, len(outputs))
         ctx.reference = weakref.ref(node)
         dead = [id(y) for y in ctx.dead]
-        outputs = tuple([node.output(y, i) if id(y) not in dead else y for i, y in enumerate(outputs)])
+        outputs = tuple([node.output(y, i) if id(y) not in dead else unlinked(y) for i, y in enumerate(outputs)])
+    else:
+        outputs = tuple(map(unlinked, outputs))
     return outputs if type(result) is tuple else outputs[0]
 
 
 def wrapped(value: Any) -> Any:
     """What `forward` returned as a Variable; None stays None."""
     return value if value is None or isinstance(value, Variable) else Variable(value)
+
+
+def unlinked(value: Any) -> Any:
+    """An output that no gradient goes through; a Variable that wants one, such as an input, stays as it is."""
+    return variable(value._value, role=value.role) if isinstance(value, Variable) and value._wants else value
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from puregraph.autodiff.tape.gradmode import MODE, enable_grad
 from puregraph.autodiff.tape.tapenode import LeafAccumulator, TapeNode
 from puregraph.autodiff.tape.variable import AGAIN, RECORDERS, Variable, bare, differentiable, made, versionOf
 from puregraph.base.widen import forwardRule, gradRule
-from puregraph.core.accumulate import combine, shapeOf
+from puregraph.core.accumulate import combine, needPlain, shapeOf
 from puregraph.core.applied import asGrads, checkMode, checkSaved, isMarked
 from puregraph.core.hooks import HOOKS
 from puregraph.core.param import Param
@@ -99,7 +99,7 @@ class ModuleBackward(TapeNode):
         checkMode(self.module, self.train, self.path)
         checkSaved(self.module, self.saved, self.path)
         values, outputs = self.values, self.outputs
-        given = [g._data if isinstance(g, Variable) else g for g in grads]
+        given = [g._value if isinstance(g, Variable) else g for g in grads]
         if MODE.enabled:
             values, outputs = self.recorded()
             given = [g if g is None or isinstance(g, Variable) else Variable(g) for g in grads]
@@ -150,6 +150,8 @@ def use(module: Module, inputs: list[Any], rule: Any = None, path: str = "") -> 
         return result if type(result) is tuple else (result,)
     path = path or module.name or type(module).__name__.lower()
     plain = [bare(v) for v in inputs]
+    for x in plain:
+        needPlain(x, path)
     shapes = [None if x is None else shapeOf(x) for x in plain]
     try:
         module.dataShapeFrom(*shapes)

@@ -28,7 +28,7 @@ from puregraph.base.align import readOnly
 from puregraph.base.dtype import isFloating
 from puregraph.base.fingerprint import fingerprint
 from puregraph.base.mutex import Mutex
-from puregraph.core.accumulate import accumulate, combine, isArray, shapeOf, zeroLike
+from puregraph.core.accumulate import accumulate, combine, isArray, needPlain, shapeOf, zeroLike
 from puregraph.core.hooks import HOOKS
 from puregraph.core.tracer import Tracer
 from puregraph.errors import AutoDiffException
@@ -73,11 +73,11 @@ class RecordedValue(Tracer):
     """Every operation on a Variable, each of which is recorded."""
 
     __slots__ = ()
-    _data: Any
+    _value: Any
 
     @property
     def carrier(self) -> Any:
-        return self._data
+        return self._value
 
     def handle(self, function: Any, arguments: tuple, options: dict[str, Any]) -> Any:
         """Run a function on the values of Variables, and record it."""
@@ -108,16 +108,16 @@ class RecordedValue(Tracer):
     __truediv__, __rtruediv__ = sides(DIV)
 
     def __eq__(self, other: Any) -> Any:
-        return self.handle(np.equal, (self, other), {}) if adds(self._data) else self is other
+        return self.handle(np.equal, (self, other), {}) if adds(self._value) else self is other
 
     def __ne__(self, other: Any) -> Any:
-        return self.handle(np.not_equal, (self, other), {}) if adds(self._data) else self is not other
+        return self.handle(np.not_equal, (self, other), {}) if adds(self._value) else self is not other
 
     def __bool__(self) -> bool:
-        return bool(self._data)
+        return bool(self._value)
 
     def __int__(self) -> int:
-        return int(self._data)
+        return int(self._value)
 
     def __iter__(self) -> Any:
         return iter([self[i] for i in range(len(self))])
@@ -139,7 +139,7 @@ class Variable(RecordedValue):
 
     __slots__ = (
         "__weakref__",
-        "_data",
+        "_value",
         "_grad",
         "_hooks",
         "_leaf",
@@ -157,7 +157,8 @@ class Variable(RecordedValue):
             data = data.data
         if type(data) is float:
             data = np.float64(data)
-        self._data = data
+        needPlain(data, "Variable")
+        self._value = data
         self.role = role
         self._node: TapeNode | None = None
         self.output_nr = 0
@@ -181,25 +182,26 @@ class Variable(RecordedValue):
         of, nor to one that requires no gradient.
         """
         if self._node is not None:
-            return readOnly(self._data)
+            return readOnly(self._value)
         if self._leaf is not None and self._leaf() is not None:
             lend(self)
-        return self._data
+        return self._value
 
     @data.setter
     def data(self, value: Any) -> None:
-        self._data, self._lent = value, None
+        needPlain(value, "Variable.data")
+        self._value, self._lent = value, None
         self._version += 1
 
     @property
     def shape(self) -> Any:  # type: ignore[override]
-        return shapeOf(self._data)
+        return shapeOf(self._value)
 
     @property
     def dtype(self) -> Any:
-        if isinstance(self._data, (bool, int)):
-            return np.dtype(type(self._data))
-        return self._data.dtype
+        if isinstance(self._value, (bool, int)):
+            return np.dtype(type(self._value))
+        return self._value.dtype
 
     @property
     def grad_fn(self) -> TapeNode | None:
@@ -227,8 +229,8 @@ class Variable(RecordedValue):
         """
         if self._node is not None:
             raise AutoDiffException("requires_grad can be set on a leaf only; use detach() to make one")
-        if requires_grad and not differentiable(self._data):
-            kind = getattr(self._data, "dtype", type(self._data).__name__)
+        if requires_grad and not differentiable(self._value):
+            kind = getattr(self._value, "dtype", type(self._value).__name__)
             raise TypeError(
                 f"only floating point values and text can require gradients, got {kind}; use .astype(float)"
             )
@@ -241,11 +243,11 @@ class Variable(RecordedValue):
 
     def item(self) -> Any:
         """The value as a plain Python number."""
-        return self._data.item() if isArray(self._data) else self._data
+        return self._value.item() if isArray(self._value) else self._value
 
     def tolist(self) -> Any:
         """The value as plain Python numbers in lists."""
-        return self._data.tolist() if isArray(self._data) else self._data
+        return self._value.tolist() if isArray(self._value) else self._value
 
     # The gradient -----------------------------------------------------------------------------------------------------
 
@@ -256,7 +258,7 @@ class Variable(RecordedValue):
             raise AutoDiffException(
                 f"the gradient of what {self._node.name()} made is not kept: call retain_grad() before backward"
             )
-        return self._grad if self._grad is not None or adds(self._data) else []
+        return self._grad if self._grad is not None or adds(self._value) else []
 
     @grad.setter
     def grad(self, value: Any) -> None:
@@ -264,10 +266,11 @@ class Variable(RecordedValue):
             raise AutoDiffException(
                 "the gradient of a Variable that is no leaf cannot be set: call retain_grad() first"
             )
-        if not adds(self._data) and not isinstance(value, (list, type(None))):
+        if not adds(self._value) and not isinstance(value, (list, type(None))):
             raise TypeError(
-                f"the gradient of a {type(self._data).__name__} is a list of contributions, got {value!r:.80}"
+                f"the gradient of a {type(self._value).__name__} is a list of contributions, got {value!r:.80}"
             )
+        needPlain(value, "Variable.grad")
         self._grad = value
 
     def zero_grad(self) -> None:
@@ -276,7 +279,7 @@ class Variable(RecordedValue):
 
     def receive(self, contributions: list[Any]) -> None:
         """Take the contributions of one pass: arrays add up, anything else is appended in order."""
-        if not adds(self._data):
+        if not adds(self._value):
             self._grad = [*(self._grad or []), *contributions]
         elif self._grad is None:
             self._grad = owned(combine(contributions))
@@ -329,14 +332,13 @@ class Variable(RecordedValue):
                 "a Variable is written into by slices, whole numbers and masks: an array of indices may name an "
                 "element twice; np.where chooses between values"
             )
-        y = record(setAt, (variable(self._data, self._node, self.output_nr), key, new), {})
-        self.data, self._node, self.output_nr, self._wants = y._data, y._node, y.output_nr, y._wants
+        overwrite(self, record(setAt, (variable(self._value, self._node, self.output_nr), key, new), {}))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """For what knows nothing of Variables; of one that requires a gradient only what is recorded may be used."""
         if self._wants:
             raise TypeError("a Variable that requires a gradient is no plain array: use its data, detach() or np.stack")
-        return np.array(self._data, dtype)
+        return np.array(self._value, dtype)
 
     def __float__(self) -> float:
         """As for `__array__`: numpy's `array[0] = v`, and Python's math, would lose the gradient without a word."""
@@ -345,39 +347,39 @@ class Variable(RecordedValue):
                 "a Variable that requires a gradient is no plain number: use v.item() or its data for a number without "
                 "one, functions of numpy in place of Python's math, and np.stack in place of array[i] = v"
             )
-        return float(self._data)
+        return float(self._value)
 
     def __format__(self, spec: str) -> str:
-        return format(self._data, spec) if spec else str(self)
+        return format(self._value, spec) if spec else str(self)
 
     def __repr__(self) -> str:
         made = f", grad_fn={self._node.name()}" if self._node is not None else ""
         wants = ", requires_grad=True" if self._wants and not made else ""
         role = f", role={self.role!r}" if self.role else ""
-        return f"Variable({self._data!r}{role}{wants}{made})"
+        return f"Variable({self._value!r}{role}{wants}{made})"
 
     def __deepcopy__(self, memo: Any) -> Variable:
-        copied = restored(copy.deepcopy(self._data, memo), self.role, self._wants)
+        copied = restored(copy.deepcopy(self._value, memo), self.role, self._wants)
         if self._node is None:
             copied._grad = copy.deepcopy(self._grad, memo)
         return copied
 
     def __reduce__(self) -> Any:
-        return restored, (self._data, self.role, self._wants)
+        return restored, (self._value, self.role, self._wants)
 
 
 @accumulate.register(Variable)
 def accumulate_variables(total: Variable, new: Any) -> Any:
     """Two contributions that are Variables: arrays add, of anything else the values are accumulated."""
-    if adds(total._data):
+    if adds(total._value):
         return total + new
-    return Variable(accumulate(total._data, getattr(new, "_data", new)), total.role)
+    return Variable(accumulate(total._value, getattr(new, "_value", new)), total.role)
 
 
 @zeroLike.register(Variable)
 def zero_variable(value: Variable) -> Variable:
     """The gradient that says nothing, as a Variable."""
-    return Variable(zeroLike(value._data))
+    return Variable(zeroLike(value._value))
 
 
 def restored(data: Any, role: str, requires_grad: bool) -> Variable:
@@ -389,7 +391,7 @@ def restored(data: Any, role: str, requires_grad: bool) -> Variable:
 
 def lend(v: Variable) -> None:
     """Remember what the array of a leaf holds now; where that is not what it held when handed out, it was modified."""
-    before, v._lent = v._lent, fingerprint(v._data)
+    before, v._lent = v._lent, fingerprint(v._value)
     if before is not None and before != v._lent:
         v._version += 1
 
@@ -427,7 +429,7 @@ def targetOf(v: Variable) -> tuple[Any, int]:
 def owned(g: Any) -> Any:
     """A gradient that nobody else holds: what comes in may be a seed, a view, or another leaf's, too."""
     if isinstance(g, Variable):
-        return g if g._wants else Variable(owned(g._data), g.role)
+        return g if g._wants else Variable(owned(g._value), g.role)
     return g.copy() if isArray(g) else g
 
 
@@ -460,7 +462,7 @@ class Operation(TapeNode):
             grads = tuple([g if g is None or isinstance(g, Variable) else Variable(g) for g in grads])
         else:
             arguments = bare(arguments)
-            grads = tuple([g._data if isinstance(g, Variable) else g for g in grads])
+            grads = tuple([g._value if isinstance(g, Variable) else g for g in grads])
         grad = grads if type(result) is tuple else grads[0]
         found = aligned(self.rule(grad, result, arguments, self.options, self.needs), self.arguments)
         return tuple([g if g is None else typed(g, v) for g, v in zip(found, self.leaves)])
@@ -499,8 +501,8 @@ class BinaryOp(TapeNode):
         if MODE.enabled:
             y, g = variable(y, self), g if isinstance(g, Variable) else Variable(g)
         else:
-            g = g._data if isinstance(g, Variable) else g
-            a, b = a._data if hasLeft else a, b._data if hasRight else b
+            g = g._value if isinstance(g, Variable) else g
+            a, b = a._value if hasLeft else a, b._value if hasRight else b
         edges = self.edges
         left = self.operator.left(g, y, a, b) if hasLeft and edges[0][0] is not None else None
         right = self.operator.right(g, y, a, b) if hasRight and edges[-1][0] is not None else None
@@ -535,7 +537,7 @@ class UnaryOp(TapeNode):
             raise AutoDiffException(f"{self.name()}: {MODIFIED}")
         if MODE.enabled:
             return (self.slope(g if isinstance(g, Variable) else Variable(g), variable(y, self), v),)
-        return (self.slope(g._data if isinstance(g, Variable) else g, y, v._data),)
+        return (self.slope(g._value if isinstance(g, Variable) else g, y, v._value),)
 
     def release(self) -> None:
         self.argument = self.result = None
@@ -543,10 +545,10 @@ class UnaryOp(TapeNode):
 
 def slide(function: Any, slope: Callable[[Any, Any, Any], Any], v: Any, *more: Any) -> Variable:
     """A function of one Variable whose derivative is known by `slope`; float16, computed wider, goes the long way."""
-    isShort = v._wants and MODE.enabled and HOOKS.look is None and isArray(v._data) and v._data.dtype.itemsize > 2
+    isShort = v._wants and MODE.enabled and HOOKS.look is None and isArray(v._value) and v._value.dtype.itemsize > 2
     if not isShort:
         return record(function, (v, *more), {})
-    y = v._data ** more[0] if more else function(v._data)
+    y = v._value ** more[0] if more else function(v._value)
     return variable(y, UnaryOp(function, slope, v, y))
 
 
@@ -558,8 +560,8 @@ SLOPES: dict[Any, Callable[..., Any]] = {  # by the functions whose gradient tak
 
 def operate(op: Operator, a: Any, b: Any) -> Any:
     """An operator on two values: on text that of `puregraph.text`, else numpy's."""
-    x, wants = (a._data, a._wants) if isinstance(a, Variable) else (a, False)
-    z, wants = (b._data, wants or b._wants) if isinstance(b, Variable) else (b, wants)
+    x, wants = (a._value, a._wants) if isinstance(a, Variable) else (operand(a, op.name), False)
+    z, wants = (b._value, wants or b._wants) if isinstance(b, Variable) else (operand(b, op.name), wants)
     if type(x) in COLLECTED and x is not a or type(z) in COLLECTED and z is not b:
         if op.name not in TEXT_OPERATORS:
             raise AutoDiffException(f"text knows no operator {op.name!r}; `import puregraph.text` brings addition")
@@ -579,6 +581,16 @@ def operate(op: Operator, a: Any, b: Any) -> Any:
     return variable(y, BinaryOp(op, a, b, y, isSame))
 
 
+def operand(value: Any, name: str) -> Any:
+    """A value beside a Variable, if rules can compute with it."""
+    if type(value) not in PLAIN:
+        needPlain(value, name)
+    return value
+
+
+PLAIN = {np.ndarray, np.float64, np.float32, int, float, type(None), tuple}
+
+
 def record(function: Any, arguments: tuple, options: dict[str, Any], rule: Any = None) -> Any:
     """Call a function on the values of Variables; where one needs a gradient, as an Operation.
 
@@ -591,6 +603,8 @@ def record(function: Any, arguments: tuple, options: dict[str, Any], rule: Any =
     if options.get("out") is not None or function in WRITING:
         return written(function, arguments, options, isRecorded)
     plain = bare(arguments)
+    for x in plain:
+        operand(x, titled(function))
     result = function(*plain, **options)
     if HOOKS.look is not None:
         HOOKS.look(titled(function), function, plain, result if type(result) in (tuple, list) else (result,))
@@ -626,14 +640,14 @@ def written(function: Any, arguments: tuple, options: dict[str, Any], isRecorded
     out = out[0] if type(out) is tuple and len(out) == 1 else out
     label = getattr(function, "__name__", function)
     if isVariable(out) and "out" in options and not (out._wants and out.is_leaf):
-        before = variable(out._data, out._node, out.output_nr)
+        before = variable(out._value, out._node, out.output_nr)
         left = {name: option for name, option in options.items() if name != "out"}
         y = record(function, tuple([before if a is out else a for a in arguments]), left)
         if (y.shape, y.dtype) != (out.shape, out.dtype):
             raise AutoDiffException(
                 f"{label}: wanted out= of shape {y.shape} and {y.dtype}, got {out.shape} and {out.dtype}"
             )
-        out.data, out._node, out.output_nr, out._wants = y._data, y._node, y.output_nr, y._wants
+        overwrite(out, y)
         return out
     if any(map(isVariable, out if type(out) is tuple else (out,))):
         raise AutoDiffException(f"{label}: this Variable is not written into; make a new one in place of out=")
@@ -643,6 +657,13 @@ def written(function: Any, arguments: tuple, options: dict[str, Any], isRecorded
             "is not recorded: write array = array + Variable, or use detach()"
         )
     return function(*bare(arguments), **options)
+
+
+def overwrite(v: Variable, y: Variable) -> None:
+    """Make a Variable the result of a write; one that is not recorded changes the value alone, as in torch."""
+    v.data = y._value
+    if MODE.enabled:
+        v._node, v.output_nr, v._wants = y._node, y.output_nr, y._wants
 
 
 COLLECTED = {str, list}
@@ -661,7 +682,7 @@ def made(result: Any, node: TapeNode | None = None) -> Any:
 def variable(data: Any, node: TapeNode | None = None, number: int = 0, role: str = "") -> Variable:
     """A Variable as an output of a node, or a leaf where there is none."""
     new = NEW(Variable)
-    new._data = np.float64(data) if type(data) is float else data
+    new._value = np.float64(data) if type(data) is float else data
     new._node, new._wants = node, node is not None
     new.output_nr, new.role = number, role
     new._grad = new._leaf = new._lent = None
@@ -694,7 +715,7 @@ def variables(value: Any) -> list[Variable]:
 def bare(value: Any) -> Any:
     """Arguments with every Variable replaced by its value."""
     if isinstance(value, Variable):
-        return value._data
+        return value._value
     if type(value) in (list, tuple):
         return type(value)([bare(v) for v in value])
     if type(value) is dict:
@@ -740,7 +761,7 @@ def adds(data: Any) -> bool:
 
 def typed(g: Any, v: Variable) -> Any:
     """A gradient in the dtype of its value."""
-    kind = getattr(v._data, "dtype", None)
+    kind = getattr(v._value, "dtype", None)
     return g if kind is None or getattr(g, "dtype", kind) == kind else g.astype(kind)
 
 
