@@ -210,9 +210,10 @@ def packed(
 
 
 def packedSize(n: int, k: int, vectors: int, lanes: int) -> int:
-    """How many elements packed b[k, n] has."""
+    """Elements of packed b[k, n]: panels are `lanes` rows of k apart, the last ends with whole vectors of k."""
     tile = Microkernel(1, vectors, lanes)
-    return -(-n // tile.width) * (k + lanes) * tile.width
+    panels, rows = -(-n // tile.width), -(-k // lanes) * lanes
+    return ((panels - 1) * (k + lanes) + rows) * tile.width if panels else 0
 
 
 def pack(b: Any, n: int, k: int, strides: tuple[int, int], to: Any, lanes: int, vectors: int) -> list[KernelCall]:
