@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,9 @@ def readCsv(path: Any, delimiter: str = ",", gaps: Any = "", encoding: str = "ut
 def checkedNames(path: Any, row: list[str]) -> list[str]:
     """The names of the columns: at least one, each once, none empty."""
     names = [name.strip() for name in row]
+    uses = Counter(names)
     for i, name in enumerate(names):
-        if not name or name in names[:i]:
+        if not name or uses[name] > 1:
             fault = f"'{name}' twice" if name else f"none for column {i + 1}"
             raise DataError(f"{path}, line 1: wanted a name for each column, got {fault}")
     if not names:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import math
+import os
 import struct
 import zlib
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from puregraph.base.budget import LIMITS
 from puregraph.errors import DataError
 
 DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -21,7 +23,8 @@ def readIdx(path: Any) -> np.ndarray:
     """The array in an IDX file, in this machine's byte order; a gzipped file is known by its first bytes.
 
     Source    LeCun, Cortes, Burges 1998, THE MNIST DATABASE, "file formats"
-    Raises    DataError naming the file: not there, not IDX, an unknown dtype, or other bytes than its shape takes
+    Raises    DataError naming the file: not there, not IDX, an unknown dtype, other bytes than its shape takes, or
+              gzipped so small that it can only be meant to fill the memory
 
     >>> with open("labels-idx1-ubyte", "wb") as file:
     ...     count = file.write(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 2, 1]))
@@ -32,15 +35,16 @@ def readIdx(path: Any) -> np.ndarray:
         with open(path, "rb") as file:
             isZipped = file.read(2) == b"\x1f\x8b"
             file.seek(0)
-            return parse(gzip.GzipFile(fileobj=file) if isZipped else file, path)
+            size = os.fstat(file.fileno()).st_size
+            return parse(gzip.GzipFile(fileobj=file), path, size) if isZipped else parse(file, path)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path}: the gzipped data is cut off or damaged: {error}") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def parse(file: Any, path: Any) -> np.ndarray:
-    """The array in an open file, which is not trusted."""
+def parse(file: Any, path: Any, zipped: int | None = None) -> np.ndarray:
+    """The array in an open file, which is not trusted; `zipped`: of how many bytes it is unpacked."""
     head = take(file, 4)
     if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in DTYPES:
         begins = f"begins with {head.hex(' ')}" if head else "is empty"
@@ -53,7 +57,13 @@ def parse(file: Any, path: Any) -> np.ndarray:
         raise DataError(f"{path}: wanted the sizes of {axes} axes, the file ends before them")
     shape = struct.unpack(f">{axes}I", sizes)
     wanted = math.prod(shape) * dtype.itemsize
-    body = take(file, wanted + 1)
+    most = wanted if zipped is None else math.ceil(LIMITS["bytes of arrays"][0] + LIMITS["bytes of arrays"][1] * zipped)
+    body = take(file, min(wanted, most) + 1)
+    if len(body) > most < wanted:
+        raise DataError(
+            f"{path}: wanted at most {most:,} bytes of an array in {zipped:,} gzipped bytes, got more; unpack the file "
+            "if you trust it"
+        )
     if len(body) != wanted:
         given = "more" if len(body) > wanted else f"{len(body)}"
         raise DataError(f"{path}: shape {shape} of {dtype.name} takes {wanted} bytes, got {given}")

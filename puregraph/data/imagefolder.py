@@ -13,6 +13,8 @@ from puregraph.data.batches import checkedSize
 from puregraph.errors import DataError
 
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # Pillow starts Ghostscript for others
+FINER = 3  # times the wanted size, down to which a JPEG is decoded at a fraction: Pillow's reducing_gap of best quality
 
 
 class ImageFolder:
@@ -83,19 +85,43 @@ class ImageFolder:
 
     def image(self, path: Path) -> np.ndarray:
         """One image, upright, of the wanted size, channels first."""
-        from PIL import Image, ImageOps
+        from PIL import Image, ImageOps, UnidentifiedImageError
 
         try:
-            with Image.open(path) as file:
+            with Image.open(path, formats=FORMATS) as file:
                 if file.mode[0] in "IF":  # convert would cut their values off
                     raise DataError(f"{path}: wanted 8 bits for each channel, got Pillow's mode {file.mode}")
-                image = ImageOps.exif_transpose(file).convert(self.mode)
+                checkPixels(path, file.size)
+                if self.isScaled:
+                    file.draft(None, (FINER * max(self.size),) * 2)
+                ImageOps.exif_transpose(file, in_place=True)
+                image = file if file.mode == self.mode else file.convert(self.mode)
+                if self.isScaled:
+                    image = ImageOps.fit(image, self.size[::-1], Image.Resampling.BILINEAR)
+                pixels = np.asarray(image, self.dtype).reshape(image.height, image.width, len(self.mode))
+        except UnidentifiedImageError:
+            kinds = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+            raise DataError(f"{path}: cannot be read as an image: wanted {kinds}, got something else") from None
+        except Image.DecompressionBombWarning as error:
+            raise DataError(f"{path}: cannot be read as an image: {error}") from error
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise DataError(f"{path}: cannot be read as an image: {error}") from error
-        if self.isScaled:
-            image = ImageOps.fit(image, self.size[::-1], Image.Resampling.BILINEAR)
-        pixels = np.asarray(image, self.dtype).reshape(image.height, image.width, len(self.mode))
         return (pixels if self.dtype.kind == "u" else pixels / 255).transpose(2, 0, 1)
+
+
+def checkPixels(path: Path, size: tuple[int, int]) -> None:
+    """Refuse an image of more pixels than Pillow takes for harmless, before it is decoded.
+
+    Raises    DataError
+    """
+    from PIL import Image
+
+    most = Image.MAX_IMAGE_PIXELS
+    if most is not None and size[0] * size[1] > most:
+        raise DataError(
+            f"{path}: wanted at most {most:,} pixels, got {size[1]:,} x {size[0]:,}: scale the image down, or set "
+            "PIL.Image.MAX_IMAGE_PIXELS"
+        )
 
 
 def sizeFrom(size: Any) -> tuple[int, int]:

@@ -10,7 +10,10 @@ import numpy as np
 
 from puregraph.data.csvfile import delimiterHint, readCsv
 from puregraph.errors import DataError
+from puregraph.graph.lookup import few
 
+FLOAT32 = "a number up to 3.4e38, which float32 can hold"
+MANY = 20  # names of columns that a message lists
 MISSING = ("NA", "N/A", "n/a", "na", "NaN", "nan", "null", "NULL", "None", "none", "?", "-", "--", ".")
 
 
@@ -46,10 +49,17 @@ class TableColumn(NamedTuple):
                 f"column '{self.name}': wanted numbers, got {self.values.dtype}: give what of it counts, such as days, "
                 f"(table['{self.name}'] - FIRST) / np.timedelta64(1, 'D'), or the month as a category"
             )
+        if self.values.dtype.kind == "c":
+            raise DataError(
+                f"column '{self.name}': wanted numbers, got {self.values.dtype}: give the real and the imaginary part "
+                "as two columns"
+            )
         found = np.full(len(self.values), np.nan)
         there = self.values[~self.gaps]
         try:
             found[~self.gaps] = there.astype(np.float64)
+        except OverflowError:
+            self.refuse(self.where(lambda value: not isFloat32(value)), FLOAT32)
         except (ValueError, TypeError):
             wrong = self.where(lambda value: not isNumber(value))
             first = self.values[int(wrong.argmax())]
@@ -58,6 +68,16 @@ class TableColumn(NamedTuple):
                 hint = "; pandas.read_csv(path, decimal=',') reads numbers with a comma"
             self.refuse(wrong, "a number", hint)
         self.refuse(~self.gaps & ~np.isfinite(found), "a finite number")
+        return found
+
+    def float32(self, numbers: np.ndarray) -> np.ndarray:
+        """Numbers of this column, as they are or scaled, as float32.
+
+        Raises    DataError for one that is beyond the range of float32, and would become infinite
+        """
+        with np.errstate(over="ignore"):
+            found = numbers.astype(np.float32)
+        self.refuse(np.isinf(found), FLOAT32)
         return found
 
     def texts(self) -> np.ndarray:
@@ -90,10 +110,11 @@ def columnFrom(table: Any, name: str) -> TableColumn:
 
     Raises    DataError if there is none, or it has more axes than one
     """
-    names = list(table) if isinstance(table, dict) else list(table.columns)
-    if name not in names:
-        hint = delimiterHint(str(names[0])) if len(names) == 1 else ""
-        raise DataError(f"TableReader: wanted a column {name!r}, the table has {', '.join(map(str, names))}{hint}")
+    columns = table if isinstance(table, dict) else table.columns
+    if name not in columns:
+        names = list(map(str, columns))
+        hint = delimiterHint(names[0]) if len(names) == 1 else ""
+        raise DataError(f"TableReader: wanted a column {name!r}, the table has {few(names, MANY)}{hint}")
     given = table[name]
     values = np.asarray(given.to_numpy() if hasattr(given, "to_numpy") else given)
     if values.ndim != 1:
@@ -119,9 +140,19 @@ def isNumber(value: Any) -> bool:
     """Whether this is a number, or the text of one."""
     try:
         float(value)
+    except OverflowError:
+        return True
     except (ValueError, TypeError):
         return False
     return True
+
+
+def isFloat32(value: Any) -> bool:
+    """Whether this is a number in the range of float32, or the text of one."""
+    try:
+        return abs(float(value)) <= float(np.finfo(np.float32).max)
+    except (ValueError, TypeError, OverflowError):
+        return False
 
 
 def textOf(value: Any) -> str:

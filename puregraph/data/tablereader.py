@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from puregraph.arguments import FilePath, Flag, Text, Texts, choice, optional, takes
-from puregraph.data.tablecolumn import TableColumn, columnFrom, isNumber, tableFrom
-from puregraph.errors import DataError, GraphWarning
+from puregraph.data.tablecolumn import TableColumn, columnFrom, isFloat32, isNumber, tableFrom
+from puregraph.errors import CheckpointError, DataError, GraphWarning, plural
 from puregraph.errors.userwarning import warnUser
 from puregraph.foreign import ForeignAttributes
 from puregraph.graph.lookup import few
 from puregraph.storage.atomicwrite import whole
+from puregraph.storage.jsoncodec import loads
 
 FILLS: dict[str, Callable[[np.ndarray], Any]] = {"mean": np.nanmean, "median": np.nanmedian, "zero": lambda column: 0.0}
 ARGUMENTS = ("numbers", "categories", "classes", "fill", "scale", "quantities")
@@ -69,7 +71,7 @@ class TableReader(ForeignAttributes):
         every = [*self.numbers, *self.categories, *([] if classes is None else [classes]), *self.quantities]
         if classes is not None and self.quantities:
             raise DataError("TableReader: wanted classes or quantities as the target, got both: make a reader for each")
-        twice = next((name for i, name in enumerate(every) if name in every[:i]), None)
+        twice = next((name for name, uses in Counter(every).items() if uses > 1), None)
         if not every or twice is not None:
             raise DataError(f"TableReader: wanted each column once, got {f'{twice!r} twice' if twice else 'none'}")
         if self.numbers and "numbers" in self.categories:
@@ -120,9 +122,11 @@ class TableReader(ForeignAttributes):
             numbers = column.numbers()
             if column.gaps.all():
                 raise DataError(f"column '{name}': wanted at least one number, got gaps alone")
+            column.float32(numbers)
+            isConstant = np.nanmin(numbers) == np.nanmax(numbers)  # whose deviation may be a rounding error
             fills.append(float(FILLS[self.fill or "zero"](numbers)))
-            means.append(float(np.nanmean(numbers)))
-            deviations.append(float(np.nanstd(numbers)) or 1.0)  # a constant column becomes 0
+            means.append(float(np.nanmin(numbers) if isConstant else np.nanmean(numbers)))
+            deviations.append(1.0 if isConstant else float(np.nanstd(numbers)))
         self.vocabulary, self.fills, self.means, self.deviations = vocabulary, fills, means, deviations
         self.gapped = gapped
         return self
@@ -146,9 +150,9 @@ class TableReader(ForeignAttributes):
             table, columns = tableFrom(table), []
             for name in self.quantities:
                 column = columnFrom(table, name)
-                columns.append(column.numbers())
+                columns.append(column.float32(column.numbers()))
                 column.refuse(column.gaps, "a number", ": leave out rows without a target")
-            return np.stack(columns, axis=1).astype(np.float32)
+            return np.stack(columns, axis=1)
         if self.classes is None:
             raise DataError(
                 "TableReader: wanted the column of the target, as in TableReader(..., classes='bought'), or "
@@ -165,7 +169,7 @@ class TableReader(ForeignAttributes):
         numbers = np.where(column.gaps, self.fills[i], numbers)
         if self.scale:
             numbers = (numbers - self.means[i]) / self.deviations[i]
-        return numbers.astype(np.float32)
+        return column.float32(numbers)
 
     def codes(self, column: TableColumn, strict: bool) -> np.ndarray:
         """The index of each value in the vocabulary; -1 for what is not there, or refused where that is `strict`."""
@@ -213,18 +217,48 @@ class TableReader(ForeignAttributes):
     def load(cls, path: Any) -> TableReader:
         """What `save` wrote.
 
-        Raises    DataError if the file is something else
+        Raises    DataError if the file is something else, naming the column and the entry that no `fit` gives
         """
         try:
-            with open(path, encoding="utf-8") as file:
-                given = json.load(file)
+            with open(path, "rb") as file:
+                given = loads(file.read())
             found = cls(**{key: given[key] for key in ARGUMENTS})
+            checkSettings(found, given)
             for key in FITTED:
                 setattr(found, key, given[key])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, CheckpointError) as error:
             got = f"{type(error).__name__}: {error!s:.200}"  # the repr of a UnicodeDecodeError has the whole file
             raise DataError(f"{path}: wanted a file of TableReader.save, got what cannot be read: {got}") from error
         return found
+
+
+def checkSettings(reader: TableReader, given: dict[str, Any]) -> None:
+    """Refuse what no `fit` of this reader gives.
+
+    Raises    ValueError naming the column and the entry
+    """
+    coded = [*reader.categories, *([] if reader.classes is None else [reader.classes])]
+    vocabulary, gapped = given["vocabulary"], given["gapped"]
+    if type(vocabulary) is not dict or set(vocabulary) != set(coded):
+        raise ValueError(f"vocabulary: wanted the columns {few(coded, MANY) or 'none'}, got {vocabulary!r:.80}")
+    if type(gapped) is not list or not all(type(name) is str and name in vocabulary for name in gapped):
+        raise ValueError(f"gapped: wanted some of the columns {few(coded, MANY) or 'none'}, got {gapped!r:.80}")
+    for name, entries in vocabulary.items():
+        if type(entries) is not list:
+            raise ValueError(f"vocabulary, column '{name}': wanted a list of texts, got {entries!r:.80}")
+        known: set[str] = set()
+        for i, entry in enumerate(entries, 1):
+            if type(entry) is not str or entry in known:
+                raise ValueError(f"vocabulary, column '{name}', entry {i}: wanted a new text, got {entry!r:.80}")
+            known.add(entry)
+    for key in ("fills", "means", "deviations"):
+        if type(given[key]) is not list or len(given[key]) != len(reader.numbers):
+            raise ValueError(f"{key}: wanted {plural(len(reader.numbers), 'number')}, got {given[key]!r:.80}")
+        for name, value in zip(reader.numbers, given[key], strict=True):
+            isPositive = key != "deviations" or isFloat32(value) and value > 0
+            if type(value) not in (int, float) or not isFloat32(value) or not isPositive:
+                wanted = "a number above 0" if key == "deviations" else "a finite number"
+                raise ValueError(f"{key}, column '{name}': wanted {wanted}, got {value!r:.80}")
 
 
 def refuseQuantity(column: TableColumn, classes: list[str]) -> None:
@@ -245,7 +279,5 @@ def refuseQuantity(column: TableColumn, classes: list[str]) -> None:
 
 def inOrder(text: str) -> tuple[bool, float, str]:
     """The order of categories: numbers by their size, then texts."""
-    try:
-        return False, float(text), text
-    except ValueError:
-        return True, 0.0, text
+    number = float(text) if isNumber(text) else np.nan
+    return (True, 0.0, text) if np.isnan(number) else (False, number, text)  # NaN is in no order

@@ -34,8 +34,8 @@ class ModelFile:
             if not path.is_file():
                 raise CheckpointError(f"{path}: wanted an ONNX model, there is no such file")
             try:
-                self.proto = onnx.load(path, load_external_data=False)
-            except Exception as error:  # the decoders of the formats raise their own, and differ
+                self.proto = onnx.load(path, "protobuf", load_external_data=False)  # the name does not decide
+            except Exception as error:  # the decoders raise their own, and differ
                 raise CheckpointError(f"{path}: wanted an ONNX model, it cannot be decoded: {error}") from error
         elif isinstance(model, onnx.ModelProto):
             self.proto = model

@@ -81,7 +81,7 @@ def texts(answer: Any, count: int) -> list[str]:
         raise ValueError(f"wanted a text, got {type(answer).__name__}")
     try:
         found = json.loads(answer[answer.index("[") : answer.rindex("]") + 1])
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError(f"wanted a JSON list of {count} texts, got {answer!r:.80}") from None
     if len(found) != count or not all(isinstance(text, str) for text in found):
         raise ValueError(f"wanted a JSON list of {count} texts, got {found!r:.80}")

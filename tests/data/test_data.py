@@ -5,6 +5,7 @@ import struct
 import sys
 import threading
 import traceback
+import tracemalloc
 
 import h5py
 import numpy as np
@@ -228,6 +229,25 @@ def test_a_damaged_gzip_file_is_named(tmp_path):
         path.write_bytes(broken)
         with pytest.raises(DataError, match=f"{number}.gz: the gzipped data is cut off or damaged"):
             readIdx(path)
+
+
+def test_a_gzipped_idx_file_that_would_fill_the_memory_is_refused(tmp_path):
+    size = 60_000_000
+    path = tmp_path / "a.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(struct.pack(">4BI", 0, 0, 8, 1, size))
+        for _ in range(size // 10_000_000):
+            file.write(bytes(10_000_000))
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            DataError, match=r"a.gz: wanted at most 3\d,\d{3},\d{3} bytes .*; unpack the file if you trust"
+        ):
+            readIdx(path)
+        assert tracemalloc.get_traced_memory()[1] < 45_000_000
+    finally:
+        tracemalloc.stop()
+    assert readIdx(write(tmp_path / "zeros.gz", idx(np.zeros(60_000)))).shape == (60_000,)
 
 
 def test_an_idx_file_that_is_not_there_is_named(tmp_path):

@@ -1,5 +1,8 @@
 """Images: folders of them, read when they are wanted, and batches in which they are mirrored and moved."""
 
+import tracemalloc
+import warnings
+
 import numpy as np
 import pytest
 
@@ -8,7 +11,7 @@ from puregraph.data import Augmented, ImageFolder, split
 from puregraph.data.batches import Stream
 from puregraph.errors import ArgumentError, DataError
 
-Image = pytest.importorskip("PIL.Image")
+Image, ImageOps = pytest.importorskip("PIL.Image"), pytest.importorskip("PIL.ImageOps")
 
 
 def save(path, pixels, **options):
@@ -106,6 +109,42 @@ def test_images_of_other_sizes_and_depths_are_named(folder):
     )
     Image.fromarray(np.full((6, 8), 40000, np.uint16)).save(folder / "day" / "0.png")
     assert "0.png: wanted 8 bits for each channel" in message(ImageFolder, folder)
+
+
+def test_an_image_of_too_many_pixels_is_refused_before_it_is_decoded(tmp_path):
+    (tmp_path / "a").mkdir()
+    Image.new("1", (12_000, 12_000)).save(tmp_path / "a" / "1.png")
+    images = ImageFolder(tmp_path, size=8)
+    tracemalloc.start()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert "1.png: wanted at most 89,478,485 pixels, got 12,000 x 12,000: scale the image down, or" in message(
+                images.__getitem__, [0]
+            )
+        assert "1.png: cannot be read as an image: Image size" in message(images.__getitem__, [0])
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_a_large_jpeg_is_decoded_at_a_fraction_and_looks_the_same(tmp_path, rng, monkeypatch, orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    small = Image.fromarray(rng.integers(64, 192, (3, 4, 3)).astype(np.uint8))
+    (tmp_path / "a").mkdir()
+    small.resize((1200, 900), Image.Resampling.BICUBIC).save(tmp_path / "a" / "1.jpg", quality=95, exif=exif)
+    images = ImageFolder(tmp_path, size=(32, 24))
+    decoded, fit = [], ImageOps.fit
+    monkeypatch.setattr(ImageOps, "fit", lambda image, *rest: decoded.append(image.size) or fit(image, *rest))
+    found = images[0]
+    assert decoded == [(150, 113) if orientation == 1 else (113, 150)]
+    monkeypatch.setattr("puregraph.data.imagefolder.FINER", 1000)
+    exact = images[0]
+    np.testing.assert_allclose(found, exact, atol=8 / 255)
+    assert np.abs(found - exact).mean() < 2 / 255
+    assert len(decoded) == 2 and max(decoded[1]) == 1200
 
 
 def test_a_network_learns_from_a_folder(folder):

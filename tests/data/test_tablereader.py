@@ -1,10 +1,15 @@
 """TableReader: tables of numbers and categories, from CSV files, DataFrames and dicts."""
 
+import json
+import time
+from itertools import permutations
+
 import numpy as np
 import pytest
 
 from puregraph import Adam, Concat, CrossEntropy, Embedder, Graph, Input, Linear, Relu, Trainer
 from puregraph.data import TableReader, readCsv
+from puregraph.data.tablereader import inOrder
 from puregraph.errors import DataError, GraphWarning
 
 TABLE = "age,city,bought\n31,Rome,no\n,Oslo,yes\n20, Rome ,yes\n40,,no\n"
@@ -139,6 +144,91 @@ def test_what_was_fitted_is_saved_and_loaded(table, tmp_path):
         np.testing.assert_array_equal(again.data(table)[name], array)
     assert again.names == reader.names and again.target(table).tolist() == reader.target(table).tolist()
     assert "table.csv: wanted a file of TableReader.save" in message(TableReader.load, table)
+
+
+FORGED = [
+    ("[]", "list indices must be"),
+    ('{"vocabulary": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deep|more"),
+    ({"means": [float("nan")]}, "NaN is not allowed in JSON"),
+    ({"means": [1e39]}, "means, column 'age': wanted a finite number, got 1e.39"),
+    ({"means": [10**400]}, "means, column 'age': wanted a finite number, got 1000"),
+    ({"means": ["30"]}, "means, column 'age': wanted a finite number, got '30'"),
+    ({"means": 30.0}, "means: wanted 1 number, got 30.0"),
+    ({"means": []}, r"means: wanted 1 number, got \[\]"),
+    ({"deviations": [0.0]}, "deviations, column 'age': wanted a number above 0, got 0.0"),
+    ({"deviations": [-1.0]}, "deviations, column 'age': wanted a number above 0, got -1.0"),
+    ({"deviations": [True]}, "deviations, column 'age': wanted a number above 0, got True"),
+    ({"fills": [None]}, "fills, column 'age': wanted a finite number, got None"),
+    ({"fills": [1.0, 2.0]}, "fills: wanted 1 number, got"),
+    ({"vocabulary": {"city": ["Rome"]}}, "vocabulary: wanted the columns city, bought, got"),
+    ({"vocabulary": ["city", "bought"]}, "vocabulary: wanted the columns city, bought, got"),
+    (
+        {"vocabulary": {"city": ["Rome", "Oslo", "Rome"], "bought": []}},
+        "column 'city', entry 3: wanted a new text, got 'R",
+    ),
+    ({"vocabulary": {"city": ["Rome", 3], "bought": []}}, "column 'city', entry 2: wanted a new text, got 3"),
+    ({"vocabulary": {"city": "Rome", "bought": []}}, "column 'city': wanted a list of texts, got 'Rome'"),
+    ({"gapped": ["age"]}, r"gapped: wanted some of the columns city, bought, got \['age'\]"),
+    ({"gapped": {"city": 1}}, "gapped: wanted some of the columns city, bought"),
+    ({"numbers": [1]}, "numbers"),
+    ({"scale": "yes"}, "scale"),
+    ({"fill": "most"}, "fill"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(FORGED)))
+def test_settings_that_no_fit_gives_are_refused_with_column_and_entry(table, tmp_path, number):
+    change, wanted = FORGED[number]
+    path = tmp_path / "columns.json"
+    TableReader(numbers="age", categories="city", classes="bought", fill="mean", scale=True).fit(table).save(path)
+    path.write_text(change if isinstance(change, str) else json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(DataError, match=f"columns.json: wanted a file of TableReader.save, got .*({wanted})"):
+        TableReader.load(path)
+
+
+@pytest.mark.parametrize("value", ["1e39", "-1e39", 1e39, 10**400, "1e400"])
+def test_a_number_that_would_become_infinite_is_refused_with_column_and_row(value):
+    wanted = r"column 'n', row 2: wanted a (number up to 3.4e38, which float32 can hold|finite number), got "
+    for name in ("numbers", "quantities"):
+        reader = TableReader(**{name: "n"}, categories="c").fit({"n": [1.0, 2.0], "c": ["a", "b"]})
+        with pytest.raises(DataError, match=wanted):
+            (reader.data if name == "numbers" else reader.target)({"n": [1.0, value], "c": ["a", "b"]})
+    with pytest.raises(DataError, match=wanted):
+        TableReader(numbers="n").fit({"n": [1.0, value]})
+    narrow = TableReader(numbers="n", scale=True).fit({"n": [0.0, 1e-20]})
+    with pytest.raises(DataError, match=wanted):
+        narrow.data({"n": [1.0, 1e30]})
+
+
+def test_complex_numbers_are_no_numbers():
+    wanted = "column 'n': wanted numbers, got complex128: give the real and the imaginary part as two columns"
+    assert message(TableReader(numbers="n").fit, {"n": np.array([1j, 2])}) == wanted
+    assert message(TableReader(numbers="n").fit, {"n": ["1", "1j"]}) == "column 'n', row 2: wanted a number, got '1j'"
+
+
+def test_a_constant_column_is_scaled_to_0_though_its_mean_is_rounded():
+    reader = TableReader(numbers="n", scale=True).fit({"n": [0.1] * 3})
+    assert reader.data({"n": [0.1, 1.1]})["numbers"].tolist() == [[0], [1]]
+
+
+def test_a_category_called_nan_has_one_place_in_the_order():
+    orders = {tuple(sorted(names, key=inOrder)) for names in permutations(["3", "nan", "1", "2"])}
+    assert orders == {("1", "2", "3", "nan")}
+
+
+def test_a_table_of_many_columns_takes_linear_time(tmp_path):
+    names = [f"c{i}" for i in range(30_000)]
+    path = tmp_path / "wide.csv"
+    path.write_text(",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n", encoding="utf-8")
+    started = time.process_time()
+    found = readCsv(path)
+    TableReader(numbers=names)
+    reader = TableReader(numbers=names[::3])
+    assert reader.fit(found).data(found)["numbers"].shape == (1, 10_000)
+    assert "the table has c0, c1, " in (said := message(TableReader(numbers="d").fit, found)) and len(said) < 300
+    assert (
+        time.process_time() - started < 4
+    )  # comparing all names with all takes more than that for each of three passes
 
 
 # DataFrames ---------------------------------------------------------------------------------------------------

@@ -1,14 +1,52 @@
-"""Files that are loaded under Python's audit, each in a fork of one process that has imported the library before."""
+"""What a reader opens and starts, by Python's audit: here, or in a fork of one process that has imported the library."""
 
 import json
 import os
 import resource
 import subprocess
 import sys
+from contextlib import contextmanager
 
 from processes import environment
 
 from puregraph import checkpoint, device
+
+WATCHED = (
+    "open",
+    "os.",
+    "subprocess.",
+    "socket.",
+    "ctypes.",
+    "import",
+    "exec",
+    "compile",
+    "pickle.",
+    "pty.",
+    "ftplib.",
+)
+LISTENERS: list[list[tuple[str, str]]] = []
+HOOKS: list[object] = []  # an audit hook stays as long as the process does
+
+
+@contextmanager
+def events():
+    """The (event, first argument) of everything that this process opens, starts, imports or runs in the block."""
+    if not HOOKS:
+        HOOKS.append(hear)
+        sys.addaudithook(hear)
+    seen: list[tuple[str, str]] = []
+    LISTENERS.append(seen)
+    try:
+        yield seen
+    finally:
+        LISTENERS.remove(seen)
+
+
+def hear(event, args):
+    """Tell all listeners of an event that is watched."""
+    if LISTENERS and event.startswith(WATCHED):
+        for seen in LISTENERS:
+            seen.append((event, str(args[0]) if args else ""))
 
 
 def audited(load, paths, **options):
