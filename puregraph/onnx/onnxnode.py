@@ -27,6 +27,37 @@ class OnnxNode:
         """An attribute, or what it is where it is left out."""
         return self.attributes.get(name, default)
 
+    def choice(self, name: str, *known: Any) -> Any:
+        """An attribute that has one of these values, the first where it is left out.
+
+        Raises    GraphError for another value
+        """
+        value = self.get(name, known[0])
+        if value not in known:
+            self.refuse(f"{name}: wanted {', '.join(map(repr, known))}, got {value!r}")
+        return value
+
+    def lengths(self, name: str, count: int, default: int) -> tuple[int, ...]:
+        """An attribute of so many integers, all `default` where it is left out.
+
+        Raises    GraphError for another number of them
+        """
+        values = tuple(self.get(name) or (default,) * count)
+        if len(values) != count:
+            self.refuse(f"{name}: wanted {count} integers, got {list(values)}")
+        return values
+
+    def kernel(self, W: OnnxValue) -> tuple:
+        """The lengths of a kernel, as its weight has them.
+
+        Raises    GraphError where the attribute kernel_shape has others
+        """
+        size = tuple(W.shape[2:])
+        restated = tuple(self.get("kernel_shape", size))
+        if restated != size:
+            self.refuse(f"kernel_shape: wanted {list(size)}, as its weight has, got {list(restated)}")
+        return size
+
     def wants(self, index: int) -> bool:
         """Whether an output has a name, and so may be read."""
         return index < len(self.proto.output) and bool(self.proto.output[index])

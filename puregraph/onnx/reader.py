@@ -250,6 +250,8 @@ class ModelReader:
         if None in given and not proto.domain:
             checkGiven(required(proto.op_type, opset), given)
         attributes = {a.name: self.attribute(a) for a in proto.attribute}
+        if not proto.domain or proto.domain == "ai.onnx":
+            checkAttributes(proto, opset)
         given = self.merged.apart(proto, given, path, self.builder)
         self.builder.begin(path)
         node = OnnxNode(proto, path, opset, attributes, self.builder)
@@ -416,6 +418,49 @@ def checkGiven(names: tuple[str, ...], given: list[Any]) -> None:
         name = names[min(i, len(names) - 1)] if names else ""
         if value is None and name:
             raise GraphError(f"its input {name} is left out, which it has to have")
+
+
+FLAGS = frozenset(  # attributes that are 0 or 1
+    """align_corners allowzero antialias ceil_mode center_point_box count_include_pad exclude_outside exclusive fmod
+    input_forget inverse is_causal keepdims largest layout linear_before_reset noop_with_empty_axes onesided reverse
+    saturate select_last_index sorted storage_order training_mode transA transB upper""".split()
+)
+
+
+@cache
+def attributesOf(kind: str, opset: int) -> dict[str, tuple[int, bool]] | None:
+    """Type and need of each attribute of an operator; None for an operator that the standard does not have."""
+    from onnx import defs
+
+    try:
+        schema = defs.get_schema(kind, opset)
+    except defs.SchemaError:
+        return None
+    return {name: (int(each.type), each.required) for name, each in schema.attributes.items()}
+
+
+def checkAttributes(proto: Any, opset: int) -> None:
+    """Check that a node has attributes of its operator alone, of their types, and those that it has to have.
+
+    Raises    GraphError naming the first one that is wrong
+    """
+    known = attributesOf(proto.op_type, opset)
+    if known is None:
+        return
+    for each in proto.attribute:
+        if each.name not in known:
+            names = f"its attributes are {', '.join(sorted(known))}" if known else "it has none"
+            raise GraphError(f"{quote(each.name)} is no attribute of it in opset {opset}; {names}")
+        kind = known[each.name][0]
+        if each.type not in (kind, 0):
+            wanted, found = (each.AttributeType.Name(number) for number in (kind, each.type))
+            raise GraphError(f"{each.name}: wanted {wanted.lower()}, got {found.lower()}")
+        if each.name in FLAGS and each.i not in (0, 1):
+            raise GraphError(f"{each.name}: wanted 0 or 1, got {each.i}")
+    given = {each.name for each in proto.attribute}
+    missing = [name for name, (_, isNeeded) in known.items() if isNeeded and name not in given]
+    if missing:
+        raise GraphError(f"its attribute {missing[0]} is left out, which it has to have")
 
 
 def quoted(name: str) -> str | None:

@@ -1,5 +1,9 @@
 """Resize, GridSample, AffineGrid: gradients are PyTorch's, compiled steps give eager's bits, and what cannot be said is refused."""
 
+import itertools
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -31,7 +35,7 @@ def test_values_and_gradients_of_a_resize_are_those_of_pytorch(ours, theirs, siz
     wanted = torch.nn.functional.interpolate(t, size=size, **theirs)
     wanted.backward(torch.tensor(grad))
     y = net.updateData(x)
-    near = 1e-6 * np.abs(x).max()  # positions are in float32, as the standard's implementations have them
+    near = 1e-14 * np.abs(x).max()
     np.testing.assert_allclose(y, wanted.detach().numpy(), 0, 4 * near)
     gx = net.updateGrad(grad, x, None, None, None, y)[0]
     np.testing.assert_allclose(gx, t.grad.numpy(), 0, 20 * near)
@@ -46,11 +50,58 @@ def test_a_compiled_resize_gives_eagers_bits(options):
     np.testing.assert_array_equal(program.run(data), net(data))
 
 
+HALF = Fraction(1, 2)
+EXACT = {  # where element i of `length` is among `size`, `ratio` being their quotient or a scale
+    "half_pixel": lambda i, size, length, ratio: (i + HALF) / ratio - HALF,
+    "pytorch_half_pixel": lambda i, size, length, ratio: (i + HALF) / ratio - HALF if length > 1 else Fraction(0),
+    "align_corners": lambda i, size, length, ratio: Fraction(i * (size - 1), length - 1) if length > 1 else Fraction(0),
+    "asymmetric": lambda i, size, length, ratio: i / ratio,
+    "tf_half_pixel_for_nn": lambda i, size, length, ratio: (i + HALF) / ratio if ratio != 1 else Fraction(i),
+}
+NEAREST = {
+    "round_prefer_floor": lambda at: math.ceil(at - HALF),
+    "round_prefer_ceil": lambda at: math.floor(at + HALF),
+    "floor": math.floor,
+    "ceil": math.ceil,
+}
+
+
+@pytest.mark.parametrize("rounding", NEAREST)
+@pytest.mark.parametrize("coordinates", EXACT)
+def test_the_nearest_elements_are_those_of_rational_arithmetic(coordinates, rounding):
+    for size, length in itertools.product([*range(1, 9), 17, 30], [*range(1, 11), 13, 24, 48]):
+        ratio = Fraction(length, size)
+        at = [EXACT[coordinates](i, size, length, ratio) for i in range(length)]
+        wanted = [min(max(NEAREST[rounding](c), 0), size - 1) for c in at]
+        module = ResizeAxes((0,), "sizes", (length,), coordinates=coordinates, rounding=rounding)
+        np.testing.assert_array_equal(module.updateData(np.arange(size)), wanted, f"{size} to {length}")
+        if coordinates != "align_corners":  # which says how a length is rounded that a scale does not give
+            scale = float(np.float32(length / size))
+            module = ResizeAxes((0,), "scales", (scale,), coordinates=coordinates, rounding=rounding)
+            np.testing.assert_array_equal(module.updateData(np.arange(size)), wanted, f"{size} by {scale}")
+
+
+@pytest.mark.parametrize("coordinates", EXACT)
+def test_elements_between_others_are_those_of_rational_arithmetic_in_float64(coordinates):
+    rng = np.random.default_rng(2)
+    for size, length in itertools.product([1, 2, 3, 5, 7, 10, 24], [1, 2, 3, 6, 7, 11, 48]):
+        values = [Fraction(int(v), 8) for v in rng.integers(-40, 40, size)]
+        wanted = []
+        for i in range(length):
+            at = EXACT[coordinates](i, size, length, Fraction(length, size))
+            low = math.floor(at)
+            left, right = (values[min(max(n, 0), size - 1)] for n in (low, low + 1))
+            wanted.append(float(left + (right - left) * (at - low)))
+        module = ResizeAxes((0,), "sizes", (length,), "linear", coordinates)
+        np.testing.assert_allclose(module.updateData(np.array(values, np.float64)), wanted, 1e-15, 1e-14)
+
+
 def test_symbols_are_carried_through_a_scale():
     assert ResizeAxes((2, 3), factors=(2.0, 1.5)).dataShapeFrom(("N", 3, 4, 6)) == ("N", 3, 8, 9)
     length = Dim("L")
     assert ResizeAxes((1,), factors=(1.5,)).dataShapeFrom((2, length)) == (2, length * 3 // 2)
-    assert ResizeAxes((1,), factors=(0.3,)).dataShapeFrom((2, length)) == (2, None)
+    assert ResizeAxes((1,), factors=(np.float32(0.3),)).dataShapeFrom((2, length)) == (2, length * 3 // 10)
+    assert ResizeAxes((1,), factors=(0.2718281828,)).dataShapeFrom((2, length)) == (2, None)
 
 
 def test_a_resize_that_cannot_be_is_refused():

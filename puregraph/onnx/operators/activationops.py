@@ -103,6 +103,8 @@ def dropout(op: Any, x: Any, ratio: Any = None, training: Any = None) -> Any:
     """Zeros at random in the graph's trainMode; in training_mode, in every pass."""
     share = op.get("ratio", 0.5) if ratio is None else ratio.numbers
     if training is not None and bool(op.known(training, "training_mode")):
+        if share is not None and not 0 <= float(share) < 1:
+            op.refuse(f"ratio: wanted at least 0 and below 1, got {float(share)}")
         return dropped(op, x, op.scalar(share, x) if ratio is None else ratio)
     isPlain = share is None or not 0 < float(share) < 1
     y = op(modules.Identity() if isPlain else modules.Dropout(float(share)), x)

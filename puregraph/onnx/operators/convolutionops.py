@@ -9,13 +9,14 @@ from puregraph.core.dim import Dim
 from puregraph.onnx.modules.layers.convolving import Convolve, ConvolveTransposed
 from puregraph.onnx.opregistry import onnxOp
 
+PADDINGS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+
 
 def windowOf(op: Any, x: Any, size: tuple) -> tuple[tuple, tuple, tuple]:
     """Stride, (before, after) and dilation for each axis; "SAME" needs the lengths, unless the stride is 1."""
     rank = len(size)
-    stride = tuple(op.get("strides") or (1,) * rank)
-    dilation = tuple(op.get("dilations") or (1,) * rank)
-    kind = op.get("auto_pad", "NOTSET")
+    stride, dilation = op.lengths("strides", rank, 1), op.lengths("dilations", rank, 1)
+    kind = op.choice("auto_pad", *PADDINGS)
     if kind == "VALID":
         return stride, ((0, 0),) * rank, dilation
     if kind in ("SAME_UPPER", "SAME_LOWER"):
@@ -26,14 +27,14 @@ def windowOf(op: Any, x: Any, size: tuple) -> tuple[tuple, tuple, tuple]:
             whole = d * (k - 1) if s == 1 else max(0, (-(-length // s) - 1) * s + d * (k - 1) + 1 - length)
             pads.append((whole // 2, whole - whole // 2) if kind == "SAME_UPPER" else (whole - whole // 2, whole // 2))
         return stride, tuple(pads), dilation
-    flat = op.get("pads") or (0,) * (2 * rank)
+    flat = op.lengths("pads", 2 * rank, 0)
     return stride, tuple(zip(flat[:rank], flat[rank:])), dilation
 
 
 @onnxOp("Conv")
 def convolution(op: Any, x: Any, W: Any, b: Any = None) -> Any:
     """Conv."""
-    size = tuple(W.shape[2:])
+    size = op.kernel(W)
     stride, pad, dilation = windowOf(op, x, size)
     groups = op.get("group", 1)
     isLayer = all(v is None or v.array is not None and not v.isSplit for v in (W, b))
@@ -54,13 +55,13 @@ def filled(op: Any, module: Any, W: Any, b: Any) -> Any:
 @onnxOp("ConvTranspose")
 def transposed(op: Any, x: Any, W: Any, b: Any = None) -> Any:
     """ConvTranspose."""
-    size = tuple(W.shape[2:])
+    size = op.kernel(W)
     rank, groups = len(size), op.get("group", 1)
-    post = tuple(op.get("output_padding") or (0,) * rank)
-    stride = tuple(op.get("strides") or (1,) * rank)
-    dilation = tuple(op.get("dilations") or (1,) * rank)
-    pad = tuple(zip(*[iter([n for i in range(rank) for n in (op.get("pads") or (0,) * 2 * rank)[i::rank]])] * 2))
-    kind, wanted = op.get("auto_pad", "NOTSET"), op.get("output_shape")
+    post = op.lengths("output_padding", rank, 0)
+    stride, dilation = op.lengths("strides", rank, 1), op.lengths("dilations", rank, 1)
+    flat = op.lengths("pads", 2 * rank, 0)
+    pad = tuple(zip(flat[:rank], flat[rank:]))
+    kind, wanted = op.choice("auto_pad", *PADDINGS), op.get("output_shape")
     if kind == "VALID":
         pad = ((0, 0),) * rank
     if wanted is not None or kind.startswith("SAME"):

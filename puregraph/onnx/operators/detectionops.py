@@ -33,7 +33,7 @@ def roiAlign(op: Any, x: Any, regions: Any, which: Any) -> Any:
         (op.get("output_height", 1), op.get("output_width", 1)),
         op.get("spatial_scale", 1.0),
         op.get("sampling_ratio", 0),
-        op.get("mode", "avg"),
+        op.choice("mode", "avg", "max"),
         op.get("coordinate_transformation_mode", usual) == "half_pixel",
     )
     return op(module, x, regions, which)
@@ -50,10 +50,9 @@ def col2Im(op: Any, x: Any, lengths: Any, size: Any) -> Any:
     """Col2Im."""
     lengths, size = (op.known(v, "a size").tolist() for v in (lengths, size))
     rank = len(lengths)
-    pads = op.get("pads", [0] * (2 * rank))
-    ones = [1] * rank
+    pads = op.lengths("pads", 2 * rank, 0)
     pad = list(zip(pads[:rank], pads[rank:]))
-    return op(Col2Im(lengths, size, op.get("strides", ones), pad, op.get("dilations", ones)), x)
+    return op(Col2Im(lengths, size, op.lengths("strides", rank, 1), pad, op.lengths("dilations", rank, 1)), x)
 
 
 @onnxOp("DeformConv", since=19)
@@ -65,9 +64,10 @@ def deformConv(op: Any, x: Any, W: Any, offset: Any, b: Any = None, mask: Any = 
         )
     if any(isinstance(n, Dim) for n in (*x.shape[1:], *W.shape, *offset.shape[1:])):
         op.refuse("channels and lengths are known only with the data: give shapes= of the model's inputs")
+    op.kernel(W)
     (_, c, *lengths), (outs, _, *size), out = x.shape, W.shape, offset.shape[2:]
     groups, parts, count = op.get("group", 1), op.get("offset_group", 1), prod(size)
-    stride, dilation, pads = op.get("strides", [1, 1]), op.get("dilations", [1, 1]), op.get("pads", [0] * 4)
+    stride, dilation, pads = op.lengths("strides", 2, 1), op.lengths("dilations", 2, 1), op.lengths("pads", 4, 0)
     at = [
         np.arange(k)[:, None] * d + np.arange(m) * s - before
         for k, d, m, s, before in zip(size, dilation, out, stride, pads)

@@ -73,6 +73,8 @@ def unique(op: Any, x: Any) -> Any:
 @onnxOp("OneHot")
 def oneHot(op: Any, index: Any, depth: Any, values: Any) -> Any:
     """OneHot."""
+    if depth.numbers is not None and np.any(depth.numbers < 0):
+        op.refuse(f"depth: wanted a length of at least 0, got {depth.numbers.item()}")
     return op(OneHotValues(op.get("axis", -1)), index, depth, values)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import modules
+from puregraph.core.shape import normalAxis
 from puregraph.onnx.modules.layers.normalizing import LocalResponse, NormalizeLp, ScaleMaps
 from puregraph.onnx.modules.layers.rmsnorm import RmsNorm
 from puregraph.onnx.opregistry import onnxOp
@@ -68,7 +69,7 @@ def instanceNorm(op: Any, x: Any, scale: Any, bias: Any) -> Any:
 def layerNorm(op: Any, x: Any, scale: Any, bias: Any = None) -> Any:
     """With the mean and the inverse of the deviation as further outputs."""
     rank = op.rankOf(x)
-    axis = op.get("axis", -1) % rank
+    axis = normalAxis(op.get("axis", -1), rank)
     axes, epsilon = tuple(range(axis, rank)), op.get("epsilon", 1e-5)
     isLayer = allWeights(scale) and (bias is None or allWeights(bias)) and scale.shape == tuple(x.shape[axis:])
     if isLayer and not op.wants(1) and not op.wants(2):
@@ -92,7 +93,7 @@ def layerNorm(op: Any, x: Any, scale: Any, bias: Any = None) -> Any:
 @onnxOp("RMSNormalization", since=23)
 def rmsNorm(op: Any, x: Any, scale: Any) -> Any:
     """With a scale that is a weight of the last axes, one module; else the mean square of floats of 32 bits or more."""
-    axis, epsilon = op.get("axis", -1) % op.rankOf(x), op.get("epsilon", 1e-5)
+    axis, epsilon = normalAxis(op.get("axis", -1), op.rankOf(x)), op.get("epsilon", 1e-5)
     if allWeights(scale) and scale.shape == tuple(x.shape[axis:]) and scale.dtype == x.dtype:
         return op(op.builder.fill(RmsNorm(scale.shape, epsilon), scale=scale), x)
     wide = x if x.dtype.itemsize >= 4 else op(modules.Cast("float32"), x)
@@ -110,4 +111,4 @@ def localResponse(op: Any, x: Any) -> Any:
 @onnxOp("LpNormalization")
 def normalizeLp(op: Any, x: Any) -> Any:
     """LpNormalization."""
-    return op(NormalizeLp(op.get("p", 2), op.get("axis", -1)), x)
+    return op(NormalizeLp(op.choice("p", 2, 1), op.get("axis", -1)), x)

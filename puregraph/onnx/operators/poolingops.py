@@ -16,6 +16,9 @@ def pool(op: Any, x: Any) -> Any:
     """MaxPool, AveragePool, LpPool."""
     size = tuple(op.get("kernel_shape"))
     stride, pad, dilation = windowOf(op, x, size)
+    reach = [d * (k - 1) + 1 for k, d in zip(size, dilation)]
+    if min(size) < 1 or any(max(both) >= n for both, n in zip(pad, reach)):
+        op.refuse(f"wanted windows that reach beyond their padding, got {list(size)} padded by {list(pad)}")
     isOpen = bool(op.get("ceil_mode", 0))
     isPlain = not isOpen and set(dilation) == {1} and all(max(both) < k for both, k in zip(pad, size))
     isPlain = isPlain and min(map(min, pad)) >= 0

@@ -93,7 +93,7 @@ def quantizedConvolution(
 
 def convolved(op: Any, x: Any, W: Any, xZero: Any, wZero: Any) -> Any:
     """The convolution of integers, as float64."""
-    size = tuple(W.shape[2:])
+    size = op.kernel(W)
     stride, pad, dilation = windowOf(op, x, size)
     wide = centered(op, W, channels(op, wZero, len(size) + 1))
     return op(Convolve(stride, pad, dilation, op.get("group", 1)), centered(op, x, xZero), wide, None)

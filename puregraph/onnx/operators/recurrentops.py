@@ -19,6 +19,7 @@ LAYERS = {"RNN": modules.RNN, "GRU": modules.GRU, "LSTM": modules.LSTM}
 def recurrent(op: Any, x: Any, W: Any, R: Any, B: Any = None, lengths: Any = None, *states: Any) -> Any:
     """As a layer of ours where there is one with these options; else by cells in each direction."""
     first: list[Any] = [*states, None, None, None][:3]
+    checkWeights(op, W, R, B, first[2])
     isSamplesFirst = bool(op.get("layout", 0))
     if isSamplesFirst:
         first[:2] = [s and op(modules.Transpose((1, 0, 2)), s) for s in first[:2]]
@@ -30,6 +31,27 @@ def recurrent(op: Any, x: Any, W: Any, R: Any, B: Any = None, lengths: Any = Non
         y = y and op(modules.Transpose((2, 0, 1, 3)), y)
         last = [s and op(modules.Transpose((1, 0, 2)), s) for s in last]
     return (y, *last)
+
+
+def checkWeights(op: Any, W: Any, R: Any, B: Any, P: Any) -> None:
+    """Check that weights have the shapes that the attributes say.
+
+    Raises    GraphError naming the first that has another one
+    """
+    sides = 2 if op.choice("direction", "forward", "reverse", "bidirectional") == "bidirectional" else 1
+    hsize, gates = op.get("hidden_size"), GATES[op.type]
+    if hsize is None:
+        op.refuse("its attribute hidden_size is left out, which it has to have")
+    shapes = {"W": (sides, gates * hsize, None), "R": (sides, gates * hsize, hsize)}
+    shapes |= {"B": (sides, 2 * gates * hsize), "P": (sides, 3 * hsize)}
+    for (name, wanted), value in zip(shapes.items(), (W, R, B, P)):
+        shape = None if value is None else value.shape
+        sizes = () if shape is None else [(n, m) for n, m in zip(shape, wanted) if m is not None and isinstance(n, int)]
+        if shape is not None and (len(shape) != len(wanted) or any(n != m for n, m in sizes)):
+            op.refuse(
+                f"{name}: wanted {tuple('features' if n is None else n for n in wanted)} of hidden_size {hsize} and "
+                f"{sides} directions, got {tuple(shape)}"
+            )
 
 
 def activationsOf(op: Any) -> list[tuple[str, float, float]]:

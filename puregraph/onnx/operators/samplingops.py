@@ -30,7 +30,10 @@ def resizeByScales(op: Any, x: Any, scales: Any) -> Any:
 def resize(op: Any, x: Any, region: Any = None, scales: Any = None, sizes: Any = None) -> Any:
     """Resize."""
     coordinates = op.get("coordinate_transformation_mode", "half_pixel")
-    by = "scales" if scales is not None and scales.shape != (0,) else "sizes"
+    scales, sizes = (None if v is None or v.shape == (0,) else v for v in (scales, sizes))
+    if (scales is None) == (sizes is None):
+        op.refuse(f"wanted scales or sizes, got {'neither' if sizes is None else 'both'}")
+    by = "scales" if sizes is None else "sizes"
     return resizing(
         op,
         x,
@@ -69,13 +72,16 @@ def resizing(op: Any, x: Any, given: Any, by: str, axes: Any, region: Any = None
     return op(module, *values)
 
 
+MODES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}  # before opset 20, and since
+
+
 @onnxOp("GridSample", since=16)
 def gridSample(op: Any, x: Any, grid: Any) -> Any:
     """Before opset 20 linear and cubic were called by what they are of two axes."""
     if not isFloating(x.dtype):
         op.refuse(f"reads between elements of {x.dtype}, of which the standard does not say how they are rounded")
-    mode = op.get("mode", "linear")
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+    mode = op.choice("mode", *(MODES if op.version < 20 else MODES.values()))
+    mode = MODES.get(mode, mode)
     return op(GridSample(mode, op.get("padding_mode", "zeros"), bool(op.get("align_corners", 0))), x, grid)
 
 

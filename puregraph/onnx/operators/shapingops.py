@@ -112,6 +112,8 @@ def split(op: Any, x: Any, sizes: Any = None) -> Any:
             return op(modules.Split(axis, count), x)
         part = -(-length // count)
         given = [max(0, min(part, length - part * i)) for i in range(count)]
+    if len(given) != len(op.proto.output):
+        op.refuse(f"wanted {len(op.proto.output)} sizes, one for each output, got {list(map(int, given))}")
     return op(Parts(axis, tuple(int(n) for n in given)), x)
 
 
@@ -129,6 +131,11 @@ def sliced(op: Any, x: Any, starts: Any = None, ends: Any = None, axes: Any = No
             return op(SliceAlong(), x, starts, ends, axes, steps)
         along = tuple(int(axis) for axis in axes.numbers)
     known = [None if v is None else v.numbers for v in (starts, ends, steps)]
+    counts = [len(k) for k in known if k is not None]
+    if set(counts) - {len(along)}:
+        op.refuse(f"wanted starts, ends and steps for {len(along)} axes, got {counts} of them")
+    if x.shape is not None and len({axis % max(1, len(x.shape)) for axis in along}) != len(along):
+        op.refuse(f"wanted different axes, got {list(along)}")
     isBackward = steps is not None and (known[2] is None or min(known[2], default=1) < 0)
     if known[0] is None or known[1] is None or isBackward and known[2] is None:
         if isBackward:
@@ -215,7 +222,7 @@ def depthToSpace(op: Any, x: Any) -> Any:
     """DepthToSpace."""
     b = op.get("blocksize")
     n, c, h, w = x.shape
-    if op.get("mode", "DCR") == "DCR":
+    if op.choice("mode", "DCR", "CRD") == "DCR":
         parts, order = (n, b, b, c // (b * b), h, w), (0, 3, 4, 1, 5, 2)
     else:
         parts, order = (n, c // (b * b), b, b, h, w), (0, 1, 4, 2, 5, 3)
@@ -228,7 +235,7 @@ def spaceToDepth(op: Any, x: Any) -> Any:
     """SpaceToDepth."""
     b = op.get("blocksize")
     n, c, h, w = x.shape
-    order = (0, 3, 5, 1, 2, 4) if op.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    order = (0, 3, 5, 1, 2, 4) if op.choice("mode", "DCR", "CRD") == "DCR" else (0, 1, 3, 5, 2, 4)
     transposed = op(modules.Transpose(order), op(ReshapeTo(True, open((n, c, h // b, b, w // b, b))), x))
     return op(ReshapeTo(True, open((n, c * b * b, h // b, w // b))), transposed)
 

@@ -1,6 +1,7 @@
 """ResizeAxes: an array with other lengths along chosen axes, its elements interpolated."""
 
 from fractions import Fraction
+from math import floor
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from puregraph.core.dim import Dim
 from puregraph.core.shape import normalAxis, sizesOf, valueOf
 from puregraph.errors import need
 from puregraph.module import Module
-from puregraph.onnx.modules.sampling.resizetaps import COORDINATES, ROUNDINGS, ResizeTaps
+from puregraph.onnx.modules.sampling.resizetaps import COORDINATES, HALF, ROUNDINGS, ResizeTaps, simplest
 
 POLICIES = ("stretch", "not_larger", "not_smaller")
 CROP = "tf_crop_and_resize"
@@ -20,8 +21,8 @@ DENOMINATOR = 4096  # scales whose fraction has a larger one give symbolic sizes
 class ResizeAxes(Module):
     """y[i] = sum over j of k(j - c(i)) x[j] along each of `axes`, c being where i is in x
 
-    k is the kernel of `mode`: the nearest element as `rounding` says, linear, or cubic with the parameter `cubicA`.
-    With `antialias` it is widened where x shrinks. What is read beyond the ends is the element at the end, or with
+    Positions are exact fractions. k is the kernel of `mode`: the nearest element as `rounding` says, linear, or cubic
+    with the parameter `cubicA`. With `antialias` it is widened where x shrinks. What is read beyond the ends is the element at the end, or with
     `excludeOutside` nothing. `factors` are scales, or lengths with by="sizes", of each axis; without them they are an
     input. `policy` keeps the aspect ratio of lengths. `bounds` (all starts, then all ends, from 0 to 1) are what
     coordinates "tf_crop_and_resize" read, an input too, with `outside` for what is beyond x. No gradient reaches
@@ -65,15 +66,16 @@ class ResizeAxes(Module):
         need(len(factors) == len(self.axes), f"{len(self.axes)} factors", list(factors))
         axes = [normalAxis(axis, len(x)) for axis in self.axes]
         if self.by == "scales":
-            return [(a, scaled(x[a], f), f) for a, f in zip(axes, factors)]
+            need(all(0 < f < np.inf for f in factors), "scales above 0", list(factors))
+            return [(a, scaled(x[a], f), simplest(f)) for a, f in zip(axes, factors)]
         pairs = [(x[a], f) for a, f in zip(axes, factors)]
         isOpen = any(isinstance(n, Dim) for pair in pairs for n in pair)
-        ratios = [1.0 if isOpen else f / max(n, 1) for n, f in pairs]
+        ratios = [Fraction(1) if isOpen else Fraction(int(f), max(n, 1)) for n, f in pairs]
         if self.policy == "stretch":
             return list(zip(axes, factors, ratios))
         need(not isOpen, "numbers for sizes of which the aspect ratio is kept", x)
         ratio = (min if self.policy == "not_larger" else max)(ratios)
-        return [(a, int(ratio * x[a] + 0.5), ratio) for a in axes]
+        return [(a, floor(ratio * x[a] + HALF), ratio) for a in axes]
 
     def dataShapeFrom(self, x, sizes=None, scales=None, region=None):
         count = len(self.axes)
@@ -130,10 +132,10 @@ class ResizeAxes(Module):
 
 
 def scaled(size, scale):
-    """floor(scale * size), in float32; None for a symbol of which that is no fraction."""
+    """floor(scale * size); None for a symbol of which that is no fraction."""
+    exact = simplest(scale)
     if not isinstance(size, Dim):
-        return int(np.floor(np.float32(size) * np.float32(scale)))
-    exact = Fraction(float(scale))
+        return floor(size * exact)
     return size * exact.numerator // exact.denominator if exact.denominator <= DENOMINATOR else None
 
 
