@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.autodiff.joint.addbackward import add_backward_pass, graph_of
+from puregraph.arguments import FilePath, Positive, Types, optional, takes
+from puregraph.autodiff.joint.addbackward import add_backward_pass, graph_of, names_of
 from puregraph.errors import GraphError, misfit
 from puregraph.onnx.onnxwriter import shapesFor, store, toOnnx, typesFor
 
 
+@takes(path=optional(FilePath), opset=optional(Positive), dtypes=optional(Types))
 def backwardOnnx(
     model: Any,
     inputs: Any,
@@ -37,6 +39,7 @@ def backwardOnnx(
     Raises    AutoDiffException as `add_backward_pass` does; GraphError listing every node whose rule cannot be written
     """
     graph = graph_of(model)
+    names_of(graph)
     given = shapesFor(graph, shapes)
     kinds = typesFor(graph, len(given)) if dtypes is None else [np.dtype(dtype) for dtype in dtypes]
     if kept.get("budget") is not None:

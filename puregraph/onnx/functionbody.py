@@ -110,6 +110,17 @@ def bodyOf(domain: str, proto: Any, opset: int, given: list[Any]) -> FunctionBod
     )
 
 
+def isWrittenOut(domain: str, kind: str, opset: int) -> bool:
+    """Whether the standard writes out an operator, for inputs of some types at least."""
+    from onnx import defs
+
+    try:
+        schema: Any = defs.get_schema(kind, max(opset, 1), domain)
+    except defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
 def typeProto(value: Any) -> Any:
     """The type of a value, as the standard writes it."""
     from onnx import TypeProto, helper

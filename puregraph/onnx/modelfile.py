@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.errors import CheckpointError, quote
+from puregraph.storage.archive import foreign
 
 NUMERIC = {1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16}  # floats, integers, booleans; 16 is bfloat16
 
@@ -36,11 +37,17 @@ class ModelFile:
             try:
                 self.proto = onnx.load(path, "protobuf", load_external_data=False)  # the name does not decide
             except Exception as error:  # the decoders raise their own, and differ
-                raise CheckpointError(f"{path}: wanted an ONNX model, it cannot be decoded: {error}") from error
+                kind = foreign(firstBytes(path))
+                why = f"it cannot be decoded: {error}" if "begins with" in kind else kind
+                raise CheckpointError(f"{path}: wanted an ONNX model, {why}") from error
+            if not self.proto.ByteSize():
+                raise CheckpointError(f"{path}: wanted an ONNX model, {foreign(b'')}")
         elif isinstance(model, onnx.ModelProto):
             self.proto = model
         else:
-            raise CheckpointError(f"wanted a path or a ModelProto, got {type(model).__name__}")
+            kind = type(model).__name__
+            hint = "; onnx.load_from_string makes one of bytes" if isinstance(model, bytes) else ""
+            raise CheckpointError(f"wanted a path or a ModelProto, got {kind}{hint}")
         checkTexts(self.proto)
 
     def array(self, tensor: Any) -> Any:
@@ -82,6 +89,12 @@ class ModelFile:
             file.seek(start)
             found = np.frombuffer(file.read(count), dtype.newbyteorder("<") if dtype.kind != "V" else dtype)
         return found.astype(dtype).reshape(tuple(tensor.dims))
+
+
+def firstBytes(path: Path) -> bytes:
+    """The beginning of a file, by which its kind is known."""
+    with path.open("rb") as file:
+        return file.read(64)
 
 
 def checkTexts(message: Any) -> None:

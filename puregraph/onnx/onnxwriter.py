@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.arguments import FilePath, takes
+from puregraph.arguments import FilePath, Positive, Types, optional, takes
 from puregraph.base.dtype import isBfloat16
 from puregraph.core.dim import Dim
 from puregraph.core.shape import asShape, isShape
@@ -64,6 +64,7 @@ def writesOnnx(*classes: type) -> Callable[[Callable], Callable]:
     return register
 
 
+@takes(path=optional(FilePath), opset=optional(Positive), dtypes=optional(Types))
 def toOnnx(graph: Any, path: Any = None, shapes: Any = None, opset: int | None = None, dtypes: Any = None) -> Any:
     """The ONNX model of a graph as it is in evalMode; written to a file if there is a path.
 
@@ -76,10 +77,16 @@ def toOnnx(graph: Any, path: Any = None, shapes: Any = None, opset: int | None =
     Raises    GraphError listing every node whose module cannot be written; ShapeError for shapes that do not fit
     """
     needOnnx()
+    if not hasattr(graph, "infer"):
+        hint = "; Sequential(module) is one" if hasattr(graph, "dataShapeFrom") else ""
+        raise GraphError(f"toOnnx: wanted a Graph, got {type(graph).__name__}{hint}")
     version = NEWEST if opset is None else opset
     if not OLDEST <= version <= NEWEST:
         raise GraphError(f"toOnnx: wanted an opset from {OLDEST} to {NEWEST}, got {version}")
-    model = ModelWriter(graph, shapesFor(graph, shapes), version, dtypes).model()
+    given = shapesFor(graph, shapes)
+    if dtypes is not None and len(dtypes) != len(given):
+        raise GraphError(f"toOnnx: wanted {plural(len(given), 'dtype')}, one for each input, got {len(dtypes)}")
+    model = ModelWriter(graph, given, version, dtypes).model()
     if path is not None:
         store(model, path)
     return model
@@ -92,8 +99,8 @@ def shapesFor(graph: Any, shapes: Any) -> list[Any]:
         if any(shape is None for shape in declared):
             raise GraphError("toOnnx: wanted shapes=, one for each input; symbols such as 'N' are open")
         return declared
-    each = [shapes] if isinstance(shapes, tuple) and isShape(shapes) else list(shapes)
-    return [asShape(shape) for shape in each]
+    isOne = not isinstance(shapes, (tuple, list)) or isinstance(shapes, tuple) and isShape(shapes)
+    return [asShape(shape) for shape in ([shapes] if isOne else shapes)]
 
 
 def typesFor(graph: Any, count: int) -> list[Any]:

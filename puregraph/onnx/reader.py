@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.arguments import Argument, Flag, optional, takes
 from puregraph.core.dim import Dim
+from puregraph.core.shape import asShape
 from puregraph.errors import CheckpointError, GraphError, PuregraphError, ShapeError, plural, quote, show
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.onnx import opregistry
 from puregraph.onnx.exporternotes import ExporterNotes, MergedWeights
-from puregraph.onnx.functionbody import bodyOf, localFunctions
+from puregraph.onnx.functionbody import bodyOf, isWrittenOut, localFunctions
 from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
 from puregraph.onnx.modelfile import NUMERIC, ModelFile, dtypeOf, notNumeric
 from puregraph.onnx.onnxnode import OnnxNode
@@ -22,7 +24,7 @@ from puregraph.onnx.onnxsequence import OnnxSequence, flattened
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.patterns.origin import Origin
 from puregraph.onnx.patterns.patternregistry import loadPatterns, patternsFor, recognized
-from puregraph.onnx.protowalk import countNodes, needed, readsOf, usesOf
+from puregraph.onnx.protowalk import countNodes, graphsOf, needed, readsOf, usesOf
 from puregraph.onnx.subgraphreader import DEEPEST, SubgraphReader
 
 Outputs = list[OnnxValue | None]
@@ -47,6 +49,10 @@ class NameScope(NamedTuple):
     depth: int = 0
 
 
+ByName = Argument("a dict by the names of the model's inputs", lambda value: isinstance(value, dict))
+
+
+@takes(shapes=optional(ByName), trainable=Flag, values=optional(ByName), patterns=Flag)
 def fromOnnx(
     model: Any,
     shapes: dict[str, Any] | None = None,
@@ -84,6 +90,7 @@ class ModelReader:
         loadPatterns()
         self.functions = localFunctions(self.model)
         self.unknown: dict[str, list[str]] = {}
+        self.looked: set[tuple[str, str, str]] = set()
         self.faults: list[ReadFault] = []
         self.subgraphs = SubgraphReader(self)
         self.left = NODES + EACH * countNodes(self.model)
@@ -166,7 +173,7 @@ class ModelReader:
             raise GraphError(f"input {quote(info.name)}: wanted an array of floats, integers or booleans, got {kind}")
         if element not in NUMERIC:
             raise GraphError(f"input {quote(info.name)}: {notNumeric(element)}")
-        shape = declaredShape(info) if info.name not in shapes else dimsFrom(list(shapes[info.name]), info.name)
+        shape = chosenShape(info, shapes[info.name]) if info.name in shapes else declaredShape(info)
         name = self.builder.fresh(info.name)
         node = Input(shape, dtypeOf(element), name=name).node()
         scope.values[info.name] = OnnxValue(info.name, shape, dtypeOf(element), edge=(node, 0))
@@ -204,7 +211,7 @@ class ModelReader:
                 raise GraphError(f"node {own} ({proto.op_type}) reads {quote(missing[0])}, which {why}")
             given = [scope.values[name] if name else OnnxValue("") for name in proto.input]
             lost = any(value is None for value in given)
-            found = None if lost else self.node(scope, proto)
+            found = self.behind(scope, proto) if lost else self.node(scope, proto)
             for name, value in zip(proto.output, found or [None] * len(proto.output)):
                 if name:
                     scope.values[name] = value
@@ -215,8 +222,7 @@ class ModelReader:
 
     def node(self, scope: NameScope, proto: Any) -> Outputs | None:
         """The outputs of a node; None where it cannot be read, which is noted."""
-        own = proto.name or next(filter(None, proto.output), proto.op_type)
-        path = f"{scope.path}{own}"
+        path = pathOf(scope, proto)
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         given = [scope.values[name] if name else None for name in proto.input]
         while given and given[-1] is None:
@@ -245,11 +251,26 @@ class ModelReader:
         self.unknown.setdefault(f"{domain}.{proto.op_type}" if domain else proto.op_type, []).append(path)
         return None
 
+    def behind(self, scope: NameScope, proto: Any) -> None:
+        """Note the unknown operators of a node that reads what could not be read, inside of it too."""
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        key, opset = (domain, proto.op_type, getattr(proto, "overload", "")), scope.opsets.get(domain, 0)
+        path = pathOf(scope, proto)
+        inner, body = [node for graph in graphsOf(proto) for node in graph.node], self.functions.get(key)
+        if body is not None and key not in self.looked:
+            self.looked.add(key)
+            inner += body.nodes
+        isRead = body is not None or not domain and proto.op_type in CONTROL
+        if not isRead and opregistry.readerOf(*key[:2], opset) is None and not isWrittenOut(*key[:2], opset):
+            self.unknown.setdefault(f"{domain}.{proto.op_type}" if domain else proto.op_type, []).append(path)
+        for node in inner:
+            self.behind(scope._replace(path=f"{path}:"), node)
+
     def called(self, scope: NameScope, proto: Any, read: Any, given: list, path: str, opset: int) -> Outputs:
         """The outputs of a node whose operator is read by a function."""
         if None in given and not proto.domain:
             checkGiven(required(proto.op_type, opset), given)
-        attributes = {a.name: self.attribute(a) for a in proto.attribute}
+        attributes = {a.name: attributeOf(self.file, a) for a in proto.attribute}
         if not proto.domain or proto.domain == "ai.onnx":
             checkAttributes(proto, opset)
         given = self.merged.apart(proto, given, path, self.builder)
@@ -292,19 +313,6 @@ class ModelReader:
             return None
         return [inner.values[name] if name in wanted else None for name in body.outputs[: len(proto.output)]]
 
-    def attribute(self, proto: Any) -> Any:
-        """The value of an attribute: a number, a text, an array, a list of those, or a graph as it is."""
-        from onnx import AttributeProto, helper
-
-        if proto.type == AttributeProto.TENSOR:
-            return self.file.array(proto.t)
-        found = helper.get_attribute_value(proto)
-        if isinstance(found, bytes):
-            return found.decode("utf-8", "replace")
-        if proto.type == AttributeProto.STRINGS:
-            return [text.decode("utf-8", "replace") for text in found]
-        return list(found) if proto.type in (AttributeProto.INTS, AttributeProto.FLOATS) else found
-
     def report(self) -> None:
         """Raise    GraphError with all that could not be read"""
         lines = []
@@ -321,6 +329,25 @@ class ModelReader:
             raise GraphError("\n".join(lines))
 
 
+def pathOf(scope: NameScope, proto: Any) -> str:
+    """The name of a node after those that it is inside of."""
+    return f"{scope.path}{proto.name or next(filter(None, proto.output), proto.op_type)}"
+
+
+def attributeOf(file: ModelFile, proto: Any) -> Any:
+    """The value of an attribute: a number, a text, an array, a list of those, or a graph as it is."""
+    from onnx import AttributeProto, helper
+
+    if proto.type == AttributeProto.TENSOR:
+        return file.array(proto.t)
+    found = helper.get_attribute_value(proto)
+    if isinstance(found, bytes):
+        return found.decode("utf-8", "replace")
+    if proto.type == AttributeProto.STRINGS:
+        return [text.decode("utf-8", "replace") for text in found]
+    return list(found) if proto.type in (AttributeProto.INTS, AttributeProto.FLOATS) else found
+
+
 def known(info: Any, value: Any) -> Any:
     """An input whose value is given, in the dtype that the model declares for it; None for an optional of nothing.
 
@@ -328,7 +355,11 @@ def known(info: Any, value: Any) -> Any:
     """
     if value is None and info.type.WhichOneof("value") == "optional_type":
         return OnnxSequence([], isAbsent=True)
-    dtype, shape, array = dtypeOf(info.type.tensor_type.elem_type), declaredShape(info), np.asarray(value)
+    dtype, shape = dtypeOf(info.type.tensor_type.elem_type), declaredShape(info)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # of rows that are not equally long
+        raise GraphError(f"values: input {quote(info.name)}: wanted an array, got {error}") from None
     fits = (
         shape is None
         or len(shape) == array.ndim
@@ -363,6 +394,23 @@ def declaredShape(info: Any) -> Any:
     dims = info.type.tensor_type.shape.dim
     sizes = [d.dim_value if d.HasField("dim_value") else d.dim_param for d in dims]
     return dimsFrom(sizes, info.name)
+
+
+def chosenShape(info: Any, shape: Any) -> Any:
+    """The shape that a user gives an input; None is any size.
+
+    Raises    ShapeError naming the input where it is no shape
+    """
+    try:
+        named = [f"{info.name}_{i}" if n is None else n for i, n in enumerate(shape)] if isShaped(shape) else shape
+        return dimsFrom(list(asShape(named)), info.name)
+    except ShapeError as error:
+        raise ShapeError(f"shapes: input {quote(info.name)}: {error}") from None
+
+
+def isShaped(shape: Any) -> bool:
+    """Whether this is a list of sizes, whatever they are."""
+    return isinstance(shape, (tuple, list))
 
 
 def opsetsOf(imports: Any) -> dict[str, int]:

@@ -237,6 +237,12 @@ class Archive:
             raise CheckpointError(f"'{name}' is damaged: wanted crc32 {self.crcs[name]:08x}, {got}")
 
 
+EXPORT = (
+    'export a network of PyTorch with torch.onnx.export(model, inputs, "model.onnx") '
+    'and read it with puregraph.onnx.fromOnnx("model.onnx")'
+)
+
+
 def isRow(row: Any) -> bool:
     """Whether a row of the manifest is [name, shape, dtype, crc32]."""
     return (
@@ -259,11 +265,14 @@ def fill(file: BinaryIO, view: memoryview) -> bool:
 
 
 def foreign(block: bytes) -> str:
-    """What a file of another kind probably is."""
+    """What a file of another kind probably is, and how to go on."""
     kinds = {
-        b"PK\x03\x04": "a zip archive, as torch, Keras and numpy write",
+        b"PK\x03\x04": f"a zip archive, as torch, Keras and numpy write; {EXPORT}",
         b"\x93NUMPY": "a numpy array",
-        b"\x80": "a pickle, which puregraph never reads",
+        b"\x80": f"a pickle, which puregraph never reads; {EXPORT}",
+        b"version https://git-lfs": "a pointer of Git LFS, not the file itself; run git lfs pull",
+        b"<!DOCTYPE": "a web page",
+        TITLE: "a checkpoint of puregraph; puregraph.load reads it",
         SIGNATURE: "HDF5 that another program wrote; if that was PuzzleLib, load it with format='puzzlelib'",
         b"": "empty",
     }

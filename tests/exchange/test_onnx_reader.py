@@ -66,6 +66,46 @@ def test_a_model_that_is_called_evaluates_and_drops_only_in_train_mode(isSaid):
     assert set(net.trainMode()(x)) == {0, 2}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"trainable": "no"}, "wanted trainable as True or False, got 'no'"),
+        ({"patterns": 1}, "wanted patterns as True or False, got 1"),
+        ({"shapes": [(2, 3)]}, "wanted shapes as a dict by the names of the model's inputs, or None, got"),
+        ({"values": (1, 2)}, "wanted values as a dict by the names of the model's inputs, or None, got"),
+        ({"shapes": {"x": 5}}, "shapes: input 'x': wanted a shape, .* got 5; write"),
+        ({"shapes": {"x": "N"}}, "shapes: input 'x': wanted a shape, .* got 'N'; write"),
+        ({"shapes": {"x": (-1, 3)}}, "shapes: input 'x': wanted a size of at least 0, .* got -1"),
+        ({"shapes": {"x": (2.5, 3)}}, "shapes: input 'x': wanted a size of at least 0, .* got 2.5"),
+        ({"values": {"x": [[1, 2], [3]]}}, "values: input 'x': wanted an array, got"),
+        ({"training": True}, "there is no argument training"),
+    ],
+)
+def test_arguments_of_fromOnnx_are_checked(arguments, text):
+    with pytest.raises(puregraph.PuregraphError, match=text):
+        fromOnnx(mlp()[0], **arguments)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"PK\x03\x04data.pkl", "a zip archive, as torch.*torch.onnx.export.*fromOnnx"),
+        (b"\x80\x02\x8a\nl\xfc", "a pickle, which puregraph never reads; export.*torch.onnx.export"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS.*git lfs pull"),
+        (b"<!DOCTYPE html><html>", "a web page"),
+        (puregraph.Sequential(puregraph.Linear(2, 2)).save(None), "a checkpoint of puregraph; puregraph.load"),
+        (b"", "it is empty"),
+        (b"\xff\xff\xff", "it cannot be decoded"),
+    ],
+)
+def test_a_file_of_another_kind_is_named_and_it_is_said_how_to_go_on(data, text, tmp_path):
+    (tmp_path / "net.pt").write_bytes(data)
+    with pytest.raises(CheckpointError, match=f"net.pt: wanted an ONNX model, .*{text}"):
+        fromOnnx(tmp_path / "net.pt")
+    with pytest.raises(CheckpointError, match="a path or a ModelProto, got bytes; onnx.load_from_string"):
+        fromOnnx(data)
+
+
 def test_a_model_survives_a_file_of_puregraph(tmp_path):
     net = fromOnnx(mlp()[0])
     net.save(tmp_path / "net.h5")
@@ -88,6 +128,36 @@ def test_one_error_lists_every_unknown_operator_and_every_node_that_does_not_fit
     for part in ("own.Nothing: 'first', 'second'", "own.Other: 'third'", "@onnxOp", "'product'", "'sum'"):
         assert part in text
     assert "'all'" not in text
+
+
+def test_unknown_operators_behind_others_are_named_in_functions_and_branches_too():
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
+    inside = helper.make_node("Inside", ["a"], ["b"], name="inside", domain="own")
+    function = helper.make_function("own", "Known", ["a"], ["b"], [inside], opsets)
+    branch = helper.make_graph(
+        [helper.make_node("Branch", ["d"], ["e"], name="there", domain="own")],
+        "branch",
+        [],
+        [helper.make_empty_tensor_value_info("e")],
+    )
+    nodes = [
+        helper.make_node("First", ["x"], ["a"], name="first", domain="own"),
+        helper.make_node("Second", ["a"], ["b"], name="second", domain="own"),
+        helper.make_node("Gelu", ["b"], ["c"], name="gelu"),
+        helper.make_node("Known", ["c"], ["d"], name="known", domain="own"),
+        helper.make_node("Known", ["d"], ["f"], name="again", domain="own"),
+        helper.make_node("If", ["f"], ["y"], name="choice", then_branch=branch, else_branch=branch),
+    ]
+    with pytest.raises(GraphError) as error:
+        fromOnnx(model(nodes, [("x", [2, 3])], ["y"], functions=[function]))
+    lines = [line.strip() for line in str(error.value).splitlines()]
+    assert lines[1:5] == [
+        "own.Branch: 'choice:there', 'choice:there'",
+        "own.First: 'first'",
+        "own.Inside: 'known:inside'",
+        "own.Second: 'second'",
+    ]
+    assert len(lines) == 6 and "5 nodes with operators that are not known" in lines[0]
 
 
 def test_an_operator_of_ones_own_is_read_once_it_is_registered():

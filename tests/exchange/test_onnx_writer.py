@@ -15,6 +15,7 @@ from puregraph import (  # noqa: E402
     Input,
     Module,
     Pointwise,
+    PuregraphError,
     Relu,
     Sequential,
     Upsample2D,
@@ -118,6 +119,23 @@ def test_a_module_goes_to_onnx_and_back_or_is_refused(module):
         assert "Resize" in str(error)
         return
     close(again(x), net(x))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"opset": "latest"}, "toOnnx: wanted opset as a whole number of at least 1, or None, got 'latest'"),
+        ({"path": 5}, "toOnnx: wanted path as a path, or None, got 5"),
+        ({"shapes": 5}, "wanted a shape, .* got 5"),
+        ({"dtypes": ["floot"]}, "toOnnx: wanted dtypes as a list of dtypes, one for each input, or None, got"),
+        ({"dtypes": ["float32"] * 2}, "toOnnx: wanted 1 dtype, one for each input, got 2"),
+        ({"graph": Relu()}, r"toOnnx: wanted a Graph, got Relu; Sequential\(module\) is one"),
+        ({"graph": "net.onnx"}, "toOnnx: wanted a Graph, got str"),
+    ],
+)
+def test_arguments_of_toOnnx_are_checked(arguments, text):
+    with pytest.raises(PuregraphError, match=text):
+        toOnnx(**{"graph": Sequential(Relu()), "shapes": [("N", 3)], **arguments})
 
 
 class Own(Module):

@@ -819,8 +819,8 @@ def test_every_truncation_of_a_small_file_is_refused():
     ("data", "words"),
     [
         (b"", "it is empty"),
-        (b"PK\x03\x04abc", "a zip archive"),
-        (b"\x80\x04cos\nsystem\n", "a pickle, which puregraph never reads"),
+        (b"PK\x03\x04abc", "a zip archive, .*torch.onnx.export"),
+        (b"\x80\x04cos\nsystem\n", "a pickle, which puregraph never reads; .*torch.onnx.export"),
         (b"\x93NUMPY\x01", "a numpy array"),
         (b"hello", "it begins with b'hello'"),
         (TITLE, "its header, the first 512 bytes, is damaged"),

@@ -22,11 +22,11 @@ class ResizeAxes(Module):
     """y[i] = sum over j of k(j - c(i)) x[j] along each of `axes`, c being where i is in x
 
     Positions are exact fractions. k is the kernel of `mode`: the nearest element as `rounding` says, linear, or cubic
-    with the parameter `cubicA`. With `antialias` it is widened where x shrinks. What is read beyond the ends is the element at the end, or with
-    `excludeOutside` nothing. `factors` are scales, or lengths with by="sizes", of each axis; without them they are an
-    input. `policy` keeps the aspect ratio of lengths. `bounds` (all starts, then all ends, from 0 to 1) are what
-    coordinates "tf_crop_and_resize" read, an input too, with `outside` for what is beyond x. No gradient reaches
-    scales and region.
+    with the parameter `cubicA`. With `antialias` it is widened where x shrinks. What is read beyond the ends is the
+    element at the end, or with `excludeOutside` nothing. `factors` are scales, or lengths with by="sizes", of each
+    axis; without them they are an input. `policy` keeps the aspect ratio of lengths. `bounds` (all starts, then all
+    ends, from 0 to 1) are what coordinates "tf_crop_and_resize" read, an input too, with `outside` for what is beyond
+    x. No gradient reaches scales and region.
 
     Shapes    x (any), sizes or scales (count of axes), region (2 count of axes) -> y (..., floor(scale n), ...)
     Source    ONNX operator Resize
