@@ -21,6 +21,7 @@ from puregraph.graph.lastpass import MODE, Pass, savedOf, storeGrads
 from puregraph.graph.lookup import setInside
 from puregraph.graph.nodegraph import NodeGraph
 from puregraph.graph.steps import Steps
+from puregraph.graph.unfolding import graphsIn
 from puregraph.module import Module, checkGrads, holdsNode, shapesOf
 
 
@@ -256,6 +257,8 @@ class Graph(NodeGraph):
 
     def calcMode(self, mode: Any) -> Any:
         super().calcMode(mode)
+        for part in (*[node.module for node in self.inputs], *graphsIn(self)):
+            part.calcMode(mode)
         if type(mode) is str and mode in PRECISIONS:
             setInside(self, "precision", mode)
         self.checked.clear()

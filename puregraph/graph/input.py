@@ -1,7 +1,8 @@
 """Input: a named input of a graph."""
 
 from puregraph.arguments import Dtype, optional
-from puregraph.base.dtype import nativeType, needType
+from puregraph.base.dtype import isFloating, nativeType, needType
+from puregraph.core.parameterized import PRECISIONS, dtypeOf
 from puregraph.core.shape import asShape, isInstance
 from puregraph.errors import need
 from puregraph.module import Module
@@ -31,6 +32,15 @@ class Input(Module):
     def isDeclared(self):
         """Whether something is known, and so checked, of what comes in."""
         return self.shape is not None or self.dtype is not None
+
+    def calcMode(self, mode):
+        """As for parameters: a declared dtype of floats becomes another one."""
+        super().calcMode(mode)
+        isDtype = type(mode) is not str or mode not in PRECISIONS[1:]
+        if isDtype and self.dtype is not None and isFloating(self.dtype):
+            self.dtype = dtypeOf(mode)
+            self.initArgs = ((), {"shape": self.shape, "dtype": self.dtype.name, "name": self.name})
+        return self
 
     def dataShapeFrom(self, x):
         if self.shape is not None:

@@ -226,7 +226,7 @@ def dimsFrom(sizes: list[Any], name: str) -> tuple:
         if isinstance(size, Dim) or isinstance(size, int) and size >= 0:
             found.append(size)
         else:
-            text = size if isinstance(size, str) and size else f"{name}_{axis}"
+            text = size if isinstance(size, str) and re.search(r"\w", size) else f"{name}_{axis}"
             clean = re.sub(r"\W+", "_", text)
             found.append(Dim(clean if clean[:1].isalpha() else f"n{clean}"))
     return tuple(found)

@@ -10,8 +10,8 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import puregraph  # noqa: E402
-from puregraph import CheckpointError, DtypeError, GraphError  # noqa: E402
-from puregraph.onnx import fromOnnx, onnxOp  # noqa: E402
+from puregraph import CheckpointError, DtypeError, GraphError, ShapeError  # noqa: E402
+from puregraph.onnx import fromOnnx, onnxOp, toOnnx  # noqa: E402
 from puregraph.onnx.opregistry import READERS  # noqa: E402
 
 
@@ -43,6 +43,29 @@ def test_a_model_is_a_graph_of_ordinary_modules_with_the_names_of_the_file():
     assert [type(node.module).__name__ for node in net.nodes] == ["Input", "Linear", "Relu", "Linear"]
     assert [net.paths[node] for node in net.nodes] == ["x", "fc1_Gemm", "relu", "fc2_Gemm"]
     assert net.dataShapeFrom(("batch", 3)) == ("batch", 2)
+
+
+@pytest.mark.parametrize("name", ["?", "", "-", "*", None])
+def test_sizes_that_have_no_name_are_each_of_its_own(name):
+    made = model([helper.make_node("Relu", ["x"], ["y"])], [("x", [1, name, name])], ["y"])
+    net, x = fromOnnx(made), np.ones((1, 48, 192), np.float32)
+    assert net(x).shape == x.shape
+    assert len(set(net.inputs[0].module.shape[1:])) == 2
+    named = fromOnnx(model([helper.make_node("Relu", ["x"], ["y"])], [("x", ["N", "N"])], ["y"]))
+    with pytest.raises(ShapeError):
+        named(np.ones((2, 3), np.float32))
+
+
+def test_a_model_computes_in_another_dtype_as_its_inputs_do(tmp_path):
+    net, x = fromOnnx(mlp()[0]), np.random.default_rng(1).standard_normal((5, 3))
+    wanted = net(x.astype(np.float32))
+    found = net.calcMode(np.float64)(x)
+    assert found.dtype == np.float64 and net.dataTypeFrom(np.float64) == np.float64
+    np.testing.assert_allclose(found, wanted, 1e-5, 1e-5)
+    np.testing.assert_array_equal(net.compile((5, 3), train=False).run(x), found)
+    net.save(tmp_path / "net.h5")
+    np.testing.assert_array_equal(puregraph.load(tmp_path / "net.h5")(x), found)
+    assert toOnnx(net, None, [("N", 3)]).graph.input[0].type.tensor_type.elem_type == TensorProto.DOUBLE
 
 
 def test_weights_are_parameters_that_train_or_are_frozen():

@@ -339,3 +339,13 @@ def test_floats_of_two_sizes_give_the_larger_as_said_ahead_of_data(name, kinds, 
     wanted = np.result_type(*kinds)
     assert net.dataTypeFrom([a.dtype for a in x]) == net(*x).dtype == wanted
     assert net.compile([shape, shape], dtypes=[a.dtype for a in x]).run(*x).dtype == wanted
+
+
+def test_inputs_that_declare_floats_are_converted_with_the_parameters_in_nested_graphs_too():
+    x, ids = Input(dtype="float32", name="x").node(), Input(dtype="int32", name="ids").node()
+    inner = Input(("N", 3), "float32", name="inner").node()
+    nested = Graph(inner, Linear(3, 3, name="fc")(inner), name="nested")
+    net = Graph([x, ids], [nested.node(x), ids], name="net").calcMode(np.float64)
+    y, same = net(np.ones((2, 3)), np.ones(2, np.int32))
+    assert y.dtype == np.float64 and same.dtype == np.int32
+    assert net.calcMode("bfloat16").inputs[0].module.dtype == np.float64  # a precision converts nothing
