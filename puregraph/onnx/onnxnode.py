@@ -38,7 +38,7 @@ class OnnxNode:
         return value
 
     def lengths(self, name: str, count: int, default: int) -> tuple[int, ...]:
-        """An attribute of so many integers, all `default` where it is left out.
+        """An attribute of `count` integers, all `default` where it is left out.
 
         Raises    GraphError for another number of them
         """

@@ -55,11 +55,11 @@ class ResizeTaps(NamedTuple):
         return found
 
 
-def positions(place: Callable, size: int, length: int, scale: Fraction, region: Any) -> tuple[Any, int]:
+def positions(coordinates: Callable, size: int, length: int, scale: Fraction, region: Any) -> tuple[Any, int]:
     """The position of each element in x, as integers and their common denominator."""
     if length == 0:
         return np.zeros(0, np.int64), 1
-    start, step = (Fraction(v) for v in place(size, length, scale, region))
+    start, step = (Fraction(v) for v in coordinates(size, length, scale, region))
     d = start.denominator * step.denominator
     first, each = int(start * d), int(step * d)
     isSmall = 4 * (abs(first) + abs(each) * length + (size + length) * d) < EXACT
