@@ -9,6 +9,7 @@ from typing import Any
 
 from puregraph.base.signals import Deferred
 from puregraph.compile.backend import GPU
+from puregraph.compile.fallback import warnOnce
 from puregraph.compile.runtime.bind import DeviationError
 from puregraph.compile.trace.opaque import RuleProfile
 from puregraph.compile.trace.schedule import isFinite
@@ -79,6 +80,9 @@ def runAfterFailure(program: Any, error: Exception, inputs: list[Any], numbers: 
     program.executable.restore()
     found = program.runEagerly(inputs, numbers)
     program.executable, program.why = None, f"at '{path}': {error}"
-    if not isinstance(error, DeviationError):
+    if isinstance(error, DeviationError):
+        hint = "give the same shapes and dtypes in every call"
+        warnOnce(program.graph, f"{program!r} is compiled no more, its graph runs instead: {program.why}; {hint}")
+    else:
         warnUser(f"{program!r} failed, its graph runs instead: {program.why}", GraphWarning)
     return found

@@ -23,7 +23,7 @@ from puregraph.compile.runtime.errstate import raises
 from puregraph.compile.runtime.fastpath import fastPathOf
 from puregraph.compile.runtime.gc import tidied
 from puregraph.compile.runtime.validity import Validity
-from puregraph.compile.trace.opaque import NotCompiledError, OpenSizesError, UntriedError
+from puregraph.compile.trace.opaque import AssumedProfile, NotCompiledError, OpenSizesError, UntriedError
 from puregraph.compile.trace.schedule import Schedule
 from puregraph.compile.verify import VerifyError
 from puregraph.core.hooks import HOOKS
@@ -157,10 +157,10 @@ class Program:
         """Whether some gradients are kept in float16."""
         return self.backend.halves and any(m.precision == "float16" for m in self.modules)
 
-    def schedule(self) -> Schedule:
+    def schedule(self, **changed: Any) -> Schedule:
         """The calls of this step."""
         how = {"layout": self.backend.layout, "keepsComposite": self.backend.keepsComposite, "scales": self.scales}
-        return schedule(self.graph, self.shapes, self.dtypes, **how, **self.options)
+        return schedule(self.graph, self.shapes, self.dtypes, **how, **{**self.options, **changed})
 
     def __getstate__(self) -> dict:
         return {k: v for k, v in vars(self).items() if k not in MADE}
@@ -271,10 +271,12 @@ class Program:
 
     @property
     def plan(self) -> MemoryPlan:
-        """The plan of this step.
+        """The plan of this step; before the first run with assumed results of rules that could not be traced.
 
         Raises    PuregraphError where there is none, with the reason
         """
+        if self.untried:
+            return planAhead(self)
         if self.executable is None:
             hint = "" if self.partitioned is None else "; it runs in pieces, which `table()` lists with their plans"
             raise PuregraphError(f"{self!r} is not compiled: {self.why}{hint}")
@@ -292,3 +294,9 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<Program of {self.graph.title()} for {', '.join(map(show, self.shapes))}>"
+
+
+def planAhead(program: Program) -> MemoryPlan:
+    """The plan of a step that has not run, in which rules that could not be traced give what shape rules say."""
+    with compiling(), inMode(program.modules, program.train), tidied():
+        return program.backend.plan(program.schedule(trial=AssumedProfile()), program.budget)

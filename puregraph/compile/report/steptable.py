@@ -81,8 +81,16 @@ def table(
     whole = f"{plan.bytes:,} bytes of memory in {len(plan.buffers)} buffers"
     total = f"{len(calls)} steps, {whole}, {sum(flopsOf(call) for _, call in calls):,} operations"
     notes += bucketNotes([call for _, call in calls])
+    notes += textwrap.wrap(pythonNote([call for _, call in calls]), width, subsequent_indent="    ")
     notes += [] if graphs is None else textwrap.wrap(graphs.note, width, subsequent_indent="    ")
     return "\n".join([lines[0], rule, *lines[1:], rule, *notes, total])
+
+
+def pythonNote(calls: list[Call]) -> str:
+    """The nodes whose rules run as they are; "" where there is none."""
+    nodes = dict.fromkeys((c.origin.path, c.origin.label) for c in calls if c.kind.isOpaque)
+    names = [path if path.startswith("grad:") else f"{path} ({label})" for path, label in nodes]
+    return f"plain Python, not compiled: {', '.join(names)}" if names else ""
 
 
 def bucketNotes(calls: list[Call]) -> list[str]:

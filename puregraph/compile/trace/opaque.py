@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from puregraph.compile.ir.strides import like
+import numpy as np
+
+from puregraph.base.dtype import isFloating, promoted
+from puregraph.compile.ir.strides import contiguous, like
 from puregraph.compile.ir.value import Value
 from puregraph.compile.trace.recorder import Recorder
 from puregraph.core.hooks import HOOKS
@@ -78,6 +81,10 @@ class RuleProfile:
         finally:
             HOOKS.look = before
 
+    def resultsOf(self, step: GraphStep, values: list[Any]) -> list[Any] | None:
+        """The results of one rule; None if it did not run."""
+        return self.results.get(step.path)
+
     def look(self, path: str, module: Any, arguments: Any, results: Any, isGradient: bool = False) -> None:
         """Record one rule that has run."""
         self.results[path] = [self.noted(y) for y in results]
@@ -87,6 +94,22 @@ class RuleProfile:
         if y is None:
             return None
         return ResultSpec(tuple(y.shape), y.dtype, y.strides) if hasattr(y, "strides") else type(y)
+
+
+class AssumedProfile(RuleProfile):
+    """The results of rules that have not run, as shape and dtype rules say: for a table, never for a run."""
+
+    def resultsOf(self, step: GraphStep, values: list[Any]) -> list[Any]:
+        given = values[: step.inputs]
+        shapes = step.module.dataShapeFrom(*[None if v is None else v.shape for v in given])
+        dtypes = step.module.dataTypeFrom(*[None if v is None else v.dtype for v in given])
+        usual = promoted(v.dtype for v in given if v is not None and v.role != "object" and isFloating(v.dtype))
+        pairs = zip(*[each if isinstance(each, list) else [each] for each in (shapes, dtypes)], strict=True)
+        found: list[Any] = []
+        for shape, d in pairs:
+            dtype = d or usual or np.dtype(np.float32)
+            found.append(ResultSpec(tuple(shape), dtype, contiguous(shape, dtype.itemsize)))
+        return [*found, *[object] * (len(step.outs) - len(found))]
 
 
 def outputsOf(recorder: Recorder, step: GraphStep, values: list[Any], trial: RuleProfile | None) -> list[Any]:
@@ -101,7 +124,7 @@ def outputsOf(recorder: Recorder, step: GraphStep, values: list[Any], trial: Rul
         return [recorder.value(shape, values[0].dtype)]
     if trial is None:
         raise UntriedError(f"at '{step.path}' ({step.label}): what it gives is known once it has run")
-    found = trial.results.get(step.path)
+    found = trial.resultsOf(step, values)
     if found is None or len(found) != len(step.outs):
         raise NotArraysError(f"at '{step.path}' ({step.label}): it did not run")
     outs: list[Any] = []
