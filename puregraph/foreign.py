@@ -165,7 +165,7 @@ NAMES: dict[str, str] = {
     **each("BinaryRecall MulticlassRecall recall_score Sensitivity", "Recall"),
     **each(
         "AUC AUROC ROC ROCAUC BinaryAUROC roc_auc_score",
-        "no sums over batches give it: scikit-learn's roc_auc_score(target, Calculator(net).calculate(data)) does",
+        "AUC cannot be accumulated batch by batch: use sklearn.metrics.roc_auc_score on the predictions",
     ),
     **each("RMSE R2 R2Score RootMeanSquaredError", "a Metric of your own gives two sums, and value() what they make"),
     **each("KLDivLoss KLDivergence", "a formula is a cost: PointwiseCost(formula='target * (log(target) - x)')"),

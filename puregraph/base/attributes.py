@@ -108,5 +108,5 @@ def checkMethods(cls: Any, known: Iterable[str], prefix: str, elsewhere: dict[st
             near = elsewhere.get(name) or nearest(name, [each for each in known if each not in vars(cls)])
             if near:
                 raise ArgumentError(
-                    f"{cls.__name__}: nobody calls {name}; did you mean {near}? There are {', '.join(known)}"
+                    f"{cls.__name__}: nobody calls {name}; did you mean {near}? Valid names: {', '.join(known)}"
                 )

@@ -84,16 +84,16 @@ def refuseKeyword(owner: str, name: str, known: Iterable[str], maker: type | Non
 
     Raises    ArgumentError with the name that was probably meant, and those that there are
     """
-    hint = "there"
+    hint = "valid"
     other = similar(name, known)
     if not other and name in INSTEAD:
-        hint = f"{INSTEAD[name]}. There"
+        hint = f"{INSTEAD[name]}. Valid"
     elif other:
-        hint = f"did you mean {other}? There"
+        hint = f"did you mean {other}? Valid"
     elif maker is not None and (other := similar(name, keywords(maker) or ())):
-        hint = f"{other} is an argument of {maker.__name__}(...). There"
+        hint = f"{other} is an argument of {maker.__name__}(...). Valid"
     names = ", ".join(known) or "none"
-    raise ArgumentError(f"{owner}: there is no argument {name}; {hint} are {names}")
+    raise ArgumentError(f"{owner}: there is no argument {name}; {hint} arguments: {names}")
 
 
 def similar(name: str, known: Iterable[str]) -> str:

@@ -185,7 +185,7 @@ def run(pieces: Sequence[Subgraph], steps: Steps, data: list[Any], weights: Any 
 
 
 def stored(steps: Steps, weights: Any = None) -> dict[int, Any]:
-    """The arrays of parameters and states by number, without those of `weights`, which has pieces of them."""
+    """Arrays of parameters and states by value number, except sharded ones, which `weights` holds."""
     found = {n: getattr(module, name) for n, module, name in steps.params}
     isLeft = [each is None or weights is not None and weights.has(each) for each in found.values()]
     return {n: each.materialize() for (n, each), left in zip(found.items(), isLeft) if not left}

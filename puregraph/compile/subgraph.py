@@ -51,7 +51,7 @@ class StepsGraph(Graph):
 
 @dataclass
 class Subgraph:
-    """Some steps of a graph, of which `inputs` enter and `outputs` leave; numbers are those of the whole graph.
+    """A slice of a graph's steps with its inputs and outputs; value numbers are the full graph's.
 
     `items`     the steps, after those that are computed again since their values are known ahead
     `programs`  by which inputs are there, as some gradients are None, the programs of each size

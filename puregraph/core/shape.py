@@ -73,7 +73,7 @@ def givenSizes(shape: Any, name: str) -> list[Size] | None:
 
 
 def withValues(module: Any, inshapes: Sequence, shapes: list[Any]) -> list[Any]:
-    """The shapes that a module gives, with the elements of those outputs of which they are known ahead of data.
+    """A module's output shapes, with constant values where they are known statically.
 
     A rule may give the very shape that it got: what is known of the input is not known of the output.
     """
@@ -101,7 +101,7 @@ class FreshSymbols:
         self.isUsed = False
 
     def named(self, path: str, module: Any, shapes: list[Any]) -> list[Any]:
-        """The shapes that a module gives, with a symbol for each None."""
+        """A module's output shapes, with a symbol for each None."""
         if not any(None in shape for shape in shapes):
             return shapes
         self.isUsed = True

@@ -20,7 +20,7 @@ Share = Callable[[int], slice]  # of the samples of a batch, those that are want
 
 
 class Names(NamedTuple):
-    """By which arrays of several inputs and targets may be given: those of the inputs, and of outputs with a cost.
+    """Names under which inputs and targets may be passed as a dict.
 
     >>> names = Names(("pixels", "extra"), ("kind",))
     >>> data, target = names.inOrder({"extra": 2, "pixels": 1}, {"kind": 3})

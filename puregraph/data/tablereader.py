@@ -192,7 +192,7 @@ class TableReader(ForeignAttributes):
             "" if column.name in self.gapped else ", for which a network that learnt from that has learnt nothing"
         )
         warnUser(
-            f"column '{column.name}': {isUnknown.sum()} of {len(isUnknown)} rows have categories that fit has not seen "
+            f"column '{column.name}': {isUnknown.sum()} of {len(isUnknown)} rows have a category not seen by fit() "
             f"({few(some)}; known are {few(known)}): they get the code 0{unlearnt}",
             GraphWarning,
         )

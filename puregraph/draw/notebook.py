@@ -57,7 +57,7 @@ def footprintHtml(found: Any) -> str:
 
 
 def confusionHtml(confusion: Any) -> str:
-    """A confusion as a table: a row for each class, a column for what it was taken for."""
+    """A confusion matrix as a table: actual classes in rows, predicted ones in columns."""
     names = confusion.names or list(map(str, range(confusion.classes)))
     rows = [(name, *map(str, row)) for name, row in zip(names, confusion.value().tolist(), strict=True)]
     return tableHtml(rows, ("class", *names))

@@ -281,7 +281,7 @@ def joined(
 
 
 class ReducedNest:
-    """What follows from what, in a nest of which some axes are reduced: what varies along them, and in which phase."""
+    """Dependence analysis of a reduced nest: the values that vary along the reduced axes, and the phase of each."""
 
     def __init__(self, nest: LoopNest, axes: frozenset[int]):
         self.nest, self.axes = nest, axes

@@ -1,4 +1,4 @@
-"""Datachecks: whether arrays fit a graph, and its results what the shape rules said."""
+"""Check that inputs fit a graph and that outputs have the inferred shapes and dtypes."""
 
 from __future__ import annotations
 

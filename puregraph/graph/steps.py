@@ -244,7 +244,7 @@ def inputNames(module: Any, count: int) -> list[str]:
 
 
 def shapeOnly(x: Any) -> Any:
-    """An array of the shape and dtype of x that takes no memory; what is no array stays as it is."""
+    """A zero-stride stand-in with x's shape and dtype; other values are returned unchanged."""
     return spread(x, x.shape, x.dtype) if isArray(x) else x
 
 

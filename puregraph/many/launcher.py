@@ -151,7 +151,7 @@ class LaunchedRun:
         self.troubles: list[bytes] = []  # that it has itself
         self.memory: set[str] = set()  # how the names of files begin over which MPI exchanges, and that it may leave
         self.left: list[int] = []  # which have not finished a run of which mpiexec says that it has ended well
-        self.gone: list[int] = []  # which processes ended first: several, where nobody saw which of them did
+        self.gone: list[int] = []  # ranks that exited first; several if their order is unknown
 
     def wait(self) -> int:
         """Wait for the end of all; the exit code."""

@@ -1,4 +1,4 @@
-"""Watch: who waits too long for others says for whom, and ends the run."""
+"""Watchdog: reports the rank that stalls a collective, then aborts the run."""
 
 from __future__ import annotations
 

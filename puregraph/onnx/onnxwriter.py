@@ -104,7 +104,7 @@ def shapesFor(graph: Any, shapes: Any) -> list[Any]:
 
 
 def typesFor(graph: Any, count: int) -> list[Any]:
-    """One dtype for each input: as the Input declares it, though nobody may read it, or as rules ask for."""
+    """Input dtypes: declared ones first, else those that the rules require."""
     declared = [node.module.dtype if isinstance(node.module, Input) else None for node in graph.inputs]
     asked = graph.inputTypes(count)
     return [own or other for own, other in zip(declared, asked)] if len(declared) == count else asked
@@ -348,7 +348,7 @@ class ModelWriter:
             inputs = [self.values[number] for number in step.args[: step.inputs]]
             try:
                 if write is None:
-                    raise GraphError("has no words in ONNX: @writesOnnx of puregraph.onnx registers what writes it")
+                    raise GraphError("has no ONNX equivalent: @writesOnnx of puregraph.onnx registers what writes it")
                 if self.lost.isdisjoint(step.args):
                     written = OnnxStep(self, row, inputs, names, path)
                     write(written)

@@ -147,7 +147,9 @@ class ModelReader:
                 hint = (
                     f'its shape, shapes={{"{info.name}": shape}}, or that there is none, values={{"{info.name}": None}}'
                 )
-                raise GraphError(f"input {quote(info.name)}: whether there is one is not known: give {hint}")
+                raise GraphError(
+                    f"it is not known ahead of time whether input {quote(info.name)} is present: give {hint}"
+                )
             found = type(info)(name=info.name)
             found.type.CopyFrom(info.type.optional_type.elem_type)
             return self.inputs(scope, found, shapes)

@@ -127,7 +127,7 @@ class Archive:
         """The user block, which must be the one that `save` writes for what it says."""
         block = self.bytesAt(0, BASE)
         if not block.startswith(TITLE):
-            raise CheckpointError(f"it is no checkpoint of puregraph: {foreign(block)}")
+            raise CheckpointError(f"not a puregraph checkpoint: {foreign(block)}")
         found = HEADER.match(block)
         if found is None:
             raise CheckpointError("its header, the first 512 bytes, is damaged")

@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all: whatever happens, and whenever, the name holds the old file or the new one."""
+"""Atomic writes: the path always holds a complete file, the old one or the new one."""
 
 from __future__ import annotations
 

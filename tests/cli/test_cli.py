@@ -428,7 +428,7 @@ def test_inspect_of_what_is_no_checkpoint(run, checkpoint):
     code, _, err = run("inspect", "cut.h5")
     assert (code, "cannot load 'cut.h5': it is cut off" in err) == (1, True)
     code, _, err = run("inspect", "models.py")
-    assert (code, "it is no checkpoint of puregraph" in err) == (1, True)
+    assert (code, "not a puregraph checkpoint" in err) == (1, True)
 
 
 # doctor ---------------------------------------------------------------------------------------------------------------

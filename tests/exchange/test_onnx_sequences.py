@@ -212,7 +212,8 @@ def test_an_optional_input_is_there_where_it_has_a_shape_and_else_is_said_not_to
     nodes = [("OptionalHasElement", ["o"], ["has"])]
     model = modelOf(nodes, ["has"], [helper.make_value_info("o", kind), info("x", shape=[4, 3])])
     with pytest.raises(
-        GraphError, match=r"whether there is one is not known: give its shape, shapes={\"o\": shape}, or"
+        GraphError,
+        match=r"not known ahead of time whether input .o. is present: give its shape, shapes={\"o\": shape}, or",
     ):
         fromOnnx(model)
     given = np.zeros((4, 3), np.float32)

@@ -191,7 +191,7 @@ def test_a_function_without_an_operator_is_written_in_others_in_all_quadrants(fo
 
 @pytest.mark.parametrize("name", ["polygamma", "ive"])
 def test_a_function_that_has_no_words_is_refused_by_name(name):
-    with pytest.raises(GraphError, match=f"'it' .*the function {name} has no words in ONNX"):
+    with pytest.raises(GraphError, match=f"'it' .*the function {name} has no ONNX equivalent"):
         toOnnx(Sequential(Pointwise(formula=f"{name}(1, x)", name="it")), None, [(2,)])
 
 

@@ -151,7 +151,7 @@ def test_a_module_is_frozen_as_a_whole(rng):
 )
 def test_a_hook_that_nobody_calls_is_refused_when_its_class_is_written(name, meant):
     with pytest.raises(
-        ArgumentError, match=f"Mine: nobody calls {name}; did you mean {meant}. There are onTrainBegin, "
+        ArgumentError, match=f"Mine: nobody calls {name}; did you mean {meant}. Valid names: onTrainBegin, "
     ):
         type("Mine", (Callback,), {name: lambda self, trainer: None})
 

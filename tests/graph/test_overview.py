@@ -40,7 +40,7 @@ training step, peak             540 KiB   2.29 MiB   15.0 MiB
 training step, nothing freed    605 KiB   4.32 MiB   31.3 MiB
 
 In the table, bytes and flops are for N = 1.
-An optimizer's state comes on top of a training step."""
+Optimizer state is not included."""
 
 
 def faulty():

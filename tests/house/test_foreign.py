@@ -113,7 +113,9 @@ def test_most_classes_take_what_others_call_otherwise():
 
 @pytest.mark.parametrize("word", INSTEAD)
 def test_a_foreign_argument_that_nothing_has_is_answered_with_a_sentence(word):
-    with pytest.raises(ArgumentError, match=f"there is no argument {word}; {re.escape(INSTEAD[word])}. There are "):
+    with pytest.raises(
+        ArgumentError, match=f"there is no argument {word}; {re.escape(INSTEAD[word])}. Valid arguments: "
+    ):
         Linear(4, 3, **{word: 1})
 
 
@@ -201,7 +203,7 @@ def test_the_learning_rate_of_adam_may_have_the_name_of_the_paper(cls):
         (lambda: OWNERS["Trainer"]().train(DATA, DATA, batch_size=1), r"batchsize is an argument of Trainer\(...\)"),
         (lambda: OWNERS["Trainer"]().train(DATA, DATA, callbacks=[]), r"callbacks is an argument of Trainer\(...\)"),
         (lambda: OWNERS["Trainer"]().train(x=DATA, y=DATA), "did you mean data?"),
-        (lambda: OWNERS["Trainer"]().stop(why="x"), "stop: there is no argument why; there are reason, now"),
+        (lambda: OWNERS["Trainer"]().stop(why="x"), "stop: there is no argument why; valid arguments: reason, now"),
         (lambda: Calculator(net()).calculate(DATA, batch_size=3), r"batchsize is an argument of Calculator\(...\)"),
         (lambda: Validator(net(), MSE()).validate(DATA, DATA, metrics=[]), "metrics is an argument of Validator"),
         (lambda: EarlyStop(restore_best_weights=True), "did you mean restore?"),
@@ -284,7 +286,7 @@ def test_attributes_cost_what_they_cost_in_any_class_of_python():
         (lambda: generate(net(), [1], do_sample=False), "temperature=0 always takes the likeliest token"),
         (lambda: generate(net(), input_ids=[1]), "did you mean prompt?"),
         (lambda: generate(net(), [1], eos_token_id=1), "did you mean stop?"),
-        (lambda: vgg16(whatever=3), "vgg: there is no argument whatever; there are depth, norm"),
+        (lambda: vgg16(whatever=3), "vgg: there is no argument whatever; valid arguments: depth, norm"),
     ],
 )
 def test_a_foreign_argument_of_a_model_is_answered_too(make, words):

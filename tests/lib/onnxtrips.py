@@ -38,7 +38,7 @@ class Drawn(NamedTuple):
 def drawn(number):
     """The graph of a number: of every second one the modules are any, of the others nodes hang together in any way.
 
-    All modules are the library's own: a user's Function has no words in ONNX, which is tested beside this.
+    All modules are the library's own: a user's Function has no ONNX equivalent, which is tested beside this.
     """
     numbers = np.random.default_rng(number)
     if number % 2:

@@ -68,7 +68,7 @@ def test_the_best_fits_and_what_never_fits_is_said():
     small = MixPlan(even(), [(64, WIDTH)], Cluster(4, node=4, memory=least), Adam)
     assert small.best.memory == least and "best" in small.table()
     none = MixPlan(even(), [(64, WIDTH)], Cluster(4, node=4, memory=least / 2), Adam)
-    assert none.best is None and "0 of which fit; the smallest takes" in none.table()
+    assert none.best is None and "0 fit in memory; the smallest takes" in none.table()
     assert free.best.seconds == pytest.approx(min(mix.seconds for mix in free.mixes), abs=1e-9)
 
 

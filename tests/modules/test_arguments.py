@@ -63,14 +63,14 @@ def test_an_argument_that_is_refused_is_a_type_error_and_a_value_error(kind):
     [
         (
             lambda: Linear(3, 4, bias=False),
-            "Linear: there is no argument bias; did you mean useBias. There are insize, ",
+            "Linear: there is no argument bias; did you mean useBias. Valid arguments: insize, ",
         ),
         (lambda: Conv2D(1, 2, kernel_size=3), "did you mean size"),
         (lambda: Conv2D(1, 2, 3, padding=1), "did you mean pad"),
         (lambda: Linear(3, 4, usebias=True), "did you mean useBias"),
         (lambda: Dropout(rate=0.5), "did you mean p"),
         (lambda: Sum(dim=1), "did you mean axis"),
-        (lambda: Sum(whatever=1), "Sum: there is no argument whatever; there are axis, keepdims, name"),
+        (lambda: Sum(whatever=1), "Sum: there is no argument whatever; valid arguments: axis, keepdims, name"),
         (lambda: SGD(lr=0.1), "did you mean learnRate"),
         (lambda: Adam(lr=0.1), "did you mean learnRate"),
         (lambda: Adam(weight_decay=0.1), "did you mean decay"),

@@ -167,7 +167,7 @@ def test_a_stopped_run_says_why(capsys):
     trainer.train(*data(), epochs=8)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3 and lines[1].startswith("epoch 2/8")
-    assert lines[2].startswith("stopped after epoch 2: loss has not been better than")
+    assert lines[2].startswith("stopped after epoch 2: loss has not improved on")
     assert lines[2].endswith("for 1 epoch")
 
 
@@ -342,7 +342,7 @@ def test_the_learning_rate_is_reduced_on_a_plateau(capsys):
     trainer = trainerWith(Clock(script), reduce, metrics=[script], progress="lines")
     trainer.train(*data(), epochs=8)
     np.testing.assert_allclose(trainer.history.column("rate"), [0.5] * 3 + [0.05] * 3 + [0.02] * 2)
-    assert "script has not been better than 3 for 2 epochs: learning rate 0.5 -> 0.05" in capsys.readouterr().out
+    assert "script has not improved on 3 for 2 epochs: learning rate 0.5 -> 0.05" in capsys.readouterr().out
 
 
 def test_a_reduced_learning_rate_survives_a_resume(tmp_path):

@@ -335,7 +335,7 @@ class Variable(RecordedValue):
         overwrite(self, record(setAt, (variable(self._value, self._node, self.output_nr), key, new), {}))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """For what knows nothing of Variables; of one that requires a gradient only what is recorded may be used."""
+        """Convert for code that does not know Variables; refused where a gradient would be lost."""
         if self._wants:
             raise TypeError("a Variable that requires a gradient is no plain array: use its data, detach() or np.stack")
         return np.array(self._value, dtype)
@@ -755,7 +755,7 @@ def hasFloats(result: Any) -> bool:
 
 
 def adds(data: Any) -> bool:
-    """Whether gradients of a value add up into one; those of text and of types of your own are collected."""
+    """Whether gradients of this type are summed (arrays, numbers) or collected in a list (text, own types)."""
     return isArray(data) or isinstance(data, (int, float, complex))
 
 

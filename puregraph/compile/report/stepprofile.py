@@ -44,7 +44,7 @@ class StepProfile:
             flops = flopsOf(calls[number])
             rate = f"{1e-9 * flops / seconds:,.1f}" if flops and seconds else ""
             cells[number] = secondsText(seconds), f"{seconds / total:.1%}", rate
-        note = f"{secondsText(total)} step by step, {secondsText(self.whole)} for a run as it usually is"
+        note = f"{secondsText(total)} with each step timed alone, {secondsText(self.whole)} for a normal run"
         return "\n".join([table(self.plan, width, measured=cells), note])
 
     def __str__(self) -> str:

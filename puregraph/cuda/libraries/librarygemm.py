@@ -380,7 +380,7 @@ def finish(task: GemmTask, D: Any, A: Any, B: Any, parts: dict[str, np.ndarray],
 
 
 def keptShape(task: GemmTask) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The shape and the strides of what is kept of one matrix: columns of elements, or of bytes of eight bits."""
+    """Shape and strides of the GEMM's auxiliary output: elements, or a bit mask packed eight rows to a byte."""
     rows, columns = task.d.rows, task.d.columns
     if keptKind(task) == "bits":
         return (-(-rows // 8), columns), (1, task.keptLd // 8)

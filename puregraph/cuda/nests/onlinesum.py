@@ -18,7 +18,7 @@ DISTANCE = Formula("x - m")
 
 
 def onlinePair(shape: ReducedNest, phase: int) -> tuple[str, str] | None:
-    """The peak that a phase of the rows reduces, and the sum of exponentials that is all of the next one."""
+    """The (max, sum of exp) pair of two consecutive phases that can be fused into one online softmax pass."""
     if phase + 1 >= shape.count:
         return None
     (names, *others), (second, *rest) = shape.at(phase), shape.at(phase + 1)

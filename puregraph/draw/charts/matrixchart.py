@@ -11,11 +11,11 @@ from puregraph.errors import ArgumentError
 
 MOST = 40  # rows whose numbers are written into the picture
 
-CORNER = "target / taken for"
+CORNER = "actual / predicted"
 
 
 class MatrixChart(Chart):
-    """Counts (classes, classes), a row for each class and a column for what it was taken for.
+    """Counts (classes, classes), a row for each actual class and a column for each predicted one.
 
     Raises    ArgumentError unless there is a name for each class
     """

@@ -290,7 +290,7 @@ def load(key: str, make: Make, digest: str = "") -> LoadedKernel:
 
 
 def compileAll(wants: Iterable[tuple[str, Make]], digest: str = "") -> list[LoadedKernel]:
-    """`load` of each (key, make): those that are not loaded yet on as many threads as the pool has."""
+    """Load each kernel; compile missing ones in parallel."""
     wants = list(wants)
     missing = [want for want in wants if slotOf(want[0], digest) not in LOADED]
     count = min(threads(), len(missing))

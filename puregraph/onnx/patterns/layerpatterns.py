@@ -84,5 +84,5 @@ def normed(op: Any, make: Any, x: Any, axes: tuple, epsilon: Any, **weights: Any
 
 
 def roundTo(number: Any) -> float:
-    """A number of float32 as the shortest decimal that is it, as which it was written."""
+    """The shortest decimal that rounds to this float32."""
     return float(str(number.reshape(())[()]))

@@ -95,7 +95,7 @@ def ufunc(writer: RuleWriter, call: Call) -> str:
         return writer.op(BOOLEAN[call.function], *[writer.name(x, bool) for x in call.arguments])
     text = MATH.get(call.function)
     if text is None:
-        raise GraphError(f"its rule calls {call.name}, which has no words in ONNX")
+        raise GraphError(f"its rule calls {call.name}, which has no ONNX equivalent")
     real = joint if call.function in COMPARED or out.dtype == np.dtype(bool) else out.dtype
     if call.function in (np.logical_and, np.logical_or, np.logical_not):
         real = np.dtype(bool)
@@ -186,7 +186,7 @@ def products(writer: RuleWriter, call: Call) -> str:
     x, *rest = call.arguments
     axis = rest[0] if rest else call.options.get("axis")
     if axis is None:
-        raise GraphError("its rule multiplies all elements in their order, which has no words in ONNX")
+        raise GraphError("its rule multiplies all elements in their order, which has no ONNX equivalent")
     axis, dtype, far = axis % x.ndim, call.outs[0].dtype, 1
     found, shape, last = writer.name(x, dtype), list(x.shape), writer.whole(axis)
     while far < x.shape[axis]:
@@ -316,7 +316,7 @@ def picked(writer: RuleWriter, call: Call) -> str:
         index, axis = indices[0], parts.index(indices[0])
         return writer.op("Gather", writer.name(x), writer.name(index, np.int64), axis=axis)
     if others or Ellipsis in keyOf(key):
-        raise GraphError("its rule picks elements in a way that has no words in ONNX")
+        raise GraphError("its rule picks elements in a way that has no ONNX equivalent")
     shape = np.broadcast_shapes(*[index.shape for index in indices])
     columns = [
         writer.reshape(writer.op("Expand", writer.name(index, np.int64), writer.whole(*shape)), (*shape, 1))

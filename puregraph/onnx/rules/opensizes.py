@@ -182,7 +182,7 @@ class OpenConstant:
 
     def unknown(self) -> GraphError:
         """What is wrong with what is not known."""
-        return GraphError(f"a constant in its rule follows open sizes in a way that has no words in ONNX: {FIXED}")
+        return GraphError(f"a constant in its rule follows open sizes in a way that has no ONNX equivalent: {FIXED}")
 
     def sizes(self, rows: np.ndarray, out: str | None = None) -> str:
         """Integers along one axis, of which there is a row for each try."""

@@ -84,7 +84,7 @@ class RuleWriter:
         """
         write = writerOf(call.function)
         if write is None:
-            raise GraphError(f"its rule calls {call.name}, which has no words in ONNX")
+            raise GraphError(f"its rule calls {call.name}, which has no ONNX equivalent")
         found = write(self, call)
         results = list(found) if isinstance(found, (list, tuple)) else [found]
         for y, name in zip(call.outs, results, strict=True):

@@ -58,7 +58,7 @@ def crossEntropy(step: OnnxStep) -> None:
 
 
 def labelsOf(step: OnnxStep) -> tuple[str, str | None]:
-    """The labels as int64, 0 in place of those that are ignored; and which are not, None if all count."""
+    """Labels as int64 with ignored ones set to 0, and the mask of labels that count (None: all)."""
     ignored = step.module.ignoreIndex
     labels = converted(step, step.inputs[1], step.indtypes[1], np.dtype(np.int64))
     if ignored is None:

@@ -237,7 +237,7 @@ class Expression:
             return make("Mod", *values)
         if op == "//":
             return make("Div", make("Sub", values[0], make("Mod", *values)), values[1])
-        raise GraphError(f"the function {op} has no words in ONNX")
+        raise GraphError(f"the function {op} has no ONNX equivalent")
 
     def floored(self, op: str, a: str, b: str) -> str:
         """The remainder of floats with the sign of b, or the quotient that goes with it, as numpy computes them."""

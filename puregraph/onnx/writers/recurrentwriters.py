@@ -56,7 +56,7 @@ def rowsOf(array: Any, sides: int, kind: str) -> Any:
 
 
 def biases(module: Any, array: Any, kind: str) -> Any:
-    """The biases of x and those of h, which are 0 but for the d of a GRU."""
+    """Input and recurrent biases; the recurrent one is zero except for GRU."""
     wide = rowsOf(array, module.sides, kind)
     own = np.zeros_like(wide)
     if kind == "GRU":

@@ -14,7 +14,7 @@ from puregraph.train.callbacks.monitor import Monitor, waitedFrom
 class EarlyStop(Monitor):
     """Ends the training when `monitor` has not become better for `patience` epochs; each run begins anew.
 
-    `restore`  whether the network has, when the run ends, the parameters and statistics of its best epoch again; until
+    `restore`  whether the parameters and statistics of the best epoch are restored when the run ends; until
                then a copy of them is kept on the host. A Checkpoint has written those of the last epoch by then:
                `Checkpoint(path, best=monitor)` writes the best
 
@@ -47,14 +47,14 @@ class EarlyStop(Monitor):
             self.epoch, self.arrays = trainer.epoch, copiesOf(trainer.net)
         if self.waited >= self.patience:
             times = f"{self.waited} epoch{'s' * (self.waited > 1)}"
-            trainer.stop(f"{self.monitor} has not been better than {self.best:.4g} for {times}")
+            trainer.stop(f"{self.monitor} has not improved on {self.best:.4g} for {times}")
 
     def onTrainEnd(self, trainer: Any) -> None:
         isOver = trainer.epoch >= trainer.until or trainer.stopped
         if self.arrays and isOver and not trainer.running and self.epoch < trainer.epoch:
             for name, stored in storedOf(trainer.net).items():
                 stored.data = device.toDevice(self.arrays[name])
-            trainer.progress.say(f"the network has its weights of epoch {self.epoch} again, its best")
+            trainer.progress.say(f"restored the best weights (epoch {self.epoch})")
 
     def state(self) -> dict[str, Any]:
         kept = {"epoch": self.epoch, "arrays": self.arrays} if self.arrays else {}

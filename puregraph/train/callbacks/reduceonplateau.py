@@ -49,7 +49,7 @@ class ReduceOnPlateau(Monitor):
         trainer.optimizer.learnRate = after
         times = f"{self.patience} epoch{'s' * (self.patience > 1)}"
         trainer.progress.say(
-            f"{self.monitor} has not been better than {self.best:.4g} for {times}: "
+            f"{self.monitor} has not improved on {self.best:.4g} for {times}: "
             f"learning rate {rate(before)} -> {rate(after)}"
         )
 

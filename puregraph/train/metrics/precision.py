@@ -1,4 +1,4 @@
-"""Precision: of what was taken for a class, the share that is of it."""
+"""Precision: the fraction of predicted positives that are correct."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from puregraph.train.metrics.classcounts import ClassCounts
 
 
 class Precision(ClassCounts):
-    """precision = both / taken: of what was taken for a class, the share that is of it
+    """precision = true positives / predicted positives
 
-    `taken` counts the positions that were taken for the class, `both` those of them that are of it.
-
-    `Precision()` is of the yes, class 1, of one logit or of two scores; `Precision(of=2)` is of class 2,
-    `Precision(classes=10)` the mean over ten classes ("macro"), `Precision(average="micro")` of all classes
-    together. It is 0 where there is nothing to divide by; "macro" leaves out a class that neither is nor was taken.
+    `Precision()` is for class 1, of one logit or of two scores; `Precision(of=2)` for class 2,
+    `Precision(classes=10)` the mean over ten classes ("macro"), `Precision(average="micro")` over all predictions
+    together. It is 0 where nothing is predicted; "macro" leaves out a class that is neither predicted nor a target.
     `axis`, `ignore` and `threshold` are those of `Accuracy`.
 
     Source    van Rijsbergen 1979, Information Retrieval, chapter 7

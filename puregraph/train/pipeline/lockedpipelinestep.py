@@ -27,7 +27,7 @@ class LockedPipelineStep(PipelineStep):
             self.trees[stage].push(grain, self.leaves[stage, grain])
 
     def learnt(self, stage: int, unit: int, gradients: dict[int, Any]) -> None:
-        """When it has gone back: add its gradients, which are of its share of the cost, to those of the grain."""
+        """After a stage's backward, accumulate its gradients into the microbatch sum."""
         grain = self.units[unit].grain
         isFirst = (stage, grain) not in self.leaves
         if isFirst:

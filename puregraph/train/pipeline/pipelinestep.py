@@ -146,7 +146,7 @@ class PipelineStep(SharedStep):
         self.fillRow(row, grain, number)
 
     def learnt(self, stage: int, unit: int, gradients: dict[int, Any]) -> None:
-        """When it has gone back: add its gradients to those of the grain, and these to the sum."""
+        """After a stage's backward, accumulate its gradients into the microbatch sum, then into the total."""
         grain = self.units[unit].grain
         share = self.shareOf(self.parts[unit])
         isFirst = unit == 0 or self.units[unit - 1].grain != grain

@@ -12,7 +12,7 @@ from puregraph.pointwise import Pointwise
 
 
 class Division(NamedTuple):
-    """An axis whose elements are `groups` runs of one length, of each of which every part has as many, in order."""
+    """An axis split evenly within each of `groups` equal blocks, such as fused QKV."""
 
     axis: int
     groups: int = 1

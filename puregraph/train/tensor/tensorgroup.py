@@ -29,7 +29,7 @@ class TensorGroup:
         self.trees: dict[tuple[int, Any], TreeSum] = {}
 
     def total(self, arrays: list[Any]) -> Any:
-        """The sum over all parts of arrays of one shape, of which these are those of this process."""
+        """All-reduce arrays of one shape over the tensor-parallel group."""
         refuseTracers(arrays)
         first = arrays[0]
         key = first.size, first.dtype

@@ -127,4 +127,4 @@ class TensorStep:
             self.step.finish(locations)
 
     def gatherWeights(self) -> None:
-        """Have all weights here: whoever reads one has it."""
+        """Do nothing: sharded weights are gathered on first read."""

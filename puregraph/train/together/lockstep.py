@@ -29,12 +29,11 @@ class GrainPass(NamedTuple):
 
 
 class LockStep:
-    """Runs a graph rule by rule, each for all grains of this process, before the next one; or compiled, in pieces
-    between the modules that are `synchronized`.
+    """Run each operation for all microbatches of this rank before the next; compiled, in pieces between synchronized modules.
 
-    Such a module has rules for all grains, `updateTogether` and `gradTogether`, which add up over those of other
-    processes as well. The values of all grains of this process are kept until the gradients are there. `weights` are
-    those of which each process has pieces, if there are such.
+    A synchronized module, such as BatchNorm, has rules for all microbatches, `updateTogether` and `gradTogether`, which
+    also sum over the other ranks. The values of all microbatches are kept until their gradients are computed. `weights`
+    holds sharded parameters, if there are any.
     """
 
     def __init__(self, world: World, grains: Grains, isCompiled: bool = False, weights: Any = None):

@@ -247,7 +247,7 @@ class MixPlan:
     # Words ------------------------------------------------------------------------------------------------------------
 
     def clocks(self, mix: Mix, jitter: float) -> float:
-        """The share of a step that the slowest of those that divide the batch waits, if they compute unequally long."""
+        """Fraction of a step that the slowest data-parallel rank waits, given jitter in compute time."""
         inner, link = self.inner(mix.data, mix.tensor), self.cluster.link
         shared = link._replace(bandwidth=link.bandwidth * inner / self.cluster.node)
         clocks, turn = Clocks(mix.data, shared, node=inner), mix.compute / (1 + BACKWARD)
@@ -263,7 +263,7 @@ class MixPlan:
         """The fastest mixes that fit, what the best of them exchanges, and how long processes wait."""
         names = ("data", "tensor", "stages", "shard", "micro", "memory", "sent", "compute", "step", "waited")
         fitting = [mix for mix in self.mixes if mix.memory <= self.cluster.memory]
-        title = f"{len(self.mixes):,} mixes of splits of a batch of {self.batch:,}, {len(fitting):,} of which fit"
+        title = f"{len(self.mixes):,} combinations for a batch of {self.batch:,}; {len(fitting):,} fit in memory"
         if not fitting:
             least = min(self.mixes, key=lambda mix: mix.memory, default=None)
             return f"{title}" + ("" if least is None else f"; the smallest takes {bytesText(round(least.memory))}")
@@ -274,8 +274,8 @@ class MixPlan:
         best = fitting[0]
         found = [f"{call.name:<18}{bytesText(call.nbytes)}, {secondsText(call.seconds)}" for call in best.calls]
         waits = [f"{100 * self.clocks(best, jitter):.0f} %" for jitter in (0.0, JITTER)]
-        clocks = f"on the clocks of all processes {waits[0]} of a step are waited"
-        uneven = f"{waits[1]} if they compute for times that differ by {100 * JITTER:.0f} %"
+        clocks = f"processes spend {waits[0]} of each step waiting"
+        uneven = f"{waits[1]} if their compute times differ by {100 * JITTER:.0f} %"
         return "\n".join([*lines, "", *found, f"{clocks}, {uneven}"])
 
     def row(self, mix: Mix) -> tuple[str, ...]:

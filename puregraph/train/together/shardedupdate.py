@@ -48,10 +48,10 @@ class ParamPiece(Param):
 
 
 class ShardedUpdate:
-    """The update of this process's piece of each bucket of the row in which the gradients of all parameters are.
+    """Update this rank's shard of every gradient bucket.
 
-    The optimizer's slots keep the state of these elements, see `Slot.part`. All processes give each other the new
-    weights, a bucket at a time.
+    The optimizer's slots keep the state of these elements, see `Slot.part`. The new weights are gathered a bucket at a
+    time.
     """
 
     def __init__(self, trainer: Any, slots: list[Slot], gradients: GradientExchange):

@@ -63,8 +63,7 @@ class SharedStep:
         self.blame = remedy(None)
 
     def collect(self, group: list[Batch], location: str) -> None:
-        """Forward, backward and the exchange of a step of these batches, of each of which this process has its share,
-        or all; nothing is changed that a step which is done again would not change back."""
+        """Run forward, backward and the all-reduce on this rank's share of the batches. Safe to retry."""
         trainer = self.trainer
         self.group = [batch if batch.whole else sharedBatch(batch, self.grains.share(batch.size)) for batch in group]
         self.size = sum(batch.whole or 0 for batch in self.group)

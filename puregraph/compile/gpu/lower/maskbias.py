@@ -24,7 +24,7 @@ LOW = {"float16": -6e4, "bfloat16": FLOOR, "float32": FLOOR}  # hides a key, in 
 
 
 class MaskBias(NamedTuple):
-    """A mask as a bias, the largest of each row, and the formula of what is left of a row that has such a one."""
+    """The mask as an additive bias, its row maxima, and the correction for fully masked rows."""
 
     bias: Value
     peak: Value

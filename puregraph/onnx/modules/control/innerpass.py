@@ -98,7 +98,7 @@ def agreed(first: tuple, second: tuple, what: str) -> tuple:
 
 
 def outside(shape: tuple, given: Any) -> tuple:
-    """A shape from inside of a graph, None for sizes that nobody knows who only knows the given shapes."""
+    """A shape inside the body, with None for sizes that cannot be inferred from outside."""
     known = {name for other in given if other is not None for name in symbolsOf(other)}
     return tuple(
         n if n is not None and (not isinstance(n, Dim) or known.issuperset(symbols((n,)))) else None for n in shape
