@@ -96,7 +96,7 @@ def test_a_confusion_is_a_table_with_the_names_of_its_classes():
     confusion = Confusion(2)
     confusion.update(np.array([[2.0, 1.0], [0.0, 1.0], [0.0, 1.0]]), np.array([0, 1, 0]))
     rows = [line.split() for line in str(confusion.plot()).splitlines()]
-    assert rows == [["target", "/", "taken", "for", "0", "1"], ["0", "1", "1"], ["1", "0", "1"]]
+    assert rows == [["actual", "/", "predicted", "0", "1"], ["0", "1", "1"], ["1", "0", "1"]]
     assert str(confusion.plot(names=["cat", "dog"])).splitlines()[1:] == [
         f"{'cat':>18}    1    1",
         f"{'dog':>18}    0    1",

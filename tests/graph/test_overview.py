@@ -81,7 +81,7 @@ def test_a_narrow_table_cuts_no_number_and_no_remark():
     total = text[text.index("61,706 parameters") :]
     assert "..." not in total and "N = 1 " not in total.replace("N = 1\n", "")
     assert "training step, nothing freed    605 KiB\n" in total
-    assert "An optimizer's state comes on top of a\ntraining step." in total
+    assert "\nOptimizer state is not included." in total
     assert "not shown in 44 columns: gradient shape,\n" in text
 
 

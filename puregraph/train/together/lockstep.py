@@ -29,11 +29,11 @@ class GrainPass(NamedTuple):
 
 
 class LockStep:
-    """Run each operation for all microbatches of this rank before the next; compiled, in pieces between synchronized modules.
+    """Run each operation for all microbatches of this rank before the next (for synchronized modules).
 
     A synchronized module, such as BatchNorm, has rules for all microbatches, `updateTogether` and `gradTogether`, which
-    also sum over the other ranks. The values of all microbatches are kept until their gradients are computed. `weights`
-    holds sharded parameters, if there are any.
+    also sum over the other ranks; compiled, the graph runs in pieces between them. The values of all microbatches are
+    kept until their gradients are computed. `weights` holds sharded parameters, if there are any.
     """
 
     def __init__(self, world: World, grains: Grains, isCompiled: bool = False, weights: Any = None):
