@@ -82,8 +82,8 @@ def withValues(module: Any, inshapes: Sequence, shapes: list[Any]) -> list[Any]:
         return shapes
     try:
         found = module.valueFrom(*inshapes)
-    except (PuregraphError, ValueError, IndexError, ArithmeticError):
-        return shapes  # the rule itself will say why
+    except (PuregraphError, ValueError, IndexError, ArithmeticError, TypeError):
+        return shapes  # numpy takes no symbol for a size or an index; of other faults the rule itself will say why
     if found is None:
         return shapes
     values = found if isinstance(found, list) else [found]

@@ -145,6 +145,32 @@ def test_what_depends_on_a_symbols_value_is_not_known():
     assert net.valueFrom((3, 4)).tolist() == [True, True]
 
 
+REPEATED = {  # constants, cut and repeated as often as a symbol says: (of the node of sizes, shape, x of (3, 4) gives)
+    "Expand": (lambda s: Expand().node(held([[7]]), s), ("N", 4), np.full((3, 4), 7)),
+    "Expand to a shape of its own": (lambda s: Expand(("N", 4)).node(held([7])), ("N", 4), None),
+    "Tile": (lambda s: Tile().node(held([1, 2]), s[:1]), ("2*N",), np.tile([1, 2], 3)),
+    "Tile as often as it says itself": (lambda s: Tile(("N",)).node(held([1, 2])), ("2*N",), None),
+    "Slice": (lambda s: Slice(axes=(0,)).node(held(range(5)), s[:1], held([5])), ("5 - N",), [3, 4]),
+    "Slice of one": (lambda s: Slice(axes=(0,)).node(held(range(5)), s[:1], s[1:]), ("4 - N",), [3]),
+}
+
+
+def held(value):
+    return Constant(list(value)).node()
+
+
+@pytest.mark.parametrize("case", REPEATED)
+def test_constants_that_a_symbol_repeats_or_cuts_have_a_shape_and_no_known_elements(case):
+    make, shape, wanted = REPEATED[case]
+    x = Input(name="x").node()
+    net = Graph(x, [x, make(Shape().node(x))])
+    assert net.dataShapeFrom(("N", 4))[1] == shape and net.valueFrom(("N", 4))[1] is None
+    if wanted is not None:
+        given = values(3, 4)
+        np.testing.assert_array_equal(net(given)[1], wanted)
+        np.testing.assert_array_equal(net.compile((3, 4)).run(given)[1], wanted)
+
+
 def test_floats_are_not_known():
     x = Input(name="x").node()
     net = Graph(x, Mul().node(x, Constant([0.5, 2.0]).node()))
