@@ -19,8 +19,8 @@ from puregraph.modules import Constant
 from puregraph.node import Node
 from puregraph.onnx.modules.layers.weight import Weight
 from puregraph.onnx.onnxvalue import OnnxValue
+from puregraph.onnx.shapes.partialshapes import partialShapes, targetShape
 
-TRIED = 8  # a size that stands for symbols where a rule has to have numbers
 FEW = 64  # elements of floats that are followed
 COMPUTED = 1 << 16  # bytes that are computed while reading, though their inputs are fewer
 
@@ -127,22 +127,26 @@ class GraphBuilder:
         shapes = [None if v is None else v.shape for v in given]
         dtypes = [None if v is None else v.dtype for v in given]
         isUnknown = any(v is not None and v.shape is None for v in given)
-        outs: list[Any] = [None] * count if isUnknown else self.shapesFrom(module, shapes, count)
+        outs = self.shapesFrom(module, shapes, count, isUnknown)
         kinds = module.dataTypeFrom(*dtypes) if all(v is None or v.dtype is not None for v in given) else None
         kinds = kinds if isinstance(kinds, list) else [kinds] * count
         return [OnnxValue(self.path, shape, dtype) for shape, dtype in zip(outs, kinds)]
 
-    def shapesFrom(self, module: Module, shapes: list[Any], count: int) -> list[Any]:
-        """The shapes of the outputs; None for those that no rule knows as long as sizes have symbols."""
+    def shapesFrom(self, module: Module, shapes: list[Any], count: int, isUnknown: bool) -> list[Any]:
+        """The shapes of the outputs; None for those that no rule knows as long as sizes have symbols, or an input's
+        rank is not known."""
         try:
-            result = module.dataShapeFrom(*shapes)
+            result = targetShape(module, shapes) if isUnknown else module.dataShapeFrom(*shapes)
         except ShapeError:
             if not any(isinstance(size, Dim) for shape in shapes if shape is not None for size in shape):
                 raise
-            result = None if isinstance(module, GraphHolder) else openShapes(module, shapes)  # it may choose by sizes
-            if result is None:
-                return [None] * count
-        outs = withValues(module, shapes, result if isinstance(result, list) else [result])
+            result = (
+                None if isinstance(module, GraphHolder) else partialShapes(module, shapes)
+            )  # it may choose by sizes
+        if result is None:
+            return [None] * count
+        outs = result if isinstance(result, list) else [result]
+        outs = outs if isUnknown else withValues(module, shapes, outs)
         fresh = FreshSymbols(s for s in shapes if s is not None)
         return fresh.named(self.path or "value", module, outs)
 
@@ -197,16 +201,6 @@ class GraphBuilder:
 def isCount(value: OnnxValue) -> bool:
     """Whether a value is of integers."""
     return value.dtype is not None and value.dtype.kind in "iu"
-
-
-def openShapes(module: Module, shapes: list[Any]) -> Any:
-    """Shapes of the right rank whose sizes are not known, from a try with numbers for the symbols; None if it fails."""
-    tried = [None if s is None else tuple(TRIED if isinstance(n, Dim) else n for n in s) for s in shapes]
-    try:
-        found = module.dataShapeFrom(*tried)
-    except PuregraphError:
-        return None
-    return [(None,) * len(s) for s in found] if isinstance(found, list) else (None,) * len(found)
 
 
 def argumentNames(module: Module, count: int) -> list[str | None]:

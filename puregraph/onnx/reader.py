@@ -25,6 +25,7 @@ from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.patterns.origin import Origin
 from puregraph.onnx.patterns.patternregistry import loadPatterns, patternsFor, recognized
 from puregraph.onnx.protowalk import countNodes, graphsOf, needed, readsOf, usesOf
+from puregraph.onnx.shapes.operandshapes import settleOperand
 from puregraph.onnx.subgraphreader import DEEPEST, SubgraphReader
 
 Outputs = list[OnnxValue | None]
@@ -275,6 +276,8 @@ class ModelReader:
         attributes = {a.name: attributeOf(self.file, a) for a in proto.attribute}
         if not proto.domain or proto.domain == "ai.onnx":
             checkAttributes(proto, opset)
+        if given and given[0] is not None and not proto.domain:
+            settleOperand(proto.op_type, attributes, given)
         given = self.merged.apart(proto, given, path, self.builder)
         self.builder.begin(path)
         node = OnnxNode(proto, path, opset, attributes, self.builder)

@@ -8,6 +8,7 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.core.dim import Dim
+from puregraph.errors import show
 from puregraph.onnx.modelfile import dtypeOf
 from puregraph.onnx.modules.axes.controlled import (
     Parts,
@@ -23,6 +24,7 @@ from puregraph.onnx.modules.axes.scattering import ScatterElements
 from puregraph.onnx.modules.axes.slicing import FAR, SliceAlong, cutAt
 from puregraph.onnx.modules.axes.trilu import Trilu
 from puregraph.onnx.opregistry import onnxOp
+from puregraph.pointwise import Pointwise
 
 
 @onnxOp("Constant")
@@ -221,30 +223,41 @@ def eyeLike(op: Any, x: Any) -> Any:
 def depthToSpace(op: Any, x: Any) -> Any:
     """DepthToSpace."""
     b = op.get("blocksize")
-    n, c, h, w = x.shape
-    if op.choice("mode", "DCR", "CRD") == "DCR":
-        parts, order = (n, b, b, c // (b * b), h, w), (0, 3, 4, 1, 5, 2)
-    else:
-        parts, order = (n, c // (b * b), b, b, h, w), (0, 1, 4, 2, 5, 3)
-    transposed = op(modules.Transpose(order), op(ReshapeTo(True, open(parts)), x))
-    return op(ReshapeTo(True, open((n, c // (b * b), h * b, w * b))), transposed)
+    c, h, w = pictureOf(op, x)
+    maps, isDepthFirst = c // (b * b), op.choice("mode", "DCR", "CRD") == "DCR"
+    parts, order = ((b, b, maps), (0, 3, 4, 1, 5, 2)) if isDepthFirst else ((maps, b, b), (0, 1, 4, 2, 5, 3))
+    lengths = op(modules.Shape(2), x)
+    transposed = op(modules.Transpose(order), reshaped(op, x, x, parts, (h, w), lengths))
+    scaled = op(Pointwise(formula="n * b", b=b), lengths)
+    return reshaped(op, transposed, x, (maps,), (h * b, w * b), scaled)
 
 
 @onnxOp("SpaceToDepth")
 def spaceToDepth(op: Any, x: Any) -> Any:
     """SpaceToDepth."""
     b = op.get("blocksize")
-    n, c, h, w = x.shape
+    c, h, w = pictureOf(op, x)
     order = (0, 3, 5, 1, 2, 4) if op.choice("mode", "DCR", "CRD") == "DCR" else (0, 1, 3, 5, 2, 4)
-    transposed = op(modules.Transpose(order), op(ReshapeTo(True, open((n, c, h // b, b, w // b, b))), x))
-    return op(ReshapeTo(True, open((n, c * b * b, h // b, w // b))), transposed)
+    halves = op(Pointwise(formula="n // b", b=b), op(modules.Shape(2), x))
+    high, wide = op(modules.Split(0, 2), halves)
+    transposed = op(modules.Transpose(order), reshaped(op, x, x, (c,), (h // b, b, w // b, b), high, b, wide, b))
+    return reshaped(op, transposed, x, (c * b * b,), (h // b, w // b), halves)
 
 
-def open(shape: tuple) -> tuple:
-    """A shape with the first symbolic size left to be inferred."""
-    found, isOpen = [], False
-    for size in shape:
-        known = isinstance(size, int)
-        found.append(size if known else -1)
-        isOpen = isOpen or not known
-    return tuple(found)
+def pictureOf(op: Any, x: Any) -> tuple:
+    """Channels, height and width of pictures; lengths may be symbols.
+
+    Raises    GraphError where the channels are not known
+    """
+    if op.rankOf(x) != 4 or isinstance(x.shape[1], Dim):
+        op.refuse(f"wanted pictures (n, c, h, w) with a number for c, got {show(x.shape)}: give shapes=")
+    return x.shape[1:]
+
+
+def reshaped(op: Any, x: Any, batch: Any, maps: tuple, area: tuple, *lengths: Any) -> Any:
+    """x with the samples of `batch`, these maps, and an area, whose `lengths` are inputs where several are open."""
+    shape = (batch.shape[0], *maps, *area)
+    if sum(isinstance(size, Dim) for size in shape) <= 1:
+        return op(ReshapeTo(True, tuple(-1 if isinstance(size, Dim) else size for size in shape)), x)
+    sizes = [op.constant(np.array([n])) if isinstance(n, int) else n for n in (*maps, *lengths)]
+    return op(ReshapeTo(), x, op(modules.Concat(0), op(modules.Shape(0, 1), batch), *sizes))

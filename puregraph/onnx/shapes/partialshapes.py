@@ -1,0 +1,118 @@
+"""PartialShapes: the output shapes of a module whose inputs have open sizes, as far as they are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from puregraph.core.dim import Dim, read
+from puregraph.core.shape import symbols, valued, valueOf
+from puregraph.errors import PuregraphError
+from puregraph.modules import Reshape, Shape, Size
+from puregraph.onnx.modules.axes.reshaping import MatrixFrom, ReshapeTo
+
+SMALL, LARGE = 96, 192  # sizes that are tried: multiples of what networks halve, and of their windows
+VARIED = 12  # symbols that are varied one at a time
+
+Trial = tuple[dict[str, int], list[tuple]]
+
+
+def partialShapes(module: Any, shapes: list[Any]) -> list[tuple] | None:
+    """The shapes of the outputs with None for each size that is not known; None where no rank is.
+
+    A size is known where it is the same number, or the same expression of the inputs' symbols, for all sizes that fit.
+    """
+    names = list(dict.fromkeys(name for shape in shapes if shape is not None for name in symbolsOf(shape)))
+    trials = list(fittingTrials(module, shapes, names))
+    if not trials:
+        return targetShape(module, shapes)
+    if len(trials) == 1:
+        return [(None,) * len(out) for out in trials[0][1]]
+    dims = [[n if isinstance(n, Dim) else None for n in shape] for shape in shapes if shape is not None]
+    return [
+        tuple(
+            commonSize([outs[slot][axis] for _, outs in trials], trials, candidates(dims, axis)) for axis in range(rank)
+        )
+        for slot, rank in enumerate(map(len, trials[0][1]))
+    ]
+
+
+def fittingTrials(module: Any, shapes: list[Any], names: list[str]) -> Iterator[Trial]:
+    """The output shapes for each choice of sizes that the module takes: all alike, and each symbol twice as large."""
+    choices = [dict.fromkeys(names, size) for size in (SMALL, LARGE)]
+    choices += [choices[0] | {name: LARGE} for name in names[:VARIED]]
+    rank: list[int] = []
+    for sizes in choices:
+        try:
+            made = module.dataShapeFrom(*[bound(shape, sizes) for shape in shapes])
+        except PuregraphError:
+            continue
+        outs = made if isinstance(made, list) else [made]
+        rank = rank or list(map(len, outs))
+        if list(map(len, outs)) == rank:
+            yield sizes, outs
+
+
+def bound(shape: Any, sizes: dict[str, int]) -> Any:
+    """A shape with numbers for symbols, in elements that are known as well."""
+    if shape is None:
+        return None
+    value = valueOf(shape)
+    if value is not None and value.dtype.kind == "O":
+        elements = np.empty(value.size, np.int64)
+        elements[:] = [numberOf(size, sizes) for size in value.ravel()]
+        value = elements.reshape(value.shape)
+    return valued(tuple(numberOf(size, sizes) for size in shape), value)
+
+
+def numberOf(size: Any, sizes: dict[str, int]) -> int:
+    """A size with numbers for its symbols."""
+    return int(read(str(size), sizes)) if isinstance(size, Dim) else size
+
+
+def symbolsOf(shape: Any) -> tuple[str, ...]:
+    """The symbols in a shape, and in the elements that are known."""
+    value = valueOf(shape)
+    return symbols(shape) + (symbols(value.ravel().tolist()) if value is not None and value.dtype.kind == "O" else ())
+
+
+def candidates(dims: list[list[Any]], axis: int) -> list[Any]:
+    """The open sizes of the inputs: those of the same axis first."""
+    beside = [row[axis] for row in dims if axis < len(row)]
+    return [size for size in dict.fromkeys([*beside, *(n for row in dims for n in row)]) if size is not None]
+
+
+def commonSize(found: list[Any], trials: list[Trial], dims: list[Any]) -> Any:
+    """The number that all trials give, or the expression that fits each of them; else None."""
+    if None in found:
+        return None
+    if len(set(found)) == 1:
+        return found[0]
+    fits = (dim for dim in dims if all(numberOf(dim, sizes) == n for n, (sizes, _) in zip(found, trials)))
+    return next(fits, None)
+
+
+def targetShape(module: Any, shapes: list[Any]) -> list[tuple] | None:
+    """The shape that a module gives whatever it gets: of a Reshape to constants, of the sizes of an array."""
+    x = shapes[0]
+    if isinstance(module, (Reshape, ReshapeTo)):
+        sizes = shapes[1] if len(shapes) > 1 else None
+        known = module.shape if sizes is None else valueOf(sizes)
+        if known is None and sizes is not None:
+            return [(None,) * sizes[0]] if len(sizes) == 1 and isinstance(sizes[0], int) else None
+        copies = not getattr(module, "keepsZero", False)
+        return [tuple(targetSize(x, axis, n, copies) for axis, n in enumerate(np.ravel(known).tolist()))]
+    if isinstance(module, MatrixFrom):
+        return [(None, None)]
+    if isinstance(module, Size):
+        return [()]
+    return [(None,)] if isinstance(module, Shape) else None
+
+
+def targetSize(x: Any, axis: int, size: Any, copies: bool) -> Any:
+    """A size that a Reshape names: 0 may copy that of x, -1 is what is left."""
+    if size == 0 and copies:
+        return x[axis] if x is not None and axis < len(x) else None
+    return None if size == -1 else size
