@@ -7,14 +7,15 @@ class Deconv2D(DeconvNd):
     """y[n, o, h] = b[o] + sum over c, t, a with h = a stride + t dilation - before of W[c, o, t] x[n, c, a]
 
     h, t and a being pairs (height, width): the adjoint, in its input, of the Conv2D with the same weight and options,
-    with y's shape as its input's. `postpad`, below the stride, makes y longer, where several lengths of y give the same
-    of x. Options are an integer or a pair; `pad` also ((top, bottom), (left, right)), what is cut off y, or "same".
+    with y's shape as its input's. `postpad`, below the stride or the dilation, makes y longer, where several lengths of
+    y give the same of x. Options are an integer or a pair; `pad` also ((top, bottom), (left, right)), what is cut off
+    y, or "same".
 
     Shapes    x (n, inmaps, h, w), W (inmaps, outmaps / groups, *size), b (outmaps,) -> y (n, outmaps, *lengths),
               lengths = (length - 1) stride + dilation (size - 1) + 1 - before - after + postpad
     Source    Zeiler et al. 2010, Deconvolutional Networks; Dumoulin and Visin 2016, arXiv:1603.07285, relationship 14
     Raises    ShapeError if x has another rank or number of channels, or nothing is left of y; if groups do not divide
-              the channels, or postpad is not below the stride
+              the channels, or postpad is below neither stride nor dilation
     """
 
     rank = 2

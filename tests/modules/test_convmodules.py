@@ -8,6 +8,7 @@ from peers import compare, ours, prepared
 
 from puregraph.core.shape import asShape
 from puregraph.errors import ShapeError
+from puregraph.graph import Sequential
 from puregraph.modules import Conv1D, Conv2D, Conv3D, ConvNd, Deconv2D, DeconvNd
 
 CONV = {1: Conv1D, 2: Conv2D, 3: Conv3D}
@@ -166,8 +167,8 @@ def test_two_numbers_for_one_axis_are_refused_with_the_right_form():
         Conv1D(1, 1, 3, pad=(1, 2))
 
 
-def test_postpad_stays_below_the_stride():
-    with pytest.raises(ShapeError, match=r"postpad below the stride \(2, 2\), got \(2, 2\)"):
+def test_postpad_stays_below_the_stride_or_the_dilation():
+    with pytest.raises(ShapeError, match=r"postpad below the stride \(2, 2\) or the dilation \(1, 1\), got \(2, 2\)"):
         Deconv2D(1, 1, 3, stride=2, postpad=2)
 
 
@@ -229,7 +230,7 @@ def test_transposed_convolution_is_pytorch_s(case, rng):
 
     rank = case % 3 + 1
     inmaps, outmaps, given, _ = options(rng, rank)
-    post = tuple(int(rng.integers(0, s)) for s in given["stride"])
+    post = tuple(int(rng.integers(0, max(both))) for both in zip(given["stride"], given["dilation"]))
     deconv = DECONV[rank](inmaps, outmaps, postpad=post, useBias=case % 2 == 0, **given)
     x = rng.standard_normal((2, inmaps, *map(int, rng.integers(5, 8, rank))))
 
@@ -255,3 +256,18 @@ def test_postpad_is_pytorch_s_output_padding(rng):
         rng,
         rng.standard_normal((3, 4, 5, 4)),
     )
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("pad", [0, 1, 3])
+@pytest.mark.parametrize("post", [1, 3, 4])
+def test_postpad_beyond_the_stride_is_pytorch_s_eager_and_compiled(post, pad, stride, rng):
+    import torch.nn.functional as F
+
+    given = {"stride": stride, "dilation": 5, "pad": pad, "postpad": post}
+    deconv, x = Deconv2D(2, 3, (3, 2), **given), rng.standard_normal((2, 2, 4, 5))
+    compare(deconv, lambda x, W, b: F.conv_transpose2d(x, W, b, stride, pad, post, dilation=5), rng, x)
+    net = Sequential(deconv).calcMode(np.float64)
+    assert np.allclose(net.compile(x.shape).run(x), net(x), rtol=1e-12, atol=1e-12)
+    assert net.dataShapeFrom(("N", 2, 4, 5)) == ("N", *net(x).shape[1:])

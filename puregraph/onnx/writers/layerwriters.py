@@ -39,19 +39,29 @@ def linear(step: OnnxStep) -> None:
 
 @writesOnnx(_Convolution)
 def convolution(step: OnnxStep) -> None:
-    """Conv, ConvTranspose."""
+    """Conv, ConvTranspose, with zeros behind it where `postpad` reaches beyond all windows, and then the bias."""
     module = step.module
+    pad = module.layout[1]
     options: dict[str, Any] = {
         "kernel_shape": module.size,
         "strides": module.stride,
         "dilations": module.dilation,
-        "pads": [both[0] for both in module.pad] + [both[1] for both in module.pad],
+        "pads": [both[0] for both in pad] + [both[1] for both in pad],
         "group": module.groups,
     }
-    if module.isTransposed:
-        options["output_padding"] = module.postpad
-    kind = "ConvTranspose" if module.isTransposed else "Conv"
-    step.op(kind, step.x, step.param("W"), step.param("b"), out=step.y, **options)
+    if not module.isTransposed:
+        step.op("Conv", step.x, step.param("W"), step.param("b"), out=step.y, **options)
+        return
+    options["output_padding"] = [post - more for post, more in zip(module.postpad, module.uncut)]
+    zeros = [after for _, after in module.beyond]
+    if not any(zeros):
+        step.op("ConvTranspose", step.x, step.param("W"), step.param("b"), out=step.y, **options)
+        return
+    y = step.op("ConvTranspose", step.x, step.param("W"), **options)
+    y = step.op("Pad", y, step.whole(*[0] * (len(zeros) + 4), *zeros), out=step.y if module.b is None else None)
+    if module.b is not None:
+        axes = step.whole(*range(1, len(zeros) + 1))
+        step.op("Add", y, step.op("Unsqueeze", step.param("b"), axes), out=step.y)
 
 
 @writesOnnx(modules.MaxPoolNd, modules.AvgPoolNd)
