@@ -9,7 +9,7 @@ from puregraph.core.shape import product
 from puregraph.errors import need
 from puregraph.kernels.reduce import moments, total
 from puregraph.module import Module
-from puregraph.modules.windows import isWhole, overMaps, perMap
+from puregraph.modules.windows import channelHint, isWhole, overMaps, perMap
 
 
 class BatchNorm(Module):
@@ -55,9 +55,7 @@ class BatchNorm(Module):
         self.count = State((), dtype=np.int64)
 
     def dataShapeFrom(self, x):
-        isLast = len(x) > 2 and x[-1] == self.maps
-        hint = "channels are the second axis here: transpose the data from channels-last" if isLast else ""
-        need(len(x) >= 2 and x[1] == self.maps, f"(n, {self.maps}, *spatial)", x, hint)
+        need(len(x) >= 2 and x[1] == self.maps, f"(n, {self.maps}, *spatial)", x, channelHint(x, self.maps))
         values = product((x[0], *x[2:]))
         hint = "give a larger batch, leave out a last batch of one, or use evalMode()"
         need(not self.isTraining or values >= 2, "at least two values of each map in trainMode", x, hint)

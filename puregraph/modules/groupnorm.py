@@ -10,7 +10,7 @@ from puregraph.errors import need
 from puregraph.kernels.reduce import moments, total
 from puregraph.module import Module
 from puregraph.modules.convbase import checkMaps
-from puregraph.modules.windows import overMaps, perMap
+from puregraph.modules.windows import channelHint, overMaps, perMap
 
 
 class GroupNorm(Module):
@@ -37,7 +37,7 @@ class GroupNorm(Module):
         self.bias = Param((maps,)) if affine else None
 
     def dataShapeFrom(self, x):
-        need(len(x) >= 2 and x[1] == self.maps, f"(n, {self.maps}, *spatial)", x)
+        need(len(x) >= 2 and x[1] == self.maps, f"(n, {self.maps}, *spatial)", x, channelHint(x, self.maps))
         need(product(x[2:]) >= 1, "at least one value of each map", x)
         return x
 

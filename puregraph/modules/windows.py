@@ -1,9 +1,11 @@
 """Window options of modules, given once or for each axis, and the shape that a window leaves."""
 
 from puregraph.arguments import isWhole
+from puregraph.core.dim import Dim
 from puregraph.core.shape import window
 from puregraph.errors import need
 
+COLORS = 4  # channels of a picture at most: red, green, blue, alpha
 AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 
 
@@ -66,17 +68,31 @@ def poolSides(pad, size, stride):
     return pairs
 
 
+def channelHint(x, maps):
+    """How to mend an axis 1 that is not `maps` long: a transposition only where x surely has its channels last."""
+    if len(x) < 2:
+        return ""
+    if len(x) > 2 and x[-1] == maps and (isinstance(x[1], Dim) or isPicture(x)):
+        return "channels are the second axis here: transpose the data from channels-last"
+    return f"expected {maps} channels (axis 1), got {x[1]}"
+
+
+def isPicture(x):
+    """Whether a shape is that of pictures with channels last: squares, or of few channels, but no square maps."""
+    return len(x) > 3 and x[-2] != x[-1] and (x[1] == x[2] or x[-1] <= COLORS)
+
+
 def needRank(x, rank, maps="c"):
     """The spatial sizes of a batch of shape (n, maps, *spatial).
 
     Raises    ShapeError if the rank is another one, or the second axis is not maps long
     """
+    fits = len(x) == rank + 2 and (maps == "c" or x[1] == maps)
     hint = ""
     if len(x) == rank + 1:
         hint = "the first axis counts samples: give a batch, if only of one"
-    elif len(x) == rank + 2 and x[-1] == maps:
-        hint = "channels are the second axis here: transpose the data from channels-last"
-    fits = len(x) == rank + 2 and (maps == "c" or x[1] == maps)
+    elif len(x) == rank + 2 and not fits:
+        hint = channelHint(x, maps)
     need(fits, ("n", maps, *axesNames(rank)), x, hint)
     return x[2:]
 

@@ -9,7 +9,7 @@ from peers import compare, ours, prepared
 from puregraph.core.shape import asShape
 from puregraph.errors import ShapeError
 from puregraph.graph import Sequential
-from puregraph.modules import Conv1D, Conv2D, Conv3D, ConvNd, Deconv2D, DeconvNd
+from puregraph.modules import BatchNorm, Conv1D, Conv2D, Conv3D, ConvNd, Deconv2D, DeconvNd, GroupNorm
 
 CONV = {1: Conv1D, 2: Conv2D, 3: Conv3D}
 DECONV = {1: DeconvNd, 2: Deconv2D, 3: DeconvNd}
@@ -130,6 +130,20 @@ def test_weights_start_by_the_scheme():
 def test_wrong_inputs_are_refused_with_a_hint(shape, words):
     with pytest.raises(ShapeError, match=words):
         Conv2D(3, 4, 3, pad=1, dilation=2).dataShapeFrom(asShape(shape))
+
+
+LAST = [(4, 9, 8, 3), (4, 8, 8, 32), ("N", "H", "W", 16), (2, 5, 5, 5, 16), ("N", "L", 8)]
+FIRST = [(8, 16, 32, 32), (4, 16, 30, 32), (4, 16, 32), (2, 16, 3, 3), (2, 8, 8, 16, 16)]
+
+
+@pytest.mark.parametrize("shape", [*LAST, *FIRST], ids=str)
+def test_only_data_with_channels_last_is_to_be_transposed(shape):
+    maps, shape = shape[-1], asShape(shape)
+    wanted = "transpose the data from channels-last" if shape in map(asShape, LAST) else "expected {} channels"
+    modules = [BatchNorm(maps), GroupNorm(1, maps), ConvNd(maps, 2, (1,) * (len(shape) - 2))]
+    for module in modules:
+        with pytest.raises(ShapeError, match=wanted.format(maps)):
+            module.dataShapeFrom(shape)
 
 
 def test_a_transposed_convolution_of_which_nothing_is_left_is_refused():
