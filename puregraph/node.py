@@ -124,7 +124,8 @@ class Node(LinkedNode):
                 kind = kindOf(x) if isinstance(x, str) else f"dtype {x.dtype}; convert with .astype"
                 where = f"at '{self.name}' ({self.label})"
                 raise DtypeError(f"{where}: wanted an array of real numbers for {name}, got {kind}")
-        if self.module.masks or any(type(x) is np.ndarray and x.dtype.kind in "iub" for x in given):
+        dtypes = {x.dtype for x in given if type(x) is np.ndarray}
+        if self.module.masks or len(dtypes) > 1 or any(dtype.kind in "iub" for dtype in dtypes):
             try:
                 self.module.dataTypeFrom(*[getattr(x, "dtype", None) for x in given])
             except DtypeError as error:

@@ -8,10 +8,10 @@ from puregraph.costs.pointwisecost import PointwiseCost
 class SmoothL1(PointwiseCost):
     """cost = mean of d^2 / (2 beta) where |d| < beta, else of |d| - beta / 2, with d = x - target
 
-    `beta` is where the two meet; with 0 it is `Abs`.
+    `beta` is where the two meet; with 0 it is `Abs`. `Huber` is beta times as much.
 
     Shapes    x and target of one shape -> a scalar
-    Source    Girshick 2015, arXiv:1504.08083, eq. 3 (beta 1); Huber 1964, Annals of Mathematical Statistics 35
+    Source    Girshick 2015, arXiv:1504.08083, eq. 3 (beta 1)
     Raises    ArgumentError for a negative beta; ShapeError for a target of another shape
     """
 

@@ -28,6 +28,7 @@ def warnOfData(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | 
     found = list(streamDoubts(source))
     if isinstance(source, Arrays):
         found += [*byteDoubts(trainer.net, source), *scaleDoubts(trainer.net, source)]
+        found += maskDoubts(trainer.net, source)
         isLabels = getattr(trainer.cost, "takes", "") == "scores"
         if isLabels and not trainer.shuffle:
             found += orderDoubts(source)
@@ -69,6 +70,19 @@ def scaleDoubts(net: Any, source: Arrays) -> Iterator[str]:
                 "made for numbers near 1: subtract the mean and divide by the standard deviation, or put BatchNorm in "
                 "front"
             )
+
+
+def maskDoubts(net: Any, source: Arrays) -> Iterator[str]:
+    """Masks of 0 and 1 that are floats, which Attention adds to its scores."""
+    steps = net.steps(len(source.data))
+    for number, x in zip(steps.inputs, source.data):
+        same = {number}
+        for step in steps.items:
+            if step.module.views and step.args[0] in same:
+                same.update(step.outs)
+            doubt = getattr(step.module, "maskDoubt", None)
+            if doubt is not None and step.args[3] in same and doubt(some(x)):
+                yield f"'{step.path}' ({step.label}): {doubt(some(x))}"
 
 
 def multiplied(net: Any, source: Arrays) -> Iterator[tuple[Any, Any]]:

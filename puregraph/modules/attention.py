@@ -7,7 +7,8 @@ from puregraph.base.dtype import isFloating, needFloats, needOneFloat, needType
 from puregraph.base.widen import widen
 from puregraph.core.shape import broadcast, product
 from puregraph.cuda.libraries.attention import backwardBytes
-from puregraph.errors import need
+from puregraph.errors import GraphWarning, need
+from puregraph.errors.userwarning import warnUser
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.module import Module
 
@@ -66,7 +67,16 @@ class Attention(Module):
     def factor(self, q):
         return q.shape[-1] ** -0.5 if self.scale is None else self.scale
 
+    def maskDoubt(self, mask):
+        """The warning of a mask that holds both 0 and 1, and nothing else, as floats; empty for any other."""
+        ones = int((mask == 1).sum()) if mask.dtype.kind == "f" else 0
+        isMistake = 0 < ones < mask.size and ones + int((mask == 0).sum()) == mask.size
+        hint = "give mask.astype(bool) to hide where it is 0"
+        return f"the mask holds 0 and 1 as floats, which are added to the scores: {hint}" if isMistake else ""
+
     def updateData(self, q, k, v, mask=None):
+        if type(mask) is np.ndarray and (doubt := self.maskDoubt(mask)):
+            warnUser(f"{self.label}: {doubt}", GraphWarning)
         return attend(q, k, v, mask, self.causal, self.factor(q))
 
     def updateGrad(self, grad, q, k, v, *others, needs):

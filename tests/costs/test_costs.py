@@ -9,7 +9,7 @@ import pytest
 import puregraph
 from puregraph import SGD, Trainer, Transpose, costs, seed
 from puregraph.check import checkModule
-from puregraph.costs import BCE, MSE, Abs, CrossEntropy, PointwiseCost, SmoothL1
+from puregraph.costs import BCE, MSE, Abs, CrossEntropy, Huber, PointwiseCost, SmoothL1
 from puregraph.errors import DataError, FormulaError, ShapeError
 from puregraph.graph import Graph, Input
 from puregraph.graph.backward import BackwardGraph
@@ -48,6 +48,8 @@ def test_a_cost_keeps_every_promise_of_a_module(found):
         (Abs(), (1 + 3 + 0) / 3, [1 / 3, -1 / 3, 0.0]),
         (SmoothL1(), (0.5 + 2.5 + 0) / 3, [1 / 3, -1 / 3, 0.0]),
         (SmoothL1(beta=4.0), (1 / 8 + 9 / 8 + 0) / 3, [1 / 12, -1 / 4, 0.0]),
+        (Huber(), (0.5 + 2.5 + 0) / 3, [1 / 3, -1 / 3, 0.0]),
+        (Huber(delta=2.0), (0.5 + 4 + 0) / 3, [1 / 3, -2 / 3, 0.0]),
         (SmoothL1(beta=0), (1 + 3 + 0) / 3, [1 / 3, -1 / 3, 0.0]),
     ],
 )
@@ -181,6 +183,8 @@ def test_bce_is_that_of_pytorch(rng, hard, posWeight, dtype):
         (SmoothL1(), "SmoothL1Loss", {}),
         (SmoothL1(0.3), "SmoothL1Loss", {"beta": 0.3}),
         (SmoothL1(0), "SmoothL1Loss", {"beta": 0.0}),
+        (Huber(), "HuberLoss", {}),
+        (Huber(2.0), "HuberLoss", {"delta": 2.0}),
     ],
 )
 def test_distances_are_those_of_pytorch(rng, cost, name, options, dtype):
@@ -448,6 +452,7 @@ def test_symbols_are_carried_through():
     ("build", "words"),
     [
         (lambda: CrossEntropy(smoothing=1.5), "smoothing as a number from 0 to 1, got 1.5"),
+        (lambda: Huber(0), "delta as a finite number above 0, got 0"),
         (lambda: SmoothL1(-1), "beta as a finite number of at least 0, got -1"),
         (lambda: BCE(-0.5), "posWeight as a finite number of at least 0, got -0.5"),
     ],

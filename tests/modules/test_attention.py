@@ -5,12 +5,13 @@ import pytest
 from peers import ours
 from strict import Strict
 
+from puregraph import MSE, SGD, Linear, Reshape, Trainer
 from puregraph.autodiff.forward.forwardmode import hvp, vjp
 from puregraph.autodiff.tape.engine import grad
 from puregraph.autodiff.tape.variable import Variable
 from puregraph.check import checkModule
 from puregraph.core.shape import asShape, bind
-from puregraph.errors import DtypeError, GraphError, ShapeError
+from puregraph.errors import DtypeError, GraphError, GraphWarning, ShapeError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.kernels import attention as file
@@ -292,3 +293,30 @@ def test_values_and_all_gradients_are_those_of_torch(name, causal, block, rng, m
     wanted = [y.detach().numpy(), *(x.grad.numpy() for x in leaves if x.requires_grad)]
     for a, b in zip(got, wanted, strict=True):
         assert np.abs(a - b).max() <= 1e-12 * max(1, np.abs(b).max())
+
+
+def masked():
+    """Attention with a mask behind a view, in a graph."""
+    nodes = [Input(name=name).node() for name in ("q", "k", "v", "mask")]
+    return Graph(nodes, Attention(name="read").node(*nodes[:3], mask=Reshape((0, 1, 7, 9)).node(nodes[3])))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_floats_of_0_and_1_that_hide_nothing_are_told(rng, kind):
+    mask = (rng.random((2, 7, 9)) < 0.6).astype(kind)
+    wanted = r"the mask holds 0 and 1 as floats.*give mask.astype\(bool\)"
+    with pytest.warns(GraphWarning, match=wanted):
+        masked()(*arrays(rng, dtype=kind), mask)
+    with pytest.warns(GraphWarning, match=wanted):
+        Attention()(*arrays(rng, dtype=kind), mask[:, None])
+    net, data = masked(), [*arrays(rng, dtype=np.float32), mask.astype(np.float32)]
+    net = Graph(net.inputs, Linear(5, 5, name="fc").node(net.outputs[0]))
+    trainer = Trainer(net, MSE(), SGD(0.1), batchsize=2, progress="none", shuffle=False)
+    with pytest.warns(GraphWarning, match=rf"'read' \(Attention\): {wanted}"):
+        trainer.train(data, np.zeros((2, 4, 7, 5), np.float32))
+
+
+@pytest.mark.parametrize("make", [np.zeros, np.ones, lambda shape: np.tri(*shape[1:])[None] * np.ones(shape) - 1])
+def test_masks_that_are_added_on_purpose_are_not_told(rng, make):
+    masked()(*arrays(rng), make((2, 7, 9)).astype(np.float64))
+    masked()(*arrays(rng), rng.random((2, 7, 9)) < 0.6)
