@@ -176,7 +176,7 @@ NAMES: dict[str, str] = {
     **each("TopKCategoricalAccuracy", "TopK"),
     **each("ConfusionMatrix confusion_matrix", "Confusion"),
     **each("F1Score BinaryF1Score MulticlassF1Score f1_score", "F1"),
-    **each("FBetaScore fbeta_score", "F1 is that of beta 1; any other is made of Precision and Recall"),
+    **each("FBetaScore fbeta_score", "F1 is that of beta 1; any other is computed from Precision and Recall"),
     **each("BinaryPrecision MulticlassPrecision precision_score", "Precision"),
     **each("BinaryRecall MulticlassRecall recall_score Sensitivity", "Recall"),
     **each(

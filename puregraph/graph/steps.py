@@ -207,15 +207,22 @@ class Steps:
         except ShapeError as error:
             raise located(error, step.path, step.label) from None
         except Exception as error:
-            given = [getattr(values[i], "shape", None) for i in step.args]
-            fault = None if isinstance(error, PuregraphError) else misfitOf(step, given)
-            if fault is not None:
-                raise fault from None
-            addLocation(error, f"at '{step.path}' ({step.label}): given {show(given)}")
+            explain(error, step, [getattr(values[i], "shape", None) for i in step.args])
             raise
         for node, numbers in self.shown if keeps else ():
             node.made = values[numbers[0]] if len(numbers) == 1 else [values[n] for n in numbers]
         return values
+
+
+def explain(error: Exception, step: GraphStep, shapes: list[Any]) -> None:
+    """Note at which step a rule failed.
+
+    Raises    ShapeError in place of an error that is not the library's, if the step does not take these shapes
+    """
+    fault = None if isinstance(error, PuregraphError) else misfitOf(step, shapes)
+    if fault is not None:
+        raise fault from None
+    addLocation(error, f"at '{step.path}' ({step.label}): given {show(shapes)}")
 
 
 def misfitOf(step: GraphStep, shapes: list[Any]) -> ShapeError | None:
