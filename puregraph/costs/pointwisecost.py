@@ -10,6 +10,7 @@ from puregraph.core.shape import product
 from puregraph.errors import FormulaError, need, show
 from puregraph.formula import Formula
 from puregraph.module import Module
+from puregraph.pointwise import asGradient
 
 NAMES = ("x", "target")
 
@@ -50,7 +51,7 @@ class PointwiseCost(Module):
         return x
 
     def updateData(self, x, target, sampleWeight=None):
-        terms = self.formula.numpy(NAMES)(widen(x), widen(target))
+        terms = self.terms(widen(x), widen(target))
         if sampleWeight is not None:
             terms = terms * alongSamples(sampleWeight, terms)
         return (terms.sum() / max(x.size, 1)).astype(x.dtype)
@@ -62,14 +63,19 @@ class PointwiseCost(Module):
         values = np.broadcast_to(slope, x.shape), widen(x), widen(target)
         gx, gt = slopes(self.formula)
         return (
-            gx(*values).astype(x.dtype) if needs[0] else None,
-            gt(*values).astype(target.dtype) if needs[1] else None,
+            asGradient(gx(*values), values[0], x.shape).astype(x.dtype) if needs[0] else None,
+            asGradient(gt(*values), values[0], x.shape).astype(target.dtype) if needs[1] else None,
             self.weightGrad(share, *values[1:], weight) if len(needs) > 2 and needs[2] else None,
         )[: len(needs)]
 
+    def terms(self, x, target):
+        """The formula of each element, be it a constant."""
+        found = self.formula.numpy(NAMES)(x, target)
+        return found if found.shape == x.shape else np.broadcast_to(found, x.shape)
+
     def weightGrad(self, share, x, target, weight):
         """The gradient of each sample's weight: its own share of the cost."""
-        terms = self.formula.numpy(NAMES)(x, target)
+        terms = self.terms(x, target)
         return (share * terms.sum(axis=tuple(range(1, terms.ndim)))).astype(weight.dtype)
 
     def flopsFrom(self, x, target, sampleWeight=None):

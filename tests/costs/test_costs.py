@@ -502,3 +502,19 @@ def test_a_wrong_label_in_a_graph_names_the_node():
         net(np.zeros((2, 3)), np.array([0, 7]))
     text = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
     assert "at 'loss' (CrossEntropy)" in text
+
+
+@pytest.mark.parametrize(
+    "formula", ["where(target > 0, x, maximum(0, 1 - x))", "3 + 0 * x", "x * 0 + target", "sign(x)"]
+)
+def test_a_formula_without_a_slope_is_a_mean_and_its_gradients_have_the_shapes_of_the_inputs(formula):
+    x, target, weight = np.full((3, 4), 0.5), np.full((3, 4), -1.0), np.full(3, 2.0)
+    cost = PointwiseCost(formula=formula)
+    value = {"w": 0.5, "3": 3.0, "x": -1.0, "s": 1.0}[formula[0]]
+    assert cost(x, target) == value
+    cost.backward()
+    assert [g.shape for g in cost.grad[:2]] == [(3, 4), (3, 4)]
+    assert cost(x, target, weight) == 2 * value
+    cost.backward()
+    assert [g.shape for g in cost.grad] == [(3, 4), (3, 4), (3,)]
+    np.testing.assert_allclose(cost.grad[2], np.full(3, value / 3))
