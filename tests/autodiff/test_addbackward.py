@@ -1,6 +1,7 @@
 """add_backward_pass and make_backward_function: gradients as graphs of their own."""
 
 import copy
+import gc
 import random
 import sys
 
@@ -25,6 +26,9 @@ from puregraph.graph.sequential import Sequential
 from puregraph.kernel import useFast
 from puregraph.module import Module
 from puregraph.modules import (
+    GRU,
+    LSTM,
+    RNN,
     Add,
     BatchNorm,
     Conv2D,
@@ -36,6 +40,7 @@ from puregraph.modules import (
     MatMul,
     Max,
     MaxPool2D,
+    Mean,
     Mul,
     Power,
     Relu,
@@ -703,3 +708,34 @@ def test_arrays_of_another_library_give_the_same(strategy, rng, monkeypatch):
     for a, b in zip(found, wanted):
         assert isinstance(a, Strict) and np.array_equal(a.values, b)
     assert np.array_equal(buffer.values, wanted[1] + 100)
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM, RNN], ids=lambda kind: kind.__name__)
+def test_a_peak_and_a_budget_are_known_where_optional_inputs_are_left_out(kind, rng):
+    x = Input(name="x").node()
+    node = Linear(3, 2, name="out").node(Mean(axis=1, name="mean").node(kind(4, 3, name="cell").node(x)))
+    net, shapes = Graph(x, node), [(2, 5, 4)]
+    joint = add_backward_pass(net, "out", ["cell.Wx" if "cell.Wx" in net.params else list(net.params)[0]])
+    peak = joint.peak(*shapes, (2, 2))
+    assert peak > sum(p.nbytes for p in net.params.values())
+    within = add_backward_pass(net, "out", [joint.required[0]], budget=peak, shapes=shapes)
+    assert within.peak(*shapes, (2, 2)) <= peak
+    data = rng.standard_normal(shapes[0]).astype(np.float32), np.ones((2, 2), np.float32)
+    for y, wanted in zip(within(*data), joint(*data), strict=True):
+        np.testing.assert_array_equal(y, wanted)
+    with pytest.raises(AutoDiffException, match="a budget of 10 bytes cannot be met"):
+        add_backward_pass(net, "out", [joint.required[0]], budget=10, shapes=shapes)
+    _, _, _, forwarded = make_backward_function(net, shapes=shapes)
+    assert forwarded["cell"].shape == (2, 5, 3)
+
+
+def test_backward_functions_that_were_dropped_leave_nothing_behind():
+    net = gemm()
+
+    def objects():
+        make_backward_function(net)
+        gc.collect()
+        return len(gc.get_objects())
+
+    counts = [objects() for _ in range(6)]
+    assert counts[2] == counts[-1]

@@ -16,7 +16,7 @@ from puregraph.graph import Graph
 from puregraph.graph.backward import Gradient, behind, inputNames, readsOf
 from puregraph.graph.input import Input
 from puregraph.graph.lookup import nearest
-from puregraph.graph.steps import GraphStep, Steps
+from puregraph.graph.steps import ABSENT, GraphStep, Steps
 from puregraph.module import Module, holdsNode, isFloat
 from puregraph.node import Node
 
@@ -216,7 +216,7 @@ class FreeingGraph(Graph):
         for step, _, outshapes, *_ in rows:
             module, dtypes = step.module, [dtype] * len(step.outs)
             for name, n in zip(inputNames(module, step.inputs), step.args):
-                if name in module.indices:
+                if name in module.indices and n != ABSENT:
                     found[n] = Descriptor(found[n].shape, None)
             if isinstance(module, Exposed):
                 given = [found[n].dtype if n in found else None for n in step.args[: step.inputs]]
