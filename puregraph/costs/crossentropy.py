@@ -28,7 +28,8 @@ class CrossEntropy(Module):
     """cost = sum_i l_i / sum_i w[label_i],   l_i = -(1 - s) w[label_i] ln p[i, label_i] - s / c sum_k w_k ln p[i, k]
 
     p = softmax(x) over the c classes, on axis 1, or on the last one with `axis` -1; i runs over batch and spatial
-    positions, those labelled `ignoreIndex` left out; w are the class `weights`, 1 by default; s is the `smoothing`,
+    positions, those labelled `ignoreIndex` or with a class of weight 0 left out, so that the mean over a data set does
+    not depend on how it is cut into batches; w are the class `weights`, 1 by default; s is the `smoothing`,
     which gives that share of each label to all classes alike. Where no position counts, cost and gradient are 0. With a
     `sampleWeight` v each l_i is multiplied by v of its sample, and the divisor stays as it is.
 
@@ -163,13 +164,14 @@ class CrossEntropy(Module):
         return -(target * log).sum(axis=tuple(range(1, p.ndim))) * scale
 
     def shares(self, index, weights, like):
-        """w[label] of each position, and s / c w for each of its classes; 0 where the position is ignored."""
-        counts = (index >= 0).astype(like.dtype)
-        each = self.smoothing / like.shape[1] * counts[:, None]
+        """w[label] of each position, and s / c w for each of its classes; 0 where the position is left out."""
         if weights is None:
-            return counts, each
+            counts = (index >= 0).astype(like.dtype)
+            return counts, self.smoothing / like.shape[1] * counts[:, None]
         weights = weights.astype(like.dtype)
-        return gather(weights, index), each * weights.reshape(-1, *(1,) * (like.ndim - 2))
+        share = gather(weights, index)
+        each = self.smoothing / like.shape[1] * (share > 0).astype(like.dtype)[:, None]
+        return share, each * weights.reshape(-1, *(1,) * (like.ndim - 2))
 
     def sample(self, rng, x, labels, *more):
         chosen = rng.integers(0, x[self.axis], labels)

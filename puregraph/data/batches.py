@@ -181,12 +181,14 @@ class Stream:
 
     def batches(self, order: Any = None, start: int = 0, epoch: int = 0, share: Share | None = None) -> Iterator[Batch]:
         """The batches from index `start` on; those before it are read and left out. Of each what `share` says."""
-        source = self.open(epoch)
+        source, number = self.open(epoch), -1
         try:
             for number, batch in enumerate(source):
                 if number >= start:
                     found = self.check(batch, number)
                     yield found if share is None else sharedBatch(found, share(found.size))
+            if number + 1 < start:
+                raise DataError(f"wanted the {start} batches that the epoch had before, the iterable gave {number + 1}")
         finally:
             if isinstance(source, Generator):
                 source.close()

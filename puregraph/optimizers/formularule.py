@@ -10,6 +10,7 @@ from puregraph.base.keywords import GIVESPARAMS, holdsParams
 from puregraph.errors import ArgumentError, PuregraphError
 from puregraph.formula import Formula
 from puregraph.optimizers.initrecorder import InitRecorder
+from puregraph.optimizers.schedules import factorAt
 from puregraph.optimizers.slot import Slot
 from puregraph.optimizers.updateformulas import attributes, formulasOf, scalarsAt, states, together
 
@@ -53,7 +54,7 @@ class FormulaRule(InitRecorder):
 
     def rateAt(self, step: int) -> float:
         """The learning rate after `step` updates."""
-        return self.learnRate * (1.0 if self.schedule is None else self.schedule(step))
+        return self.learnRate * (1.0 if self.schedule is None else factorAt(self.schedule, step))
 
     def formulas(self, decays: bool) -> dict[str, Formula]:
         """What a step makes of each state and of `param`, all at once: formulas of what they were before it.

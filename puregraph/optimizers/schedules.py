@@ -216,6 +216,24 @@ class Epochs(Schedule):
         return self.schedule(step / self.count)
 
 
+def factorAt(schedule: Callable[[int], Any], step: int) -> float:
+    """The factor that a schedule gives after `step` updates.
+
+    Raises    ArgumentError for anything but a finite number from 0 on
+    """
+    factor = schedule(step)
+    try:
+        number = math.nan if isinstance(factor, (str, bytes)) else float(factor)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise ArgumentError(
+            f"schedule: wanted a factor of the learning rate from 0 on, finite, got {factor!r:.60} from "
+            f"{schedule!r:.60} after {step} updates"
+        )
+    return number
+
+
 def arc(start: float, end: float, part: float) -> float:
     """Half a cosine from start at part 0 to end at part 1, and end from there on."""
     return end + (start - end) * (1.0 + math.cos(math.pi * min(part, 1.0))) / 2.0

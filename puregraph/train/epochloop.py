@@ -71,6 +71,8 @@ class EpochLoop:
             trainer.objective.reset()
             with trainer.interrupt.whole():
                 self.call("onValidationBegin")
+            if trainer.stopped and trainer.stopsNow:
+                return
             found = trainer.validator.run(self.checks)
             row |= {f"val {name}": value for name, value in found.items()}
         with trainer.interrupt.whole():

@@ -19,6 +19,7 @@ from puregraph.many.grains import Grains
 from puregraph.many.nccl.ncclchoice import chooseNccl
 from puregraph.many.world import World
 from puregraph.modules.batchnorm import BatchNorm
+from puregraph.optimizers.schedules import factorAt
 from puregraph.train.announcing import NATIVE
 from puregraph.train.modes import inMode
 from puregraph.train.tensor.tensorgrid import replicasIn
@@ -121,7 +122,15 @@ def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None,
             f"epoch {trainer.epoch + 1} was begun with {trainer.samples} samples, it cannot go on with "
             f"{source.samples}; give the same data, or begin a new epoch with trainer.restart()"
         )
-    trainer.until = trainer.first + epochs
+    count = None if source.count is None else -(-source.count // trainer.accumulate)
+    if (trainer.until, trainer.count) != (trainer.first + epochs, count):
+        trainer.total = None  # schedules are as long as the run that it is now
+    trainer.until, trainer.count = trainer.first + epochs, count
+    if trainer.position > (trainer.position if count is None else count):
+        raise DataError(
+            f"epoch {trainer.epoch + 1} was begun with {trainer.position} steps, of which it has {count}; give the "
+            "same data, or begin a new epoch with trainer.restart()"
+        )
     if trainer.running and not trainer.begun and (trainer.stopped or trainer.epoch >= trainer.until):
         done, ended = trainer.epoch - trainer.first, " and was stopped" if trainer.stopped else ""
         trainer.progress.say(
@@ -134,7 +143,6 @@ def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None,
                 f"wanted batches for {passes} epochs, got an iterator that can be used once: give a function that "
                 "returns one for each epoch, or a list"
             )
-    trainer.count = None if source.count is None else -(-source.count // trainer.accumulate)
     trainer.validates = checks is not None
     if trainer.objective.compile:
         NATIVE(trainer.progress.say)
@@ -243,7 +251,7 @@ def fit(trainer: Any, schedule: Any) -> None:
         schedule.fit(total)
     end = endOf(schedule, trainer.optimizer.step, total)
     if end is not None and end < total:
-        factor = f"the factor of the learning rate is then {schedule(total - 1):.3g} until the end"
+        factor = f"the factor of the learning rate is then {factorAt(schedule, total - 1):.3g} until the end"
         hint = f"lengths are counted in updates, of which an epoch has {trainer.count}"
         warnUser(
             f"schedule: {schedule!r:.60} is over after {end} updates, this run after {total}: {factor}; {hint}",
@@ -256,7 +264,7 @@ def endOf(schedule: Any, first: int, total: int) -> int | None:
     if getattr(schedule, "end", None) is not None:
         return int(schedule.end)
     steps = [first + (total - 1 - first) * k // 64 for k in range(65)]
-    factors = [abs(schedule(step)) for step in steps]
+    factors = [factorAt(schedule, step) for step in steps]
     little = NOTHING * max(factors)
     found = next((k for k in range(58) if max(factors[k:]) < little), None)  # the last tenth may come to nothing
     return None if found is None else steps[found]

@@ -34,13 +34,18 @@ def stateFrom(trainer: Any) -> dict[str, Any]:
     """Everything of a trainer besides network and optimizer."""
     return {
         "version": VERSION,
-        KEY: {name: getattr(trainer, name) for name in PROGRESS},
+        KEY: {
+            **{name: getattr(trainer, name) for name in PROGRESS},
+            "stopped": trainer.stopped and not trainer.stopsNow,
+        },
         "settings": {name: getattr(trainer, name) for name in SETTINGS},
         "grains": trainer.grains,
         "cost": type(trainer.cost).__name__,
         "seed": trainer.splitSeed,
         "elapsed": trainer.passed(),
         "total": trainer.total,
+        "until": trainer.until,
+        "count": trainer.count,
         "order": trainer.order,
         "random": trainer.rng.bit_generator.state,
         "tally": trainer.meters.state(),
@@ -95,7 +100,13 @@ def checkKinds(saved: dict[str, Any]) -> None:
     require(KINDS["a whole number or None"](saved.get("seed")), "seed", "a whole number or None", saved.get("seed"))
     total = saved.get("total")
     require(total is None or isCount(total), "total", "a number of updates or None", total)
-    checkOrder(saved.get("order"), progress)
+    count, until = saved.get("count"), saved.get("until", 0)
+    require(count is None or isCount(count), "count", "a number of steps or None", count)
+    require(isCount(until), "until", "a whole number", until)
+    require(progress["first"] <= progress["epoch"], "first", f"at most {progress['epoch']}", progress["first"])
+    most = progress["step"] if count is None else min(count, progress["step"])
+    require(progress["position"] <= most, "position", f"at most {most}", progress["position"])
+    checkOrder(saved.get("order"), progress, settings["shuffle"])
     sums = isNumber(meters.get("total")) and isWeight(meters.get("weight")) and isNamed(meters.get("metrics"))
     require(sums and all(isNamed(state) for state in meters["metrics"].values()), "tally", "sums of metrics", meters)
     for row in saved["history"]:
@@ -119,11 +130,14 @@ def checkGrains(given: int | None, saved: int | None, isBegun: bool) -> None:
         )
 
 
-def checkOrder(order: Any, progress: dict[str, Any]) -> None:
-    """Whether the order of the samples names each of them once, and the epoch that it is of was begun."""
+def checkOrder(order: Any, progress: dict[str, Any], isShuffled: bool) -> None:
+    """Whether the order of the samples names each of them once where they are shuffled, in an epoch that was begun."""
     if not progress["begun"]:
         require(progress["position"] == 0 and order is None, "order", "none before an epoch was begun", order)
-    elif order is not None:
+    elif order is None:
+        require(not isShuffled or progress["samples"] is None, "order", "one of shuffled samples", order)
+    else:
+        require(isShuffled, "order", "none of samples that are not shuffled", order)
         whole = isinstance(order, np.ndarray) and order.ndim == 1 and order.dtype.kind in "iu"
         good = whole and progress["samples"] == len(order) and bool((np.sort(order) == np.arange(len(order))).all())
         require(good, "order", f"each of {progress['samples']} samples once", order)
@@ -177,6 +191,8 @@ def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[],
         "rng": rng,
         "elapsed": saved["elapsed"],
         "total": saved.get("total"),
+        "until": saved.get("until", 0),
+        "count": saved.get("count"),
         "splitSeed": saved.get("seed") or 0,
         "grains": trainer.grains if saved.get("grains") is None else saved["grains"],
     }

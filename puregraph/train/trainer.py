@@ -193,7 +193,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
                 loop.call("onTrainBegin")
                 while self.epoch < self.until and not self.stopped:
                     loop.runEpoch()
-                if self.stopped and self.stopsNow and self.begun:
+                if self.stopped and self.stopsNow and (self.begun or self.epoch < self.until):
                     loop.interrupted()
                     return self.history
                 self.running = False

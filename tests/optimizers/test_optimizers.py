@@ -651,6 +651,18 @@ def test_a_schedule_without_a_length_is_as_long_as_the_run(build):
     assert rates(build()) == rates(build(30)) and len(rates(build())) == 30
 
 
+@pytest.mark.parametrize("wrong", [-1.0, np.inf, np.nan, None, "0.5", 1j, [0.5, 1.0], 10**400])
+def test_a_schedule_that_gives_no_factor_is_refused_before_the_step(wrong):
+    steps = []
+    for first in (0, 12, 29):  # from the first step on, on the way, at the last one
+        with pytest.raises(ArgumentError, match=r"schedule: wanted a factor .* finite, got .* after \d+ updates"):
+            rates(lambda step, first=first: 1.0 if step != first else wrong, callbacks=[steps.append])
+    optimizer = SGD(0.1, schedule=lambda step: wrong)
+    with pytest.raises(ArgumentError, match="schedule: wanted a factor of the learning rate from 0 on"):
+        optimizer.rate
+    assert rates(lambda step: np.float32(0.5)) == rates(lambda step: np.array(0.5)) == [0.5] * 30
+
+
 def test_the_lengths_of_a_schedule_in_epochs_are_epochs():
     assert rates(Epochs(Step(1))) == rates(Step(10)) == [0.1**k for k in range(3) for _ in range(10)]
     assert rates(Epochs(Step(1)), accumulate=5) == [1.0] * 2 + [0.1] * 2 + [0.1**2] * 2

@@ -14,6 +14,11 @@ COSTS = {
     "ignored": (lambda: CrossEntropy(ignoreIndex=-1), LABELS),
     "weighted": (lambda: CrossEntropy(weights=[0.1, 1.0, 5.0]), CLASSES),
     "both": (lambda: CrossEntropy(weights=[0.1, 1.0, 5.0], ignoreIndex=-1), LABELS),
+    "a class of weight 0": (
+        lambda: CrossEntropy(weights=[1.0, 0.0, 2.0], smoothing=0.1),
+        np.r_[[1] * 20, CLASSES[20:]],
+    ),
+    "all of it": (lambda: CrossEntropy(weights=[1.0, 0.0, 2.0], ignoreIndex=-1, smoothing=0.3), LABELS),
     "plain": (CrossEntropy, CLASSES),
 }
 CASES = pytest.mark.parametrize(("cost", "labels"), COSTS.values(), ids=COSTS)

@@ -10,6 +10,7 @@ import pytest
 from processes import environment
 
 from puregraph import (
+    SGD,
     Adam,
     BatchNorm,
     CheckpointError,
@@ -17,9 +18,11 @@ from puregraph import (
     CostSum,
     CrossEntropy,
     Dropout,
+    Epochs,
     Linear,
     MomentumSGD,
     MultiOptimizer,
+    OneCycle,
     Relu,
     Sequential,
     WarmUp,
@@ -27,7 +30,7 @@ from puregraph import (
 from puregraph import device as devices
 from puregraph.checkpoint import load, save
 from puregraph.core import initial
-from puregraph.errors import DataError
+from puregraph.errors import DataError, GraphWarning
 from puregraph.train import Accuracy, Callback, Checkpoint, Confusion, EarlyStop, ReduceOnPlateau, Trainer, state
 from puregraph.train.callbacks.callback import callbacksFrom
 
@@ -395,6 +398,14 @@ FORGERIES = [
     lambda t: t["place"].update(step=2**80),
     lambda t: t["place"].update(running=1),
     lambda t: t["place"].update(samples=46),
+    lambda t: t["place"].update(position=10**9),
+    lambda t: t["place"].update(position=6),
+    lambda t: t["place"].update(first=10**9),
+    lambda t: t["place"].update(first=2),
+    lambda t: t.update(order=None),
+    lambda t: t["settings"].update(shuffle=False),
+    lambda t: t.update(count="5"),
+    lambda t: t.update(until=-1),
     lambda t: t["place"].update(net=None),
     lambda t: t["place"].update(save=3),
     lambda t: t["place"].pop("first"),
@@ -588,3 +599,93 @@ def test_another_cost_is_said(capsys):
     first.train(*data())
     Trainer(plain().net, CostSum({"linear2": CrossEntropy()}), Adam(0.02), progress="lines").resume(first.save(None))
     assert "cost: the run had CrossEntropy, it goes on with CostSum" in capsys.readouterr().out
+
+
+def rated(path, schedule, callbacks=(), **options):
+    """A trainer of 15 steps an epoch that checkpoints itself."""
+    net = Sequential(Linear(6, 3))
+    return Trainer(
+        net,
+        CrossEntropy(),
+        SGD(0.1, schedule=schedule),
+        4,
+        **options,
+        progress="none",
+        callbacks=[*callbacks, Checkpoint(path)],
+    )
+
+
+@pytest.mark.parametrize("make", [Cosine, OneCycle, lambda: WarmUp(3, Cosine()), lambda: Epochs(Cosine())])
+def test_a_run_that_is_resumed_for_more_epochs_has_a_schedule_as_long_as_it_is(tmp_path, make):
+    x, t = data()
+    path = tmp_path / "run.h5"
+    rated(path, make()).train(x, t, epochs=3)
+    longer = rated(path, make()).resume(path).train(x, t, epochs=6)
+    whole = rated(tmp_path / "other.h5", make()).train(x, t, epochs=6)
+    assert [row["rate"] for row in longer[3:]] == [row["rate"] for row in whole[3:]]
+    assert all(row["rate"] > 0 for row in longer[3:])
+
+
+def test_a_run_that_is_resumed_with_other_batches_has_a_schedule_as_long_as_it_is(tmp_path):
+    x, t = data()
+    path = tmp_path / "run.h5"
+    stops = StopsNow("onEpochEnd")
+    rated(path, Cosine(), [stops]).train(x, t, epochs=4)
+    other = rated(path, Cosine(), accumulate=2).resume(path)
+    other.train(x, t, epochs=4)
+    assert other.optimizer.schedule.total == other.optimizer.step == 2 * 12 + 2 * 6
+
+
+def test_a_schedule_of_its_own_length_that_more_epochs_outlive_is_told_before_the_first_step(tmp_path):
+    x, t = data()
+    path = tmp_path / "run.h5"
+    rated(path, Cosine(36)).train(x, t, epochs=3)
+    longer = rated(path, Cosine(36)).resume(path)
+    longer.callbacks.append(callbacksFrom([stopAt(37, path)])[0])
+    with (
+        pytest.warns(GraphWarning, match="is over after 36 updates, this run after 72: .* is then 0 until the end"),
+        pytest.raises(Stopped),
+    ):
+        longer.train(x, t, epochs=6)
+
+
+class StopsNow(Callback):
+    """Stops the run at once, at the second call of an event."""
+
+    def __init__(self, event):
+        self.calls = 0
+        setattr(self, event, self.stop)
+
+    def stop(self, trainer):
+        self.calls += 1
+        if self.calls == 2:
+            trainer.stop("enough for now", now=True)
+
+
+@pytest.mark.parametrize(
+    ("event", "isFirst"),
+    [
+        ("onTrainBegin", True),
+        ("onEpochBegin", False),
+        ("onBatchEnd", True),
+        ("onValidationBegin", True),
+        ("onEpochEnd", True),
+        ("onEpochEnd", False),
+    ],
+)
+def test_a_run_that_is_stopped_at_once_goes_on_wherever_that_was(tmp_path, event, isFirst):
+    wanted = everything(run(fresh()))
+    path = tmp_path / "run.h5"
+    stops = StopsNow(event)
+    stops.calls = event == "onTrainBegin"
+    callbacks = [stops, Checkpoint(path)] if isFirst else [Checkpoint(path), stops]
+    stopped = run(fresh(callbacks=callbacks))
+    assert len(stopped.history) < EPOCHS and stopped.running
+    assert everything(run(fresh(8).resume(path))) == wanted
+    assert everything(run(stopped)) == wanted
+
+
+def test_stopped_at_once_after_its_last_epoch_a_run_is_finished(tmp_path):
+    trainer = run(fresh(callbacks=[StopsNow("onEpochEnd"), Checkpoint(tmp_path / "run.h5")]), epochs=2)
+    assert not trainer.running and len(trainer.history) == 2
+    assert len(run(trainer, epochs=1).history) == 3

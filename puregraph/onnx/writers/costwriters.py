@@ -46,6 +46,8 @@ def crossEntropy(step: OnnxStep) -> None:
             step.op("Mul", part, step.constant(by, real))
             for part, by in ((terms, 1 - module.smoothing), (mean, module.smoothing))
         )
+        if weights is not None and not weights.all():  # a class of weight 0 is left out, its smoothing too
+            mean = step.op("Where", step.op("Greater", share, step.constant(0, real)), mean, step.constant(0, real))
         terms = step.op("Add", terms, mean)
     if isCounted is not None:
         zero = step.constant(0, real)
