@@ -357,7 +357,7 @@ def test_batches_in_order_are_views():
         ([[1, 2], [3]], np.zeros(2), "got what makes none"),
         (np.float32(1), np.zeros(1), "got a single number"),
         (list(np.zeros((9, 3))), np.zeros(9), r"9 arrays is 9 inputs, np.stack\(data\) makes one"),
-        (np.ma.masked_array([1, 2], [True, False]), np.zeros(2), "data: wanted plain numbers, got a masked array"),
+        (np.ma.masked_array([1, 2], [True, False]), np.zeros(2), "data: wanted a plain array, got a masked array"),
         ((np.zeros(3), np.zeros(3)), None, "give both, one after the other"),
         (Table(np.zeros(3)), None, "got data alone"),
         (np.zeros(3), None, "got data alone"),

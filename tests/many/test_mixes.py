@@ -117,7 +117,7 @@ def test_a_script_is_planned_without_a_step(tmp_path, monkeypatch, capsys):
     text = capsys.readouterr().out
     assert "train.py trains with batches of 8, fewer than 100,000 processes: a batch of 8 for each" in text
     assert "a batch of 800,000 on 100,000 processes" in text and "combinations for a batch of 800,000" in text
-    assert "on the clocks of all processes" in text
+    assert "of each step waiting" in text
     assert main(["plan", "train.py", "--ranks", "4", "--batch", "64", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["data"] * row["micro"] * row["microbatches"] for row in rows["mixes"] if row["data"] == 4} == {64}
