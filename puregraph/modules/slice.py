@@ -49,6 +49,13 @@ class Slice(Module):
     def __getitem__(self, slc):
         return Slice(slc, self.name)
 
+    def written(self, without=()):
+        """The call that made this, with the index as an index is written."""
+        if not self.slc:
+            return super().written(without)
+        name = "" if self.name is None or "name" in without else f"name={self.name!r}"
+        return f"{type(self).__name__}({name})[{', '.join(map(sliceText, self.slc))}]"
+
     @property
     def key(self):
         """The index with a ... in it, so that the result is an array even where no axis is left."""
@@ -179,3 +186,11 @@ def asText(part):
     """A slice as it is written: 1::2."""
     ends = ["" if end is None else str(end) for end in (part.start, part.stop)]
     return ":".join(ends if part.step is None else [*ends, str(part.step)])
+
+
+def sliceText(part):
+    """A part of an index as it is written between brackets."""
+    if not isinstance(part, slice):
+        return "..." if part is ... else repr(part)
+    ends = ["" if each is None else str(each) for each in (part.start, part.stop, part.step)]
+    return ":".join(ends if ends[2] else ends[:2])

@@ -412,3 +412,10 @@ def test_pad_refuses_a_mode_it_has_not():
 def test_pad_carries_symbols():
     assert Pad(1).dataShapeFrom(asShape(("N", 3, "H", "W"))) == ("N", 3, "H + 2", "W + 2")
     assert Pad((2, 2), "reflect").dataShapeFrom(asShape(("N", "T"))) == ("N", "T + 4")
+
+
+def test_a_slice_is_written_as_an_index():
+    assert repr(Slice()[:, 0, ::2, None, ..., -3:]) == "Slice()[:, 0, ::2, None, ..., -3:]"
+    assert repr(Slice((slice(1, None), 2), name="s")) == "Slice(name='s')[1:, 2]" and Slice(3).brief() == "Slice()[3]"
+    assert repr(eval(repr(Slice((slice(1, 7, 2),), name="s")))) == "Slice(name='s')[1:7:2]"
+    assert repr(Slice()) == "Slice()" and Slice(axes=(1,)).brief() == "Slice(axes=(1,))"
