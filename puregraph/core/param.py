@@ -18,7 +18,7 @@ from puregraph.base.lease import Lease, isLendable, lend
 from puregraph.base.widen import noteDtype
 from puregraph.core.accumulate import needPlain, operatorsHint
 from puregraph.core.initial import SEED, generator, start
-from puregraph.core.versioning import ARRAYVERSIONS, COUNTER, Kept, VersionedAttribute
+from puregraph.core.versioning import ARRAYVERSIONS, COUNTER, Kept, LastUpdate, VersionedAttribute
 from puregraph.errors import ArgumentError, DtypeError, Fault, ShapeError, UnknownAttributeError, show
 
 
@@ -296,7 +296,8 @@ class Param(Stored):
         Without a `new` one, of a pass that does not reach this parameter, nothing is left but what momentum keeps.
         """
         own = vars(self)  # in every pass, so past what looks for misspelt names
-        if momentum == 0.0 and own["grad"] is not None and own["gradVersion"] != self.applied:
+        isFresh = own["gradVersion"] > LastUpdate.version if "gradVersion" in own else False
+        if momentum == 0.0 and own["grad"] is not None and isFresh and own["gradVersion"] != self.applied:
             own["lost"] = self.lost + 1
         if new is None:
             if momentum != 1.0 and self.grad is not None:

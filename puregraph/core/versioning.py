@@ -28,6 +28,13 @@ COUNTER = VersionCounter()
 ARRAYVERSIONS = count(1)  # of arrays; none is given twice, whichever thread asks for it
 
 
+class LastUpdate:
+    """The version that arrays had when an optimizer last applied a gradient: older gradients are of a pass that served
+    its purpose, such as those of a discriminator in the generator's step."""
+
+    version = 0
+
+
 class Kept:
     """An attribute that says itself what may be set instead."""
 

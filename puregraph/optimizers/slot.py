@@ -10,6 +10,7 @@ import numpy as np
 
 from puregraph import device
 from puregraph.base.align import aligned
+from puregraph.core.versioning import ARRAYVERSIONS, LastUpdate
 from puregraph.errors import CheckpointError, GraphWarning, NotFiniteError, PuregraphError, show
 from puregraph.errors.userwarning import warnUser
 from puregraph.kernels.norm import norm
@@ -67,6 +68,7 @@ class Slot:
     def noteApplied(self, version: int) -> None:
         """Note that this version of the parameter's gradient is applied; what was overwritten before is settled."""
         self.applied = version
+        LastUpdate.version = next(ARRAYVERSIONS)
         vars(self.param).update(applied=version, lost=0)  # in every step, so past what looks for misspelt names
 
     @property

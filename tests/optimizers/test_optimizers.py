@@ -867,3 +867,28 @@ def test_step_is_a_number_and_called_as_pytorchs_says_what_makes_an_update():
     with pytest.raises(PuregraphError, match="optimizer.step is the number of updates so far; optimizer.update"):
         optimizer.step()
     assert pickle.loads(pickle.dumps(optimizer)).step == 0
+
+
+def test_gradients_that_the_step_of_another_network_left_are_no_loss(rng):
+    generator, judge = Sequential(Linear(2, 3)), Sequential(Linear(3, 1))
+    ofGenerator, ofJudge, cost = Adam(1e-3).setupOn(generator), Adam(1e-3).setupOn(judge), MSE()
+    noise, real, ones = rng.standard_normal((8, 2)), rng.standard_normal((8, 3)), np.ones((8, 1), np.float32)
+    noise, real = noise.astype(np.float32), real.astype(np.float32)
+
+    def judged(x, target, **options):
+        cost(judge(x), target)
+        cost.backward()
+        judge.backward(cost.grad[0], **options)
+
+    for _ in range(3):
+        fake = generator(noise)
+        judged(real, ones)
+        judged(fake, 0 * ones, momentum=1.0)
+        ofJudge.update()
+        judged(fake, ones)
+        generator.backward(judge.grad)
+        ofGenerator.update()
+    judged(real, ones)
+    judged(fake, 0 * ones)
+    with pytest.warns(GraphWarning, match="Adam: of 2 gradients of 'linear.W' .* only the last"):
+        ofJudge.update()
