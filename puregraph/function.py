@@ -13,7 +13,8 @@ from puregraph.base.align import readOnly
 from puregraph.base.signals import isAsynchronous
 from puregraph.core.accumulate import shapeOf, zeroLike
 from puregraph.core.late import Late
-from puregraph.errors import AutoDiffException, PuregraphError, plural
+from puregraph.core.tracer import tracerOf
+from puregraph.errors import AutoDiffException, GraphError, PuregraphError, plural
 from puregraph.module import Inputs, Module
 from puregraph.node import Node
 
@@ -41,6 +42,17 @@ class Context:
     def saved_variables(self) -> tuple:
         """What `save_for_backward` kept."""
         return self.saved
+
+    @property
+    def saved_tensors(self) -> tuple:
+        """The same under the name that PyTorch has for it."""
+        return self.saved_variables
+
+    def mark_dirty(self, *inputs: Any) -> None:
+        """Refused: an input is read by others."""
+        raise AutoDiffException(
+            "mark_dirty: an input is not written into; write into a copy, np.copy(x), and return it"
+        )
 
     def mark_non_differentiable(self, *outputs: Any) -> None:
         """Name outputs that have no gradient."""
@@ -142,7 +154,14 @@ class Function:
 
     @classmethod
     def node(cls, *parents: Any, name: str | None = None, **keywords: Any) -> Node:
-        """A Node that uses this operation in a graph; what is no Node among the inputs is a constant."""
+        """A Node that uses this operation in a graph; what is no Node among the inputs is a constant.
+
+        Raises    GraphError for a Variable, which belongs to one pass
+        """
+        if tracerOf((*parents, *keywords.values())) is not None:
+            raise GraphError(
+                f"{cls.__name__}.node: wanted nodes and constants, got a Variable; use {cls.__name__}.apply"
+            )
         nodes: list[Any] = []
         form = (*(holes(p, nodes) for p in parents), *(Keyword(k, holes(p, nodes)) for k, p in keywords.items()))
         isPlain = all(part is HOLE for part in form)

@@ -20,7 +20,7 @@ from puregraph.autodiff import (
     once_differentiable,
     zero_like,
 )
-from puregraph.errors import PuregraphError
+from puregraph.errors import GraphError, PuregraphError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.modules import Relu
@@ -402,3 +402,54 @@ def test_a_function_in_a_graph_that_writes_into_what_others_read_is_refused():
     assert y.flags.writeable
     with pytest.raises(PuregraphError, match="Handed.backward writes into a gradient or a saved value"):
         net.backward(np.ones(2))
+
+
+class Saved(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = np.exp(x)
+        ctx.save_for_backward(y)
+        return y * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return 2 * y * g
+
+
+class Dirty(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x
+
+
+def test_what_was_saved_has_the_name_that_torch_has_for_it_too():
+    x = leaf([0.0, 1.0])
+    Saved.apply(x).sum().backward()
+    np.testing.assert_allclose(x.grad, 2 * np.exp([0.0, 1.0]))
+    node = Input(name="x").node()
+    net = Graph(node, Saved.node(node, name="s"))
+    net(np.zeros(2))
+    net.backward(np.ones(2))
+    assert net.grad.tolist() == [2, 2]
+
+
+def test_a_second_derivative_through_what_was_saved_in_between_says_why_there_is_none():
+    x = leaf([0.0, 1.0])
+    (first,) = grad(Saved.apply(x).sum(), x, create_graph=True)
+    with pytest.raises(AutoDiffException, match="its forward saved between inputs and outputs.*save inputs or outputs"):
+        grad(first.sum(), x)
+
+
+def test_nodes_and_variables_are_not_mixed_up():
+    with pytest.raises(GraphError, match="Saved.apply: wanted Variables and constants, got a Node; use Saved.node"):
+        Saved.apply(Input(name="x").node())
+    with pytest.raises(GraphError, match="Saved.apply: wanted Variables"):
+        Saved.apply(leaf([1.0]), [Input(name="x").node()])
+    with pytest.raises(GraphError, match="Saved.node: wanted nodes and constants, got a Variable; use Saved.apply"):
+        Saved.node(leaf([1.0]))
+    with pytest.raises(GraphError, match="Variable: wanted a value, got a Node"):
+        Variable(Input(name="x").node())
+    with pytest.raises(AutoDiffException, match="mark_dirty: an input is not written into; write into a copy"):
+        Dirty.apply(leaf([1.0]))

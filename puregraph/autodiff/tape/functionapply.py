@@ -22,10 +22,11 @@ from puregraph.autodiff.tape.variable import (
     variable,
     versionOf,
 )
-from puregraph.core.accumulate import isArray, shapeOf, zeroLike
+from puregraph.core.accumulate import isArray, needPlain, shapeOf, zeroLike
 from puregraph.core.hooks import HOOKS
-from puregraph.errors import AutoDiffException
+from puregraph.errors import AutoDiffException, GraphError
 from puregraph.function import Context, Function, Keyword, copied, leavesOf
+from puregraph.module import holdsNode
 
 
 class FunctionCtx(Context):
@@ -130,12 +131,18 @@ class FunctionBackward(TapeNode):
 def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
     """The operation on Variables, recorded; what is no Variable among the inputs, lists included, is a constant.
 
-    Raises    what `forward` raises; AutoDiffException, in backward, for another number of gradients than inputs
+    Raises    what `forward` raises; GraphError for nodes; AutoDiffException, in backward, for another number of
+              gradients than inputs
     """
     if not kwargs and all(map(isVariable, args)):
         form, leaves = args, list(args)
         ctx = FunctionCtx(tuple([v._wants for v in leaves]), form)
     else:
+        if any(map(holdsNode, (*args, *kwargs.values()))):
+            name = cls.__name__
+            raise GraphError(f"{name}.apply: wanted Variables and constants, got a Node; use {name}.node in a graph")
+        for value in args:
+            needPlain(value, f"{cls.__name__}.apply")
         form = (*map(copied, args), *[Keyword(name, copied(value)) for name, value in kwargs.items()])
         parts = [leavesOf(part, isVariable) for part in form]
         leaves = [v for part in parts for v in part]

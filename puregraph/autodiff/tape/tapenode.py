@@ -11,6 +11,11 @@ from puregraph.core.accumulate import combine
 from puregraph.core.late import Late
 from puregraph.errors import AutoDiffException
 
+NOTHING = (
+    "Variable does not require grad or does not have a grad_fn: it was made under no_grad, of values that require no "
+    "gradient, or by the backward of a Function from what its forward saved between inputs and outputs, which no second "
+    "derivative goes through; save inputs or outputs there, and compute the rest again in backward"
+)
 NUMBERS = itertools.count(1)
 
 
@@ -161,7 +166,7 @@ def get_gradient_edge(variable: Any) -> GradientEdge:
     """
     edge = variable.edge()
     if edge is NOWHERE:
-        raise AutoDiffException("Variable does not require grad or does not have a grad_fn.")
+        raise AutoDiffException(NOTHING)
     return edge
 
 

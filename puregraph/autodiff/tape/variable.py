@@ -31,7 +31,8 @@ from puregraph.base.mutex import Mutex
 from puregraph.core.accumulate import accumulate, combine, isArray, needPlain, shapeOf, zeroLike
 from puregraph.core.hooks import HOOKS
 from puregraph.core.tracer import Tracer
-from puregraph.errors import AutoDiffException
+from puregraph.core.linkednode import LinkedNode
+from puregraph.errors import AutoDiffException, GraphError
 from puregraph.formula.optable import OPERATORS
 from puregraph.function import copied
 
@@ -158,6 +159,10 @@ class Variable(RecordedValue):
         if type(data) is float:
             data = np.float64(data)
         needPlain(data, "Variable")
+        if isinstance(data, LinkedNode):
+            raise GraphError(
+                "Variable: wanted a value, got a Node; a graph computes with nodes, its calls with Variables"
+            )
         self._value = data
         self.role = role
         self._node: TapeNode | None = None
