@@ -9,7 +9,7 @@ import pytest
 
 from puregraph import costs, device
 from puregraph.core.param import Param
-from puregraph.costs import BCE, CrossEntropy
+from puregraph.costs import BCE, MSE, CrossEntropy
 from puregraph.errors import ArgumentError, CheckpointError, DataError, GraphWarning, PuregraphError
 from puregraph.graph.backward import BackwardGraph
 from puregraph.graph.sequential import Sequential

@@ -13,8 +13,8 @@ from puregraph.errors import AutoDiffException
 
 NOTHING = (
     "Variable does not require grad or does not have a grad_fn: it was made under no_grad, of values that require no "
-    "gradient, or by the backward of a Function from what its forward saved between inputs and outputs, which no second "
-    "derivative goes through; save inputs or outputs there, and compute the rest again in backward"
+    "gradient, or by the backward of a Function from what its forward saved between inputs and outputs, which no "
+    "second derivative goes through; save inputs or outputs there, and compute the rest again in backward"
 )
 NUMBERS = itertools.count(1)
 

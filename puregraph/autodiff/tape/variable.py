@@ -30,8 +30,8 @@ from puregraph.base.fingerprint import fingerprint
 from puregraph.base.mutex import Mutex
 from puregraph.core.accumulate import accumulate, combine, isArray, needPlain, shapeOf, zeroLike
 from puregraph.core.hooks import HOOKS
-from puregraph.core.tracer import Tracer
 from puregraph.core.linkednode import LinkedNode
+from puregraph.core.tracer import Tracer
 from puregraph.errors import AutoDiffException, GraphError
 from puregraph.formula.optable import OPERATORS
 from puregraph.function import copied
