@@ -73,7 +73,8 @@ class Parameterized(Versioned):
 
     def freeze(self) -> Any:
         """Leave everything in it as it is from now on, also while the rest is trained: parameters, running statistics
-        and, as in evalMode, dropout. `unfreeze()` trains it again. Neither is part of a checkpoint.
+        and, as in evalMode, dropout. `unfreeze()` trains it again. Neither is part of `net.save`;
+        `Trainer.resume` brings back what was frozen in the run.
         """
         self.isFrozen, self.isTraining, self.trainable = True, False, False
         return self

@@ -40,6 +40,13 @@ def warnOfData(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | 
         warnUser("; ".join(found), GraphWarning)
 
 
+def warnOfInputs(net: Any, source: Arrays | Stream) -> None:
+    """Warn of data that a network is run on and that nobody can have meant."""
+    found = [*byteDoubts(net, source), *scaleDoubts(net, source)] if isinstance(source, Arrays) else []
+    if found:
+        warnUser("; ".join(found), GraphWarning)
+
+
 def streamDoubts(source: Arrays | Stream) -> Iterator[str]:
     """A list of batches that are one and the same array, which was filled again for each."""
     batches = source.source if isinstance(source, Stream) and isinstance(source.source, list) else []

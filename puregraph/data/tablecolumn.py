@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from puregraph.data.csvfile import delimiterHint, readCsv
 from puregraph.errors import DataError
 from puregraph.graph.lookup import few
 
+GROUPED = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?\s*")
 FLOAT32 = "a number up to 3.4e38, which float32 can hold"
 MANY = 20  # names of columns that a message lists
 MISSING = ("NA", "N/A", "n/a", "na", "NaN", "nan", "null", "NULL", "None", "none", "?", "-", "--", ".")
@@ -64,8 +66,8 @@ class TableColumn(NamedTuple):
             wrong = self.where(lambda value: not isNumber(value))
             first = self.values[int(wrong.argmax())]
             hint = f"; readCsv(path, gaps=('', {first!r})) takes that for a gap" if first in MISSING else ""
-            if isinstance(first, str) and first.count(",") == 1 and isNumber(first.replace(",", ".")):
-                hint = "; pandas.read_csv(path, decimal=',') reads numbers with a comma"
+            if isinstance(first, str):
+                hint = commaHint(first) or hint
             self.refuse(wrong, "a number", hint)
         self.refuse(~self.gaps & ~np.isfinite(found), "a finite number")
         return found
@@ -145,6 +147,17 @@ def isNumber(value: Any) -> bool:
     except (ValueError, TypeError):
         return False
     return True
+
+
+def commaHint(text: str) -> str:
+    """What to try where commas are in a number: they group digits, stand before a fraction, or either."""
+    isGrouped, isDecimal = GROUPED.fullmatch(text), text.count(",") == 1 and isNumber(text.replace(",", "."))
+    thousands, decimal = "pandas.read_csv(path, thousands=',')", "pandas.read_csv(path, decimal=',')"
+    if isGrouped and isDecimal:
+        return f"; {thousands} reads a comma that groups digits, {decimal} one before a fraction"
+    if isGrouped:
+        return f"; {thousands} reads commas that group digits"
+    return f"; {decimal} reads numbers with a comma" if isDecimal else ""
 
 
 def isFloat32(value: Any) -> bool:

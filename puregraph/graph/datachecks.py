@@ -42,9 +42,11 @@ def checkInputTypes(data: list[Any], steps: Steps, rows: list[StepShapes], dtype
     for number, x in arrays:
         if dtype is not None and isFloating(x.dtype) and x.dtype not in (dtype, declared.get(number, dtype)):
             package = "ml_dtypes" if isBfloat16(x.dtype) else "np"
+            isNative = x.dtype.newbyteorder("=").str == x.dtype.str
+            other = f", or the graph with .calcMode({package}.{x.dtype.name})" if isNative else ""
             raise DtypeError(
                 f"at '{steps.producer[number]}': the graph computes in {dtype}, got {x.dtype}; "
-                f"convert the data with .astype('{dtype}'), or the graph with .calcMode({package}.{x.dtype})"
+                f"convert the data with .astype('{dtype}'){other}"
             )
 
 

@@ -13,6 +13,7 @@ from puregraph.base.dtype import isFloating
 from puregraph.base.keywords import ChecksKeywords
 from puregraph.compile.gpu.runtime.d2h import DeviceResults
 from puregraph.data.batches import Batch, batchesFrom
+from puregraph.data.datadoubts import warnOfInputs
 from puregraph.data.prefetch import DEPTH, ahead
 from puregraph.errors import ArgumentError, DataError
 from puregraph.module import Module
@@ -33,6 +34,7 @@ class Calculator(ChecksKeywords, Settable):
     def __init__(self, net: Module, batchsize: int = 128, compile: bool = True):
         self.objective = Objective(net, compile=compile)
         self.batchsize = batchsize
+        self.isLookedAt = False
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         """Raises    ArgumentError naming the method that was meant"""
@@ -50,6 +52,9 @@ class Calculator(ChecksKeywords, Settable):
         parts: list[list[np.ndarray]] = []
         waiting: deque[DeviceResults] = deque()
         self.objective.renew()
+        if not self.isLookedAt:
+            self.isLookedAt = True
+            warnOfInputs(self.objective.net, source)
         ready = ahead(self.objective.ready(source.batches(), not source.light), 0 if source.light else DEPTH)
         with inMode(False, self.objective.net), ready as batches:
             try:

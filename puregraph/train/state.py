@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.base.dtype import isFloating
 from puregraph.errors import CheckpointError, DataError
+from puregraph.graph.lookup import few
 
 VERSION = 1
 KEY = "place"  # the name of the progress in files
@@ -47,6 +49,7 @@ def stateFrom(trainer: Any) -> dict[str, Any]:
         "until": trainer.until,
         "count": trainer.count,
         "order": trainer.order,
+        "frozen": frozenIn(trainer.net),
         "random": trainer.rng.bit_generator.state,
         "tally": trainer.meters.state(),
         "history": [dict(row) for row in trainer.history],
@@ -70,6 +73,35 @@ def check(trainer: Any, saved: Any) -> None:
                 raise DataError(
                     f"{name}: an epoch was begun with {value}, it cannot go on with {getattr(trainer, name)}"
                 )
+
+
+def frozenIn(net: Any) -> dict[str, list[str]]:
+    """The paths of modules that were frozen, and of parameters that are not trained."""
+    return {
+        "modules": [path for path, module in net.modules().items() if module.isFrozen],
+        "params": [path for path, param in net.params.items() if not param.trainable],
+    }
+
+
+def freezing(net: Any, saved: dict[str, Any]) -> Iterator[Callable[[], Any]]:
+    """Steps by which modules and parameters are frozen, or not, as they were; none of a file that does not say it."""
+    if saved.get("frozen") is None:
+        return
+    modules, params = (set(saved["frozen"][kind]) for kind in ("modules", "params"))
+    for path, module in net.modules().items():
+        if module.isFrozen != (path in modules):
+            yield partial(setattr, module, "isFrozen", path in modules)
+    for path, param in net.params.items():
+        if isFloating(param.dtype) and param.trainable == (path in params):
+            yield partial(setattr, param, "trainable", path not in params)
+
+
+def otherFreezing(trainer: Any, saved: dict[str, Any]) -> list[str]:
+    """A line where other modules or parameters were frozen than are here."""
+    if not any(True for _ in freezing(trainer.net, saved)):
+        return []
+    names = saved["frozen"]["modules"] or saved["frozen"]["params"]
+    return [f"frozen as in the run: {few(names) or 'nothing'}; freeze() and unfreeze() after resume change it"]
 
 
 def otherCost(trainer: Any, saved: dict[str, Any]) -> list[str]:
@@ -106,6 +138,10 @@ def checkKinds(saved: dict[str, Any]) -> None:
     require(progress["first"] <= progress["epoch"], "first", f"at most {progress['epoch']}", progress["first"])
     most = progress["step"] if count is None else min(count, progress["step"])
     require(progress["position"] <= most, "position", f"at most {most}", progress["position"])
+    frozen = saved.get("frozen", {"modules": [], "params": []})
+    isNames = type(frozen) is dict and set(frozen) == {"modules", "params"}
+    isNames = isNames and all(type(each) is list and all(type(n) is str for n in each) for each in frozen.values())
+    require(isNames, "frozen", "paths of modules and parameters", frozen)
     checkOrder(saved.get("order"), progress, settings["shuffle"])
     sums = isNumber(meters.get("total")) and isWeight(meters.get("weight")) and isNamed(meters.get("metrics"))
     require(sums and all(isNamed(state) for state in meters["metrics"].values()), "tally", "sums of metrics", meters)
@@ -212,6 +248,7 @@ def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[],
         yield [
             partial(vars(trainer).update, attributes),
             partial(trainer.history.__setitem__, slice(None), saved["history"]),
+            *freezing(trainer.net, saved),
         ]
     except BaseException:
         for each, state in before:

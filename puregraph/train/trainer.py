@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from puregraph import device
 from puregraph.arguments import FileSource, Flag, Natural, Text, optional, takes
 from puregraph.base.attributes import Settable
+from puregraph.base.dtype import isFloating
 from puregraph.base.keywords import ChecksKeywords
 from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
 from puregraph.core.late import Late
 from puregraph.data.batches import checkedSize
-from puregraph.errors import ArgumentError, DataError
+from puregraph.errors import ArgumentError, DataError, NotFiniteError
 from puregraph.many import world
 from puregraph.module import Module
 from puregraph.optimizers.multioptimizer import optimizerFrom
@@ -40,6 +42,7 @@ from puregraph.train.together.shardedupdate import isDivided
 from puregraph.train.validator import Validator
 
 FEW = 3  # batches of a fast run
+SPOILED = 1e6  # size of a weight from which on a diverged network does not recover
 ELSEWHERE = {
     **dict.fromkeys(("lr", "learnRate", "learning_rate", "rate"), "set trainer.optimizer.learnRate"),
     **dict.fromkeys(("epochs", "validation", "max_epochs"), "give it to train(...)"),
@@ -130,7 +133,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         every = checkedSize(readEvery, "readEvery")
         self.meters = Meters(metricsFrom(metrics, self.net, self.cost), every, cost=self.cost)
         self.validator = Validator(self.net, self.cost, copy.deepcopy(self.meters.metrics), batchsize, compile)
-        self.validator.meters.every = readEvery
+        self.validator.meters.every, self.validator.isLookedAt = readEvery, True  # this trainer looks itself
         self.meters.include(partLosses(self.net, self.cost))
         self.splitSeed, self.rng = seed or 0, np.random.default_rng(seed)
         self.wantedProgress, self.progress = progress, progressFrom("none" if self.world.rank else progress)
@@ -207,6 +210,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
                 self.step = getattr(error, "step", self.step)  # a GPU reports it some steps later
                 with suppress(Exception):  # a report of later steps is no news
                     self.sync()
+                if isinstance(error, NotFiniteError) and self.shared is None:
+                    error.args = (f"{error}{spoiledIn(self.net)}",)
                 self.restart()
                 raise
             finally:
@@ -276,9 +281,10 @@ class Trainer(ChecksKeywords, Figures, Settable):
                 optimizer = self.setupOptimizer()
                 checkOptimizer(source.optimizer, optimizer, self.net)
                 staged = stage(source, self.net, optimizer, True)
+                lines = [*staged.kept, *state.otherCost(self, saved), *state.otherFreezing(self, saved)]
                 with state.restoring(self, saved) as steps:
                     assign([*staged.steps, *steps])
-                for line in (*staged.kept, *state.otherCost(self, saved)):
+                for line in lines:
                     self.progress.say(line)
         if refusal is not None:
             label = "the given bytes" if isinstance(path, (bytes, bytearray, memoryview)) else f"'{path}'"
@@ -298,6 +304,16 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.begun, self.position, self.elapsed = False, 0, 0.0
         self.order: np.ndarray | None = None
         self.samples: int | None = None
+
+
+def spoiledIn(net: Any) -> str:
+    """Say which parameter an update has spoiled, from where no learning rate leads back; nothing where none is."""
+    for path, param in net.params.items():
+        if isFloating(param.dtype) and param.size:
+            largest = float(device.toHost(np.abs(param.data).max()))
+            if not largest < SPOILED:
+                return f"; {path} has reached {largest:.2g} by now: resume from a checkpoint, or make the network anew"
+    return ""
 
 
 @contextmanager

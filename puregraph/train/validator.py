@@ -10,6 +10,7 @@ from puregraph.base.attributes import Settable
 from puregraph.base.keywords import ChecksKeywords
 from puregraph.base.mutex import Mutex
 from puregraph.data.batches import Arrays, Stream, batchesFrom
+from puregraph.data.datadoubts import warnOfInputs
 from puregraph.data.prefetch import DEPTH, ahead
 from puregraph.errors import ArgumentError, DataError, addLocation
 from puregraph.module import Module
@@ -40,6 +41,7 @@ class Validator(ChecksKeywords, Settable):
         self.meters.include(partLosses(self.objective.net, self.cost))
         self.batchsize = batchsize
         self.mutex = Mutex()
+        self.isLookedAt = False
 
     @property
     def metrics(self) -> list[Metric]:
@@ -84,12 +86,17 @@ class Validator(ChecksKeywords, Settable):
         """What a validation does."""
         self.meters.reset()
         self.objective.renew()
+        isFirst, self.isLookedAt = not self.isLookedAt, True
+        if isFirst:
+            warnOfInputs(self.objective.net, source)
         ready = ahead(self.objective.ready(source.batches(), not source.light), 0 if source.light else DEPTH)
         location = ""
         with inMode(False, self.objective.net, self.cost), ready as batches:
             try:
                 for number, batch in enumerate(batches, 1):
                     location = f"validation, batch {number}"
+                    if isFirst and number == 1:
+                        self.objective.warn(batch, self.metrics)
                     cost, outputs = self.objective.run(batch)
                     self.meters.add(cost, outputs, batch, location)
             except Exception as error:

@@ -338,17 +338,40 @@ def test_a_resumed_run_restores_the_best_epoch_of_before(tmp_path):
 
 def test_the_learning_rate_is_reduced_on_a_plateau(capsys):
     script = Script([3, 3, 3, 1, 2, 2, 2, 2], "min")
-    reduce = ReduceOnPlateau("script", factor=0.1, patience=2, lowest=0.02)
+    reduce = ReduceOnPlateau("script", factor=0.1, patience=1, lowest=0.02)
     trainer = trainerWith(Clock(script), reduce, metrics=[script], progress="lines")
     trainer.train(*data(), epochs=8)
     np.testing.assert_allclose(trainer.history.column("rate"), [0.5] * 3 + [0.05] * 3 + [0.02] * 2)
     assert "script has not improved on 3 for 2 epochs: learning rate 0.5 -> 0.05" in capsys.readouterr().out
 
 
+@pytest.mark.peers
+@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize(("patience", "least", "lowest"), [(0, 0.0, 0.0), (1, 0.5, 0.02), (3, 0.0, 0.1)])
+def test_the_learning_rate_is_reduced_when_that_of_pytorch_is(mode, patience, least, lowest):
+    import torch
+    from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+    values = np.random.default_rng(patience).integers(0, 6, 30).astype(float)
+    values[7] = np.nan
+    theirs = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
+    options = {"threshold": least, "threshold_mode": "abs", "min_lr": lowest, "eps": 0.0}
+    scheduler = ReduceLROnPlateau(theirs, mode, 0.5, patience, **options)
+    wanted = []
+    for value in values:
+        wanted.append(theirs.param_groups[0]["lr"])
+        scheduler.step(value)
+    script = Script(values, mode)
+    reduce = ReduceOnPlateau("script", factor=0.5, patience=patience, mode=mode, least=least, lowest=lowest)
+    trainer = trainerWith(Clock(script), reduce, metrics=[script])
+    trainer.train(*data(), epochs=len(values))
+    np.testing.assert_allclose(trainer.history.column("rate"), wanted)
+
+
 def test_a_reduced_learning_rate_survives_a_resume(tmp_path):
     def build():
         script = Script([3, 3, 3, 3], "min")
-        reduce = ReduceOnPlateau("script", patience=2)
+        reduce = ReduceOnPlateau("script", patience=1)
         return trainerWith(Clock(script), reduce, Checkpoint(tmp_path / "run.h5"), metrics=[script])
 
     build().train(*data(), epochs=3)

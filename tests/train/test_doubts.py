@@ -12,6 +12,7 @@ from puregraph import (
     SGD,
     Accuracy,
     BatchNorm,
+    Calculator,
     Conv1D,
     Conv2D,
     CrossEntropy,
@@ -29,8 +30,9 @@ from puregraph import (
     SoftMax,
     Trainer,
     Transpose,
+    Validator,
 )
-from puregraph.errors import GraphWarning
+from puregraph.errors import GraphWarning, PuregraphError
 
 
 def run(net, cost, how, target=None, data=None, **options):
@@ -145,3 +147,43 @@ def test_statistics_of_a_part_of_a_step_are_said():
     found = run(net, CrossEntropy(), "trainer", LABELS, accumulate=2)
     assert len(found) == 1 and found[0].startswith("accumulate=2: norm (BatchNorm) takes the statistics of each batch")
     assert run(net, CrossEntropy(), "trainer", LABELS) == []
+
+
+DOUBTED = np.random.default_rng(5).standard_normal((8, 4)).astype(np.float32)
+
+
+def test_a_validator_doubts_as_a_trainer_does_and_says_so_once():
+    validator = Validator(Sequential(Linear(4, 1), Sigmoid()), MSE(), metrics=[Accuracy()])
+    with pytest.warns(GraphWarning, match="gives probabilities, all above the threshold 0: write Accuracy"):
+        validator.validate(DOUBTED, YES)
+    validator.validate(DOUBTED, YES)
+    with pytest.warns(GraphWarning, match="BCE takes scores .* 'sequential.sigmoid' .Sigmoid. gives"):
+        Validator(Sequential(Linear(4, 1), Sigmoid()), BCE()).validate(DOUBTED, YES)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ((DOUBTED * 20 + 100).clip(0, 255).astype(np.uint8), "bytes from 0 to .* go into 'linear'"),
+        (DOUBTED * 5000, "in the mean goes into 'linear' .Linear. as it is, whose weights are made for numbers near 1"),
+    ],
+)
+def test_a_calculator_and_a_validator_doubt_data_as_a_trainer_does(data, words):
+    calculator = Calculator(Linear(4, 1))
+    for run in (lambda: calculator.calculate(data), lambda: Validator(Linear(4, 1), MSE()).validate(data, YES)):
+        with pytest.warns(GraphWarning, match=words):
+            run()
+    calculator.calculate(data)
+
+
+@pytest.mark.parametrize(("rate", "words"), [(1e10, "fc.W has reached .* by now"), (1e38, "fc.W has reached .*")])
+def test_a_diverged_run_says_that_the_weights_are_gone(rate, words):
+    trainer = Trainer(Linear(4, 1, name="fc"), MSE(), SGD(rate), batchsize=4, progress="none")
+    with pytest.raises(
+        PuregraphError, match=f"the cost is .*; lower the learning rate.*; {words}.* make the network anew"
+    ):
+        trainer.train(DOUBTED, YES, epochs=30)
+    other = Trainer(Linear(4, 1, name="fc"), MSE(), SGD(0.1), progress="none")
+    with pytest.raises(PuregraphError) as caught:
+        other.train(DOUBTED * np.nan, YES)
+    assert "by now" not in str(caught.value)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from puregraph import SGD, BatchNorm, CrossEntropy, Dropout, Linear, Sequential, Trainer, seed
+from puregraph.train import Callback, Checkpoint
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((48, 6), dtype=np.float32)
@@ -74,3 +75,34 @@ def test_one_module_is_frozen_alone():
     before = values(net, "stem")
     trained(net)
     assert sorted(same(before, values(net, "stem"))) == sorted(name for name in before if "norm" in name)
+
+
+class Thaws(Callback):
+    """Freezes one layer and thaws another after the first epoch."""
+
+    def onEpochEnd(self, trainer):
+        if trainer.epoch == 1:
+            trainer.net["first"].freeze()
+            trainer.net["second"].unfreeze()
+
+
+def test_what_was_frozen_and_thawed_in_a_run_is_so_when_it_is_resumed(tmp_path, capsys):
+    x = np.random.default_rng(0).standard_normal((24, 4)).astype("f4")
+
+    def made():
+        seed(1)
+        net = Sequential(Linear(4, 4, name="first"), BatchNorm(4, name="norm"), Linear(4, 3, name="second"))
+        net["second"].freeze()
+        callbacks = [Thaws(), Checkpoint(tmp_path / "run.h5")]
+        return Trainer(net, CrossEntropy(), SGD(0.1), 8, callbacks=callbacks, progress="lines")
+
+    whole = made()
+    whole.train(x, np.arange(24) % 3, epochs=4)
+    made().train(x, np.arange(24) % 3, epochs=2)
+    capsys.readouterr()
+    again = made().resume(tmp_path / "run.h5")
+    assert "frozen as in the run: first; freeze() and unfreeze() after resume change it" in capsys.readouterr().out
+    assert again.net["first"].isFrozen and not again.net["second"].isFrozen and again.net["second"].W.trainable
+    again.train(x, np.arange(24) % 3, epochs=4)
+    for path, param in whole.net.params.items():
+        np.testing.assert_array_equal(again.net.params[path].data, param.data)

@@ -7,6 +7,7 @@ import pickle
 import signal
 import threading
 import traceback
+import warnings
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ from puregraph import (
 )
 from puregraph import device as devices
 from puregraph.core import initial
-from puregraph.errors import DataError, GraphError, PuregraphError, ShapeError
+from puregraph.errors import DataError, GraphError, GraphWarning, PuregraphError, ShapeError
 from puregraph.train import MAE, Accuracy, Calculator, Callback, Interrupt, Trainer, Validator
 
 
@@ -935,3 +936,22 @@ def test_without_a_cost_it_is_said_how_a_network_that_gives_its_own_is_trained()
     step = own.compile([(8, 4), (8, 2)], optimizer=SGD(0.1))
     step.run(data, target)
     np.testing.assert_allclose(fc.W.data, wanted, rtol=1e-5)
+
+
+def test_an_input_that_no_output_needs_is_taken_and_left_out(rng):
+    with pytest.warns(GraphWarning, match="left out, because no output of the graph needs it: 'b'"):
+        a, b = Input(name="a").node(), Input(name="b").node()
+        net = Graph([a, b], Linear(3, 1, name="fc").node(a))
+    x, other, y = (rng.standard_normal((6, n)).astype("f4") for n in (3, 5, 1))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="left out")
+        wanted = net([x, other])
+        np.testing.assert_allclose(Calculator(net).calculate([x, other]), wanted, rtol=1e-6)
+        np.testing.assert_allclose(Calculator(net).calculate({"a": x, "b": other}), wanted, rtol=1e-6)
+        loss = Validator(net, MSE()).validate([x, other], y)["loss"]
+        np.testing.assert_allclose(loss, ((wanted - y) ** 2).mean(), rtol=1e-5)
+        cost, *_ = net.compile((6, 3), (6, 5), (6, 1), cost=MSE()).run(x, other, y)
+        np.testing.assert_allclose(cost, loss, rtol=1e-5)
+        for compile in (True, False):
+            trainer = Trainer(net, MSE(), SGD(0.1), progress="none", compile=compile)
+            assert trainer.train({"a": x, "b": other}, y, epochs=3)[-1]["loss"] < loss

@@ -24,7 +24,7 @@ def withCost(net: Graph, cost: Any, inputs: int, targets: int, weighed: bool = F
     if weighed:
         needWeighable(cost)
     taken = {net.name, None if cost is None else cost.name}
-    own = [net.paths[node] if isinstance(node.module, Input) else "" for node in net.inputs]
+    own = [net.paths.get(node, node.module.name) or "" if isinstance(node.module, Input) else "" for node in net.inputs]
     data = inputsNamed("data", inputs, own, taken)
     output = net.node(*data)
     found = [(output, slot) for slot in range(len(net.outputNames))]

@@ -5,22 +5,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from puregraph.arguments import Fraction, NotNegative, Positive, Text, takes
+from puregraph.arguments import Fraction, Natural, NotNegative, Text, takes
+from puregraph.errors import plural
 from puregraph.train.callbacks.lines import rate
 from puregraph.train.callbacks.monitor import Monitor, waitedFrom
 
 
 class ReduceOnPlateau(Monitor):
-    """Multiplies the learning rate by `factor` each time `monitor` has not become better for `patience` epochs.
+    """Multiplies the learning rate by `factor` when `monitor` has not become better for more than `patience` epochs.
 
     `lowest`  the learning rate below which it does not go
     `mode`, `least` are those of `Monitor`. It changes `optimizer.learnRate`, which a schedule multiplies.
 
-    Source    PyTorch's ReduceLROnPlateau, with threshold_mode "abs" and without its cooldown
+    Source    PyTorch's ReduceLROnPlateau, with threshold_mode "abs" and without its cooldown and eps
     Raises    ArgumentError for a factor that is not between 0 and 1
     """
 
-    @takes(monitor=Text, factor=Fraction, patience=Positive, lowest=NotNegative)
+    @takes(monitor=Text, factor=Fraction, patience=Natural, lowest=NotNegative)
     def __init__(
         self,
         monitor: str = "val loss",
@@ -43,11 +44,13 @@ class ReduceOnPlateau(Monitor):
         self.waited = 0 if self.isBetter(trainer) else self.waited + 1
         before = trainer.optimizer.learnRate
         after = max(before * self.factor, self.lowest)
-        if self.waited < self.patience or after >= before:
+        if self.waited <= self.patience:
             return
         self.waited = 0
+        if after >= before:
+            return
         trainer.optimizer.learnRate = after
-        times = f"{self.patience} epoch{'s' * (self.patience > 1)}"
+        times = plural(self.patience + 1, "epoch")
         trainer.progress.say(
             f"{self.monitor} has not improved on {self.best:.4g} for {times}: "
             f"learning rate {rate(before)} -> {rate(after)}"
