@@ -275,6 +275,7 @@ class RecurrentWriter:
     """The base of both directions."""
 
     def __init__(self, code: IRBuilder, plan: RecurrentSpec):
+        code.flags = ""  # the tile follows the threads: LLVM must not contract to an fma in one tile, not in another
         self.code, self.plan, self.cell, self.lanes = code, plan, plan.cell, plan.tile.lanes
         self.samples, self.timeSteps, self.units = (code.integer(n) for n in ("samples", "timeSteps", "units"))
         self.group, self.packed = code.integer("group"), code.pointer("packed", "f32")
