@@ -1,10 +1,11 @@
-"""Introspection: the four things that have to be known and that no public interface of Python or numpy gives, and why.
+"""Introspection: the five things that have to be known and that no public interface of Python or numpy gives, and why.
 
 `namesIn`       which names a function's code reads and writes: a user's rule does not declare them, and only one whose
                 names are known can be compiled
 `isAlone`       whether memory may be written over: only the count of references knows that its user let go of it
 `errorSettings` numpy's settings as one object, so that whether they changed costs a comparison at each run;
                 `numpy.geterr` makes a dictionary, which takes twenty times as long
+`numpyCore`     the library that loads numpy's BLAS: another copy of that BLAS in the process would be set in vain
 `callerOf`      who sets an attribute: a class cannot refuse a misspelt one otherwise without refusing its own
 """
 
@@ -20,6 +21,10 @@ try:
     from numpy._core.umath import _extobj_contextvar as settings
 except ImportError:  # a numpy that keeps its settings elsewhere
     settings: Any = None  # type: ignore[no-redef]
+try:
+    from numpy._core import _multiarray_umath as core  # type: ignore[attr-defined]
+except ImportError:  # a numpy whose core is elsewhere
+    core: Any = None  # type: ignore[no-redef]
 
 WRITES = {"STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME", "STORE_DEREF"}
 ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"}
@@ -38,6 +43,11 @@ def namesIn(code: CodeType) -> Iterator[tuple[str, str]]:
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             yield from namesIn(inner)
+
+
+def numpyCore() -> str:
+    """The path of numpy's compiled core; empty, which no library is, if it is elsewhere."""
+    return getattr(core, "__file__", "")
 
 
 def isAlone(objects: list[Any], i: int) -> bool:

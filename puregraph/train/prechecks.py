@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph import device
 from puregraph.compile.trace.withcost import needWeighable
 from puregraph.data.arrays import arraysFrom, checkRows, pairFrom, weightFrom
 from puregraph.data.batches import Arrays, Names, Stream, batchesFrom, checkedSize
@@ -19,6 +20,7 @@ from puregraph.many.grains import Grains
 from puregraph.many.nccl.ncclchoice import chooseNccl
 from puregraph.many.world import World
 from puregraph.modules.batchnorm import BatchNorm
+from puregraph.native.threads.blas import openBlas
 from puregraph.optimizers.schedules import factorAt
 from puregraph.train.announcing import NATIVE
 from puregraph.train.modes import inMode
@@ -177,6 +179,23 @@ def checkShard(shard: Any) -> str | None:
     if shard not in (None, "state", "gradients", "parameters"):
         raise DataError(f'shard: wanted None, "state", "gradients" or "parameters", got {shard!r:.60}')
     return shard
+
+
+def checkRepeatable(repeatable: Any) -> str | None:
+    """Which number the bits of a run do not depend on, beside what always holds.
+
+    Raises    DataError for anything else than None or "threads", on a GPU, and if the BLAS of numpy is not OpenBLAS
+    """
+    if repeatable not in (None, "threads"):
+        raise DataError(f'repeatable: expected None or "threads", got {repeatable!r:.60}')
+    if repeatable is not None and device.name() == "cuda":
+        raise DataError('repeatable="threads": expected the CPU, got a GPU; set PUREGRAPH_DEVICE=cpu')
+    if repeatable is not None and openBlas() is None:
+        raise DataError(
+            'repeatable="threads": expected numpy with OpenBLAS, got another BLAS, whose threads cannot be set here; '
+            "set its own variable to 1 (MKL_NUM_THREADS, VECLIB_MAXIMUM_THREADS) and leave repeatable out"
+        )
+    return repeatable
 
 
 def checkShapes(

@@ -21,6 +21,7 @@ from puregraph.data.batches import checkedSize
 from puregraph.errors import ArgumentError, DataError, NotFiniteError
 from puregraph.many import world
 from puregraph.module import Module
+from puregraph.native.threads.blas import oneThread, openBlas
 from puregraph.optimizers.multioptimizer import optimizerFrom
 from puregraph.train import state
 from puregraph.train.callbacks.callback import callbacksFrom
@@ -35,7 +36,7 @@ from puregraph.train.metrics.byoutput import metricsFrom
 from puregraph.train.modes import inMode, leaveIn
 from puregraph.train.objective import Objective, checkKind
 from puregraph.train.pipeline.pipelinegrid import checkStages
-from puregraph.train.prechecks import begin, checkShard, sourcesFrom
+from puregraph.train.prechecks import begin, checkRepeatable, checkShard, sourcesFrom
 from puregraph.train.tensor.tensorgrid import checkTensor
 from puregraph.train.together.dividedsave import saveDivided
 from puregraph.train.together.shardedupdate import isDivided
@@ -81,6 +82,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
     `shard`       in parts: "state" of the optimizer (ZeRO-1), "gradients" too (ZeRO-2), or "parameters" too (ZeRO-3)
     `stages`      into how many parts that follow each other the network is cut, through which grains go: a pipeline
     `tensor`      into how many parts Linear, Embedder and the heads of attention are divided: tensor parallel
+    `repeatable`  "threads": eager passes and float64 give the same bits for any number of threads, as compiled steps in
+                  float32 always do; numpy's BLAS then has one thread
     `readEvery`   on a GPU costs and metrics are read once in this many batches, when they are as many batches old, so
                   that nobody waits for a step
 
@@ -119,12 +122,13 @@ class Trainer(ChecksKeywords, Figures, Settable):
         stages: int | None = None,
         dropLast: bool = False,
         tensor: int | None = None,
+        repeatable: str | None = None,
     ):
         self.batchsize, self.accumulate = checkedSize(batchsize), checkedSize(accumulate, "accumulate")
         self.shuffle, self.dropLast, self.prefetch = shuffle, dropLast, checkedSize(prefetch, "prefetch", 0)
         self.fastRun, self.grains = fastRun, None if grains is None else checkedSize(grains, "grains")
         self.shard, self.stages = checkShard(shard), checkStages(stages, grains)
-        self.tensor = checkTensor(tensor, shard, stages)
+        self.tensor, self.repeatable = checkTensor(tensor, shard, stages), checkRepeatable(repeatable)
         self.shared: Any = None  # a step of several processes, while it trains
         self.objective = Objective(net, costFrom(cost), compile)
         self.net, self.cost = self.objective.net, self.objective.cost
@@ -139,15 +143,12 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.wantedProgress, self.progress = progress, progressFrom("none" if self.world.rank else progress)
         self.objective.say = self.progress.notice
         self.callbacks = callbacksFrom([*callbacksFrom(callbacks), self.progress])
-        self.history = History()
-        self.interrupt = Interrupt()
+        self.history, self.interrupt = History(), Interrupt()
         self.epoch = self.step = self.first = self.until = 0
-        self.running = self.stopped = self.stopsNow = self.inside = self.validates = False
-        self.reason = ""
+        self.running = self.stopped = self.stopsNow = self.inside = self.validates = self.isLookedAt = False
+        self.reason, self.lastRate = "", 0.0
         self.ignored: np.ndarray | None = None
-        self.isLookedAt = False
         self.total: int | None = None
-        self.lastRate = 0.0
         self.count: int | None = None
         self.clock = time.perf_counter()
         self.restart()
@@ -318,11 +319,12 @@ def spoiledIn(net: Any) -> str:
 
 @contextmanager
 def alone(trainer: Any) -> Iterator[None]:
-    """One `train` at a time."""
+    """One `train` at a time; one thread of numpy's BLAS, if its sums are to repeat for any number of threads."""
     if trainer.inside:
         raise DataError("train: this trainer is training already; a callback or another thread called it again")
     trainer.inside = True
     try:
-        yield
+        with oneThread(openBlas() if trainer.repeatable else None):
+            yield
     finally:
         trainer.inside = False
