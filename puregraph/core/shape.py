@@ -16,7 +16,10 @@ from puregraph.device import toHost
 from puregraph.errors import PuregraphError, need, show
 
 Shape = tuple[Size, ...]
-MOST = 1024  # elements of a value with symbols that is known ahead of data
+AXES = 64  # of an array of numpy's
+KNOWN = 1 << 16  # elements of a value that is known ahead of data
+MOST = 1024  # elements of one with symbols
+LONGEST = 1 << 15  # characters of its elements
 
 SHAPE = 'a shape, a tuple of sizes or symbols such as (32, 256) or ("N", 256)'
 
@@ -68,6 +71,7 @@ def givenSizes(shape: Any, name: str) -> list[Size] | None:
     """
     need(shape is not None, f"an input {name}, or the same as an argument", "neither")
     need(len(shape) == 1 and not isinstance(shape[0], Dim), f"{name} of shape (rank,)", shape)
+    need(shape[0] <= AXES, f"{name} of at most {AXES} axes", shape[0])
     value = valueOf(shape)
     return None if value is None else sizesOf(value)
 
@@ -78,7 +82,7 @@ def withValues(module: Any, inshapes: Sequence, shapes: list[Any]) -> list[Any]:
     A rule may give the very shape that it got: what is known of the input is not known of the output.
     """
     shapes = [tuple(shape) if isinstance(shape, ValuedShape) else shape for shape in shapes]
-    if not module.followsValues or any(None in shape for shape in shapes):
+    if not module.followsValues or any(None in shape for shape in shapes) or not areSmall(inshapes, shapes):
         return shapes
     try:
         found = module.valueFrom(*inshapes)
@@ -88,9 +92,19 @@ def withValues(module: Any, inshapes: Sequence, shapes: list[Any]) -> list[Any]:
         return shapes
     values = found if isinstance(found, list) else [found]
     return [
-        shape if v is None or v.shape != shape or v.dtype.kind == "O" and v.size > MOST else valued(shape, v)
-        for shape, v in zip(shapes, values)
+        shape if v is None or v.shape != shape or isLong(v) else valued(shape, v) for shape, v in zip(shapes, values)
     ]
+
+
+def areSmall(inshapes: Sequence, shapes: Sequence) -> bool:
+    """Whether the elements of results are few enough to be followed ahead of data."""
+    hasSymbols = any(value.dtype.kind == "O" for value in map(valueOf, inshapes) if value is not None)
+    return all(product(shape) <= (MOST if hasSymbols else KNOWN) for shape in shapes if not symbols(shape))
+
+
+def isLong(value: Any) -> bool:
+    """Whether elements with symbols are too many, or too long, to compute with."""
+    return value.dtype.kind == "O" and (value.size > MOST or sum(len(str(n)) for n in value.flat) > LONGEST)
 
 
 class FreshSymbols:

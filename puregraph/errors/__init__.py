@@ -31,6 +31,9 @@ class PuregraphError(Exception):
         install()
         return super().__new__(cls, *given, **options)
 
+    def __str__(self) -> str:
+        return printable(super().__str__())  # a message may quote a file from somewhere
+
     hasShortTraceback = True
     _render_traceback_ = notebookLines  # the name that IPython asks for
 

@@ -14,10 +14,12 @@ def warnUser(text: str, category: type[Warning]) -> None:
 
     `warnings.warn(skip_file_prefixes=...)` does it from Python 3.12 on; here every Python does alike.
     """
+    from puregraph.errors import printable
+
     frame = userFrame()
     names = frame.f_globals
     warnings.warn_explicit(
-        text,
+        printable(text),
         category,
         frame.f_code.co_filename,
         frame.f_lineno,

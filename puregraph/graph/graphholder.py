@@ -26,7 +26,7 @@ class GraphHolder(Module):
     def __init__(self, held: dict[str, Module], name: str | None = None):
         vars(self)["held"] = held
         super().__init__(name)
-        self.knownLocations: tuple[list[Steps], dict[str, Location]] = [], {}
+        self.knownLocations: tuple[list[Steps], dict[str, Location]] | None = None
 
     def inside(self) -> Iterator[tuple[str, Module]]:
         """The modules inside, each by its path."""
@@ -41,8 +41,8 @@ class GraphHolder(Module):
     def locations(self) -> dict[str, Location]:
         """Where the parameters and states are that rules take, each once."""
         steps = [part.steps() for part in self.held.values() if isinstance(part, Graph)]
-        known, found = self.knownLocations
-        if not found or len(steps) != len(known) or any(a is not b for a, b in zip(steps, known)):
+        known, found = self.knownLocations or (None, {})
+        if known is None or len(steps) != len(known) or any(a is not b for a, b in zip(steps, known)):
             rows: dict[tuple[int, str], tuple[str, Location]] = {}
             for path, module in self.inside():
                 for name in (*module.params, *module.states):

@@ -15,6 +15,7 @@ class FunctionBody(NamedTuple):
     opsets: dict[str, int]
     defaults: dict[str, Any]
     nodes: Any
+    size: int = 0  # bytes of the nodes
 
     def nodesFor(self, caller: Any, absent: set[str]) -> list[Any]:
         """The nodes with the attributes that the function is called with, and without inputs that are left out."""
@@ -64,7 +65,8 @@ def bodyFrom(function: Any) -> FunctionBody:
     """A FunctionProto as a FunctionBody."""
     opsets = {"" if each.domain == "ai.onnx" else each.domain: each.version for each in function.opset_import}
     defaults = {a.name: a for a in function.attribute_proto}
-    return FunctionBody(tuple(function.input), tuple(function.output), opsets, defaults, function.node)
+    size = sum(node.ByteSize() for node in function.node)
+    return FunctionBody(tuple(function.input), tuple(function.output), opsets, defaults, function.node, size)
 
 
 def bodyOf(domain: str, proto: Any, opset: int, given: list[Any]) -> FunctionBody | None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.base.budget import Budget
 from puregraph.core.dim import Dim
-from puregraph.core.shape import FreshSymbols, product, symbols, valueOf, withValues
-from puregraph.errors import GraphError, GraphWarning, PuregraphError, ShapeError
+from puregraph.core.shape import AXES, FreshSymbols, product, symbols, valueOf, withValues
+from puregraph.errors import GraphError, GraphWarning, PuregraphError, ShapeError, need, quote
 from puregraph.graph import Graph
 from puregraph.graph.graphholder import GraphHolder
 from puregraph.module import Module
@@ -23,18 +24,20 @@ from puregraph.onnx.shapes.partialshapes import partialShapes, targetShape
 
 FEW = 64  # elements of floats that are followed
 COMPUTED = 1 << 16  # bytes that are computed while reading, though their inputs are fewer
+OPERATIONS = 1 << 26  # of one module whose result is computed while reading
 
 
 class GraphBuilder:
     """The nodes of a graph while a file is read.
 
     `trainable` is whether parameters are; `taken` are the names that are in use; `made` the nodes since `begin`, `main`
-    the one of those that is to have the name of the node of the file, if it is not the last.
+    the one of those that is to have the name of the node of the file, if it is not the last. `budget` is what reading
+    may cost.
     """
 
-    def __init__(self, trainable: bool = True):
-        self.trainable = trainable
-        self.taken: set[str] = set()
+    def __init__(self, budget: Budget, trainable: bool = True):
+        self.budget, self.trainable = budget, trainable
+        self.taken: dict[str, int] = {}
         self.made: list[Node] = []
         self.main: Node | None = None
         self.path = ""
@@ -56,17 +59,20 @@ class GraphBuilder:
     def fresh(self, text: str) -> str:
         """A name that no other node has, from one in a file."""
         base = re.sub(r"[./]+", "_", "".join(c for c in text if c.isprintable()).strip("./")) or "node"
-        name, count = base, 1
+        name, count = base, self.taken.get(base, 0)
         while name in self.taken:
             count += 1
             name = f"{base}:{count}"
-        self.taken.add(name)
+        self.taken[base] = max(count, 1)
+        self.taken.setdefault(name, 1)
         return name
 
     def add(self, module: Module, values: Iterable[OnnxValue | None], isComputed: bool = True) -> list[OnnxValue]:
         """The outputs of a module that reads these values; what follows from constants alone is computed now, unless
         that may take long."""
         given = list(values)
+        self.budget.spend("inputs of nodes", len(given))
+        self.budget.spend("outputs", len(module.outputNames))
         found = self.inferred(module, given)
         arrays = [None if v is None else v.array for v in given]
         isConstant = (
@@ -74,7 +80,9 @@ class GraphBuilder:
             and any(a is not None for a in arrays)
             and all(v is None or a is not None and not v.isShared for v, a in zip(given, arrays))
         )
-        if isConstant and not module.params and not module.states and self.isSmall(found, arrays, given):
+        isConstant = isConstant and not module.params and not module.states
+        if isConstant and self.isSmall(found, arrays, given) and isQuick(module, given):
+            self.budget.spend("bytes of arrays", sum(map(sizeOf, found)))
             return self.computed(module, given, arrays)
         node = Node(module, None, None)
         names, skipped = argumentNames(module, len(given)), False
@@ -96,7 +104,8 @@ class GraphBuilder:
         if isOpen or module.params or module.states or any(product(v.shape) > FEW for v in found):
             return
         known = [None if v is None or v.isWeight else v.numbers for v in given]
-        if all(v is None or k is not None and k.size <= FEW for v, k in zip(given, known)):
+        isKnown = all(v is None or k is not None and k.size <= FEW for v, k in zip(given, known))
+        if isKnown and isQuick(module, given):
             for value, made in zip(found, self.computed(module, given, known)):
                 value.computed = made.array
 
@@ -105,7 +114,7 @@ class GraphBuilder:
         most = max(COMPUTED, 2 * sum(a.nbytes for a in arrays if a is not None))
         weights = [v.array.nbytes for v in given if v is not None and v.isWeight]
         most = min(most, max(weights)) if weights else most
-        sizes = [None if v.shape is None else product(v.shape) * (v.dtype or np.dtype("f8")).itemsize for v in found]
+        sizes = [None if v.shape is None else sizeOf(v) for v in found]
         return all(size is not None and not isinstance(size, Dim) and size <= most for size in sizes)
 
     def computed(self, module: Module, given: list[Any], arrays: list[Any]) -> list[OnnxValue]:
@@ -128,6 +137,8 @@ class GraphBuilder:
         dtypes = [None if v is None else v.dtype for v in given]
         isUnknown = any(v is not None and v.shape is None for v in given)
         outs = self.shapesFrom(module, shapes, count, isUnknown)
+        rank = max((len(shape) for shape in outs if shape is not None), default=0)
+        need(rank <= AXES, f"a result of at most {AXES} axes", rank)
         kinds = module.dataTypeFrom(*dtypes) if all(v is None or v.dtype is not None for v in given) else None
         kinds = kinds if isinstance(kinds, list) else [kinds] * count
         return [OnnxValue(self.path, shape, dtype) for shape, dtype in zip(outs, kinds)]
@@ -198,6 +209,16 @@ class GraphBuilder:
         return found
 
 
+def sizeOf(value: OnnxValue) -> Any:
+    """The bytes of a value of known shape."""
+    return product(value.shape) * (value.dtype or np.dtype("f8")).itemsize
+
+
+def isQuick(module: Module, given: list[Any]) -> bool:
+    """Whether a result takes few operations: a single number may be the sum of ever so many products."""
+    return bool(module.flopsFrom(*[None if v is None else v.shape for v in given]) <= OPERATIONS)
+
+
 def isCount(value: OnnxValue) -> bool:
     """Whether a value is of integers."""
     return value.dtype is not None and value.dtype.kind in "iu"
@@ -216,6 +237,7 @@ def argumentNames(module: Module, count: int) -> list[str | None]:
 def dimsFrom(sizes: list[Any], name: str) -> tuple:
     """A shape of a file: numbers, and symbols for names and for what is left open."""
     found: list[Any] = []
+    need(len(sizes) <= AXES, f"at most {AXES} axes of {quote(name)}", len(sizes))
     for axis, size in enumerate(sizes):
         if isinstance(size, Dim) or isinstance(size, int) and size >= 0:
             found.append(size)

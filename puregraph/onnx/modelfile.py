@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from puregraph.errors import CheckpointError, quote
+from puregraph.base.budget import BudgetError
+from puregraph.errors import CheckpointError, printable, quote
+from puregraph.onnx.protowalk import countNodes
 from puregraph.storage.archive import foreign
 
+NODE = 250  # bytes that the budget counts for a node beside its own: 5 ms to read it, 25 nodes in its place
+SHARED = 16  # arrays that may be at one position of a file beside the model
 NUMERIC = {1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16}  # floats, integers, booleans; 16 is bfloat16
 
 
@@ -29,9 +35,10 @@ class ModelFile:
         import onnx
 
         self.folder: Path | None = None
+        self.label = "the model"
         if isinstance(model, (str, os.PathLike)):
             path = Path(model)
-            self.folder = path.parent
+            self.folder, self.label = path.parent, printable(str(path))
             if not path.is_file():
                 raise CheckpointError(f"{path}: wanted an ONNX model, there is no such file")
             try:
@@ -49,6 +56,15 @@ class ModelFile:
             hint = "; onnx.load_from_string makes one of bytes" if isinstance(model, bytes) else ""
             raise CheckpointError(f"wanted a path or a ModelProto, got {kind}{hint}")
         checkTexts(self.proto)
+        self.read: Counter[Path] = Counter()  # bytes of each file beside the model
+
+    def size(self) -> int:
+        """Bytes of the model and its arrays, and `NODE` for each node: reading it may cost in proportion."""
+        graph = self.proto.graph
+        size = sum(message.ByteSize() for message in (*graph.node, *self.proto.functions))
+        for tensor in graph.initializer:
+            size += math.prod(tensor.dims) * (dtypeOf(tensor.data_type).itemsize if tensor.data_type in NUMERIC else 1)
+        return max(size, 0) + NODE * (countNodes(self.proto) + len(graph.input) + len(graph.initializer))
 
     def array(self, tensor: Any) -> Any:
         """The elements of a tensor.
@@ -85,6 +101,9 @@ class ModelFile:
                 f"{where}: wanted {count} bytes from {start} on in {quote(location)}, of {path.stat().st_size}, "
                 f"the model says {length}"
             )
+        self.read[path] += count
+        if self.read[path] > SHARED * path.stat().st_size:
+            raise BudgetError(f"{where}: its model reads {quote(location)} more than {SHARED} times")
         with path.open("rb") as file:
             file.seek(start)
             found = np.frombuffer(file.read(count), dtype.newbyteorder("<") if dtype.kind != "V" else dtype)

@@ -10,7 +10,7 @@ import numpy as np
 from puregraph.analysis.footprint import Footprint
 from puregraph.analysis.summary import render
 from puregraph.core.dim import Dim
-from puregraph.errors import GraphError, plural, show
+from puregraph.errors import GraphError, plural, printable, show
 from puregraph.onnx.modelfile import ModelFile
 from puregraph.onnx.reader import ModelReader, declaredShape, opsetsOf
 
@@ -45,6 +45,7 @@ class OnnxSummary:
             f"{plural(sum(self.operators.values()), 'node')} of {plural(len(self.operators), 'operator')}: "
             + ", ".join(f"{name} {count}" for name, count in sorted(self.operators.items())),
         ]
+        facts = [printable(fact) for fact in facts]
         if self.graph is None:
             return "\n".join([*facts, "", self.problem])
         if any(shape is None for shape in self.shapes):

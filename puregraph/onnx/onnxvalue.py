@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.core.shape import valued, valueOf
-
-KNOWN = 1 << 16  # elements up to which a shape carries those of an array
+from puregraph.core.shape import KNOWN, valued, valueOf
 
 
 class OnnxValue:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+Names = dict[tuple[str, int], tuple[Any, list[str]]]  # of graphs that were walked, each of which is kept with them
 EMPTY: Mapping[str, str] = MappingProxyType({})
 RECURRENT = ("LSTM", "GRU", "RNN")
 LAYERS = {
@@ -14,32 +15,40 @@ LAYERS = {
 }
 
 
-def needed(protos: Any, outputs: list[str]) -> list[Any]:
+def needed(protos: Any, outputs: list[str], known: Names | None = None) -> list[Any]:
     """The nodes that lead to the outputs, in their order."""
     wanted, found = set(outputs), []
     for proto in reversed(protos):
         if wanted.intersection(filter(None, proto.output)):
             found.append(proto)
-            wanted.update(readsOf(proto))
+            wanted.update(readsOf(proto, known))
     return found[::-1]
 
 
-def readsOf(proto: Any) -> list[str]:
+def readsOf(proto: Any, known: Names | None = None) -> list[str]:
     """The names that a node reads, those that graphs in its attributes read from outside too."""
     found = [name for name in proto.input if name]
     for graph in graphsOf(proto):
-        found += [info.name for info in graph.output]
-        for inner in graph.node:
-            found += readsOf(inner)
+        found += readsIn(graph, {} if known is None else known)
     return found
 
 
-def usesOf(protos: Any, aliases: Any = EMPTY) -> dict[str, list[Any]]:
+def readsIn(graph: Any, known: Names) -> list[str]:
+    """The names that the nodes of a graph read, and those that it gives; walked once."""
+    if ("reads", id(graph)) not in known:
+        found = [info.name for info in graph.output]
+        for inner in graph.node:
+            found += readsOf(inner, known)
+        known["reads", id(graph)] = graph, found
+    return known["reads", id(graph)][1]
+
+
+def usesOf(protos: Any, known: Names | None = None, aliases: Any = EMPTY) -> dict[str, list[Any]]:
     """For each value the nodes that read it: which layer each of them is, None if it is none with this weight."""
     found: dict[str, list[Any]] = {}
     for proto in protos:
         layer = layerOf(proto, aliases)
-        for name in readsOf(proto):
+        for name in readsOf(proto, known):
             found.setdefault(aliases.get(name, name), []).append(layer if name not in proto.input[:1] else None)
     return found
 
@@ -59,14 +68,21 @@ def graphsOf(proto: Any) -> list[Any]:
     return [g for a in proto.attribute for g in (*([a.g] if a.HasField("g") else ()), *a.graphs)]
 
 
-def freeNames(graph: Any) -> list[str]:
-    """The names that a graph reads from outside, in the order in which it does."""
+def freeNames(graph: Any, known: Names) -> list[str]:
+    """The names that a graph reads from outside, in the order in which it does; walked once."""
+    if ("free", id(graph)) not in known:
+        known["free", id(graph)] = graph, namesFromOutside(graph, known)
+    return known["free", id(graph)][1]
+
+
+def namesFromOutside(graph: Any, known: Names) -> list[str]:
+    """The names that a graph reads from outside, from its nodes."""
     outputs = [info.name for info in graph.output]
     own = {*(info.name for info in graph.input), *(tensor.name for tensor in graph.initializer)}
     found: dict[str, None] = {}
-    for proto in needed(graph.node, outputs):
+    for proto in needed(graph.node, outputs, known):
         names = [name for name in proto.input if name]
-        names += [name for inner in graphsOf(proto) for name in freeNames(inner)]
+        names += [name for inner in graphsOf(proto) for name in freeNames(inner, known)]
         found.update(dict.fromkeys(name for name in names if name not in own))
         own.update(proto.output)
     found.update(dict.fromkeys(name for name in outputs if name not in own))

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.arguments import Argument, Flag, optional, takes
+from puregraph.base.budget import Budget, BudgetError
 from puregraph.core.dim import Dim
 from puregraph.core.shape import asShape
-from puregraph.errors import CheckpointError, GraphError, PuregraphError, ShapeError, plural, quote, show
+from puregraph.errors import CheckpointError, GraphError, PuregraphError, ShapeError, plural, printable, quote, show
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.onnx import opregistry
@@ -24,14 +25,13 @@ from puregraph.onnx.onnxsequence import OnnxSequence, flattened
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.patterns.origin import Origin
 from puregraph.onnx.patterns.patternregistry import loadPatterns, patternsFor, recognized
-from puregraph.onnx.protowalk import countNodes, graphsOf, needed, readsOf, usesOf
+from puregraph.onnx.protowalk import Names, graphsOf, needed, readsOf, usesOf
 from puregraph.onnx.shapes.operandshapes import settleOperand
 from puregraph.onnx.subgraphreader import DEEPEST, SubgraphReader
 
 Outputs = list[OnnxValue | None]
 LISTED = 20  # nodes that an error names
 CONTROL = {"If", "Loop", "Scan", "SequenceMap"}  # operators with graphs in their attributes
-NODES, EACH = 20_000, 200  # nodes that a file may have when its functions are written out, and for each that it has
 
 
 class ReadFault(NamedTuple):
@@ -87,14 +87,15 @@ class ModelReader:
         self.kinds: set[str] = set()
         self.known: Any = {}
         self.file, self.model = file, file.proto
-        self.builder = GraphBuilder(trainable)
+        self.budget = Budget(file.size(), file.label)
+        self.builder = GraphBuilder(self.budget, trainable)
         loadPatterns()
+        self.names: Names = {}
         self.functions = localFunctions(self.model)
         self.unknown: dict[str, list[str]] = {}
         self.looked: set[tuple[str, str, str]] = set()
         self.faults: list[ReadFault] = []
         self.subgraphs = SubgraphReader(self)
-        self.left = NODES + EACH * countNodes(self.model)
 
     @property
     def failures(self) -> int:
@@ -114,7 +115,7 @@ class ModelReader:
                 raise GraphError(f"{what}: there is no input {', '.join(map(quote, wrong))}; the inputs are {names}")
         self.notes = ExporterNotes(self.model)
         self.merged = MergedWeights(self.notes)
-        self.uses = usesOf([node for node in graph.node if not self.notes.isCopy(node)], self.notes.aliases)
+        self.uses = usesOf([node for node in graph.node if not self.notes.isCopy(node)], self.names, self.notes.aliases)
         for tensor in graph.initializer:
             self.initialize(scope, tensor)
         if graph.sparse_initializer:
@@ -128,7 +129,7 @@ class ModelReader:
         found = flattened([value for value in outputs if value is not None])
         made = self.builder.graph(inputs, found, quoted(graph.name))
         if graph.doc_string or self.model.doc_string:
-            made.__doc__ = graph.doc_string or self.model.doc_string
+            made.__doc__ = printable(graph.doc_string or self.model.doc_string)
         return made.evalMode()
 
     def initialize(self, scope: NameScope, tensor: Any) -> None:
@@ -192,11 +193,11 @@ class ModelReader:
 
     def nodes(self, scope: NameScope, protos: Any, outputs: list[str]) -> None:
         """Read the nodes that lead to the outputs, in their order."""
-        chosen = needed(protos, outputs)
+        chosen = needed(protos, outputs, self.names)
         if self.patterns and not self.kinds.issuperset(kinds := {proto.op_type for proto in chosen}):
             self.kinds |= kinds
             self.known = patternsFor(self.kinds)
-        readers = Counter([*(name for proto in chosen for name in readsOf(proto)), *outputs])
+        readers = Counter([*(name for proto in chosen for name in readsOf(proto, self.names)), *outputs])
         makers = Counter(name for proto in protos for name in proto.output if name)
         twice = [name for name, count in makers.items() if count > 1]
         if twice:
@@ -204,9 +205,6 @@ class ModelReader:
                 f"value {quote(twice[0])} is given by {makers[twice[0]]} nodes; each has one name of its own"
             )
         for proto in chosen:
-            self.left -= 1
-            if self.left < 0:
-                raise GraphError("its functions and graphs, each in others many times, are too many nodes")
             missing = [name for name in proto.input if name and name not in scope.values]
             if missing:
                 why = "a node behind it gives: put them in order" if missing[0] in makers else "no node gives"
@@ -231,6 +229,8 @@ class ModelReader:
         while given and given[-1] is None:
             given.pop()
         opset = scope.opsets.get(domain, 0)
+        self.budget.spend("nodes")
+        self.budget.spend("characters of paths", len(path))
         if self.notes.isCopy(proto) and given[0].isWeight:
             return [self.merged.weight(proto.output[0], given[0].array, True, self.uses)]
         if proto.op_type == "Identity" and proto.output[0] in self.notes.aliases:
@@ -247,9 +247,11 @@ class ModelReader:
             body = body or bodyOf(domain, proto, opset, given)
             if body is not None and scope.depth < DEEPEST:
                 return self.expanded(scope, proto, body, given, path)
+        except BudgetError:
+            raise
         except (PuregraphError, ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
             isMisfit = isinstance(error, ShapeError)
-            self.faults.append(ReadFault(f"at '{path}' ({proto.op_type}): {error}", isMisfit))
+            self.faults.append(ReadFault(f"at {quote(path)} ({proto.op_type:.100}): {error!s:.2000}", isMisfit))
             return None
         self.unknown.setdefault(f"{domain}.{proto.op_type}" if domain else proto.op_type, []).append(path)
         return None
@@ -313,6 +315,7 @@ class ModelReader:
         inner = NameScope(dict(values), f"{path}:", {**scope.opsets, **body.opsets}, scope.depth + 1)
         faults = self.failures
         wanted = [inside for inside, outside in zip(body.outputs, proto.output) if outside]
+        self.budget.spend("bytes of structure", body.size)
         self.nodes(inner, body.nodesFor(proto, absent), wanted)
         if self.failures != faults:
             return None
@@ -324,7 +327,7 @@ class ModelReader:
         if self.unknown:
             count = sum(map(len, self.unknown.values()))
             lines.append(f"{plural(count, 'node')} with operators that are not known:")
-            lines += [f"  {name}: {few(paths)}" for name, paths in sorted(self.unknown.items())]
+            lines += [f"  {name:.100}: {few(paths)}" for name, paths in sorted(self.unknown.items())]
             lines.append('write a function for each: @onnxOp("Name") of puregraph.onnx registers it')
         if self.faults:
             lines.append(f"{plural(len(self.faults), 'node')} cannot be read:")

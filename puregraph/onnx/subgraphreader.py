@@ -87,7 +87,7 @@ class SubgraphReader:
     def outputs(self, inner: Any, graph: Any) -> list[OnnxValue] | None:
         """The outputs of a graph in a scope of its own; None where something in it cannot be read."""
         reader = self.reader
-        before, reader.uses = reader.uses, usesOf(graph.node)
+        before, reader.uses = reader.uses, usesOf(graph.node, reader.names)
         for tensor in graph.initializer:
             reader.initialize(inner, tensor)
         reader.uses = before
@@ -102,7 +102,7 @@ class SubgraphReader:
 
         Raises    GraphError for a name that nothing outside gives
         """
-        found = dict.fromkeys(name for graph in graphs for name in freeNames(graph))
+        found = dict.fromkeys(name for graph in graphs for name in freeNames(graph, self.reader.names))
         for name in found:
             if name not in scope.values:
                 raise GraphError(f"reads {quote(name)}, which no node before it gives")
@@ -116,7 +116,8 @@ class SubgraphReader:
     def graphAndOutputs(self, scope: Any, graph: Any, captured: list[str], own: list[OnnxValue]) -> tuple[Any, Any]:
         """The same, and what is known of its outputs."""
         reader = self.reader
-        values = {name: inside(scope.values[name]) for name in freeNames(graph) if isInside(scope.values[name])}
+        free = freeNames(graph, reader.names)
+        values = {name: inside(scope.values[name]) for name in free if isInside(scope.values[name])}
         given = [*zip([info.name for info in graph.input], own), *((name, scope.values[name]) for name in captured)]
         with builderOf(reader) as builder:
             inputs: list[Any] = []
@@ -149,6 +150,7 @@ class SubgraphReader:
 
     def run(self, scope: Any, values: dict[str, Any], path: str, i: int) -> Any:
         """The scope of a graph that is read where it stands once more."""
+        self.reader.budget.spend("nodes")
         return scope._replace(values={**scope.values, **values}, path=f"{path}:{i}:", depth=scope.depth + 1)
 
     # Again and again --------------------------------------------------------------------------------------------------
@@ -263,7 +265,7 @@ def graphOf(proto: Any, name: str) -> Any:
 def builderOf(reader: Any) -> Iterator[GraphBuilder]:
     """Have the reader make nodes of another graph."""
     before = reader.builder
-    reader.builder = GraphBuilder(before.trainable)
+    reader.builder = GraphBuilder(before.budget, before.trainable)
     try:
         yield reader.builder
     finally:

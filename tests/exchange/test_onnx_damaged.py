@@ -10,6 +10,8 @@ import pytest
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
+import hostileonnx  # noqa: E402
+import limited  # noqa: E402
 from onnx import helper  # noqa: E402
 from onnxdamage import changed, compared, damaged  # noqa: E402
 from test_onnx_branches import model as branching  # noqa: E402
@@ -88,6 +90,18 @@ def check(count, seed, tmp_path):
         isWatched = False
         tracemalloc.stop()
     assert set(events) <= {("open", str(path))}
+
+
+def read(data):
+    """The graph of a file's bytes."""
+    fromOnnx(onnx.ModelProto.FromString(data))
+
+
+@pytest.mark.parametrize("isLong", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_small_model_that_would_cost_much_is_read_or_refused_within_two_seconds_and_200_megabytes(isLong):
+    makers = hostileonnx.LONG if isLong else [f for f in hostileonnx.FILES if f not in hostileonnx.LONG]
+    found = limited.outcomes(read, [make().SerializeToString() for make in makers])
+    limited.check([make.__name__ for make in makers], found)
 
 
 @pytest.mark.parametrize("field", ["graph", "node", "input", "output", "kind", "array"])

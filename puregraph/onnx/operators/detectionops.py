@@ -36,7 +36,7 @@ def roiAlign(op: Any, x: Any, regions: Any, which: Any) -> Any:
         op.choice("mode", "avg", "max"),
         op.get("coordinate_transformation_mode", usual) == "half_pixel",
     )
-    return op(module, x, regions, which)
+    return op.builder.add(module, [x, regions, which], isComputed=False)[0]  # as many samples as a region is large
 
 
 @onnxOp("MaxRoiPool")

@@ -94,6 +94,7 @@ def splitToSequence(op: Any, x: Any, sizes: Any = None) -> Any:
         part = int(given)
         if part < 1:
             op.refuse(f"wanted parts of a length of at least 1, got {part}")
+        op.builder.budget.spend("outputs", -(-length // part))
         given = [min(part, length - start) for start in range(0, length, part)]
     parts = op(Parts(axis, tuple(int(n) for n in given)), x) if len(given) else []
     parts = parts if isinstance(parts, list) else [parts]

@@ -8,6 +8,7 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.core.dim import Dim
+from puregraph.core.shape import AXES
 from puregraph.errors import show
 from puregraph.onnx.modelfile import dtypeOf
 from puregraph.onnx.modules.axes.controlled import (
@@ -63,6 +64,8 @@ def reshape(op: Any, x: Any, sizes: Any) -> Any:
     known = sizes.numbers
     if known is None:
         return op(ReshapeTo(keepsZero) if keepsZero else modules.Reshape(), x, sizes)
+    if known.size > AXES:
+        op.refuse(f"wanted at most {AXES} axes, got {known.size}")
     target = tuple(known.tolist())
     module = ReshapeTo(keepsZero, target) if keepsZero or 0 in target else modules.Reshape(target)
     return op.view(module, x, isOfFile=True)
@@ -108,7 +111,9 @@ def split(op: Any, x: Any, sizes: Any = None) -> Any:
     if sizes is not None and given is None:
         return op(SplitSizes(axis, count), x, sizes)
     if given is None:
-        count = op.get("num_outputs", count)
+        wanted = op.get("num_outputs", count)
+        if wanted != count:
+            op.refuse(f"wanted {wanted} outputs as num_outputs says, got {count}")
         length = None if x.shape is None else x.shape[axis]
         if not isinstance(length, int) or length % count == 0 and length:
             return op(modules.Split(axis, count), x)

@@ -35,6 +35,7 @@ def stft(op: Any, x: Any, step: Any, window: Any = None, length: Any = None) -> 
         op.refuse("the length of the signal is known only with the data: give shapes= of the model's inputs")
     if step < 1 or not 0 < size <= n:
         op.refuse(f"wanted frames of 1 to {n} samples and a step of at least 1, got {size} and {step}")
+    op.builder.budget.spend("bytes of arrays", 8 * size * ((n - size) // step + 1))
     at = np.arange(0, n - size + 1, step)[:, None] + np.arange(size)
     frames = op(GatherAxis(1), x, op.constant(at))
     if window is not None:
@@ -50,6 +51,7 @@ def melWeightMatrix(op: Any, bins: Any, length: Any, rate: Any, low: Any, high: 
         for v, what in zip((bins, length, rate, low, high), ("bins", "the length", "the rate", "an edge", "an edge"))
     )
     count = length // 2 + 1
+    op.builder.budget.spend("bytes of arrays", 8 * max(int(count), 1) * max(int(bins), 1))
     first, last = 2595 * np.log10(1 + np.array([low, high]) / 700)
     edges = first + np.arange(bins + 2) * ((last - first) / (bins + 2))
     at = ((length + 1) * (700 * (10 ** (edges / 2595) - 1)) // rate).astype(int)

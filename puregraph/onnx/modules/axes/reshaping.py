@@ -3,7 +3,7 @@
 import numpy as np
 
 from puregraph.arguments import Flag, Size
-from puregraph.core.shape import givenSizes, normalAxis, product, sizesOf
+from puregraph.core.shape import AXES, givenSizes, normalAxis, product, sizesOf
 from puregraph.errors import need
 from puregraph.module import Module
 from puregraph.modules.flatten import _Reshaped
@@ -127,6 +127,7 @@ class NewAxes(_Reshaped):
 
     def dataShapeFrom(self, x):
         rank = len(x) + len(self.axes)
+        need(rank <= AXES, f"at most {AXES} axes", rank)
         axes = [normalAxis(axis, rank) for axis in self.axes]
         need(len(set(axes)) == len(axes), "every axis at most once", self.axes)
         rest = iter(x)

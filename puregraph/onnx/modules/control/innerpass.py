@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from puregraph.errors import DtypeError, Fault, ShapeError, show
 from puregraph.graph import Graph
 from puregraph.graph.graphholder import GraphHolder
 from puregraph.graph.inference import inferShapes, inferTypes
+from puregraph.graph.steps import Steps
 
 FEW = 64  # elements of an input that shapes may follow from
 
@@ -53,11 +55,47 @@ def shapesInside(graph: Graph, shapes: Any) -> list[Any]:
 
     Raises    ShapeError naming the first node that does not take what it is given
     """
-    found = inferShapes(graph.steps(), list(shapes))
-    faults = [row.fault for row in found.rows if row.fault]
-    if faults:
-        raise ShapeError(*faults)
-    return found.shapes
+
+    def infer() -> list[Any]:
+        found = inferShapes(graph.steps(), list(shapes))
+        faults = [row.fault for row in found.rows if row.fault]
+        if faults:
+            raise ShapeError(*faults)
+        return found.shapes
+
+    return once(graph, ("shapes", *map(identityOf, shapes)), infer)
+
+
+def once(graph: Graph, key: tuple, infer: Callable[[], list[Any]]) -> list[Any]:
+    """Infer what a graph gives once, as long as neither it nor a graph in it is linked anew.
+
+    Rules of graphs in graphs ask for shapes, elements and dtypes one after the other: without this, twice as often for
+    each level.
+    """
+    steps = stepsInside(graph)
+    before, found = graph.checked.get(key, ((), None))
+    if len(before) != len(steps) or any(a is not b for a, b in zip(before, steps)):
+        found = infer()
+        if len(graph.checked) > 256:
+            graph.checked.clear()
+        graph.checked[key] = steps, found
+    return list(found)
+
+
+def stepsInside(graph: Graph) -> list[Steps]:
+    """The steps of a graph, and those of the graphs that modules in it hold."""
+    waiting, found = [graph], []
+    while waiting:
+        found.append(waiting.pop().steps())
+        holders = [step.module for step in found[-1].items if isinstance(step.module, GraphHolder)]
+        waiting += [part for holder in holders for part in holder.held.values() if isinstance(part, Graph)]
+    return found
+
+
+def identityOf(shape: Any) -> tuple:
+    """A shape with its known elements as a key: equal for shapes of which a rule says the same."""
+    value = valueOf(shape)
+    return tuple(shape), None if value is None else (value.dtype, value.shape, tuple(value.ravel().tolist()))
 
 
 def checkInside(graph: Graph, inputs: Any) -> None:
@@ -65,14 +103,9 @@ def checkInside(graph: Graph, inputs: Any) -> None:
 
     Raises    ShapeError naming the first node that does not take what it is given
     """
-    shapes = [valued(x.shape, toHost(x) if x.dtype.kind in "iub" and x.size <= FEW else None) for x in inputs]
-    values = [None if valueOf(shape) is None else valueOf(shape).tobytes() for shape in shapes]
-    key = tuple(zip(map(tuple, shapes), values))
-    if key not in graph.checked:
-        shapesInside(graph, shapes)
-        if len(graph.checked) > 256:
-            graph.checked.clear()
-        graph.checked[key] = []
+    shapesInside(
+        graph, [valued(x.shape, toHost(x) if x.dtype.kind in "iub" and x.size <= FEW else None) for x in inputs]
+    )
 
 
 def dtypesInside(graph: Graph, dtypes: Any) -> list[Any]:
@@ -80,11 +113,15 @@ def dtypesInside(graph: Graph, dtypes: Any) -> list[Any]:
 
     Raises    DtypeError naming the first node that does not take what it is given
     """
-    steps = graph.steps()
-    found, faults = inferTypes(steps, list(dtypes))
-    if faults:
-        raise DtypeError(*faults)
-    return [found[n] for n in steps.outputs]
+
+    def infer() -> list[Any]:
+        steps = graph.steps()
+        found, faults = inferTypes(steps, list(dtypes))
+        if faults:
+            raise DtypeError(*faults)
+        return [found[n] for n in steps.outputs]
+
+    return once(graph, ("dtypes", *dtypes), infer)
 
 
 def agreed(first: tuple, second: tuple, what: str) -> tuple:

@@ -1,0 +1,107 @@
+"""Limited: calls on files from somewhere, each with little memory and time, in a process that is watched.
+
+A process takes one file after the other; where one ends it, another process goes on behind that file.
+"""
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+import warnings
+from typing import NamedTuple
+
+from puregraph.errors import PuregraphError
+
+MEMORY = 1 << 30  # bytes of addresses beside those that the process has: far beyond what is allowed, so that it is seen
+SECONDS = 60  # of CPU that one file may take before its process ends
+PEAK = "/proc/self/clear_refs"
+FORBIDDEN = ("os.", "subprocess.", "socket.", "ctypes.", "shutil.", "webbrowser.", "open")
+HARMLESS = ("os.listdir", "os.scandir", "os.putenv")
+CODE = (".py", ".pyc", ".so")  # of libraries that are imported when they are first needed
+
+
+class Outcome(NamedTuple):
+    """What came of a file: "read", "refused", or what was raised; seconds of CPU, megabytes, and forbidden events."""
+
+    text: str
+    seconds: float
+    megabytes: int
+    events: list[str]
+
+
+def outcomes(call, items, opens=()):
+    """The Outcome of `call(item)` for each item; `opens` are the paths that it may open."""
+    found = []
+    while len(found) < len(items):
+        found += batch(call, items[len(found) :], {str(path) for path in opens})
+    return found
+
+
+def batch(call, items, opens):
+    """Outcomes up to the first item with which the process ends, that one included."""
+    out, into = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(out)
+            run(call, items, opens, into)
+        finally:
+            os._exit(0)
+    os.close(into)
+    with os.fdopen(out, "rb") as file:
+        found = [Outcome(*json.loads(line)) for line in file.read().splitlines()]
+    status = os.waitpid(pid, 0)[1]
+    if len(found) < len(items):
+        name = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit {status}"
+        found.append(Outcome(f"ended the process: {name}", SECONDS, 0, []))
+    return found
+
+
+def run(call, items, opens, into):
+    """Take one item after the other and write its outcome."""
+    limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    events, isWatched = [], False
+
+    def watched(event, args):
+        isForbidden = event.startswith(FORBIDDEN) and event not in HARMLESS and isWatched
+        isOwn = event == "open" and (str(args[0]) in opens or str(args[0]).endswith(CODE))
+        if isForbidden and not isOwn:
+            events.append(f"{event} {args[0]!s:.200}" if args else event)
+
+    sys.addaudithook(watched)
+    warnings.simplefilter("ignore")
+    for item in items:
+        resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + SECONDS, resource.RLIM_INFINITY))
+        with open(PEAK, "w") as file:
+            file.write("5")
+        before, begun, isWatched = peak(), time.thread_time(), True
+        try:
+            call(item)
+            text = "read"
+        except PuregraphError as error:
+            text = "refused" if str(error).replace("\n", "").isprintable() else f"a message is not printable: {error!r}"
+        except BaseException as error:
+            text = f"{type(error).__name__}: {error!s:.300}"
+        isWatched = False
+        outcome = Outcome(text, time.thread_time() - begun, peak() - before, events[:5])
+        events.clear()
+        os.write(into, json.dumps(outcome).encode() + b"\n")
+
+
+def peak():
+    """The peak of this process's memory in megabytes."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) >> 10 for line in file if line.startswith("VmHWM"))
+
+
+def check(names, found, seconds=2, megabytes=200):
+    """Each outcome is a sentence or a result, within its limits, without an event."""
+    wrong = [
+        f"{name}: {o.text}, {o.seconds:.1f} s, {o.megabytes} MB, {o.events}"
+        for name, o in zip(names, found, strict=True)
+        if o.text not in ("read", "refused") or o.seconds > seconds or o.megabytes > megabytes or o.events
+    ]
+    assert not wrong, "\n".join(wrong[:20])
