@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.arguments import Argument, Flag, optional, takes
+from puregraph.arguments import Argument, Flag, Natural, optional, takes
 from puregraph.base.budget import Budget, BudgetError
 from puregraph.core.dim import Dim
 from puregraph.core.shape import asShape
@@ -53,13 +53,14 @@ class NameScope(NamedTuple):
 ByName = Argument("a dict by the names of the model's inputs", lambda value: isinstance(value, dict))
 
 
-@takes(shapes=optional(ByName), trainable=Flag, values=optional(ByName), patterns=Flag)
+@takes(shapes=optional(ByName), trainable=Flag, values=optional(ByName), patterns=Flag, mostRuns=optional(Natural))
 def fromOnnx(
     model: Any,
     shapes: dict[str, Any] | None = None,
     trainable: bool = True,
     values: dict[str, Any] | None = None,
     patterns: bool = True,
+    mostRuns: int | None = None,
 ) -> Graph:
     """The Graph of an ONNX model: ordinary modules, named as in the file.
 
@@ -72,18 +73,19 @@ def fromOnnx(
     `values`    of inputs by name, which then are constants: {"sr": 16000} chooses the branch for that rate; None for
                 an optional input that is not there
     `patterns`  whether what an exporter composed of small operators is read as one module, such as Gelu and LayerNorm
+    `mostRuns`  runs of a Loop in one pass, with those of loops inside; None: 65,536
 
-    Raises    CheckpointError for a file that cannot be decoded; GraphError listing every node whose operator is not
-              known, or whose inputs do not fit
+    Raises    CheckpointError for a file that cannot be decoded, or asks for more than its size allows;
+              GraphError listing every node whose operator is not known, or whose inputs do not fit
     """
-    return ModelReader(ModelFile(model), trainable, patterns).read(shapes or {}, values)
+    return ModelReader(ModelFile(model), trainable, patterns, mostRuns).read(shapes or {}, values)
 
 
 class ModelReader:
     """Reads the nodes of a model in their order, and notes what it cannot read instead of stopping there."""
 
-    def __init__(self, file: ModelFile, trainable: bool = True, patterns: bool = True):
-        self.patterns = patterns
+    def __init__(self, file: ModelFile, trainable: bool = True, patterns: bool = True, mostRuns: int | None = None):
+        self.patterns, self.mostRuns = patterns, mostRuns
         self.kinds: set[str] = set()
         self.known: Any = {}
         self.file, self.model = file, file.proto

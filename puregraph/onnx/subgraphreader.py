@@ -172,7 +172,12 @@ class SubgraphReader:
             return self.unrolled(scope, body, count, condition, carried, path)
         graph = self.repeated(scope, body, names, own, carried, [], 1)
         values = [count, condition, *carried, *flattened(outside)]
-        return None if graph is None else self.added(Loop(graph, len(carried), ranks), values, path)
+        return None if graph is None else self.added(self.loop(graph, len(carried), ranks), values, path)
+
+    def loop(self, graph: Graph, carried: int, ranks: list[int]) -> Loop:
+        """A Loop that runs as often as the user allows."""
+        most = self.reader.mostRuns
+        return Loop(graph, carried, ranks) if most is None else Loop(graph, carried, ranks, most)
 
     def unrolled(self, scope: Any, body: Any, count: Any, condition: Any, carried: list[Any], path: str) -> Any:
         """The outputs of a Loop that is read run by run: of one that carries or reads a sequence, whose length changes.

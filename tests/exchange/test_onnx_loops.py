@@ -6,6 +6,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 
+import hostileonnx  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import puregraph  # noqa: E402
@@ -229,11 +230,24 @@ def test_a_loop_without_an_end_is_stopped():
         [info("go", TensorProto.BOOL, []), info("d")],
     )
     given = {"x": np.ones(1, np.float32)}
-    net = fromOnnx(modelOf(helper.make_node("Loop", ["", "", "x"], ["y"], body=body, name="loop"), given))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("puregraph.onnx.modules.control.loop.MOST", 1000)
-        with pytest.raises(DataError, match="a loop wanted to run more than"):
-            net(*given.values())
+    model = modelOf(helper.make_node("Loop", ["", "", "x"], ["y"], body=body, name="loop"), given)
+    with pytest.raises(DataError, match="wanted at most 1,000 runs of a loop and those inside it, got more; fromOnnx"):
+        fromOnnx(model, mostRuns=1000)(*given.values())
+
+
+@pytest.mark.parametrize("count", [3, 10])
+def test_runs_of_loops_inside_a_loop_are_counted_too(count):
+    inner = hostileonnx.loopBody([("Relu", ["a"], ["b"])])
+    body = hostileonnx.loopBody([("Loop", ["n", "on", "a"], ["b"], {"body": inner})])
+    number, condition = hostileonnx.value("n", (), TensorProto.INT64), hostileonnx.value("on", (), TensorProto.BOOL)
+    nodes = [("Loop", ["n", "on", "x"], ["y"], {"body": body})]
+    net = fromOnnx(hostileonnx.model(nodes, ["x", number, condition]), mostRuns=50)
+    given = np.ones(2, np.float32), np.array(count), np.array(True)
+    if count == 3:
+        assert np.array_equal(net(*given), np.ones(2)) and np.array_equal(net(*given), np.ones(2))
+    else:
+        with pytest.raises(DataError, match="wanted at most 50 runs"):
+            net(*given)
 
 
 def test_functions_and_graphs_in_one_another_are_refused_before_they_grow_without_bound(monkeypatch):

@@ -1,5 +1,7 @@
 """Loop: a graph that runs as often as a count says, or as long as a condition holds."""
 
+import threading
+
 import numpy as np
 
 from puregraph.arguments import Natural
@@ -13,17 +15,26 @@ from puregraph.module import Inputs
 from puregraph.modules import And, Constant, Identity, Less, Linear, Tanh
 from puregraph.onnx.modules.control.repeatedgraph import RepeatedGraph
 
-MOST = 1 << 20  # runs, so that a condition that never ends is an error
+MOST = 1 << 16  # runs, with those of loops inside, unless the user sets another limit
+
+
+class RunCount(threading.local):
+    """The runs of all loops since the outermost one of this thread began."""
+
+    depth = runs = 0
+
+
+RUNS = RunCount()
 
 
 class Loop(RepeatedGraph):
     """for t in 0, 1, ..., count - 1 while condition: condition, c, s[t] = body(t, condition, c, x)
 
     The values that are carried from run to run, c, are given as the last run left them, s stacked along a new first
-    axis. A count may be as large as there are integers; without one the condition ends the loop, at the latest after
-    1,048,576 runs. Gradients go back through every run; none reaches the count and the condition. Sizes of carried
-    values that change are open, and so is how many runs there were, unless the count is known and no condition ends
-    the loop before.
+    axis. A count may be as large as there are integers; a loop that wants more than `most` runs, those of loops inside
+    counted too, is an error. Gradients go back through every run; none reaches the count and the condition. Sizes of
+    carried values that change are open, and so is how many runs there were, unless the count is known and no condition
+    ends the loop before.
 
     Shapes    count and condition of one element, c, x any -> c as the body gives it, s (runs, *as the body gives it)
     Source    ONNX operator Loop
@@ -34,8 +45,9 @@ class Loop(RepeatedGraph):
     masks = ("condition",)
     leading, answers = 2, 1
 
-    def __init__(self, body: Graph, carried: Natural, ranks=(0, 0), name=None):
+    def __init__(self, body: Graph, carried: Natural, ranks=(0, 0), most: Natural = MOST, name=None):
         super().__init__(body, carried, name)
+        self.most = most
         self.ranks = tuple(ranks)
 
     @property
@@ -95,9 +107,19 @@ class Loop(RepeatedGraph):
     def goesOn(self, t, inputs, outs):
         count, condition = inputs[0], inputs[1] if outs is None else outs[0]
         isOn = t < int(toHost(count).reshape(())) and bool(toHost(condition).reshape(()))
-        if isOn and t >= MOST:
-            raise DataError(f"a loop wanted to run more than {MOST:,} times; give a count, or mend its condition")
+        RUNS.runs += isOn
+        if RUNS.runs > self.most:
+            text = f"wanted at most {self.most:,} runs of a loop and those inside it, got more"
+            raise DataError(f"{text}; fromOnnx(model, mostRuns=...) allows more")
         return isOn
+
+    def forward(self, inputs, carried, stored, times=None):
+        RUNS.runs = RUNS.runs if RUNS.depth else 0
+        RUNS.depth += 1
+        try:
+            return super().forward(inputs, carried, stored, times)
+        finally:
+            RUNS.depth -= 1
 
     def given(self, t, inputs, outs, carried):
         count, condition = inputs[0], inputs[1] if outs is None else outs[0]
