@@ -55,7 +55,7 @@ class OnnxSummary:
     def compare(self) -> tuple[list[float], list[Any]]:
         """How far the outputs are from those of onnxruntime, over the largest, on random data; the shapes of that.
 
-        Raises    GraphError where onnxruntime is not installed
+        Raises    GraphError where onnxruntime is not installed, or refuses the model; where shapes are not known
         """
         try:
             import onnxruntime as runtime
@@ -63,6 +63,8 @@ class OnnxSummary:
             raise GraphError("--check compares with onnxruntime, which is not installed") from None
         if self.graph is None:
             raise GraphError(self.problem)
+        if any(shape is None for shape in self.shapes):
+            raise GraphError("--check: the shapes of its inputs are not known: give them, as in 1,3,224,224")
         rng, whole = np.random.default_rng(0), []
         for shape in self.shapes:
             whole.append(tuple(OPEN if isinstance(size, Dim) else size for size in shape))
@@ -70,11 +72,27 @@ class OnnxSummary:
             rng.standard_normal(shape).astype(dtype) if dtype.kind == "f" else rng.integers(0, 2, shape).astype(dtype)
             for shape, dtype in zip(whole, self.graph.inputTypes())
         ]
-        session = runtime.InferenceSession(str(self.path), providers=["CPUExecutionProvider"])
-        wanted = session.run(None, {info.name: x for info, x in zip(session.get_inputs(), data)})
+        wanted = expected(runtime, str(self.path), data)
         found = self.graph(*data)
         found = found if isinstance(found, list) else [found]
         return [distance(a, b) for a, b in zip(found, wanted)], [show(shape) for shape in whole]
+
+
+def expected(runtime: Any, path: str, data: list[Any]) -> list[Any]:
+    """The outputs that onnxruntime gives.
+
+    Raises    GraphError with its reason where it refuses the model or the data
+    """
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4  # what it says is in the error
+    try:
+        session = runtime.InferenceSession(path, options, ["CPUExecutionProvider"])
+        return list(session.run(None, {info.name: x for info, x in zip(session.get_inputs(), data)}))
+    except Exception as error:  # its own errors have no common base
+        why = " ".join(str(error).split())
+        isNew = "opset" in why.lower() or "NOT_IMPLEMENTED" in why
+        hint = "; write it in an older opset, as toOnnx(..., opset=21) does" if isNew else ""
+        raise GraphError(f"--check: onnxruntime {runtime.__version__} refuses the model: {why}{hint}") from error
 
 
 def distance(found: Any, wanted: Any) -> float:

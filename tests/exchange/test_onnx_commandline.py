@@ -46,6 +46,22 @@ def test_a_model_is_compared_with_onnxruntime(path, capsys):
     assert "differ from onnxruntime's by" in capsys.readouterr().out
 
 
+@pytest.mark.peers
+def test_a_model_that_onnxruntime_refuses_is_compared_with_a_sentence(tmp_path, capsys):
+    pytest.importorskip("onnxruntime")
+    node = helper.make_node("QuantizeLinear", ["x", "scale"], ["y"], name="it")
+    shapes = {"none": None, "known": [2, 3]}
+    for name, shape in shapes.items():
+        ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape), helper.make_empty_tensor_value_info("y")]
+        scale = onnx.numpy_helper.from_array(np.array(0.1, np.float32), "scale")
+        graph = helper.make_graph([node], "g", ends[:1], ends[1:], [scale])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 28)]), tmp_path / f"{name}.onnx")
+    assert main(["onnx", str(tmp_path / "known.onnx"), "--check"]) == 1
+    assert "--check: onnxruntime" in (text := capsys.readouterr().err) and "older opset" in text and "'it'" in text
+    assert main(["onnx", str(tmp_path / "none.onnx"), "--check"]) == 1
+    assert "the shapes of its inputs are not known: give them" in capsys.readouterr().err
+
+
 def test_a_model_that_cannot_be_read_says_why(tmp_path, capsys):
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
     node = helper.make_node("Strange", ["x"], ["y"], name="it", domain="own")
