@@ -227,7 +227,7 @@ class ModelReader:
         """The outputs of a node; None where it cannot be read, which is noted."""
         path = pathOf(scope, proto)
         domain = "" if proto.domain == "ai.onnx" else proto.domain
-        given = [scope.values[name] if name else None for name in proto.input]
+        given: list[Any] = [scope.values[name] if name else None for name in proto.input]
         while given and given[-1] is None:
             given.pop()
         opset = scope.opsets.get(domain, 0)
@@ -415,7 +415,8 @@ def chosenShape(info: Any, shape: Any) -> Any:
         named = [f"{info.name}_{i}" if n is None else n for i, n in enumerate(shape)] if isShaped(shape) else shape
         return dimsFrom(list(asShape(named)), info.name)
     except ShapeError as error:
-        raise ShapeError(f"shapes: input {quote(info.name)}: {error}") from None
+        fault = error.faults[0]
+        raise ShapeError(fault._replace(module=f"shapes: input {quote(info.name)}")) from None
 
 
 def isShaped(shape: Any) -> bool:
@@ -494,7 +495,7 @@ def attributesOf(kind: str, opset: int) -> dict[str, tuple[int, bool]] | None:
         schema = defs.get_schema(kind, opset)
     except defs.SchemaError:
         return None
-    return {name: (int(each.type), each.required) for name, each in schema.attributes.items()}
+    return {name: (each.type.value, each.required) for name, each in schema.attributes.items()}
 
 
 def checkAttributes(proto: Any, opset: int) -> None:

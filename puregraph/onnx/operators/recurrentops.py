@@ -42,7 +42,7 @@ def checkWeights(op: Any, W: Any, R: Any, B: Any, P: Any) -> None:
     hsize, gates = op.get("hidden_size"), GATES[op.type]
     if hsize is None:
         op.refuse("its attribute hidden_size is left out, which it has to have")
-    shapes = {"W": (sides, gates * hsize, None), "R": (sides, gates * hsize, hsize)}
+    shapes: dict[str, tuple] = {"W": (sides, gates * hsize, None), "R": (sides, gates * hsize, hsize)}
     shapes |= {"B": (sides, 2 * gates * hsize), "P": (sides, 3 * hsize)}
     for (name, wanted), value in zip(shapes.items(), (W, R, B, P)):
         shape = None if value is None else value.shape
