@@ -10,7 +10,14 @@ from puregraph.core.dim import Dim, most
 from puregraph.core.shape import asValue
 from puregraph.formula.expr import Term
 
-EXACT = {"+": np.add, "-": np.subtract, "*": np.multiply, "neg": np.negative, "%": np.remainder}
+EXACT = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "neg": np.negative,
+    "//": np.floor_divide,
+    "%": np.remainder,
+}
 
 
 class UnknownError(Exception):

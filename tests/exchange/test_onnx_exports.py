@@ -12,7 +12,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
 
-from puregraph.onnx import fromOnnx  # noqa: E402
+from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
 from puregraph.optimizers import SGD  # noqa: E402
 
 pytestmark = pytest.mark.peers
@@ -124,6 +124,22 @@ def test_weights_that_an_exporter_merged_because_they_were_equal_are_trained_one
         own.update()
     wanted = net.eval()(ids).detach().numpy()
     np.testing.assert_allclose(graph.evalMode()(ids.numpy()), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("isFirst", [True, False])
+def test_an_attention_exported_with_an_open_batch_has_its_shapes_and_is_written_again(isFirst):
+    torch.manual_seed(1)
+    net, x = First(nn.MultiheadAttention(8, 2, batch_first=isFirst)).eval(), torch.randn(3, 4, 8)
+    options = {"input_names": ["q", "k", "v"], "dynamic_axes": {name: {1 - isFirst: "N"} for name in "qkv"}}
+    graph = fromOnnx(exported(net, [x] * 3, {"dynamo": False, "opset_version": 17, **options}))
+    shape = ("N", 4, 8) if isFirst else (3, "N", 8)
+    assert graph.dataShapeFrom([shape] * 3) == shape
+    again = fromOnnx(toOnnx(graph, None, [shape] * 3, 17))
+    for size in (1, 5):
+        xs = [torch.randn([size if n == "N" else n for n in shape]) for _ in range(3)]
+        wanted = net(*xs).detach().numpy()
+        for each in (graph, again):
+            np.testing.assert_allclose(each(*[v.numpy() for v in xs]), wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow

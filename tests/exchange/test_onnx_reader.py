@@ -208,6 +208,23 @@ def test_functions_of_a_model_are_written_out_with_the_attributes_of_their_call(
     assert list(net(np.array([-2, 4], np.float32))) == [-1, 4]
 
 
+def test_heads_of_a_size_that_is_divided_are_known_beside_an_open_batch():
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "two"], ["width"]),
+        helper.make_node("Div", ["width", "heads"], ["part"]),
+        helper.make_node("Gather", ["s", "zero"], ["batch"]),
+        helper.make_node("Mul", ["batch", "heads"], ["rows"]),
+        helper.make_node("Div", ["rows", "heads"], ["again"]),
+        *(helper.make_node("Unsqueeze", [name, "axis"], [f"{name}1"]) for name in ("again", "part")),
+        helper.make_node("Concat", ["again1", "minus", "part1"], ["sizes"], axis=0),
+        helper.make_node("Reshape", ["x", "sizes"], ["y"]),
+    ]
+    numbers = {"two": np.array(2), "zero": np.array(0), "heads": np.array(4), "axis": np.array([0])}
+    net = fromOnnx(model(nodes, [("x", ["N", 3, 8])], ["y"], numbers | {"minus": np.array([-1])}))
+    assert net.dataShapeFrom(("N", 3, 8)) == ("N", 12, 2)
+
+
 def test_shape_arithmetic_keeps_symbols():
     nodes = [
         helper.make_node("Shape", ["x"], ["s"]),
