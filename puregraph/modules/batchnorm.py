@@ -6,10 +6,13 @@ from puregraph.arguments import Count, Flag, Fraction, NotNegative, optional
 from puregraph.base.widen import widen
 from puregraph.core.param import Param, State
 from puregraph.core.shape import product
-from puregraph.errors import need
+from puregraph.errors import GraphWarning, need
+from puregraph.errors.userwarning import warnUser
 from puregraph.kernels.reduce import moments, total
 from puregraph.module import Module
 from puregraph.modules.windows import channelHint, isWhole, overMaps, perMap
+
+KERAS = 0.9  # share of a batch in the running statistics from which on it is taken for Keras' share of what was before
 
 
 class BatchNorm(Module):
@@ -47,6 +50,12 @@ class BatchNorm(Module):
     ):
         super().__init__(name)
         need(isWhole(maps, 1), "maps as a whole number of at least 1", repr(maps))
+        if momentum is not None and KERAS <= momentum < 1:
+            warnUser(
+                f"BatchNorm: momentum={momentum} is the share of a new batch in the running statistics, as in PyTorch; "
+                f"Keras counts the other share: its momentum={momentum} is momentum={1 - momentum:.3g} here",
+                GraphWarning,
+            )
         self.maps, self.epsilon, self.momentum, self.synchronized = maps, epsilon, momentum, synchronized
         self.scale = Param((maps,), "ones") if affine else None
         self.bias = Param((maps,)) if affine else None

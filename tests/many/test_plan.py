@@ -207,6 +207,19 @@ def test_a_plan_for_a_hundred_thousand_processes_takes_no_memory_and_says_what_i
     assert f"{100 * best.exchange / best.seconds:.0f} %  best" in plan.table()
 
 
+def test_a_split_that_is_slower_than_one_process_alone_says_so():
+    net = Sequential(Linear(256, 256, name="fc"), name="net")
+    slow = SplitPlan(net, [(8, 256)], Cluster(4, LinkSpeed(1e6, 1e-2)), Adam)
+    assert slow.alone.seconds < slow.best.seconds
+    times = f"{slow.best.seconds / slow.alone.seconds:.2g}"
+    assert f": {times} times as fast as the best split; train without the others" in slow.table()
+    fast = SplitPlan(net, [(4096, 256)], Cluster(4, LinkSpeed(1e11, 1e-7), flops=1e9), Adam)
+    assert "one process alone: a step of " in fast.table() and "times as fast" not in fast.table()
+    small = SplitPlan(net, [(8, 256)], Cluster(4, LinkSpeed(1e6, 1e-2), memory=slow.alone.memory - 1), Adam)
+    assert "too large" in small.table().split("one process alone: ")[1].splitlines()[0]
+    assert SplitPlan(net, [(8, 256)], Cluster(1), Adam).alone is None
+
+
 def test_what_is_divided_takes_less_memory_and_what_does_not_fit_is_never_the_best():
     net = mlp(256, (256, 256), 10)
     free = SplitPlan(net, [(64, 256)], Cluster(4), Adam)

@@ -5,7 +5,7 @@ import pytest
 from peers import CLOSE, agree, compare, ours, prepared
 
 from puregraph.core.shape import asShape
-from puregraph.errors import ShapeError
+from puregraph.errors import GraphWarning, ShapeError
 from puregraph.modules import BatchNorm, LayerNorm
 
 
@@ -141,3 +141,14 @@ def test_layer_normalisation_is_pytorch_s(shape, last, affine, rng):
     norm = LayerNorm(last, epsilon=1e-3, affine=affine)
     x = rng.standard_normal(shape) * 3 + 1
     compare(norm, lambda x, *params: F.layer_norm(x, norm.shape, *params, eps=1e-3), rng, x)
+
+
+@pytest.mark.parametrize("momentum", [0.9, 0.99, 0.997])
+def test_the_momentum_of_keras_is_told_from_ours(momentum):
+    with pytest.warns(GraphWarning, match=rf"Keras counts the other share: .* is momentum={1 - momentum:.3g} here"):
+        BatchNorm(3, momentum=momentum)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.01, 0.1, 0.5, 1.0, None])
+def test_a_momentum_as_pytorch_has_it_is_not_doubted(momentum):
+    BatchNorm(3, momentum=momentum)

@@ -79,7 +79,7 @@ class SplitPlan:
 
     def __init__(self, graph: Graph, shapes: Sequence[Any], cluster: Cluster, optimizer: Any):
         self.graph, self.shapes, self.cluster = graph, [tuple(s) for s in shapes], cluster.checked()
-        self.batch = batchOf(self.shapes)
+        self.batch, self.optimizer = batchOf(self.shapes), optimizer
         if self.batch < cluster.ranks:
             raise ArgumentError(
                 f"a batch of {self.batch} cannot be divided among {cluster.ranks} processes: each takes a sample at "
@@ -102,6 +102,13 @@ class SplitPlan:
         """The fastest that fits; of equally fast ones the one that takes least memory. None if none fits."""
         fitting = [split for split in self.splits if split.memory <= self.cluster.memory]
         return min(fitting, key=lambda split: (round(split.seconds, 9), split.memory), default=None)
+
+    @property
+    def alone(self) -> StepSplit | None:
+        """The step of a single process that has the batch to itself; None where the cluster is one."""
+        if self.cluster.ranks == 1:
+            return None
+        return SplitPlan(self.graph, self.shapes, self.cluster._replace(ranks=1, node=1), self.optimizer).splits[0]
 
     def split(self, shard: str | None, each: int) -> StepSplit:
         """A split with `each` grains for a process."""
@@ -180,10 +187,23 @@ class SplitPlan:
         for i, split in enumerate(self.splits, 1):
             fits = split.memory <= self.cluster.memory
             lines[i] += "  best" if split is best else "" if fits else "  too large"
+        lines += self.aloneLines()
         title = f"{self.graph.title()}, a batch of {self.batch:,} on {self.cluster.ranks:,} processes"
         if best is None:
             return "\n".join([title, *lines, "none of them fits"])
         return "\n".join([title, *lines, "", *self.exchanges(best)])
+
+    def aloneLines(self) -> list[str]:
+        """What a single process takes for the batch, and by how much it is faster than the best split, if it is."""
+        alone, best = self.alone, self.best
+        if alone is None:
+            return []
+        line = f"one process alone: a step of {secondsText(alone.seconds)}, {bytesText(alone.memory)}"
+        if alone.memory > self.cluster.memory:
+            return ["", f"{line}, too large"]
+        if best is not None and alone.seconds < best.seconds:
+            line += f": {best.seconds / alone.seconds:.2g} times as fast as the best split; train without the others"
+        return ["", line]
 
     def row(self, split: StepSplit) -> tuple[str, ...]:
         """A split in words."""
