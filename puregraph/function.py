@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from puregraph.base.align import readOnly
 from puregraph.base.signals import isAsynchronous
-from puregraph.core.accumulate import shapeOf, zeroLike
+from puregraph.core.accumulate import needPlain, shapeOf, zeroLike
 from puregraph.core.late import Late
 from puregraph.core.tracer import tracerOf
 from puregraph.errors import AutoDiffException, GraphError, PuregraphError, plural
@@ -254,20 +253,13 @@ def within(value: Any, change: Callable[[Any], Any]) -> Any:
     return type(value)([change(v) for v in value]) if type(value) in (list, tuple) else value
 
 
-@contextmanager
-def refusingWrites(label: str, what: str) -> Iterator[None]:
-    """Say which Function wrote into an array that other nodes read.
-
-    Raises    PuregraphError
-    """
-    try:
-        yield
-    except ValueError as error:
-        if "read-only" not in str(error):
-            raise
-        raise PuregraphError(
-            f"{label} writes into {what}, which other nodes read: write into a copy, np.copy(x)"
-        ) from error
+def writeRefusal(error: ValueError, label: str, what: str) -> Exception:
+    """What to raise for an error in a Function: where it wrote into an array that others read, a sentence about it."""
+    if "read-only" not in str(error):
+        return error
+    refusal = PuregraphError(f"{label} writes into {what}, which other nodes read: write into a copy, np.copy(x)")
+    refusal.__cause__ = error
+    return refusal
 
 
 class FunctionCall(Module):
@@ -346,8 +338,10 @@ class FunctionCall(Module):
         arguments, keywords = self.given(views)
         form = self.form or (HOLE,) * len(inputs)
         context = Context((True,) * len(form), form)
-        with refusingWrites(f"{self.function.__name__}.forward", "an input"):
+        try:
             result = self.function.call(context, arguments, keywords)
+        except ValueError as error:
+            raise writeRefusal(error, f"{self.label}.forward", "an input")  # noqa: B904 - it has its cause
         given = {id(view): x for view, x in zip(views, inputs)}  # an input that is returned as it is
         results = result if isinstance(result, tuple) else (result,)
         context.outputs = tuple([given.get(id(y), y) for y in results])
@@ -360,8 +354,13 @@ class FunctionCall(Module):
         wanted = [list(islice(left, len(leavesOf(part, isHole)))) for part in form]
         context.needs_input_grad = tuple(map(any, wanted))
         grads = list(map(readOnly, grad if isinstance(grad, list) else [grad]))
-        with refusingWrites(f"{self.function.__name__}.backward", "a gradient or a saved value"):
-            return tuple(self.function.gradients(context, grads, form, isHole))
+        try:
+            found = self.function.gradients(context, grads, form, isHole)
+        except ValueError as error:
+            raise writeRefusal(error, f"{self.label}.backward", "a gradient or a saved value")  # noqa: B904
+        for g in found:
+            needPlain(g, f"{self.label}.backward")
+        return tuple(found)
 
     def written(self, without: tuple[str, ...] = ()) -> str:
         return f"Call({self.function.__name__})"

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.arguments import Flag, Number, checked, takes
-from puregraph.base.dtype import inferredType, isFloating
+from puregraph.base.dtype import inferredType, isFloating, isNumeric
 from puregraph.base.keywords import KeepsInitArgs
-from puregraph.core.accumulate import needPlain, seedLike, shapeOf
+from puregraph.core.accumulate import isArray, needPlain, seedLike, shapeOf
 from puregraph.core.applied import Applied
 from puregraph.core.linkednode import checkName, nodeInstead
 from puregraph.core.param import Param, State, Stored, successorText
 from puregraph.core.parameterized import Parameterized
 from puregraph.core.shape import asShape, asValue, fits, product, valueOf
 from puregraph.core.tracer import tracerOf
-from puregraph.errors import GraphError, PuregraphError, UnknownAttributeError, need, plural
+from puregraph.errors import DtypeError, GraphError, PuregraphError, UnknownAttributeError, need, plural
 from puregraph.node import Node
 
 Shape = tuple[Any, ...]
@@ -459,6 +459,8 @@ def checkGrads(grad: Any, outputs: list[Any], label: str) -> list[Any]:
         raise GraphError(f"{label}: backward wanted {count}, got {'none' if grad is None else len(grads)}{hint}")
     for g, y in zip(grads, outputs, strict=True):
         needPlain(g, f"{label}: backward")
+        if isArray(g) and isArray(y) and not isNumeric(g.dtype):
+            raise DtypeError(f"{label}: backward wanted a gradient of {y.dtype}, got {g.dtype}")
         if g is not None and shapeOf(g) != shapeOf(y):
             need(False, f"a gradient of shape {shapeOf(y)}", shapeOf(g))
     return grads

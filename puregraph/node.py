@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.base.align import readOnly
+from puregraph.base.dtype import isNumeric
 from puregraph.base.fingerprint import fingerprint
 from puregraph.base.widen import forwardRule, gradRule, hasBfloat16
 from puregraph.core.accumulate import accumulate, isValue, needPlain, shapeOf
@@ -108,7 +109,7 @@ class Node(LinkedNode):
     def checkGiven(self, given: list[Any], spec: Any) -> None:
         """Refuse inputs that are missing or no values; of what computes with numbers alone, arrays of anything else."""
         names, optional, _ = spec
-        isNumeric = type(self.module).__module__.startswith(NUMERIC)
+        takesNumbers = type(self.module).__module__.startswith(NUMERIC)
         for i, x in enumerate(given):
             name = names[min(i, len(names) - 1)]
             if x is None:
@@ -120,7 +121,7 @@ class Node(LinkedNode):
                     raise DataError(f"{where}: wanted {plural(len(names), 'input')} ({', '.join(names)}), got {len(x)}")
                 needPlain(x, f"{where}, {name}")
                 raise DataError(f"{where}: wanted arrays, got {kindOf(x)} for {name}; use np.array")
-            elif isNumeric and (isinstance(x, str) or type(x) is np.ndarray and x.dtype.kind not in "fiubV"):
+            elif takesNumbers and (isinstance(x, str) or type(x) is np.ndarray and not isNumeric(x.dtype)):
                 kind = kindOf(x) if isinstance(x, str) else f"dtype {x.dtype}; convert with .astype"
                 where = f"at '{self.name}' ({self.label})"
                 raise DtypeError(f"{where}: wanted an array of real numbers for {name}, got {kind}")

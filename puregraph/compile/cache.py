@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from puregraph.arguments import Flag, ModuleLike, Optimizers, Types, optional, takes
+from puregraph.arguments import Flag, ModuleLike, Optimizers, Types, Whole, optional, takes
 from puregraph.compile.program import Program
 from puregraph.compile.runtime.buffers import Workspace
 from puregraph.compile.trace.costchecks import warnOf
@@ -91,7 +91,13 @@ class Programs:
         return False
 
 
-@takes(cost=optional(ModuleLike), optimizer=optional(Optimizers), train=optional(Flag), dtypes=optional(Types))
+@takes(
+    cost=optional(ModuleLike),
+    optimizer=optional(Optimizers),
+    train=optional(Flag),
+    dtypes=optional(Types),
+    budget=optional(Whole),
+)
 def compiled(
     graph: Graph,
     *shapes: Any,

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
-from puregraph.arguments import isType
+from puregraph.arguments import isNumber, isType
 from puregraph.base.align import fitting, ownCopy, readOnly
 from puregraph.base.attributes import Settable
-from puregraph.base.dtype import isFloating, nativeType
+from puregraph.base.dtype import isFloating, isNumeric, nativeType
 from puregraph.base.fingerprint import fingerprint
 from puregraph.base.lease import Lease, isLendable, lend
 from puregraph.base.widen import noteDtype
 from puregraph.core.accumulate import needPlain, operatorsHint
 from puregraph.core.initial import SEED, generator, start
+from puregraph.core.tracer import Tracer
 from puregraph.core.versioning import ARRAYVERSIONS, COUNTER, Kept, LastUpdate, VersionedAttribute
 from puregraph.errors import ArgumentError, DtypeError, Fault, ShapeError, UnknownAttributeError, show
 
@@ -165,6 +166,8 @@ class Stored(Settable, Kept):
             )
         if value is not None and not isinstance(value, Stored):
             raise UnknownAttributeError(successorText(owner, name, self.kind, value))
+        if value is not None and len(value.shape) != len(self.shape):
+            raise ShapeError(Fault(f"{name} with as many axes as {show(self.shape)}", show(value.shape)))
 
     def isOwn(self, array: Any) -> bool:
         """Whether an array is what `data` gives now."""
@@ -173,7 +176,7 @@ class Stored(Settable, Kept):
     def check(self, array: Any) -> None:
         """Raise    DtypeError, ShapeError unless these can be the values."""
         wanted = f"an array of {self.dtype} of shape {show(self.shape)} for the data of a {self.kind}"
-        if not hasattr(array, "astype") or not hasattr(array, "shape"):
+        if not hasattr(array, "astype") or not hasattr(array, "shape") or isinstance(array, Tracer):
             raise DtypeError(f"wanted {wanted}, got {type(array).__name__}; np.asarray makes one")
         hint = operatorsHint(array)
         if hint:
@@ -246,7 +249,9 @@ class GradOfPass:
     """
 
     def __set__(self, owner: Any, value: Any) -> None:
-        needPlain(value, "the gradient of a parameter")
+        if value is not None:
+            needPlain(value, "the gradient of a parameter")
+            owner.checkGrad(value)
         own = vars(owner)
         own["grad"] = value
         own["gradVersion"] = next(ARRAYVERSIONS)
@@ -256,8 +261,19 @@ class Trainable(VersionedAttribute):
     """Whether a parameter is trained: integers have no gradient."""
 
     def __set__(self, owner: Any, value: Any) -> None:
+        if not isinstance(value, (bool, np.bool_)):
+            raise ArgumentError(f"wanted trainable as True or False, got {value!r:.60}")
         if value and not isFloating(owner.dtype):
             raise DtypeError(f"a parameter of {owner.dtype} has no gradient and cannot be trained; make it a float")
+        super().__set__(owner, value)
+
+
+class RateFactor(VersionedAttribute):
+    """A factor of the learning rate."""
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        if not isNumber(value):
+            raise ArgumentError(f"wanted rate as a finite number, a factor of the learning rate, got {value!r:.60}")
         super().__set__(owner, value)
 
 
@@ -271,7 +287,7 @@ class Param(Stored):
     kind = "parameter"
     options = ("trainable", "rate", "decay", "data", "grad")
     trainable: Any = Trainable()
-    rate: Any = VersionedAttribute()
+    rate: Any = RateFactor()
     decay: Any = VersionedAttribute()
     grad: Any = GradOfPass()
     gradVersion = 0
@@ -284,6 +300,14 @@ class Param(Stored):
         self.trainable = isFloating(self.dtype)
         self.rate = 1.0
         self.decay = True
+
+    def checkGrad(self, value: Any) -> None:
+        """Raise    DtypeError, ShapeError unless this can be the gradient."""
+        if not hasattr(value, "dtype") or not isNumeric(value.dtype):
+            kind = getattr(value, "dtype", type(value).__name__)
+            raise DtypeError(f"wanted an array of numbers of shape {show(self.shape)} for a gradient, got {kind}")
+        if tuple(value.shape) != self.shape:
+            raise ShapeError(Fault(f"a gradient of shape {show(self.shape)}", show(tuple(value.shape))))
 
     def calcMode(self, dtype: Any) -> None:
         if isFloating(self.dtype):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from puregraph.arguments import Flag, Text, Whole, optional, takes
 from puregraph.autodiff.joint.backwardimplementation import BackwardResult
 from puregraph.autodiff.joint.freeinggraph import Descriptor, FreeingGraph
 from puregraph.autodiff.joint.gradientgraph import GradientGraph, connected
@@ -127,6 +128,7 @@ def graph_of(graph_or_model: Any) -> Any:
     return graph
 
 
+@takes(accumulate=Flag, data_forwarding_strategy=Text, budget=optional(Whole))
 def add_backward_pass(
     graph: Any,
     outputs: Any,

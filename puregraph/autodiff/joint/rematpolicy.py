@@ -65,7 +65,7 @@ def choices(names: _Names, make: Callable[[set[int]], Any], budget: int, shapes:
     """
     if strategy != "store_all":
         raise AutoDiffException(f"give budget= or data_forwarding_strategy=, not both; got {budget} and {strategy!r}")
-    if shapes is None:
+    if not isinstance(shapes, (tuple, list)):
         raise AutoDiffException("a budget of bytes needs the inputs' shapes: give shapes=[(32, 784), ...]")
     graph, flat = names.graph, names.flat
     shapes = shapesOf(list(shapes))

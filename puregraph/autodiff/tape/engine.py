@@ -17,6 +17,7 @@ import numpy as np
 
 from puregraph.autodiff.tape.gradmode import MODE
 from puregraph.autodiff.tape.tapenode import GradientEdge, LeafAccumulator, TapeNode, get_gradient_edge, total
+from puregraph.base.dtype import isNumeric
 from puregraph.base.mutex import Mutex
 from puregraph.core.accumulate import combine, isArray, needPlain, seedLike, shapeOf
 from puregraph.core.hooks import HOOKS
@@ -336,6 +337,9 @@ def seed(value: Any, g: Any) -> Any:
     needPlain(g, "backward, the gradient")
     if not isArray(value):
         return seedLike(value) if g is None else g
+    if type(g) is np.ndarray and not isNumeric(g.dtype) or isinstance(g, (str, complex)):
+        kind = getattr(g, "dtype", type(g).__name__)
+        raise AutoDiffException(f"wanted a gradient of {value.dtype}, got {kind}: convert it with .astype")
     if g is None:
         if value.size != 1:
             raise AutoDiffException(

@@ -25,7 +25,7 @@ from puregraph.autodiff.tape.variable import (
 from puregraph.core.accumulate import isArray, needPlain, shapeOf, zeroLike
 from puregraph.core.hooks import HOOKS
 from puregraph.errors import AutoDiffException, GraphError
-from puregraph.function import Context, Function, Keyword, copied, leavesOf
+from puregraph.function import Context, Function, Keyword, copied, leavesOf, writeRefusal
 from puregraph.module import holdsNode
 
 
@@ -112,6 +112,7 @@ class FunctionBackward(TapeNode):
         x = g._value if isinstance(g, Variable) else g
         if type(x) is type(v._value) is np.float64:  # most of all, and quickly
             return g if MODE.enabled else x
+        needPlain(x, self.name())
         if g is not None and isArray(v._value) and shapeOf(x) != v.shape:
             raise AutoDiffException(
                 f"{self.name()}: wanted a gradient of shape {v.shape} for input {number}, got {shapeOf(x)}"
@@ -151,6 +152,8 @@ def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
     before, MODE.enabled = MODE.enabled, False
     try:
         result = cls.call(ctx, args, kwargs)
+    except ValueError as error:
+        raise writeRefusal(error, f"{cls.__name__}.forward", "an input")  # noqa: B904 - it has its cause
     finally:
         MODE.enabled = before
     outputs = tuple([wrapped(y) for y in (result if type(result) is tuple else (result,))])
