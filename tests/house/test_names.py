@@ -22,6 +22,8 @@ FOREIGN = {  # names of PyTorch, autograd and AnalogVNN, hooks of ast.NodeVisito
     "needs_input_grad",
     "save_for_backward",
     "saved_variables",
+    "saved_tensors",
+    "mark_dirty",
     "setup_context",
     "once_differentiable",
     "set_materialize_grads",
