@@ -689,3 +689,30 @@ def test_stopped_at_once_after_its_last_epoch_a_run_is_finished(tmp_path):
     trainer = run(fresh(callbacks=[StopsNow("onEpochEnd"), Checkpoint(tmp_path / "run.h5")]), epochs=2)
     assert not trainer.running and len(trainer.history) == 2
     assert len(run(trainer, epochs=1).history) == 3
+
+
+WRONG = [-1, 1.5, 2**80, "x", [], {}, b"3", float("inf")]
+
+
+@pytest.fixture(scope="module")
+def progress():
+    """What a trainer in the middle of an epoch saves."""
+    trainer = fresh()
+    trainer.callbacks.append(callbacksFrom([stopAt(7, None)])[0])
+    with pytest.raises(Stopped):
+        run(trainer)
+    return state.stateFrom(trainer)
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=map(repr, WRONG))
+@pytest.mark.parametrize("name", [*state.PROGRESS, "count", "until", "total", "grains", "seed", "frozen", "order"])
+def test_a_value_of_another_kind_is_refused_wherever_it_stands_in_the_progress(progress, name, wrong):
+    state.checkKinds(progress)
+    isRate = name == "lastRate" and isinstance(wrong, (int, float)) and wrong != 2**80
+    changed = {**progress, "place": dict(progress["place"])}
+    (changed["place"] if name in state.PROGRESS else changed)[name] = wrong
+    if isRate:  # a rate is a number of any size
+        state.checkKinds(changed)
+    else:
+        with pytest.raises(CheckpointError, match="the trainer's .*wanted .*, got "):
+            state.checkKinds(changed)
