@@ -1,6 +1,6 @@
 """ResNet: residual blocks, which learn what to add to their input."""
 
-from puregraph.arguments import takes
+from puregraph.arguments import Count, takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
@@ -111,91 +111,101 @@ def cifarResnet(depth, classes=10, inmaps=3, name=None):
     )
 
 
-def resnet18(**options):
+@takes(classes=Count)
+def resnet18(classes=1000, **options):
     """`resnet` of depth 18: 11,689,512 parameters.
 
     >>> resnet18(classes=10).dataShapeFrom(("N", 3, 224, 224))
     ('N', 10)
     """
-    return resnet(18, **options)
+    return resnet(18, classes, **options)
 
 
-def resnet34(**options):
+@takes(classes=Count)
+def resnet34(classes=1000, **options):
     """`resnet` of depth 34: 21,797,672 parameters.
 
     >>> resnet34().dataShapeFrom(("N", 3, 224, 224))
     ('N', 1000)
     """
-    return resnet(34, **options)
+    return resnet(34, classes, **options)
 
 
-def resnet50(**options):
+@takes(classes=Count)
+def resnet50(classes=1000, **options):
     """`resnet` of depth 50: 25,557,032 parameters.
 
     >>> sum(param.size for param in resnet50().params.values())       # nothing is allocated
     25557032
     """
-    return resnet(50, **options)
+    return resnet(50, classes, **options)
 
 
-def resnet101(**options):
+@takes(classes=Count)
+def resnet101(classes=1000, **options):
     """`resnet` of depth 101: 44,549,160 parameters.
 
     >>> resnet101()["stage3"].dataShapeFrom(("N", 512, 28, 28))
     ('N', 1024, 14, 14)
     """
-    return resnet(101, **options)
+    return resnet(101, classes, **options)
 
 
-def resnet152(**options):
+@takes(classes=Count)
+def resnet152(classes=1000, **options):
     """`resnet` of depth 152: 60,192,808 parameters.
 
     >>> sum(param.size for param in resnet152().params.values())      # nothing is allocated
     60192808
     """
-    return resnet(152, **options)
+    return resnet(152, classes, **options)
 
 
-def resnet20(**options):
+@takes(classes=Count)
+def resnet20(classes=10, **options):
     """`cifarResnet` of depth 20: 269,722 parameters.
 
     >>> resnet20(classes=100).dataShapeFrom(("N", 3, 32, 32))
     ('N', 100)
     """
-    return cifarResnet(20, **options)
+    return cifarResnet(20, classes, **options)
 
 
-def resnet32(**options):
+@takes(classes=Count)
+def resnet32(classes=10, **options):
     """`cifarResnet` of depth 32: 464,154 parameters.
 
     >>> resnet32().dataShapeFrom(("N", 3, 32, 32))
     ('N', 10)
     """
-    return cifarResnet(32, **options)
+    return cifarResnet(32, classes, **options)
 
 
-def resnet44(**options):
+@takes(classes=Count)
+def resnet44(classes=10, **options):
     """`cifarResnet` of depth 44: 658,586 parameters.
 
     >>> resnet44(inmaps=1).dataShapeFrom(("N", 1, 32, 32))
     ('N', 10)
     """
-    return cifarResnet(44, **options)
+    return cifarResnet(44, classes, **options)
 
 
-def resnet56(**options):
+@takes(classes=Count)
+def resnet56(classes=10, **options):
     """`cifarResnet` of depth 56: 853,018 parameters.
 
     >>> len(resnet56()["stage1"])                                     # blocks in each stage
     9
     """
-    return cifarResnet(56, **options)
+    return cifarResnet(56, classes, **options)
 
 
-def resnet110(**options):
+@takes(classes=Count)
+def resnet110(classes=10, **options):
     """`cifarResnet` of depth 110: 1,727,962 parameters.
 
     >>> len(resnet110()["stage1"])                                    # blocks in each stage
     18
     """
-    return cifarResnet(110, **options)
+    return cifarResnet(110, classes, **options)

@@ -69,6 +69,11 @@ def isType(value: Any) -> bool:
         return False
 
 
+def isPath(value: Any) -> bool:
+    """Whether this is a path that a system may have: none has NUL characters."""
+    return isinstance(value, (str, os.PathLike)) and "\0" not in os.fsdecode(value)
+
+
 Flag = Argument("True or False", lambda value: isinstance(value, (bool, np.bool_)))
 Number = Argument("a finite number", isNumber)
 NotNegative = Argument("a finite number of at least 0", lambda value: isNumber(value) and value >= 0)
@@ -97,9 +102,9 @@ Shapes = Argument(
     "a list of shapes, one for each input",
     lambda value: isinstance(value, list) and all(isinstance(shape, (tuple, list)) for shape in value),
 )
-FilePath = Argument("a path", lambda value: isinstance(value, (str, os.PathLike)))
+FilePath = Argument("a path", lambda value: isPath(value))
 FileSource = Argument(
-    "a path, or the bytes of a file", lambda value: isinstance(value, (str, os.PathLike, bytes, bytearray, memoryview))
+    "a path, or the bytes of a file", lambda value: isPath(value) or isinstance(value, (bytes, bytearray, memoryview))
 )
 Text = Argument("a text", lambda value: isinstance(value, str))
 Texts = Argument(
@@ -141,6 +146,8 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
         """What to say of a value at the position of a flag, a text or a path that is none: which one it may be for."""
         if kind not in (Flag, Text, FilePath):
             return ""
+        if kind is FilePath and isinstance(value, (str, os.PathLike)):
+            return "no path has NUL characters"
         fits = [each for each in later if each in kinds and kinds[each].holds(value)]
         other = fits[0] if fits and kind is not Flag else ""  # what is given for a flag may be for any of them
         meant = f"did you mean {other}={value!r}?" if other else "give another one by its name"

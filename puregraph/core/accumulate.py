@@ -116,9 +116,13 @@ OPERATORS = ("__array_ufunc__", "__array_function__", "__add__", "__mul__")
 
 
 def operatorsHint(value: Any) -> str:
-    """A masked array, a matrix or another array of numpy with operators of its own, in words; "" for anything else."""
+    """A masked or sparse array, a matrix or another one with operators of its own, in words; "" for anything else."""
     kind = type(value)
-    if kind is np.ndarray or not isinstance(value, np.ndarray):
+    if kind is np.ndarray:
+        return ""
+    if kind.__module__.startswith("scipy.sparse"):
+        return f"a sparse {kind.__name__}; array.toarray() makes a plain one"
+    if not isinstance(value, np.ndarray):
         return ""
     if isinstance(value, np.ma.MaskedArray):
         return "a masked array; fill it, as in array.filled(0)"

@@ -20,7 +20,7 @@ from puregraph.core.accumulate import needPlain, operatorsHint
 from puregraph.core.initial import SEED, generator, start
 from puregraph.core.tracer import Tracer
 from puregraph.core.versioning import ARRAYVERSIONS, COUNTER, Kept, LastUpdate, VersionedAttribute
-from puregraph.errors import ArgumentError, DtypeError, Fault, ShapeError, UnknownAttributeError, show
+from puregraph.errors import ArgumentError, DtypeError, Fault, ShapeError, UnknownAttributeError, addLocation, show
 
 
 def wholes(shape: Any, kind: str) -> tuple[int, ...]:
@@ -99,7 +99,11 @@ class Stored(Settable, Kept):
     def materialize(self) -> Any:
         """The array itself, for those who do not keep it, on the device in use when it was made."""
         if self.array is None:
-            self.array = device.toDevice(ownCopy(self.startingValues(), self.dtype))
+            try:
+                self.array = device.toDevice(ownCopy(self.startingValues(), self.dtype))
+            except MemoryError as error:
+                addLocation(error, f"for a {self.kind} of shape {show(self.shape)}")
+                raise
         return self.array
 
     def values(self) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from puregraph.arguments import FilePath, takes
 from puregraph.base.budget import LIMITS
 from puregraph.errors import DataError
 
@@ -19,6 +20,7 @@ AXES = 32
 CHUNK = 1 << 20  # bytes read at a time: memory grows with what a file holds, not with what it claims
 
 
+@takes(path=FilePath)
 def readIdx(path: Any) -> np.ndarray:
     """The array in an IDX file, in this machine's byte order; a gzipped file is known by its first bytes.
 

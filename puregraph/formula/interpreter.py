@@ -11,11 +11,12 @@ import numpy as np
 
 from puregraph.base.dtype import isFloating, isNumeric, promoted
 from puregraph.core.tracer import tracerOf
-from puregraph.errors import DtypeError, FormulaError
+from puregraph.errors import DataError, DtypeError, FormulaError
 from puregraph.formula.expr import TRUTHS, Term, leaf, lower, rebuild, walk
 from puregraph.formula.optable import LOGICAL, TABLE
 
 BOOL = np.dtype(bool)
+HINT = "Convert them with .astype('float32')"
 BLOCK = 1 << 17  # elements; larger numpy arrays are worked on in pieces, which stay in the cache
 
 
@@ -98,7 +99,12 @@ class Interpreter:
             done = None
             if len(self.steps) > 2 and isLarge(arrays):
                 done = self.blockwise(plan, arrays, out)
-            return self.evaluate(plan, arrays, out) if done is None else done
+            try:
+                return self.evaluate(plan, arrays, out) if done is None else done
+            except ValueError as error:
+                if plan.work is None and "negative integer powers" in str(error):
+                    raise DataError(f"a formula of integers: {error} {HINT}") from None
+                raise
 
     def plan(self, dtypes: tuple[Any, ...]) -> EvalPlan:
         wrong = [f"{name} is {d}" for name, d in zip(self.names, dtypes) if d is not None and not isNumeric(d)]

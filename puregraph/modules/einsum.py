@@ -1,5 +1,6 @@
 """Einsum: sums of products of any number of arrays, by naming their axes."""
 
+from puregraph.arguments import Text
 from puregraph.core.shape import product
 from puregraph.errors import ArgumentError, need
 from puregraph.kernels.einsum import contract, spread
@@ -21,7 +22,7 @@ class Einsum(Module):
     reads = ("xs",)
     keepsDtype = True
 
-    def __init__(self, equation, name=None):
+    def __init__(self, equation: Text, name=None):
         super().__init__(name)
         self.inputLetters, self.output = parts(equation)
 

@@ -33,6 +33,8 @@ def whole(path: Any, owner: Any = None) -> Iterator[BinaryIO]:
 
     Raises    CheckpointError with the reason if the system refuses any of this; the old file is then as it was
     """
+    if "\0" in os.fsdecode(path):
+        raise CheckpointError(f"cannot save {path!r}: no path has NUL characters")
     target = os.path.realpath(os.fsdecode(path))
     partial = None
     try:

@@ -11,7 +11,7 @@ from puregraph.data.batches import Arrays, Batch, Stream, groups
 from puregraph.data.prefetch import ahead
 from puregraph.data.trainedsamples import remember
 from puregraph.errors import NotFiniteError, PuregraphError, addLocation
-from puregraph.train.callbacks.callback import Callback
+from puregraph.train.callbacks.callback import Callback, callbacksFrom
 from puregraph.train.callbacks.checkpointing import Checkpoint
 from puregraph.train.callbacks.progress import Progress, progressFrom
 from puregraph.train.metrics.metric import countedIn
@@ -32,6 +32,7 @@ class EpochLoop:
         self.trainer, self.source, self.checks = trainer, source, checks
         count = trainer.grains or trainer.world.size
         self.shared = self.dividedStep(count) if count > 1 or trainer.stages or trainer.tensor else None
+        trainer.callbacks = callbacksFrom(trainer.callbacks)  # to which any may have been appended
         self.isWatched = any(map(looksAtSteps, trainer.callbacks))
         self.isFirst = not trainer.world.rank
         self.asks = not isPlain(trainer.optimizer)  # before it updates in a way of its own, whether the cost is finite

@@ -48,7 +48,11 @@ class Checkpoint(Monitor):
         folder = self.path.absolute().parent
         if not folder.is_dir():
             raise DataError(f"Checkpoint: there is no folder '{folder}'; make it first")
-        if self.path.is_dir():
+        try:
+            isFolder = self.path.is_dir()
+        except OSError as error:
+            raise DataError(f"Checkpoint: cannot write '{self.path}': {error.strerror}; give another path") from None
+        if isFolder:
             raise DataError(f"Checkpoint: '{self.path}' is a folder; give the path of a file in it")
 
     def onBatchEnd(self, trainer: Any) -> None:
