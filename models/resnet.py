@@ -58,7 +58,7 @@ def stages(counts, inmaps, maps, block, expansion, shortcut):
         maps *= 2
 
 
-@takes()
+@takes(classes=Count, inmaps=Count)
 def resnet(depth, classes=1000, inmaps=3, name=None):
     """The ImageNet networks.
 
@@ -85,7 +85,7 @@ def resnet(depth, classes=1000, inmaps=3, name=None):
     )
 
 
-@takes()
+@takes(depth=Count, classes=Count, inmaps=Count)
 def cifarResnet(depth, classes=10, inmaps=3, name=None):
     """The CIFAR networks: 6 n + 2 layers, three stages of 16, 32 and 64 channels, shortcuts without parameters.
 

@@ -1,13 +1,13 @@
 """Transformer: attention and a position-wise network, each with a residual connection."""
 
-from puregraph.arguments import takes
+from puregraph.arguments import Count, takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Attention, Dropout, Gelu, LayerNorm, Linear, Reshape, Split, Transpose
 
 
-@takes()
+@takes(size=Count, heads=Count)
 def multiHeadAttention(size, heads, causal=False, cross=False, masked=False, useBias=True, start=None, name=None):
     """Attention of several heads: q, k and v by one Linear, `Attention`, and a Linear for all heads together.
 
@@ -89,7 +89,7 @@ def transformerBlock(
     return Graph(x, h + (Dropout(dropout, name="drop2")(y) if dropout else y), name=name)
 
 
-@takes()
+@takes(layers=Count, size=Count, heads=Count)
 def transformer(layers=6, size=256, heads=4, inner=None, causal=False, dropout=0.0, name="transformer"):
     """Blocks one after the other, and a last norm: each vector of the result depends on all of them.
 

@@ -1,12 +1,12 @@
 """ViT: a transformer that reads an image as a sequence of patches."""
 
-from puregraph.arguments import takes
+from puregraph.arguments import Count, takes
 from puregraph.graph.sequential import Sequential
 from puregraph.models.transformer import transformerBlock
 from puregraph.modules import Conv2D, Dropout, LayerNorm, Linear, Position, Prepend, Reshape, Slice, Transpose
 
 
-@takes()
+@takes(image=Count, patch=Count, layers=Count, heads=Count, size=Count, classes=Count, inmaps=Count)
 def vit(image=224, patch=16, layers=12, heads=12, size=768, classes=1000, inmaps=3, dropout=0.0, name="vit"):
     """Patch embeddings, a class token before them, position embeddings, blocks, a last norm, and scores of the token.
 

@@ -96,7 +96,8 @@ Dtype = Argument(
     lambda value: isType(value) and (np.dtype(value).kind in "fiub" or np.dtype(value).name == "bfloat16"),
 )
 Types = Argument(
-    "a list of dtypes, one for each input", lambda value: isinstance(value, (tuple, list)) and all(map(isType, value))
+    "a list of dtypes, one for each input",
+    lambda value: isinstance(value, (tuple, list)) and all(map(Dtype.holds, value)),
 )
 Shapes = Argument(
     "a list of shapes, one for each input",

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.arguments import Flag, Number, takes
+from puregraph.arguments import Flag, Number, isType, takes
+from puregraph.base.dtype import needType
 from puregraph.core.accumulate import shapeOf
 from puregraph.core.late import Late
 from puregraph.core.parameterized import PRECISIONS
@@ -117,6 +118,8 @@ class Graph(NodeGraph):
         Raises    DtypeError listing every faulty node, with what it wanted, what it was given, and from where
         """
         whole = dtypes[0] if len(dtypes) == 1 and isinstance(dtypes[0], (list, tuple)) else dtypes
+        wrong = [d for d in whole if d is not None and not isType(d)]
+        needType(not wrong, "dtypes, such as np.float32", wrong)
         given = [None if d is None else np.dtype(d) for d in whole]
         found, faults = inferTypes(self.steps(len(given)), given)
         if faults:

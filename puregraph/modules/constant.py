@@ -7,7 +7,7 @@ from puregraph.base.dtype import isNumeric, needType
 from puregraph.core.accumulate import needPlain
 from puregraph.core.param import FixedState
 from puregraph.core.shape import asShape
-from puregraph.errors import need
+from puregraph.errors import ArgumentError, need
 from puregraph.module import Module
 
 
@@ -34,7 +34,7 @@ class Constant(Module):
             "neither" if value is None else "both",
         )
         needPlain(value, "Constant")
-        array = np.zeros(asShape(shape), dtype or "float32") if value is None else np.asarray(value, dtype)
+        array = np.zeros(asShape(shape), dtype or "float32") if value is None else numbersFrom(value, dtype)
         needType(isNumeric(array.dtype), "numbers", array.dtype)
         self.state = FixedState(array.shape, lambda rng, shape: array, array.dtype)
         self.initArgs = ((), {"shape": array.shape, "dtype": array.dtype.name, "name": name})
@@ -60,3 +60,14 @@ class Constant(Module):
         yield cls([1.5, -2.0]), []
         yield cls(3), []
         yield cls(shape=(2, 3), dtype="int32"), []
+
+
+def numbersFrom(value, dtype):
+    """An array of what a user wrote.
+
+    Raises    ArgumentError where numpy makes none of it, as of rows of several lengths
+    """
+    try:
+        return np.asarray(value, dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(f"Constant: wanted an array of numbers, got {value!r:.60}: {error}") from None
