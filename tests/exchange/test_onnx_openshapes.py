@@ -134,6 +134,8 @@ HALF, ROUND = (H + 1) // 2, 2 * ((H + 3) // 4)
         (Sub(), [(N, 20, HALF), (1, 20, ROUND)], [(N, 20, HALF)]),
         (Concat(1), [(N, 20, HALF), (N, 7, ROUND)], [(N, 27, HALF)]),
         (Concat(1), [(N, 20, HALF), (N, W, ROUND)], [(N, None, HALF)]),
+        (Add(), [(N, W, 16), (1, 22, 16)], [(N, 22, 16)]),
+        (Concat(1), [(N, W, HALF), (N, 7, 14)], [(N, None, 14)]),
         (Reshape((12, 4)), [(N, 2, H, W)], [(12, 4)]),
         (Reshape((0, 2, -1)), [(N, 5, H)], [(N, 2, None)]),
         (Reshape(), [(N, 6, H), valued((3,), np.array([N, 4, 9], object))], [(N, 4, 9)]),

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from puregraph.core.dim import Dim, read
-from puregraph.core.shape import symbols, valued, valueOf
+from puregraph.core.shape import normalAxis, symbols, valued, valueOf
 from puregraph.errors import PuregraphError
-from puregraph.modules import Reshape, Shape, Size
+from puregraph.modules import Add, Concat, Mul, Reshape, Shape, Size
 from puregraph.onnx.modules.axes.reshaping import MatrixFrom, ReshapeTo
+from puregraph.pointwise import Pointwise
 
 SMALL, LARGE = 96, 192  # sizes that are tried: multiples of what networks halve, and of their windows
 VARIED = 12  # symbols that are varied one at a time
@@ -24,6 +25,7 @@ def partialShapes(module: Any, shapes: list[Any]) -> list[tuple] | None:
 
     A size is known where it is the same number, or the same expression of the inputs' symbols, for all sizes that fit.
     """
+    shapes = aligned(module, shapes)
     names = list(dict.fromkeys(name for shape in shapes if shape is not None for name in symbolsOf(shape)))
     trials = list(fittingTrials(module, shapes, names))
     if not trials:
@@ -36,6 +38,23 @@ def partialShapes(module: Any, shapes: list[Any]) -> list[tuple] | None:
             commonSize([outs[slot][axis] for _, outs in trials], trials, candidates(dims, axis)) for axis in range(rank)
         )
         for slot, rank in enumerate(map(len, trials[0][1]))
+    ]
+
+
+def aligned(module: Any, shapes: list[Any]) -> list[Any]:
+    """The shapes, with a number that another one has on an axis in place of a symbol, where they have to agree."""
+    if not isinstance(module, (Add, Mul, Concat, Pointwise)) or None in shapes:
+        return shapes
+    rank = max(map(len, shapes))
+    joined = normalAxis(module.axis, rank) - rank if isinstance(module, Concat) else None
+    sizes = {}
+    for axis in range(-rank, 0):
+        numbers = {s[axis] for s in shapes if -axis <= len(s) and not isinstance(s[axis], Dim) and s[axis] != 1}
+        if axis != joined and len(numbers) == 1:
+            sizes[axis] = numbers.pop()
+    return [
+        valued(tuple(sizes.get(i - len(s), n) if isinstance(n, Dim) else n for i, n in enumerate(s)), valueOf(s))
+        for s in shapes
     ]
 
 
