@@ -31,7 +31,7 @@ class Cast(Module):
 
     def valueFrom(self, x):
         value = valueOf(x)
-        if value is None or self.dtype.kind not in "iub":
+        if value is None:
             return None
         if value.dtype.kind != "O":
             return value.astype(self.dtype)

@@ -8,9 +8,10 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from puregraph import Add, Concat, Dim, Reshape, Sub, Transpose  # noqa: E402
+from puregraph import Add, Concat, Constant, Dim, Graph, Input, Reshape, ShapeError, Sub, Transpose  # noqa: E402
 from puregraph.core.shape import valued  # noqa: E402
 from puregraph.onnx import fromOnnx  # noqa: E402
+from puregraph.onnx.modules.axes.filled import ConstantRange  # noqa: E402
 from puregraph.onnx.shapes.partialshapes import partialShapes  # noqa: E402
 
 node = helper.make_node
@@ -136,6 +137,7 @@ HALF, ROUND = (H + 1) // 2, 2 * ((H + 3) // 4)
         (Concat(1), [(N, 20, HALF), (N, W, ROUND)], [(N, None, HALF)]),
         (Add(), [(N, W, 16), (1, 22, 16)], [(N, 22, 16)]),
         (Concat(1), [(N, W, HALF), (N, 7, 14)], [(N, None, 14)]),
+        (Concat(1), [(1, 1, 16), (N, H * W, HALF), (1, 5, 16)], [(1, None, 16)]),
         (Reshape((12, 4)), [(N, 2, H, W)], [(12, 4)]),
         (Reshape((0, 2, -1)), [(N, 5, H)], [(N, 2, None)]),
         (Reshape(), [(N, 6, H), valued((3,), np.array([N, 4, 9], object))], [(N, 4, 9)]),
@@ -157,3 +159,41 @@ def test_blocks_move_between_depth_and_space_whatever_sizes_are_open(kind, shape
     x = BLOCKS[kind]
     declared = [shape[0], x.shape[1], *shape[2:]]
     assertSame(model([node(kind, ["x"], ["y"], blocksize=2, **(mode if kind[0] == "D" else {}))], declared, {}), x)
+
+
+RANGES = {  # the numbers from 0 to the width of a picture, as exporters compute it
+    "a cast size": [node("Cast", ["size"], ["end"], to=TensorProto.FLOAT)],
+    "a halved size": [node("Cast", ["size"], ["f"], to=TensorProto.FLOAT), node("Div", ["f", "two"], ["end"])],
+    "a rounded root": [
+        node("Cast", ["size"], ["f"], to=TensorProto.FLOAT),
+        node("Sqrt", ["f"], ["r"]),
+        node("Floor", ["r"], ["end"]),
+    ],
+}
+
+
+@pytest.mark.parametrize("case", RANGES)
+def test_a_range_of_floats_to_a_known_size_has_a_known_length(case):
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "axis"], ["size"], axis=0),
+        *RANGES[case],
+        node("Range", ["zero", "end", "one"], ["r"]),
+        node("Concat", ["r", "rest"], ["c"], axis=0),
+        node("Add", ["c", "x"], ["y"]),
+    ]
+    x = floats(2, 4)
+    rest = {"a cast size": 0, "a halved size": 2, "a rounded root": 2}[case]
+    weights = {"zero": np.float32(0), "one": np.float32(1), "two": np.float32(2), "axis": np.array(1)}
+    proto = model(nodes, ["N", 4], weights | {"rest": np.zeros(rest, np.float32)})
+    net = fromOnnx(proto).evalMode()
+    assert net.dataShapeFrom(("N", 4)) == ("N", 4)
+    assertSame(proto, x)
+
+
+@pytest.mark.parametrize(("given", "text"), [((0, 1, 0), "a step other than 0"), ((0, np.inf, 1), "finite")])
+def test_a_range_of_floats_without_an_end_is_refused(given, text):
+    ends = [Constant(np.float32(n)).node() for n in given]
+    x = Input(name="x").node()
+    with pytest.raises(ShapeError, match=text):
+        Graph(x, [ConstantRange().node(*ends), x]).dataShapeFrom((1,))

@@ -46,10 +46,13 @@ def aligned(module: Any, shapes: list[Any]) -> list[Any]:
     if not isinstance(module, (Add, Mul, Concat, Pointwise)) or None in shapes:
         return shapes
     rank = max(map(len, shapes))
-    joined = normalAxis(module.axis, rank) - rank if isinstance(module, Concat) else None
+    joins = isinstance(module, Concat)
+    joined = normalAxis(module.axis, rank) - rank if joins else None
     sizes = {}
     for axis in range(-rank, 0):
-        numbers = {s[axis] for s in shapes if -axis <= len(s) and not isinstance(s[axis], Dim) and s[axis] != 1}
+        numbers = {
+            s[axis] for s in shapes if -axis <= len(s) and not isinstance(s[axis], Dim) and (joins or s[axis] != 1)
+        }
         if axis != joined and len(numbers) == 1:
             sizes[axis] = numbers.pop()
     return [

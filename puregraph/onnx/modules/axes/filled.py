@@ -4,6 +4,7 @@ import numpy as np
 
 from puregraph.arguments import Dtype, Whole
 from puregraph.base.dtype import nativeType
+from puregraph.core.shape import valueOf
 from puregraph.core.tracer import arrayLike
 from puregraph.errors import need
 from puregraph.module import Module
@@ -44,9 +45,9 @@ class Identical(Module):
 class ConstantRange(Module):
     """y = start, start + step, start + 2 step, ..., up to but without stop, of floats.
 
-    Their number depends on the data.
+    Where the inputs are known ahead of data, so is their number.
 
-    Shapes    start (), stop (), step () -> y (count)
+    Shapes    start (), stop (), step () -> y (max(0, ceil((stop - start) / step)))
     Source    ONNX operator Range
     Raises    ShapeError if an input is not one number
     """
@@ -58,10 +59,12 @@ class ConstantRange(Module):
 
     def dataShapeFrom(self, start, stop, step):
         need(start == stop == step == (), "one number for each input", [start, stop, step])
-        return (None,)
+        values = [valueOf(s) for s in (start, stop, step)]
+        isKnown = all(v is not None and v.dtype.kind != "O" for v in values)
+        return (countOf(*values) if isKnown else None,)
 
     def updateData(self, start, stop, step):
-        count = max(0, int(np.ceil((stop - start) / step)))
+        count = countOf(start, stop, step)
         return (start + np.arange(count).astype(start.dtype) * step).astype(start.dtype)
 
     def sample(self, rng, *shapes):
@@ -70,3 +73,11 @@ class ConstantRange(Module):
     @classmethod
     def examples(cls):
         yield cls(), [(), (), ()]
+
+
+def countOf(start, stop, step):
+    """How many numbers there are from start to stop."""
+    need(step != 0, "a step other than 0", step)
+    count = np.ceil((stop - start) / step)
+    need(np.isfinite(count), "a finite start, stop and step", [start, stop, step])
+    return max(0, int(count))
