@@ -369,8 +369,8 @@ class FixedState(State):
 
     @property
     def isAhead(self) -> bool:
-        """Whether compiled steps and shape rules go by the elements: integers and booleans."""
-        return self.dtype.kind in "iub"
+        """Whether compiled steps and shape rules go by the elements: integers, booleans, and one float alone."""
+        return self.dtype.kind in "iub" or self.dtype.kind == "f" and self.shape == ()
 
     @property
     def data(self) -> Any:

@@ -2,6 +2,7 @@
 
 from puregraph.arguments import Dtype
 from puregraph.base.dtype import isFloating, nativeType
+from puregraph.core.dim import Dim
 from puregraph.core.shape import valueOf
 from puregraph.module import Module
 
@@ -33,7 +34,7 @@ class Cast(Module):
         value = valueOf(x)
         if value is None:
             return None
-        if value.dtype.kind != "O":
+        if value.dtype.kind != "O" or not any(isinstance(size, Dim) for size in value.ravel().tolist()):
             return value.astype(self.dtype)
         isWide = self.dtype.kind == "i" and self.dtype.itemsize >= 4  # of sizes below 2^31, which those of arrays are
         return value if isWide else None

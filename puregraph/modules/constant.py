@@ -14,8 +14,8 @@ from puregraph.module import Module
 class Constant(Module):
     """y = value: an array of numbers, saved with the network and never trained.
 
-    `value` is an array, a number, or a list of them; or else `shape` and `dtype` say what a file will bring. Integers
-    and booleans are known ahead of data, so that shapes may follow from them.
+    `value` is an array, a number, or a list of them; or else `shape` and `dtype` say what a file will bring. Integers,
+    booleans and a float without axes are known ahead of data, so that shapes may follow from them.
 
     Shapes    -> y as value
     Source    ONNX operator Constant

@@ -166,8 +166,8 @@ RANGES = {  # the numbers from 0 to the width of a picture, as exporters compute
     "a halved size": [node("Cast", ["size"], ["f"], to=TensorProto.FLOAT), node("Div", ["f", "two"], ["end"])],
     "a rounded root": [
         node("Cast", ["size"], ["f"], to=TensorProto.FLOAT),
-        node("Sqrt", ["f"], ["r"]),
-        node("Floor", ["r"], ["end"]),
+        node("Sqrt", ["f"], ["root"]),
+        node("Floor", ["root"], ["end"]),
     ],
 }
 
