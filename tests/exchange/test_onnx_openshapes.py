@@ -163,7 +163,11 @@ def test_blocks_move_between_depth_and_space_whatever_sizes_are_open(kind, shape
 
 RANGES = {  # the numbers from 0 to the width of a picture, as exporters compute it
     "a cast size": [node("Cast", ["size"], ["end"], to=TensorProto.FLOAT)],
-    "a halved size": [node("Cast", ["size"], ["f"], to=TensorProto.FLOAT), node("Div", ["f", "two"], ["end"])],
+    "a halved size": [
+        node("Cast", ["size"], ["f"], to=TensorProto.FLOAT),
+        node("Constant", [], ["two"], value_float=2.0),
+        node("Div", ["f", "two"], ["end"]),
+    ],
     "a rounded root": [
         node("Cast", ["size"], ["f"], to=TensorProto.FLOAT),
         node("Sqrt", ["f"], ["root"]),
@@ -184,7 +188,7 @@ def test_a_range_of_floats_to_a_known_size_has_a_known_length(case):
     ]
     x = floats(2, 4)
     rest = {"a cast size": 0, "a halved size": 2, "a rounded root": 2}[case]
-    weights = {"zero": np.float32(0), "one": np.float32(1), "two": np.float32(2), "axis": np.array(1)}
+    weights = {"zero": np.float32(0), "one": np.float32(1), "axis": np.array(1)}
     proto = model(nodes, ["N", 4], weights | {"rest": np.zeros(rest, np.float32)})
     net = fromOnnx(proto).evalMode()
     assert net.dataShapeFrom(("N", 4)) == ("N", 4)
