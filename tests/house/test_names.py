@@ -23,7 +23,6 @@ FOREIGN = {  # names of PyTorch, autograd and AnalogVNN, hooks of ast.NodeVisito
     "save_for_backward",
     "saved_variables",
     "saved_tensors",
-    "mark_dirty",
     "setup_context",
     "once_differentiable",
     "set_materialize_grads",
