@@ -158,6 +158,7 @@ def asShape(shape: Any) -> Shape:
     """
     hint = f"write ({shape!r},) for one dimension" if isinstance(shape, (str, Integral)) else ""
     need(isinstance(shape, (tuple, list)), wanted=SHAPE, given=repr(shape), hint=hint)
+    need(len(shape) <= AXES, f"a shape of at most {AXES} sizes", len(shape))
     return tuple(size if type(size) is int and size >= 0 else asSize(size) for size in shape)
 
 

@@ -215,7 +215,7 @@ def sizeOf(value: OnnxValue) -> Any:
 
 
 def isQuick(module: Module, given: list[Any]) -> bool:
-    """Whether a result takes few operations: a single number may be the sum of ever so many products."""
+    """Whether a result takes few operations: a single number may be the sum of billions of products."""
     return bool(module.flopsFrom(*[None if v is None else v.shape for v in given]) <= OPERATIONS)
 
 

@@ -16,7 +16,7 @@ from puregraph.errors import CheckpointError, printable, quote
 from puregraph.onnx.protowalk import countNodes
 from puregraph.storage.archive import foreign
 
-NODE = 250  # bytes that the budget counts for a node beside its own: 5 ms to read it, 25 nodes in its place
+NODE = 250  # bytes that the budget counts for a node beside its own: 5 ms to read it, 25 nodes when written out
 SHARED = 16  # arrays that may be at one position of a file beside the model
 NUMERIC = {1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16}  # floats, integers, booleans; 16 is bfloat16
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from puregraph.base.dtype import dtypeNamed
 from puregraph.core.param import Param, Stored
-from puregraph.errors import CheckpointError, quote, show
+from puregraph.errors import CheckpointError, brief, quote
 from puregraph.graph import Graph
 from puregraph.graph.graphholder import leavesIn
 from puregraph.module import Module
 from puregraph.serialize.blueprint import KINDS
-from puregraph.storage.hdf import DTYPES
+from puregraph.storage.hdf import DTYPES, RANK
 from puregraph.storage.jsoncodec import decode
 
 
@@ -88,6 +88,7 @@ def rateOf(value: Any, path: str) -> float:
 
 def shapeOf(value: Any, path: str) -> tuple[int, ...]:
     """The sizes of an array, checked."""
-    if isinstance(value, list) and all(type(n) is int and n >= 0 for n in value) and math.prod(value) < 1 << 60:
+    isShort = isinstance(value, list) and len(value) <= RANK
+    if isShort and all(type(n) is int and 0 <= n < 1 << 60 for n in value) and math.prod(value) < 1 << 60:
         return tuple(value)
-    raise CheckpointError(f"'{path:.80}' cannot have the shape {show(value)!s:.80}")
+    raise CheckpointError(f"'{path:.80}' cannot have the shape {brief(value)}")

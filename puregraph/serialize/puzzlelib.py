@@ -148,17 +148,22 @@ DEPTH = 100
 
 
 class SizeCounter:
-    """How many nodes each module that was built unfolds into, and the budget that they are counted from."""
+    """How many nodes each module that was built unfolds into, with how many characters in their paths, and the budget
+    that both are counted from."""
 
     def __init__(self, budget: Budget):
         self.budget = budget
-        self.known: dict[int, int] = {}
+        self.known: dict[int, tuple[int, int]] = {}
 
-    def count(self, parts: Iterable[Module]) -> int:
-        """The nodes of a container of these, before it is built."""
-        found = sum(self.known.get(id(part), 1) for part in parts)
-        self.budget.spend("nodes", found)
-        return found
+    def count(self, parts: Iterable[tuple[str, Module]]) -> tuple[int, int]:
+        """The nodes and characters of a container of these, by their names in it, before it is built."""
+        nodes = characters = 0
+        for name, part in parts:
+            inner, length = self.known.get(id(part), (1, 0))
+            nodes, characters = nodes + inner, characters + length + inner * (len(name) + 1)
+        self.budget.spend("nodes", nodes)
+        self.budget.spend("characters of paths", characters)
+        return nodes, characters
 
 
 def build(blueprint: Any, name: str | None, sizes: SizeCounter, depth: int = 0) -> Module:
@@ -171,7 +176,7 @@ def build(blueprint: Any, name: str | None, sizes: SizeCounter, depth: int = 0) 
     if kind in ("Sequential", "Parallel"):
         inner = {n: build(b, n, sizes, depth + 1) for n, b in blueprint["modules"].items()}
         items = [inner[n] for n in blueprint["graph"]]
-        count = sizes.count(items)
+        count = sizes.count((n, inner[n]) for n in blueprint["graph"])
         made: Graph = {"Sequential": Sequential, "Parallel": Parallel}[kind](*items, name=name)
         sizes.known[id(made)] = count
         return made
@@ -200,7 +205,7 @@ def buildGraph(blueprint: Any, name: str | None, sizes: SizeCounter, depth: int)
     """A graph from its edges, which come in any order."""
     edges = blueprint["graph"]
     inner = {n: build(b, n, sizes, depth + 1) for n, b in blueprint["modules"].items()}
-    count = sizes.count(inner[n] for n in edges)
+    count = sizes.count((n, inner[n]) for n in edges)
     nodes: dict[str, Node] = {}
     waiting = {n: len(parents) for n, parents in edges.items()}
     readers: dict[str, list[str]] = {n: [] for n in edges}

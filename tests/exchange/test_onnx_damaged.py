@@ -20,8 +20,9 @@ from test_onnx_reader import mlp, model  # noqa: E402
 from test_onnx_sequences import CASES, DOUBLED  # noqa: E402
 from test_onnx_sequences import modelOf as sequenceModel  # noqa: E402
 
-from puregraph import CheckpointError, Graph, PuregraphError  # noqa: E402
+from puregraph import CheckpointError, Graph, GraphError, PuregraphError  # noqa: E402
 from puregraph.onnx import fromOnnx  # noqa: E402
+from puregraph.onnx.onnxsummary import OnnxSummary  # noqa: E402
 
 
 def forms():
@@ -120,6 +121,21 @@ def test_a_name_that_is_no_text_is_refused(tmp_path, field):
     path.write_bytes(model.SerializeToString().replace(b"@@@@", b"a\xff\xfeb"))
     with pytest.raises(CheckpointError, match=r"wanted a text in UTF-8, got b'a\\xff\\xfeb'"):
         fromOnnx(path)
+
+
+def test_texts_of_a_file_reach_no_terminal_as_commands(tmp_path):
+    made = hostileonnx.model([("Relu", ["x"], ["y"])])
+    made.producer_name, made.doc_string = "\x1b]0;title\x07", "\x1b[2J"
+    made.opset_import.add(domain="\x1b[31m", version=1)
+    path = tmp_path / "net.onnx"
+    path.write_bytes(made.SerializeToString())
+    text = OnnxSummary(path).text(80, False)
+    assert "written by \\x1b]0;title\\x07" in text and "1 of \\x1b[31m" in text
+    assert text.replace("\n", "").isprintable() and fromOnnx(path).__doc__ == "\\x1b[2J"
+    made.graph.node[0].op_type = "\x1b[31mRed"
+    with pytest.raises(GraphError) as caught:
+        fromOnnx(made)
+    assert "\\x1b[31mRed" in str(caught.value) and str(caught.value).replace("\n", "").isprintable()
 
 
 def test_160_damaged_models_of_all_forms_are_refused_or_read(tmp_path):

@@ -246,16 +246,46 @@ def containers():
     return puzzle(lambda file: None, inner)
 
 
+def longContainers():
+    """Containers in containers, each with a long name."""
+    inner = module("Identity", "i")
+    for _ in range(95):
+        inner = container("Sequential", "s", {"n" * 20_000: inner}, ["n" * 20_000])
+    return puzzle(lambda file: None, inner)
+
+
+def longShape():
+    """An Input of two thousand sizes, each of four thousand digits."""
+    sizes = {"tuple": [10**3999] * 2000}
+    return modules([{"class": "Input", "args": [sizes], "kwargs": {}}, sequential([1])])
+
+
+def longParameter():
+    """A parameter of two thousand sizes, each of four thousand digits."""
+    linear = {"class": "Linear", "args": [2, 2], "kwargs": {"useBias": False}, "name": "fc"}
+    shape = {"kind": "param", "shape": [10**3999] * 2000, "dtype": "float32"}
+
+    def change(manifest):
+        manifest["blueprint"].update(modules=[linear, sequential([0])], arrays={"fc.W": shape})
+
+    return own(change)
+
+
+def deepObjects():
+    return withManifest(own(lambda m: None), b'{"a":' * 100_000)
+
+
 FILES = [
     repeated, doubled, wide, levels, longNames, split, splits, polynomial, modulo, digits, longInteger, integers,
     collidingIntegers, collidingTuples, emptyLists, deepLists, formula, shortFormula, power, number, nestedFormula,
     squares, variables, constants, names, manyArrays, nestedSchedules, zeros, hardLinks, containers,
+    longContainers, longShape, longParameter, deepObjects,
 ]  # fmt: skip
 
 
 def main(name):
     data = globals()[name]()
-    options = {"format": "puzzlelib"} if globals()[name] in (zeros, hardLinks, containers) else {}
+    options = {"format": "puzzlelib"} if globals()[name] in (zeros, hardLinks, containers, longContainers) else {}
     load(Sequential(Identity()).save(None))  # what is imported with the first file is not the file's fault
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")  # the peak of memory is counted from here
