@@ -77,9 +77,7 @@ class MergedWeights:
     def weight(self, name: str, array: np.ndarray, isWeight: bool, readers: dict[str, list[Any]]) -> OnnxValue:
         """An array of the model, and who shares it."""
         value = OnnxValue.of(name, array, isWeight)
-        uses = readers.get(name, [])
-        value.isShared = value.isWeight and len(uses) > 1
-        value.isSplit = value.isShared and (None in uses or len(set(uses)) > 1)
+        share(value, readers.get(name, []))
         if value.isShared and self.notes.isMerged(array):
             value.isMerged, value.isShared, value.isSplit = True, False, False
         return value
@@ -98,3 +96,10 @@ class MergedWeights:
                 copy.isShared = layer is not None
                 result[i] = self.copies.setdefault((value.name, i, layer or path), copy)
         return result
+
+
+def share(value: OnnxValue, readers: list[Any]) -> None:
+    """Note that several nodes read a weight, or one that follows from it."""
+    if value.isWeight and not value.isMerged and len(readers) > 1:
+        value.isShared = True
+        value.isSplit = value.isSplit or None in readers or len(set(readers)) > 1

@@ -16,7 +16,7 @@ from puregraph.errors import CheckpointError, GraphError, PuregraphError, ShapeE
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.onnx import opregistry
-from puregraph.onnx.exporternotes import ExporterNotes, MergedWeights
+from puregraph.onnx.exporternotes import ExporterNotes, MergedWeights, share
 from puregraph.onnx.functionbody import bodyOf, isWrittenOut, localFunctions
 from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
 from puregraph.onnx.modelfile import NUMERIC, ModelFile, dtypeOf, notNumeric
@@ -25,7 +25,7 @@ from puregraph.onnx.onnxsequence import OnnxSequence, flattened
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.patterns.origin import Origin
 from puregraph.onnx.patterns.patternregistry import loadPatterns, patternsFor, recognized
-from puregraph.onnx.protowalk import Names, graphsOf, needed, readsOf, usesOf
+from puregraph.onnx.protowalk import Names, graphsOf, needed, usesOf
 from puregraph.onnx.shapes.operandshapes import settleOperand
 from puregraph.onnx.subgraphreader import DEEPEST, SubgraphReader
 
@@ -199,7 +199,9 @@ class ModelReader:
         if self.patterns and not self.kinds.issuperset(kinds := {proto.op_type for proto in chosen}):
             self.kinds |= kinds
             self.known = patternsFor(self.kinds)
-        readers = Counter([*(name for proto in chosen for name in readsOf(proto, self.names)), *outputs])
+        readers = usesOf(chosen, known=self.names)
+        for name in outputs:
+            readers.setdefault(name, []).append(None)
         makers = Counter(name for proto in protos for name in proto.output if name)
         twice = [name for name, count in makers.items() if count > 1]
         if twice:
@@ -219,7 +221,8 @@ class ModelReader:
                 if name:
                     scope.values[name] = value
                     if value is not None:
-                        value.readers += readers[name]
+                        value.readers += len(readers.get(name, []))
+                        share(value, readers.get(name, []))
                     if value is not None and not value.name:
                         value.name = name
 

@@ -382,6 +382,20 @@ def test_equal_weights_that_an_exporter_merged_are_apart_and_tied_ones_stay_tied
         assert net["first"] is net["again"] and net["other"].b is not net["first"].b
 
 
+@pytest.mark.parametrize("isOutput", [False, True])
+def test_what_follows_from_a_weight_and_is_read_twice_stays_one_parameter(isOutput):
+    nodes = [helper.make_node("Neg", ["W"], ["n"]), helper.make_node("Cos", ["n"], ["c"])]
+    nodes += [helper.make_node("Mul", ["x", "c"], ["y"]), helper.make_node("Add", ["y", "n"], ["z"])]
+    W, x = np.float32([0.5, 2]), np.float32([3, 4])
+    names = ["y", "n"] if isOutput else ["z"]
+    net = fromOnnx(model(nodes, [("x", [2])], names, {"W": W})).trainMode()
+    assert len(net.params) == 1
+    net(x)
+    net.backward([np.ones(2, np.float32)] * 2 if isOutput else np.ones(2, np.float32))
+    (p,) = net.params.values()
+    np.testing.assert_allclose(p.grad, 1 - x * np.sin(-W), 1e-6)
+
+
 def test_quantised_weights_stay_integers_in_memory():
     W = np.random.default_rng(1).integers(-128, 127, (300, 300)).astype(np.int8)
     nodes = [helper.make_node("DequantizeLinear", ["W", "s"], ["w"]), helper.make_node("MatMul", ["x", "w"], ["y"])]
