@@ -19,7 +19,6 @@ from puregraph.compile import Program
 from puregraph.core import initial
 from puregraph.errors import PuregraphError
 
-STEPS = 3
 MOVES = (
     (0, 0, False),
     (2, 1, False),
@@ -42,6 +41,8 @@ class Failure(NamedTuple):
 class Comparison:
     """A spec with its data."""
 
+    steps = 3
+
     def __init__(self, spec, rules):
         self.spec, self.rules = spec, rules
         found = rebuilt(spec, rules)
@@ -50,11 +51,11 @@ class Comparison:
         shapes = [found.shapes[i][slot] for i, slot in spec.outputs]
         self.data = [
             [drawn(rng, line.shape, found.limits.get(i)) for i, line in enumerate(spec.lines) if i in spec.sources]
-            for _ in range(STEPS)
+            for _ in range(self.steps)
         ]
         self.seeds = [
             [rng.standard_normal(s) if given else None for s, given in zip(shapes, spec.given, strict=False)]
-            for _ in range(STEPS)
+            for _ in range(self.steps)
         ]
         self.optimizer = spec.optimizer
 
@@ -85,7 +86,7 @@ class Comparison:
         """What the graph's own passes give."""
         graph, optimizer = self.graph(dtype, noise, isInside)
         found = {}
-        for step in range(STEPS):
+        for step in range(self.steps):
             data, seeds = self.given(step, dtype, noise)
             for p in graph.params.values():
                 p.grad = None
@@ -113,7 +114,7 @@ class Comparison:
             program = Program(
                 graph, [x.shape for x in data], [x.dtype for x in data], optimizer=optimizer, poison=True, **options
             )
-            for step in range(STEPS):
+            for step in range(self.steps):
                 data, seeds = self.given(step, dtype)
                 for p in graph.params.values():
                     p.grad = None
@@ -140,18 +141,30 @@ class Comparison:
                     f"eager {type(error).__name__}", f"the graph itself raises {type(error).__name__}: {error}"
                 )
             try:
-                found = self.compiled(dtype)
+                found = {"difference": self.compiled(dtype)}
             except Exception as error:
                 return Failure(type(error).__name__, f"{type(error).__name__}: {error}")
-            exact = self.eagerly(np.dtype("float64"))
-            others = []
+            found |= self.references(eager, dtype)
+            others = {precision: [] for precision in map(self.precision, found)}
             for count, width, isInside in MOVES:
-                others += self.around(dtype, count, width, isInside, first=len(others))
-                wrong = differences(found, eager, others, dtype)
-                off = wrong or differences(exact, eager, others, dtype)
-                if not off:
+                for precision, passes in others.items():
+                    passes += self.around(precision, count, width, isInside, first=len(passes))
+                wrong = {
+                    kind: differences(results, eager, others[p := self.precision(kind)], p)
+                    for kind, results in found.items()
+                }
+                if not any(wrong.values()):
                     return None
-        return Failure("difference", "; ".join(wrong)) if wrong else Failure("float64", "; ".join(off))
+        kind, text = next((kind, text) for kind, text in wrong.items() if text)
+        return Failure(kind, "; ".join(text))
+
+    def precision(self, kind):
+        """The dtype in whose last bits results of a kind may be off."""
+        return np.dtype(self.spec.dtype)
+
+    def references(self, eager, dtype):
+        """The same results by other means, by the kind of failure that a difference is."""
+        return {"float64": self.eagerly(np.dtype("float64"))}
 
     def around(self, dtype, count, width, isInside=False, first=0):
         """Passes with all that goes in, and what each node gives and perhaps computes, moved by some of its last bits;

@@ -19,21 +19,6 @@ def failureOf(spec, rules):
         return None
 
 
-def shrunk(spec, rules, failure, seconds=SECONDS):
-    """The smallest spec that is found to fail in the same way, and how it does."""
-    end, isSmaller = time.monotonic() + seconds, True
-    while isSmaller:
-        isSmaller = False
-        for other in smaller(spec, rules):
-            if time.monotonic() > end:
-                return spec, failure
-            found = failureOf(other, rules)
-            if found is not None and found.kind == failure.kind:
-                spec, failure, isSmaller = other, found, True
-                break
-    return spec, failure
-
-
 def smaller(spec, rules):
     """Specs that are a little smaller, those first by which most is gained."""
     shapes = rebuilt(spec, rules).shapes
@@ -62,6 +47,21 @@ def smaller(spec, rules):
     yield from lower(spec)
     if spec.train:
         yield spec._replace(train=False)
+
+
+def shrunk(spec, rules, failure, seconds=SECONDS, smaller=smaller, check=failureOf):
+    """The smallest spec that is found to fail in the same way, and how it does."""
+    end, isSmaller = time.monotonic() + seconds, True
+    while isSmaller:
+        isSmaller = False
+        for other in smaller(spec, rules):
+            if time.monotonic() > end:
+                return spec, failure
+            found = check(other, rules)
+            if found is not None and found.kind == failure.kind:
+                spec, failure, isSmaller = other, found, True
+                break
+    return spec, failure
 
 
 def without(spec, i):
