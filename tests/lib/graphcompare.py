@@ -59,10 +59,14 @@ class Comparison:
         ]
         self.optimizer = spec.optimizer
 
+    def built(self):
+        """The graph of the spec."""
+        return rebuilt(self.spec, self.rules).graph
+
     def graph(self, dtype, noise=None, isInside=False):
         """The graph with its parameters, an optimizer or None, and data for its inputs of noise."""
         initial.seed(self.spec.seed)
-        graph = rebuilt(self.spec, self.rules).graph.calcMode(dtype)
+        graph = self.built().calcMode(dtype)
         for path, p in graph.params.items():
             p.data = moved(self.params[path], noise).astype(dtype)
         _ = graph.trainMode() if self.spec.train else graph.evalMode()

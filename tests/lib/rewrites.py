@@ -1,0 +1,242 @@
+"""Equal rewrites of random graphs: what is added or moved changes no value, and both graphs have to agree compiled.
+
+A rewrite reroutes some readers of a value to nodes that give the same value once more: moved there and back, cut and
+joined, cast to float64 and back, scaled by powers of two, computed by a second node. All but a weighted sum of a value
+with itself are exact: results of the graphs themselves have to be equal to the last bit.
+"""
+
+import random
+import re
+
+import numpy as np
+from graphcompare import Comparison, Failure
+from graphgrammar import RULES, make
+from graphspec import SOURCES, NodeSpec, UnfitError, rebuilt
+
+from puregraph import Cast, Concat, Graph, Input, Pointwise, Reshape, Slice, Split, Transpose
+
+KINDS = (
+    "transposed",
+    "reshaped",
+    "reversed",
+    "cut",
+    "widened",
+    "zero",
+    "scaled",
+    "negated",
+    "doubled",
+    "weighted",
+    "nested",
+)
+INEXACT = {"weighted"}
+MOVED = {
+    "moveAxes": lambda rng, x, wanted: make(Transpose, wanted),
+    "setShape": lambda rng, x, wanted: make(Reshape, wanted),
+    "reverse": lambda rng, x, wanted: make(Slice, (slice(None),) * wanted + (slice(None, None, -1),)),
+    "cutAt": lambda rng, x, wanted: make(Split, wanted[0], wanted[1]),
+    "joined": lambda rng, a, b, wanted: make(Concat, wanted),
+    "castTo": lambda rng, x, wanted: make(Cast, wanted),
+    "formula": lambda rng, x, wanted: make(Pointwise, formula=wanted),
+    "formulaOf": lambda rng, a, b, wanted: make(Pointwise, formula=wanted),
+}
+RULESHERE = {**RULES, **MOVED}
+
+
+class Rewrite:
+    """A spec that is rewritten step by step; `origins` has for each line the one of the first spec that it is."""
+
+    def __init__(self, spec, rng):
+        self.spec, self.rng, self.isNested = spec, rng, False
+        self.origins = list(range(len(spec.lines)))
+        self.kinds = []
+
+    def apply(self, kind):
+        """One rewrite of a kind at a random value, if there is one that fits."""
+        made = rebuilt(self.spec, RULESHERE)
+        if kind == "nested":
+            self.isNested = True
+            self.kinds.append(kind)
+            return
+        values = [
+            (i, slot)
+            for i, types in enumerate(made.types)
+            for slot, dtype in enumerate(types)
+            if dtype.kind == "f" and self.readers((i, slot))
+        ]
+        if not values:
+            return
+        value = self.rng.choice(values)
+        shape = made.shapes[value[0]][value[1]]
+        news = self.doubled(value, made) if kind == "doubled" else getattr(self, kind)(value, shape, value[0] + 1)
+        if news:
+            self.insert(value, news)
+            self.kinds.append(kind)
+
+    def readers(self, value):
+        """The places in which a value is read: (line, argument), and (-1, number) of an output."""
+        found = [(i, k) for i, line in enumerate(self.spec.lines) for k, p in enumerate(line.parents) if p == value]
+        return found + [(-1, k) for k, p in enumerate(self.spec.outputs) if p == value]
+
+    def insert(self, value, news):
+        """Put lines behind that of a value, and have some of its readers read the last of them."""
+        at, count = value[0], len(news)
+        places = self.readers(value)
+        chosen = set(self.rng.sample(places, self.rng.randint(1, len(places))))
+
+        def moved(edge, place):
+            if place in chosen:
+                return at + count, value[1] if news[-1].rule == self.spec.lines[at].rule else 0
+            return (edge[0] + count if edge[0] > at else edge[0], edge[1])
+
+        lines = []
+        for i, line in enumerate(self.spec.lines):
+            parents = tuple(moved(p, (i, k)) for k, p in enumerate(line.parents))
+            lines.append(line._replace(parents=parents, again=line.again + count if line.again > at else line.again))
+            if i == at:
+                lines += news
+        outputs = tuple(moved(p, (-1, k)) for k, p in enumerate(self.spec.outputs))
+        self.origins[at + 1 : at + 1] = [-1] * count
+        self.spec = self.spec._replace(lines=tuple(lines), outputs=outputs)
+
+    # Each gives the lines that a value goes through; the first of them is number `n`.
+
+    def transposed(self, value, shape, n):
+        axes = self.rng.sample(range(len(shape)), len(shape))
+        back = tuple(map(int, np.argsort(axes)))
+        return (
+            [NodeSpec("moveAxes", 0, (value,), tuple(axes)), NodeSpec("moveAxes", 0, ((n, 0),), back)] if shape else []
+        )
+
+    def reshaped(self, value, shape, n):
+        flat = (int(np.prod(shape)),)
+        return [NodeSpec("setShape", 0, (value,), flat), NodeSpec("setShape", 0, ((n, 0),), shape)]
+
+    def reversed(self, value, shape, n):
+        if not shape:
+            return []
+        axis = self.rng.randrange(len(shape))
+        return [NodeSpec("reverse", 0, (value,), axis), NodeSpec("reverse", 0, ((n, 0),), axis)]
+
+    def cut(self, value, shape, n):
+        axes = [i for i, size in enumerate(shape) if size > 1]
+        if not axes:
+            return []
+        axis = self.rng.choice(axes)
+        at = self.rng.randint(1, shape[axis] - 1)
+        cut = NodeSpec("cutAt", 0, (value,), (axis, (at, shape[axis] - at)))
+        return [cut, NodeSpec("joined", 0, ((n, 0), (n, 1)), axis)]
+
+    def widened(self, value, shape, n):
+        if self.spec.dtype != "float32":
+            return []
+        return [NodeSpec("castTo", 0, (value,), "float64"), NodeSpec("castTo", 0, ((n, 0),), "float32")]
+
+    def zero(self, value, shape, n):
+        return [NodeSpec("formula", 0, (value,), "x + 0")]
+
+    def scaled(self, value, shape, n):
+        return [NodeSpec("formula", 0, (value,), "2 * x"), NodeSpec("formula", 0, ((n, 0),), "0.5 * x")]
+
+    def negated(self, value, shape, n):
+        return [NodeSpec("formula", 0, (value,), "-x"), NodeSpec("formula", 0, ((n, 0),), "-x")]
+
+    def weighted(self, value, shape, n):
+        part = (
+            NodeSpec("formula", 0, (value,), "x * sigmoid(x)"),
+            NodeSpec("formula", 0, (value,), "x * (1 - sigmoid(x))"),
+        )
+        return [*part, NodeSpec("formulaOf", 0, ((n, 0), (n + 1, 0)), "a + b")]
+
+    def doubled(self, value, made):
+        line, module = self.spec.lines[value[0]], made.modules[value[0]]
+        if line.rule in SOURCES or module.states:
+            return []
+        isSame = bool(module.params)
+        return [line._replace(again=line.again if line.again >= 0 else value[0] if isSame else -1)]
+
+
+class RewrittenComparison(Comparison):
+    """The rewritten graph of another comparison, with its parameters and data under the names that they have there."""
+
+    def __init__(self, base, rewrite):
+        self.base, self.spec, self.rules, self.rewrite = base, rewrite.spec, RULESHERE, rewrite
+        self.data, self.seeds, self.optimizer = base.data, base.seeds, base.optimizer
+        self.names = {canonical(base.spec, path): path for path in base.params}
+        self.params = {path: base.params[self.original(path)] for path in self.built().params}
+
+    def built(self):
+        """The graph; nested in one of a single node where that is the rewrite."""
+        graph = rebuilt(self.spec, self.rules).graph
+        if not self.rewrite.isNested:
+            return graph
+        inputs = [Input(name=node.name).node() for node in graph.inputs]
+        node = graph.node(*inputs, name="inner")
+        count = len(self.spec.outputs)
+        return Graph(inputs, [(node, i) for i in range(count)] if count > 1 else [node], name="net")
+
+    def original(self, path):
+        """The path that a parameter has in the first graph."""
+        return self.names[canonical(self.spec, path.replace("inner.", ""), self.rewrite.origins)]
+
+    def renamed(self, found, wanted):
+        """Results under the names that they have in the first graph."""
+        names = {canonical(self.base.spec, name): name for name in wanted}
+        origins = self.rewrite.origins
+        return {names[canonical(self.spec, name.replace("inner.", ""), origins)]: x for name, x in found.items()}
+
+
+def canonical(spec, name, origins=None):
+    """A name in which nodes stand as the first line that has their module, of the graph that was rewritten."""
+
+    def first(match):
+        line = spec.lines[i := int(match[1])]
+        i = line.again if line.again >= 0 else i
+        return f"n{i if origins is None else origins[i]}"
+
+    return re.sub(r"\bn(\d+)\b", first, name)
+
+
+def rewritten(seed, spec, most=3):
+    """A spec after some rewrites that follow from a seed."""
+    rng = random.Random(seed)
+    found = Rewrite(spec, rng)
+    for kind in rng.sample(KINDS, min(len(KINDS), rng.randint(1, most))):
+        found.apply(kind)
+    return found
+
+
+class BesideRewritten(Comparison):
+    """A spec compared with what its rewrite gives, by itself and compiled."""
+
+    def __init__(self, spec, rewrite):
+        super().__init__(spec, RULES)
+        self.other = RewrittenComparison(self, rewrite)
+
+    def references(self, eager, dtype):
+        self.other.optimizer = self.optimizer
+        both = {"rewritten": self.other.compiled, "rewritten, eager": self.other.eagerly}
+        return {kind: self.other.renamed(run(dtype), eager) for kind, run in both.items()}
+
+    def failure(self):
+        """What is wrong, or None; outputs are equal to the last bit where every rewrite is exact."""
+        found = super().failure()
+        if found is not None or set(self.other.rewrite.kinds) & INEXACT:
+            return found
+        dtype = np.dtype(self.spec.dtype)
+        with np.errstate(all="ignore"):
+            for run in ("eagerly", "compiled"):
+                wanted = getattr(self, run)(dtype)
+                got = self.other.renamed(getattr(self.other, run)(dtype), wanted)
+                names = [name for name in wanted if re.match(r"output \d+ of step 0", name)]
+                wrong = [name for name in names if not np.array_equal(wanted[name], got[name], equal_nan=True)]
+                if wrong:
+                    return Failure("last bits", f"{run} {wrong[0]} is not equal to the last bit")
+        return None
+
+
+def rewriteFailure(seed, spec):
+    """A difference between a graph and its rewrite; None if they agree, or the graph cannot run."""
+    try:
+        return BesideRewritten(spec, rewritten(seed, spec)).failure()
+    except UnfitError:
+        return None
