@@ -216,7 +216,9 @@ class ModelReader:
                 raise GraphError(f"node {own} ({proto.op_type}) reads {quote(missing[0])}, which {why}")
             given = [scope.values[name] if name else OnnxValue("") for name in proto.input]
             lost = any(value is None for value in given)
-            found = self.behind(scope, proto) if lost else self.node(scope, proto)
+            found = None if lost else self.node(scope, proto)
+            if lost:
+                self.behind(scope, proto)
             for name, value in zip(proto.output, found or [None] * len(proto.output)):
                 if name:
                     scope.values[name] = value
@@ -495,7 +497,7 @@ def attributesOf(kind: str, opset: int) -> dict[str, tuple[int, bool]] | None:
     from onnx import defs
 
     try:
-        schema = defs.get_schema(kind, opset)
+        schema: Any = defs.get_schema(kind, opset)
     except defs.SchemaError:
         return None
     return {name: (each.type.value, each.required) for name, each in schema.attributes.items()}
