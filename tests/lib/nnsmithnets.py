@@ -34,6 +34,7 @@ from puregraph.onnx import fromOnnx
 DTYPES = [DType.float32, DType.float64, DType.int64, DType.int32, DType.bool]
 OFTEN = ("NCHWConv2d", "Conv1d", "Linear", "MatMul", "PTMatMul", "BatchNorm2d", "PReLU", "Softmax")
 ELEMENTS = 2048  # of one value
+WEIGHTS = 1_000_000  # elements of all parameters
 SECONDS = 100  # for one network, which takes a few hundredths
 RATE = 0.05
 RANGES = ((-1.5, 2.5), (-0.95, 0.95), (0.05, 0.95), (1, 4))  # of data: some functions have no value for all numbers
@@ -129,6 +130,10 @@ class NetComparison(Comparison):
     def __init__(self, spec, rules=None):
         self.spec, self.optimizer = spec, spec.optimizer
         rng = np.random.default_rng(spec.seed)
+        with torch.device("meta"):  # which takes no memory
+            size = sum(p.numel() for p in ComparedNet(spec).parameters())
+        if size > WEIGHTS:
+            raise UnfitError(f"{size:,} elements of weights")
         torch.manual_seed(spec.seed)
         self.net = ComparedNet(spec).eval()
         for p in self.net.parameters():
