@@ -29,6 +29,7 @@ KINDS = (
     "nested",
 )
 INEXACT = {"weighted"}
+MOVING = {"transposed", "reshaped", "reversed", "cut"}  # what is behind them may lie otherwise, and be summed otherwise
 MOVED = {
     "moveAxes": lambda rng, x, wanted: make(Transpose, wanted),
     "setShape": lambda rng, x, wanted: make(Reshape, wanted),
@@ -218,13 +219,14 @@ class BesideRewritten(Comparison):
         return {kind: self.other.renamed(run(dtype), eager) for kind, run in both.items()}
 
     def failure(self):
-        """What is wrong, or None; outputs are equal to the last bit where every rewrite is exact."""
-        found = super().failure()
-        if found is not None or set(self.other.rewrite.kinds) & INEXACT:
+        """What is wrong, or None; outputs are equal to the last bit where every rewrite is exact, compiled ones where
+        nothing is moved in memory as well."""
+        found, kinds = super().failure(), set(self.other.rewrite.kinds)
+        if found is not None or kinds & INEXACT:
             return found
         dtype = np.dtype(self.spec.dtype)
         with np.errstate(all="ignore"):
-            for run in ("eagerly", "compiled"):
+            for run in ("eagerly",) if kinds & MOVING else ("eagerly", "compiled"):
                 wanted = getattr(self, run)(dtype)
                 got = self.other.renamed(getattr(self.other, run)(dtype), wanted)
                 names = [name for name in wanted if re.match(r"output \d+ of step 0", name)]
