@@ -11,7 +11,7 @@ from graphshrink import script, shrunk
 from natively import needsNative
 from rewrites import KINDS, RewrittenComparison, rewriteFailure, rewritten
 
-DAILY = 40
+DAILY = 100
 COUNT = int(os.environ.get("PUREGRAPH_TEST_GRAPHS", "20000"))
 START = int(os.environ.get("PUREGRAPH_TEST_FIRST", str(DAILY)))
 
