@@ -15,7 +15,7 @@ from puregraph.errors import ArgumentError, show
 from puregraph.graph import Graph, Input
 
 BATCHES = (1, 32, 256)  # what the totals are shown for where the batch is a symbol
-EVALUATES = "In evalMode, as a Trainer leaves a network. After net.trainMode() this says what a training step takes."
+EVALUATES = "In evalMode, as after training. After net.trainMode() this reports the memory of a training step."
 ONTOP = "Optimizer state is not included."
 BOLD, DIM, RED = "1", "2", "1;31"
 LEFT = ("node", "module", "from", "data shape", "gradient shape")

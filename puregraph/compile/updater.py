@@ -18,7 +18,7 @@ class Updater(Program):
     def __init__(self, graph: Graph, optimizer: Any, **options: Any):
         super().__init__(graph, [], optimizer=optimizer, **options)
 
-    def schedule(self) -> Schedule:
+    def schedule(self, **changed: Any) -> Schedule:
         self.ready = self.optimizer.ready()
         return runPasses(traceUpdate(self.graph, self.optimizer, self.scales), TRACED)
 

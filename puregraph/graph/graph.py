@@ -186,7 +186,7 @@ class Graph(NodeGraph):
     def checkData(self, data: list[Any], steps: Steps) -> list[StepShapes]:
         """Check shapes and dtypes, once for every new combination: the rows whose results are still to be checked."""
         try:
-            key = tuple([(type(x), x.shape, x.dtype) for x in data])
+            key: Any = tuple([(type(x), x.shape, x.dtype) for x in data])
         except AttributeError:  # a value that is no array
             key = tuple([(shapeOf(x), getattr(x, "dtype", type(x))) for x in data])
         if key in self.checked:

@@ -113,8 +113,7 @@ class GuardedBuffer:
 
     def store(self) -> None:
         """Copy what the kernel has written back into the buffer itself."""
-        kept = np.frombuffer((ctypes.c_uint8 * self.copy.size).from_address(self.start), np.uint8)
-        if not np.array_equal(kept, self.copy):
+        if ctypes.string_at(self.start, self.copy.size) != self.copy.tobytes():  # else it may be read-only
             ctypes.memmove(self.start, addressOf(self.copy), self.copy.size)
 
 

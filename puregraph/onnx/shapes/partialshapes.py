@@ -46,12 +46,13 @@ def aligned(module: Any, shapes: list[Any]) -> list[Any]:
     if not isinstance(module, (Add, Mul, Concat, Pointwise)) or None in shapes:
         return shapes
     rank = max(map(len, shapes))
-    joins = isinstance(module, Concat)
-    joined = normalAxis(module.axis, rank) - rank if joins else None
+    joined = normalAxis(module.axis, rank) - rank if isinstance(module, Concat) else None
     sizes = {}
     for axis in range(-rank, 0):
         numbers = {
-            s[axis] for s in shapes if -axis <= len(s) and not isinstance(s[axis], Dim) and (joins or s[axis] != 1)
+            s[axis]
+            for s in shapes
+            if -axis <= len(s) and not isinstance(s[axis], Dim) and (joined is not None or s[axis] != 1)
         }
         if axis != joined and len(numbers) == 1:
             sizes[axis] = numbers.pop()
@@ -120,6 +121,7 @@ def targetShape(module: Any, shapes: list[Any]) -> list[tuple] | None:
     """The shape that a module gives whatever it gets: of a Reshape to constants, of the sizes of an array."""
     x = shapes[0]
     if isinstance(module, (Reshape, ReshapeTo)):
+        known: Any
         sizes = shapes[1] if len(shapes) > 1 else None
         known = module.shape if sizes is None else valueOf(sizes)
         if known is None and sizes is not None:
