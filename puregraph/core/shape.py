@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.core.dim import SIZE, DataDependent, Dim, Size, build, read
+from puregraph.core.dim import SIZE, DataDependent, Dim, Size, build, dependsOnData, read
 from puregraph.core.tracer import Tracer
 from puregraph.device import toHost
 from puregraph.errors import PuregraphError, need, show
@@ -198,6 +198,8 @@ def product(dims: Iterable) -> Size:
 def broadcast(*shapes: Sequence) -> Shape:
     """The common shape by numpy's rule; a symbol goes with 1 and with the same symbol.
 
+    Sizes that all depend on the data may be equal when it comes: their common size is None, to be known then.
+
     Raises: ShapeError with all the shapes where two sizes differ and neither is 1.
     """
     rank = max(map(len, shapes), default=0)
@@ -205,8 +207,9 @@ def broadcast(*shapes: Sequence) -> Shape:
     for column in zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes)):
         sizes = [size for size in dict.fromkeys(column) if size != 1] or [1]
         hint = f"{sizes[0]} and {sizes[-1]} differ, and neither is 1"
-        need(len(sizes) == 1, wanted="shapes that broadcast", given=list(map(tuple, shapes)), hint=hint)
-        result.append(sizes[0])
+        isLater = len(sizes) > 1 and all(isinstance(size, Dim) and dependsOnData(size) for size in sizes)
+        need(isLater or len(sizes) == 1, wanted="shapes that broadcast", given=list(map(tuple, shapes)), hint=hint)
+        result.append(None if isLater else sizes[0])
     return tuple(result)
 
 

@@ -8,10 +8,11 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from puregraph import Add, Concat, Constant, Dim, Graph, Input, Reshape, ShapeError, Sub, Transpose  # noqa: E402
+from puregraph import Add, Compress, Concat, Constant, Dim, Graph, Input, Reshape, ShapeError, Sub, Transpose  # noqa: E402
 from puregraph.core.shape import valued  # noqa: E402
 from puregraph.onnx import fromOnnx  # noqa: E402
 from puregraph.onnx.modules.axes.filled import ConstantRange  # noqa: E402
+from puregraph.onnx.modules.axes.reshaping import WithoutAxes  # noqa: E402
 from puregraph.onnx.shapes.partialshapes import partialShapes  # noqa: E402
 
 node = helper.make_node
@@ -201,3 +202,13 @@ def test_a_range_of_floats_without_an_end_is_refused(given, text):
     x = Input(name="x").node()
     with pytest.raises(ShapeError, match=text):
         Graph(x, [ConstantRange().node(*ends), x]).dataShapeFrom((1,))
+
+
+def test_an_axis_whose_length_comes_with_the_data_is_removed_where_it_is_one():
+    x, mask = Input(name="x").node(), Input(name="mask").node()
+    net = Graph([x, mask], WithoutAxes((0,), name="w").node(Compress(axis=0, name="kept").node(x, mask)))
+    assert net.dataShapeFrom([("N", 3), ("N",)]) == (3,)
+    data = np.arange(12.0).reshape(4, 3)
+    np.testing.assert_array_equal(net(data, np.arange(4) == 2), data[2])
+    with pytest.raises(ShapeError, match=r"at 'w' \(WithoutAxes\).*length one along the axes \(0,\).*\(2, 3\)"):
+        net(data, np.arange(4) < 2)

@@ -111,6 +111,35 @@ def test_what_meets_a_count_that_is_another_is_refused_ahead():
         net.dataShapeFrom([(5, 3), (5,)])
 
 
+def sumOfTwo():
+    """Elements that one mask keeps plus those that another one keeps."""
+    x, first, second = (Input(name=name).node() for name in ("x", "first", "second"))
+    kept = Compress(name="a").node(x, first), Compress(name="b").node(Tanh(name="t").node(x), second)
+    return Graph([x, first, second], Add(name="s").node(*kept))
+
+
+@pytest.mark.parametrize("isCompiled", [False, True])
+def test_two_counts_may_meet_where_the_data_makes_them_equal(isCompiled):
+    net, x = sumOfTwo(), values(5)
+    assert net.dataShapeFrom([(5,), (5,), (5,)]) == ("s_0",)
+    run = Program(net, [(5,)] * 3, ["f8", "bool", "bool"]).run if isCompiled else lambda *data: net(data)
+    for first, second in (([1, 0, 1, 0, 0], [0, 1, 0, 0, 1]), ([1, 0, 0, 0, 0], [0, 1, 1, 0, 1]), ([0] * 5, [0] * 5)):
+        first, second = np.array(first, bool), np.array(second, bool)
+        np.testing.assert_allclose(run(x, first, second), x[first] + np.tanh(x)[second])
+    with pytest.raises(ShapeError, match=r"at 's' \(Add\).*\(3,\), \(2,\)"):
+        run(x, np.arange(5) < 3, np.arange(5) < 2)
+
+
+def test_gradients_of_counts_that_meet_go_to_the_elements_that_were_kept():
+    net, x = sumOfTwo().calcMode(np.float64).trainMode(), values(5)
+    net([x, np.arange(5) < 2, np.arange(5) > 2])
+    net.backward(np.array([1.0, 10.0]))
+    wanted = np.zeros(5)
+    wanted[:2] += [1, 10]
+    wanted[3:] += [1, 10] * (1 - np.tanh(x[3:]) ** 2)
+    np.testing.assert_allclose(net.grad[0], wanted)
+
+
 def test_a_count_that_is_not_what_it_was_elsewhere_names_the_rule():
     x = Input(name="x").node()
     net = Graph(x, TwoCounts().node(x, name="t"))

@@ -3,6 +3,7 @@
 import numpy as np
 
 from puregraph.arguments import Flag, Size
+from puregraph.core.dim import Dim, dependsOnData
 from puregraph.core.shape import AXES, givenSizes, normalAxis, product, sizesOf
 from puregraph.errors import need
 from puregraph.module import Module
@@ -104,7 +105,9 @@ class WithoutAxes(_Reshaped):
     def dataShapeFrom(self, x):
         axes = [normalAxis(axis, len(x)) for axis in self.axes]
         need(len(set(axes)) == len(axes), "every axis at most once", self.axes)
-        need(all(x[axis] == 1 for axis in axes), f"length one along the axes {self.axes}", x)
+        lengths = [x[axis] for axis in axes]  # one that depends on the data is looked at when it comes
+        areOne = all(n == 1 or isinstance(n, Dim) and dependsOnData(n) for n in lengths)
+        need(areOne, f"length one along the axes {self.axes}", x)
         return tuple(n for i, n in enumerate(x) if i not in axes)
 
     @classmethod
