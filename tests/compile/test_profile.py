@@ -35,7 +35,7 @@ def test_every_step_of_the_table_has_a_time(options):
     assert [row[0] for row in rowsOf(str(found))] == [row[0] for row in rowsOf(table(program.plan))]
     shares = [float(each) for each in re.findall(r"([\d.]+)%", str(found))]
     assert len(shares) == len(calls) and abs(sum(shares) - 100) < 0.1 * len(calls)
-    assert "step by step" in str(found).splitlines()[-1] and "scratch" not in str(found)
+    assert "each step timed alone" in str(found).splitlines()[-1] and "scratch" not in str(found)
 
 
 def test_measuring_changes_nothing():

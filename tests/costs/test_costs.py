@@ -259,7 +259,7 @@ def test_float16_sums_in_float32():
         ),
         ([2, 255], "got label 255 for sample 1 of the batch; .* ignoreIndex=255"),
         ([-1, 1], "got label -1 for sample 0 of the batch; .* from 0: give .labels . 1. // 2 in place of -1 and 1"),
-        ([0.0, 1.0], "whole numbers, got float64"),
+        ([0.0, 1.0], "wanted integers for labels, got float64"),
     ],
 )
 @pytest.mark.parametrize("compiled", [False, True])

@@ -21,6 +21,7 @@ from puregraph import (
     Equal,
     Flatten,
     Graph,
+    GraphWarning,
     Greater,
     Input,
     Linear,
@@ -188,7 +189,8 @@ def test_a_module_of_booleans_refuses_floats_in_a_graph_and_alone(module, count)
 def test_pixels_of_bytes_are_made_floats_where_rules_want_them():
     net = Sequential(Conv2D(1, 2, 3), Flatten(), Linear(18, 2))
     x = np.arange(50, dtype=np.uint8).reshape(2, 1, 5, 5)
-    assert np.allclose(Calculator(net).calculate(x), net(x.astype(np.float32)), atol=1e-4)
+    with pytest.warns(GraphWarning, match="bytes from 0 to 49 go into 'conv2d'"):
+        assert np.allclose(Calculator(net).calculate(x), net(x.astype(np.float32)), atol=1e-4)
 
 
 def test_large_integers_are_compared_exactly_wherever_they_are_given():

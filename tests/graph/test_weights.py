@@ -249,7 +249,6 @@ ODD = {
     "of swapped bytes": lambda a, _: a.astype(a.dtype.newbyteorder()),
     "in float64": lambda a, _: a.astype("f8"),
     "in float16": lambda a, _: a.astype("f2"),
-    "a matrix": lambda a, _: a.view(np.matrix),
     "broadcast": lambda a, _: np.broadcast_to(a[:1], a.shape),
     "overlapping itself": lambda a, _: np.lib.stride_tricks.as_strided(a, a.shape, (4, 4)),
     "the data of another parameter": lambda a, _: lent(a),

@@ -299,8 +299,12 @@ def test_a_node_is_neither_true_nor_false(ask):
         (Linear(784, 10), (2, 1, 28, 28), r"wanted \(..., 784\), got \(2, 1, 28, 28\); Flatten\(\) makes one axis"),
         (Linear(784, 10), ("N", "C", 28, 28), r"wanted \(..., 784\), got \(N, C, 28, 28\)$"),
         (Linear(784, 10), (2, 700), r"got \(2, 700\)$"),
-        (BatchNorm(4), (8, 12, 4), r"wanted \(n, 4, \*spatial\), got \(8, 12, 4\); channels are the second axis here"),
-        (BatchNorm(4), (8, 12), r"got \(8, 12\)$"),
+        (
+            BatchNorm(4),
+            (8, 12, 4),
+            r"wanted \(n, 4, \*spatial\), got \(8, 12, 4\); expected 4 channels \(axis 1\), got 12$",
+        ),
+        (BatchNorm(4), (8, 12), r"got \(8, 12\); expected 4 channels \(axis 1\), got 12$"),
     ],
 )
 def test_a_shape_as_other_frameworks_have_it_is_refused_with_what_to_write(module, shape, words):

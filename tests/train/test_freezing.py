@@ -83,7 +83,7 @@ class Thaws(Callback):
     def onEpochEnd(self, trainer):
         if trainer.epoch == 1:
             trainer.net["first"].freeze()
-            trainer.net["second"].unfreeze()
+            trainer.net["second"].unfreeze().trainMode()
 
 
 def test_what_was_frozen_and_thawed_in_a_run_is_so_when_it_is_resumed(tmp_path, capsys):

@@ -213,7 +213,7 @@ def trilu(op: Any, x: Any, diagonal: Any = None) -> Any:
 @onnxOp("Range")
 def ranged(op: Any, start: Any, stop: Any, step: Any) -> Any:
     """Range; its limits may have one axis, of length one, as functions of the standard write them; none is trained."""
-    known = [each if each.array is None else op.constant(each.array) for each in (start, stop, step)]
+    known = [op.constant(each.array) if each.isWeight else each for each in (start, stop, step)]
     limits = [op(WithoutAxes((0,)), each) if each.shape == (1,) else each for each in known]
     return op(modules.Range() if start.dtype.kind in "iu" else ConstantRange(), *limits)
 
