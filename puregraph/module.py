@@ -458,9 +458,10 @@ def checkGrads(grad: Any, outputs: list[Any], label: str) -> list[Any]:
         hint = "; after cost.backward(), cost.grad has one for each input of the cost: give cost.grad[0]"
         raise GraphError(f"{label}: backward wanted {count}, got {'none' if grad is None else len(grads)}{hint}")
     for g, y in zip(grads, outputs, strict=True):
-        needPlain(g, f"{label}: backward")
-        if isArray(g) and isArray(y) and not isNumeric(g.dtype):
-            raise DtypeError(f"{label}: backward wanted a gradient of {y.dtype}, got {g.dtype}")
+        if type(g) is not np.ndarray or g.dtype.kind not in "fiub":
+            needPlain(g, f"{label}: backward")
+            if isArray(g) and isArray(y) and not isNumeric(g.dtype):
+                raise DtypeError(f"{label}: backward wanted a gradient of {y.dtype}, got {g.dtype}")
         if g is not None and shapeOf(g) != shapeOf(y):
             need(False, f"a gradient of shape {shapeOf(y)}", shapeOf(g))
     return grads
