@@ -42,7 +42,7 @@ def test_there_are_nine_architectures():
     assert len(NAMES) == 9
 
 
-def test_reading_a_graph_of_1746_nodes_takes_300_calls_a_node():
+def test_reading_a_graph_of_1746_nodes_takes_330_calls_a_node():
     model = onnx.load(LIGHT / "light_densenet121.onnx")
     assert len(model.graph.node) == 1746
     calls, before = Counter(), sys.getprofile()
@@ -56,5 +56,5 @@ def test_reading_a_graph_of_1746_nodes_takes_300_calls_a_node():
         net = fromOnnx(model)
     finally:
         sys.setprofile(before)
-    assert calls["all"] < 300 * 1746  # about half a second, on a machine that does nothing else
+    assert calls["all"] < 330 * 1746  # about half a second alone; a tenth of it checks attributes and limits
     assert net.dataShapeFrom((1, 3, 224, 224)) == (1, 1000, 1, 1)
