@@ -276,6 +276,21 @@ def test_a_kernel_that_leaves_its_buffers_is_named_with_the_buffer_and_the_bytes
 
 
 @needsNative
+def test_of_a_constant_that_repeats_one_element_only_that_element_is_guarded(verified, monkeypatch):
+    extents, right = [], guardbands.extentOf
+
+    def noted(argument, *given):
+        extents.append((argument, right(argument, *given)))
+        return extents[-1][1]
+
+    monkeypatch.setattr(guardbands, "extentOf", noted)
+    program = net().compile([X.shape, (6, 3)], cost=MSE(), optimizer=Adam(0.01))
+    program.run(X, np.zeros((6, 3), np.float32))
+    repeated = [e for v, e in extents if getattr(v, "role", "") == "constant" and v.strides == (0, 0)]
+    assert repeated and all(e.stop - e.start == 4 for e in repeated)
+
+
+@needsNative
 @pytest.mark.parametrize("isWrong", [False, True])
 def test_a_weight_with_gaps_that_is_taken_row_by_row_is_told(verified, monkeypatch, isWrong):
     packed = np.random.default_rng(0).standard_normal((24, 16)).astype(np.float32)

@@ -94,7 +94,7 @@ def test_numbers_without_symbols_have_one_column():
 def test_in_eval_mode_the_overview_says_why_it_knows_no_training_step():
     net = Sequential(Linear(3, 4), Relu(), Linear(4, 2)).evalMode()
     asleep = str(summary(net, (8, 3)))
-    assert "In evalMode, as a Trainer leaves a network." in asleep and "kept for backward" not in asleep
+    assert "In evalMode, as after training." in asleep and "kept for backward" not in asleep
     assert "kept for backward" in str(summary(net.trainMode(), (8, 3)))
     assert "kept for backward" in str(summary(Sequential(Relu()).evalMode(), (8, 3)))
     assert "In evalMode" not in str(summary(net.freeze(), (8, 3)))  # which trainMode would not change

@@ -12,8 +12,9 @@ import numpy as np
 from puregraph.base.align import addressOf
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.workspace import Offset
-from puregraph.compile.memory.planner import room
+from puregraph.compile.memory.planner import Buffer, room
 from puregraph.compile.runtime.bind import Bound
+from puregraph.compile.runtime.concurrent import extent
 from puregraph.compile.runtime.observer import StepObserver
 from puregraph.compile.runtime.segment import Segment, keyOf
 from puregraph.errors import PuregraphError
@@ -92,9 +93,9 @@ class GuardedBuffer:
         """The address in the copy of an address in the buffer."""
         return address - self.start + addressOf(self.copy)
 
-    def bytesOf(self, extent: BufferExtent) -> Any:
-        """The bytes of an extent in the copy: none if they are not in it."""
-        return self.copy[max(extent.start - self.start, 0) : max(extent.stop - self.start, 0)]
+    def bytesOf(self, result: BufferExtent) -> Any:
+        """The bytes of a buffer in the copy: none if they are not in it."""
+        return self.copy[max(result.start - self.start, 0) : max(result.stop - self.start, 0)]
 
     def overrun(self) -> str | None:
         """The bytes of the gaps that a kernel has written, in words; None if there are none."""
@@ -123,13 +124,13 @@ def faultOf(segment: Segment, results: Iterable[Value]) -> str | None:
     Each kernel runs twice, with gaps and scratch memory of either fill. It may touch no gap, and the bytes of `results`
     must not depend on the fill: else it reads what is beside its buffers, or scratch memory that it has not written.
     """
-    written = [BufferExtent(start, start + room(v), named(v)) for v in results for start in [segment.memory.address(v)]]
+    written = [extentFrom(v, segment.memory.address(v), segment) for v in results]
     works = [work for step in segment.steps for work in step]
     for work, (address, slots, tasks) in zip(works, segment.kernels, strict=True):
         first = (slots - addressOf(segment.slots)) // segment.slots.itemsize
         names, blocks = layoutOf(work)
         numbers = segment.slots[first : first + len(names)]
-        extents = [extentOf(work.slots[name], int(number)) for name, number in zip(names, numbers)]
+        extents = [extentOf(work.slots[name], int(number), segment) for name, number in zip(names, numbers)]
         runs = []
         for fill in FILLS:
             buffers = guarded(extents, fill)
@@ -156,15 +157,20 @@ def layoutOf(work: KernelCall) -> tuple[list[str], list[tuple[int, int]]]:
     return LAYOUTS[key]
 
 
-def extentOf(argument: Any, number: int) -> BufferExtent | None:
+def extentOf(argument: Any, number: int, segment: Segment) -> BufferExtent | None:
     """The buffer that a slot points into; None for an integer."""
     if isinstance(argument, (int, np.integer)):
         return None
     if isinstance(argument, np.ndarray):
         return BufferExtent(*np.lib.array_utils.byte_bounds(argument), "an array of a parameter or state")
     value, offset = argument if isinstance(argument, Offset) else (argument, 0)
-    start = number - offset - value.offset
-    return BufferExtent(start, start + room(value.root), named(value.root))
+    return extentFrom(value.root, number - offset - value.offset, segment)
+
+
+def extentFrom(value: Value, start: int, segment: Segment) -> BufferExtent:
+    """The bytes of a Value: in the arena with the gap behind its last row, elsewhere up to its last element."""
+    isInArena = isinstance(segment.memory.plan.locations.get(value.number), Buffer)
+    return BufferExtent(start, start + (room(value) if isInArena else extent(value)), named(value))
 
 
 def guarded(extents: Iterable[BufferExtent | None], fill: int) -> list[GuardedBuffer]:
@@ -182,9 +188,9 @@ def guarded(extents: Iterable[BufferExtent | None], fill: int) -> list[GuardedBu
 def relocated(numbers: Any, extents: list[BufferExtent | None], buffers: list[GuardedBuffer]) -> Any:
     """The slots of a kernel with the addresses of the copies."""
     slots = numbers.copy()
-    for i, extent in enumerate(extents):
-        if extent is not None and extent.stop > extent.start:
-            buffer = next(b for b in buffers if b.start <= extent.start < b.stop)
+    for i, pointed in enumerate(extents):
+        if pointed is not None and pointed.stop > pointed.start:
+            buffer = next(b for b in buffers if b.start <= pointed.start < b.stop)
             slots[i] = buffer.moved(int(numbers[i]))
     return slots
 
