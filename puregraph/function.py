@@ -254,7 +254,7 @@ def within(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def writeRefusal(error: ValueError, label: str, what: str) -> Exception:
-    """What to raise for an error in a Function: where it wrote into an array that others read, a sentence about it."""
+    """The error to raise for one in a Function: a sentence where it wrote into an array that others read."""
     if "read-only" not in str(error):
         return error
     refusal = PuregraphError(f"{label} writes into {what}, which other nodes read: write into a copy, np.copy(x)")

@@ -31,7 +31,7 @@ class BudgetError(CheckpointError):
 
 
 class Budget:
-    """What is left for a file of `size` bytes, which messages call `of`."""
+    """Budget left for a file of `size` bytes; messages call it `of`."""
 
     def __init__(self, size: int, of: str = "it"):
         self.of = of

@@ -150,7 +150,7 @@ def isNumber(value: Any) -> bool:
 
 
 def commaHint(text: str) -> str:
-    """What to try where commas are in a number: they group digits, stand before a fraction, or either."""
+    """Advice for commas in a number: they group digits, stand before a fraction, or either."""
     isGrouped, isDecimal = GROUPED.fullmatch(text), text.count(",") == 1 and isNumber(text.replace(",", "."))
     thousands, decimal = "pandas.read_csv(path, thousands=',')", "pandas.read_csv(path, decimal=',')"
     if isGrouped and isDecimal:

@@ -18,7 +18,7 @@ NUMBERED = re.compile(r"val_\d+")
 
 
 class ExporterNotes:
-    """What is noted beside initializers: the role of each in the network, or what it was computed from.
+    """Notes beside initializers: the role of each in the network, or the values that it was computed from.
 
     Exporters merge weights that are equal. PyTorch's older one leaves an Identity with the name of each, and puregraph
     merges none; of others it is not known, and equal are above all the zeros and ones that layers begin with.

@@ -265,7 +265,7 @@ def fill(file: BinaryIO, view: memoryview) -> bool:
 
 
 def foreign(block: bytes) -> str:
-    """What a file of another kind probably is, and how to go on."""
+    """The probable kind of a foreign file, and how to go on."""
     kinds = {
         b"PK\x03\x04": f"a zip archive, as torch, Keras and numpy write; {EXPORT}",
         b"\x93NUMPY": "a numpy array",

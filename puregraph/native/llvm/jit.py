@@ -301,7 +301,7 @@ def compileAll(wants: Iterable[tuple[str, Make]], digest: str = "") -> list[Load
 
 
 def slotOf(key: str, digest: str) -> tuple[str, str, Target]:
-    """What distinguishes loaded kernels: the key, the version of the code behind it, and the target."""
+    """Cache key of a loaded kernel: its own key, the version of the code behind it, and the target."""
     return key, digest, target()
 
 

@@ -194,7 +194,7 @@ class SplitPlan:
         return "\n".join([title, *lines, "", *self.exchanges(best)])
 
     def aloneLines(self) -> list[str]:
-        """What a single process takes for the batch, and by how much it is faster than the best split, if it is."""
+        """Time of a single process for the batch, and by how much it beats the best split, if it does."""
         alone, best = self.alone, self.best
         if alone is None:
             return []
