@@ -3,6 +3,8 @@
 import numpy as np
 
 from puregraph.base.widen import widened
+from puregraph.core.dim import Dim
+from puregraph.core.shape import asValue, valueOf
 from puregraph.modules.sum import _Reduction, reduced
 
 
@@ -11,6 +13,12 @@ class _Extremum(_Reduction):
     purpose = "to choose from"
     withPadding = "Where() fills them"
     keepsDtype = True
+
+    def valueFrom(self, x):
+        value = valueOf(x)
+        if value is None or any(isinstance(size, Dim) for size in value.ravel().tolist()):
+            return None  # which of two symbols is larger is not known
+        return asValue(self.updateData(value))
 
     def updateGrad(self, grad, x, y):
         kept = reduced(x.shape, self.axis, True)

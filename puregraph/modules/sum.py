@@ -33,6 +33,7 @@ class Sum(_Reduction):
     """
 
     reads = ()
+    followsValues = True
 
     def dataTypeFrom(self, x):
         return None if x is None else np.zeros(1, x).sum().dtype

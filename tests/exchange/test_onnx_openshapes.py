@@ -8,10 +8,14 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from puregraph import Add, Compress, Concat, Constant, Dim, Graph, Input, Reshape, ShapeError, Sub, Transpose  # noqa: E402
-from puregraph.core.shape import valued  # noqa: E402
+from puregraph import Add, Compress, Concat, Constant, Dim, Graph, Input, Max, Reshape, ShapeError, Sub, Sum  # noqa: E402
+from puregraph.core.shape import valued, valueOf, withValues  # noqa: E402
+from puregraph.modules import Transpose  # noqa: E402
 from puregraph.onnx import fromOnnx  # noqa: E402
+from puregraph.onnx.modules.axes.accumulation import CumSum  # noqa: E402
+from puregraph.onnx.modules.axes.controlled import ReduceAxes, TopCount  # noqa: E402
 from puregraph.onnx.modules.axes.filled import ConstantRange  # noqa: E402
+from puregraph.onnx.modules.axes.reduceaxes import ReduceProd  # noqa: E402
 from puregraph.onnx.modules.axes.reshaping import WithoutAxes  # noqa: E402
 from puregraph.onnx.shapes.partialshapes import partialShapes  # noqa: E402
 
@@ -194,6 +198,52 @@ def test_a_range_of_floats_to_a_known_size_has_a_known_length(case):
     net = fromOnnx(proto).evalMode()
     assert net.dataShapeFrom(("N", 4)) == ("N", 4)
     assertSame(proto, x)
+
+
+SIZED = {  # sizes that are products, sums and extremes of others, as Keras writes its Tensordot
+    "ReduceProd": (2, 3, 6),
+    "ReduceSum": (2, 3, 6),
+    "ReduceMax": (1, 3, 6),
+    "ReduceMin": (1, 3, 6),
+}
+
+
+@pytest.mark.parametrize("kind", SIZED)
+def test_a_reduction_of_sizes_is_a_size(kind):
+    shape = SIZED[kind]
+    axes = {} if kind == "ReduceSum" else {"axes": [0]}
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "last"], ["inner"]),
+        node(kind, ["inner", "zero"][: 2 if kind == "ReduceSum" else 1], ["length"], keepdims=1, **axes),
+        node("Concat", ["minus", "length"], ["to"], axis=0),
+        node("Reshape", ["x", "to"], ["r"]),
+        node("MatMul", ["r", "w"], ["y"]),
+    ]
+    weights = {"last": np.array([2]), "zero": np.array([0]), "minus": np.array([-1]), "w": floats(6, 4)}
+    proto = model(nodes, ["N", "T", 6], weights)
+    assert fromOnnx(proto).dataShapeFrom(("N", "T", 6)) == ("N*T", 4)
+    assertSame(proto, floats(*shape))
+
+
+@pytest.mark.parametrize(
+    ("module", "wanted"),
+    [
+        (Sum(), N + H + 4),
+        (ReduceProd(), 4 * N * H),
+        (Max(), None),
+        (ReduceAxes("Prod", keepdims=False), 4 * N * H),
+        (ReduceAxes("Min", keepdims=False), None),
+        (CumSum(), [N, N + 4, N + 4 + H]),
+        (TopCount(), None),
+    ],
+)
+def test_a_reduction_of_symbols_is_known_where_it_is_an_expression(module, wanted):
+    inputs = [valued((3,), np.array([N, 4, H], object))]
+    inputs += [valued((1,), np.array([1]))] * isinstance(module, TopCount)
+    shapes = [(1,), (1,)] if isinstance(module, TopCount) else [np.shape(wanted or 0)]
+    value = valueOf(withValues(module, inputs, shapes)[0])
+    assert (None if value is None else value.tolist()) == wanted
 
 
 @pytest.mark.parametrize(("given", "text"), [((0, 1, 0), "a step other than 0"), ((0, np.inf, 1), "finite")])

@@ -12,6 +12,7 @@ class _Cumulative(Module):
     """The base: along `axis`, without the element itself if `exclusive`, from the end if `reverse`."""
 
     keepsDtype = True
+    followsValues = True
 
     def __init__(self, axis: Whole = 0, exclusive: Flag = False, reverse: Flag = False, name=None):
         super().__init__(name)

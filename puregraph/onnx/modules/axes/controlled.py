@@ -46,6 +46,11 @@ class _Controlled(Module):
         super().dataTypeFrom(x, options)
         return x
 
+    def valueFrom(self, x, options=None):
+        value, chosen = valueOf(x), None if options is None else valueOf(options)
+        isOpen = value is not None and value.dtype.kind == "O" and (options is None or chosen is not None)
+        return self.made(x, chosen).valueFrom(x) if isOpen else super().valueFrom(x, options)
+
     def updateData(self, x, options=None):
         return self.made(x.shape, options).updateData(x)
 

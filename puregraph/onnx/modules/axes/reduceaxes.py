@@ -23,6 +23,7 @@ class ReduceProd(_Reduction):
 
     reads = ("x",)
     keepsDtype = True
+    followsValues = True
 
     def updateData(self, x):
         return x.prod(axis=self.axis, keepdims=self.keepdims, dtype=x.dtype)
