@@ -12,6 +12,7 @@ from puregraph import device
 from puregraph.base.dtype import isNumeric
 from puregraph.core.accumulate import needPlain
 from puregraph.errors import DataError, show
+from puregraph.graph.lookup import few
 
 
 def isArray(value: Any) -> bool:
@@ -37,16 +38,21 @@ def arraysFrom(value: Any, what: str) -> list[Any]:
             raise DataError(f"{name}: wanted numbers, got dtype {array.dtype}{kindHint(value, array, what)}")
         if len(array.shape) == 0:
             raise DataError(f"{name}: wanted samples along the first axis, got a single number")
-    checkLengths(given, what)
+    checkLengths(dict(zip(names, given)), what)
     return given
 
 
-def checkLengths(arrays: list[Any], what: str) -> None:
-    """Refuse arrays of several lengths, and none at all."""
-    lengths = list(map(len, arrays))
-    if len(set(lengths)) != 1:
-        got = f"{', '.join(map(str, lengths))} samples" if lengths else "none"
-        raise DataError(f"{what}: wanted arrays of one length, got {got}")
+def checkLengths(arrays: dict[str, Any], what: str) -> None:
+    """Refuse arrays of several lengths, and none at all.
+
+    Raises    DataError naming them with their lengths
+    """
+    if not arrays:
+        raise DataError(f"{what}: wanted at least one array, got none")
+    (first, length), *others = [(name, len(array)) for name, array in arrays.items()]
+    odd = [f"{count} of '{name}'" for name, count in others if count != length]
+    if odd:
+        raise DataError(f"{what}: wanted arrays of one length, got {length} samples of '{first}', {few(odd, 8)}")
 
 
 def plain(value: Any, name: str) -> Any:

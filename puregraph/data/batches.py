@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph import device
-from puregraph.data.arrays import isArray, isSeveral, pairFrom, rowsOf, weightFrom
+from puregraph.data.arrays import checkLengths, isArray, isSeveral, pairFrom, plain, rowsOf, weightFrom
 from puregraph.errors import DataError
 
 LIGHT = 1 << 18  # bytes: gathering them takes less than the 0.1 ms of passing a batch between threads
@@ -249,7 +249,7 @@ def batchesFrom(
 def inOrder(data: Any, names: Sequence[str], what: str = "data") -> Any:
     """Arrays by the names of inputs or outputs as a list in their order; anything else as it is.
 
-    Raises    DataError for a name that is missing, and for one that is none of theirs
+    Raises    DataError for a name that is missing, for one that is none of theirs, and for arrays of several lengths
     """
     if not isinstance(data, dict):
         return data
@@ -259,7 +259,10 @@ def inOrder(data: Any, names: Sequence[str], what: str = "data") -> Any:
         raise DataError(
             f"{what}: wanted arrays for {', '.join(names)} by name, got {', '.join(map(str, data)) or 'none'}"
         )
-    return [data[name] for name in names]
+    arrays = [plain(x, f"{what}[{n!r}]") if isinstance(x := data[n], (list, tuple)) else x for n in names]
+    if isSeveral(arrays):
+        checkLengths(dict(zip(names, arrays)), what)
+    return arrays
 
 
 def batchCount(samples: int, batchsize: int, dropLast: bool) -> int:

@@ -58,7 +58,7 @@ def columnsOf(given: Any, what: str) -> list[Any]:
     """
     if isinstance(given, dict):
         columns = [plain(column, f"{what}[{name!r}]") for name, column in given.items()]
-        checkLengths(columns, what)
+        checkLengths(dict(zip(given, columns)), what)
         return columns
     if isFrame(given):
         return [given]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.arguments import FilePath, Flag, Text, Texts, choice, optional, takes
+from puregraph.data.arrays import checkLengths, isArray
 from puregraph.data.tablecolumn import TableColumn, columnFrom, isFloat32, isNumber, tableFrom
 from puregraph.errors import CheckpointError, DataError, GraphWarning, plural
 from puregraph.errors.userwarning import warnUser
@@ -102,7 +103,7 @@ class TableReader(ForeignAttributes):
 
     def fit(self, table: Any) -> TableReader:
         """Learn categories, classes, means and what gaps are filled with from this table."""
-        table = tableFrom(table)
+        table = self.tableOf(table)
         vocabulary, gapped = {}, []
         for name in [*self.categories, *([] if self.classes is None else [self.classes])]:
             column = columnFrom(table, name)
@@ -133,7 +134,7 @@ class TableReader(ForeignAttributes):
 
     def data(self, table: Any) -> dict[str, np.ndarray]:
         """The inputs by name, in the dtypes that networks want: the numbers as one, the codes of each category."""
-        table = tableFrom(table)
+        table = self.tableOf(table)
         found = {}
         if self.numbers:
             self.checkFitted()
@@ -147,7 +148,7 @@ class TableReader(ForeignAttributes):
     def target(self, table: Any) -> np.ndarray:
         """The class of each row, from 0 on; or its quantities."""
         if self.quantities:
-            table, columns = tableFrom(table), []
+            table, columns = self.tableOf(table), []
             for name in self.quantities:
                 column = columnFrom(table, name)
                 columns.append(column.float32(column.numbers()))
@@ -158,7 +159,18 @@ class TableReader(ForeignAttributes):
                 "TableReader: wanted the column of the target, as in TableReader(..., classes='bought'), or "
                 "TableReader(..., quantities='price')"
             )
-        return self.codes(columnFrom(tableFrom(table), self.classes), True)
+        return self.codes(columnFrom(self.tableOf(table), self.classes), True)
+
+    def tableOf(self, table: Any) -> Any:
+        """A table by the names of its columns; those of a dict that are read must have one length."""
+        table = tableFrom(table)
+        if isinstance(table, dict):
+            names = [*self.numbers, *self.categories, *self.quantities, *([self.classes] if self.classes else [])]
+            wanted = {name: table[name] for name in names if name in table}
+            columns = {name: x for name, x in wanted.items() if isinstance(x, (list, tuple)) or isArray(x)}
+            if columns:
+                checkLengths(columns, "table")
+        return table
 
     def filled(self, table: Any, i: int) -> np.ndarray:
         """A column of numbers, without gaps."""

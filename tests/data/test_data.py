@@ -11,7 +11,19 @@ import h5py
 import numpy as np
 import pytest
 
-from puregraph import SGD, CrossEntropy, Linear, Sequential, Trainer, Validator
+from puregraph import (
+    MSE,
+    SGD,
+    Calculator,
+    Concat,
+    CrossEntropy,
+    Graph,
+    Input,
+    Linear,
+    Sequential,
+    Trainer,
+    Validator,
+)
 from puregraph.data import Arrays, Prefetch, Stream, digits, fashion, readIdx, split
 from puregraph.data.batches import batchesFrom, groups
 from puregraph.errors import DataError
@@ -147,7 +159,10 @@ def test_a_list_of_samples_is_told_how_to_become_arrays(rng):
 
 @pytest.mark.parametrize("data", [{}, {"a": np.ones(8), "b": np.ones(7)}, {"a": np.ones(7)}])
 def test_a_split_of_a_dict_of_other_lengths_is_refused(data):
-    with pytest.raises(DataError, match="of one length, got|wanted one target for each sample"):
+    with pytest.raises(
+        DataError,
+        match="of one length, got 8 samples of 'a', 7 of 'b'|at least one array, got none|wanted one target for",
+    ):
         split(data, np.zeros(8, int))
 
 
@@ -349,7 +364,11 @@ def test_batches_in_order_are_views():
     ("data", "target", "words"),
     [
         (np.zeros(3), np.zeros(4), "data has 3 samples, target 4"),
-        ([np.zeros(3), np.zeros(2)], np.zeros(3), "wanted arrays of one length, got 3, 2"),
+        (
+            [np.zeros(3), np.zeros(2)],
+            np.zeros(3),
+            r"wanted arrays of one length, got 3 samples of 'data\[0\]', 2 of 'data\[1\]'",
+        ),
         (np.zeros((0, 5)), np.zeros(0), r"at least one sample, got data of shape \(0, 5\)"),
         (np.array([None, 1]), np.zeros(2), "data: wanted numbers, got dtype object"),
         (np.array(["a", "b"]), np.zeros(2), "wanted numbers, got dtype <U1"),
@@ -520,3 +539,34 @@ def test_a_dataloader_of_pytorch_is_data():
     np.testing.assert_array_equal(np.concatenate([batch.data[0] for batch in found]), x.numpy())
     np.testing.assert_array_equal(np.concatenate([batch.target[0] for batch in found]), y.numpy())
     assert [batch.size for batch in found] == [16, 16, 16, 2] and Stream(loader).count == 4
+
+
+def twoInputs():
+    a, b = Input(name="a").node(), Input(name="b").node()
+    return Graph([a, b], Linear(2, 2, name="l")(Concat(axis=1, name="c")(a, b)), name="net")
+
+
+RUNS = {
+    "trainer": lambda data, target: Trainer(twoInputs(), MSE(), SGD(0.1), progress="none").train(data, target),
+    "validation": lambda data, target: Trainer(twoInputs(), MSE(), SGD(0.1), progress="none").train(
+        [np.ones((6, 1), np.float32)] * 2, np.ones((6, 2), np.float32), validation=(data, target)
+    ),
+    "validator": lambda data, target: Validator(twoInputs(), MSE()).validate(data, target),
+    "calculator": lambda data, target: Calculator(twoInputs()).calculate(data),
+}
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("make", [np.float32, list, np.ndarray.tolist], ids=["arrays", "lists of arrays", "lists"])
+def test_inputs_of_several_lengths_are_refused_with_their_names_and_lengths(run, make):
+    one, other, target = np.ones((6, 1), np.float32), np.ones((5, 1), np.float32), np.ones((6, 2), np.float32)
+    with pytest.raises(DataError, match="data: wanted arrays of one length, got 6 samples of 'a', 5 of 'b'"):
+        RUNS[run]({"b": make(other), "a": make(one)}, target)
+    with pytest.raises(DataError, match=r"data: .* got 6 samples of 'data\[0\]', 5 of 'data\[1\]'"):
+        RUNS[run]([one, other], target)
+
+
+def test_inputs_by_name_may_be_lists_of_numbers():
+    net, a, b = twoInputs(), [[1.0], [2.0]], [[3.0], [4.0]]
+    wanted = Calculator(net).calculate([np.float32(a), np.float32(b)])
+    np.testing.assert_array_equal(Calculator(net).calculate({"a": a, "b": b}), wanted)

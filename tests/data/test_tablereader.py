@@ -123,6 +123,41 @@ def test_what_is_no_number_is_named(wrong, got):
     assert message(TableReader(numbers="n").fit, {"n": ["1", None, wrong]}) == f"column 'n', row 3: wanted {got}"
 
 
+@pytest.mark.parametrize(
+    ("text", "advised"),
+    [
+        ("1,234", ("thousands=',')", "decimal=',')")),
+        ("-12,345", ("thousands=',')", "decimal=',')")),
+        ("1,234.5", ("thousands=',')",)),
+        ("1,234,567", ("thousands=',')",)),
+        ("1,5", ("decimal=',')",)),
+        ("0,234", ("decimal=',')",)),
+        ("1,2345", ("decimal=',')",)),
+        ("1,23,4", ()),
+        ("Rome, 3", ()),
+    ],
+)
+def test_a_comma_that_may_group_digits_is_not_taken_for_the_one_before_a_fraction(text, advised, tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text(f'n\n"{text}"\n', encoding="utf-8")
+    said = message(TableReader(numbers="n").fit, path)
+    assert f"column 'n', row 1: wanted a number, got {text!r}" in said
+    assert [word for word in ("thousands=',')", "decimal=',')") if word in said] == list(advised)
+    assert len(advised) < 2 or "a comma that groups digits" in said and "one before a fraction" in said
+
+
+def test_columns_of_several_lengths_are_refused_with_their_names_and_lengths():
+    reader = TableReader(numbers=["a", "b"], classes="c", categories="d")
+    right = {"a": [1, 2, 3], "b": [1, 2, 4], "c": ["x", "y", "x"], "d": [1, 1, 2], "unread": [1, 2], "title": "t"}
+    assert "got 3 samples of 'a', 2 of 'b'" in message(reader.fit, {**right, "b": [1, 2]})
+    reader.fit(right)
+    assert "got 3 samples of 'a', 2 of 'b'" in message(reader.data, {**right, "b": np.ones(2)})
+    assert "got 3 samples of 'a', 4 of 'd'" in message(reader.data, {**right, "d": [1] * 4})
+    assert "got 3 samples of 'a', 1 of 'c'" in message(reader.target, {**right, "c": ["x"]})
+    quantities = TableReader(quantities=["a", "b"])
+    assert "got 3 samples of 'a', 2 of 'b'" in message(quantities.target, {"a": [1, 2, 3], "b": [1, 2]})
+
+
 def test_what_cannot_be_a_table_is_refused(table):
     assert "wanted a column 'town', the table has age, city, bought" in message(
         TableReader(categories="town").fit, table
