@@ -42,7 +42,9 @@ def warnOfData(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | 
 
 def warnOfInputs(net: Any, source: Arrays | Stream) -> None:
     """Warn of data that a network is run on and that nobody can have meant."""
-    found = [*byteDoubts(net, source), *scaleDoubts(net, source)] if isinstance(source, Arrays) else []
+    found = []
+    if isinstance(source, Arrays):
+        found = [*byteDoubts(net, source), *scaleDoubts(net, source), *maskDoubts(net, source)]
     if found:
         warnUser("; ".join(found), GraphWarning)
 

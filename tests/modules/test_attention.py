@@ -1,11 +1,14 @@
 """Attention: known values, blocks, masks, shared heads, equality with PyTorch, derivatives of every order."""
 
+import re
+import warnings
+
 import numpy as np
 import pytest
 from peers import ours
 from strict import Strict
 
-from puregraph import MSE, SGD, Linear, Reshape, Trainer
+from puregraph import MSE, SGD, Calculator, Linear, Reshape, Trainer, Validator
 from puregraph.autodiff.forward.forwardmode import hvp, vjp
 from puregraph.autodiff.tape.engine import grad
 from puregraph.autodiff.tape.variable import Variable
@@ -314,6 +317,20 @@ def test_floats_of_0_and_1_that_hide_nothing_are_told(rng, kind):
     trainer = Trainer(net, MSE(), SGD(0.1), batchsize=2, progress="none", shuffle=False)
     with pytest.warns(GraphWarning, match=rf"'read' \(Attention\): {wanted}"):
         trainer.train(data, np.zeros((2, 4, 7, 5), np.float32))
+
+
+@pytest.mark.parametrize("isCompiled", [True, False])
+def test_floats_of_0_and_1_that_hide_nothing_are_told_where_a_network_is_only_run(rng, isCompiled):
+    mask = (rng.random((2, 7, 9)) < 0.6).astype(np.float32)
+    net, data = masked(), [*arrays(rng, dtype=np.float32), mask]
+    wanted = r"'read' \(Attention\): the mask holds 0 and 1 as floats.*give mask.astype\(bool\)"
+    for run in (Calculator(net, compile=isCompiled).calculate, Validator(net, MSE(), compile=isCompiled).validate):
+        more = () if run.__name__ == "calculate" else (np.zeros((2, 4, 7, 5), np.float32),)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            run(data, *more)
+        assert any(re.search(wanted, str(one.message)) for one in told)
+        run([*data[:3], mask > 0], *more)
 
 
 @pytest.mark.parametrize("make", [np.zeros, np.ones, lambda shape: np.tri(*shape[1:])[None] * np.ones(shape) - 1])
