@@ -39,6 +39,7 @@ from puregraph import (
     Validator,
     Where,
 )
+from puregraph.autodiff import Variable
 from puregraph.data import Batch
 from puregraph.models import multiHeadAttention
 from puregraph.native.llvm import jit
@@ -351,3 +352,21 @@ def test_inputs_that_declare_floats_are_converted_with_the_parameters_in_nested_
     y, same = net(np.ones((2, 3)), np.ones(2, np.int32))
     assert y.dtype == np.float64 and same.dtype == np.int32
     assert net.calcMode("bfloat16").inputs[0].module.dtype == np.float64  # a precision converts nothing
+
+
+SWAPPED = {
+    "graph": lambda net, x: net(x),
+    "Variable": lambda net, x: net(Variable(x)),
+    "program": lambda net, x: net.compile(x.shape).run(x),
+}
+
+
+@pytest.mark.parametrize("door", SWAPPED)
+@pytest.mark.parametrize("kind", [">f4", ">f8", ">f2"])
+def test_floats_of_another_byte_order_are_to_be_converted_and_not_the_graph(door, kind):
+    net, x = Sequential(Linear(3, 2, name="fc"), name="net"), np.ones((4, 3), kind)
+    with pytest.raises(DtypeError, match=rf"got {kind}; convert .*\.astype\('float32'\)$") as caught:
+        SWAPPED[door](net, x)
+    assert "calcMode" not in str(caught.value)
+    wanted = net(x.astype(np.float32))
+    np.testing.assert_allclose(Calculator(net).calculate(x), wanted, rtol=1e-6)
