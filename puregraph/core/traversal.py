@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -28,6 +29,33 @@ class Link:
     def __repr__(self) -> str:
         argument = f", argument={self.argument!r}" if self.argument else ""
         return f"Link({self.node}, {list(self.slots) if self.slots else None}{argument})"
+
+
+class WeakLink(Link):
+    """A link that does not keep its node alive: it leaves `links`, the list that it is in, when the node is freed."""
+
+    __slots__ = ("reference",)
+
+    def __init__(self, link: Link, links: list[Link]):
+        self.reference = weakref.ref(link.node, lambda _: self.leave(links))
+        self.slots, self.argument = link.slots, link.argument
+
+    @property
+    def node(self) -> Any:
+        return self.reference()
+
+    def leave(self, links: list[Link]) -> None:
+        if self in links:
+            links.remove(self)
+
+
+def weakenReader(node: Any) -> None:
+    """Let the parents of a new node not keep it alive, so that the two are freed without the garbage collector."""
+    for parent in set(parents(node)):
+        links = parent.fwds
+        for i in range(max(len(links) - len(node.bwds), 0), len(links)):
+            if links[i].node is node:
+                links[i] = WeakLink(links[i], links)
 
 
 def children(node: Any) -> list[Any]:

@@ -12,7 +12,8 @@ from puregraph.core.accumulate import combine, shapeOf
 from puregraph.core.applied import asGrads
 from puregraph.core.linkednode import Edge
 from puregraph.core.param import Param
-from puregraph.core.rules import NOWHERE, RuleContext, gradientRule
+from puregraph.core.rules import Rule, RuleContext, gradientRule
+from puregraph.core.traversal import weakenReader
 from puregraph.errors import AutoDiffException, PuregraphError, need, show
 from puregraph.graph.graph import Graph
 from puregraph.graph.input import Input
@@ -40,12 +41,9 @@ class Gradient(Module):
     Source    the vector-Jacobian product; Griewank, Walther 2008, ch. 3
     """
 
-    def __init__(
-        self, of: Module, needs: tuple[bool, ...], rule: str | None, present: list[bool], context: RuleContext = NOWHERE
-    ):
+    def __init__(self, of: Module, needs: tuple[bool, ...], rule: Rule, present: list[bool]):
         super().__init__()
-        self.of, self.needed = of, needs
-        self.rule = gradientRule(of, needs, rule, context)
+        self.of, self.needed, self.rule = of, needs, rule
         self.wanted = tuple(i for i, n in enumerate(needs) if n)
         self.grads = len(of.outputNames)
         self.present = None if all(present) else tuple(present)
@@ -140,7 +138,7 @@ class BackwardGraph(Graph):
 
     >>> net = Sequential(Linear(3, 2, name="fc"), Relu(name="relu"))
     >>> print(BackwardGraph(net))
-    <BackwardGraph of Sequential: 8 nodes, d:relu -> grad:fc.dx, grad:fc.dW, grad:fc.db>
+    <BackwardGraph of Sequential: 2 nodes, d:relu -> grad:fc.dx, grad:fc.dW, grad:fc.db>
       grad:relu  gradient of Relu          <- d:relu, fc
       grad:fc    gradient of Linear(3, 2)  <- grad:relu, fc.x, fc.W
     """
@@ -188,9 +186,10 @@ class BackwardGraph(Graph):
                 present = [*given, *(n != ABSENT for n in (*step.args, *step.outs))]
                 context = RuleContext(step.node, self.forwardGraph, self, tuple(given))
                 try:
-                    module = Gradient(step.module, needs, step.node.rule, present, context)
+                    rule = gradientRule(step.module, needs, step.node.rule, context)
                 except AutoDiffException as error:
                     raise AutoDiffException(f"at '{step.path}' ({step.label}): {error}") from None
+                module = Gradient(step.module, needs, rule, present)
                 found.append((index, step, module))
                 self.reached.update(step.args[i] for i in module.wanted)
         return found
@@ -220,6 +219,7 @@ class BackwardGraph(Graph):
         """A new node, named after the value it belongs to, dots and all."""
         node = Node(module, parents)
         node.rename = name
+        weakenReader(node)
         return node
 
     def asks(self, module: Any, param: Any) -> bool:
@@ -347,7 +347,7 @@ class BackwardGraph(Graph):
 
     def __repr__(self) -> str:
         seeds = [self.paths.get(node, node.name) for node in self.seeds]
-        return f"<{self.title()}: {len(self.nodes)} nodes, {few(seeds)} -> {few(self.outputNames)}>"
+        return f"<{self.title()}: {self.nodeCount()}, {few(seeds)} -> {few(self.outputNames)}>"
 
     def title(self) -> str:
         return f"BackwardGraph of {self.forwardGraph.title()}"

@@ -11,7 +11,7 @@ from puregraph.core.param import Param, State
 from puregraph.core.parameterized import StoredArrays
 from puregraph.core.traversal import parents, postorder
 from puregraph.core.versioning import COUNTER, isVersioned
-from puregraph.errors import GraphError, GraphWarning, UnknownAttributeError
+from puregraph.errors import GraphError, GraphWarning, UnknownAttributeError, plural
 from puregraph.graph.linking import asList, checkInputs, checkReached, edgesOf, namesFor, warnLeftOut
 from puregraph.graph.lookup import few, listing, nodeNamed, setInside, sourceNames
 from puregraph.graph.steps import GraphStep, Steps
@@ -221,7 +221,11 @@ class NodeGraph(Module):
         return f"{type(self).__name__} '{self.name}'" if self.name else type(self).__name__
 
     def __repr__(self) -> str:
-        return f"<{self.title()}: {len(self.nodes)} nodes, {few(self.arguments)} -> {few(self.outputNames)}>"
+        return f"<{self.title()}: {self.nodeCount()}, {few(self.arguments)} -> {few(self.outputNames)}>"
+
+    def nodeCount(self) -> str:
+        """How many nodes compute something, as a listing, a summary or a picture counts them: inputs are none."""
+        return plural(len(self.steps().items), "node")
 
     def __str__(self) -> str:
         """One line a node: its path, its module, and where its inputs come from."""

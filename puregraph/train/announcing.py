@@ -8,7 +8,7 @@ from typing import Any
 
 from puregraph import device
 from puregraph.base.environment import variable
-from puregraph.errors import plural, show
+from puregraph.errors import show
 from puregraph.native.llvm import jit
 
 PATIENCE = 1.0  # seconds that compiling takes in silence
@@ -49,11 +49,8 @@ class NativeHint:
 NATIVE = NativeHint()
 
 
-def compiling(objective: Any, say: Callable[[str], Any], shapes: list[Any]) -> Announcement:
+def compiling(net: Any, cost: Any, say: Callable[[str], Any], shapes: list[Any]) -> Announcement:
     """The announcement of a step for arrays of these shapes that is about to be compiled."""
-    what = "a pass" if objective.cost is None else "a training step"
+    what = "a pass" if cost is None else "a training step"
     data = show(tuple(shapes[0])) if shapes else "no data"
-    text = (
-        f"compiling {what} of {objective.net.title()}, {plural(len(objective.net.nodes), 'node')}, for data {data} ..."
-    )
-    return Announcement(say, text)
+    return Announcement(say, f"compiling {what} of {net.title()}, {net.nodeCount()}, for data {data} ...")

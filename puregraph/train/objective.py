@@ -64,9 +64,9 @@ class Objective:
             if self.sizes != (inputs, targets, weighed):
                 self.sizes = None
                 self.graph = withCost(self.net, self.cost, inputs, targets, weighed)
-                self.programs = Programs(self.graph, self.checkShapes)
+                self.programs = Programs(self.graph, partial(checkShapes, self.graph, self.cost))
                 if self.say is not None:
-                    self.programs.around = partial(compiling, self, self.say)
+                    self.programs.around = partial(compiling, self.net, self.cost, self.say)
                 self.updaters: list[Updater] = []
             self.mark = COUNTER.version  # before anything is looked at
             self.taken: dict[tuple[Any, ...], list[Any]] = {}
@@ -113,7 +113,7 @@ class Objective:
         outputs = found if isinstance(found, list) else [found]
         if self.cost is None:
             return None, outputs
-        self.checkCost(outputs[0].shape)
+        checkCost(self.cost, outputs[0].shape)
         return outputs[0], outputs[1:]
 
     def program(self, batch: Batch, isAlways: bool = False, **options: Any) -> Program | None:
@@ -165,13 +165,7 @@ class Objective:
 
         Raises    ShapeError naming every node that does not fit
         """
-        self.checkShapes([tuple(x.shape) for x in (*batch.data, *batch.target)])
-
-    def checkShapes(self, shapes: list[Any]) -> None:
-        """The same for the shapes of its arrays."""
-        found = self.graph.dataShapeFrom(shapes)
-        if self.cost is not None:
-            self.checkCost(found[0])
+        checkShapes(self.graph, self.cost, [tuple(x.shape) for x in (*batch.data, *batch.target)])
 
     def warn(self, batch: Batch, metrics: Iterable[Any] = ()) -> None:
         """Warn of what network, cost and metrics compute together and nobody can have meant."""
@@ -187,14 +181,26 @@ class Objective:
                 if text:
                     warnUser(f"{metric.name}: {text}", GraphWarning)
 
-    def checkCost(self, shape: Any) -> None:
-        if shape != ():
-            raise GraphError(f"{type(self.cost).__name__}: wanted a cost of one number, got shape {shape}")
-
     def reset(self) -> None:
         """Let go of the last batch's values."""
         if self.graph is not None:
             self.graph.reset()
+
+
+def checkShapes(graph: Graph, cost: Module | None, shapes: list[Any]) -> None:
+    """Infer the shapes of a graph from those of a batch; the first output, the cost, must be one number."""
+    outputs = graph.dataShapeFrom(shapes)
+    if cost is not None:
+        checkCost(cost, outputs[0])
+
+
+def checkCost(cost: Module, shape: Any) -> None:
+    """Refuse a cost that is more than one number.
+
+    Raises    GraphError naming it
+    """
+    if shape != ():
+        raise GraphError(f"{type(cost).__name__}: wanted a cost of one number, got shape {shape}")
 
 
 def costSlots(net: Any, cost: Any) -> list[int]:

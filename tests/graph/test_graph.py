@@ -8,10 +8,12 @@ import warnings
 import numpy as np
 import pytest
 
+from puregraph.autodiff import add_backward_pass, make_backward_function
 from puregraph.core.param import Param
-from puregraph.errors import DataError, DtypeError, GraphError, GraphWarning, PuregraphError, ShapeError
+from puregraph.errors import DataError, DtypeError, GraphError, GraphWarning, PuregraphError, ShapeError, plural
 from puregraph.function import Function
 from puregraph.graph import Graph
+from puregraph.graph.backward import BackwardGraph
 from puregraph.graph.input import Input
 from puregraph.graph.parallel import Parallel
 from puregraph.graph.sequential import Sequential
@@ -582,6 +584,22 @@ def test_printing_shows_nodes_modules_and_sources():
     assert lines[1].split() == ["fc", "Linear(3,", "4)", "<-", "fc.x"]
     with pytest.raises(GraphError, match="has no node 'rely'; it has relu"):
         net.getNodeByName("rely")
+
+
+def listedGraphs():
+    """Graphs of every kind that prints its nodes."""
+    x = Input(name="x").node()
+    flat = Graph(x, Relu(name="r").node(Linear(3, 4, name="l").node(x)), name="flat")
+    nested = Sequential(Sequential(Linear(3, 3), Relu(), name="in"), Linear(3, 2), name="nested")
+    apart = make_backward_function(flat)[:2]
+    joint = add_backward_pass(flat, ["r"], ["l.W"])
+    return [Sequential(Relu()), flat, nested, BackwardGraph(flat), BackwardGraph(nested), joint, *apart]
+
+
+@pytest.mark.parametrize("index", range(8))
+def test_a_listing_counts_the_nodes_that_it_shows(index):
+    first, *rest = str(listedGraphs()[index]).splitlines()
+    assert f": {plural(len(rest), 'node')}, " in first
 
 
 def test_on_module_is_called_with_the_input_shape():

@@ -7,19 +7,29 @@ import numpy as np
 import pytest
 
 from puregraph import (
+    MSE,
+    SGD,
+    Add,
+    BackwardGraph,
     BatchNorm,
+    Calculator,
+    Conv2D,
     CrossEntropy,
     Dropout,
     Function,
+    GlobalAvgPool,
     Graph,
     GraphError,
     Input,
     Linear,
+    Node,
     Relu,
     Sequential,
     ShapeError,
+    Trainer,
+    Validator,
 )
-from puregraph.autodiff import Variable, grad, jvp, vjp
+from puregraph.autodiff import Variable, add_backward_pass, grad, jvp, make_backward_function, vjp
 from puregraph.autodiff.tape.tapenode import get_gradient_edge
 
 
@@ -247,6 +257,78 @@ def test_graphs_that_are_made_anew_are_freed_by_the_collector():
     del i, net, x
     gc.collect()
     assert alive() is None
+
+
+def convolutional():
+    """Conv, BatchNorm, shared values and pooling before a linear layer."""
+    i = Input(name="x").node()
+    h = Relu(name="r")(BatchNorm(4, name="n")(Conv2D(3, 4, 3, name="c")(i)))
+    return Graph(i, Linear(4, 2, name="l")(GlobalAvgPool(name="p")(Add(name="a")(h, h))), name="net")
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        make_backward_function,
+        lambda net: make_backward_function(net, data_forwarding_strategy="recompute_all"),
+        lambda net: add_backward_pass(net, ["l"], ["c.W", "l.b"]),
+        lambda net: add_backward_pass(net, ["l"], ["c.W"], budget=50_000, shapes=[(2, 3, 8, 8)]),
+        BackwardGraph,
+    ],
+    ids=["apart", "recomputed", "joint", "budget", "graph"],
+)
+def test_graphs_of_gradients_leave_nothing_to_the_collector(build):
+    net = convolutional()
+    for _ in range(3):
+        build(net)
+    gc.collect()
+    for _ in range(200 if build is make_backward_function else 5):
+        build(net)
+    assert gc.collect() == 0
+
+
+def test_a_dropped_graph_of_gradients_keeps_the_nodes_behind_the_one_that_is_held():
+    joint = add_backward_pass(convolutional(), ["l"], ["c.W"])
+    last, first = joint.outputs[-1][0], joint.inputs[0]
+    assert first.fwds and joint.nodes[-1].module is not None
+    del joint
+    seen = []
+    Node.traverseBackward(last, seen.append)
+    assert first in seen and all(link.node in seen for node in seen for link in node.fwds)
+    forward = []
+    Node.traverseForward(first, forward.append)
+    assert last in forward
+    del last, seen, forward
+    assert not first.fwds
+
+
+def test_a_chain_of_many_gradients_is_freed_without_recursion():
+    i = node = Input(name="x").node()
+    relu = Relu(name="r")
+    for _ in range(20_000):
+        node = relu.node(node)
+    held = weakref.ref(BackwardGraph(Graph(i, node)).seeds[0])
+    assert held() is None
+
+
+@pytest.mark.parametrize("isCompiled", [True, False])
+@pytest.mark.parametrize("kind", ["Trainer", "Validator", "Calculator"])
+def test_what_runs_a_network_is_freed_with_its_programs(kind, isCompiled):
+    net, x, t = convolutional(), np.ones((4, 3, 8, 8), np.float32), np.zeros((4, 2), np.float32)
+    if kind == "Trainer":
+        runner = Trainer(net, MSE(), SGD(0.1), compile=isCompiled, callbacks=[])
+        runner.train(x, t, epochs=1)
+    elif kind == "Validator":
+        runner = Validator(net, MSE(), compile=isCompiled)
+        runner.validate(x, t)
+    else:
+        runner = Calculator(net, compile=isCompiled)
+        runner.calculate(x)
+    programs = [weakref.ref(program) for program in runner.objective.programs.found.values()]
+    held = [weakref.ref(runner), weakref.ref(runner.objective), weakref.ref(runner.objective.programs), *programs]
+    assert len(programs) == isCompiled
+    del runner
+    assert [one() for one in held] == [None] * len(held)
 
 
 def resident() -> float:

@@ -11,6 +11,7 @@ from puregraph.autodiff.joint.remat import CotangentInput, Exposed, Outline, rem
 from puregraph.core.accumulate import isArray, shapeOf
 from puregraph.core.linkednode import Edge
 from puregraph.core.shape import product
+from puregraph.core.traversal import weakenReader
 from puregraph.errors import AutoDiffException, DtypeError, ShapeError, need
 from puregraph.graph import Graph
 from puregraph.graph.backward import Gradient, behind, inputNames, readsOf
@@ -60,6 +61,7 @@ class FreeingGraph(Graph):
         """A new node, of a name of its own."""
         node = Node(module, parents)
         node.rename = self.fresh(name)
+        weakenReader(node)
         self.made.append(node)
         return node
 

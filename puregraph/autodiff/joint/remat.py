@@ -8,6 +8,7 @@ from typing import Any
 from puregraph.core.dim import Dim
 from puregraph.core.linkednode import Edge
 from puregraph.core.rules import gradientRule
+from puregraph.core.traversal import weakenReader
 from puregraph.errors import need
 from puregraph.graph.backward import inputNames
 from puregraph.graph.steps import ABSENT, GraphStep, shapeOnly
@@ -165,4 +166,5 @@ def rematerialized(
     for argument, number in zip(inputNames(step.module, step.inputs), inputs):
         if number != ABSENT:
             node.addBackwards(source(number), argument if ABSENT in inputs else None)
+    weakenReader(node)
     return {number: (node, slot) for slot, number in enumerate(step.outs)}

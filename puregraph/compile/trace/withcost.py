@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from puregraph.core.traversal import weakenReader
 from puregraph.errors import DataError, GraphError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
@@ -36,7 +37,10 @@ def withCost(net: Graph, cost: Any, inputs: int, targets: int, weighed: bool = F
         found = [(node, 0), *found, *[(node, 1 + i) for i in range(len(cost.parts))]]
     elif cost is not None:
         found = [cost.node(*found[: outputsFor(cost, len(found), len(wanted))], *wanted, *weight), *found]
-    return Graph([*data, *wanted, *weight], found)
+    graph = Graph([*data, *wanted, *weight], found)
+    for node in graph.nodes:
+        weakenReader(node)
+    return graph
 
 
 def inputsNamed(what: str, count: int, own: list[str], taken: set[str | None]) -> list[Any]:
