@@ -11,9 +11,21 @@ from puregraph.errors import PuregraphError
 
 NEWEST = 28  # the newest opset whose operators are known here
 OLDEST = 7
+MICROSOFT = "com.microsoft"  # the domain of onnxruntime's own operators
+NOTREAD = """
+AttnLSTM BeamSearch BiasAdd BiasDropout BiasSoftmax BiasSplitGelu BitmaskBiasDropout BitmaskDropout CDist ComplexMul
+ConvTransposeWithDynamicPads CropAndResize DecoderAttention DecoderMaskedMultiHeadAttention DecoderMaskedSelfAttention
+DequantizeBFP DynamicTimeWarping EPContext ExpandDims FusedMatMulActivation GatedDeltaNet GatedRelativePositionBias
+GatherBlockQuantized GemmFastGelu GemmFloat8 GreedySearch GridSample GroupNorm GroupQueryAttention Inverse Irfft
+LongformerAttention MatMulBnb4 MatMulFpQ4 MatMulInteger16 MaxpoolWithMask MoE MulInteger MurmurHash3 NGramRepeatBlock
+NhwcConv NhwcFusedConv PackedAttention PackedMultiHeadAttention PagedAttention QEmbedLayerNormalization
+QLinearReduceMean QMoE QOrderedAttention QOrderedGelu QOrderedLayerNormalization QOrderedMatMul QuantizeBFP
+ReduceSumInteger RelativePositionBias RemovePadding RestorePadding Rfft Sampling SkipGroupNorm SparseAttention
+SparseToDenseMatMul Tokenizer TorchEmbedding Trilu Unique WhisperBeamSearch WordConvEmbedding
+""".split()  # operators of that domain
 FAMILIES = """
-activation convolution detection elementwise indexing normalization pooling product quantized recurrent reduction
-sampling sequence shaping signal
+activation convolution detection elementwise indexing microsoft normalization pooling product quantized recurrent
+reduction sampling sequence shaping signal
 """.split()
 
 

@@ -336,6 +336,12 @@ class ModelReader:
             lines.append(f"{plural(count, 'node')} with operators that are not known:")
             lines += [f"  {name:.100}: {few(paths)}" for name, paths in sorted(self.unknown.items())]
             lines.append('write a function for each: @onnxOp("Name") of puregraph.onnx registers it')
+            if any(name.startswith(f"{opregistry.MICROSOFT}.") for name in self.unknown):
+                names = ", ".join(opregistry.NOTREAD)
+                lines.append(
+                    f"of onnxruntime's own operators these are not read: {names}; nor are those for the memory of one "
+                    "machine, com.microsoft.nchwc: save the model with ORT_ENABLE_EXTENDED"
+                )
         if self.faults:
             lines.append(f"{plural(len(self.faults), 'node')} cannot be read:")
             lines += [f"  {fault.text}" for fault in self.faults[:LISTED]]
