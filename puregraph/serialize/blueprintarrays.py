@@ -12,33 +12,37 @@ from puregraph.graph import Graph
 from puregraph.graph.graphholder import leavesIn
 from puregraph.module import Module
 from puregraph.serialize.blueprint import KINDS
-from puregraph.storage.hdf import DTYPES, RANK
+from puregraph.storage.hdf import RANK
 from puregraph.storage.jsoncodec import decode
 
 
-def settle(graph: Graph, blueprint: dict[str, Any]) -> None:
-    """Share, remove and set the graph's arrays as the blueprint says."""
+def settle(graph: Graph, blueprint: dict[str, Any]) -> bool:
+    """Share, remove and set the graph's arrays as the blueprint says; whether any is another one then."""
     arrays, ties, absent = blueprint["arrays"], blueprint["ties"], blueprint["absent"]
+    isChanged = bool(absent or ties)
     if absent or ties or arrays:
         holders = holdersOf(graph)
         for path in absent:
             holder, name = holderOf(holders, path)
             vars(holder)[name] = None
         for path, given in arrays.items():
-            setUp(holders, path, given)
+            isChanged = setUp(holders, path, given) or isChanged
         for path, owner in ties.items():
             if owner not in arrays:
                 raise CheckpointError(f"{path!r:.80} is tied to {owner!r:.80}, which is no array of the graph")
             (holder, name), (other, key) = holderOf(holders, path), holderOf(holders, owner)
             vars(holder)[name] = vars(other)[key]
-    found = {**graph.params, **graph.states}
-    if set(found) != set(arrays) or graph.ties != ties:
-        odd = sorted(set(found) ^ set(arrays) | set(graph.ties) ^ set(ties))
+    rows = [row for kind in ("params", "states") for row in graph.stored(kind)]
+    made = {path for path, _, owner in rows if owner == path}
+    tied = {path: owner for path, _, owner in rows if owner != path}
+    if made != set(arrays) or tied != ties:
+        odd = sorted(made ^ set(arrays) | set(tied) ^ set(ties))
         raise CheckpointError(
             "the classes make other arrays than those that were stored: "
             f"{', '.join(map(quote, odd[:10])) or 'their ties differ'}"
             f"{f' and {len(odd) - 10} more' if len(odd) > 10 else ''}; was a class changed since?"
         )
+    return isChanged
 
 
 def holdersOf(graph: Graph) -> dict[str, Module]:
@@ -63,20 +67,20 @@ def holderOf(holders: dict[str, Module], path: Any) -> tuple[Module, str]:
     raise CheckpointError(f"no module of the graph holds {path!r:.80}")
 
 
-def setUp(holders: dict[str, Module], path: str, given: dict[str, Any]) -> None:
-    """Declare one array as it was: a new one only where the constructor makes another shape or none."""
+def setUp(holders: dict[str, Module], path: str, given: dict[str, Any]) -> bool:
+    """Declare one array as it was: a new one only where the constructor makes another shape or none; whether it did."""
     holder, name = holderOf(holders, path)
-    if given["dtype"] not in DTYPES:
-        raise CheckpointError(f"'{path:.80}' cannot be {given['dtype']!r:.40}; known are {', '.join(DTYPES)}")
     kind, shape = KINDS[given["kind"]], shapeOf(given["shape"], path)
-    stored = vars(holder).get(name)
-    if type(stored) is not kind or tuple(stored.shape) != shape:
+    stored: Any = vars(holder).get(name)
+    isNew = type(stored) is not kind or tuple(stored.shape) != shape
+    if isNew:
         stored = vars(holder)[name] = kind(shape)
     Stored.calcMode(stored, dtypeNamed(given["dtype"]))
     if isinstance(stored, Param):
         stored.trainable = given.get("trainable", True) is True
         stored.rate = rateOf(decode(given.get("rate", 1.0)), path)
         stored.decay = given.get("decay", True) is True
+    return isNew
 
 
 def rateOf(value: Any, path: str) -> float:

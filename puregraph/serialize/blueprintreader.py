@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from puregraph.base.budget import LEVELS, Budget
 from puregraph.core.linkednode import checkName
 from puregraph.core.rules import candidates
-from puregraph.errors import CheckpointError, GraphWarning
+from puregraph.errors import CheckpointError, GraphWarning, brief
 from puregraph.graph import Graph
 from puregraph.graph.parallel import Parallel
 from puregraph.graph.sequential import ModuleList, Sequential
@@ -16,6 +16,7 @@ from puregraph.module import Module
 from puregraph.node import Node
 from puregraph.serialize.blueprint import STARTS, STEPS, VERSION
 from puregraph.serialize.blueprintarrays import settle
+from puregraph.serialize.blueprintform import checkBlueprint, checkModule, checkParts, checkRow
 from puregraph.serialize.blueprintwriter import usual
 from puregraph.serialize.classnames import classNamed
 from puregraph.storage.jsoncodec import decode
@@ -32,13 +33,14 @@ def fromBlueprint(blueprint: dict[str, Any], budget: Budget | None = None) -> Gr
         if not isinstance(blueprint, dict) or blueprint.get("version") != VERSION:
             version = blueprint.get("version") if isinstance(blueprint, dict) else type(blueprint).__name__
             raise CheckpointError(f"wanted a blueprint of version {VERSION}, got {version!r:.80}")
+        checkBlueprint(blueprint)
         reader = BlueprintReader(blueprint["modules"], budget)
         graph = reader.built[-1] if reader.built else None
         if not isinstance(graph, Graph):
             raise CheckpointError(f"the last module must be a Graph, got {type(graph).__name__}")
-        settle(graph, blueprint)
+        isChanged = settle(graph, blueprint)
         for module in reader.built:
-            if isinstance(module, Graph):
+            if isChanged and isinstance(module, Graph):
                 module.unfolded.clear()
                 module.cache.clear()  # an array that only the blueprint knows makes other steps
     except CheckpointError:
@@ -101,9 +103,10 @@ class BlueprintReader:
         self.sizes: list[UnfoldedSize] = []
         self.budget = budget
         for index, row in enumerate(rows):
-            label = row["class"] if isinstance(row, dict) and isinstance(row.get("class"), str) else "no class"
-            where = f"the blueprint's module {index} ({label:.80})"
+            label = row.get("class", "no class") if type(row) is dict else "no class"
+            where = f"the blueprint's module {index} ({label!s:.80})"
             try:
+                checkModule(row)
                 self.sizes.append(sizeOf(row, self.sizes, budget))
                 self.built.append(self.build(row))
                 if budget is not None:
@@ -121,6 +124,9 @@ class BlueprintReader:
         cls = classNamed(row["class"])
         if not issubclass(cls, Module):
             raise CheckpointError("it is no Module")
+        isList = issubclass(cls, ModuleList)
+        if not issubclass(cls, Graph) or not row.get("items" if isList else "nodes"):
+            checkParts(row, "items" if isList else "nodes" if issubclass(cls, Graph) else "args")
         if issubclass(cls, Graph):
             module: Module = self.graph(cls, row)
         else:
@@ -181,9 +187,19 @@ class BlueprintReader:
         if "class" in value:
             return classNamed(value["class"])
         if "start" in value:
-            name, given = value["start"]
-            return STARTS[name](**decode(given))
+            return startFrom(value["start"])
         return None
+
+
+def startFrom(row: Any) -> Any:
+    """The values that a parameter starts with, by name and settings."""
+    checkRow(row, "'start'", "[name, settings]", 2)
+    name, given = row[0], decode(row[1])
+    if type(name) is not str or name not in STARTS or type(given) is not dict:
+        raise CheckpointError(
+            f"no start of values is called {name!r:.40} with {brief(given)}; known: {', '.join(STARTS)}"
+        )
+    return STARTS[name](**given)
 
 
 def pick(nodes: list[Node], index: Any) -> Node:

@@ -81,25 +81,38 @@ def classNamed(name: Any) -> type:
 
     Raises    CheckpointError naming `registerModule` for one that is unknown
     """
-    own = {**builtin(), **exchanged()} if str(name).startswith("puregraph:onnx.") else builtin()
-    known = {fileName(n): c for n, c in own.items()} | {f"user:{n}": c for n, c in OWN.items()}
     full = f"user:{name}" if isinstance(name, str) and ":" not in name and name not in BARE else name
-    if not isinstance(name, str) or full not in known:
+    cls = classOf(full) if isinstance(full, str) else None
+    if cls is None:
         near = nearest(str(name)[:80], sorted({**builtin(), **OWN}))
         raise CheckpointError(
             f"unknown class {name!r:.80}: a class of your own is made known with puregraph.registerModule(TheClass); "
-            f"known are {', '.join(near)} and {len(known)} in all"
+            f"known are {', '.join(near)} and {len(builtin()) + len(OWN)} in all"
         )
-    return known[full]
+    return cls
+
+
+def classOf(name: str) -> type | None:
+    """The class that files give this name, None if there is none."""
+    if name in BARE:
+        return builtin()[name]
+    kind, _, own = name.partition(":")
+    if kind == "user":
+        return OWN.get(own)
+    if kind != "puregraph" or own in BARE:
+        return None
+    return exchanged().get(own) if own.startswith("onnx.") else builtin().get(own)
 
 
 def nameOf(cls: type, where: str) -> str:
     """The name that files give a class."""
     own = exchanged() if cls.__module__.startswith("puregraph.onnx.") else builtin()
-    for names in ({fileName(n): c for n, c in own.items()}, {f"user:{n}": c for n, c in OWN.items()}):
-        for name, known in names.items():
-            if known is cls:
-                return name
+    if own.get(cls.__name__) is cls:
+        return fileName(cls.__name__)
+    names = [fileName(name) for name, each in own.items() if each is cls]
+    names += [f"user:{name}" for name, each in OWN.items() if each is cls]
+    if names:
+        return names[0]
     raise CheckpointError(
         f"{where}: {fullName(cls)} is not known by name, so no file can name it; "
         f"put @puregraph.registerModule above the class {cls.__name__}"

@@ -20,12 +20,13 @@ import numpy as np
 from puregraph import modules
 from puregraph.base.budget import Budget
 from puregraph.core.linkednode import checkName
-from puregraph.errors import CheckpointError, PuregraphError
+from puregraph.errors import CheckpointError, PuregraphError, quote
 from puregraph.graph import Graph
 from puregraph.graph.parallel import Parallel
 from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
 from puregraph.node import Node
+from puregraph.serialize.blueprintform import checkKeys, checkList, checkRow
 from puregraph.storage.hdf import Array
 from puregraph.storage.jsoncodec import loads
 from puregraph.storage.safehdf import Declared, Guarded
@@ -108,9 +109,11 @@ class PuzzleFile:
         if not self.hasBlueprint:
             raise CheckpointError(f"it holds no blueprint: {REMEDY}")
         try:
-            graph = build(
-                loads(self.guarded.text("blueprint"), self.guarded.budget), None, SizeCounter(self.guarded.budget)
-            )
+            blueprint = loads(self.guarded.text("blueprint"), self.guarded.budget)
+        except ValueError as error:
+            raise CheckpointError(f"its blueprint is not JSON: {error}") from error
+        try:
+            graph = build(blueprint, None, SizeCounter(self.guarded.budget))
         except CheckpointError:
             raise
         except Exception as error:
@@ -168,11 +171,17 @@ class SizeCounter:
 
 def build(blueprint: Any, name: str | None, sizes: SizeCounter, depth: int = 0) -> Module:
     """A module of PuzzleLib's as one of puregraph's."""
-    kind, scheme = blueprint["classname"], dict(blueprint.get("scheme") or {})
+    where = f"its blueprint, {quote(name) if name else 'the network'}"
+    checkKeys(blueprint, where, {})
+    if blueprint.get("scheme") is not None:
+        checkKeys(blueprint, where, {"scheme": dict})
+    kind, scheme = blueprint.get("classname"), dict(blueprint.get("scheme") or {})
     given = scheme.pop("name", None)
     name = name or given
     if depth > DEPTH:
         raise CheckpointError(f"its blueprint is nested more than {DEPTH} deep")
+    if kind in ("Graph", "Parallel", "Sequential"):
+        checkLinks(blueprint, kind, where)
     if kind in ("Sequential", "Parallel"):
         inner = {n: build(b, n, sizes, depth + 1) for n, b in blueprint["modules"].items()}
         items = [inner[n] for n in blueprint["graph"]]
@@ -199,6 +208,27 @@ def build(blueprint: Any, name: str | None, sizes: SizeCounter, depth: int = 0) 
 
 
 IGNORED = {"empty", "inplace", "useMask", "showWarnings", "rng", "slicing"}  # no bearing on what is computed
+
+
+def checkLinks(blueprint: dict[str, Any], kind: str, where: str) -> None:
+    """Check how the modules of a container hang together.
+
+    Raises    CheckpointError naming what is no module, or has no parents
+    """
+    if kind != "Graph":
+        checkKeys(blueprint, where, {"modules": dict, "graph": list})
+        names = blueprint["graph"]
+    else:
+        checkKeys(blueprint, where, {"modules": dict, "graph": dict, "inputs": list, "outputs": list})
+        checkList(list(blueprint["graph"].values()), f"{where}, its parents", list)
+        parents = [parent for parents in blueprint["graph"].values() for parent in parents]
+        for parent in parents:
+            checkRow(parent, f"{where}, its parent", "[name, slots]", 2)
+        names = [*blueprint["graph"], *(name for name, _ in parents), *blueprint["inputs"], *blueprint["outputs"]]
+    checkList(names, f"{where}, its names", str)
+    for name in names:
+        if name not in blueprint["modules"] or kind == "Graph" and name not in blueprint["graph"]:
+            raise CheckpointError(f"{where}: it has no module {quote(name)}")
 
 
 def buildGraph(blueprint: Any, name: str | None, sizes: SizeCounter, depth: int) -> Graph:

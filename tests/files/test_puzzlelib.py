@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from audited import audited
 from forgery import overlong
-from puzzles import arrays, container, module, writePuzzle
+from puzzles import arrays, container, lenet, module, writePuzzle
 
 from puregraph.checkpoint import contents, load, loadGraph
 from puregraph.errors import CheckpointError
@@ -426,11 +426,11 @@ def test_a_format_is_known_or_refused_and_ones_own_file_is_no_puzzlelib_file(pat
         (lambda f: f.__delitem__("links"), "neither a checkpoint of puregraph nor of PuzzleLib"),
         (lambda f: (f.__delitem__("links"), f.__setitem__("links", 3)), "'/links' is not a group"),
         (lambda f: (f.__delitem__("blueprint"), f.__setitem__("blueprint", 3)), "'blueprint' is not a text"),
-        (lambda f: f["blueprint"].__setitem__((), "{"), "its blueprint cannot be built: JSONDecodeError"),
+        (lambda f: f["blueprint"].__setitem__((), "{"), "its blueprint is not JSON: Expecting"),
         (lambda f: f["blueprint"].__setitem__((), "[" * 50_000), "nested too deep"),
         (lambda f: f["blueprint"].__setitem__((), "[" * 100_000), "it asks for 100,000 lists in its JSON or more"),
         (lambda f: f["blueprint"].__setitem__((), '{"classname": "Linear", "classname": "RNN"}'), "stands twice"),
-        (lambda f: f["blueprint"].__setitem__((), "[]"), "its blueprint cannot be built"),
+        (lambda f: f["blueprint"].__setitem__((), "[]"), "the network: wanted an object, got \\[\\]"),
         (lambda f: f["blueprint"].__setitem__((), json.dumps(deep(200))), "nested more than 100 deep"),
         (lambda f: f["blueprint"].__setitem__((), json.dumps(loop())), "wait for each other"),
     ],
@@ -481,3 +481,23 @@ def test_what_is_loaded_can_be_saved_as_ones_own(path):
     graph = loadGraph(path, format="puzzlelib")
     again = loadGraph(graph.save(None))
     assert all(np.array_equal(again.params[p].data, graph.params[p].data) for p in graph.params)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda b: b.update(classname=3), "is a 3 of PuzzleLib, which cannot be rebuilt"),
+        (lambda b: b.update(graph={}), "the network: wanted a list under 'graph', got {}"),
+        (lambda b: b.update(graph=["other"]), "the network: it has no module 'other'"),
+        (lambda b: b.update(graph=[["fc"]]), r"its names\[0\]: wanted a text, got \['fc'\]"),
+        (lambda b: b["modules"].update(fc=3), "'fc': wanted an object, got 3"),
+        (lambda b: b["modules"]["fc"].update(scheme=[]), "'fc': wanted an object under 'scheme', got "),
+        (lambda b: b.update(classname="Graph", graph={"fc": [3]}, inputs=[], outputs=[]), "wanted .name, slots., got 3"),
+    ],
+)
+def test_a_forged_blueprint_of_puzzlelib_is_refused_by_the_part_that_is_wrong(tmp_path, change, words):
+    blueprint = lenet()
+    change(blueprint)
+    writePuzzle(tmp_path / "net.hdf", blueprint=blueprint)
+    with pytest.raises(CheckpointError, match=words):
+        load(tmp_path / "net.hdf", format="puzzlelib")
