@@ -25,6 +25,7 @@ import numpy as np
 from puregraph.base.keywords import refuseKeyword
 from puregraph.errors import ArgumentError, Fault, PuregraphError, ShapeError
 
+LARGEST = 1 << 31  # what sizes of windows are below: their products are 64 bits
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -56,6 +57,11 @@ def isWhole(value: Any, least: int) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
+def areWhole(value: Any, least: int = 1 - LARGEST) -> bool:
+    """Whether this is a tuple or list of whole numbers from `least` to those that numpy can count with."""
+    return isinstance(value, (tuple, list)) and all(isWhole(n, least) and n < LARGEST for n in value)
+
+
 def isNumber(value: Any) -> bool:
     """Whether this is one finite number."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
@@ -65,7 +71,7 @@ def isType(value: Any) -> bool:
     """Whether numpy knows the dtype that this names; None, which numpy takes for float64, names none."""
     try:
         return value is not None and bool(np.dtype(value).itemsize)
-    except TypeError:
+    except (TypeError, ValueError):
         return False
 
 
@@ -84,6 +90,7 @@ AnyFunction = Argument("a function", lambda value: callable(value) and not isins
 ModuleLike = Argument(
     "a module, such as Linear(3, 4)", lambda value: not isinstance(value, type) and hasattr(value, "dataShapeFrom")
 )
+GraphLike = Argument("a graph", lambda value: not isinstance(value, type) and getattr(value, "isGraph", False))
 Optimizers = Argument(
     "an optimizer, such as Adam(), or a dict of several",
     lambda value: not isinstance(value, type) and (hasattr(value, "setupOn") or isinstance(value, dict)),
@@ -115,7 +122,15 @@ Texts = Argument(
 Whole = Argument(
     "a whole number", lambda value: isinstance(value, Integral) and not isinstance(value, bool), ShapeError
 )
+Items = Argument("a tuple or a list", lambda value: isinstance(value, (tuple, list)), ShapeError)
 Axes = Argument("a tuple of axes, such as (0, 2, 1)", lambda value: isinstance(value, (tuple, list)), ShapeError)
+Wholes = Argument("a list of whole numbers", lambda value: areWhole(value), ShapeError)
+Counts = Argument("a list of whole numbers from 1 to 2^31 - 1", lambda value: areWhole(value, 1), ShapeError)
+Pairs = Argument(
+    "a list of pairs of whole numbers",
+    lambda value: isinstance(value, (tuple, list)) and all(areWhole(pair) and len(pair) == 2 for pair in value),
+    ShapeError,
+)
 Natural = Argument("a whole number of at least 0", lambda value: isWhole(value, 0))
 Positive = Argument("a whole number of at least 1", lambda value: isWhole(value, 1))
 Size = Argument("a whole number of at least 0", lambda value: isWhole(value, 0), ShapeError)
@@ -163,7 +178,7 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
         first = next((i for i, name in enumerate(names) if name in kinds), len(names))
 
         def check(args: tuple, kwargs: dict[str, Any]) -> None:
-            owner = type(args[0]).__name__ if isMethod and args else function.__name__
+            owner = owners(args)
             for i, (name, value) in enumerate(zip(names, args)):
                 kind = kinds.get(name)
                 if kind is not None and not kind.holds(value):
@@ -174,6 +189,9 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
                 elif known is not None and name not in known:
                     refused = owner if function.__name__ == "__init__" else function.__name__
                     refuseKeyword(refused, name, known[isMethod:], type(args[0]) if isMethod and args else None)
+
+        def owners(args: tuple) -> str:
+            return type(args[0]).__name__ if isMethod and args else function.__name__
 
         @functools.wraps(function)
         def checkedFirst(*args: Any, **kwargs: Any) -> Any:
@@ -187,7 +205,14 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
                         type(args[0]).__name__ if isMethod else "", function, names[isMethod:], args[isMethod:]
                     )
                     raise fault from None
-                given = dict(zip(names[isMethod:], args[isMethod:])) | kwargs
+                placed = dict(zip(names[isMethod:], args[isMethod:]))
+                twice = next((name for name in kwargs if name in placed), None)
+                if twice is not None:
+                    raise ArgumentError(
+                        f"{owners(args)}: wanted {twice} once, got {placed[twice]!r:.60} by position and "
+                        f"{twice}={kwargs[twice]!r:.60}"
+                    ) from None
+                given = placed | kwargs
                 if all(name in given for name in required):
                     raise
                 fault = missing(type(args[0]).__name__ if isMethod and args else "", function, required, given)

@@ -100,6 +100,7 @@ def test_an_argument_that_there_is_not_is_refused_with_the_one_that_was_meant(ma
             lambda: split(1, 2, 0.5, 0, True, 7),
             "split: wanted data, target, part, seed, stratify by position, got 1, 2",
         ),
+        (lambda: Linear(3, 4, insize=5), "Linear: wanted insize once, got 3 by position and insize=5"),
     ],
 )
 def test_arguments_too_many_are_refused_with_those_there_are(call, words):

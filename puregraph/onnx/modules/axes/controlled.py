@@ -3,7 +3,7 @@
 import numpy as np
 
 from puregraph import modules
-from puregraph.arguments import Count, Flag, Whole, choice
+from puregraph.arguments import Count, Flag, Items, Whole, choice
 from puregraph.core.dim import Dim
 from puregraph.core.shape import normalAxis, product, valueOf
 from puregraph.errors import need
@@ -310,7 +310,7 @@ class Parts(modules.Split):
     Raises    ShapeError if the sizes do not add up to the axis
     """
 
-    def __init__(self, axis: Whole, sections, name=None):
+    def __init__(self, axis: Whole, sections: Items, name=None):
         super().__init__(axis, [1] * len(sections), name)
         need(all(size >= 0 for size in sections), "sizes of at least 0", sections)
         self.sections = tuple(sections)

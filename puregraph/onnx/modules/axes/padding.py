@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.arguments import Scalar, choice
+from puregraph.arguments import Scalar, Wholes, choice, optional
 from puregraph.core.shape import normalAxis, sizesOf, valueOf
 from puregraph.errors import need
 from puregraph.module import Module
@@ -27,7 +27,14 @@ class PadAll(Module):
     flopsPerElement = 0
     indices = shapeInputs = ("pads",)
 
-    def __init__(self, axes, mode: choice(*MODES) = "constant", fillValue: Scalar = 0.0, pads=None, name=None):
+    def __init__(
+        self,
+        axes: Wholes,
+        mode: choice(*MODES) = "constant",
+        fillValue: Scalar = 0.0,
+        pads: optional(Wholes) = None,
+        name=None,
+    ):
         super().__init__(name)
         self.axes, self.mode, self.fillValue = tuple(axes), mode, fillValue
         self.width = None if pads is None else tuple(pads)

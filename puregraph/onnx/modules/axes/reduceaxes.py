@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.arguments import Flag, Positive, choice
+from puregraph.arguments import Flag, Positive, Wholes, choice
 from puregraph.base.widen import widened
 from puregraph.core.shape import normalAxis
 from puregraph.kernels.reduce import logSumExp, total
@@ -249,7 +249,7 @@ class ReduceFilled(Module):
     isDiscrete = True
     keepsDtype = True
 
-    def __init__(self, kind: choice(*REDUCTIONS), axes, keepdims: Flag = True, name=None):
+    def __init__(self, kind: choice(*REDUCTIONS), axes: Wholes, keepdims: Flag = True, name=None):
         super().__init__(name)
         self.kind, self.axes, self.keepdims = kind, tuple(axes), keepdims
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.arguments import Flag, Size
+from puregraph.arguments import Flag, Items, Size, Wholes, optional
 from puregraph.core.dim import Dim, dependsOnData
 from puregraph.core.shape import AXES, givenSizes, normalAxis, product, sizesOf
 from puregraph.errors import need
@@ -26,7 +26,7 @@ class ReshapeTo(Module):
     indices = shapeInputs = ("sizes",)
     followsValues = True
 
-    def __init__(self, keepsZero: Flag = True, shape=None, name=None):
+    def __init__(self, keepsZero: Flag = True, shape: optional(Items) = None, name=None):
         super().__init__(name)
         self.keepsZero = keepsZero
         self.shape = None if shape is None else tuple(shape)
@@ -98,7 +98,7 @@ class WithoutAxes(_Reshaped):
     Raises    ShapeError if one has another length
     """
 
-    def __init__(self, axes, name=None):
+    def __init__(self, axes: Wholes, name=None):
         super().__init__(name)
         self.axes = tuple(axes)
 
@@ -124,7 +124,7 @@ class NewAxes(_Reshaped):
     Raises    ShapeError if an axis is named twice, or is none of y's
     """
 
-    def __init__(self, axes, name=None):
+    def __init__(self, axes: Wholes, name=None):
         super().__init__(name)
         self.axes = tuple(axes)
 

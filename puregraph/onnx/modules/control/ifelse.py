@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.arguments import Text
+from puregraph.arguments import GraphLike, Text, optional
 from puregraph.base.dtype import needType
 from puregraph.core.dim import Dim
 from puregraph.core.shape import product, valueOf
@@ -44,7 +44,7 @@ class If(GraphHolder):
     hidden = ("run",)
     masks = ("condition",)
 
-    def __init__(self, then, otherwise, misfit: Text = "", name=None):
+    def __init__(self, then: optional(GraphLike), otherwise: optional(GraphLike), misfit: Text = "", name=None):
         graphs = {"then": then, "else": otherwise}
         super().__init__({key: graph for key, graph in graphs.items() if graph is not None}, name)
         self.then, self.otherwise, self.misfit = then, otherwise, misfit

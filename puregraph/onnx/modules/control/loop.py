@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 
-from puregraph.arguments import Natural
+from puregraph.arguments import GraphLike, Items, Natural
 from puregraph.base.dtype import needType
 from puregraph.core.shape import product, sizesOf, valueOf
 from puregraph.device import toHost
@@ -45,7 +45,7 @@ class Loop(RepeatedGraph):
     masks = ("condition",)
     leading, answers = 2, 1
 
-    def __init__(self, body: Graph, carried: Natural, ranks=(0, 0), most: Natural = MOST, name=None):
+    def __init__(self, body: GraphLike, carried: Natural, ranks: Items = (0, 0), most: Natural = MOST, name=None):
         super().__init__(body, carried, name)
         self.most = most
         self.ranks = tuple(ranks)

@@ -2,14 +2,24 @@
 
 import numpy as np
 
-from puregraph.arguments import Natural
+from puregraph.arguments import Argument, Flag, GraphLike, Natural, Whole
 from puregraph.core.shape import normalAxis
-from puregraph.errors import need
+from puregraph.errors import ShapeError, need
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.module import Inputs
 from puregraph.modules import Linear, Tanh
 from puregraph.onnx.modules.control.repeatedgraph import RepeatedGraph
+
+Slices = Argument(
+    "a list of (axis, whether from its end)",
+    lambda value: (
+        isinstance(value, (tuple, list))
+        and all(isinstance(row, (tuple, list)) and len(row) == 2 for row in value)
+        and all(Whole.holds(axis) and (Flag.holds(flag) or flag in (0, 1)) for axis, flag in value)
+    ),
+    ShapeError,
+)
 
 
 class Scan(RepeatedGraph):
@@ -25,7 +35,7 @@ class Scan(RepeatedGraph):
     Raises    ShapeError, DtypeError where the body does not take what it gives, or lengths of x differ
     """
 
-    def __init__(self, body: Graph, carried: Natural, inputs, outputs, name=None):
+    def __init__(self, body: GraphLike, carried: Natural, inputs: Slices, outputs: Slices, name=None):
         super().__init__(body, carried, name)
         self.ins = tuple((int(axis), bool(isReversed)) for axis, isReversed in inputs)
         self.outs = tuple((int(axis), bool(isReversed)) for axis, isReversed in outputs)

@@ -5,6 +5,7 @@ from math import prod
 
 import numpy as np
 
+from puregraph.arguments import Counts, Pairs, Wholes
 from puregraph.core.shape import product as sizeOf
 from puregraph.errors import need
 from puregraph.module import Module
@@ -21,7 +22,7 @@ class Col2Im(Module):
     reads = ()
     keepsDtype = True
 
-    def __init__(self, lengths, size, stride, pad, dilation, name=None):
+    def __init__(self, lengths: Wholes, size: Counts, stride: Counts, pad: Pairs, dilation: Counts, name=None):
         super().__init__(name)
         self.lengths, self.size = tuple(lengths), tuple(size)
         self.stride, self.dilation = tuple(stride), tuple(dilation)

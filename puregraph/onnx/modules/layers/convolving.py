@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.arguments import Count
+from puregraph.arguments import Count, Counts, Pairs, Wholes, optional
 from puregraph.base.widen import asResultType
 from puregraph.core.shape import product, transposed
 from puregraph.errors import need
@@ -24,7 +24,9 @@ class Convolve(Module):
     reads = ("x", "W")
     needsFloats = True
 
-    def __init__(self, stride=(1,), pad=((0, 0),), dilation=(1,), groups: Count = 1, name=None):
+    def __init__(
+        self, stride: Counts = (1,), pad: Pairs = ((0, 0),), dilation: Counts = (1,), groups: Count = 1, name=None
+    ):
         super().__init__(name)
         self.stride, self.dilation, self.groups = tuple(stride), tuple(dilation), groups
         self.pad = tuple((int(before), int(after)) for before, after in pad)
@@ -74,7 +76,15 @@ class ConvolveTransposed(Module):
     reads = ("x", "W")
     needsFloats = True
 
-    def __init__(self, stride=(1,), pad=((0, 0),), dilation=(1,), postpad=None, groups: Count = 1, name=None):
+    def __init__(
+        self,
+        stride: Counts = (1,),
+        pad: Pairs = ((0, 0),),
+        dilation: Counts = (1,),
+        postpad: optional(Wholes) = None,
+        groups: Count = 1,
+        name=None,
+    ):
         super().__init__(name)
         self.stride, self.dilation, self.groups = tuple(stride), tuple(dilation), groups
         self.pad = tuple((int(before), int(after)) for before, after in pad)

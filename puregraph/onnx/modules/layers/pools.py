@@ -4,7 +4,7 @@ from math import prod
 
 import numpy as np
 
-from puregraph.arguments import Flag, Positive
+from puregraph.arguments import Counts, Flag, Pairs, Positive, Wholes
 from puregraph.base.widen import divided, widened
 from puregraph.core.shape import product
 from puregraph.errors import need
@@ -68,7 +68,16 @@ class PoolMax(_Pool):
     reads = ("x",)
     keepsDtype = True
 
-    def __init__(self, size, stride, pad, dilation, isOpen: Flag = False, columns: Flag = False, name=None):
+    def __init__(
+        self,
+        size: Counts,
+        stride: Counts,
+        pad: Pairs,
+        dilation: Counts,
+        isOpen: Flag = False,
+        columns: Flag = False,
+        name=None,
+    ):
         super().__init__(name)
         self.setWindows(size, stride, pad, dilation, isOpen)
         self.columns = columns
@@ -121,7 +130,16 @@ class PoolMean(_Pool):
     reads = ()
     needsFloats = True
 
-    def __init__(self, size, stride, pad, dilation, isOpen: Flag = False, includePad: Flag = False, name=None):
+    def __init__(
+        self,
+        size: Counts,
+        stride: Counts,
+        pad: Pairs,
+        dilation: Counts,
+        isOpen: Flag = False,
+        includePad: Flag = False,
+        name=None,
+    ):
         super().__init__(name)
         self.setWindows(size, stride, pad, dilation, isOpen)
         self.includePad = includePad
@@ -157,7 +175,9 @@ class PoolNorm(_Pool):
     reads = ("x", "y")
     needsFloats = True
 
-    def __init__(self, p: Positive, size, stride, pad, dilation, isOpen: Flag = False, name=None):
+    def __init__(
+        self, p: Positive, size: Counts, stride: Counts, pad: Pairs, dilation: Counts, isOpen: Flag = False, name=None
+    ):
         super().__init__(name)
         self.setWindows(size, stride, pad, dilation, isOpen)
         self.p = p
@@ -206,7 +226,7 @@ class Unpool(Module):
     keepsDtype = True
     indices = ("indices",)
 
-    def __init__(self, natural, lengths, name=None):
+    def __init__(self, natural: Wholes, lengths: Wholes, name=None):
         super().__init__(name)
         self.natural, self.lengths = tuple(natural), tuple(lengths)
 

@@ -5,7 +5,7 @@ from math import floor
 
 import numpy as np
 
-from puregraph.arguments import Flag, Scalar, choice
+from puregraph.arguments import Flag, Items, Scalar, Wholes, choice, optional
 from puregraph.base.widen import widened
 from puregraph.core.dim import Dim
 from puregraph.core.shape import normalAxis, sizesOf, valueOf
@@ -39,9 +39,9 @@ class ResizeAxes(Module):
 
     def __init__(
         self,
-        axes,
+        axes: Wholes,
         by: choice("scales", "sizes") = "scales",
-        factors=None,
+        factors: optional(Items) = None,
         mode: choice("nearest", "linear", "cubic") = "nearest",
         coordinates: choice(*COORDINATES) = "half_pixel",
         rounding: choice(*ROUNDINGS) = "round_prefer_floor",
@@ -49,7 +49,7 @@ class ResizeAxes(Module):
         antialias: Flag = False,
         excludeOutside: Flag = False,
         policy: choice(*POLICIES) = "stretch",
-        bounds=None,
+        bounds: optional(Items) = None,
         outside: Scalar = 0.0,
         name=None,
     ):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.arguments import Flag, Natural, Scalar, choice
+from puregraph.arguments import Counts, Flag, Natural, Scalar, choice
 from puregraph.base.widen import widened
 from puregraph.errors import DataError, need
 from puregraph.module import Module
@@ -26,7 +26,7 @@ class RoiAlign(Module):
 
     def __init__(
         self,
-        size,
+        size: Counts,
         scale: Scalar = 1.0,
         samples: Natural = 0,
         mode: choice("avg", "max") = "avg",

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.arguments import Scalar
+from puregraph.arguments import Counts, Scalar
 from puregraph.base.widen import widened
 from puregraph.errors import DataError, need
 from puregraph.module import Module
@@ -21,7 +21,7 @@ class RoiPool(Module):
 
     reads = ("x", "regions")
 
-    def __init__(self, size, scale: Scalar = 1.0, name=None):
+    def __init__(self, size: Counts, scale: Scalar = 1.0, name=None):
         super().__init__(name)
         self.size, self.scale = tuple(size), scale
 
