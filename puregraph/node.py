@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -16,6 +16,7 @@ from puregraph.core.accumulate import accumulate, isValue, needPlain, shapeOf
 from puregraph.core.applied import Applied, asGrads, isMarked
 from puregraph.core.hooks import HOOKS
 from puregraph.core.linkednode import LinkedNode, kindOf
+from puregraph.core.machinememory import needOutputs
 from puregraph.core.rules import RuleContext, gradientRule, readBy
 from puregraph.core.shape import FreshSymbols, withValues
 from puregraph.errors import (
@@ -31,6 +32,18 @@ from puregraph.errors import (
 )
 
 NUMERIC = ("puregraph.modules.", "puregraph.costs.", "puregraph.pointwise")  # what computes with numbers alone
+
+
+def refuseLarge(error: Exception, module: Any, given: Sequence[Any], path: str, label: str) -> None:
+    """Raises    ShapeError in place of the error of a rule whose outputs are larger than the memory of this machine"""
+    if isinstance(error, PuregraphError) or not isinstance(error, (MemoryError, ValueError, OverflowError)):
+        return
+    try:
+        needOutputs(module, *([getattr(x, key, None) for x in given] for key in ("shape", "dtype")))
+    except ShapeError as fault:
+        raise located(fault, path, label) from None
+    except Exception:  # the rule itself has said why
+        return
 
 
 class Node(LinkedNode):
@@ -98,6 +111,7 @@ class Node(LinkedNode):
         except ShapeError as error:
             raise located(error, self.name, self.label) from None
         except Exception as error:
+            refuseLarge(error, self.module, given, self.name, self.label)
             addLocation(error, f"at '{self.name}' ({self.label}): given {show(shapes)}")
             raise
         visible = outputs[: len(self.module.outputNames)]

@@ -28,7 +28,8 @@ from puregraph.compile.trace.schedule import Schedule
 from puregraph.compile.verify import VerifyError
 from puregraph.core.hooks import HOOKS
 from puregraph.core.late import Late
-from puregraph.errors import PuregraphError, addLocation, show
+from puregraph.core.machinememory import largeFault
+from puregraph.errors import PuregraphError, ShapeError, addLocation, show
 from puregraph.graph import Graph
 
 MADE = (
@@ -128,11 +129,24 @@ class Program:
             except Exception as error:
                 self.executable = None
                 if isOwn(error):
+                    if isinstance(error, MemoryError):
+                        self.refuseLarge()
                     raise
                 self.why = f"{nodesIn(error, self.graph)}{type(error).__name__}: {error}"
                 warnOnce(self.graph, f"{self!r} cannot be compiled, its graph runs instead: {self.why}; {REPORT}")
             anyMode = self.train is not None
             self.current = Validity(self.graph, self.steps, held, self.optimizer, anyMode, unread, reads)
+
+    def refuseLarge(self) -> None:
+        """Raises    ShapeError naming the nodes whose outputs are larger than the memory of this machine"""
+        faults = []
+        for row in self.graph.infer(*self.shapes, dtypes=self.dtypes).rows:
+            for shape, dtype in zip(row.shapes or [], row.dtypes):
+                fault = None if shape is None else largeFault("an output", shape, dtype or "float32")
+                if fault is not None:
+                    faults.append(fault._replace(path=row.step.path, module=row.step.label))
+        if faults:
+            raise ShapeError(*faults)
 
     def buildExecutable(self, plan: MemoryPlan) -> None:
         """Build an executable of a plan in the workspace."""

@@ -18,6 +18,7 @@ from puregraph.base.lease import Lease, isLendable, lend
 from puregraph.base.widen import noteDtype
 from puregraph.core.accumulate import needPlain, operatorsHint
 from puregraph.core.initial import SEED, generator, start
+from puregraph.core.machinememory import needMemory
 from puregraph.core.tracer import Tracer
 from puregraph.core.versioning import ARRAYVERSIONS, COUNTER, Kept, LastUpdate, VersionedAttribute
 from puregraph.errors import ArgumentError, DtypeError, Fault, ShapeError, UnknownAttributeError, addLocation, show
@@ -101,7 +102,8 @@ class Stored(Settable, Kept):
         if self.array is None:
             try:
                 self.array = device.toDevice(ownCopy(self.startingValues(), self.dtype))
-            except MemoryError as error:
+            except (MemoryError, ValueError, OverflowError) as error:
+                needMemory(f"a {self.kind}", self.shape, self.dtype)
                 addLocation(error, f"for a {self.kind} of shape {show(self.shape)}")
                 raise
         return self.array

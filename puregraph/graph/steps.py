@@ -11,6 +11,7 @@ from puregraph.base.cachedproperty import CachedProperty
 from puregraph.base.widen import forwardRule, hasBfloat16
 from puregraph.core.accumulate import isArray
 from puregraph.core.hooks import HOOKS
+from puregraph.core.machinememory import needOutputs
 from puregraph.core.rules import readBy
 from puregraph.errors import GraphError, PuregraphError, ShapeError, addLocation, show
 from puregraph.node import Node, located
@@ -207,28 +208,33 @@ class Steps:
         except ShapeError as error:
             raise located(error, step.path, step.label) from None
         except Exception as error:
-            explain(error, step, [getattr(values[i], "shape", None) for i in step.args])
+            explain(error, step, [values[i] for i in step.args])
             raise
         for node, numbers in self.shown if keeps else ():
             node.made = values[numbers[0]] if len(numbers) == 1 else [values[n] for n in numbers]
         return values
 
 
-def explain(error: Exception, step: GraphStep, shapes: list[Any]) -> None:
+def explain(error: Exception, step: GraphStep, given: list[Any]) -> None:
     """Note at which step a rule failed.
 
     Raises    ShapeError in place of an error that is not the library's, if the step does not take these shapes
     """
-    fault = None if isinstance(error, PuregraphError) else misfitOf(step, shapes)
+    shapes = [getattr(x, "shape", None) for x in given]
+    types = [getattr(x, "dtype", None) for x in given]
+    fault = None if isinstance(error, PuregraphError) else misfitOf(step, shapes, types)
     if fault is not None:
         raise fault from None
     addLocation(error, f"at '{step.path}' ({step.label}): given {show(shapes)}")
 
 
-def misfitOf(step: GraphStep, shapes: list[Any]) -> ShapeError | None:
-    """The error of a step whose shape rule refuses these shapes, once sizes that depend on the data are there."""
+def misfitOf(step: GraphStep, shapes: list[Any], types: Sequence[Any] = ()) -> ShapeError | None:
+    """The error of a step whose shape rule refuses these shapes, once sizes that depend on the data are there.
+
+    Outputs that are larger than the memory are refused as well.
+    """
     try:
-        step.module.dataShapeFrom(*shapes[: step.inputs])
+        needOutputs(step.module, shapes[: step.inputs], types[: step.inputs])
     except ShapeError as error:
         return located(error, step.path, step.label)
     except Exception:

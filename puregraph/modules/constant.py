@@ -5,10 +5,21 @@ import numpy as np
 from puregraph.arguments import Dtype, optional
 from puregraph.base.dtype import isNumeric, needType
 from puregraph.core.accumulate import needPlain
+from puregraph.core.machinememory import needMemory
 from puregraph.core.param import FixedState
 from puregraph.core.shape import asShape
-from puregraph.errors import ArgumentError, need
+from puregraph.errors import ArgumentError, need, show
 from puregraph.module import Module
+
+
+def zeros(shape, dtype):
+    """Zeros of a shape whose sizes are known."""
+    need(all(type(size) is int for size in shape), "a shape of known sizes", show(shape))
+    try:
+        return np.zeros(shape, dtype)
+    except (MemoryError, ValueError):
+        needMemory("a constant", shape, dtype)
+        raise
 
 
 class Constant(Module):
@@ -34,7 +45,7 @@ class Constant(Module):
             "neither" if value is None else "both",
         )
         needPlain(value, "Constant")
-        array = np.zeros(asShape(shape), dtype or "float32") if value is None else numbersFrom(value, dtype)
+        array = zeros(asShape(shape), dtype or "float32") if value is None else numbersFrom(value, dtype)
         needType(isNumeric(array.dtype), "numbers", array.dtype)
         self.state = FixedState(array.shape, lambda rng, shape: array, array.dtype)
         self.initArgs = ((), {"shape": array.shape, "dtype": array.dtype.name, "name": name})

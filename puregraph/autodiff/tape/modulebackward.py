@@ -19,7 +19,7 @@ from puregraph.function import FunctionCall
 from puregraph.graph import Graph
 from puregraph.graph.steps import ABSENT
 from puregraph.module import Module
-from puregraph.node import located
+from puregraph.node import located, refuseLarge
 
 
 class ParamTarget:
@@ -164,6 +164,7 @@ def use(module: Module, inputs: list[Any], rule: Any = None, path: str = "") -> 
     except ShapeError as error:
         raise located(error, path, type(module).__name__) from None
     except Exception as error:
+        refuseLarge(error, module, plain, path, type(module).__name__)
         addLocation(error, f"at '{path}' ({type(module).__name__}): given {show(shapes)}")
         raise
     outputs = result if type(result) is tuple else (result,)

@@ -1,0 +1,60 @@
+"""Machine memory: what an array that is larger than all of it was to be, said once it could not be made."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from puregraph.errors import Fault, ShapeError, show
+
+MOST = 1 << 47  # bytes that a process can address, where the system does not say how many there are
+
+
+@cache
+def memoryBytes() -> int:
+    """The bytes of this machine's memory."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return MOST
+
+
+def largeFault(what: str, shape: Sequence[int], dtype: Any) -> Fault | None:
+    """What is wrong with an array of this shape, if it is larger than the memory."""
+    if any(type(size) is not int for size in shape):
+        return None
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if size <= memoryBytes():
+        return None
+    return Fault(
+        f"{what} that fits into {memoryBytes():,} bytes of memory",
+        f"shape {show(tuple(shape))} of {np.dtype(dtype).name}, {size:,} bytes",
+    )
+
+
+def needMemory(what: str, shape: Sequence[int], dtype: Any) -> None:
+    """Raises    ShapeError for an array that is larger than the memory of this machine"""
+    fault = largeFault(what, shape, dtype)
+    if fault is not None:
+        raise ShapeError(fault)
+
+
+def needOutputs(module: Any, shapes: Sequence[Any], dtypes: Sequence[Any]) -> None:
+    """Check the outputs of a module for inputs of these shapes and dtypes.
+
+    Raises    ShapeError for one that is larger than the memory of this machine
+    """
+    outs = module.dataShapeFrom(*shapes)
+    try:
+        types = module.dataTypeFrom(*dtypes)
+    except Exception:  # refused elsewhere, in words of its own
+        return
+    rows = zip(outs, types) if isinstance(outs, list) else [(outs, types)]
+    for shape, dtype in rows:
+        if shape is not None:
+            needMemory("an output", shape, dtype or "float32")
