@@ -31,22 +31,25 @@ class Outcome(NamedTuple):
     events: list[str]
 
 
-def outcomes(call, items, opens=()):
-    """The Outcome of `call(item)` for each item; `opens` are the paths that it may open."""
-    found = []
+def outcomes(call, items, opens=(), prepare=lambda item: item):
+    """The Outcome of `call(prepare(item))` for each item; `opens` are the paths that it may open.
+
+    What `prepare` does is not watched.
+    """
+    found, opens = [], {str(path) for path in opens}
     while len(found) < len(items):
-        found += batch(call, items[len(found) :], {str(path) for path in opens})
+        found += batch(call, items[len(found) :], opens, prepare)
     return found
 
 
-def batch(call, items, opens):
+def batch(call, items, opens, prepare):
     """Outcomes up to the first item with which the process ends, that one included."""
     out, into = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.close(out)
-            run(call, items, opens, into)
+            run(call, items, opens, into, prepare)
         finally:
             os._exit(0)
     os.close(into)
@@ -59,7 +62,7 @@ def batch(call, items, opens):
     return found
 
 
-def run(call, items, opens, into):
+def run(call, items, opens, into, prepare):
     """Take one item after the other and write its outcome."""
     limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -73,7 +76,7 @@ def run(call, items, opens, into):
 
     sys.addaudithook(watched)
     warnings.simplefilter("ignore")
-    for item in items:
+    for item in map(prepare, items):
         resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + SECONDS, resource.RLIM_INFINITY))
         with open(PEAK, "w") as file:
             file.write("5")
@@ -97,11 +100,14 @@ def peak():
         return next(int(line.split()[1]) >> 10 for line in file if line.startswith("VmHWM"))
 
 
-def check(names, found, seconds=2, megabytes=200):
+def fault(outcome, seconds=2, megabytes=200):
+    """What is wrong with an outcome: neither a sentence nor a result, beyond its limits, or with an event."""
+    text, took, peak, events = outcome
+    isRight = text in ("read", "refused") and took <= seconds and peak <= megabytes and not events
+    return "" if isRight else f"{text}, {took:.1f} s, {peak} MB, {events}"
+
+
+def check(names, found):
     """Each outcome is a sentence or a result, within its limits, without an event."""
-    wrong = [
-        f"{name}: {o.text}, {o.seconds:.1f} s, {o.megabytes} MB, {o.events}"
-        for name, o in zip(names, found, strict=True)
-        if o.text not in ("read", "refused") or o.seconds > seconds or o.megabytes > megabytes or o.events
-    ]
+    wrong = [f"{name}: {fault(outcome)}" for name, outcome in zip(names, found, strict=True) if fault(outcome)]
     assert not wrong, "\n".join(wrong[:20])
