@@ -492,7 +492,10 @@ def test_what_is_loaded_can_be_saved_as_ones_own(path):
         (lambda b: b.update(graph=[["fc"]]), r"its names\[0\]: wanted a text, got \['fc'\]"),
         (lambda b: b["modules"].update(fc=3), "'fc': wanted an object, got 3"),
         (lambda b: b["modules"]["fc"].update(scheme=[]), "'fc': wanted an object under 'scheme', got "),
-        (lambda b: b.update(classname="Graph", graph={"fc": [3]}, inputs=[], outputs=[]), "wanted .name, slots., got 3"),
+        (
+            lambda b: b.update(classname="Graph", graph={"fc": [3]}, inputs=[], outputs=[]),
+            "wanted .name, slots., got 3",
+        ),
     ],
 )
 def test_a_forged_blueprint_of_puzzlelib_is_refused_by_the_part_that_is_wrong(tmp_path, change, words):
