@@ -70,8 +70,19 @@ class FormulaRule(InitRecorder):
         return formulasOf(type(self), self.constants(), grad, decays)
 
     def constants(self) -> tuple[tuple[str, float], ...]:
-        """The attributes that the rule names, with their values now."""
-        return tuple([(name, getattr(self, name)) for name in attributes(type(self))])
+        """The attributes that the rule names, with their values now.
+
+        Raises    ArgumentError for a name that is neither state nor an attribute
+        """
+        try:
+            return tuple([(name, getattr(self, name)) for name in attributes(type(self))])
+        except AttributeError:
+            cls = type(self).__name__
+            name = next(name for name in attributes(type(self)) if not hasattr(self, name))
+            raise ArgumentError(
+                f"{cls}: its rule names '{name}', which is neither state nor an attribute; assign it in the rule, as in "
+                f"'{name}': 'a formula', or set self.{name} in __init__"
+            ) from None
 
     def numbers(self, slot: Slot, rate: float, shrink: float = 1.0, fewer: int = 0) -> dict[str, float]:
         """The scalars of the update that follows, for one parameter; as if it had had `fewer` updates."""

@@ -94,7 +94,10 @@ class Optimizer(FormulaRule):
         A part of a network may be given, `setupOn(net["head"])`: a Trainer or a compiled step of the whole network then
         updates that part alone. After a change of the network this is called again: parameters that are still there
         keep their state. On another network everything starts anew.
+
+        Raises    ArgumentError if the rule names what is neither state nor an attribute
         """
+        self.constants()
         self.net = net
         before = {id(slot.param): slot for slot in self.slots}
         once: dict[int, Slot] = {}

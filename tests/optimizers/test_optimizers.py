@@ -892,3 +892,11 @@ def test_gradients_that_the_step_of_another_network_left_are_no_loss(rng):
     judged(fake, 0 * ones)
     with pytest.warns(GraphWarning, match="Adam: of 2 gradients of 'linear.W' .* only the last"):
         ofJudge.update()
+
+
+def test_a_rule_that_names_neither_state_nor_an_attribute_is_refused_when_it_is_set_up():
+    class Broken(Optimizer):
+        rule = {"param": "param - rate * velocity"}
+
+    with pytest.raises(ArgumentError, match=r"Broken: its rule names 'velocity'.* set self.velocity in __init__"):
+        Broken(1e-3).setupOn(Sequential(Linear(3, 2)))
