@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.arguments import isNumber
 from puregraph.base.cachedproperty import CachedProperty
 from puregraph.base.dtype import isBfloat16, isFloating, needFloats, promoted
 from puregraph.core.param import Param, State
@@ -73,8 +74,18 @@ class Pointwise(Module):
 
     @CachedProperty
     def order(self) -> tuple[str, ...]:
-        """The names of the formula as rules take them: inputs, then parameters."""
+        """The names of the formula as rules take them: inputs, then parameters.
+
+        Raises    FormulaError for a name that is an attribute with a number, which the formula would take for an input
+        """
         names = self.inputs or self.formula.names
+        for name in names:
+            if isNumber(vars(self).get(name)):
+                cls = type(self).__name__
+                raise FormulaError(
+                    f"{cls}: '{name}' of {self.formula} is an attribute with a number; pass it on as a constant: "
+                    f"super().__init__(name, {name}={name})"
+                )
         return tuple(sorted(names, key=self.holds))
 
     @CachedProperty

@@ -181,3 +181,17 @@ def test_modules_of_one_formula_chain_as_any_other():
 def test_a_formula_that_was_given_as_the_name_is_asked_for():
     with pytest.raises(FormulaError, match=r"wanted a formula, as in Pointwise\(formula=.*got none"):
         Pointwise("2 * x")
+
+
+def test_a_number_kept_as_an_attribute_is_not_taken_for_an_input():
+    class Snake(Pointwise):
+        """y = x + sin^2(a x) / a"""
+
+        formula = "x + sin(a * x) ** 2 / a"
+
+        def __init__(self, a=1.0, name=None):
+            super().__init__(name)
+            self.a = a
+
+    with pytest.raises(FormulaError, match=r"Snake: 'a' of .* super\(\).__init__\(name, a=a\)"):
+        Snake(2.0).dataShapeFrom((2, 3))
