@@ -28,14 +28,14 @@ DOCS = ROOT / "docs"
 PACKAGES = ("puregraph", "puregraph.autodiff", "puregraph.data", "puregraph.models", "puregraph.onnx", "puregraph.text")
 GUIDES = {  # in the order in which people come
     "First steps": ["start", "recipes", "notebooks", "modules", "training", "checkpoints", "pictures", "notation"],
-    "Shapes and speed": ["shapes", "compile", "memory", "gpu", "many", "performance", "accuracy"],
-    "Your own": ["newmodule", "newkernel"],
+    "Shapes and speed": ["shapes", "compile", "memory", "gpu", "many", "slowstep", "performance", "accuracy"],
+    "Your own": ["newmodule", "newkernel", "newoptimizer", "newoperator"],
     "Coming from": ["comingfrom", "puzzlelib", "onnx"],
     "Derivatives and research": ["derivatives", "autodiff", "backwardgraph", "text", "fashion"],
-    "Reference": ["reference", "models", "commandline", "refusals", "operations", "glossary"],
+    "Reference": ["reference", "models", "commandline", "operations", "glossary"],
     "The code": ["reading", "architecture", "examples", "contributing", "changelog"],
 }
-NOTGUIDES = ("README", "refusals", "operations", "reading", "architecture", "glossary", "accuracy", "performance")
+NOTGUIDES = ("README", "operations", "reading", "architecture", "glossary", "accuracy", "performance")
 GUIDEPAGES = [page for page in sorted(DOCS.glob("*.md")) if page.stem not in NOTGUIDES]
 SECTION = re.compile(r"(Shapes|Source|Params|Raises)\s{2,}(.*)")
 PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "README.md": "index.md"}
@@ -330,7 +330,7 @@ def relink(path):
 
 def top(names):
     """The first page: the README, and where everything stands."""
-    introduction = relink(ROOT / "README.md").split("## Where to read on")[0].rstrip()
+    introduction = relink(ROOT / "README.md").split("## Read on")[0].rstrip()
     lines = [introduction.replace('src="docs/', 'src="'), "## Where to read on"]
     lines.append(f"{len(names)} public names, each with a page: [reference](reference.md).")
     for title, stems in GUIDES.items():
