@@ -1,4 +1,4 @@
-"""Writes docs/refusals.md: what every argument of every public callable takes, and how the rest is refused."""
+"""Writes tests/house/refusals.md: what every argument of every public callable takes, and how the rest is refused."""
 
 import sys
 from pathlib import Path
@@ -9,4 +9,4 @@ sys.path.insert(0, str(ROOT / "tests" / "lib"))
 import mistakes  # noqa: E402 - from the helpers of the tests
 
 if __name__ == "__main__":
-    (ROOT / "docs" / "refusals.md").write_text(mistakes.page(), encoding="utf-8")
+    (ROOT / "tests" / "house" / "refusals.md").write_text(mistakes.page(), encoding="utf-8")
