@@ -80,8 +80,8 @@ class FormulaRule(InitRecorder):
             cls = type(self).__name__
             name = next(name for name in attributes(type(self)) if not hasattr(self, name))
             raise ArgumentError(
-                f"{cls}: its rule names '{name}', which is neither state nor an attribute; assign it in the rule, as in "
-                f"'{name}': 'a formula', or set self.{name} in __init__"
+                f"{cls}: its rule names '{name}', which is neither state nor an attribute; assign it in the rule, as "
+                f"in '{name}': 'a formula', or set self.{name} in __init__"
             ) from None
 
     def numbers(self, slot: Slot, rate: float, shrink: float = 1.0, fewer: int = 0) -> dict[str, float]:
