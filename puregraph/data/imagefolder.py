@@ -14,6 +14,10 @@ from puregraph.errors import DataError
 
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # Pillow starts Ghostscript for others
+PIXELS = 89_478_485  # Pillow's own MAX_IMAGE_PIXELS
+BYTES = 4  # of a decoded pixel of three channels
+DECODED = 96 << 20  # bytes that the pixels of any file may take
+EXPANSION = 16  # bytes of pixels for each byte of a larger file: photographs need up to 15
 FINER = 3  # times the wanted size, down to which a JPEG is decoded at a fraction: Pillow's reducing_gap of best quality
 
 
@@ -94,6 +98,7 @@ class ImageFolder:
                 checkPixels(path, file.size)
                 if self.isScaled:
                     file.draft(None, (FINER * max(self.size),) * 2)
+                checkBytes(path, file.size)
                 ImageOps.exif_transpose(file, in_place=True)
                 image = file if file.mode == self.mode else file.convert(self.mode)
                 if self.isScaled:
@@ -121,6 +126,22 @@ def checkPixels(path: Path, size: tuple[int, int]) -> None:
         raise DataError(
             f"{path}: wanted at most {most:,} pixels, got {size[1]:,} x {size[0]:,}: scale the image down, or set "
             "PIL.Image.MAX_IMAGE_PIXELS"
+        )
+
+
+def checkBytes(path: Path, size: tuple[int, int]) -> None:
+    """Refuse a small file whose pixels take much memory, unless MAX_IMAGE_PIXELS was set to another limit.
+
+    Raises    DataError
+    """
+    from PIL import Image
+
+    wanted, stored = BYTES * size[0] * size[1], path.stat().st_size
+    most = max(DECODED, EXPANSION * stored)
+    if wanted > most and Image.MAX_IMAGE_PIXELS == PIXELS:
+        raise DataError(
+            f"{path}: wanted at most {most:,} bytes of pixels from a file of {stored:,}, got {wanted:,} "
+            f"({size[1]:,} x {size[0]:,}): scale it down, or set PIL.Image.MAX_IMAGE_PIXELS to a limit of your own"
         )
 
 

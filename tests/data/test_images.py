@@ -1,8 +1,10 @@
 """Images: folders of them, read when they are wanted, and batches in which they are mirrored and moved."""
 
+import sys
 import tracemalloc
 import warnings
 
+import limited
 import numpy as np
 import pytest
 
@@ -126,6 +128,36 @@ def test_an_image_of_too_many_pixels_is_refused_before_it_is_decoded(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+FLAT = {
+    "a PNG just below Pillow's limit": ("PNG", (9400, 9400), "refused"),
+    "a PNG of a screen": ("PNG", (6000, 4000), "read"),
+    "a JPEG just below Pillow's limit": ("JPEG", (9400, 9400), "read"),
+    "a GIF just below Pillow's limit": ("GIF", (9400, 9400), "refused"),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is that of Linux")
+def test_a_small_image_of_many_pixels_is_read_or_refused_within_two_seconds_and_200_megabytes(tmp_path):
+    paths = []
+    for i, (kind, size, _) in enumerate(FLAT.values()):
+        paths.append(tmp_path / str(i) / "a" / "1.png")
+        paths[-1].parent.mkdir(parents=True)
+        Image.new("L" if kind == "GIF" else "RGB", size).save(paths[-1], kind)
+    save(tmp_path / "b" / "a" / "1.png", np.zeros((8, 8, 3)))
+    ImageFolder(tmp_path / "b", size=8)[[0]]  # imports what it takes
+    results = limited.outcomes(lambda path: ImageFolder(path.parent.parent, size=8)[[0]], paths, paths)
+    limited.check(FLAT, results)
+    assert [result.text for result in results] == [wanted for *_, wanted in FLAT.values()]
+    assert "wanted at most 100,663,296 bytes of pixels from a file of" in message(ImageFolder, tmp_path / "0")
+
+
+def test_a_limit_of_pixels_that_was_set_is_the_only_one(tmp_path, monkeypatch):
+    save(tmp_path / "a" / "1.png", np.zeros((5200, 5000, 3)))
+    assert "set PIL.Image.MAX_IMAGE_PIXELS to a limit" in message(ImageFolder(tmp_path, size=4).__getitem__, [0])
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100_000_000)
+    assert ImageFolder(tmp_path, size=4)[:].shape == (1, 3, 4, 4)
 
 
 @pytest.mark.parametrize("orientation", [1, 6])
