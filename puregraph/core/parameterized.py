@@ -48,6 +48,7 @@ class Parameterized(Versioned):
 
     isTraining = True
     isFrozen = False
+    thawedMode = True  # of what is frozen: whether it trains once it is not
     precision = "float32"
 
     @property
@@ -76,12 +77,16 @@ class Parameterized(Versioned):
         and, as in evalMode, dropout. `unfreeze()` trains it again. Neither is part of `net.save`;
         `Trainer.resume` brings back what was frozen in the run.
         """
+        if not self.isFrozen:
+            self.thawedMode = self.isTraining
         self.isFrozen, self.isTraining, self.trainable = True, False, False
         return self
 
     def unfreeze(self) -> Any:
-        """Train it again, from the next `trainMode()` on."""
-        self.isFrozen, self.trainable = False, True
+        """Train it again: at once in trainMode, also within a run; in evalMode from the next `trainMode()` on."""
+        if self.isFrozen:
+            self.isFrozen, self.isTraining = False, self.thawedMode
+        self.trainable = True
         return self
 
     def numOfParams(self) -> int:
@@ -98,13 +103,19 @@ class Parameterized(Versioned):
 
     def trainMode(self) -> Any:
         """Train from now on: statistics are updated, dropout drops, parameters get gradients."""
-        self.isTraining = not self.isFrozen
+        self.setMode(True)
         return self
 
     def evalMode(self) -> Any:
         """Evaluate from now on: nothing in the module changes; inputs still get gradients."""
-        self.isTraining = False
+        self.setMode(False)
         return self
+
+    def setMode(self, train: bool) -> None:
+        """Set the mode; what is frozen stays as in evalMode until it is unfrozen."""
+        if self.isFrozen:
+            self.thawedMode = train
+        self.isTraining = train and not self.isFrozen
 
     def calcMode(self, mode: Any) -> Any:
         """How to calculate from now on: the name of a precision, or a dtype that everything is converted to.

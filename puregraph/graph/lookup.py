@@ -34,7 +34,7 @@ def setInside(graph: Any, name: str, value: Any) -> None:
     else:
         COUNTER.version = object()
     for module in graph.modules().values():
-        setattr(module, name, value and not module.isFrozen if name == "isTraining" else value)
+        _ = module.setMode(value) if name == "isTraining" else setattr(module, name, value)
     for inner in graphsIn(graph):
         setInside(inner, name, value)
 

@@ -27,7 +27,7 @@ class Holders(Mutex):
     def enter(self, module: Any, train: bool) -> None:
         """This thread wants a mode from now on."""
         own = threading.get_ident()
-        _, holders = self.found.setdefault(id(module), (module.isTraining, []))
+        _, holders = self.found.setdefault(id(module), (modeOf(module), []))
         holders.append((own, train))
 
     def leave(self, module: Any, train: bool, before: bool) -> None:
@@ -83,7 +83,7 @@ def inMode(train: bool, *modules: Module) -> Iterator[None]:
         with HOLDERS.lock:
             HOLDERS.check(every, train)
             for module in every:
-                before.append((module, module.isTraining))
+                before.append((module, modeOf(module)))
                 HOLDERS.enter(module, train)
         if any(module.isTraining is not train for module in every):
             for module in modules:
@@ -95,14 +95,19 @@ def inMode(train: bool, *modules: Module) -> Iterator[None]:
                 HOLDERS.leave(module, train, wasTrain)
 
 
+def modeOf(module: Any) -> bool:
+    """The mode that was set last; a frozen module is in it again once it is unfrozen."""
+    return module.thawedMode if module.isFrozen else module.isTraining
+
+
 def restore(module: Any, train: bool) -> None:
     """Set the mode of this module alone: those inside of a graph have had one each."""
-    if module.isTraining is train:
+    if modeOf(module) is train:
         return  # what is set has every program look at what it was made from
     if isinstance(module, Graph):
         vars(module)["isTraining"] = train
     else:
-        module.isTraining = train
+        module.setMode(train)
 
 
 def leaveIn(train: bool, *modules: Module) -> None:

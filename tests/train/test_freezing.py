@@ -69,6 +69,67 @@ def test_what_is_unfrozen_is_trained_again():
     assert net.trainMode()["stem.norm"].isTraining
 
 
+class Unfreezes(Callback):
+    """Unfreezes a part at the end of the first epoch, or of a step."""
+
+    def __init__(self, path, step=None):
+        self.path, self.step = path, step
+
+    def onEpochEnd(self, trainer):
+        if self.step is None and trainer.epoch == 1:
+            trainer.net[self.path].unfreeze()
+
+    def onBatchEnd(self, trainer):
+        if trainer.step == self.step:
+            trainer.net[self.path].unfreeze()
+
+
+@pytest.mark.parametrize("compile", [True, False])
+@pytest.mark.parametrize("step", [None, 2])
+@pytest.mark.parametrize("isValidated", [True, False])
+def test_what_a_callback_unfreezes_is_trained_within_the_run(compile, step, isValidated):
+    net = build()
+    net["stem"].freeze()
+    before = values(net, "stem")
+    options = {"batchsize": 16, "progress": False, "compile": compile, "callbacks": [Unfreezes("stem", step)]}
+    validation = {"validation": (X, T)} if isValidated else {}
+    Trainer(net, CrossEntropy(), SGD(0.1), **options).train(X, T, epochs=3, **validation)
+    assert not same(before, values(net, "stem"))
+    assert not net["stem.norm"].isTraining and net.trainMode()["stem.norm"].isTraining
+
+
+def test_training_of_what_a_callback_unfreezes_agrees_compiled_and_not():
+    nets = [build(), build()]
+    for net, compile in zip(nets, (True, False)):
+        net["stem"].freeze()
+        options = {"batchsize": 16, "progress": False, "compile": compile, "callbacks": [Unfreezes("stem")]}
+        Trainer(net, CrossEntropy(), SGD(0.1), **options).train(X, T, epochs=3)
+    one, two = (values(net, "") for net in nets)
+    for name in one:
+        np.testing.assert_allclose(one[name], two[name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_what_is_unfrozen_is_in_the_mode_that_was_set_last(train):
+    net = build()
+    net["stem"].freeze()
+    net.isTraining = not train
+    _ = net.trainMode() if train else net.evalMode()
+    net["stem"].freeze()
+    net["stem"].unfreeze()
+    assert {module.isTraining for module in net.modules().values()} == {train}
+    net["stem"].unfreeze()
+    assert {module.isTraining for module in net.modules().values()} == {train}
+
+
+def test_what_is_frozen_in_a_run_is_in_eval_mode_when_it_is_unfrozen_behind_it():
+    net = build()
+    freezes = [lambda trainer: trainer.net["stem"].freeze()]
+    Trainer(net, CrossEntropy(), SGD(0.1), batchsize=16, progress=False, callbacks=freezes).train(X, T)
+    net["stem"].unfreeze()
+    assert not net["stem.norm"].isTraining and not net["head"].isTraining
+
+
 def test_one_module_is_frozen_alone():
     net = build()
     net["stem.norm"].freeze()
@@ -83,7 +144,7 @@ class Thaws(Callback):
     def onEpochEnd(self, trainer):
         if trainer.epoch == 1:
             trainer.net["first"].freeze()
-            trainer.net["second"].unfreeze().trainMode()
+            trainer.net["second"].unfreeze()
 
 
 def test_what_was_frozen_and_thawed_in_a_run_is_so_when_it_is_resumed(tmp_path, capsys):

@@ -12,7 +12,7 @@ from puregraph.core.param import Stored
 from puregraph.core.rules import rulesFor
 from puregraph.core.versioning import COUNTER, isVersioned
 
-IGNORED = ("alone", "data", "grad", "isTraining", "precision")  # what a run changes, and modes
+IGNORED = ("alone", "data", "grad", "isTraining", "thawedMode", "precision")  # what a run changes, and modes
 FLAGS = attrgetter("trainable", "rate", "decay")
 ARRAY, KEPT, STEP, MODE, PRECISION = map(attrgetter, ("array", "arrays", "step", "isTraining", "precision"))
 

@@ -13,7 +13,8 @@ from puregraph.core.param import Stored
 from puregraph.formula import Formula
 from puregraph.module import Module
 
-PASSING = ("name", "initArgs", "lastCall", "isTraining", "precision")  # attributes that no rule reads, and the mode
+# Attributes that no rule reads, and the mode, which a key has by itself
+PASSING = ("name", "initArgs", "lastCall", "isTraining", "thawedMode", "precision")
 Key = tuple[Any, ...]
 
 
