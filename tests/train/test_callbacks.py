@@ -348,12 +348,14 @@ def test_the_learning_rate_is_reduced_on_a_plateau(capsys):
 @pytest.mark.peers
 @pytest.mark.parametrize("mode", ["min", "max"])
 @pytest.mark.parametrize(("patience", "least", "lowest"), [(0, 0.0, 0.0), (1, 0.5, 0.02), (3, 0.0, 0.1)])
-def test_the_learning_rate_is_reduced_when_that_of_pytorch_is(mode, patience, least, lowest):
+@pytest.mark.parametrize("first", [[], [np.inf], [-np.inf], [np.nan, np.inf, np.inf], [np.inf, -np.inf]])
+def test_the_learning_rate_is_reduced_when_that_of_pytorch_is(mode, patience, least, lowest, first):
     import torch
     from torch.optim.lr_scheduler import ReduceLROnPlateau
 
     values = np.random.default_rng(patience).integers(0, 6, 30).astype(float)
     values[7] = np.nan
+    values[: len(first)] = first
     theirs = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
     options = {"threshold": least, "threshold_mode": "abs", "min_lr": lowest, "eps": 0.0}
     scheduler = ReduceLROnPlateau(theirs, mode, 0.5, patience, **options)

@@ -40,12 +40,12 @@ class Monitor(Callback):
             )
 
     def isBetter(self, trainer: Any) -> bool:
-        """Look at the last row; a first figure is the best so far, and nan is never better."""
+        """Look at the last row; a first figure is the best so far, unless it is the worst that there is, or nan."""
         row = trainer.history[-1]
         self.check(list(row))
-        value = row[self.monitor]
-        gain = value - self.best if self.direction(trainer) == "max" else self.best - value
-        better = not math.isnan(value) and (math.isnan(self.best) or gain > self.least)
+        value, sign = row[self.monitor], 1 if self.direction(trainer) == "max" else -1
+        best = -sign * math.inf if math.isnan(self.best) else self.best
+        better = sign * (value - best) > self.least
         if better:
             self.best = value
         return better
