@@ -12,7 +12,7 @@ from puregraph.compile.program import Program
 from puregraph.compile.runtime.buffers import Workspace
 from puregraph.compile.trace.costchecks import warnOf
 from puregraph.compile.trace.withcost import withCost
-from puregraph.errors import GraphError, GraphWarning, need
+from puregraph.errors import GraphError, GraphWarning, need, plural
 from puregraph.errors.userwarning import warnUser
 from puregraph.graph import Graph
 from puregraph.module import shapesOf
@@ -118,11 +118,11 @@ def compiled(
     `train`      the mode of all modules: True or False; None: True with a cost, else the modes that they are in. True
                  without a cost takes the gradients of the outputs as further inputs (of one number: one), and leaves
                  those of the inputs in `program.grad`
-    `dtypes`     those of the inputs; what is left out is int64 for labels and the like, else the graph's own
+    `dtypes`     one for each shape; left out, int64 for labels and the like, else the graph's own
     `sampleWeight`  the shape (n,) of a weight for each sample, which the cost takes: the last input of the program
 
-    Raises    ShapeError if the shapes do not fit; GraphError for an optimizer without a cost;
-              PuregraphError for one that was set up on another network
+    Raises    ShapeError if the shapes do not fit; GraphError for an optimizer without a cost, or another number of
+              dtypes than of shapes; PuregraphError for one that was set up on another network
     """
     given = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes
     weights = [] if sampleWeight is None else shapesOf(sampleWeight)
@@ -131,6 +131,11 @@ def compiled(
         need(all(type(n) is int for n in shape), "sizes to compile for", shape, "give a number for each symbol")
     if weights and cost is None:
         raise GraphError(f"{graph.title()}: sampleWeight is for a cost, got none")
+    if dtypes is not None and len(dtypes) != len(found):
+        raise GraphError(
+            f"{graph.title()}, compile: expected {plural(len(found), 'dtype')}, one for each of its shapes, "
+            f"got {len(dtypes)}; leave dtypes out for those of the graph"
+        )
     net = graph
     grads: str | tuple[bool, ...] | None = None
     if cost is not None:

@@ -222,6 +222,21 @@ def test_shapes_that_do_not_fit_are_refused():
         classifier().compile((8, 5))
 
 
+@pytest.mark.parametrize(
+    ("count", "options", "words"),
+    [
+        (2, {}, "expected 1 dtype, one for each of its shapes, got 2; leave dtypes out"),
+        (0, {}, "expected 1 dtype, one for each of its shapes, got 0"),
+        (1, {"cost": MSE()}, "expected 2 dtypes, one for each of its shapes, got 1"),
+        (2, {"cost": MSE(), "sampleWeight": (2,)}, "expected 3 dtypes, one for each of its shapes, got 2"),
+    ],
+)
+def test_another_number_of_dtypes_than_of_shapes_is_refused(count, options, words):
+    shapes = [(2, 3), (2, 4)] if "cost" in options else [(2, 3)]
+    with pytest.raises(GraphError, match=words):
+        Sequential(Linear(3, 4)).compile(shapes, dtypes=["f4"] * count, **options)
+
+
 def test_two_threads_may_use_one_program(rng):
     net, (x, _) = classifier(), batch(rng)
     program = net.compile(x.shape)
