@@ -72,18 +72,18 @@ TABLE = {
         "where(b == 0 and not abs(a) > 0, 0, g * (b * a ** (b - 1)))",
         "where(a == 0 and b >= 0, 0, g * (y * log(a)))",
     ),
-    # as torch: ties share evenly, clip passes at both bounds; relu is its own row, with derivative 0 at 0
+    # as torch: ties share evenly, both pass beside a nan, clip passes at both bounds; relu has a row, 0 at 0
     "maximum": row(
         np.maximum,
         "{0} > {1} || {0} != {0} ? {0} : {1}",
-        "where(a >= b, where(a == b, 0.5 * g, g), 0)",
-        "where(b >= a, where(a == b, 0.5 * g, g), 0)",
+        "where(not a < b, where(a == b, 0.5 * g, g), 0)",
+        "where(not a > b, where(a == b, 0.5 * g, g), 0)",
     ),
     "minimum": row(
         np.minimum,
         "{0} < {1} || {0} != {0} ? {0} : {1}",
-        "where(a <= b, where(a == b, 0.5 * g, g), 0)",
-        "where(b <= a, where(a == b, 0.5 * g, g), 0)",
+        "where(not a > b, where(a == b, 0.5 * g, g), 0)",
+        "where(not a < b, where(a == b, 0.5 * g, g), 0)",
     ),
     "clip": row(
         "minimum(maximum(a, b), c)",

@@ -433,6 +433,13 @@ def test_ties_share_a_tangent():
     assert dy == 2.0
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_a_nan_decides_the_tangent_of_an_extreme_as_it_decides_the_extreme():
+    for function in (np.max, np.min):
+        _, dy = jvp(function, np.array([np.nan, 1.0, np.nan]), np.array([1.0, 5.0, 4.0]))
+        assert dy == 2.5
+
+
 def test_what_a_condition_discards_spoils_no_tangent():
     with np.errstate(all="ignore"):
         _, dy = jvp(lambda x: np.where(x > 0, np.sqrt(np.where(x > 0, x, 1)), 0), np.zeros(1), np.ones(1))

@@ -18,6 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from source import ROOT
 
+from puregraph import Graph, Input, Pointwise
+from puregraph.autodiff import Variable, grad
 from puregraph.errors import DtypeError, FormulaError
 from puregraph.formula import Formula, interpreter
 from puregraph.formula.formula import cudaFrom, numpyFrom, preambleFrom
@@ -320,6 +322,32 @@ def test_kinks_ties_and_zeros_have_the_derivative_of_torch(text):
     other = 0.0 if text == "y ** x" else 2.0
     found = Formula(text).derivative("x").numpy(["x", "y"])(points, other)
     np.testing.assert_allclose(np.broadcast_to(found, 7), x.grad, rtol=1e-14)
+
+
+@pytest.mark.peers
+@pytest.mark.filterwarnings("ignore:invalid value")
+@pytest.mark.parametrize("op", ["maximum", "minimum"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_beside_a_nan_an_extreme_passes_the_gradient_to_both_as_in_torch(op, dtype):
+    import torch
+
+    nan, inf = np.nan, np.inf
+    pairs = [(nan, 1), (1, nan), (nan, nan), (inf, nan), (nan, -inf), (1, 1), (1, 2), (2, 1), (0, -0.0), (inf, inf)]
+    arrays = [np.array(column, dtype) for column in zip(*pairs)]
+    theirs = [torch.tensor(x, requires_grad=True) for x in arrays]
+    getattr(torch, op)(*theirs).sum().backward()
+    ours = [Variable(x, requires_grad=True) for x in arrays]
+    results = {"Variable": grad(getattr(np, op)(*ours).sum(), ours)}
+    inputs = [Input(name=name).node() for name in "ab"]
+    graph = Graph(inputs, Pointwise(formula=f"{op}(a, b)").node(*inputs))
+    graph(*arrays)
+    graph.backward(np.ones(len(pairs), dtype))
+    program = graph.compile([x.shape for x in arrays], train=True, dtypes=[dtype] * 2)
+    program.run(*arrays, np.ones(len(pairs), dtype))
+    results |= {"graph": graph.grad, "program": program.grad}
+    for way, grads in results.items():
+        for x, result in zip(theirs, grads):
+            np.testing.assert_array_equal(np.asarray(result), x.grad, err_msg=way)
 
 
 def test_what_a_condition_discards_cannot_make_a_gradient_nan():

@@ -135,7 +135,7 @@ def extreme(function: Any, values: list, tangents: list, options: dict) -> tuple
     axis, keepdims = alongAxis(values, options)
     if getattr(function, "__self__", None) is not None and len(values) == 1 and "axis" not in options:
         axis = 0  # the default of a ufunc's own reduce
-    mask = x == function(x, **{**options, "axis": axis, "keepdims": True})
+    mask = (x == function(x, **{**options, "axis": axis, "keepdims": True})) | (x != x)  # what decides, a nan too
     if "where" in options:
         mask = mask & options["where"]
     count = np.maximum(mask.sum(axis=axis, keepdims=keepdims), 1)
