@@ -20,21 +20,38 @@ from puregraph.optimizers import AdamW, MomentumSGD
 pytestmark = needsNative
 ROOT = Path(__file__).parents[2]
 THREADS = 1, 2, 3, 4
-SMALL = {  # by workload its batch, and the constants that are smaller
-    "mlp": (24, {}),
-    "lenet": (5, {}),
-    "unet": (2, workloads.load("unet").TINY),
-    "lstm": (5, {}),
-    "transformer": (1, {}),
-    "gpt": (2, {"WORDS": 200, "LENGTH": 40, "LAYERS": 1, "HEADS": 3, "SIZE": 24}),
-    "dlrm": (24, {"TABLES": (100,) * 26}),
-}
-TRAINED = [(name, batch) for name in workloads.NAMES for mode, batch in workloads.load(name).CASES if mode == "train"]
+TRAINED = [  # a row of the matrix each: a workload, its batch, and the constants that are smaller than in benchmarks
+    ("mlp", 1, {}),
+    ("mlp", 64, {}),
+    ("lenet", 64, {}),
+    ("resnet20", 64, {}),
+    ("resnet18", 2, {}),
+    ("mobilenet", 16, {}),
+    ("unet", 4, {"SIDE": 64, "CHANNELS": (16, 32, 64, 128, 256)}),
+    ("lstm", 32, {}),
+    ("transformer", 8, {}),
+    ("gpt", 4, {"WORDS": 2000, "LENGTH": 128, "LAYERS": 2, "SIZE": 192}),
+    ("dlrm", 256, {}),
+]
+SMALL = [
+    ("mlp", 1, {}),
+    ("mlp", 24, {}),
+    ("lenet", 5, {}),
+    ("resnet20", 3, {}),
+    ("resnet18", 1, {}),
+    ("mobilenet", 2, {}),
+    ("unet", 2, workloads.load("unet").TINY),
+    ("lstm", 5, {}),
+    ("transformer", 1, {}),
+    ("gpt", 2, {"WORDS": 200, "LENGTH": 40, "LAYERS": 1, "HEADS": 3, "SIZE": 24}),
+    ("dlrm", 24, {"TABLES": (100,) * 26}),
+]
 
 
-def trained(name, batch, steps):
+def trained(name, batch, steps, constants):
     """The sha256 of all parameters and states of a workload after so many steps."""
     workload = workloads.load(name)
+    workloads.resize(name, constants)
     puregraph.seed(0)
     net = workload.ours().trainMode()
     inputs, target = workloads.dataOf(workload, batch)
@@ -59,17 +76,28 @@ def sameThreads():
     numthreads.WANTED[:] = before
 
 
-@pytest.mark.usefixtures("quickly", "sameThreads")
-@pytest.mark.parametrize("name", SMALL)
-def test_two_steps_end_with_one_hash_for_any_number_of_threads(name, monkeypatch):
-    batch, constants = SMALL[name]
-    for key, value in constants.items():
-        monkeypatch.setattr(workloads.load(name), key, value)
-    found = set()
+@pytest.fixture
+def sameSizes():
+    """The constants of workloads afterwards are those that there were."""
+    before = {name: dict(vars(workloads.load(name))) for name in workloads.NAMES}
+    yield
+    for name, constants in before.items():
+        workloads.resize(name, constants)
+
+
+def test_the_matrix_has_every_workload_that_is_trained():
+    trained = [name for name in workloads.NAMES for mode, _ in workloads.load(name).CASES if mode == "train"]
+    assert [name for name, *_ in TRAINED] == [name for name, *_ in SMALL] == trained
+
+
+@pytest.mark.usefixtures("quickly", "sameThreads", "sameSizes")
+@pytest.mark.parametrize(("name", "batch", "constants"), SMALL, ids=[f"{name}-{batch}" for name, batch, _ in SMALL])
+def test_two_steps_end_with_one_hash_for_any_number_of_threads(name, batch, constants):
+    hashes = {}
     for threads in THREADS:
         pool.setThreads(threads)
-        found.add(trained(name, batch, 2))
-    assert len(found) == 1
+        hashes[threads] = trained(name, batch, 2, constants)
+    assert len(set(hashes.values())) == 1, hashes
 
 
 def test_only_what_places_tasks_asks_how_many_threads_there_are():
@@ -84,12 +112,12 @@ def test_only_what_places_tasks_asks_how_many_threads_there_are():
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize(("name", "batch"), TRAINED)
-def test_a_hundred_steps_end_with_one_hash_for_any_number_of_threads(name, batch):
+@pytest.mark.parametrize(("name", "batch", "constants"), TRAINED, ids=[f"{name}-{batch}" for name, batch, _ in TRAINED])
+def test_a_hundred_steps_end_with_one_hash_for_any_number_of_threads(name, batch, constants):
     """PUREGRAPH_THREADS, and OpenBLAS's, in a process of its own for each number."""
-    program = f"from test_onehash import trained; print(trained({name!r}, {batch}, 100))"
+    program = f"from test_onehash import trained; print(trained({name!r}, {batch}, 100, {constants}))"
     paths = os.pathsep.join([str(ROOT), str(Path(__file__).parent), *filter(None, sys.path)])
-    found = set()
+    hashes = {}
     for threads in THREADS:
         counts = {"PUREGRAPH_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
         environment = {**os.environ, "PYTHONPATH": paths, **counts}
@@ -97,5 +125,5 @@ def test_a_hundred_steps_end_with_one_hash_for_any_number_of_threads(name, batch
             [sys.executable, "-c", program], env=environment, capture_output=True, text=True, cwd=ROOT
         )
         assert done.returncode == 0, done.stderr
-        found.add(done.stdout)
-    assert len(found) == 1
+        hashes[threads] = done.stdout.strip()
+    assert len(set(hashes.values())) == 1, hashes
