@@ -11,7 +11,7 @@ from graphshrink import script, shrunk
 from natively import needsNative
 from rewrites import KINDS, RewrittenComparison, rewriteFailure, rewritten
 
-DAILY = 100
+DAILY = 150
 COUNT = int(os.environ.get("PUREGRAPH_TEST_GRAPHS", "20000"))
 START = int(os.environ.get("PUREGRAPH_TEST_FIRST", str(DAILY)))
 
@@ -32,7 +32,8 @@ def check(seeds):
         seed, failure = failed[0]
         small, failure = shrunk(specOf(seed), RULES, failure, check=lambda spec, rules: rewriteFailure(seed, spec))
         other = rewritten(seed, small)
-        text = f"{script(small, RULES)}\n\nrewritten by {other.kinds}:\n{other.spec}"
+        part = f", the part that is a graph: {other.part}" if other.part else ""
+        text = f"{script(other.base, rewrites.RULESHERE)}\n\nrewritten by {other.kinds}:\n{other.spec}{part}"
         pytest.fail(f"seeds {[s for s, _ in failed]} fail; seed {seed}: {failure.text}\n\n{text}", pytrace=False)
 
 
