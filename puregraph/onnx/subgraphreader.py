@@ -95,10 +95,15 @@ class SubgraphReader:
         reader.nodes(inner, graph.node, [info.name for info in graph.output])
         if reader.failures != faults:
             return None
-        return [reader.output(inner, info.name) for info in graph.output]
+        found = [reader.output(inner, info.name) for info in graph.output]
+        for info, value in zip(graph.output, found):
+            if value is None:
+                raise GraphError(f"its graph gives {quote(info.name)}, which is left out around it")
+        return found
 
     def captured(self, scope: Any, *graphs: Any) -> list[str]:
-        """The names that graphs read from outside and that become inputs: not those of constants, which are inside.
+        """The names that graphs read from outside and that become inputs: not those of constants, which are inside, nor
+        of what is left out there.
 
         Raises    GraphError for a name that nothing outside gives
         """
@@ -106,7 +111,7 @@ class SubgraphReader:
         for name in found:
             if name not in scope.values:
                 raise GraphError(f"reads {quote(name)}, which no node before it gives")
-        return [name for name in found if not isInside(scope.values[name])]
+        return [name for name in found if scope.values[name] is not None and not isInside(scope.values[name])]
 
     def graph(self, scope: Any, graph: Any, captured: list[str], own: list[OnnxValue]) -> Graph | None:
         """A Graph of its own inputs, of which `own` says what is known, and of captured values; None where it cannot
@@ -117,7 +122,8 @@ class SubgraphReader:
         """The same, and what is known of its outputs."""
         reader = self.reader
         free = freeNames(graph, reader.names)
-        values = {name: inside(scope.values[name]) for name in free if isInside(scope.values[name])}
+        outer = {name: scope.values[name] for name in free}
+        values = {n: inside(v) if v is not None else None for n, v in outer.items() if v is None or isInside(v)}
         given = [*zip([info.name for info in graph.input], own), *((name, scope.values[name]) for name in captured)]
         with builderOf(reader) as builder:
             inputs: list[Any] = []

@@ -171,3 +171,31 @@ def test_what_is_read_of_400_damaged_models_gives_what_onnxruntime_gives():
 @pytest.mark.slow
 def test_what_is_read_of_10000_damaged_models_gives_what_onnxruntime_gives():
     checkOutputs(10_000, 4)
+
+
+def test_a_body_reads_what_is_left_out_around_it_as_left_out():
+    """An input of a function that the call leaves out, read by the body of a Scan inside of it."""
+    body = hostileonnx.graph(
+        [("Clip", ["s", "low", "high"], ["r"])], [hostileonnx.value("s", None)], [hostileonnx.value("r", None)]
+    )
+    scan = helper.make_node("Scan", ["a"], ["b"], body=body, num_scan_inputs=1)
+    opsets = [helper.make_opsetid("", 21)]
+    function = helper.make_function("own", "f", ["a", "low", "high"], ["b"], [scan], opsets)
+    made = hostileonnx.model([], ["x"], functions=[function], initializers=hostileonnx.arrays(h=np.float32(0.5)))
+    made.graph.node.append(helper.make_node("f", ["x", "", "h"], ["y"], domain="own"))
+    x = np.array([-1.0, 2.0], np.float32)
+    np.testing.assert_array_equal(fromOnnx(made)(x), np.minimum(x, 0.5))
+
+
+def test_an_output_that_is_left_out_is_refused():
+    body = hostileonnx.graph(
+        [("Relu", ["s"], ["r"])],
+        [hostileonnx.value("s", None)],
+        [hostileonnx.value("r", None), hostileonnx.value("low", None)],
+    )
+    scan = helper.make_node("Scan", ["a"], ["b", "c"], body=body, num_scan_inputs=1)
+    function = helper.make_function("own", "f", ["a", "low"], ["b"], [scan], [helper.make_opsetid("", 21)])
+    made = hostileonnx.model([], ["x"], functions=[function])
+    made.graph.node.append(helper.make_node("f", ["x"], ["y"], domain="own"))
+    with pytest.raises(GraphError, match="its graph gives 'low', which is left out around it"):
+        fromOnnx(made)
