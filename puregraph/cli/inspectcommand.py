@@ -10,7 +10,7 @@ from puregraph import checkpoint
 from puregraph.analysis.summary import bytesText, cut
 from puregraph.cli.terminal import aligned, printJson
 from puregraph.cli.usageerror import UsageError
-from puregraph.errors import quote, show
+from puregraph.errors import printable, quote, show
 from puregraph.storage.jsoncodec import decode
 
 
@@ -45,7 +45,7 @@ def runInspect(options: argparse.Namespace) -> int:
         facts |= trainerFacts(saved["trainer"])
     print()
     for line in aligned(list(facts.items())):
-        print(line)
+        print(printable(line))
     return 0
 
 

@@ -75,6 +75,7 @@ class OnnxSummary:
         wanted = expected(runtime, str(self.path), data)
         found = self.graph(*data)
         found = found if isinstance(found, list) else [found]
+        wanted = [each for value in wanted for each in (value if isinstance(value, list) else [value])]  # of sequences
         return [distance(a, b) for a, b in zip(found, wanted)], [show(shape) for shape in whole]
 
 

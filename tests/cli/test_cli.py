@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from damage import placesIn
 from hostile import manifestOf, withManifest
 
 from puregraph import cli
@@ -510,6 +511,28 @@ def test_inspect_writes_no_escapes_and_refuses_forged_files(tmp_path, capsys):
             assert cli.main(["inspect", str(path), *options]) in (0, 1)
             printed = "".join(capsys.readouterr())
             assert "Traceback" not in printed and all(c.isprintable() or c == "\n" for c in printed)
+
+
+def test_no_value_of_a_training_writes_escapes(tmp_path, capsys):
+    """Every number and text of a run's file is a text that a terminal would obey, one at a time."""
+    net, x = Sequential(Linear(3, 2, name="fc")), np.ones((4, 3), np.float32)
+    trainer = Trainer(net, CrossEntropy(), SGD(0.1), batchsize=2, progress=False)
+    trainer.train(x, np.zeros(4, int), epochs=1)
+    trainer.save(tmp_path / "run.h5")
+    data = (tmp_path / "run.h5").read_bytes()
+    pairs = [(place, key) for place in placesIn(manifestOf(data)["extra"]) for key in range(len(place))]
+    for number in range(len(pairs)):
+        manifest = manifestOf(data)
+        places = [(place, key) for place in placesIn(manifest["extra"]) for key in range(len(place))]
+        place, key = places[number]
+        key = list(place)[key] if isinstance(place, dict) else key
+        if isinstance(place[key], (list, dict)):
+            continue
+        place[key] = "\x1b]0;owned\x07"
+        (tmp_path / "forged.h5").write_bytes(withManifest(data, manifest))
+        assert cli.main(["inspect", str(tmp_path / "forged.h5")]) in (0, 1)
+        printed = "".join(capsys.readouterr())
+        assert "Traceback" not in printed and all(c.isprintable() or c == "\n" for c in printed)
 
 
 def test_a_model_is_drawn_from_the_command_line(tmp_path, capsys, monkeypatch):

@@ -10,6 +10,7 @@ from source import ROOT
 
 onnx = pytest.importorskip("onnx")
 
+import hostileonnx  # noqa: E402
 from onnx import TensorProto, helper  # noqa: E402
 
 import puregraph  # noqa: E402
@@ -76,3 +77,13 @@ def test_the_page_lists_the_operators_that_are_read():
     text = (ROOT / "docs" / "onnx.md").read_text(encoding="utf-8").partition("## What is read")[2]
     lists = [re.findall(r"`(\w+)`", part) for part in text.split("\n\n") if part.count("` `") > 3]
     assert lists == [CLAIMED, EXPANDED, sorted({*CONSTANT, *SEQUENCES}), RANDOM]
+
+
+@pytest.mark.peers
+def test_sequences_are_compared_value_by_value(tmp_path, capsys):
+    pytest.importorskip("onnxruntime")
+    nodes = [("SequenceConstruct", ["x", "x"], ["y"])]
+    made = hostileonnx.model(nodes, outputs=[helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None)])
+    onnx.save(made, tmp_path / "net.onnx")
+    assert main(["onnx", str(tmp_path / "net.onnx"), "--check"]) == 0
+    assert "differ from onnxruntime's by" in capsys.readouterr().out
