@@ -36,6 +36,10 @@ class PointwiseCost(Module):
 
     def __init__(self, name=None, formula=None, **constants):
         super().__init__(name)
+        if type(self) is PointwiseCost and formula is None and not (name or "cost").isidentifier():
+            raise FormulaError(
+                f"PointwiseCost: wanted a formula, as in PointwiseCost(formula={name!r}), got it as the name"
+            )
         self.formula = Formula(type(self).formula if formula is None else formula).put(**constants)
         if "x" not in self.formula.names:
             raise FormulaError(f"{type(self).__name__}: wanted a formula of x and target, got {self.formula}")

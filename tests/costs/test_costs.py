@@ -518,3 +518,12 @@ def test_a_formula_without_a_slope_is_a_mean_and_its_gradients_have_the_shapes_o
     cost.backward()
     assert [g.shape for g in cost.grad] == [(3, 4), (3, 4), (3,)]
     np.testing.assert_allclose(cost.grad[2], np.full(3, value / 3))
+
+
+@pytest.mark.parametrize("text", ["x * target", "where(target > 0, x, 0 * x)", "abs(x - target)"])
+def test_a_formula_in_the_place_of_a_name_is_refused_and_not_the_square_of_the_difference(text):
+    with pytest.raises(
+        FormulaError, match=r"wanted a formula, as in PointwiseCost\(formula='.*'\), got it as the name"
+    ):
+        PointwiseCost(text)
+    assert PointwiseCost("distance")(np.float64([3.0]), np.float64([1.0])) == 4
