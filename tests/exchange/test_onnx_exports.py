@@ -3,6 +3,7 @@
 Its newer exporter needs onnxscript.
 """
 
+import copy
 import io
 import warnings
 
@@ -12,6 +13,8 @@ import pytest
 onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
 
+from puregraph.costs import PointwiseCost  # noqa: E402
+from puregraph.modules import BatchNorm  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
 from puregraph.optimizers import SGD  # noqa: E402
 
@@ -294,3 +297,67 @@ def check(name, options):
     for x, gx in zip(xs, grads, strict=True):
         np.testing.assert_allclose(gx, x.grad.numpy(), rtol=1e-4, atol=1e-5)
     assert any(p.trainable for p in graph.params.values())
+
+
+def repBlocks(count):
+    """An untrained network of blocks of a 3x3, a 1x1 and an identity branch, each with a norm of the batch."""
+
+    class Block(torch.nn.Module):
+        def __init__(self, before, maps, stride):
+            super().__init__()
+            self.wide = torch.nn.Conv2d(before, maps, 3, stride, 1, bias=False)
+            self.one = torch.nn.Conv2d(before, maps, 1, stride, bias=False)
+            kept = [maps] if before == maps and stride == 1 else []
+            self.norms = torch.nn.ModuleList(torch.nn.BatchNorm2d(n) for n in (maps, maps, *kept))
+
+        def forward(self, x):
+            parts = [self.wide(x), self.one(x), x]
+            return torch.relu(sum(norm(part) for norm, part in zip(self.norms, parts)))
+
+    blocks = [Block(3 if i == 0 else 8, 8, 2 if i in (0, 7, 14) else 1) for i in range(count)]
+    return torch.nn.Sequential(*blocks, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+
+
+@pytest.mark.parametrize("isCompiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("isOwn", [False, True], ids=["merged arrays", "arrays of their own"])
+def test_gradients_of_twenty_untrained_blocks_in_float32_are_as_near_to_float64_as_those_of_torch(isOwn, isCompiled):
+    torch.manual_seed(5)
+    net, x, g = repBlocks(20), torch.randn(4, 3, 32, 32), torch.randn(4, 8)
+    norms = [module for module in net.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    for norm in norms if isOwn else ():
+        for array in (norm.weight, norm.bias, norm.running_mean, norm.running_var):
+            torch.nn.init.uniform_(array, 0.9, 1.1)
+    file, preserved = io.BytesIO(), torch.onnx.TrainingMode.PRESERVE
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            net.eval(), (x,), file, training=preserved, do_constant_folding=False, opset_version=17, dynamo=False
+        )
+    wanted, torchs = (slopes(net, x, g, dtype) for dtype in (torch.float64, torch.float32))
+    graph = fromOnnx(onnx.load_from_string(file.getvalue())).trainMode()
+    assert sum(isinstance(module, BatchNorm) for module in graph.modules().values()) == len(norms) == 57
+    before = {name: param.data.copy() for name, param in graph.params.items()}
+    if isCompiled:
+        cost, optimizer = PointwiseCost(formula="x * target"), SGD(1.0)
+        graph.compile(x.shape, g.shape, cost=cost, optimizer=optimizer).run(x.numpy(), g.numpy())
+        ours = [(before[name] - param.data) * g.numel() for name, param in graph.params.items()]
+    else:
+        graph(x.numpy())
+        graph.backward(g.numpy())
+        ours = [param.grad for param in graph.params.values()]
+    assert distance(ours, wanted) < max(10 * distance(torchs, wanted), 1e-5)
+
+
+def slopes(net, x, g, dtype):
+    """The gradients of the parameters of a copy of a network of PyTorch in another dtype."""
+    net = copy.deepcopy(net).to(dtype).train()
+    net(x.to(dtype)).backward(g.to(dtype))
+    return [param.grad.numpy() for param in net.parameters()]
+
+
+def distance(gradients, wanted):
+    """The largest distance of a gradient from the one of its size that is nearest, beside that one's largest element."""
+    return max(
+        min(np.abs(a.ravel() - b.ravel()).max() / np.abs(b).max() for b in wanted if b.size == a.size)
+        for a in map(np.float64, gradients)
+    )
