@@ -136,7 +136,7 @@ class Node(LinkedNode):
                 needPlain(x, f"{where}, {name}")
                 raise DataError(f"{where}: wanted arrays, got {kindOf(x)} for {name}; use np.array")
             elif takesNumbers and (isinstance(x, str) or type(x) is np.ndarray and not isNumeric(x.dtype)):
-                kind = kindOf(x) if isinstance(x, str) else f"dtype {x.dtype}; convert with .astype"
+                kind = kindOf(x) if isinstance(x, str) else f"dtype {x.dtype}; convert with .astype('float32')"
                 where = f"at '{self.name}' ({self.label})"
                 raise DtypeError(f"{where}: wanted an array of real numbers for {name}, got {kind}")
         dtypes = {x.dtype for x in given if type(x) is np.ndarray}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from puregraph.base.dtype import isFloating, isNumeric
+from puregraph.base.dtype import isFloating
 from puregraph.core.accumulate import needPlain
 from puregraph.errors import DataError, DtypeError, need, plural, show
 
@@ -34,11 +34,8 @@ def converted(program: Any, x: Any, shape: Any, dtype: Any, name: str) -> Any:
     if x.dtype == dtype:
         return x
     if isFloating(dtype) or x.dtype.kind not in "iub":
-        hint = (
-            f"convert with .astype('{dtype}')"
-            if isNumeric(x.dtype) and x.dtype.kind != "b"
-            else f"compile with dtypes of {x.dtype} for it"
-        )
+        isBool = x.dtype.kind == "b"
+        hint = f"compile with dtypes of {x.dtype} for it" if isBool else f"convert with .astype('{dtype}')"
         raise DtypeError(f"{program!r}: wanted {dtype} for {name}, got {x.dtype}; {hint}")
     return x.astype(dtype)
 

@@ -46,7 +46,7 @@ class Constant(Module):
         )
         needPlain(value, "Constant")
         array = zeros(asShape(shape), dtype or "float32") if value is None else numbersFrom(value, dtype)
-        needType(isNumeric(array.dtype), "numbers", array.dtype)
+        needType(isNumeric(array.dtype), "numbers for value", array.dtype)
         self.state = FixedState(array.shape, lambda rng, shape: array, array.dtype)
         self.initArgs = ((), {"shape": array.shape, "dtype": array.dtype.name, "name": name})
         _ = self.state.materialize()

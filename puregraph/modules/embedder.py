@@ -39,7 +39,7 @@ class Embedder(Module):
     def updateData(self, x, W):
         if not hasattr(x, "dtype") or x.dtype.kind not in "iu":
             found = getattr(x, "dtype", type(x).__name__)
-            raise DataError(f"Embedder: wanted indices, whole numbers, got {found}; convert with .astype('int64')")
+            raise DataError(f"Embedder: wanted whole numbers as indices, got {found}; convert with .astype('int64')")
         try:
             return gather(W, x)
         except IndexError as error:

@@ -40,7 +40,9 @@ class Gather(Module):
 
     def updateData(self, x, index):
         if index.dtype.kind not in "iu":
-            raise DataError(f"Gather: wanted indices, whole numbers, got {index.dtype}; convert with .astype('int64')")
+            raise DataError(
+                f"Gather: wanted whole numbers as indices, got {index.dtype}; convert with .astype('int64')"
+            )
         axis = normalAxis(self.axis, x.ndim)
         try:
             y = scatter.gather(np.moveaxis(x, axis, 0), index)

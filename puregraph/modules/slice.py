@@ -41,6 +41,7 @@ class Slice(Module):
         if axes is None:
             self.starts = self.ends = self.steps = None
         parts = slc if isinstance(slc, tuple) else (slc,)
+        need(all(not isinstance(part, slice) or part.step != 0 for part in parts), "steps other than 0", parts)
         wrong = [part for part in parts if not isBasic(part)]
         need(not wrong, "slc of slices, whole numbers, None and ...", wrong, "an array of indices is no slice")
         need(sum(part is ... for part in parts) <= 1, "at most one ...", parts)

@@ -34,7 +34,7 @@ class OnnxNode:
         """
         value = self.get(name, known[0])
         if value not in known:
-            self.refuse(f"{name}: wanted {', '.join(map(repr, known))}, got {value!r}")
+            self.refuse(f"{name}: wanted {' or '.join(map(repr, known))}, got {value!r}")
         return value
 
     def lengths(self, name: str, count: int, default: int) -> tuple[int, ...]:

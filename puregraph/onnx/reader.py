@@ -520,7 +520,7 @@ def checkAttributes(proto: Any, opset: int) -> None:
     for each in proto.attribute:
         if each.name not in known:
             names = f"its attributes are {', '.join(sorted(known))}" if known else "it has none"
-            raise GraphError(f"{quote(each.name)} is no attribute of it in opset {opset}; {names}")
+            raise GraphError(f"no attribute {quote(each.name)} in opset {opset}; {names}")
         kind = known[each.name][0]
         if each.type not in (kind, 0):
             wanted, found = (each.AttributeType.Name(number) for number in (kind, each.type))

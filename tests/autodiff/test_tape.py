@@ -391,7 +391,7 @@ def test_a_variable_is_not_written_into_an_array():
         total += x
     total += x.detach()
     assert total.tolist() == [2, 4]
-    with pytest.raises(AutoDiffException, match="add: this Variable is not written into"):
+    with pytest.raises(AutoDiffException, match="add: writing into this Variable is not supported"):
         np.add(1, 2, out=x)
 
 

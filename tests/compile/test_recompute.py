@@ -269,7 +269,7 @@ def test_a_value_is_made_again_once_however_many_read_it(rng):
         ({"data_to_recompute": ["t0"]}, "data_to_recompute names what is made again .* and only then"),
         (
             {"data_forwarding_strategy": "user_defined", "data_to_recompute": ["tt"]},
-            "no data_to_recompute 'tt'; near are",
+            "data_to_recompute: .* no value named 'tt'; the nearest names are",
         ),
         (
             {"data_forwarding_strategy": "user_defined", "data_to_recompute": ["fc0.W"]},

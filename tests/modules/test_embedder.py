@@ -37,7 +37,7 @@ def test_an_index_outside_is_named_with_the_size_of_the_vocabulary(wrong):
 
 
 def test_indices_are_whole_numbers_and_the_vocabulary_is_a_count():
-    with pytest.raises(DataError, match=r"wanted indices, whole numbers, got float64"):
+    with pytest.raises(DataError, match=r"wanted whole numbers as indices, got float64"):
         table()(np.array([[0.0, 1.0]]))
     with pytest.raises(
         ShapeError, match="vocabulary as a whole number of at least 1, got .*; give the number of words"

@@ -81,7 +81,8 @@ class _Names:
                     found |= numbers
         if not found:
             raise AutoDiffException(
-                f"{self.graph.title()} has no {role} {name!r}; near are {', '.join(nearest(name, list(self.table)))}"
+                f"{role}: {self.graph.title()} has no value named {name!r}; the nearest names are "
+                + ", ".join(nearest(name, list(self.table)))
             )
         return name, list(found)
 

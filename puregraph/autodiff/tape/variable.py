@@ -655,7 +655,7 @@ def written(function: Any, arguments: tuple, options: dict[str, Any], isRecorded
         overwrite(out, y)
         return out
     if any(map(isVariable, out if type(out) is tuple else (out,))):
-        raise AutoDiffException(f"{label}: this Variable is not written into; make a new one in place of out=")
+        raise AutoDiffException(f"{label}: writing into this Variable is not supported; compute a new one instead")
     if isRecorded:
         raise AutoDiffException(
             f"{label}: writing a Variable that requires a gradient into an array (as in array += Variable) "

@@ -100,5 +100,7 @@ def callbackFrom(value: Any) -> Callback:
     if isinstance(value, Callback):
         return value
     if not callable(value) or isinstance(value, type):
-        raise DataError(f"callbacks: wanted a Callback or a function of the trainer, got {value!r:.60}")
+        isClass = isinstance(value, type)
+        got = f"the class {value.__name__}; write {value.__name__}(...)" if isClass else f"{value!r:.60}"
+        raise DataError(f"callbacks: wanted a Callback or a function of the trainer, got {got}")
     return FunctionCallback(value)

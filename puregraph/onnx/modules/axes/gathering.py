@@ -16,7 +16,7 @@ def positive(index, size, what):
     Raises    DataError for one that is out of range
     """
     if index.dtype.kind not in "iu":
-        raise DataError(f"{what}: wanted indices, integers, got {index.dtype}; convert with .astype('int64')")
+        raise DataError(f"{what}: wanted whole numbers as indices, got {index.dtype}; convert with .astype('int64')")
     if index.size and ((index < -size).any() or (index >= size).any()):
         raise DataError(f"{what}: wanted indices from {-size} to {size - 1}, got {index.min()} to {index.max()}")
     return np.where(index < 0, index + size, index)

@@ -84,7 +84,7 @@ class RecurrentCells(Module):
         given = activations or [(each, 0.0, 0.0) for each in PLAIN[kind]]
         self.activations = tuple((name, float(alpha), float(beta)) for name, alpha, beta in given)
         known = len(given) == len(PLAIN[kind]) and all(each[0] in FUNCTIONS for each in given)
-        need(known, f"{len(PLAIN[kind])} of {', '.join(FUNCTIONS)}", [each[0] for each in given])
+        need(known, f"{len(PLAIN[kind])} activations, each one of {', '.join(FUNCTIONS)}", [each[0] for each in given])
 
     @property
     def outputNames(self):
