@@ -217,3 +217,19 @@ def test_limits_of_a_range_may_have_one_axis():
     graph = helper.make_graph(nodes, "it", *ends, limits)
     net = fromOnnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
     np.testing.assert_array_equal(net(np.zeros(3, np.int64)), [1, 3, 5])
+
+
+def test_a_branch_may_read_an_input_that_was_left_out_around_it():
+    make, value = onnx.helper, onnx.helper.make_tensor_value_info
+    kind, opset = onnx.TensorProto.FLOAT, onnx.helper.make_opsetid("", 17)
+    limited = make.make_graph([make.make_node("Clip", ["x", "", "k"], ["o"])], "a", [], [value("o", kind, [2])])
+    same = make.make_graph([make.make_node("Identity", ["x"], ["p"])], "b", [], [value("p", kind, [2])])
+    said = make.make_node("Constant", [], ["t"], value=onnx.numpy_helper.from_array(np.bool_(True)))
+    choice = make.make_node("If", ["t"], ["y"], then_branch=limited, else_branch=same)
+    function = make.make_function("own", "F", ["x", "k"], ["y"], [said, choice], [opset])
+    inputs, outputs = [value("x", kind, [2]), value("k", kind, [])], [value("y", kind, [2])]
+    for given, wanted in ((["x"], [3.0, 3.0]), (["x", "k"], [2.0, 2.0])):
+        graph = make.make_graph([make.make_node("F", given, ["y"], domain="own")], "g", inputs[: len(given)], outputs)
+        model = make.make_model(graph, functions=[function], opset_imports=[opset, make.make_opsetid("own", 1)])
+        data = [np.full(2, 3, np.float32), np.float32(2)][: len(given)]
+        np.testing.assert_array_equal(fromOnnx(model)(*data), wanted)
