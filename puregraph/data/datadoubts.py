@@ -42,11 +42,11 @@ def warnOfData(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | 
 
 def warnOfInputs(net: Any, source: Arrays | Stream) -> None:
     """Warn of data that a network is run on and that nobody can have meant."""
-    found = []
+    doubts = []
     if isinstance(source, Arrays):
-        found = [*byteDoubts(net, source), *scaleDoubts(net, source), *maskDoubts(net, source)]
-    if found:
-        warnUser("; ".join(found), GraphWarning)
+        doubts = [*byteDoubts(net, source), *scaleDoubts(net, source), *maskDoubts(net, source)]
+    if doubts:
+        warnUser("; ".join(doubts), GraphWarning)
 
 
 def streamDoubts(source: Arrays | Stream) -> Iterator[str]:

@@ -78,9 +78,9 @@ class TableColumn(NamedTuple):
         Raises    DataError for one that is beyond the range of float32, and would become infinite
         """
         with np.errstate(over="ignore"):
-            found = numbers.astype(np.float32)
-        self.refuse(np.isinf(found), FLOAT32)
-        return found
+            floats = numbers.astype(np.float32)
+        self.refuse(np.isinf(floats), FLOAT32)
+        return floats
 
     def texts(self) -> np.ndarray:
         """The values as text, so that the 3 of a file, the 3 and the 3.0 of a DataFrame are one category."""

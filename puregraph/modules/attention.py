@@ -50,13 +50,13 @@ class Attention(Module):
         return (n, h, t, e)
 
     def dataTypeFrom(self, q, k, v, mask=None):
-        given = [(name, kind) for name, kind in zip("qkv", (q, k, v)) if kind is not None]
-        needFloats(given)
+        named = [(name, kind) for name, kind in zip("qkv", (q, k, v)) if kind is not None]
+        needFloats(named)
         isMask = isFloating(mask) or mask.kind == "b"
         needType(isMask, "bools or floats for mask", mask, "convert with .astype(bool)")
         isAdded = mask is not None and isFloating(mask)
-        needOneFloat([*given, ("mask", mask)] if isAdded else given)
-        return next((kind for _, kind in given), mask if isAdded else None)
+        needOneFloat([*named, ("mask", mask)] if isAdded else named)
+        return next((kind for _, kind in named), mask if isAdded else None)
 
     def hiddenShapeFrom(self, q, k, v, mask=None):
         return [(*q[:3], 1)]

@@ -193,5 +193,5 @@ def sliceText(part):
     """A part of an index as it is written between brackets."""
     if not isinstance(part, slice):
         return "..." if part is ... else repr(part)
-    ends = ["" if each is None else str(each) for each in (part.start, part.stop, part.step)]
+    ends = ["" if end is None else str(end) for end in (part.start, part.stop, part.step)]
     return ":".join(ends if ends[2] else ends[:2])
