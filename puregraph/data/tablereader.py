@@ -244,13 +244,13 @@ class TableReader(ForeignAttributes):
         return found
 
 
-def checkSettings(reader: TableReader, given: dict[str, Any]) -> None:
+def checkSettings(reader: TableReader, settings: dict[str, Any]) -> None:
     """Refuse what no `fit` of this reader gives.
 
     Raises    ValueError naming the column and the entry
     """
     coded = [*reader.categories, *([] if reader.classes is None else [reader.classes])]
-    vocabulary, gapped = given["vocabulary"], given["gapped"]
+    vocabulary, gapped = settings["vocabulary"], settings["gapped"]
     if type(vocabulary) is not dict or set(vocabulary) != set(coded):
         raise ValueError(f"vocabulary: wanted the columns {few(coded, MANY) or 'none'}, got {vocabulary!r:.80}")
     if type(gapped) is not list or not all(type(name) is str and name in vocabulary for name in gapped):
@@ -264,9 +264,9 @@ def checkSettings(reader: TableReader, given: dict[str, Any]) -> None:
                 raise ValueError(f"vocabulary, column '{name}', entry {i}: wanted a new text, got {entry!r:.80}")
             known.add(entry)
     for key in ("fills", "means", "deviations"):
-        if type(given[key]) is not list or len(given[key]) != len(reader.numbers):
-            raise ValueError(f"{key}: wanted {plural(len(reader.numbers), 'number')}, got {given[key]!r:.80}")
-        for name, value in zip(reader.numbers, given[key], strict=True):
+        if type(settings[key]) is not list or len(settings[key]) != len(reader.numbers):
+            raise ValueError(f"{key}: wanted {plural(len(reader.numbers), 'number')}, got {settings[key]!r:.80}")
+        for name, value in zip(reader.numbers, settings[key], strict=True):
             isPositive = key != "deviations" or isFloat32(value) and value > 0
             if type(value) not in (int, float) or not isFloat32(value) or not isPositive:
                 wanted = "a number above 0" if key == "deviations" else "a finite number"

@@ -517,18 +517,18 @@ def checkAttributes(proto: Any, opset: int) -> None:
     known = attributesOf(proto.op_type, opset)
     if known is None:
         return
-    for each in proto.attribute:
-        if each.name not in known:
+    for attribute in proto.attribute:
+        if attribute.name not in known:
             names = f"its attributes are {', '.join(sorted(known))}" if known else "it has none"
-            raise GraphError(f"no attribute {quote(each.name)} in opset {opset}; {names}")
-        kind = known[each.name][0]
-        if each.type not in (kind, 0):
-            wanted, found = (each.AttributeType.Name(number) for number in (kind, each.type))
-            raise GraphError(f"{each.name}: wanted {wanted.lower()}, got {found.lower()}")
-        if each.name in FLAGS and each.i not in (0, 1):
-            raise GraphError(f"{each.name}: wanted 0 or 1, got {each.i}")
-    given = {each.name for each in proto.attribute}
-    missing = [name for name, (_, isNeeded) in known.items() if isNeeded and name not in given]
+            raise GraphError(f"no attribute {quote(attribute.name)} in opset {opset}; {names}")
+        kind = known[attribute.name][0]
+        if attribute.type not in (kind, 0):
+            wanted, actual = (attribute.AttributeType.Name(number) for number in (kind, attribute.type))
+            raise GraphError(f"{attribute.name}: wanted {wanted.lower()}, got {actual.lower()}")
+        if attribute.name in FLAGS and attribute.i not in (0, 1):
+            raise GraphError(f"{attribute.name}: wanted 0 or 1, got {attribute.i}")
+    present = {attribute.name for attribute in proto.attribute}
+    missing = [name for name, (_, isNeeded) in known.items() if isNeeded and name not in present]
     if missing:
         raise GraphError(f"its attribute {missing[0]} is left out, which it has to have")
 
