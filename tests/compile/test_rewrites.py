@@ -1,6 +1,7 @@
 """Random graphs and equal rewrites of them agree, by themselves and compiled."""
 
 import os
+import random
 import sys
 
 import pytest
@@ -8,6 +9,7 @@ import rewrites
 from graphcompare import Comparison
 from graphgrammar import RULES, randomSpec
 from graphshrink import script, shrunk
+from graphspec import GraphSpec, NodeSpec
 from natively import needsNative
 from rewrites import KINDS, RewrittenComparison, rewriteFailure, rewritten
 
@@ -73,3 +75,12 @@ def test_a_rewritten_graph_that_is_compiled_wrongly_is_found(quickly, monkeypatc
         lambda self, dtype: {k: x if x is None else x + x.dtype.type(1) for k, x in right(self, dtype).items()},
     )
     assert rewriteFailure(3, randomSpec(3)).kind == "rewritten"
+
+
+def test_a_value_less_itself_stays_zero_where_its_readers_read_an_inexact_rewrite():
+    lines = (NodeSpec("input", shape=(3, 4)), NodeSpec("arithmetic", 2, ((0, 0), (0, 0))))
+    for seed in range(20):
+        result = rewrites.Rewrite(GraphSpec(lines, ((1, 0),)), random.Random(seed))
+        result.apply("weighted")
+        (difference,) = (line for line in result.spec.lines if line.rule == "arithmetic")
+        assert len(set(difference.parents)) == 1

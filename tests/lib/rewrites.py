@@ -80,7 +80,7 @@ class Rewrite:
         shape = made.shapes[value[0]][value[1]]
         news = self.doubled(value, made) if kind == "doubled" else getattr(self, kind)(value, shape, value[0] + 1)
         if news:
-            self.insert(value, news)
+            self.insert(value, news, isWhole=kind in INEXACT)  # else the value less itself would no longer be 0
             self.kinds.append(kind)
 
     def enclose(self):
@@ -112,11 +112,11 @@ class Rewrite:
         found = [(i, k) for i, line in enumerate(self.spec.lines) for k, p in enumerate(line.parents) if p == value]
         return found + [(-1, k) for k, p in enumerate(self.spec.outputs) if p == value]
 
-    def insert(self, value, news):
-        """Put lines behind that of a value, and have some of its readers read the last of them."""
+    def insert(self, value, news, isWhole=False):
+        """Put lines behind that of a value, and have some of its readers, or all, read the last of them."""
         at, count = value[0], len(news)
         places = self.readers(value)
-        chosen = set(self.rng.sample(places, self.rng.randint(1, len(places))))
+        chosen = set(self.rng.sample(places, len(places) if isWhole else self.rng.randint(1, len(places))))
 
         def moved(edge, place):
             if place in chosen:
@@ -310,6 +310,11 @@ def canonical(spec, name, origins=None):
     return re.sub(r"\bn(\d+)\b", first, name)
 
 
+def orderOf(kind):
+    """When a rewrite comes: inexact ones before any doubles a value, a part that is a graph in the end."""
+    return 0 if kind in INEXACT else 2 if kind == "enclosed" else 1
+
+
 def rewritten(seed, spec, most=3):
     """A spec after some rewrites that follow from a seed."""
     rng = random.Random(seed)
@@ -317,7 +322,7 @@ def rewritten(seed, spec, most=3):
     kinds = rng.sample(KINDS, min(len(KINDS), rng.randint(1, most)))
     if "distributed" in kinds:
         result.factor()
-    for kind in sorted(kinds, key="enclosed".__eq__):  # what is a graph of its own is not rewritten any more
+    for kind in sorted(kinds, key=orderOf):
         result.apply(kind)
     return result
 
