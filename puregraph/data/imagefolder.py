@@ -16,7 +16,7 @@ ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".ti
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # Pillow starts Ghostscript for others
 PIXELS = 89_478_485  # Pillow's own MAX_IMAGE_PIXELS
 BYTES = 4  # of a decoded pixel of three channels
-DECODED = 96 << 20  # bytes that the pixels of any file may take
+DECODED = 64 << 20  # bytes that the pixels of any file may take
 EXPANSION = 16  # bytes of pixels for each byte of a larger file: photographs need up to 15
 FINER = 3  # times the wanted size, down to which a JPEG is decoded at a fraction: Pillow's reducing_gap of best quality
 
@@ -111,7 +111,9 @@ class ImageFolder:
             raise DataError(f"{path}: cannot be read as an image: {error}") from error
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise DataError(f"{path}: cannot be read as an image: {error}") from error
-        return (pixels if self.dtype.kind == "u" else pixels / 255).transpose(2, 0, 1)
+        if self.dtype.kind == "f":
+            pixels /= 255  # in place: a large image is not there twice
+        return pixels.transpose(2, 0, 1)
 
 
 def checkPixels(path: Path, size: tuple[int, int]) -> None:
