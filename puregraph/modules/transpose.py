@@ -1,7 +1,7 @@
 """Transpose: the axes in another order."""
 
 from puregraph.arguments import Axes, optional
-from puregraph.core.shape import normalAxis
+from puregraph.core.shape import AXES, normalAxis
 from puregraph.errors import need
 from puregraph.module import Module
 
@@ -21,6 +21,7 @@ class Transpose(Module):
 
     def __init__(self, axes: optional(Axes) = None, name=None):
         super().__init__(name)
+        need(len(axes or ()) <= AXES, f"at most {AXES} axes", len(axes or ()))
         self.axes = None if axes is None else tuple(normalAxis(axis, len(axes), "axes") for axis in axes)
         need(axes is None or len(set(self.axes)) == len(axes), "every axis once", tuple(axes or ()))
 

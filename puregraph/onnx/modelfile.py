@@ -17,6 +17,7 @@ from puregraph.onnx.protowalk import countNodes
 from puregraph.storage.archive import foreign
 
 NODE = 250  # bytes that the budget counts for a node beside its own: 5 ms to read it, 25 nodes when written out
+LONGEST = 4096  # characters of a path, as systems have it
 SHARED = 16  # arrays that may be at one position of a file beside the model
 NUMERIC = {1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16}  # floats, integers, booleans; 16 is bfloat16
 
@@ -141,10 +142,17 @@ def inside(folder: Path, location: str, where: str) -> Path:
     isPlain = location and not Path(location).is_absolute() and ".." not in parts and "\\" not in location
     if not isPlain or "\0" in location:
         raise CheckpointError(f"{where}: wanted a file in the model's folder, got {quote(location)}")
+    if len(location) > LONGEST:
+        raise CheckpointError(f"{where}: wanted a path of at most {LONGEST} characters, got {quote(location)}")
     steps = [folder.joinpath(*parts[: i + 1]) for i in range(len(parts))]
-    if any(step.is_symlink() for step in steps):
+    try:
+        isLink = any(step.is_symlink() for step in steps)
+        isOwn = path.is_file() and path.stat().st_nlink == 1
+    except OSError as error:  # a part of the name is longer than the system's names are
+        raise CheckpointError(f"{where}: {quote(location)} cannot be opened: {error.strerror}") from error
+    if isLink:
         raise CheckpointError(f"{where}: {quote(location)} is a link; wanted a file in the model's folder")
-    if not path.is_file() or path.stat().st_nlink > 1:
+    if not isOwn:
         raise CheckpointError(f"{where}: {quote(location)} is no file of its own in the model's folder")
     return path
 
