@@ -11,8 +11,12 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("PIL.Image")
 
 import badfiles
+import hostileonnx
+import hostileoperators
 import limited
 from test_onnx_damaged import forms
+
+from puregraph.onnx import fromOnnx
 
 DAILY = 150
 COUNT = int(os.environ.get("PUREGRAPH_TEST_GRAPHS", "10000"))
@@ -83,3 +87,30 @@ def test_a_damaged_file_is_read_or_refused_within_its_limits_and_opens_itself_al
 def test_of_10000_damaged_files_each_is_read_or_refused_within_its_limits_and_opens_itself_alone(kind, tmp_path):
     """PUREGRAPH_TEST_GRAPHS sets how many, PUREGRAPH_TEST_FIRST the first seed, PUREGRAPH_TEST_KEPT where they stay."""
     check(kind, range(START, START + COUNT), tmp_path, badfiles.standardModels() if kind == "models" else ())
+
+
+def checkForged(cases, folder):
+    """Read forged models from files in a folder of their own."""
+    path, makers = folder / "set" / "net.onnx", list(cases.values())
+    path.parent.mkdir()
+    (folder / "secret").write_bytes(b"secret")
+
+    def write(make):
+        path.write_bytes(make().SerializeToString())
+        return path
+
+    path.write_bytes(makers[0]().SerializeToString())
+    for each in forms().values():
+        fromOnnx(each)  # imports what it takes
+    limited.check(cases, limited.outcomes(fromOnnx, makers, [path], write))
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("part", range(8))
+def test_a_forged_model_is_read_or_refused_within_its_limits_and_opens_itself_alone(part, tmp_path):
+    names = list(hostileoperators.CASES)[part::8]
+    checkForged({name: hostileoperators.CASES[name] for name in names}, tmp_path)
+
+
+def test_there_are_400_forged_models_of_different_kinds():
+    assert len(hostileoperators.CASES) + len(hostileonnx.FILES) >= 400

@@ -275,7 +275,7 @@ def pictures():
 
 def readImage(path):
     ImageFolder(path.parent.parent, size=8)[[0]]
-    ImageFolder(path.parent.parent)[[0]]
+    ImageFolder(path.parent.parent, dtype="uint8")[[0]]  # as many bytes as there are; as float32 four times as many
 
 
 READERS = {
