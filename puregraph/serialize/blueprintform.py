@@ -45,6 +45,11 @@ def checkBlueprint(blueprint: dict[str, Any]) -> None:
     checkKeys(blueprint, "the blueprint", {"modules": list, "arrays": dict, "ties": dict, "absent": list})
     checkList(blueprint["absent"], "the blueprint's 'absent'", str)
     checkList(list(blueprint["ties"].values()), "the blueprint's 'ties'", str)
+    if "rules" in blueprint:
+        checkKeys(blueprint, "the blueprint", {"rules": list})
+    for rule in blueprint.get("rules", []):
+        checkRow(rule, "the blueprint's 'rules'", "[class, rule]", 2)
+        checkList(rule, "the blueprint's 'rules'", str)
     for path, about in blueprint["arrays"].items():
         where = f"the array {path!r:.80}"
         checkKeys(about, where, {"kind": str, "dtype": str, "shape": list})

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from puregraph.base.budget import LEVELS, Budget
 from puregraph.core.linkednode import checkName
-from puregraph.core.rules import candidates
+from puregraph.core.rules import DEFAULT, REGISTRY, candidates, kinds
 from puregraph.errors import CheckpointError, GraphWarning, brief
+from puregraph.errors.userwarning import warnUser
 from puregraph.graph import Graph
 from puregraph.graph.parallel import Parallel
 from puregraph.graph.sequential import ModuleList, Sequential
@@ -38,6 +39,7 @@ def fromBlueprint(blueprint: dict[str, Any], budget: Budget | None = None) -> Gr
         graph = reader.built[-1] if reader.built else None
         if not isinstance(graph, Graph):
             raise CheckpointError(f"the last module must be a Graph, got {type(graph).__name__}")
+        warnUnregistered(blueprint.get("rules", []))
         isChanged = settle(graph, blueprint)
         for module in reader.built:
             if isChanged and isinstance(module, Graph):
@@ -200,6 +202,19 @@ def startFrom(row: Any) -> Any:
             f"no start of values is called {name!r:.40} with {brief(given)}; known: {', '.join(STARTS)}"
         )
     return STARTS[name](**given)
+
+
+def warnUnregistered(rules: list[list[str]]) -> None:
+    """Warn of gradient rules that were registered for whole classes when the graph was saved, and are not now."""
+    for label, name in rules:
+        cls = classNamed(label)
+        if not any(kind in kinds(cls) and name == other for kind, other in REGISTRY):
+            call = f"@registerRule({cls.__name__})" if name == DEFAULT else f"its rule {name!r:.80}"
+            warnUser(
+                f"{cls.__name__} had a gradient rule of its own when this graph was saved, and has none now, so that "
+                f"its gradient is another one: register it ({call}) before loading",
+                GraphWarning,
+            )
 
 
 def pick(nodes: list[Node], index: Any) -> Node:

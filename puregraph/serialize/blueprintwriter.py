@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from puregraph.core.param import Param, Stored
+from puregraph.core.rules import REGISTRY, candidates
 from puregraph.errors import CheckpointError
 from puregraph.function import Function
 from puregraph.graph import Graph
@@ -33,6 +34,7 @@ def toBlueprint(graph: Graph) -> dict[str, Any]:
     writer = BlueprintWriter()
     writer.write(graph)
     arrays = {p: setting(a) for p, a in {**graph.params, **graph.states}.items()}
+    rules = ruleNamesOf(graph)
     absent = [f"{s.path}.{n}" for s in graph.steps().items for n in missing(s.module)]
     return {
         "version": VERSION,
@@ -40,7 +42,20 @@ def toBlueprint(graph: Graph) -> dict[str, Any]:
         "arrays": arrays,
         "ties": graph.ties,
         "absent": list(dict.fromkeys(absent)),
+        **({"rules": rules} if rules else {}),
     }
+
+
+def ruleNamesOf(graph: Graph) -> list[list[str]]:
+    """[class, rule] of the gradient rules registered for all nodes of a class, where the graph has some."""
+    steps = [step for step in graph.steps().items if step.node.rule is None] if REGISTRY else []
+    pairs = {
+        (nameOf(type(step.module), f"at '{step.path}'"), name)
+        for step in steps
+        for name, registered in candidates(step.module)
+        if not registered.asked
+    }
+    return [list(pair) for pair in sorted(pairs)]
 
 
 def missing(module: Module) -> list[str]:

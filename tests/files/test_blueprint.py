@@ -14,7 +14,7 @@ from puregraph.core import initial
 from puregraph.core.dim import Dim
 from puregraph.core.param import Param, State
 from puregraph.core.rules import REGISTRY, registerRule
-from puregraph.errors import CheckpointError, PuregraphError
+from puregraph.errors import CheckpointError, GraphWarning, PuregraphError
 from puregraph.function import Function
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
@@ -283,6 +283,21 @@ def test_keyword_arguments_and_named_rules_come_back():
         fromBlueprint(blueprint)
 
 
+def test_a_rule_registered_for_a_class_and_forgotten_at_load_is_said():
+    registerRule(Relu)(lambda module, grad, x, y: grad)
+    try:
+        blueprint = toBlueprint(Sequential(Linear(2, 2), Relu()))
+        fromBlueprint(blueprint)
+    finally:
+        del REGISTRY[Relu, "default"]
+    assert blueprint["rules"] == [["Relu", "default"]]
+    with pytest.warns(
+        GraphWarning, match=r"Relu had a gradient rule .* register it \(@registerRule\(Relu\)\) before load"
+    ):
+        fromBlueprint(blueprint)
+    assert "rules" not in toBlueprint(Sequential(Linear(2, 2), Relu()))
+
+
 def test_a_function_comes_back_by_its_name():
     x = Input().node()
     back = again(Graph(x, Scale.node(x)))
@@ -486,6 +501,9 @@ def row(blueprint, name):
         (lambda b: row(b, "Graph")["nodes"].append(3), "its node 7: wanted an object, got 3"),
         (lambda b: row(b, "Graph")["nodes"][1].update(parents=[[0, None]]), r"wanted .node, slots, argument., got .0"),
         (lambda b: row(b, "Graph").update(outputs=[3]), r"its output: wanted .node, slot., got 3"),
+        (lambda b: b.update(rules={}), "wanted a list under 'rules', got {}"),
+        (lambda b: b.update(rules=[["Relu"]]), r"'rules': wanted .class, rule., got .'Relu'"),
+        (lambda b: b.update(rules=[["Relu", 3]]), r"'rules'.1.: wanted a text, got 3"),
         (lambda b: b["ties"].update(a=[]), r"'ties'.*wanted a text, got"),
         (lambda b: row(b, "Linear").update(name="a.b"), "name must be a printable text without"),
         (lambda b: row(b, "Sequential").update(items=[True]), "module True does not come before"),
