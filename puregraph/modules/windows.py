@@ -1,6 +1,6 @@
 """Window options of modules, given once or for each axis, and the shape that a window leaves."""
 
-from puregraph.arguments import isWhole
+from puregraph.arguments import LARGEST, isWhole
 from puregraph.core.dim import Dim
 from puregraph.core.shape import window
 from puregraph.errors import need
@@ -32,6 +32,7 @@ def perAxis(value, rank, what, least=1):
         f"{what} as a whole number of at least {least}, or a tuple of {rank} of them",
         value,
     )
+    need(all(v < LARGEST for v in values), f"{what} of at most {LARGEST - 1:,}", value)
     return tuple(map(int, values))
 
 

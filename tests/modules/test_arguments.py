@@ -30,6 +30,9 @@ from puregraph import (
 )
 from puregraph.arguments import Count, Flag, NotNegative, Text, choice, optional
 from puregraph.data import split
+from puregraph.errors import PuregraphError
+from puregraph.modules import AvgPool2D, MaxPool2D, Transpose
+from puregraph.onnx.modules import If, NewAxes, Parts, PoolMax, SplitSizes
 
 
 def test_a_number_in_the_place_of_a_flag_is_refused_with_the_name_of_the_flag():
@@ -181,3 +184,26 @@ def test_a_long_value_is_cut_in_the_message():
     with pytest.raises(ArgumentError) as found:
         Flag.check("Owner", "flag", "x" * 10_000)
     assert len(str(found.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Conv2D(1, 1, 1 << 62), "wanted size of at most 2,147,483,647, got 4611686018427387904"),
+        (lambda: MaxPool2D(2, stride=1 << 31), "wanted stride of at most 2,147,483,647, got 2147483648"),
+        (lambda: AvgPool2D(2, stride=1 << 63), "wanted stride of at most 2,147,483,647, got 9223372036854775808"),
+        (lambda: SplitSizes(0, 1 << 31), "wanted at most 65536 parts, got 2147483648"),
+        (lambda: Parts(0, ("a", "b")), r"wanted sizes of at least 0, got \(a, b\)"),
+        (lambda: PoolMax((0,), (1,), ((0, 0),), (1,)), "PoolMax: wanted size as a list of whole numbers from 1 to"),
+        (lambda: NewAxes(3), "NewAxes: wanted axes as a list of whole numbers, got 3"),
+        (lambda: If(3, None), "If: wanted then as a graph, or None, got 3"),
+        (
+            lambda: Transpose(range(3)),
+            r"Transpose: wanted axes as a tuple of axes, such as \(0, 2, 1\), or None, got range",
+        ),
+        (lambda: Transpose([0] * 1_000_000), "wanted at most 64 axes, got 1000000"),
+    ],
+)
+def test_sizes_that_nothing_has_are_refused_when_a_module_is_made(make, words):
+    with pytest.raises(PuregraphError, match=words):
+        make()

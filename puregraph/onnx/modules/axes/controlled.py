@@ -8,6 +8,7 @@ from puregraph.core.dim import Dim
 from puregraph.core.shape import normalAxis, product, valueOf
 from puregraph.errors import need
 from puregraph.module import Module
+from puregraph.modules.split import MOST
 from puregraph.onnx.modules.axes.accumulation import CumProd, CumSum
 from puregraph.onnx.modules.axes.reduceaxes import REDUCTIONS, ReduceFilled
 from puregraph.onnx.modules.axes.reshaping import NewAxes, WithoutAxes
@@ -267,6 +268,7 @@ class SplitSizes(_Controlled):
 
     def __init__(self, axis: Whole, count: Count, name=None):
         super().__init__(name)
+        need(count <= MOST, f"at most {MOST} parts", count)
         self.axis, self.count = axis, count
 
     @property
@@ -312,7 +314,7 @@ class Parts(modules.Split):
 
     def __init__(self, axis: Whole, sections: Items, name=None):
         super().__init__(axis, [1] * len(sections), name)
-        need(all(size >= 0 for size in sections), "sizes of at least 0", sections)
+        need(all(not isinstance(n, str) and n >= 0 for n in sections), "sizes of at least 0", sections)
         self.sections = tuple(sections)
 
     @classmethod
