@@ -18,6 +18,7 @@ from puregraph.graph.graphholder import GraphHolder
 from puregraph.module import Module
 from puregraph.modules import Constant
 from puregraph.node import Node
+from puregraph.onnx.modules.axes.gathering import GatherAxis, GatherElements, GatherPoints
 from puregraph.onnx.modules.layers.weight import Weight
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.shapes.partialshapes import partialShapes, targetShape
@@ -81,7 +82,8 @@ class GraphBuilder:
             and all(v is None or a is not None and not v.isShared for v, a in zip(given, arrays))
         )
         isConstant = isConstant and not module.params and not module.states
-        if isConstant and self.isSmall(found, arrays, given) and isQuick(module, given):
+        isConstant = isConstant and self.isSmall(found, arrays, given) and isQuick(module, given)
+        if isConstant and not readsTwice(module, given, arrays):
             self.budget.spend("bytes of arrays", sum(map(sizeOf, found)))
             return self.computed(module, given, arrays)
         node = Node(module, None, None)
@@ -217,6 +219,14 @@ def sizeOf(value: OnnxValue) -> Any:
 def isQuick(module: Module, given: list[Any]) -> bool:
     """Whether a result takes few operations: a single number may be the sum of billions of products."""
     return bool(module.flopsFrom(*[None if v is None else v.shape for v in given]) <= OPERATIONS)
+
+
+def readsTwice(module: Module, given: list[Any], arrays: list[Any]) -> bool:
+    """Whether an element of a weight is gathered more than once: copies of it would be trained apart."""
+    if not isinstance(module, (GatherAxis, GatherElements, GatherPoints)) or not given[0].isWeight:
+        return False
+    numbers = module.updateData(np.arange(arrays[0].size).reshape(arrays[0].shape), *arrays[1:])
+    return bool(np.unique(numbers).size < numbers.size)
 
 
 def isCount(value: OnnxValue) -> bool:

@@ -396,6 +396,27 @@ def test_what_follows_from_a_weight_and_is_read_twice_stays_one_parameter(isOutp
     np.testing.assert_allclose(p.grad, 1 - x * np.sin(-W), 1e-6)
 
 
+GATHERED = {  # rows of a weight of four rows: those that are read twice, and those that are not
+    "Gather": ([[0, 0, 3]], [[0, 1, 3]]),
+    "GatherElements": ([[0, 1], [0, 2]], [[0, 1], [2, 3]]),
+    "GatherND": ([[0], [0], [1]], [[0], [3], [1]]),
+}
+
+
+@pytest.mark.parametrize("kind", GATHERED)
+@pytest.mark.parametrize("isRepeated", [True, False])
+def test_a_weight_of_which_a_row_is_read_twice_stays_one_parameter(kind, isRepeated):
+    index = np.array(GATHERED[kind][0 if isRepeated else 1])
+    weights = {"W": np.arange(8.0, dtype=np.float32).reshape(4, 2), "index": index}
+    nodes = [helper.make_node(kind, ["W", "index"], ["rows"]), helper.make_node("Mul", ["rows", "x"], ["y"])]
+    net, x = fromOnnx(model(nodes, [("x", [1])], ["y"], weights)).trainMode(), np.full(1, 2, np.float32)
+    y = net(x)
+    net.backward(np.ones_like(y))
+    (param,) = net.params.values()
+    assert param.shape == (4, 2) if isRepeated else param.data.size == y.size
+    assert param.grad.max() == (4 if isRepeated else 2)
+
+
 def test_quantised_weights_stay_integers_in_memory():
     W = np.random.default_rng(1).integers(-128, 127, (300, 300)).astype(np.int8)
     nodes = [helper.make_node("DequantizeLinear", ["W", "s"], ["w"]), helper.make_node("MatMul", ["x", "w"], ["y"])]
