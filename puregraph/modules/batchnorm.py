@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.arguments import Count, Flag, Fraction, NotNegative, optional
+from puregraph.arguments import Count, Flag, Fraction, NotNegative, isWhole, optional
 from puregraph.base.widen import widen
 from puregraph.core.param import Param, State
 from puregraph.core.shape import product
@@ -10,7 +10,7 @@ from puregraph.errors import GraphWarning, need
 from puregraph.errors.userwarning import warnUser
 from puregraph.kernels.reduce import moments, total
 from puregraph.module import Module
-from puregraph.modules.windows import channelHint, isWhole, overMaps, perMap
+from puregraph.modules.windows import channelHint, overMaps, perMap
 
 KERAS = 0.9  # share of a batch in the running statistics from which on it is taken for Keras' share of what was before
 

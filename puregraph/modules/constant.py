@@ -1,13 +1,15 @@
-"""Constant: an array that is part of the network, and never trained."""
+"""Arrays that are no input: Constant, Full, Range."""
 
 import numpy as np
 
-from puregraph.arguments import Dtype, optional
-from puregraph.base.dtype import isNumeric, needType
+from puregraph.arguments import Dtype, Scalar, optional
+from puregraph.base.dtype import inferredType, isNumeric, nativeType, needType, promoted
 from puregraph.core.accumulate import needPlain
+from puregraph.core.dim import Dim
 from puregraph.core.machinememory import needMemory
 from puregraph.core.param import FixedState
-from puregraph.core.shape import asShape
+from puregraph.core.shape import asShape, givenSizes, sizesOf, valueOf
+from puregraph.core.tracer import arrayLike
 from puregraph.errors import ArgumentError, need, show
 from puregraph.module import Module
 
@@ -82,3 +84,123 @@ def numbersFrom(value, dtype):
         return np.asarray(value, dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"Constant: wanted an array of numbers, got {value!r:.60}: {error}") from None
+
+
+class Full(Module):
+    """y[i, j, ...] = value, for a shape that is an input.
+
+    Shapes    sizes (rank) integers -> y (sizes)
+    Source    the NumPy reference, numpy.full; ONNX operator ConstantOfShape
+    Raises    ShapeError if a size is negative; DtypeError if the sizes are no integers
+    """
+
+    reads = ()
+    isDiscrete = True
+    indices = shapeInputs = ("sizes",)
+    followsValues = True
+    flopsPerElement = 0
+
+    def __init__(self, value: Scalar = 0.0, dtype: Dtype = "float32", name=None):
+        super().__init__(name)
+        self.value, self.dtype = value, nativeType(dtype)
+
+    def dataShapeFrom(self, sizes):
+        wanted = givenSizes(sizes, "sizes")
+        return (None,) * sizes[0] if wanted is None else positive(wanted)
+
+    def dataTypeFrom(self, sizes):
+        inferredType(self, (sizes,))
+        return self.dtype
+
+    def valueFrom(self, sizes):
+        value = valueOf(sizes)
+        isKnown = value is not None and value.dtype.kind != "O" and self.dtype.kind in "iub"
+        return self.updateData(value) if isKnown else None
+
+    def updateData(self, sizes):
+        shape = positive(sizesOf(sizes))  # which CuPy, where it is empty, takes for that of `sizes`
+        return np.full_like(sizes, self.value, shape=(1, *shape), dtype=self.dtype).reshape(shape)
+
+    def sample(self, rng, sizes):
+        return [np.full(sizes, 2)]
+
+    def flopsFrom(self, *shapes):
+        return 0
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2,)]
+        yield cls(7, "int64"), [(1,)]
+        yield cls(1, "bool"), [(0,)]
+
+
+def positive(sizes):
+    """Sizes as a shape."""
+    need(not any(size < 0 for size in sizes), "sizes of at least 0", tuple(sizes))
+    return tuple(sizes)
+
+
+class Range(Module):
+    """y = start, start + step, start + 2 step, ..., up to but without stop; inputs are integers.
+
+    As with numpy's arange a lone input is the stop, and the start is 0 then. Where the inputs are known ahead of data,
+    so is the length.
+
+    Shapes    start (), stop (), step () -> y (max(0, ceil((stop - start) / step)))
+    Source    the NumPy reference, numpy.arange; ONNX operator Range
+    Raises    ShapeError if an input is not one number; DtypeError if it is no integer
+    """
+
+    reads = ()
+    isDiscrete = True
+    indices = shapeInputs = ("start", "stop", "step")
+    followsValues = True
+    flopsPerElement = 0
+
+    def dataShapeFrom(self, start, stop=None, step=None):
+        given = [s for s in (start, stop, step) if s is not None]
+        need(all(s == () for s in given), "one number for each input", given)
+        values = [valueOf(s) for s in given]
+        return (None if any(v is None for v in values) else lengthOf(*ends([sizesOf(v)[0] for v in values])),)
+
+    def dataTypeFrom(self, *dtypes):
+        inferredType(self, dtypes)
+        return promoted(dtypes)
+
+    def updateData(self, start, stop=None, step=None):
+        given = [x for x in (start, stop, step) if x is not None]
+        first, last, distance = ends([sizesOf(x)[0] for x in given])
+        need(distance != 0, "a step other than 0", distance)
+        dtype = np.result_type(*[x.dtype for x in given])
+        return arrayLike(start, np.arange(first, last, distance, dtype=dtype))
+
+    def valueFrom(self, start, stop=None, step=None):
+        values = [valueOf(s) for s in (start, stop, step) if s is not None]
+        isKnown = all(v is not None and v.dtype.kind != "O" for v in values)
+        return self.updateData(*values) if isKnown else None
+
+    def sample(self, rng, start, *rest):
+        return [np.array(n) for n in (2, 9, 3)[: 1 + len(rest)]]
+
+    def flopsFrom(self, *shapes):
+        return 0
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [()]
+        yield cls(), [(), ()]
+        yield cls(), [(), (), ()]
+
+
+def ends(given):
+    """Start, stop and step, of which the last, or all but the stop, may be left out."""
+    return (0, *given, 1) if len(given) == 1 else (*given, *[1] * (3 - len(given)))
+
+
+def lengthOf(start, stop, step):
+    """How many numbers there are."""
+    need(isinstance(step, Dim) or step != 0, "a step other than 0", step)
+    if any(isinstance(n, Dim) for n in (start, stop, step)):
+        count = -((start - stop) // step)
+        return 0 if count < 0 else count
+    return len(range(start, stop, step))

@@ -1,5 +1,9 @@
-"""Identity: the input itself."""
+"""Identity, and Cast, which changes the dtype alone."""
 
+from puregraph.arguments import Dtype
+from puregraph.base.dtype import isFloating, nativeType
+from puregraph.core.dim import Dim
+from puregraph.core.shape import valueOf
 from puregraph.module import Module
 
 
@@ -29,3 +33,51 @@ class Identity(Module):
     def examples(cls):
         yield cls(), [(2, 3)]
         yield cls(), [()]
+
+
+class Cast(Module):
+    """y = x as `dtype`, as numpy's astype converts: floats are cut to integers, and anything but 0 is True.
+
+    Between floats the gradient goes straight through, in the dtype of x; through integers and booleans there is none.
+
+    Shapes    x (any) -> y the same
+    Source    the NumPy reference, numpy.ndarray.astype; ONNX operator Cast
+    Raises    ArgumentError for what is no dtype of numbers
+    """
+
+    reads = ()
+
+    def __init__(self, dtype: Dtype, name=None):
+        super().__init__(name)
+        self.dtype = nativeType(dtype)
+        self.isDiscrete = not isFloating(self.dtype)
+
+    def dataShapeFrom(self, x):
+        return x
+
+    def dataTypeFrom(self, x):
+        return self.dtype
+
+    def valueFrom(self, x):
+        value = valueOf(x)
+        if value is None:
+            return None
+        if value.dtype.kind != "O" or not any(isinstance(size, Dim) for size in value.ravel().tolist()):
+            return value.astype(self.dtype)
+        isWide = self.dtype.kind == "i" and self.dtype.itemsize >= 4  # of sizes below 2^31, which those of arrays are
+        return value if isWide else None
+
+    def updateData(self, x):
+        return x.astype(self.dtype)
+
+    def updateGrad(self, grad, x, y):
+        return grad.astype(x.dtype) if isFloating(x.dtype) else None
+
+    def flopsFrom(self, x):
+        return 0
+
+    @classmethod
+    def examples(cls):
+        yield cls("float64"), [(2, 3)]
+        yield cls("int64"), [(2, 3)]
+        yield cls("bool"), [(3,)]

@@ -10,24 +10,11 @@ import numpy as np
 
 from puregraph.errors import ArgumentError, GraphError
 from puregraph.foreign import ATTRIBUTES
-from puregraph.modules.add import Add
-from puregraph.modules.div import Div
-from puregraph.modules.greater import Greater
-from puregraph.modules.greaterequal import GreaterEqual
+from puregraph.modules.arithmetic import Add, Div, Mod, Mul, MulAddConst, Power, Sub
+from puregraph.modules.comparison import And, Greater, GreaterEqual, Less, LessEqual, Not, Or, Xor
 from puregraph.modules.identity import Identity
-from puregraph.modules.less import Less
-from puregraph.modules.lessequal import LessEqual
-from puregraph.modules.logicaland import And
-from puregraph.modules.logicalnot import Not
-from puregraph.modules.logicalor import Or
-from puregraph.modules.logicalxor import Xor
-from puregraph.modules.matmul import MatMul
-from puregraph.modules.mod import Mod
-from puregraph.modules.mul import Mul
-from puregraph.modules.muladdconst import MulAddConst
-from puregraph.modules.power import Power
+from puregraph.modules.product import MatMul
 from puregraph.modules.slice import Slice
-from puregraph.modules.sub import Sub
 from puregraph.node import Node
 from puregraph.pointwise import Pointwise
 

@@ -1,14 +1,27 @@
-"""The base of RNN, LSTM and GRU: one or two directions along time, lengths, and the states that are outputs."""
+"""Recurrent layers: RNN, GRU, LSTM, and their common base."""
 
 import numpy as np
 
-from puregraph.arguments import Count, Flag, NotNegative, Texts, choice
+from puregraph.arguments import Count, Flag, NotNegative, Texts, choice, hinted
 from puregraph.base.dtype import promoted
 from puregraph.base.widen import widen
 from puregraph.core import initial
 from puregraph.core.param import Param
 from puregraph.errors import DataError, need
-from puregraph.kernels.recurrent import alive, backward, forward, parts
+from puregraph.kernels.recurrent import (
+    alive,
+    backward,
+    forward,
+    gruBack,
+    gruStep,
+    lstmBack,
+    lstmStep,
+    parts,
+    reluBack,
+    reluStep,
+    tanhBack,
+    tanhStep,
+)
 from puregraph.kernels.reduce import total
 from puregraph.module import Module
 
@@ -205,3 +218,144 @@ class _Blocks:
     def __call__(self, rng, shape):
         blocks = shape[1] // self.size
         return np.concatenate([self.start(rng, (self.size, self.size)) for _ in range(blocks)], axis=1)
+
+
+MODES = {"tanh": (tanhStep, tanhBack), "relu": (reluStep, reluBack)}
+
+
+class RNN(_Recurrent):
+    """h_t = tanh(x_t W + b + h_{t-1} U), from h_0 = 0 or as given; max(..., 0) in the mode "relu"
+
+    Samples come first, then time steps; Transpose((1, 0, 2)) transposes data with time steps first. `outputs` names
+    what comes out, one name or several: "y", all h_t; "h", the last one. With direction "bi" a second layer of cells
+    runs from the last time step to the first, and its values follow the first one's in the last axis. With
+    `lengths`, time steps beyond them change no state and give y = 0. U starts orthogonal, b at 0.
+
+    PyTorch has the transposes of W and U, and two biases that are added; "bi" has the two directions concatenated.
+
+    Shapes    x (n, t, i), h0 (n, d hsize), lengths (n,); W (i, d hsize), U (hsize, d hsize), b (d hsize,), d = 2 for
+              "bi", else 1 -> y (n, t, d hsize), h (n, d hsize)
+    Source    Elman 1990, Finding Structure in Time, Cognitive Science 14; Schuster, Paliwal 1997, Bidirectional
+              Recurrent Neural Networks, IEEE Transactions on Signal Processing 45, figure 3
+    Raises    ShapeError if x is not (n, t, i) or has no time step; DataError if a length is not from 0 to t
+    """
+
+    def __init__(
+        self,
+        insize: Count,
+        hsize: Count,
+        mode: hinted(choice(*MODES), "gated cells are LSTM and GRU") = "tanh",
+        direction: choice("uni", "bi") = "uni",
+        useBias: Flag = True,
+        initscheme=None,
+        wscale: NotNegative = 1.0,
+        outputs: Texts = "y",
+        name=None,
+    ):
+        super().__init__(insize, hsize, direction, useBias, initscheme, wscale, outputs, name)
+        self.step, self.back = MODES[mode]
+
+    def updateData(self, x, h0=None, lengths=None, W=None, b=None, U=None):
+        return self.run(x, [h0], lengths, W, b, U)
+
+    @classmethod
+    def examples(cls):
+        yield cls(3, 4), [(2, 5, 3)]
+        yield cls(3, 2, mode="relu", useBias=False, outputs="h"), [(2, 4, 3), (2, 2)]
+        yield cls(2, 3, direction="bi", outputs=("h", "y")), [(4, 3, 2), (4, 6), (4,)]
+
+
+class GRU(_Recurrent):
+    """r, z = s(a_r + q_r), s(a_z + q_z), g = tanh(a_g + r (q_g + d)), the parts of a = x_t W + b, q = h_{t-1} U
+
+        h_t = (1 - z) g + z h_{t-1},   from h_0 = 0 or as given;   s(a) = 1 / (1 + exp(-a))
+
+    Samples come first, then time steps; Transpose((1, 0, 2)) transposes data with time steps first. `outputs` names
+    what comes out, one name or several: "y", all h_t; "h", the last one. With direction "bi" a second layer of cells
+    runs from the last time step to the first, and its values follow the first one's in the last axis. With
+    `lengths`, time steps beyond them change no state and give y = 0. r, z, g and q_g + d are the hidden output
+    `gates`, in float32 or better. U starts orthogonal in each gate, b and d at 0.
+
+    PyTorch has the transposes of W and U; its two biases are added but for the last third of the second, which is d;
+    "bi" has the two directions concatenated.
+
+    Shapes    x (n, t, i), h0 (n, k hsize), lengths (n,); W (i, 3 k hsize), U (hsize, 3 k hsize), b (3 k hsize,),
+              d (k hsize,), k = 2 for "bi", else 1 -> y (n, t, k hsize), h (n, k hsize)
+    Source    Cho et al. 2014, arXiv:1406.1078, eq. 5 to 8, with U before r as in version 1, so that one product serves
+              all gates
+    Raises    ShapeError if x is not (n, t, i) or has no time step; DataError if a length is not from 0 to t
+    """
+
+    reads = ("x", "h0", "lengths", "W", "U", "y", "gates")
+    kept = ("gates",)
+    gates = 3
+    step, back = staticmethod(gruStep), staticmethod(gruBack)
+
+    def addBiases(self, width, useBias):
+        super().addBiases(width, useBias)
+        self.d = Param((self.sides * self.hsize,)) if useBias else None
+
+    def updateData(self, x, h0=None, lengths=None, W=None, b=None, U=None, d=None):
+        return self.run(x, [h0], lengths, W, b, U, d)
+
+    def weightGrads(self, h, dq):
+        """Of U and of d, which is the last third of q."""
+        return [*super().weightGrads(h, dq), total(flat(dq)[:, 2 * self.hsize :], 0)]
+
+    @classmethod
+    def examples(cls):
+        yield cls(3, 4), [(2, 5, 3)]
+        yield cls(3, 2, useBias=False, outputs=("y", "h")), [(2, 4, 3), (2, 2)]
+        yield cls(2, 3, direction="bi", outputs="h"), [(4, 3, 2), (4, 6), (4,)]
+
+
+class LSTM(_Recurrent):
+    """i, f, g, o = s(a_i), s(a_f), tanh(a_g), s(a_o), the parts of a = x_t W + b + h_{t-1} U; s(a) = 1 / (1 + exp(-a))
+
+        c_t = f c_{t-1} + i g,   h_t = o tanh(c_t),   from h_0 = c_0 = 0 or as given
+
+    Samples come first, then time steps; Transpose((1, 0, 2)) transposes data with time steps first. `outputs` names
+    what comes out, one name or several: "y", all h_t; "h" and "c", the last states. With direction "bi" a second layer
+    of cells runs from the last time step to the first, and its values follow the first one's in the last axis. With
+    `lengths`, time steps beyond them change no state and give y = 0. All c_t and the gates are the hidden
+    outputs `cs` and `gates`, in float32 or better. U starts orthogonal in each gate, b at 1 for the gate f, else at 0.
+
+    PyTorch has the transposes of W and U, and two biases that are added; "bi" has the two directions concatenated.
+
+    Shapes    x (n, t, i), h0, c0 (n, d hsize), lengths (n,); W (i, 4 d hsize), U (hsize, 4 d hsize), b (4 d hsize,),
+              d = 2 for "bi", else 1 -> y (n, t, d hsize), h, c (n, d hsize)
+    Source    Hochreiter, Schmidhuber 1997, Neural Computation 9(8); the gate f: Gers, Schmidhuber, Cummins 2000, Neural
+              Computation 12(10), eq. 3.1; its bias: Jozefowicz, Zaremba, Sutskever 2015, section 2.2
+    Raises    ShapeError if x is not (n, t, i) or has no time step; DataError if a length is not from 0 to t
+    """
+
+    reads = ("x", "h0", "c0", "lengths", "W", "U", "y", "cs", "gates")
+    cell = ("h", "c")
+    kept = ("gates",)
+    gates = 4
+    step, back = staticmethod(lstmStep), staticmethod(lstmBack)
+
+    def addBiases(self, width, useBias):
+        self.b = Param((width,), _Open(self.hsize)) if useBias else None
+
+    def updateData(self, x, h0=None, c0=None, lengths=None, W=None, b=None, U=None):
+        return self.run(x, [h0, c0], lengths, W, b, U)
+
+    @classmethod
+    def examples(cls):
+        yield cls(3, 4), [(2, 5, 3)]
+        yield cls(3, 2, useBias=False, outputs=("y", "h", "c")), [(2, 4, 3), (2, 2), (2, 2)]
+        yield cls(2, 3, outputs="h"), [(3, 4, 2), (3, 3), (3, 3), (3,)]
+        yield cls(2, 3, direction="bi", outputs=("c", "y")), [(4, 3, 2), (4, 6), (4, 6), (4,)]
+
+
+class _Open:
+    """1 for the gate f, the second of four in each direction, else 0."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def __call__(self, rng, shape):
+        values = np.zeros(shape)
+        values.reshape(-1, 4, self.size)[:, 1] = 1
+        return values

@@ -17,9 +17,9 @@ from puregraph.graph import Graph
 from puregraph.graph.graphholder import GraphHolder
 from puregraph.module import Module
 from puregraph.modules import Constant
+from puregraph.modules.gathering import Gather, GatherElements, GatherND
 from puregraph.node import Node
-from puregraph.onnx.modules.axes.gathering import GatherAxis, GatherElements, GatherPoints
-from puregraph.onnx.modules.layers.weight import Weight
+from puregraph.onnx.modules.weight import Weight
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.shapes.partialshapes import partialShapes, targetShape
 
@@ -223,7 +223,7 @@ def isQuick(module: Module, given: list[Any]) -> bool:
 
 def readsTwice(module: Module, given: list[Any], arrays: list[Any]) -> bool:
     """Whether an element of a weight is gathered more than once: copies of it would be trained apart."""
-    if not isinstance(module, (GatherAxis, GatherElements, GatherPoints)) or not given[0].isWeight:
+    if not isinstance(module, (Gather, GatherElements, GatherND)) or not given[0].isWeight:
         return False
     numbers = module.updateData(np.arange(arrays[0].size).reshape(arrays[0].shape), *arrays[1:])
     return bool(np.unique(numbers).size < numbers.size)

@@ -13,11 +13,11 @@ from puregraph.errors import GraphError, quote
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.modules import Concat
+from puregraph.modules.control.ifelse import If
+from puregraph.modules.control.loop import Loop
+from puregraph.modules.control.scan import Scan
 from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
-from puregraph.onnx.modules.axes.reshaping import NewAxes
-from puregraph.onnx.modules.control.ifelse import If
-from puregraph.onnx.modules.control.loop import Loop
-from puregraph.onnx.modules.control.scan import Scan
+from puregraph.onnx.modules.openreshaping import NewAxes
 from puregraph.onnx.onnxsequence import OnnxSequence, flattened, regrouped, structureOf
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.protowalk import freeNames, usesOf

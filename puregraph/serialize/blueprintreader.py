@@ -19,7 +19,7 @@ from puregraph.serialize.blueprint import STARTS, STEPS, VERSION
 from puregraph.serialize.blueprintarrays import settle
 from puregraph.serialize.blueprintform import checkBlueprint, checkModule, checkParts, checkRow
 from puregraph.serialize.blueprintwriter import usual
-from puregraph.serialize.classnames import classNamed
+from puregraph.serialize.classnames import FORMER, classNamed
 from puregraph.storage.jsoncodec import decode
 
 
@@ -123,7 +123,8 @@ class BlueprintReader:
         return earlier(self.built, index)
 
     def build(self, row: dict[str, Any]) -> Module:
-        cls = classNamed(row["class"])
+        name, implied = FORMER.get(row["class"], (row["class"], {}))
+        cls = classNamed(name)
         if not issubclass(cls, Module):
             raise CheckpointError("it is no Module")
         isList = issubclass(cls, ModuleList)
@@ -133,7 +134,7 @@ class BlueprintReader:
             module: Module = self.graph(cls, row)
         else:
             args = [self.value(v) for v in row["args"]]
-            module = cls(*args, **{name: self.value(v) for name, v in row["kwargs"].items()})
+            module = cls(*args, **implied, **{name: self.value(v) for name, v in row["kwargs"].items()})
         checkName(row.get("name"))
         module.name = row.get("name")
         if row.get("train") is False:

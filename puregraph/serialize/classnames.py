@@ -33,6 +33,36 @@ BARE = frozenset(  # built-ins that files name without a prefix; other bare name
     """.split()
 )
 
+FORMER: dict[str, tuple[str, dict[str, Any]]] = {  # what older files call a class, and the arguments that it stands for
+    **{
+        f"puregraph:onnx.{name}": (f"puregraph:{name}", {})
+        for name in """
+        AffineGrid BitCast BitShift Bitwise Col2Im CumProd CumSum Dequantize Determinant GatherElements GridSample If
+        LogSoftMax Loop Multinomial NonMaxSuppression Quantize RmsNorm RoiAlign RoiPool Scan ScatterElements Trilu
+        """.split()
+    },
+    "puregraph:onnx.CompressAxis": ("puregraph:Compress", {"mayBeShorter": True}),
+    "puregraph:onnx.Fourier": ("puregraph:DFT", {}),
+    "puregraph:onnx.GatherAxis": ("Gather", {"fromEnd": True}),
+    "puregraph:onnx.GatherPoints": ("puregraph:GatherND", {}),
+    "puregraph:onnx.Hardmax": ("puregraph:HardMax", {}),
+    "puregraph:onnx.LocalResponse": ("puregraph:LocalResponseNorm", {}),
+    "puregraph:onnx.NormalizeLp": ("puregraph:LpNormalize", {}),
+    "puregraph:onnx.ReduceL1": ("puregraph:L1Norm", {}),
+    "puregraph:onnx.ReduceL2": ("puregraph:L2Norm", {}),
+    "puregraph:onnx.ReduceLogSum": ("puregraph:LogSum", {}),
+    "puregraph:onnx.ReduceLogSumExp": ("puregraph:LogSumExp", {}),
+    "puregraph:onnx.ReduceLp": ("puregraph:LpNorm", {}),
+    "puregraph:onnx.ReduceProd": ("puregraph:Prod", {}),
+    "puregraph:onnx.ReduceSumSquare": ("puregraph:SumSquares", {}),
+    "puregraph:onnx.ResizeAxes": ("puregraph:Resize", {}),
+    "puregraph:onnx.ReverseLengths": ("puregraph:ReverseSequence", {}),
+    "puregraph:onnx.ScatterPoints": ("puregraph:ScatterND", {}),
+    "puregraph:onnx.TopElements": ("puregraph:TopKValues", {}),
+    "puregraph:onnx.UniqueAlong": ("puregraph:Unique", {}),
+    "puregraph:onnx.Unpool": ("puregraph:MaxUnpool", {}),
+}
+
 
 @cache
 def builtin() -> dict[str, type]:

@@ -8,7 +8,7 @@ from puregraph.autodiff import Variable, add_backward_pass, grad, jvp
 from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
 from puregraph.modules import GlobalAvgPool, Max, Mean, Min
-from puregraph.onnx.modules.axes.scattering import ScatterElements
+from puregraph.modules.scattering import ScatterElements
 
 MANY = 70000
 DEEP = {

@@ -12,7 +12,7 @@ from puregraph.compile.trace.recorder import Recorder, UnreadableError
 from puregraph.formula import Formula
 from puregraph.formula.formula import numpyFrom
 from puregraph.kernels.reduce import logSumExp, moments, softmax
-from puregraph.modules.upsample2d import between, spread
+from puregraph.modules.resize import between, spread
 
 
 def drawn(rng, rank=None, shape=None):

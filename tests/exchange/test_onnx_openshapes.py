@@ -11,12 +11,12 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from puregraph import Add, Compress, Concat, Constant, Dim, Graph, Input, Max, Reshape, ShapeError, Sub, Sum  # noqa: E402
 from puregraph.core.shape import valued, valueOf, withValues  # noqa: E402
 from puregraph.modules import Transpose  # noqa: E402
+from puregraph.modules.cumulative import CumSum  # noqa: E402
+from puregraph.modules.normreduction import Prod  # noqa: E402
 from puregraph.onnx import fromOnnx  # noqa: E402
-from puregraph.onnx.modules.axes.accumulation import CumSum  # noqa: E402
-from puregraph.onnx.modules.axes.controlled import ReduceAxes, TopCount  # noqa: E402
-from puregraph.onnx.modules.axes.filled import ConstantRange  # noqa: E402
-from puregraph.onnx.modules.axes.reduceaxes import ReduceProd  # noqa: E402
-from puregraph.onnx.modules.axes.reshaping import WithoutAxes  # noqa: E402
+from puregraph.onnx.modules.controlled import ReduceAxes, TopCount  # noqa: E402
+from puregraph.onnx.modules.filled import ConstantRange  # noqa: E402
+from puregraph.onnx.modules.openreshaping import WithoutAxes  # noqa: E402
 from puregraph.onnx.shapes.partialshapes import partialShapes  # noqa: E402
 
 node = helper.make_node
@@ -230,7 +230,7 @@ def test_a_reduction_of_sizes_is_a_size(kind):
     ("module", "wanted"),
     [
         (Sum(), N + H + 4),
-        (ReduceProd(), 4 * N * H),
+        (Prod(), 4 * N * H),
         (Max(), None),
         (ReduceAxes("Prod", keepdims=False), 4 * N * H),
         (ReduceAxes("Min", keepdims=False), None),

@@ -9,7 +9,7 @@ import pytest
 
 from puregraph import Graph, Input, PuregraphError, ShapeError
 from puregraph.core.dim import Dim
-from puregraph.onnx.modules import AffineGrid, GridSample, ResizeAxes
+from puregraph.onnx.modules import AffineGrid, GridSample, Resize
 
 CASES = [
     ({"mode": "linear"}, {"mode": "bilinear", "align_corners": False}),
@@ -30,7 +30,7 @@ def test_values_and_gradients_of_a_resize_are_those_of_pytorch(ours, theirs, siz
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(3)
     x, grad = rng.standard_normal((2, 3, 5, 6)), rng.standard_normal((2, 3, *size))
-    net = ResizeAxes((2, 3), "sizes", size, **ours)
+    net = Resize((2, 3), "sizes", size, **ours)
     t = torch.tensor(x, requires_grad=True)
     wanted = torch.nn.functional.interpolate(t, size=size, **theirs)
     wanted.backward(torch.tensor(grad))
@@ -44,7 +44,7 @@ def test_values_and_gradients_of_a_resize_are_those_of_pytorch(ours, theirs, siz
 @pytest.mark.parametrize("options", [ours for ours, _ in CASES], ids=str)
 def test_a_compiled_resize_gives_eagers_bits(options):
     x = Input(name="x").node()
-    net = Graph([x], ResizeAxes((2, 3), "scales", (2.0, 0.5), name="big", **options).node(x))
+    net = Graph([x], Resize((2, 3), "scales", (2.0, 0.5), name="big", **options).node(x))
     data = np.random.default_rng(1).standard_normal((2, 3, 4, 6)).astype(np.float32)
     program = net.compile((2, 3, 4, 6))
     np.testing.assert_array_equal(program.run(data), net(data))
@@ -73,11 +73,11 @@ def test_the_nearest_elements_are_those_of_rational_arithmetic(coordinates, roun
         ratio = Fraction(length, size)
         at = [EXACT[coordinates](i, size, length, ratio) for i in range(length)]
         wanted = [min(max(NEAREST[rounding](c), 0), size - 1) for c in at]
-        module = ResizeAxes((0,), "sizes", (length,), coordinates=coordinates, rounding=rounding)
+        module = Resize((0,), "sizes", (length,), coordinates=coordinates, rounding=rounding)
         np.testing.assert_array_equal(module.updateData(np.arange(size)), wanted, f"{size} to {length}")
         if coordinates != "align_corners":  # which says how a length is rounded that a scale does not give
             scale = float(np.float32(length / size))
-            module = ResizeAxes((0,), "scales", (scale,), coordinates=coordinates, rounding=rounding)
+            module = Resize((0,), "scales", (scale,), coordinates=coordinates, rounding=rounding)
             np.testing.assert_array_equal(module.updateData(np.arange(size)), wanted, f"{size} by {scale}")
 
 
@@ -92,31 +92,31 @@ def test_elements_between_others_are_those_of_rational_arithmetic_in_float64(coo
             low = math.floor(at)
             left, right = (values[min(max(n, 0), size - 1)] for n in (low, low + 1))
             wanted.append(float(left + (right - left) * (at - low)))
-        module = ResizeAxes((0,), "sizes", (length,), "linear", coordinates)
+        module = Resize((0,), "sizes", (length,), "linear", coordinates)
         np.testing.assert_allclose(module.updateData(np.array(values, np.float64)), wanted, 1e-15, 1e-14)
 
 
 def test_symbols_are_carried_through_a_scale():
-    assert ResizeAxes((2, 3), factors=(2.0, 1.5)).dataShapeFrom(("N", 3, 4, 6)) == ("N", 3, 8, 9)
+    assert Resize((2, 3), factors=(2.0, 1.5)).dataShapeFrom(("N", 3, 4, 6)) == ("N", 3, 8, 9)
     length = Dim("L")
-    assert ResizeAxes((1,), factors=(1.5,)).dataShapeFrom((2, length)) == (2, length * 3 // 2)
-    assert ResizeAxes((1,), factors=(np.float32(0.3),)).dataShapeFrom((2, length)) == (2, length * 3 // 10)
-    assert ResizeAxes((1,), factors=(0.2718281828,)).dataShapeFrom((2, length)) == (2, None)
+    assert Resize((1,), factors=(1.5,)).dataShapeFrom((2, length)) == (2, length * 3 // 2)
+    assert Resize((1,), factors=(np.float32(0.3),)).dataShapeFrom((2, length)) == (2, length * 3 // 10)
+    assert Resize((1,), factors=(0.2718281828,)).dataShapeFrom((2, length)) == (2, None)
 
 
 def test_a_resize_that_cannot_be_is_refused():
     with pytest.raises(ShapeError, match="wanted 2 factors, got \\[2.0\\]"):
-        ResizeAxes((0, 1), factors=(2.0,)).dataShapeFrom((2, 3))
+        Resize((0, 1), factors=(2.0,)).dataShapeFrom((2, 3))
     with pytest.raises(ShapeError, match="at least one element to read"):
-        ResizeAxes((0,), "sizes", (2,)).dataShapeFrom((0, 3))
+        Resize((0,), "sizes", (2,)).dataShapeFrom((0, 3))
     with pytest.raises(PuregraphError, match="axis"):
-        ResizeAxes((4,), factors=(2.0,)).dataShapeFrom((2, 3))
+        Resize((4,), factors=(2.0,)).dataShapeFrom((2, 3))
 
 
 def test_elements_far_from_an_infinite_one_stay_finite():
     x = np.ones((1, 8), np.float32)
     x[0, 0] = np.inf
-    y = ResizeAxes((1,), factors=(2.0,), mode="linear").updateData(x)
+    y = Resize((1,), factors=(2.0,), mode="linear").updateData(x)
     assert np.isfinite(y[0, 4:]).all()
 
 

@@ -31,10 +31,10 @@ from puregraph import (  # noqa: E402
 from puregraph.costs import PointwiseCost  # noqa: E402
 from puregraph.errors import GraphError  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
-from puregraph.onnx.modules import RecurrentCells, ReduceL1, ReduceL2, ReduceLogSum, ReduceSumSquare  # noqa: E402
+from puregraph.onnx.modules import L1Norm, L2Norm, LogSum, RecurrentCells, SumSquares  # noqa: E402
 from puregraph.onnx.onnxwriter import ModelWriter, OnnxStep  # noqa: E402
 
-REDUCED = [Sum, Mean, Max, Min, ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum]
+REDUCED = [Sum, Mean, Max, Min, L1Norm, L2Norm, SumSquares, LogSum]
 
 
 def close(a, b):
@@ -49,7 +49,7 @@ def close(a, b):
 def test_a_reduction_over_no_axis_is_no_reduction_over_all(made, opset, shape, axis):
     net = Sequential(made(axis=axis, name="other"), name="it")
     x = np.asarray(np.random.default_rng(2).random(shape) + 0.5, np.float32)
-    x = x if made is ReduceLogSum else np.negative(x, out=x)
+    x = x if made is LogSum else np.negative(x, out=x)
     model, wanted = toOnnx(net, None, [shape], opset=opset), net(x)
     assert wanted.shape == shape
     close(fromOnnx(model)(x), wanted)

@@ -22,7 +22,7 @@ from puregraph import (  # noqa: E402
     models,
 )
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
-from puregraph.onnx.modules import ResizeAxes  # noqa: E402
+from puregraph.onnx.modules import Resize  # noqa: E402
 
 NETS = {
     "mlp": (lambda: models.mlp(6, (5,), 3), [("N", 6)]),
@@ -200,7 +200,7 @@ NEWER = [
 def test_a_resize_of_old_opsets_in_which_one_axis_grows_and_one_shrinks_is_written_as_two():
     runtime = pytest.importorskip("onnxruntime")
     options = {"factors": (1.0, 1.0, 0.6, 2.0), "coordinates": "asymmetric", "rounding": "simple"}
-    net = Sequential(ResizeAxes((0, 1, 2, 3), **options, name="other"), name="it")
+    net = Sequential(Resize((0, 1, 2, 3), **options, name="other"), name="it")
     x = np.random.default_rng(2).standard_normal((2, 1, 5, 3)).astype(np.float32)
     first = toOnnx(net, None, [x.shape])
     session = runtime.InferenceSession(first.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -212,7 +212,7 @@ def test_a_resize_of_old_opsets_in_which_one_axis_grows_and_one_shrinks_is_writt
 @pytest.mark.parametrize(("options", "opset"), [(o, n) for o in RESIZES for n in (13, 21)] + [(o, 21) for o in NEWER])
 def test_a_resize_is_written_as_onnxruntime_understands_it_and_read_back(options, opset, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
-    net = Sequential(ResizeAxes(**{"axes": (0, 1, 2, 3), **options}, name="other"), name="it")
+    net = Sequential(Resize(**{"axes": (0, 1, 2, 3), **options}, name="other"), name="it")
     x = np.random.default_rng(2).standard_normal((2, 1, 4, 6)).astype(np.float32)
     first = toOnnx(net, tmp_path / "net.onnx", [x.shape], opset=opset)
     session = runtime.InferenceSession(first.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -223,6 +223,6 @@ def test_a_resize_is_written_as_onnxruntime_understands_it_and_read_back(options
 
 
 def test_options_of_a_resize_that_an_opset_lacks_are_refused():
-    net = Sequential(ResizeAxes((2, 3), factors=(0.5, 0.5), mode="linear", antialias=True, name="other"), name="it")
+    net = Sequential(Resize((2, 3), factors=(0.5, 0.5), mode="linear", antialias=True, name="other"), name="it")
     with pytest.raises(GraphError, match="antialias, axes can be written from opset 18 on, not in 13"):
         toOnnx(net, None, [(1, 1, 4, 4)], opset=13)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import puregraph
-from puregraph import Graph, Input, Module, PuregraphError, checkModule
+from puregraph import Gather, Graph, Input, Module, PuregraphError, checkModule
 from puregraph.onnx import modules
 
 CLASSES = [c for _, c in inspect.getmembers(modules, inspect.isclass) if issubclass(c, Module)]
@@ -43,7 +43,7 @@ def test_a_module_of_onnx_survives_a_file(made, tmp_path):
 
 def test_an_index_far_below_zero_is_refused_and_the_compiler_sees_how_indices_are_counted():
     x, index = Input(name="x").node(), Input(name="index").node()
-    net = Graph([x, index], modules.GatherAxis(axis=1, name="chosen").node(x, index))
+    net = Graph([x, index], Gather(axis=1, fromEnd=True, name="chosen").node(x, index))
     data, at = np.arange(6.0, dtype=np.float32).reshape(2, 3), np.array([-3, 2, -1])
     program = net.compile((2, 3), (3,), dtypes=["f4", "i8"])
     for run in (net, program.run):

@@ -25,9 +25,9 @@ from puregraph import (
 )
 from puregraph.check import Case, asKind
 from puregraph.costs import Abs
-from puregraph.onnx.modules.axes.scattering import ScatterElements
-from puregraph.onnx.modules.layers.convolving import Convolve, ConvolveTransposed
-from puregraph.onnx.modules.layers.vectorproduct import VectorProduct
+from puregraph.modules.scattering import ScatterElements
+from puregraph.onnx.modules.convolving import Convolve, ConvolveTransposed
+from puregraph.onnx.modules.vectorproduct import VectorProduct
 
 KINDS = [np.dtype(kind) for kind in ("?", "i1", "u1", "i4", "u4", "i8", "u8", "f2", "f4", "f8")]
 FEW = [np.dtype(kind) for kind in ("?", "i8", "f2", "f8")]

@@ -21,7 +21,8 @@ module
 pointwise function
 graph
 analysis
-modules costs optimizers compile autodiff data
+costs optimizers compile autodiff data
+modules
 text many
 onnx
 train serialize checkpoint draw profile check

@@ -20,8 +20,8 @@ MODES = {"train": True, "eval": False}
 
 def classesOf(package):
     """Every Module that a file of the package defines."""
-    for file in pkgutil.iter_modules(package.__path__):
-        found = importlib.import_module(f"{package.__name__}.{file.name}")
+    for file in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        found = importlib.import_module(file.name)
         for name, value in inspect.getmembers(found, inspect.isclass):
             if value.__module__ == found.__name__ and issubclass(value, Module) and name[0] != "_":
                 yield value

@@ -11,13 +11,13 @@ import numpy as np
 
 from puregraph.core.shape import normalAxis
 from puregraph.errors import GraphError
+from puregraph.modules.control.ifelse import If
+from puregraph.modules.control.innerpass import outside, shapesInside
+from puregraph.modules.control.loop import Loop
+from puregraph.modules.control.scan import Scan
 from puregraph.onnx.gradients.gradientcall import GradientCall
 from puregraph.onnx.gradients.gradientregistry import writesGradient
 from puregraph.onnx.gradients.innergradient import InnerGradient, Ways
-from puregraph.onnx.modules.control.ifelse import If
-from puregraph.onnx.modules.control.innerpass import outside, shapesInside
-from puregraph.onnx.modules.control.loop import Loop
-from puregraph.onnx.modules.control.scan import Scan
 from puregraph.onnx.onnxwriter import End, OnnxStep
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.modules.gathering import GatherElements, GatherND
+from puregraph.modules.pooling import MaxUnpool
+from puregraph.modules.product import Determinant
+from puregraph.modules.scattering import ScatterElements, ScatterND
+from puregraph.modules.selection import TopKValues, Trilu
+from puregraph.modules.signal import DFT
 from puregraph.onnx.gradients.gradientcall import GradientCall
 from puregraph.onnx.gradients.gradientregistry import writesGradient
-from puregraph.onnx.modules.axes.controlled import CumulativeAxis, TriluFrom
-from puregraph.onnx.modules.axes.gathering import GatherElements, GatherPoints
-from puregraph.onnx.modules.axes.scattering import ScatterElements, ScatterPoints, ScatterSequence
-from puregraph.onnx.modules.axes.topelements import TopElements
-from puregraph.onnx.modules.axes.trilu import Trilu
-from puregraph.onnx.modules.layers.determinant import Determinant
-from puregraph.onnx.modules.layers.fourier import Fourier
-from puregraph.onnx.modules.layers.pools import Unpool
+from puregraph.onnx.modules.controlled import CumulativeAxis, TriluFrom
+from puregraph.onnx.modules.scattersequence import ScatterSequence
 from puregraph.onnx.onnxwriter import End, OnnxStep
 
 
@@ -36,7 +36,7 @@ class IndexedGradient(GradientCall):
 
     def __init__(self, step: OnnxStep):
         super().__init__(step)
-        self.isPoints = isinstance(self.module, (GatherPoints, ScatterPoints))
+        self.isPoints = isinstance(self.module, (GatherND, ScatterND))
         self.axis: dict[str, Any] = {} if self.isPoints else {"axis": getattr(self.module, "axis", 0)}
 
     def index(self, number: int) -> str:
@@ -54,7 +54,7 @@ class IndexedGradient(GradientCall):
         return self.op(kind, x, index, updates, **self.axis, reduction=reduction)
 
 
-@writesIndexed(GatherElements, GatherPoints)
+@writesIndexed(GatherElements, GatherND)
 def gathered(g: IndexedGradient) -> tuple:
     """Each gradient is added where its element was; with the first axes of a batch an index names its sample too."""
     index, batch = g.index(1), getattr(g.module, "batch", 0)
@@ -66,13 +66,13 @@ def gathered(g: IndexedGradient) -> tuple:
     return g.put(g.full(0, 0), index, g.grad, "add"), None
 
 
-@writesIndexed(TopElements)
+@writesIndexed(TopKValues)
 def chosen(g: IndexedGradient) -> tuple:
     """The gradients of the chosen elements are put where they were."""
     return (g.full(0, 0) if g.grad is None else g.put(g.full(0, 0), g.index(2), g.grad),)
 
 
-@writesIndexed(Unpool, forAnySize=False)
+@writesIndexed(MaxUnpool, forAnySize=False)
 def unpooled(g: IndexedGradient) -> tuple:
     """The gradients from where the elements went, counted in an output of the usual lengths."""
     cut = g.module.natural != g.module.lengths
@@ -81,7 +81,7 @@ def unpooled(g: IndexedGradient) -> tuple:
     return g.op("Gather", g.op("Reshape", grad, g.step.whole(-1)), g.index(1)), None
 
 
-@writesIndexed(ScatterElements, ScatterPoints)
+@writesIndexed(ScatterElements, ScatterND)
 def scattered(g: IndexedGradient) -> tuple:
     """What was replaced has none; of equal positions the last update has it; see the rules of the module."""
     index, kind = g.index(1), g.module.reduction
@@ -114,7 +114,7 @@ def cofactors(g: IndexedGradient) -> tuple:
     return (g.op("Mul", grad, g.op("Mul", minors, signs)),)
 
 
-@writesIndexed(Fourier, forAnySize=False)
+@writesIndexed(DFT, forAnySize=False)
 def transformed(g: IndexedGradient) -> tuple:
     """A product with the matrix of the transform along its axis, real and imaginary parts being one."""
     shape, rank = g.shapes[0], len(g.shapes[0])
@@ -124,7 +124,7 @@ def transformed(g: IndexedGradient) -> tuple:
     order = [*(i for i in range(rank - 1) if i != axis), axis, rank - 1]
     lead = [shape[i] for i in order[:-2]]
     units = np.eye(prod(each)).reshape(-1, *each)
-    alone = Fourier(1, g.module.length, g.module.inverse, g.module.oneSided)
+    alone = DFT(1, g.module.length, g.module.inverse, g.module.oneSided)
     matrix = alone.adjoint(units, (len(units), *own)).reshape(prod(each), prod(own))
     rows = g.op("Reshape", g.op("Transpose", g.grad, perm=order), g.step.whole(*lead, prod(each)))
     found = g.op("Reshape", g.op("MatMul", rows, g.number(matrix)), g.step.whole(*lead, *own))

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from puregraph.base.widen import isNarrow
+from puregraph.modules.detection import RoiAlign, RoiPool
 from puregraph.onnx.gradients.gradientcall import GradientCall
 from puregraph.onnx.gradients.gradientregistry import writesGradient
-from puregraph.onnx.modules.sampling.roialign import RoiAlign
-from puregraph.onnx.modules.sampling.roipool import RoiPool
 from puregraph.onnx.onnxwriter import End, OnnxStep, kindOf
 
 WHOLE, EXACT = np.dtype(np.int64), np.dtype(np.float64)

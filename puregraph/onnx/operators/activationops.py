@@ -6,8 +6,8 @@ from typing import Any
 
 from puregraph import modules
 from puregraph.base.dtype import isFloating
-from puregraph.onnx.modules.layers.logsoftmax import Hardmax, LogSoftMax
-from puregraph.onnx.modules.layers.randomlike import RandomLike
+from puregraph.modules.softmax import HardMax, LogSoftMax
+from puregraph.onnx.modules.randomlike import RandomLike
 from puregraph.onnx.opregistry import onnxOp
 from puregraph.pointwise import Pointwise
 
@@ -86,7 +86,7 @@ def pRelu(op: Any, x: Any, slope: Any) -> Any:
 @onnxOp("Softmax", "LogSoftmax", "Hardmax")
 def softmax(op: Any, x: Any) -> Any:
     """Before opset 13 the axes from `axis` on count as one."""
-    kinds = {"Softmax": modules.SoftMax, "LogSoftmax": LogSoftMax, "Hardmax": Hardmax}
+    kinds = {"Softmax": modules.SoftMax, "LogSoftmax": LogSoftMax, "Hardmax": HardMax}
     if op.version >= 13:
         return op(kinds[op.type](op.get("axis", -1)), x)
     rank = op.rankOf(x)

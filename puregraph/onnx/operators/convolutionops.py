@@ -6,7 +6,7 @@ from typing import Any
 
 from puregraph import modules
 from puregraph.core.dim import Dim
-from puregraph.onnx.modules.layers.convolving import Convolve, ConvolveTransposed
+from puregraph.onnx.modules.convolving import Convolve, ConvolveTransposed
 from puregraph.onnx.opregistry import onnxOp
 
 PADDINGS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")

@@ -9,12 +9,9 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.core.dim import Dim
-from puregraph.onnx.modules.axes.gathering import GatherAxis
-from puregraph.onnx.modules.layers.col2im import Col2Im
-from puregraph.onnx.modules.sampling.gridsample import GridSample
-from puregraph.onnx.modules.sampling.roialign import RoiAlign
-from puregraph.onnx.modules.sampling.roipool import RoiPool
-from puregraph.onnx.modules.sampling.suppression import NonMaxSuppression
+from puregraph.modules.detection import NonMaxSuppression, RoiAlign, RoiPool
+from puregraph.modules.gridsample import GridSample
+from puregraph.modules.signal import Col2Im
 from puregraph.onnx.opregistry import onnxOp
 from puregraph.pointwise import Pointwise
 
@@ -86,7 +83,7 @@ def deformConv(op: Any, x: Any, W: Any, offset: Any, b: Any = None, mask: Any = 
     )
     grid = op(modules.Transpose((0, 1, 3, 4, 2)), point)
     grid = op(modules.Reshape((-1, count * out[0], out[1], 2)), grid)
-    grid = op(GatherAxis(-1), grid, op.constant(np.array([1, 0])))
+    grid = op(modules.Gather(-1, fromEnd=True), grid, op.constant(np.array([1, 0])))
     read = op(GridSample("linear"), op(modules.Reshape((-1, c // parts, *lengths)), op(modules.Cast(wide), x)), grid)
     read = op(modules.Cast(x.dtype), read)
     if mask is not None:

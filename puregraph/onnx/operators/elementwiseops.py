@@ -10,8 +10,8 @@ from puregraph import modules
 from puregraph.base.dtype import isFloating
 from puregraph.core.dim import Dim
 from puregraph.core.shape import valueOf
+from puregraph.modules.bits import BitShift, Bitwise
 from puregraph.onnx.modelfile import NUMERIC, dtypeOf, notNumeric
-from puregraph.onnx.modules.layers.bits import BitShift, Bitwise
 from puregraph.onnx.opregistry import onnxOp
 from puregraph.pointwise import Pointwise
 

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 
 from puregraph import modules
-from puregraph.onnx.modules.axes.choosing import CompressAxis, ReverseLengths, UniqueAlong
-from puregraph.onnx.modules.axes.controlled import TopCount
-from puregraph.onnx.modules.axes.gathering import GatherAxis, GatherElements, GatherPoints
-from puregraph.onnx.modules.axes.onehotvalues import OneHotValues
-from puregraph.onnx.modules.axes.scattering import ScatterElements, ScatterPoints, ScatterSequence
-from puregraph.onnx.modules.axes.topelements import TopElements
+from puregraph.modules.gathering import GatherElements, GatherND, ReverseSequence
+from puregraph.modules.scattering import ScatterElements, ScatterND
+from puregraph.modules.selection import TopKValues
+from puregraph.onnx.modules.controlled import TopCount
+from puregraph.onnx.modules.onehotvalues import OneHotValues
+from puregraph.onnx.modules.scattersequence import ScatterSequence
 from puregraph.onnx.opregistry import onnxOp
 
 
 @onnxOp("Gather")
 def gather(op: Any, x: Any, index: Any) -> Any:
     """Gather."""
-    return op(GatherAxis(op.get("axis", 0)), x, index)
+    return op(modules.Gather(op.get("axis", 0), fromEnd=True), x, index)
 
 
 @onnxOp("GatherElements")
@@ -31,7 +31,7 @@ def gatherElements(op: Any, x: Any, index: Any) -> Any:
 @onnxOp("GatherND")
 def gatherPoints(op: Any, x: Any, index: Any) -> Any:
     """GatherND."""
-    return op(GatherPoints(op.get("batch_dims", 0)), x, index)
+    return op(GatherND(op.get("batch_dims", 0)), x, index)
 
 
 @onnxOp("ScatterElements", "Scatter")
@@ -43,7 +43,7 @@ def scatterElements(op: Any, x: Any, index: Any, updates: Any) -> Any:
 @onnxOp("ScatterND")
 def scatterPoints(op: Any, x: Any, index: Any, updates: Any) -> Any:
     """ScatterND."""
-    return op(ScatterPoints(op.get("reduction", "none")), x, index, updates)
+    return op(ScatterND(op.get("reduction", "none")), x, index, updates)
 
 
 @onnxOp("TensorScatter")
@@ -55,7 +55,7 @@ def tensorScatter(op: Any, x: Any, updates: Any, starts: Any = None) -> Any:
 @onnxOp("Compress")
 def compress(op: Any, x: Any, condition: Any) -> Any:
     """Compress."""
-    return op(CompressAxis(op.get("axis")), x, condition)
+    return op(modules.Compress(op.get("axis"), mayBeShorter=True), x, condition)
 
 
 @onnxOp("NonZero")
@@ -67,7 +67,7 @@ def nonZero(op: Any, x: Any) -> Any:
 @onnxOp("Unique")
 def unique(op: Any, x: Any) -> Any:
     """Unique."""
-    return tuple(op(UniqueAlong(op.get("axis"), bool(op.get("sorted", 1))), x))
+    return tuple(op(modules.Unique(op.get("axis"), bool(op.get("sorted", 1))), x))
 
 
 @onnxOp("OneHot")
@@ -81,7 +81,7 @@ def oneHot(op: Any, index: Any, depth: Any, values: Any) -> Any:
 @onnxOp("ReverseSequence")
 def reverseSequence(op: Any, x: Any, lengths: Any) -> Any:
     """ReverseSequence."""
-    return op(ReverseLengths(op.get("time_axis", 0), op.get("batch_axis", 1)), x, lengths)
+    return op(ReverseSequence(op.get("time_axis", 0), op.get("batch_axis", 1)), x, lengths)
 
 
 @onnxOp("TopK")
@@ -89,5 +89,5 @@ def topK(op: Any, x: Any, count: Any = None) -> Any:
     """The count is an attribute before opset 10."""
     axis, largest = op.get("axis", -1), bool(op.get("largest", 1))
     known = np.array([op.get("k")]) if count is None else count.numbers
-    module = TopCount(axis, largest) if known is None else TopElements(int(known.ravel()[0]), axis, largest)
+    module = TopCount(axis, largest) if known is None else TopKValues(int(known.ravel()[0]), axis, largest)
     return tuple(op(module, x, count) if known is None else op(module, x))

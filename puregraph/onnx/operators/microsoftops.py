@@ -11,13 +11,12 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.graph.input import Input
+from puregraph.modules.control.scan import Scan
+from puregraph.modules.quantization import Dequantize
 from puregraph.onnx import opregistry
 from puregraph.onnx.graphbuilder import GraphBuilder
-from puregraph.onnx.modules.axes.gathering import GatherAxis
-from puregraph.onnx.modules.axes.reshaping import NewAxes
-from puregraph.onnx.modules.control.scan import Scan
-from puregraph.onnx.modules.layers.vectorproduct import VectorProduct
-from puregraph.onnx.modules.quantization.quantized import Dequantize
+from puregraph.onnx.modules.openreshaping import NewAxes
+from puregraph.onnx.modules.vectorproduct import VectorProduct
 from puregraph.onnx.onnxnode import OnnxNode
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.operators.normalizationops import rmsNorm
@@ -188,8 +187,13 @@ def embedLayerNorm(
     """LayerNormalization of the sum of rows for words, positions and segments; how many ones a mask begins with."""
     mask, positions = [*others, None, None][:2]
     positions = counted(op, ids, 1) if positions is None else positions
-    rows = [op(GatherAxis(0), ofWords, ids), op(GatherAxis(0), ofPositions, positions)]
-    rows += [] if segments is None or ofSegments is None else [op(GatherAxis(0), ofSegments, segments)]
+    rows = [
+        op(modules.Gather(0, fromEnd=True), ofWords, ids),
+        op(modules.Gather(0, fromEnd=True), ofPositions, positions),
+    ]
+    rows += (
+        [] if segments is None or ofSegments is None else [op(modules.Gather(0, fromEnd=True), ofSegments, segments)]
+    )
     x = summed(op, *rows)
     y = normalized(op, x, gamma, beta)[0]
     if not op.wants(1):
@@ -217,7 +221,7 @@ def rotary(op: Any, x: Any, positions: Any, cos: Any, sin: Any) -> Any:
     rest = parts.shape[3] - 2 * half
     if op.rankOf(positions) == 1:
         positions = op(modules.Add(), counted(op, parts, 2), op(modules.Cast("int64"), positions))
-    angles = [op(NewAxes((-3,)), op(GatherAxis(0), cache, positions)) for cache in (cos, sin)]
+    angles = [op(NewAxes((-3,)), op(modules.Gather(0, fromEnd=True), cache, positions)) for cache in (cos, sin)]
     pairs, still = op(modules.Split(3, (2 * half, rest)), parts) if rest else (parts, None)
     isPaired = bool(op.get("interleaved", 0))
     if isPaired:

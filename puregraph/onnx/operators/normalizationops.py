@@ -8,8 +8,9 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.core.shape import normalAxis
-from puregraph.onnx.modules.layers.normalizing import LocalResponse, NormalizeLp, ScaleMaps
-from puregraph.onnx.modules.layers.rmsnorm import RmsNorm
+from puregraph.modules.localnorm import LocalResponseNorm, LpNormalize
+from puregraph.modules.normalization import RmsNorm
+from puregraph.onnx.modules.scalemaps import ScaleMaps
 from puregraph.onnx.opregistry import onnxOp
 from puregraph.pointwise import Pointwise
 
@@ -105,10 +106,10 @@ def rmsNorm(op: Any, x: Any, scale: Any) -> Any:
 @onnxOp("LRN")
 def localResponse(op: Any, x: Any) -> Any:
     """LRN."""
-    return op(LocalResponse(op.get("size"), op.get("alpha", 1e-4), op.get("beta", 0.75), op.get("bias", 1.0)), x)
+    return op(LocalResponseNorm(op.get("size"), op.get("alpha", 1e-4), op.get("beta", 0.75), op.get("bias", 1.0)), x)
 
 
 @onnxOp("LpNormalization")
 def normalizeLp(op: Any, x: Any) -> Any:
     """LpNormalization."""
-    return op(NormalizeLp(op.choice("p", 2, 1), op.get("axis", -1)), x)
+    return op(LpNormalize(op.choice("p", 2, 1), op.get("axis", -1)), x)

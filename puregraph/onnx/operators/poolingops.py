@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph import modules
-from puregraph.onnx.modules.axes.reduceaxes import ReduceLp
-from puregraph.onnx.modules.layers.pools import PoolMax, PoolMean, PoolNorm, Unpool
+from puregraph.modules.normreduction import LpNorm
+from puregraph.modules.pooling import MaxUnpool
+from puregraph.onnx.modules.pools import PoolMax, PoolMean, PoolNorm
 from puregraph.onnx.operators.convolutionops import windowOf
 from puregraph.onnx.opregistry import onnxOp
 
@@ -42,7 +43,7 @@ def globalPool(op: Any, x: Any) -> Any:
     """GlobalAveragePool, GlobalMaxPool, GlobalLpPool."""
     axes = tuple(range(2, op.rankOf(x)))
     if op.type == "GlobalLpPool":
-        return op(ReduceLp(op.get("p", 2), axes, True), x)
+        return op(LpNorm(op.get("p", 2), axes, True), x)
     return op((modules.Mean if op.type == "GlobalAveragePool" else modules.Max)(axes, True), x)
 
 
@@ -53,4 +54,4 @@ def unpool(op: Any, x: Any, indices: Any, sizes: Any = None) -> Any:
     stride, pad, _ = windowOf(op, x, size)
     lengths = None if sizes is None else tuple(op.known(sizes, "the output's shape").tolist()[2:])
     natural = tuple((n - 1) * s + k - sum(both) for n, k, s, both in zip(x.shape[2:], size, stride, pad))
-    return op(Unpool(natural, lengths or natural), x, indices)
+    return op(MaxUnpool(natural, lengths or natural), x, indices)

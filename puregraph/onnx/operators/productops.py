@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph import modules
-from puregraph.onnx.modules.layers.determinant import Determinant
-from puregraph.onnx.modules.layers.vectorproduct import VectorProduct
+from puregraph.modules.product import Determinant
+from puregraph.onnx.modules.vectorproduct import VectorProduct
 from puregraph.onnx.opregistry import onnxOp
 from puregraph.pointwise import Pointwise
 

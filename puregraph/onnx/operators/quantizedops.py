@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from puregraph import modules
+from puregraph.modules.quantization import Dequantize, Quantize
 from puregraph.onnx.modelfile import NUMERIC, dtypeOf
-from puregraph.onnx.modules.layers.convolving import Convolve
-from puregraph.onnx.modules.layers.vectorproduct import VectorProduct
-from puregraph.onnx.modules.quantization.quantized import Dequantize, Quantize
+from puregraph.onnx.modules.convolving import Convolve
+from puregraph.onnx.modules.vectorproduct import VectorProduct
 from puregraph.onnx.operators.convolutionops import windowOf
 from puregraph.onnx.opregistry import onnxOp
 from puregraph.pointwise import Pointwise

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from puregraph import modules
-from puregraph.onnx.modules.axes.reshaping import NewAxes, WithoutAxes
-from puregraph.onnx.modules.recurrence.recurrentcells import CONSTANTS, GATES, ORDERS, PLAIN, RecurrentCells
+from puregraph.onnx.modules.openreshaping import NewAxes, WithoutAxes
+from puregraph.onnx.modules.recurrentcells import CONSTANTS, GATES, ORDERS, PLAIN, RecurrentCells
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.opregistry import onnxOp
 

@@ -9,10 +9,10 @@ import numpy as np
 from puregraph import modules
 from puregraph.base.dtype import isFloating
 from puregraph.core.dim import Dim
-from puregraph.onnx.modules.axes.accumulation import CumProd, CumSum
-from puregraph.onnx.modules.axes.controlled import CumulativeAxis, ReduceAxes
-from puregraph.onnx.modules.axes.extremeindex import LastExtreme
-from puregraph.onnx.modules.axes.reduceaxes import OFFLOATS, OPEN, REDUCTIONS, ReduceFilled
+from puregraph.modules.cumulative import CumProd, CumSum
+from puregraph.onnx.modules.controlled import CumulativeAxis, ReduceAxes
+from puregraph.onnx.modules.extremeindex import LastExtreme
+from puregraph.onnx.modules.reduceaxes import OFFLOATS, OPEN, REDUCTIONS, ReduceFilled
 from puregraph.onnx.opregistry import onnxOp
 
 NAMES = [f"Reduce{kind}" for kind in REDUCTIONS]

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from puregraph.base.dtype import isFloating
-from puregraph.onnx.modules.sampling.affinegrid import AffineGrid
-from puregraph.onnx.modules.sampling.gridsample import GridSample
-from puregraph.onnx.modules.sampling.resizeaxes import CROP, ResizeAxes
+from puregraph.modules.gridsample import AffineGrid, GridSample
+from puregraph.modules.resize import CROP, Resize
 from puregraph.onnx.opregistry import onnxOp
 
 
@@ -52,12 +51,12 @@ def resize(op: Any, x: Any, region: Any = None, scales: Any = None, sizes: Any =
 
 
 def resizing(op: Any, x: Any, given: Any, by: str, axes: Any, region: Any = None, **options: Any) -> Any:
-    """A ResizeAxes; factors and region are inputs where they are known only with the data."""
+    """A Resize; factors and region are inputs where they are known only with the data."""
     mode = op.get("mode", "nearest")
     if mode != "nearest" and not isFloating(x.dtype):
         op.refuse(f"interpolates between {x.dtype}, of which the standard does not say how they are rounded")
     factors, bounds = given.numbers, None if region is None else region.numbers
-    module = ResizeAxes(
+    module = Resize(
         tuple(axes),
         by,
         None if factors is None else tuple(factors.tolist()),

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from puregraph import modules
-from puregraph.onnx.modules.axes.controlled import Parts
-from puregraph.onnx.modules.axes.reshaping import NewAxes, WithoutAxes
+from puregraph.onnx.modules.controlled import Parts
+from puregraph.onnx.modules.openreshaping import NewAxes, WithoutAxes
 from puregraph.onnx.onnxsequence import OnnxSequence
 from puregraph.onnx.opregistry import onnxOp
 

@@ -10,20 +10,20 @@ from puregraph import modules
 from puregraph.core.dim import Dim
 from puregraph.core.shape import AXES
 from puregraph.errors import show
+from puregraph.modules.scattering import ScatterElements
+from puregraph.modules.selection import Trilu
 from puregraph.onnx.modelfile import dtypeOf
-from puregraph.onnx.modules.axes.controlled import (
+from puregraph.onnx.modules.controlled import (
     Parts,
     SplitSizes,
     SqueezeAxes,
     TriluFrom,
     UnsqueezeAxes,
 )
-from puregraph.onnx.modules.axes.filled import ConstantRange, Identical
-from puregraph.onnx.modules.axes.padding import PadAll
-from puregraph.onnx.modules.axes.reshaping import MatrixFrom, NewAxes, ReshapeTo, WithoutAxes
-from puregraph.onnx.modules.axes.scattering import ScatterElements
-from puregraph.onnx.modules.axes.slicing import FAR, SliceAlong, cutAt
-from puregraph.onnx.modules.axes.trilu import Trilu
+from puregraph.onnx.modules.filled import ConstantRange, Identical
+from puregraph.onnx.modules.openreshaping import MatrixFrom, NewAxes, ReshapeTo, WithoutAxes
+from puregraph.onnx.modules.padding import PadAll
+from puregraph.onnx.modules.slicing import FAR, SliceAlong, cutAt
 from puregraph.onnx.opregistry import onnxOp
 from puregraph.pointwise import Pointwise
 

@@ -8,12 +8,11 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.core.dim import Dim
+from puregraph.modules.bits import BitCast
+from puregraph.modules.dropout import Multinomial
+from puregraph.modules.signal import DFT
 from puregraph.onnx.modelfile import NUMERIC, dtypeOf, notNumeric
-from puregraph.onnx.modules.axes.gathering import GatherAxis
-from puregraph.onnx.modules.layers.bits import BitCast
-from puregraph.onnx.modules.layers.fourier import Fourier
-from puregraph.onnx.modules.layers.multinomial import Multinomial
-from puregraph.onnx.modules.layers.randomlike import RandomLike
+from puregraph.onnx.modules.randomlike import RandomLike
 from puregraph.onnx.opregistry import onnxOp
 
 
@@ -22,7 +21,7 @@ def dft(op: Any, x: Any, length: Any = None, axis: Any = None) -> Any:
     """The axis is an attribute before opset 20."""
     given = op.known(axis, "the axis") if axis is not None else op.get("axis", 1 if op.version < 20 else -2)
     count = None if length is None else int(np.ravel(op.known(length, "the length"))[0])
-    module = Fourier(int(np.ravel(given)[0]), count, bool(op.get("inverse", 0)), bool(op.get("onesided", 0)))
+    module = DFT(int(np.ravel(given)[0]), count, bool(op.get("inverse", 0)), bool(op.get("onesided", 0)))
     return op(module, x)
 
 
@@ -37,10 +36,10 @@ def stft(op: Any, x: Any, step: Any, window: Any = None, length: Any = None) -> 
         op.refuse(f"wanted frames of 1 to {n} samples and a step of at least 1, got {size} and {step}")
     op.builder.budget.spend("bytes of arrays", 8 * size * ((n - size) // step + 1))
     at = np.arange(0, n - size + 1, step)[:, None] + np.arange(size)
-    frames = op(GatherAxis(1), x, op.constant(at))
+    frames = op(modules.Gather(1, fromEnd=True), x, op.constant(at))
     if window is not None:
         frames = op(modules.Mul(), frames, op(modules.Reshape((-1, 1)), window))
-    return op(Fourier(2, None, False, bool(op.get("onesided", 1))), frames)
+    return op(DFT(2, None, False, bool(op.get("onesided", 1))), frames)
 
 
 @onnxOp("MelWeightMatrix", since=17)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import modules
-from puregraph.onnx.modules.layers.rmsnorm import RmsNorm
+from puregraph.modules.normalization import RmsNorm
 from puregraph.onnx.operators.productops import isLayer, linear
 from puregraph.onnx.patterns.patternregistry import onnxPattern
 

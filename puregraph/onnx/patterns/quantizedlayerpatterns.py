@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.onnx.modules.quantization.quantizedlayers import QuantizedConvolve, QuantizedProduct
+from puregraph.onnx.modules.quantizedlayers import QuantizedConvolve, QuantizedProduct
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.operators.convolutionops import windowOf
 from puregraph.onnx.patterns.patternregistry import onnxPattern

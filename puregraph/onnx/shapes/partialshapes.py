@@ -11,7 +11,7 @@ from puregraph.core.dim import Dim, read
 from puregraph.core.shape import normalAxis, symbols, valued, valueOf
 from puregraph.errors import PuregraphError
 from puregraph.modules import Add, Concat, Mul, Reshape, Shape, Size
-from puregraph.onnx.modules.axes.reshaping import MatrixFrom, ReshapeTo
+from puregraph.onnx.modules.openreshaping import MatrixFrom, ReshapeTo
 from puregraph.pointwise import Pointwise
 
 SMALL, LARGE = 96, 192  # sizes that are tried: multiples of what networks halve, and of their windows

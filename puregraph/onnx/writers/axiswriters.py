@@ -6,12 +6,12 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.errors import GraphError
-from puregraph.onnx.modules.axes.accumulation import CumProd, CumSum
-from puregraph.onnx.modules.axes.padding import PadAll
-from puregraph.onnx.modules.axes.reduceaxes import ReduceFilled, ReduceLp
-from puregraph.onnx.modules.axes.topelements import TopElements
-from puregraph.onnx.modules.axes.trilu import Trilu
-from puregraph.onnx.modules.layers.pools import Unpool
+from puregraph.modules.cumulative import CumProd, CumSum
+from puregraph.modules.normreduction import LpNorm
+from puregraph.modules.pooling import MaxUnpool
+from puregraph.modules.selection import TopKValues, Trilu
+from puregraph.onnx.modules.padding import PadAll
+from puregraph.onnx.modules.reduceaxes import ReduceFilled
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, writesOnnx
 from puregraph.onnx.writers.layerwriters import axesOf, reduced
 from puregraph.onnx.writers.operatorwriters import Attributes, checkTypes
@@ -26,7 +26,7 @@ def cumulative(step: OnnxStep) -> None:
     step.op(kind, step.x, step.constant(module.axis, np.int64), out=step.y, **options)
 
 
-@writesOnnx(TopElements)
+@writesOnnx(TopKValues)
 def topElements(step: OnnxStep) -> None:
     """TopK."""
     module = step.module
@@ -48,7 +48,7 @@ def reduceFilled(step: OnnxStep) -> None:
     reduced(step, f"Reduce{step.module.kind}", step.x, step.module.axes, step.module.keepdims, step.y)
 
 
-@writesOnnx(ReduceLp)
+@writesOnnx(LpNorm)
 def reduceLp(step: OnnxStep) -> None:
     """ReduceL1, ReduceL2, or the sum of powers."""
     module, axes, real = step.module, axesOf(step), step.dtypes[0]
@@ -89,7 +89,7 @@ def padAll(step: OnnxStep) -> None:
     step.op("Pad", step.x, pads, fill, *([axes] if axes else []), out=step.y, mode=module.mode)
 
 
-@writesOnnx(Unpool)
+@writesOnnx(MaxUnpool)
 def unpool(step: OnnxStep) -> None:
     """MaxUnpool, with windows that give the lengths which the indices are counted in."""
     module, (n, c, *lengths) = step.module, step.shapes[0]

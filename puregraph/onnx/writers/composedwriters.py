@@ -7,7 +7,7 @@ from math import pi, sqrt
 import numpy as np
 
 from puregraph import modules
-from puregraph.onnx.modules.layers.rmsnorm import RmsNorm
+from puregraph.modules.normalization import RmsNorm
 from puregraph.onnx.onnxwriter import OnnxStep, writesOnnx
 from puregraph.onnx.writers.layerwriters import reduced
 from puregraph.onnx.writers.operatorwriters import checkTypes

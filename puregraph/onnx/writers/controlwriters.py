@@ -9,9 +9,9 @@ import numpy as np
 
 from puregraph.core.shape import normalAxis
 from puregraph.errors import GraphError
-from puregraph.onnx.modules.control.ifelse import If
-from puregraph.onnx.modules.control.loop import Loop
-from puregraph.onnx.modules.control.scan import Scan
+from puregraph.modules.control.ifelse import If
+from puregraph.modules.control.loop import Loop
+from puregraph.modules.control.scan import Scan
 from puregraph.onnx.onnxwriter import OnnxStep, writesOnnx
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.onnx.modules.layers.convolving import Convolve, ConvolveTransposed
+from puregraph.onnx.modules.convolving import Convolve, ConvolveTransposed
 from puregraph.onnx.onnxwriter import OnnxStep, writesOnnx
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from puregraph import modules
-from puregraph.modules.convbase import _Convolution
-from puregraph.onnx.modules.axes.reduceaxes import OPEN, REDUCTIONS
-from puregraph.onnx.modules.layers.logsoftmax import LogSoftMax
-from puregraph.onnx.modules.layers.vectorproduct import VectorProduct
-from puregraph.onnx.modules.layers.weight import Weight
+from puregraph.modules.convolution import _Convolution
+from puregraph.modules.softmax import LogSoftMax
+from puregraph.onnx.modules.reduceaxes import OPEN, REDUCTIONS
+from puregraph.onnx.modules.vectorproduct import VectorProduct
+from puregraph.onnx.modules.weight import Weight
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
 
 ALONE = {  # what a reduction is of each element

@@ -10,21 +10,22 @@ import numpy as np
 from puregraph import modules
 from puregraph.base.dtype import isBfloat16
 from puregraph.errors import GraphError
-from puregraph.onnx.modules.axes import choosing, controlled, filled, gathering, scattering
-from puregraph.onnx.modules.axes.extremeindex import LastExtreme
-from puregraph.onnx.modules.axes.onehotvalues import OneHotValues
-from puregraph.onnx.modules.axes.slicing import SliceAlong
-from puregraph.onnx.modules.layers.bits import BitCast, BitShift, Bitwise
-from puregraph.onnx.modules.layers.determinant import Determinant
-from puregraph.onnx.modules.layers.logsoftmax import Hardmax
-from puregraph.onnx.modules.layers.multinomial import Multinomial
-from puregraph.onnx.modules.layers.normalizing import LocalResponse, NormalizeLp, ScaleMaps
-from puregraph.onnx.modules.layers.pools import PoolMax, PoolMean, PoolNorm
-from puregraph.onnx.modules.layers.randomlike import RandomLike
-from puregraph.onnx.modules.quantization.quantized import Dequantize, Quantize
-from puregraph.onnx.modules.sampling.roialign import RoiAlign
-from puregraph.onnx.modules.sampling.roipool import RoiPool
-from puregraph.onnx.modules.sampling.suppression import NonMaxSuppression
+from puregraph.modules import gathering, scattering
+from puregraph.modules.bits import BitCast, BitShift, Bitwise
+from puregraph.modules.detection import NonMaxSuppression, RoiAlign, RoiPool
+from puregraph.modules.dropout import Multinomial
+from puregraph.modules.localnorm import LocalResponseNorm, LpNormalize
+from puregraph.modules.product import Determinant
+from puregraph.modules.quantization import Dequantize, Quantize
+from puregraph.modules.softmax import HardMax
+from puregraph.onnx.modules import controlled, filled
+from puregraph.onnx.modules.extremeindex import LastExtreme
+from puregraph.onnx.modules.onehotvalues import OneHotValues
+from puregraph.onnx.modules.pools import PoolMax, PoolMean, PoolNorm
+from puregraph.onnx.modules.randomlike import RandomLike
+from puregraph.onnx.modules.scalemaps import ScaleMaps
+from puregraph.onnx.modules.scattersequence import ScatterSequence
+from puregraph.onnx.modules.slicing import SliceAlong
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, schemaOf, writesOnnx
 
 CALLEDRANDOM = {"uniform": "RandomUniformLike", "normal": "RandomNormalLike"}
@@ -46,22 +47,20 @@ OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # None stand
     controlled.TopCount: lambda m: ("TopK", {"axis": m.axis, "largest": int(m.largest)}),
     controlled.TriluFrom: lambda m: ("Trilu", {"upper": int(m.upper)}),
     controlled.SplitSizes: lambda m: ("Split", {"axis": m.axis}),
-    choosing.CompressAxis: lambda m: ("Compress", {"axis": m.axis}),
-    choosing.UniqueAlong: lambda m: ("Unique", {"axis": m.axis, "sorted": int(m.isSorted)}),
-    choosing.ReverseLengths: lambda m: ("ReverseSequence", {"time_axis": m.time, "batch_axis": m.batch}),
+    gathering.ReverseSequence: lambda m: ("ReverseSequence", {"time_axis": m.time, "batch_axis": m.batch}),
     filled.Identical: lambda m: ("EyeLike", {"k": m.diagonal or None, "dtype": kindOf(m.dtype)}),
     filled.ConstantRange: lambda m: ("Range", {}),
     gathering.GatherElements: lambda m: ("GatherElements", {"axis": m.axis or None}),
-    gathering.GatherPoints: lambda m: ("GatherND", {"batch_dims": m.batch or None}),
+    gathering.GatherND: lambda m: ("GatherND", {"batch_dims": m.batch or None}),
     scattering.ScatterElements: lambda m: ("ScatterElements", {"axis": m.axis or None, "reduction": reductionOf(m)}),
-    scattering.ScatterPoints: lambda m: ("ScatterND", {"reduction": reductionOf(m)}),
-    scattering.ScatterSequence: lambda m: (
+    scattering.ScatterND: lambda m: ("ScatterND", {"reduction": reductionOf(m)}),
+    ScatterSequence: lambda m: (
         "TensorScatter",
         {"axis": m.axis, "mode": "circular" if m.circular else "linear"},
     ),
     modules.Einsum: lambda m: ("Einsum", {"equation": f"{','.join(m.inputLetters)}->{m.output}"}),
     modules.Compress: lambda m: ("Compress", {"axis": m.axis}),
-    modules.Unique: lambda m: ("Unique", {"sorted": 1}),
+    modules.Unique: lambda m: ("Unique", {"axis": m.axis, "sorted": int(m.isSorted)}),
     modules.NonZero: lambda m: ("NonZero", {}),
     LastExtreme: lambda m: (
         "ArgMax" if m.largest else "ArgMin",
@@ -78,10 +77,10 @@ OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # None stand
     RoiPool: lambda m: ("MaxRoiPool", {"pooled_shape": list(m.size), "spatial_scale": float(m.scale)}),
     Multinomial: lambda m: ("Multinomial", {"sample_size": m.samples, "dtype": kindOf(m.dtype)}),
     RandomLike: lambda m: (CALLEDRANDOM[m.kind], randomOf(m)),
-    Hardmax: lambda m: ("Hardmax", {"axis": m.axis}),
+    HardMax: lambda m: ("Hardmax", {"axis": m.axis}),
     ScaleMaps: lambda m: ("BatchNormalization", {"epsilon": m.epsilon}),
-    NormalizeLp: lambda m: ("LpNormalization", {"p": int(m.p), "axis": m.axis}),
-    LocalResponse: lambda m: ("LRN", {"size": m.size, "alpha": m.alpha, "beta": m.beta, "bias": m.bias}),
+    LpNormalize: lambda m: ("LpNormalization", {"p": int(m.p), "axis": m.axis}),
+    LocalResponseNorm: lambda m: ("LRN", {"size": m.size, "alpha": m.alpha, "beta": m.beta, "bias": m.bias}),
     PoolMax: lambda m: ("MaxPool", {**poolOf(m), "storage_order": int(m.columns) or None}),
     PoolMean: lambda m: ("AveragePool", {**poolOf(m), "count_include_pad": int(m.includePad) or None}),
     PoolNorm: lambda m: ("LpPool", {**poolOf(m), "p": int(m.p)}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from puregraph.onnx.modules.quantization.quantizedlayers import QuantizedConvolve, QuantizedProduct
+from puregraph.onnx.modules.quantizedlayers import QuantizedConvolve, QuantizedProduct
 from puregraph.onnx.onnxwriter import OnnxStep, writesOnnx
 from puregraph.onnx.writers.convolutionwriters import optionsOf
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.device import toHost
-from puregraph.modules.recurrent import _Recurrent
-from puregraph.modules.rnn import MODES
-from puregraph.onnx.modules.recurrence.recurrentcells import CONSTANTS, ORDERS, PLAIN, RecurrentCells
+from puregraph.modules.recurrent import MODES, _Recurrent
+from puregraph.onnx.modules.recurrentcells import CONSTANTS, ORDERS, PLAIN, RecurrentCells
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
 
 TIMEFIRST = [1, 0, 2]

@@ -8,11 +8,9 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.errors import GraphError
-from puregraph.onnx.modules.layers.col2im import Col2Im
-from puregraph.onnx.modules.layers.fourier import Fourier
-from puregraph.onnx.modules.sampling.affinegrid import AffineGrid
-from puregraph.onnx.modules.sampling.gridsample import GridSample
-from puregraph.onnx.modules.sampling.resizeaxes import CROP, ResizeAxes
+from puregraph.modules.gridsample import AffineGrid, GridSample
+from puregraph.modules.resize import CROP, Resize
+from puregraph.modules.signal import DFT, Col2Im
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
 
 
@@ -31,7 +29,7 @@ def upsample(step: OnnxStep) -> None:
     step.op("Resize", step.x, None, scales, out=step.y, **options)
 
 
-@writesOnnx(ResizeAxes)
+@writesOnnx(Resize)
 def resize(step: OnnxStep) -> None:
     """Resize; axes are written from opset 18 on, before they have to be all."""
     module, rank = step.module, len(step.shapes[0])
@@ -113,7 +111,7 @@ def writtenCol2Im(step: OnnxStep) -> None:
     step.op("Col2Im", step.x, step.whole(*m.lengths), step.whole(*m.size), out=step.y, **options)
 
 
-@writesOnnx(Fourier)
+@writesOnnx(DFT)
 def fourier(step: OnnxStep) -> None:
     """DFT; its axis is an attribute before opset 20."""
     m = step.module

@@ -6,8 +6,7 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.errors import GraphError
-from puregraph.onnx.modules.axes.gathering import GatherAxis
-from puregraph.onnx.modules.axes.reshaping import MatrixFrom, NewAxes, ReshapeTo, WithoutAxes
+from puregraph.onnx.modules.openreshaping import MatrixFrom, NewAxes, ReshapeTo, WithoutAxes
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
 
 LAST = (1 << 63) - 1
@@ -175,15 +174,12 @@ def cast(step: OnnxStep) -> None:
     step.op("Cast", step.x, out=step.y, to=kindOf(step.module.dtype))
 
 
-@writesOnnx(GatherAxis)
-def gatherAxis(step: OnnxStep) -> None:
-    """Gather."""
-    step.op("Gather", *step.inputs, out=step.y, axis=step.module.axis or None)
-
-
 @writesOnnx(modules.Gather)
 def gather(step: OnnxStep) -> None:
-    """Gather; what -1 gives is zero."""
+    """Gather; for modules that do not count from the end, Where puts zeros in place of index -1."""
+    if step.module.fromEnd:
+        step.op("Gather", *step.inputs, out=step.y, axis=step.module.axis or None)
+        return
     axis, kind = step.module.axis % len(step.shapes[0]), step.indtypes[1]
     none, index = step.constant(0, kind), step.inputs[1]
     y = step.op("Gather", step.x, step.op("Max", index, none), axis=axis or None)

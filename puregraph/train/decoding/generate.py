@@ -11,7 +11,7 @@ from puregraph.arguments import Flag, Fraction, Natural, NotNegative, Positive, 
 from puregraph.data.batches import Batch
 from puregraph.errors import DataError, show
 from puregraph.module import Module
-from puregraph.modules.position import Position
+from puregraph.modules.embedding import Position
 from puregraph.train.decoding.sampling import drawToken
 from puregraph.train.modes import inMode
 from puregraph.train.objective import Objective

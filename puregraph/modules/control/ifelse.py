@@ -1,0 +1,168 @@
+"""If: one of two graphs, as a condition says that comes with the data."""
+
+import numpy as np
+
+from puregraph.arguments import GraphLike, Text, optional
+from puregraph.base.dtype import needType
+from puregraph.core.dim import Dim
+from puregraph.core.shape import product, valueOf
+from puregraph.device import toHost
+from puregraph.errors import Fault, ShapeError, need
+from puregraph.graph import Graph
+from puregraph.graph.graphholder import GraphHolder
+from puregraph.graph.input import Input
+from puregraph.module import Inputs
+from puregraph.modules.arithmetic import Add
+from puregraph.modules.control.innerpass import (
+    _InnerPass,
+    agreed,
+    backThrough,
+    checkInside,
+    dtypesInside,
+    filledIn,
+    isTraced,
+    outside,
+    shapesInside,
+    writtenStates,
+)
+from puregraph.modules.linear import Linear
+from puregraph.pointwise import Pointwise
+
+
+class If(GraphHolder):
+    """y = then(x) where the condition is true, and otherwise(x) where it is not
+
+    Both graphs take the same values. Sizes in which they differ depend on the data; of one that does not fit given
+    numbers the other one is what counts, and to choose it is an error. So it is with one that is None, for the reason
+    that `misfit` gives. The gradient goes back through the one that ran; parameters and values that only the other one
+    reads get zeros.
+
+    Shapes    condition of one boolean, values any -> what both graphs give
+    Source    ONNX operator If
+    Raises    ShapeError, DtypeError where neither graph fits, or they give another number of axes, or other dtypes
+    """
+
+    hidden = ("run",)
+    masks = ("condition",)
+
+    def __init__(self, then: optional(GraphLike), otherwise: optional(GraphLike), misfit: Text = "", name=None):
+        graphs = {"then": then, "else": otherwise}
+        super().__init__({key: graph for key, graph in graphs.items() if graph is not None}, name)
+        self.then, self.otherwise, self.misfit = then, otherwise, misfit
+        self.first = then or otherwise
+        counts = [(len(g.inputs), len(g.outputs)) for g in self.held.values()]
+        need(counts and counts[0] == counts[-1], "two graphs of as many inputs and outputs", counts)
+
+    @property
+    def inputSpec(self):
+        return Inputs(("condition", *(f"x{i}" for i in range(len(self.first.inputs)))))
+
+    @property
+    def outputNames(self):
+        count = len(self.first.outputs)
+        return ("y",) if count == 1 else tuple(f"y{i}" for i in range(count))
+
+    def branch(self, condition):
+        """The graph that runs."""
+        graph = self.then if bool(toHost(condition).reshape(())) else self.otherwise
+        if graph is None:
+            raise ShapeError(Fault("a condition for the branch that fits", "the other one", self.misfit))
+        return graph
+
+    # Ahead of data ----------------------------------------------------------------------------------------------------
+
+    def candidates(self, condition):
+        """The graphs that may run: one where the elements of the condition are known."""
+        need(product(condition) == 1, "a condition of one boolean", condition)
+        value = valueOf(condition)
+        isKnown = value is not None and value.dtype.kind != "O"
+        return [self.branch(value)] if isKnown else list(self.held.values())
+
+    def inferred(self, condition, shapes):
+        """The shapes of the outputs of each graph that may run; one that does not fit numbers is not chosen."""
+        found, faults = [], []
+        for graph in self.candidates(condition):
+            try:
+                found.append(shapesInside(graph, shapes))
+            except ShapeError as error:
+                faults.append(error)
+        isOpen = any(isinstance(size, Dim) for shape in shapes for size in shape)
+        if faults and (isOpen or not found):
+            raise faults[0]
+        return found
+
+    def dataShapeFrom(self, condition, *shapes):
+        found = self.inferred(condition, shapes)
+        outs = [agreed(a, b, "each output") for a, b in zip(found[0], found[-1])]
+        outs = [outside(shape, shapes) for shape in outs]
+        return outs if len(outs) > 1 else outs[0]
+
+    def dataTypeFrom(self, condition, *dtypes):
+        needType(condition is None or condition.kind == "b", "booleans for condition", condition)
+        found = [dtypesInside(graph, dtypes) for graph in self.held.values()]
+        for a, b in zip(found[0], found[-1]):
+            needType(a is None or b is None or a == b, "the same dtypes of both branches", f"{a} and {b}")
+        outs = [a or b for a, b in zip(found[0], found[-1])]
+        return outs if len(outs) > 1 else outs[0]
+
+    def valueFrom(self, condition, *shapes):
+        """The elements that are the same either way."""
+        found = [list(map(valueOf, each)) for each in self.inferred(condition, shapes)]
+        areSame = [a is not None and b is not None and np.array_equal(a, b) for a, b in zip(found[0], found[-1])]
+        outs = [value if isSame else None for value, isSame in zip(found[0], areSame)]
+        return outs if len(outs) > 1 else outs[0]
+
+    def hiddenShapeFrom(self, *shapes):
+        return [()]
+
+    def hiddenTypeFrom(self, *dtypes):
+        return [np.dtype(object)]
+
+    def flopsFrom(self, condition, *shapes):
+        return max(graph.flopsFrom(list(shapes)) for graph in self.held.values())
+
+    # Rules ------------------------------------------------------------------------------------------------------------
+
+    def updateData(self, condition, *arguments):
+        graph, count = self.branch(condition), len(self.first.inputs)
+        stored = dict(zip(self.ruleNames, arguments[count:]))
+        before = writtenStates(self, stored)
+        values = self.run(graph, arguments[:count], stored)
+        return (*(values[n] for n in graph.steps().outputs), _InnerPass(graph, [values], before))
+
+    def run(self, graph, inputs, stored):
+        """Every value of a pass, by number."""
+        steps = graph.steps()
+        checkInside(graph, inputs)
+        return steps.run(list(inputs), self.numbered(steps, stored))
+
+    def updateGrad(self, grad, condition, *arguments, needs):
+        names, count, ran = self.ruleNames, len(self.first.inputs), arguments[-1]
+        inputs, stored = arguments[:count], dict(zip(names, arguments[count:]))
+        values = ran.runs[0]
+        if isTraced((*inputs, *stored.values())):
+            values = self.run(ran.graph, inputs, {**stored, **{k: x.copy() for k, x in ran.before.items()}})
+        wanted = frozenset(id(getattr(self, name)) for name, need in zip(names, needs[1 + count :]) if need)
+        grads = grad if len(self.outputNames) > 1 else [grad]
+        new, params = backThrough(ran.graph, grads, values, any(needs[1 : 1 + count]), wanted)
+        found = [None, *new, *self.inOrder(params)]
+        return filledIn(found, needs, (condition, *arguments))
+
+    def brief(self):
+        counts = [str(len(graph)) for graph in self.held.values()]
+        return f"If({' or '.join(counts)} nodes)"
+
+    # Testing ----------------------------------------------------------------------------------------------------------
+
+    def sample(self, rng, condition, *shapes):
+        return [rng.random(condition) < 0.5, *(rng.standard_normal(s) for s in shapes)]
+
+    @classmethod
+    def examples(cls):
+        for outputs in (1, 2):
+            x, y = Input(name="x").node(), Input(name="y").node()
+            z = Add(name="sum").node(Linear(3, 3, name="fc").node(x), y)
+            then = Graph([x, y], [z, x][:outputs])
+            x, y = Input(name="x").node(), Input(name="y").node()
+            z = Pointwise(formula="x * y", name="product").node(x, y)
+            yield cls(then, Graph([x, y], [z, y][:outputs])), [(1,) * (outputs - 1), (2, 3), (2, 3)]

@@ -1,0 +1,160 @@
+"""_InnerPass: one run of a graph inside a module, what is known of it ahead of data, and its backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from puregraph.autodiff.functionalcall import backwardOf
+from puregraph.core.dim import Dim
+from puregraph.core.param import FixedState
+from puregraph.core.shape import symbols, valued, valueOf
+from puregraph.core.tracer import tracerOf
+from puregraph.device import toHost
+from puregraph.errors import DtypeError, Fault, ShapeError, show
+from puregraph.graph import Graph
+from puregraph.graph.graphholder import GraphHolder
+from puregraph.graph.inference import inferShapes, inferTypes
+from puregraph.graph.steps import Steps
+
+FEW = 64  # elements of an input that shapes may follow from
+
+
+class _InnerPass:
+    """The values of some runs of a graph, and states as they were before, in one thing that no rule takes for an array.
+
+    `runs` has the values of each run by number.
+    """
+
+    flows = True  # from a forward graph to a backward graph, where those are two
+
+    def __init__(self, graph: Graph, runs: list[list[Any]], before: dict[str, Any]):
+        self.graph, self.runs, self.before = graph, runs, before
+
+
+def writtenStates(holder: GraphHolder, stored: dict[str, Any]) -> dict[str, Any]:
+    """Copies of the states that rules may write to."""
+    return {name: stored[name].copy() for name, s in holder.states.items() if not isinstance(s, FixedState)}
+
+
+def backThrough(
+    graph: Graph, grads: list[Any], values: list[Any], updGrad: bool, wanted: frozenset[int]
+) -> tuple[list[Any], dict[int, Any]]:
+    """The gradients of the inputs of a run, and of parameters by id, from those of its outputs."""
+    steps = graph.steps()
+    if all(g is None for g in grads):
+        return [None] * len(steps.inputs), {}
+    inputs, found = backwardOf(graph, steps, updGrad, wanted).gradients(grads, values, shows=False)
+    return inputs, {id(p): g for p, g in found if g is not None}
+
+
+def shapesInside(graph: Graph, shapes: Any) -> list[Any]:
+    """The shapes of the outputs of a graph, with the elements that are known.
+
+    Raises    ShapeError naming the first node that does not take what it is given
+    """
+
+    def infer() -> list[Any]:
+        found = inferShapes(graph.steps(), list(shapes))
+        faults = [row.fault for row in found.rows if row.fault]
+        if faults:
+            raise ShapeError(*faults)
+        return found.shapes
+
+    return once(graph, ("shapes", *map(identityOf, shapes)), infer)
+
+
+def once(graph: Graph, key: tuple, infer: Callable[[], list[Any]]) -> list[Any]:
+    """Infer what a graph gives once, as long as neither it nor a graph in it is linked anew.
+
+    Rules of graphs in graphs ask for shapes, elements and dtypes one after the other: without this, twice as often for
+    each level.
+    """
+    steps = stepsInside(graph)
+    before, found = graph.checked.get(key, ((), None))
+    if len(before) != len(steps) or any(a is not b for a, b in zip(before, steps)):
+        found = infer()
+        if len(graph.checked) > 256:
+            graph.checked.clear()
+        graph.checked[key] = steps, found
+    return list(found)
+
+
+def stepsInside(graph: Graph) -> list[Steps]:
+    """The steps of a graph, and those of the graphs that modules in it hold."""
+    waiting, found = [graph], []
+    while waiting:
+        found.append(waiting.pop().steps())
+        holders = [step.module for step in found[-1].items if isinstance(step.module, GraphHolder)]
+        waiting += [part for holder in holders for part in holder.held.values() if isinstance(part, Graph)]
+    return found
+
+
+def identityOf(shape: Any) -> tuple:
+    """A shape with its known elements as a key: equal for shapes of which a rule says the same."""
+    value = valueOf(shape)
+    return tuple(shape), None if value is None else (value.dtype, value.shape, tuple(value.ravel().tolist()))
+
+
+def checkInside(graph: Graph, inputs: Any) -> None:
+    """Check that arrays fit a graph, once for shapes and the few integers and booleans that shapes may follow from.
+
+    Raises    ShapeError naming the first node that does not take what it is given
+    """
+    shapesInside(
+        graph, [valued(x.shape, toHost(x) if x.dtype.kind in "iub" and x.size <= FEW else None) for x in inputs]
+    )
+
+
+def dtypesInside(graph: Graph, dtypes: Any) -> list[Any]:
+    """The dtypes of the outputs of a graph.
+
+    Raises    DtypeError naming the first node that does not take what it is given
+    """
+
+    def infer() -> list[Any]:
+        steps = graph.steps()
+        found, faults = inferTypes(steps, list(dtypes))
+        if faults:
+            raise DtypeError(*faults)
+        return [found[n] for n in steps.outputs]
+
+    return once(graph, ("dtypes", *dtypes), infer)
+
+
+def agreed(first: tuple, second: tuple, what: str) -> tuple:
+    """The sizes that two shapes have in common, None for those that differ.
+
+    Raises    ShapeError where they have not as many axes
+    """
+    if len(first) != len(second):
+        raise ShapeError(Fault(f"as many axes of {what} either way", f"{show(tuple(first))} and {show(tuple(second))}"))
+    return tuple(a if a == b else None for a, b in zip(first, second))
+
+
+def outside(shape: tuple, given: Any) -> tuple:
+    """A shape inside the body, with None for sizes that cannot be inferred from outside."""
+    known = {name for other in given if other is not None for name in symbolsOf(other)}
+    return tuple(
+        n if n is not None and (not isinstance(n, Dim) or known.issuperset(symbols((n,)))) else None for n in shape
+    )
+
+
+def symbolsOf(shape: Any) -> tuple[str, ...]:
+    """The symbols in a shape, and in the elements that are known of it."""
+    value = valueOf(shape)
+    return symbols(shape) + (() if value is None else symbols(value.ravel().tolist()))
+
+
+def filledIn(grads: Any, needs: Any, arguments: Any) -> tuple:
+    """One gradient per argument: zeros for one that is wanted, and that nothing has reached."""
+    return tuple(
+        np.zeros_like(x) if g is None and need else g if need else None for g, need, x in zip(grads, needs, arguments)
+    )
+
+
+def isTraced(values: Any) -> bool:
+    """Whether some values are stand-ins for arrays: what is computed with them has to be seen again."""
+    return tracerOf([v for v in values if v is not None]) is not None

@@ -1,0 +1,179 @@
+"""_RepeatedGraph: a graph that runs again and again, with values carried from each run to the next."""
+
+import numpy as np
+
+from puregraph.base.dtype import needType
+from puregraph.core.shape import FreshSymbols
+from puregraph.errors import Fault, ShapeError, need, show
+from puregraph.graph.graphholder import GraphHolder
+from puregraph.modules.control.innerpass import (
+    _InnerPass,
+    backThrough,
+    checkInside,
+    dtypesInside,
+    filledIn,
+    isTraced,
+    outside,
+    shapesInside,
+    writtenStates,
+)
+
+
+class _RepeatedGraph(GraphHolder):
+    """The base of Loop and Scan: c, s = body(c, ...), again and again; the last c is given, and every s.
+
+    The body takes `leading` values of its own, the `carried` ones, slices, and what all runs read alike; it gives
+    `answers` values of its own, the carried ones, and those that are stacked. What each run starts from is kept, and
+    what is in it is computed again for its gradient: a long loop so takes memory for what it carries alone.
+
+    Shapes    as each subclass says
+    Source    Bengio, Frasconi, Simard 1993, on gradients through time
+    """
+
+    hidden = ("run",)
+    leading = answers = sliced = 0
+
+    def __init__(self, body, carried, name=None):
+        super().__init__({"body": body}, name)
+        self.body, self.carried = body, carried
+        wanted = f"a body of at least {self.answers + carried} outputs, with one that is given"
+        need(len(body.outputs) >= max(self.answers + carried, self.answers + 1), wanted, len(body.outputs))
+
+    @property
+    def outputNames(self):
+        count = len(self.body.outputs) - self.answers
+        return ("y",) if count == 1 else tuple(f"y{i}" for i in range(count))
+
+    # What a subclass says ---------------------------------------------------------------------------------------------
+
+    def goesOn(self, t, inputs, outs):
+        """Whether there is a run `t`, after one that gave `outs`."""
+        raise NotImplementedError
+
+    def given(self, t, inputs, outs, carried):
+        """What the body takes in run `t`."""
+        raise NotImplementedError
+
+    def atTime(self, grad, index, t, times):
+        """The part of the gradient of a stacked output that is of run `t`."""
+        raise NotImplementedError
+
+    def stacked(self, index, rows, shape, like):
+        """An output of all runs as one array; `shape` and dtype where there are none."""
+        raise NotImplementedError
+
+    # Ahead of data ----------------------------------------------------------------------------------------------------
+
+    def settled(self, before, carried, others, given):
+        """(shapes of carried values that hold in every run, shapes of all outputs of the body), with symbols for sizes
+        that change from run to run; no sizes of outputs where they do not follow."""
+        fresh, opened = FreshSymbols(given), set()
+        shapes = [tuple(shape) for shape in carried]
+        first = outs = shapesInside(self.body, [*before, *shapes, *others])
+        while True:
+            known = len(opened)
+            for i, new in enumerate(outs[self.answers : self.answers + self.carried]):
+                if len(shapes[i]) != len(new):
+                    raise ShapeError(Fault(f"a carried value of {show(shapes[i])} in every run", show(tuple(new))))
+                for axis, (n, m) in enumerate(zip(shapes[i], new)):
+                    if n != m and (i, axis) not in opened:
+                        opened.add((i, axis))
+                        shapes[i] = (*shapes[i][:axis], fresh.new("carried"), *shapes[i][axis + 1 :])
+            if len(opened) == known:
+                return shapes, outs
+            try:
+                outs = shapesInside(self.body, [*before, *shapes, *others])
+            except ShapeError:  # it may fit all the same
+                return shapes, [(None,) * len(shape) for shape in first]
+
+    def closedShapes(self, before, carried, others, given):
+        """The shapes of carried values, and of each row of a stacked output: None is any size."""
+        shapes, outs = self.settled(before, carried, others, given)
+        found = [outside(shape, given) for shape in (*shapes, *outs[self.answers + self.carried :])]
+        return found[: self.carried], found[self.carried :]
+
+    def carriedTypes(self, before, carried, others):
+        """The dtypes of the outputs.
+
+        Raises    DtypeError for a carried value that changes its own
+        """
+        found = dtypesInside(self.body, [*before, *carried, *others])[self.answers :]
+        for own, new in zip(carried, found):
+            needType(own is None or new is None or own == new, f"{own} carried on", new)
+        return [own or new for own, new in zip(carried, found)] + found[self.carried :]
+
+    def hiddenShapeFrom(self, *shapes):
+        return [()]
+
+    def hiddenTypeFrom(self, *dtypes):
+        return [np.dtype(object)]
+
+    # Rules ------------------------------------------------------------------------------------------------------------
+
+    def forward(self, inputs, carried, stored, times=None):
+        """(what each run starts from, the last carried values, the rows that are stacked); `times` are known in a
+        pass that is repeated."""
+        steps, starts, rows, outs = self.body.steps(), [], [], None
+        numbers = self.numbered(steps, stored)
+        while len(starts) < times if times is not None else self.goesOn(len(starts), inputs, outs):
+            given = self.given(len(starts), inputs, outs, carried)
+            if not starts and times is None:
+                checkInside(self.body, given)
+            starts.append((given, writtenStates(self, stored)))
+            values = steps.run(given, numbers)
+            outs = [values[n] for n in steps.outputs]
+            carried = outs[self.answers : self.answers + self.carried]
+            rows.append(outs[self.answers + self.carried :])
+        return starts, carried, rows
+
+    def outputsFrom(self, starts, carried, rows, stackedShapes, like):
+        """All outputs of a pass."""
+        found = [
+            self.stacked(i, [row[i] for row in rows], shape, dtype)
+            for i, (shape, dtype) in enumerate(zip(stackedShapes, like))
+        ]
+        return (*carried, *found, _InnerPass(self.body, starts, {}))
+
+    def gradients(self, grad, first, arguments, needs):
+        """(gradients of carried values, of slices by run, of what all runs read, of parameters by id); `first` is the
+        index of the first carried value among the arguments."""
+        names = self.ruleNames
+        count = len(needs) - len(names)
+        inputs, stored = arguments[:count], dict(zip(names, arguments[count:]))
+        starts = arguments[-1].runs
+        if isTraced((*inputs, *stored.values())):
+            states = starts[0][1] if starts else {}
+            again = {**stored, **{name: x.copy() for name, x in states.items()}}
+            starts, _, _ = self.forward(inputs, list(inputs[first : first + self.carried]), again, len(starts))
+        wanted = frozenset(id(getattr(self, name)) for name, need in zip(names, needs[count:]) if need)
+        grads = list(grad) if len(self.outputNames) > 1 else [grad]
+        carried, stacks = grads[: self.carried], grads[self.carried :]
+        steps, params, slices, shared = self.body.steps(), {}, [], None
+        for t in reversed(range(len(starts))):
+            given, states = starts[t]
+            numbers = self.numbered(steps, {**stored, **{name: x.copy() for name, x in states.items()}})
+            values = steps.run(given, numbers)
+            rows = [None if g is None else self.atTime(g, i, t, len(starts)) for i, g in enumerate(stacks)]
+            seeds = [*[None] * self.answers, *carried, *rows]
+            new, found = backThrough(self.body, seeds, values, True, wanted)
+            carried = new[self.leading : self.leading + self.carried]
+            rest = new[self.leading + self.carried :]
+            slices.insert(0, rest[: self.sliced])
+            shared = summed(shared, rest[self.sliced :])
+            params = {key: plus(params.get(key), found.get(key)) for key in {**params, **found}}
+        count -= self.leading + self.carried + self.sliced
+        return carried, slices, shared or [None] * count, params
+
+    def completed(self, found, params, needs, arguments):
+        """One gradient for each argument, those of parameters by their ids."""
+        return filledIn([*found, *self.inOrder(params)], needs, arguments)
+
+
+def plus(a, b):
+    """The sum of two gradients, of which any may be None."""
+    return b if a is None else a if b is None else a + b
+
+
+def summed(total, new):
+    """The sums of gradients of several values."""
+    return list(new) if total is None else [plus(a, b) for a, b in zip(total, new)]

@@ -1,0 +1,149 @@
+"""Scan: a graph that runs once for each slice of its inputs."""
+
+import numpy as np
+
+from puregraph.arguments import Argument, Flag, GraphLike, Natural, Whole
+from puregraph.core.shape import normalAxis
+from puregraph.errors import ShapeError, need
+from puregraph.graph import Graph
+from puregraph.graph.input import Input
+from puregraph.module import Inputs
+from puregraph.modules.activation import Tanh
+from puregraph.modules.control.repeatedgraph import _RepeatedGraph
+from puregraph.modules.linear import Linear
+
+Slices = Argument(
+    "a list of (axis, whether from its end)",
+    lambda value: (
+        isinstance(value, (tuple, list))
+        and all(isinstance(row, (tuple, list)) and len(row) == 2 for row in value)
+        and all(Whole.holds(axis) and (Flag.holds(flag) or flag in (0, 1)) for axis, flag in value)
+    ),
+    ShapeError,
+)
+
+
+class Scan(_RepeatedGraph):
+    """for t in 0, 1, ..., n - 1: c, s[t] = body(c, x[t], z)
+
+    x[t] is the slice t of each scanned input along its axis, counted from its end where it is one of `reversed`; s is
+    stacked along its own axis, in reverse likewise. `inputs` and `outputs` are (axis, whether in reverse) of each. The
+    values that are carried from run to run, c, are given as the last run left them; all runs read z alike. Gradients go
+    back through every run.
+
+    Shapes    c any, x (..., n, ...), z any -> c as given, s (..., n, ...)
+    Source    ONNX operator Scan
+    Raises    ShapeError, DtypeError where the body does not take what it gives, or lengths of x differ
+    """
+
+    def __init__(self, body: GraphLike, carried: Natural, inputs: Slices, outputs: Slices, name=None):
+        super().__init__(body, carried, name)
+        self.ins = tuple((int(axis), bool(isReversed)) for axis, isReversed in inputs)
+        self.outs = tuple((int(axis), bool(isReversed)) for axis, isReversed in outputs)
+        self.sliced = len(self.ins)
+        need(self.sliced > 0, "at least one input to take slices of", "none")
+
+    @property
+    def inputSpec(self):
+        return Inputs(tuple(f"x{i}" for i in range(len(self.body.inputs))))
+
+    # Ahead of data ----------------------------------------------------------------------------------------------------
+
+    def parted(self, values):
+        """(carried, scanned, read alike) of some values, one for each input."""
+        first = self.carried + self.sliced
+        return values[: self.carried], values[self.carried : first], values[first : len(self.body.inputs)]
+
+    def shapesFrom(self, shapes):
+        """(how many runs, shapes of carried values, and of each row of a stacked output)."""
+        carried, scanned, alike = self.parted(shapes)
+        axes = [normalAxis(axis, len(shape)) for (axis, _), shape in zip(self.ins, scanned)]
+        lengths = [shape[axis] for axis, shape in zip(axes, scanned)]
+        need(len(set(lengths)) == 1, "scanned inputs of one length", lengths)
+        slices = [shape[:axis] + shape[axis + 1 :] for axis, shape in zip(axes, map(tuple, scanned))]
+        return lengths[0], *self.closedShapes([], carried, [*slices, *alike], shapes)
+
+    def dataShapeFrom(self, *shapes):
+        count, carried, rows = self.shapesFrom(shapes)
+        stacked = []
+        for (axis, _), row in zip(self.outs, rows):
+            at = normalAxis(axis, len(row) + 1)
+            stacked.append((*row[:at], count, *row[at:]))
+        outs = [*carried, *stacked]
+        return outs if len(outs) > 1 else outs[0]
+
+    def dataTypeFrom(self, *dtypes):
+        outs = self.carriedTypes([], dtypes[: self.carried], dtypes[self.carried :])
+        return outs if len(outs) > 1 else outs[0]
+
+    def flopsFrom(self, *shapes):
+        carried, scanned, alike = self.parted(shapes)
+        axes = [normalAxis(axis, len(shape)) for (axis, _), shape in zip(self.ins, scanned)]
+        slices = [tuple(s[:axis]) + tuple(s[axis + 1 :]) for axis, s in zip(axes, scanned)]
+        return self.body.flopsFrom([*carried, *slices, *alike]) * scanned[0][axes[0]]
+
+    # Rules ------------------------------------------------------------------------------------------------------------
+
+    def goesOn(self, t, inputs, outs):
+        return t < inputs[self.carried].shape[self.ins[0][0]]
+
+    def given(self, t, inputs, outs, carried):
+        _, scanned, alike = self.parted(inputs)
+        return [*carried, *(sliceAt(x, *how, t) for x, how in zip(scanned, self.ins)), *alike]
+
+    def atTime(self, grad, index, t, times):
+        return sliceAt(grad, *self.outs[index], t)
+
+    def stacked(self, index, rows, shape, like):
+        axis, isReversed = self.outs[index]
+        if not rows:
+            axis = normalAxis(axis, len(shape) + 1)
+            sizes = [0 if not isinstance(n, int) else n for n in shape]
+            return np.zeros((*sizes[:axis], 0, *sizes[axis:]), like)
+        need(len({row.shape for row in rows}) == 1, "a stacked output of one shape in every run", rows[-1].shape)
+        return np.stack(rows[::-1] if isReversed else rows, axis)
+
+    def updateData(self, *arguments):
+        count = len(self.body.inputs)
+        inputs, stored = arguments[:count], dict(zip(self.ruleNames, arguments[count:]))
+        starts, carried, rows = self.forward(inputs, list(inputs[: self.carried]), stored)
+        shapes, dtypes = [()] * len(self.outs), [None] * len(self.outputNames)
+        if not starts:
+            _, _, shapes = self.shapesFrom([x.shape for x in inputs])
+            found = self.dataTypeFrom(*[x.dtype for x in inputs])
+            dtypes = found if isinstance(found, list) else [found]
+        return self.outputsFrom(starts, carried, rows, shapes, dtypes[self.carried :])
+
+    def updateGrad(self, grad, *arguments, needs):
+        carried, slices, alike, params = self.gradients(grad, 0, arguments, needs)
+        _, scanned, _ = self.parted(arguments)
+        found = []
+        for i, ((axis, isReversed), x) in enumerate(zip(self.ins, scanned)):
+            rows = [row[i] for row in slices]
+            if not needs[self.carried + i] or all(row is None for row in rows):
+                found.append(None)
+                continue
+            rows = [np.zeros_like(sliceAt(x, axis, False, 0)) if row is None else row for row in rows]
+            found.append(np.stack(rows[::-1] if isReversed else rows, axis))
+        return self.completed([*carried, *found, *alike], params, needs, arguments)
+
+    # Testing ----------------------------------------------------------------------------------------------------------
+
+    def brief(self):
+        return f"Scan({len(self.body)} nodes)"
+
+    @classmethod
+    def examples(cls):
+        c, x, z = (Input(name=name).node() for name in ("c", "x", "z"))
+        new = Tanh(name="tanh").node(Linear(3, 3, name="fc").node(c) + x * z)
+        yield cls(Graph([c, x, z], [new, new]), 1, [(1, True)], [(-1, False)]), [(2, 3), (2, 4, 3), (2, 3)]
+        a, b = (Input(name=name).node() for name in ("a", "b"))
+        yield (
+            cls(Graph([a, b], Linear(3, 2, name="fc").node(a + b)), 0, [(0, False), (-1, True)], [(0, True)]),
+            [(4, 3), (3, 4)],
+        )
+
+
+def sliceAt(x, axis, isReversed, t):
+    """The slice `t` along an axis, from its end on if it is in reverse."""
+    return x[(slice(None),) * (axis % x.ndim) + (-1 - t if isReversed else t,)]

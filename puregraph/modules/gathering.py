@@ -1,0 +1,240 @@
+"""Elements taken by index: Gather, GatherElements, GatherND."""
+
+import numpy as np
+
+from puregraph.arguments import Flag, Size, Whole
+from puregraph.core.dim import Dim
+from puregraph.core.shape import normalAxis, product, valueOf
+from puregraph.errors import DataError, need
+from puregraph.kernels import scatter
+from puregraph.module import Module
+
+
+class Gather(Module):
+    """y[..., i, ...] = x[..., index[i], ...] along `axis`
+
+    An index of -1 gives zeros, as for padding; with `fromEnd`, negative indices count from the end, as in numpy.
+    Elements that are read several times get the sum of the gradients. The index may have any rank.
+
+    Shapes    x (*a, n, *b), index (*i) integers -> y (*a, *i, *b)
+    Source    ONNX operator Gather
+    Raises    DataError if an index is out of range, or not an integer; ShapeError if x has no such axis
+    """
+
+    reads = ("index",)
+    keepsDtype = True
+    indices = ("index",)
+    flopsPerElement = 0
+
+    def __init__(self, axis: Whole = 0, fromEnd: Flag = False, name=None):
+        super().__init__(name)
+        self.axis, self.fromEnd = axis, fromEnd
+
+    def dataShapeFrom(self, x, index):
+        axis = normalAxis(self.axis, len(x))
+        return (*x[:axis], *index, *x[axis + 1 :])
+
+    def valueFrom(self, x, index):
+        values, positions = valueOf(x), valueOf(index)
+        if values is None or positions is None or positions.dtype.kind == "O":
+            return None
+        if not self.fromEnd and (positions < 0).any():
+            return None
+        return np.asarray(values.take(positions, axis=self.axis), values.dtype)  # of a lone symbol too
+
+    def updateData(self, x, index):
+        if index.dtype.kind not in "iu":
+            raise DataError(
+                f"Gather: wanted whole numbers as indices, got {index.dtype}; convert with .astype('int64')"
+            )
+        axis = normalAxis(self.axis, x.ndim)
+        index = fromStart(index, x.shape[axis]) if self.fromEnd else index
+        try:
+            y = scatter.gather(np.moveaxis(x, axis, 0), index)
+        except IndexError as error:
+            raise DataError(f"Gather: axis {axis} has length {x.shape[axis]}: {error}") from None
+        first = index.ndim
+        return y.transpose((*range(first, first + axis), *range(first), *range(first + axis, y.ndim)))
+
+    def updateGrad(self, grad, x, index, y):
+        axis = normalAxis(self.axis, x.ndim)
+        last = axis + index.ndim
+        index = fromStart(index, x.shape[axis]) if self.fromEnd else index
+        parts = grad.transpose((*range(axis, last), *range(axis), *range(last, grad.ndim)))
+        return np.moveaxis(scatter.scatterAdd(parts, index, x.shape[axis]), 0, axis), None
+
+    def sample(self, rng, x, index):
+        return [rng.standard_normal(x), rng.integers(-x[self.axis] if self.fromEnd else -1, x[self.axis], index)]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(4, 3), (5,)]
+        yield cls(axis=1), [(2, 3, 4), (2, 2)]
+        yield cls(axis=-1), [(2, 5), ()]
+        yield cls(axis=1, fromEnd=True), [(2, 3), (4,)]
+
+
+def positive(index, size, what):
+    """Indices counted from the first.
+
+    Raises    DataError for one that is out of range
+    """
+    if index.dtype.kind not in "iu":
+        raise DataError(f"{what}: wanted whole numbers as indices, got {index.dtype}; convert with .astype('int64')")
+    if index.size and ((index < -size).any() or (index >= size).any()):
+        raise DataError(f"{what}: wanted indices from {-size} to {size - 1}, got {index.min()} to {index.max()}")
+    return np.where(index < 0, index + size, index)
+
+
+def fromStart(index, size):
+    """Indices counted from the first; those that are out of range stay so."""
+    if index.dtype.kind not in "i":
+        return index
+    below = np.where(index < -size, index - (size == 0), index + np.int64(size))
+    return np.where(index < 0, below, index)
+
+
+class _Gathered(Module):
+    """The base of what indexes x with `key`; elements that are read several times get the sum of the gradients."""
+
+    reads = ("index",)
+    keepsDtype = True
+    indices = ("index",)
+    flopsPerElement = 0
+
+    def updateData(self, x, index):
+        return x[self.key(x, index)]
+
+    def updateGrad(self, grad, x, index, y):
+        gx = np.zeros_like(grad, shape=x.shape)
+        np.add.at(gx, self.key(x, index), grad)
+        return gx, None
+
+
+class GatherElements(_Gathered):
+    """y[i, j, ...] = x[..., index[i, j, ...], ...], the index in place of that along `axis`.
+
+    Shapes    x (any), index (as x, no longer along other axes) -> y as index
+    Source    ONNX operator GatherElements
+    Raises    DataError if an index is out of range; ShapeError if the ranks differ
+    """
+
+    def __init__(self, axis: Whole = 0, name=None):
+        super().__init__(name)
+        self.axis = axis
+
+    def dataShapeFrom(self, x, index):
+        axis = normalAxis(self.axis, len(x))
+        fits = len(x) == len(index) and all(i == axis or not m > n for i, (n, m) in enumerate(zip(x, index)))
+        need(fits, f"an index of rank {len(x)}, no longer than x but along axis {axis}", [x, index])
+        return index
+
+    def key(self, x, index):
+        """What x is indexed with."""
+        return elementKey(x, index, self.axis, "GatherElements")
+
+    def sample(self, rng, x, index):
+        return [rng.standard_normal(x), rng.integers(-x[self.axis], x[self.axis], index)]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(3, 2), (4, 2)]
+        yield cls(axis=1), [(2, 3), (2, 2)]
+
+
+def elementKey(x, index, axis, what):
+    """The index of x that takes one element for each of `index` along an axis."""
+    axis = normalAxis(axis, x.ndim)
+    grid = np.ogrid[tuple(slice(n) for n in index.shape)] if index.ndim else []
+    return tuple(positive(index, x.shape[i], what) if i == axis else grid[i] for i in range(x.ndim))
+
+
+class GatherND(_Gathered):
+    """y[b, i] = x[b, index[b, i, 0], index[b, i, 1], ...], b being the first `batch` axes of both.
+
+    Shapes    x (*b, *n), index (*b, *i, k) -> y (*b, *i, what is left of n after k axes)
+    Source    ONNX operator GatherND
+    Raises    DataError if an index is out of range; ShapeError if the first axes differ, or k is too large
+    """
+
+    def __init__(self, batch: Size = 0, name=None):
+        super().__init__(name)
+        self.batch = batch
+
+    def dataShapeFrom(self, x, index):
+        b = self.batch
+        need(len(index) > b and not isinstance(index[-1], Dim), "an index whose last axis has a known length", index)
+        need(
+            index[-1] + b <= len(x) and x[:b] == index[:b],
+            f"{b} first axes alike, and {index[-1]} more of x",
+            [x, index],
+        )
+        return (*index[:-1], *x[b + index[-1] :])
+
+    def key(self, x, index):
+        """What x is indexed with."""
+        return pointKey(x, index, self.batch, "GatherND")
+
+    def sample(self, rng, x, index):
+        most = min(x[self.batch : self.batch + index[-1]], default=1)
+        return [rng.standard_normal(x), rng.integers(-most, most, index)]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(3, 2), (4, 1)]
+        yield cls(), [(3, 2, 2), (2, 3, 2)]
+        yield cls(batch=1), [(2, 3, 2), (2, 2, 1)]
+
+
+def pointKey(x, index, batch, what):
+    """The index of x that takes what each row of `index` names, behind the first `batch` axes."""
+    count, around = index.shape[-1], index.shape[:-1]
+    grid = [np.arange(around[i]).reshape(tuple(-1 if j == i else 1 for j in range(len(around)))) for i in range(batch)]
+    parts = [positive(index[..., k], x.shape[batch + k], what) for k in range(count)]
+    if not grid and not parts:
+        return (np.zeros(around, np.intp)[(...,)] * 0, ...)[1:] if product(around) == 1 else (None,) * len(around)
+    return (*grid, *parts)
+
+
+class ReverseSequence(Module):
+    """y = x with the first lengths[n] elements along `time` of each sample n along `batch` in reverse.
+
+    Shapes    x (any), lengths (count of samples) -> y as x
+    Source    ONNX operator ReverseSequence
+    Raises    ShapeError if the axes are the same or others than the first two, or there are other lengths
+    """
+
+    reads = ("lengths",)
+    keepsDtype = True
+    indices = ("lengths",)
+    flopsPerElement = 0
+
+    def __init__(self, time: Size = 0, batch: Size = 1, name=None):
+        super().__init__(name)
+        self.time, self.batch = time, batch
+
+    def dataShapeFrom(self, x, lengths):
+        need({self.time, self.batch} == {0, 1} and len(x) >= 2, "the first two axes", (self.time, self.batch))
+        need(lengths == (x[self.batch],), f"lengths of shape ({x[self.batch]},)", lengths)
+        return x
+
+    def reversed(self, x, lengths):
+        """x or its gradient, in reverse."""
+        t = np.arange(x.shape[self.time])[:, None]
+        order = np.where(t < lengths, lengths - 1 - t, t)
+        columns = np.arange(x.shape[self.batch])[None]
+        return x[order, columns] if self.time == 0 else x[columns.T, order.T]
+
+    def updateData(self, x, lengths):
+        return self.reversed(x, lengths)
+
+    def updateGrad(self, grad, x, lengths, y):
+        return self.reversed(grad, lengths), None
+
+    def sample(self, rng, x, lengths):
+        return [rng.standard_normal(x), rng.integers(1, x[self.time] + 1, lengths)]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(3, 2), (2,)]
+        yield cls(1, 0), [(2, 3, 2), (2,)]

@@ -1,0 +1,112 @@
+"""Normalizing: by statistics that are inputs, by a norm, by neighbouring channels."""
+
+import numpy as np
+
+from puregraph.arguments import Count, Number, Positive, Whole
+from puregraph.base.widen import widened
+from puregraph.core.shape import normalAxis
+from puregraph.errors import need
+from puregraph.kernels.reduce import total
+from puregraph.module import Module
+
+
+class LpNormalize(Module):
+    """y = x / (sum |x|^p)^(1/p) along the axis; 0 where the sum is 0
+
+    Shapes    x (any with that axis) -> y as x
+    Source    ONNX operator LpNormalization
+    Raises    ShapeError if x has no such axis
+    """
+
+    reads = ("x",)
+    needsFloats = True
+    flopsPerElement = 4
+
+    def __init__(self, p: Positive = 2, axis: Whole = -1, name=None):
+        super().__init__(name)
+        self.p, self.axis = p, axis
+
+    def dataShapeFrom(self, x):
+        normalAxis(self.axis, len(x))
+        return x
+
+    def norm(self, x):
+        """The norm along the axis, 1 where it is 0."""
+        found = total(np.abs(x) ** self.p, self.axis, keepdims=True) ** (1 / self.p)
+        return np.where(found == 0, 1, found).astype(x.dtype, copy=False)
+
+    def updateData(self, x):
+        return x / self.norm(x)
+
+    def updateGrad(self, grad, x, y):
+        n = self.norm(x)
+        along = total(grad * x, self.axis, keepdims=True)
+        slope = np.abs(x) ** (self.p - 1) * np.sign(x) * n ** (1 - self.p)
+        return (grad / n - along * slope / (n * n)).astype(x.dtype, copy=False)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+        yield cls(1, axis=0), [(3, 2)]
+
+
+class LocalResponseNorm(Module):
+    """y_c = x_c / (bias + alpha / size sum over `size` channels around c of x^2)^beta
+
+    Shapes    x (n, maps, *spatial) -> y as x
+    Source    Krizhevsky, Sutskever, Hinton 2012, section 3.3; ONNX operator LRN
+    Raises    ShapeError if x has no channels
+    """
+
+    reads = ("x",)
+    needsFloats = True
+
+    def __init__(self, size: Count, alpha: Number = 1e-4, beta: Number = 0.75, bias: Number = 1.0, name=None):
+        super().__init__(name)
+        self.size, self.alpha, self.beta, self.bias = size, alpha, beta, bias
+
+    def dataShapeFrom(self, x):
+        need(len(x) >= 2, "(n, maps, *spatial)", x)
+        return x
+
+    def around(self, x, before):
+        """The sum over neighbouring channels."""
+        after = self.size - 1 - before
+        whole = np.pad(x, [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
+        return sum(whole[:, i : i + x.shape[1]] for i in range(self.size))
+
+    def scale(self, x):
+        """What x is divided by, to the power of beta."""
+        return self.bias + self.alpha / self.size * self.around(x * x, (self.size - 1) // 2)
+
+    def updateData(self, x):
+        return response(x, self)
+
+    def updateGrad(self, grad, x, y):
+        return responseBack(grad, x, self)
+
+    def flopsFrom(self, x):
+        found = self.size + 4
+        for n in x:
+            found = found * n
+        return found
+
+    @classmethod
+    def examples(cls):
+        yield cls(3, alpha=0.5), [(2, 4, 2)]
+        yield cls(2, alpha=0.3, bias=2.0), [(1, 3, 2, 2)]
+
+
+@widened
+def response(x, module):
+    """x over a power of what is around it."""
+    return x * module.scale(x) ** -module.beta
+
+
+@widened
+def responseBack(grad, x, module):
+    """Through the numerator, and through each denominator that x is part of."""
+    s = module.scale(x)
+    size, beta = module.size, module.beta
+    through = module.around(grad * x * s ** (-beta - 1), size - 1 - (size - 1) // 2)
+    return grad * s**-beta - 2 * module.alpha * beta / size * x * through

@@ -1,0 +1,223 @@
+"""Products of matrices and vectors, and the determinant."""
+
+import numpy as np
+
+from puregraph.arguments import Flag, Text
+from puregraph.base.widen import asResultType, widened
+from puregraph.core.shape import broadcast, product
+from puregraph.errors import ArgumentError, need
+from puregraph.kernels.einsum import contract, spread
+from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
+from puregraph.kernels.reduce import unbroadcast
+from puregraph.module import Module
+
+
+class MatMul(Module):
+    """y = A B, A being a or its transpose (transpA), B being b or its transpose (transpB)
+
+    Leading axes broadcast as numpy has it; transposed are the last two.
+
+    Shapes    A (..., i, j), B (..., j, k) -> y (..., i, k)
+    Source    Giles 2008, An Extended Collection of Matrix Derivative Results, section 2.2.1
+    Raises    ShapeError if one of them is no matrix, their j differ, or leading axes do not broadcast
+    """
+
+    reads = ("a", "b")
+    keepsDtype = True
+
+    def __init__(self, transpA: Flag = False, transpB: Flag = False, name=None):
+        super().__init__(name)
+        self.transpA, self.transpB = transpA, transpB
+
+    def dataShapeFrom(self, a, b):
+        hint = "make a vector a matrix: reshape it to one row or one column"
+        need(len(a) >= 2 and len(b) >= 2, "matrices (..., i, j), (..., j, k)", [a, b], hint)
+        (i, j), (rows, k) = (s[:-3:-1] if turn else s[-2:] for s, turn in ((a, self.transpA), (b, self.transpB)))
+        need(j == rows, f"(..., {i}, {j}) times (..., {j}, {k})", [a, b], f"the inner sizes {j} and {rows} differ")
+        return (*broadcast(a[:-2], b[:-2]), i, k)
+
+    def updateData(self, a, b):
+        a, b = asResultType(a, b)
+        return oriented(a, self.transpA) @ oriented(b, self.transpB)
+
+    def updateGrad(self, grad, a, b, y, needs):
+        ga = gb = None
+        if needs[0]:
+            ga = unbroadcast(oriented(grad @ oriented(b, not self.transpB), self.transpA), a.shape)
+        if needs[1]:
+            gb = unbroadcast(oriented(oriented(a, not self.transpA) @ grad, self.transpB), b.shape)
+        return ga, gb
+
+    def flopsFrom(self, a, b):
+        return 2 * a[-2 if self.transpA else -1] * product(self.dataShapeFrom(a, b))
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3), (3, 4)]
+        yield cls(transpA=True), [(2, 5, 3, 2), (5, 3, 4)]
+        yield cls(transpB=True), [(2, 1, 3, 2), (4, 5, 2)]
+        yield cls(transpA=True, transpB=True), [(3, 2), (2, 4, 3)]
+
+
+def oriented(x, transposed):
+    """x, or x with its last two axes transposed."""
+    return x.swapaxes(-1, -2) if transposed else x
+
+
+class PairDot(Module):
+    """y[n, p] = <x_i[n], x_j[n]> for all pairs i > j in the order (1, 0), (2, 0), (2, 1), (3, 0), ...
+
+    Shapes    f times x_i (n, d) -> y (n, f (f - 1) / 2)
+    Source    Rendle 2010, Factorization Machines, eq. 1; Naumov et al. 2019, arXiv:1906.00091, section 2.1.4
+    Raises    ShapeError if there are fewer than two inputs, or their shapes are not all (n, d)
+    """
+
+    reads = ("xs",)
+    keepsDtype = True
+
+    def dataShapeFrom(self, *xs):
+        need(len(xs) >= 2, "at least two inputs", list(xs))
+        need(len(xs[0]) == 2 and all(x == xs[0] for x in xs), "inputs of one shape (n, d)", list(xs))
+        return (xs[0][0], len(xs) * (len(xs) - 1) // 2)
+
+    def updateData(self, *xs):
+        return pairDots(*asResultType(*xs))
+
+    def updateGrad(self, grad, *values, needs):
+        *xs, _ = values
+        found = pairDotsGrad(grad, *xs)
+        return tuple([found[:, i] if wanted else None for i, wanted in enumerate(needs)])
+
+    def flopsFrom(self, *xs):
+        return 2 * xs[0][1] * product(self.dataShapeFrom(*xs))
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(3, 2)] * 2
+        yield cls(), [(2, 3)] * 4
+
+
+class Einsum(Module):
+    """y[k] = sum over i of x1[i1] x2[i2] ..., where letters name axes: Einsum("ij,jk->ik") is the matrix product
+
+    A letter that the output lacks is summed over; one that an input has twice is its diagonal. Without `->`
+    the output has, in alphabetical order, the letters that occur only once. The gradient of an input is itself such a
+    sum, of the output's gradient with all other inputs, broadcast along axes that only this input has.
+
+    Shapes    as many as there are groups of letters, equal wherever letters are -> a size for each letter after `->`
+    Source    the NumPy reference, numpy.einsum; Laue, Mitterreiter, Giesen 2020, A Simple and Efficient Tensor Calculus
+    Raises    ArgumentError for an equation that is none; ShapeError if the inputs do not fit it
+    """
+
+    reads = ("xs",)
+    keepsDtype = True
+
+    def __init__(self, equation: Text, name=None):
+        super().__init__(name)
+        self.inputLetters, self.output = parts(equation)
+
+    def sizes(self, shapes):
+        """The size of each letter."""
+        groups = self.inputLetters
+        wanted = ", ".join(f"({', '.join(letters)})" for letters in groups)
+        fits = len(shapes) == len(groups) and all(len(s) == len(letters) for s, letters in zip(shapes, groups))
+        need(fits, f"inputs of shapes {wanted}", list(shapes), f"the equation has {len(groups)} inputs")
+        found = {}
+        for shape, letters in zip(shapes, groups):
+            for size, letter in zip(shape, letters):
+                need(found.setdefault(letter, size) == size, f"one size for {letter} in {wanted}", list(shapes))
+        return found
+
+    def dataShapeFrom(self, *xs):
+        sizes = self.sizes(xs)
+        return tuple(sizes[letter] for letter in self.output)
+
+    def updateData(self, *xs):
+        return contract(f"{','.join(self.inputLetters)}->{self.output}", *xs)
+
+    def updateGrad(self, grad, *values, needs):
+        return tuple([self.gradient(grad, values[:-1], i) if wanted else None for i, wanted in enumerate(needs)])
+
+    def gradient(self, grad, xs, i):
+        """The gradient of input i: of its distinct letters, then onto the diagonal of those that it has twice."""
+        own, x = self.inputLetters[i], xs[i]
+        others = [self.output, *self.inputLetters[:i], *self.inputLetters[i + 1 :]]
+        distinct = dict.fromkeys(own)
+        found = [letter for letter in distinct if any(letter in letters for letters in others)]
+        dx = contract(f"{','.join(others)}->{''.join(found)}", grad, *xs[:i], *xs[i + 1 :])
+        shape = [x.shape[own.index(letter)] if letter in found else 1 for letter in distinct]
+        return spread(dx.reshape(shape), own, x.shape)
+
+    def flopsFrom(self, *xs):
+        return len(self.inputLetters) * product(self.sizes(xs).values())
+
+    @classmethod
+    def examples(cls):
+        yield cls("ij,jk->ik"), [(2, 3), (3, 4)]
+        yield cls("ij->i"), [(2, 3)]
+        yield cls("ii->i"), [(3, 3)]
+        yield cls("bij,bjk,k"), [(2, 3, 4), (2, 4, 2), (2,)]
+        yield cls("iji,j->"), [(3, 2, 3), (2,)]
+        yield cls("ij->ji"), [(2, 3)]
+
+
+def parts(equation):
+    """The letters of each input, and of the output.
+
+    Raises    ArgumentError for anything else than letters, commas and one arrow
+    """
+    text = equation.replace(" ", "") if isinstance(equation, str) else ""
+    left, arrow, output = text.partition("->")
+    groups = left.split(",")
+    letters = "".join(groups)
+    if not arrow:
+        output = "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
+    plain = text and text.isascii() and all(not group or group.isalpha() for group in (*groups, output))
+    if not plain or len(set(output)) < len(output) or not set(output) <= set(letters):
+        raise ArgumentError(
+            f"Einsum: wanted letters for the axes of each input, as in 'ij,jk->ik', after -> each at most once "
+            f"and of those before, got {equation!r}"
+        )
+    return groups, output
+
+
+class Determinant(Module):
+    """y = det x; its gradient is the matrix of cofactors, also where x is singular.
+
+    Shapes    x (..., n, n) -> y (...)
+    Source    ONNX operator Det; the gradient: Giles 2008, section 2.2.4
+    Raises    ShapeError if x is no square matrix
+    """
+
+    reads = ("x",)
+    needsFloats = True
+
+    def dataShapeFrom(self, x):
+        need(len(x) >= 2 and x[-1] == x[-2], "square matrices", x)
+        return x[:-2]
+
+    def updateData(self, x):
+        return determinants(x)
+
+    def updateGrad(self, grad, x, y):
+        return grad[..., None, None] * cofactors(x)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(3, 3)]
+        yield cls(), [(2, 2, 2)]
+
+
+@widened
+def determinants(x):
+    """The determinant of each matrix."""
+    return np.asarray(np.linalg.det(x), x.dtype)
+
+
+@widened
+def cofactors(x):
+    """The cofactors of each matrix U S V: det(U V) U T V, T the products of all singular values but one."""
+    u, s, v = np.linalg.svd(x)
+    others = np.where(np.eye(s.shape[-1], dtype=bool), s.dtype.type(1), s[..., None, :]).prod(-1)
+    sign = np.linalg.det(u) * np.linalg.det(v)
+    return np.asarray(sign[..., None, None] * ((u * others[..., None, :]) @ v), x.dtype)

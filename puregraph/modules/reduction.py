@@ -1,0 +1,202 @@
+"""Reductions along axes: Sum, Mean, Max, Min, and where the largest and smallest elements are."""
+
+import numpy as np
+
+from puregraph.arguments import Flag, Whole
+from puregraph.base.widen import divided, widened
+from puregraph.core.dim import Dim
+from puregraph.core.shape import asValue, normalAxis, valueOf
+from puregraph.errors import need
+from puregraph.kernels.reduce import average, total
+from puregraph.module import Module
+
+
+class _Reduction(Module):
+    """The base of Sum, Mean, Max and Min; `purpose` says what needs an element along the axes."""
+
+    purpose = ""
+    flopsPerElement = 1
+
+    def __init__(self, axis=None, keepdims: Flag = False, name=None):
+        super().__init__(name)
+        self.axis = tuple(axis) if isinstance(axis, list) else axis
+        self.keepdims = keepdims
+
+    def dataShapeFrom(self, x):
+        return reduced(x, self.axis, self.keepdims, self.purpose)
+
+
+class Sum(_Reduction):
+    """y = sum of x over `axis`: an integer, a tuple, or None for all axes; `keepdims` leaves them with length one.
+
+    Shapes    x (any) -> y without the axes, or of length one there
+    Source    the NumPy reference, numpy.sum; PuzzleLib's Sum
+    Raises    ShapeError if x has no such axis, or one is named twice
+    """
+
+    reads = ()
+    followsValues = True
+
+    def dataTypeFrom(self, x):
+        return None if x is None else np.zeros(1, x).sum().dtype
+
+    def updateData(self, x):
+        return total(x, self.axis, self.keepdims)
+
+    def updateGrad(self, grad, x, y):
+        return np.broadcast_to(grad.reshape(reduced(x.shape, self.axis, True)), x.shape).copy()
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+        yield cls(axis=1), [(2, 3)]
+        yield cls(axis=(0, -1), keepdims=True), [(2, 3, 4)]
+        yield cls(keepdims=True), [(2, 3)]
+        yield cls(axis=()), [(2, 3)]
+
+
+def reduced(shape, axis, keepdims, purpose=""):
+    """The shape without the axes, or of length one there; for a purpose, none of them may be empty."""
+    given = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = [normalAxis(a, len(shape)) for a in given]
+    need(len(set(axes)) == len(axes), "every axis at most once", axis)
+    need(not purpose or all(shape[i] != 0 for i in axes), f"at least one element {purpose}", shape)
+    return tuple(1 if i in axes else size for i, size in enumerate(shape) if keepdims or i not in axes)
+
+
+class Mean(_Reduction):
+    """y = 1/m sum of x over `axis`, m elements: an integer, a tuple, or None for all; `keepdims` leaves length one.
+
+    Shapes    x (any) -> y without the axes, or of length one there
+    Source    the NumPy reference, numpy.mean; Lin, Chen, Yan 2014, arXiv:1312.4400, 3.2: global pooling
+    Raises    ShapeError if x has no such axis, one is named twice, or there is nothing to average
+    """
+
+    reads = ()
+    purpose = "to average"
+    withPadding = "Sum(1) / lengths is the mean within them"
+
+    def dataTypeFrom(self, x):
+        return None if x is None else np.zeros(1, x).mean().dtype
+
+    def updateData(self, x):
+        return average(x, self.axis, self.keepdims)
+
+    def updateGrad(self, grad, x, y):
+        count = x.size // max(y.size, 1)
+        return np.broadcast_to(divided(grad, count).reshape(reduced(x.shape, self.axis, True)), x.shape).copy()
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+        yield cls(axis=-1), [(2, 3)]
+        yield cls(axis=(2, 3)), [(2, 3, 2, 2)]
+        yield cls(axis=0, keepdims=True), [(2, 3)]
+
+
+class _Extremum(_Reduction):
+    reads = ("x", "y")
+    purpose = "to choose from"
+    withPadding = "Where() fills them"
+    keepsDtype = True
+
+    def valueFrom(self, x):
+        value = valueOf(x)
+        if value is None or any(isinstance(size, Dim) for size in value.ravel().tolist()):
+            return None  # which of two symbols is larger is not known
+        return asValue(self.updateData(value))
+
+    def updateGrad(self, grad, x, y):
+        kept = reduced(x.shape, self.axis, True)
+        return shared(grad.reshape(kept), x, y.reshape(kept), self.axis)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+        yield cls(axis=1), [(2, 3)]
+        yield cls(axis=(0, -1), keepdims=True), [(2, 3, 4)]
+        yield cls(keepdims=True), [(2, 3)]
+
+
+@widened
+def shared(grad, x, y, axis):
+    """The gradient in equal parts where x is y, both perhaps NaN, and zero elsewhere."""
+    if x.size == 0:
+        return np.zeros_like(x)
+    chosen = (x == y) | (x != x) & (y != y)
+    return np.where(chosen, grad / chosen.sum(axis=axis, keepdims=True).astype(grad.dtype), 0)
+
+
+class Max(_Extremum):
+    """y = max of x over `axis`: an integer, a tuple, or None for all axes; `keepdims` leaves them with length one.
+
+    Where several are the largest, each gets an equal part of the gradient. NaN is greater than any other value.
+
+    Shapes    x (any) -> y without the axes, or of length one there
+    Source    ONNX operator ReduceMax; the even split is torch.amax's
+    Raises    ShapeError if x has no such axis, one is named twice, or there is nothing to choose from
+    """
+
+    def updateData(self, x):
+        return x.max(axis=self.axis, keepdims=self.keepdims)
+
+
+class Min(_Extremum):
+    """y = min of x over `axis`: an integer, a tuple, or None for all axes; `keepdims` leaves them with length one.
+
+    Where several are the smallest, each gets an equal part of the gradient. NaN is less than any other value.
+
+    Shapes    x (any) -> y without the axes, or of length one there
+    Source    ONNX operator ReduceMin; the even split is torch.amin's
+    Raises    ShapeError if x has no such axis, one is named twice, or there is nothing to choose from
+    """
+
+    def updateData(self, x):
+        return x.min(axis=self.axis, keepdims=self.keepdims)
+
+
+class _ArgExtremum(Module):
+    reads = ()
+    isDiscrete = True
+
+    def __init__(self, axis: Whole = -1, keepdims: Flag = False, name=None):
+        super().__init__(name)
+        self.axis, self.keepdims = axis, keepdims
+
+    def dataShapeFrom(self, x):
+        axis = normalAxis(self.axis, len(x))
+        need(x[axis] != 0, "at least one element to choose from", x)
+        return (*x[:axis], *((1,) if self.keepdims else ()), *x[axis + 1 :])
+
+    def dataTypeFrom(self, x):
+        return np.dtype(np.int64)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+        yield cls(axis=0), [(4,)]
+        yield cls(axis=1, keepdims=True), [(2, 3, 2)]
+
+
+class ArgMax(_ArgExtremum):
+    """y = the first index along `axis` at which x is largest, as int64; `keepdims` leaves the axis with length one.
+
+    Shapes    x (..., n, ...) -> y without the axis, or of length one there
+    Source    the NumPy reference, numpy.argmax; ONNX operator ArgMax
+    Raises    ShapeError if x has no such axis, or it is empty
+    """
+
+    def updateData(self, x):
+        return x.argmax(axis=self.axis, keepdims=self.keepdims)
+
+
+class ArgMin(_ArgExtremum):
+    """y = the first index along `axis` at which x is smallest, as int64; `keepdims` leaves the axis with length one.
+
+    Shapes    x (..., n, ...) -> y without the axis, or of length one there
+    Source    the NumPy reference, numpy.argmin; ONNX operator ArgMin
+    Raises    ShapeError if x has no such axis, or it is empty
+    """
+
+    def updateData(self, x):
+        return x.argmin(axis=self.axis, keepdims=self.keepdims)

@@ -1,0 +1,260 @@
+"""Modules that change the shape of one array: Reshape, Flatten, Transpose, Expand, Tile."""
+
+from numbers import Integral
+
+import numpy as np
+
+from puregraph.arguments import Axes, Whole, optional
+from puregraph.core.dim import Dim
+from puregraph.core.shape import AXES, asShape, broadcast, givenSizes, normalAxis, product, sizesOf
+from puregraph.errors import need
+from puregraph.kernels.reduce import unbroadcast
+from puregraph.module import Module
+
+
+class Reshape(Module):
+    """y = x with another shape, elements in row-major order.
+
+    In `shape`, 0 copies the axis of x at that index, and -1, once, is what is left: (0, -1) flattens a batch. Without
+    it, `sizes` are a second input, integers that say the same.
+
+    Shapes    x (any), sizes (rank) -> y (shape)
+    Source    ONNX operator Reshape; PuzzleLib's Reshape
+    Raises    ShapeError if x has another number of elements, or no axis to copy, or what is left is no integer
+    """
+
+    reads = ()
+    views = reinterprets = True
+    flopsPerElement = 0
+    indices = shapeInputs = ("sizes",)
+    followsValues = True
+
+    def __init__(self, shape=None, name=None):
+        super().__init__(name)
+        self.shape = None
+        if shape is not None:
+            sizes = shape if isinstance(shape, (tuple, list)) else (None,)
+            need(areTargets(sizes), WANTED, shape)
+            self.shape, self.sizes = tuple(map(int, sizes)), None
+
+    def dataShapeFrom(self, x, sizes=None):
+        wanted = givenSizes(sizes, "sizes") if self.shape is None else self.shape
+        return (None,) * sizes[0] if wanted is None else resolved(x, wanted)
+
+    def updateData(self, x, sizes=None):
+        return x.reshape(resolved(x.shape, self.shape if sizes is None else sizesOf(sizes)))
+
+    def updateGrad(self, grad, x, sizes, y):
+        return grad.reshape(x.shape), None
+
+    def sample(self, rng, x, *sizes):
+        return [rng.standard_normal(x), *[np.array([-1] + [1] * (n - 1)) for (n,) in sizes]]
+
+    @classmethod
+    def examples(cls):
+        yield cls((0, -1)), [(2, 3, 4)]
+        yield cls((0, 2, -1, 0)), [(1, 4, 7, 7)]
+        yield cls((6, 4)), [(2, 3, 4)]
+        yield cls((-1, 2)), [(2, 3)]
+        yield cls(()), [(1, 1)]
+        yield cls(), [(2, 3), (2,)]
+
+
+WANTED = "shape as a tuple of sizes, with 0 to copy an axis, and -1 at most once"
+
+
+def areTargets(sizes):
+    """Whether these say what an array is reshaped to."""
+    whole = all(isinstance(n, (Integral, Dim)) and not isinstance(n, bool) and not n < -1 for n in sizes)
+    return whole and list(sizes).count(-1) <= 1
+
+
+def resolved(x, wanted):
+    """The shape that `wanted`, with its 0 and -1, means for x."""
+    need(areTargets(wanted), WANTED, tuple(wanted))
+    copied = [axis for axis, size in enumerate(wanted) if size == 0]
+    need(all(axis < len(x) for axis in copied), f"at least {max(copied, default=-1) + 1} axes", x, "0 copies an axis")
+    rest = product(size for axis, size in enumerate(x) if axis not in copied)
+    given = product(size for size in wanted if size not in (0, -1))
+    text = tuple(wanted)
+    if -1 in wanted:
+        need(rest % given == 0, f"a multiple of {given} elements", x, f"-1 in {text} must be a whole number")
+    elif not any(x[axis] == 0 for axis in copied):
+        isSample = len(x) > 1 and product(x[1:]) == given
+        batch = f"{(0, *text)} keeps the first axis, that of the samples" if isSample else ""
+        need(rest == given, f"as many elements as {text} has", x, batch or "-1 stands for a size to infer")
+    return tuple(x[axis] if size == 0 else rest // given if size == -1 else size for axis, size in enumerate(wanted))
+
+
+class _Reshaped(Module):
+    """The base of what gives the same elements, in the same order, another shape."""
+
+    reads = ()
+    views = True
+    flopsPerElement = 0
+    followsValues = True
+
+    def updateData(self, x):
+        return x.reshape(self.dataShapeFrom(x.shape))
+
+    def updateGrad(self, grad, x, y):
+        return grad.reshape(x.shape)
+
+
+class Flatten(_Reshaped):
+    """y[n, i w + j] = x[n, i, j], w being the length of j: the axes from `start` on as one, in row-major order.
+
+    Shapes    x (n, ...) -> y (n, product of the rest)
+    Source    ONNX operator Flatten; PuzzleLib's Flatten
+    Raises    ShapeError if x has no axis `start`
+    """
+
+    def __init__(self, start: Whole = 1, name=None):
+        super().__init__(name)
+        self.start = start
+
+    def dataShapeFrom(self, x):
+        start = normalAxis(self.start, len(x), "start")
+        return (*x[:start], product(x[start:]))
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3, 4)]
+        yield cls(), [(2, 3)]
+        yield cls(start=0), [(2, 3)]
+        yield cls(start=-2), [(2, 3, 4, 5)]
+
+
+class Transpose(Module):
+    """y[i_axes[0], i_axes[1], ...] = x[i_0, i_1, ...]: axis k of y is axis `axes[k]` of x; without `axes`, reversed.
+
+    Shapes    x (d_0, d_1, ...) -> y (d_axes[0], d_axes[1], ...)
+    Source    ONNX operator Transpose; PuzzleLib's Transpose
+    Raises    ShapeError if `axes` does not name each axis of x once
+    """
+
+    reads = ()
+    views = True
+    flopsPerElement = 0
+    followsValues = True
+
+    def __init__(self, axes: optional(Axes) = None, name=None):
+        super().__init__(name)
+        need(len(axes or ()) <= AXES, f"at most {AXES} axes", len(axes or ()))
+        self.axes = None if axes is None else tuple(normalAxis(axis, len(axes), "axes") for axis in axes)
+        need(axes is None or len(set(self.axes)) == len(axes), "every axis once", tuple(axes or ()))
+
+    def order(self, rank):
+        """For each axis of y, the axis of x."""
+        return tuple(reversed(range(rank))) if self.axes is None else self.axes
+
+    def dataShapeFrom(self, x):
+        axes = self.order(len(x))
+        need(len(axes) == len(x), f"{len(axes)} axes", x, f"the axes are {axes}")
+        return tuple(x[axis] for axis in axes)
+
+    def updateData(self, x):
+        return x.transpose(self.order(x.ndim))
+
+    def updateGrad(self, grad, x, y):
+        axes = self.order(x.ndim)
+        return grad.transpose(tuple(sorted(range(len(axes)), key=axes.__getitem__)))
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3, 4)]
+        yield cls((0, 2, 3, 1)), [(2, 3, 4, 5)]
+        yield cls((-1, 0, 1)), [(2, 3, 4)]
+
+
+class Expand(Module):
+    """y = x, repeated to the shape that x and `shape` broadcast to; a size of 1 keeps what x has.
+
+    Without `shape`, `sizes` are a second input, integers.
+
+    Shapes    x (any), sizes (rank) -> y (the broadcast of both)
+    Source    ONNX operator Expand
+    Raises    ShapeError if they do not broadcast
+    """
+
+    reads = ()
+    keepsDtype = True
+    indices = shapeInputs = ("sizes",)
+    followsValues = True
+    flopsPerElement = 0
+
+    def __init__(self, shape=None, name=None):
+        super().__init__(name)
+        self.shape = None
+        if shape is not None:
+            self.shape, self.sizes = asShape(shape), None
+
+    def dataShapeFrom(self, x, sizes=None):
+        wanted = givenSizes(sizes, "sizes") if self.shape is None else self.shape
+        return (None,) * max(len(x), sizes[0]) if wanted is None else broadcast(x, wanted)
+
+    def updateData(self, x, sizes=None):
+        wanted = self.shape if sizes is None else sizesOf(sizes)
+        return np.broadcast_to(x, broadcast(x.shape, wanted)).copy()
+
+    def updateGrad(self, grad, x, sizes, y):
+        return unbroadcast(grad, x.shape), None
+
+    def sample(self, rng, x, *sizes):
+        return [rng.standard_normal(x), *[np.ones(shape, int) for shape in sizes]]
+
+    @classmethod
+    def examples(cls):
+        yield cls((2, 3)), [(3,)]
+        yield cls((4, 1, 3)), [(2, 1)]
+        yield cls((1,)), [(2, 3)]
+        yield cls(), [(2, 3), (3,)]
+
+
+class Tile(Module):
+    """y[i, j, ...] = x[i mod n, j mod m, ...]: x, `repeats` times along each axis.
+
+    Without `repeats`, they are a second input, integers.
+
+    Shapes    x (n, m, ...), repeats (rank of x) -> y (r_0 n, r_1 m, ...)
+    Source    ONNX operator Tile; the NumPy reference, numpy.tile
+    Raises    ShapeError if there are not as many repeats as axes
+    """
+
+    reads = ()
+    keepsDtype = True
+    indices = shapeInputs = ("repeats",)
+    followsValues = True
+    flopsPerElement = 0
+
+    def __init__(self, repeats=None, name=None):
+        super().__init__(name)
+        self.times = None
+        if repeats is not None:
+            self.times, self.repeats = asShape(repeats), None
+
+    def dataShapeFrom(self, x, repeats=None):
+        wanted = givenSizes(repeats, "repeats") if self.times is None else self.times
+        count = repeats[0] if wanted is None else len(wanted)
+        need(count == len(x), f"as many repeats as x has axes, {len(x)}", count)
+        return (None,) * len(x) if wanted is None else tuple(n * times for n, times in zip(x, wanted))
+
+    def updateData(self, x, repeats=None):
+        wanted = self.times if repeats is None else sizesOf(repeats)
+        shape = [size for n, times in zip(x.shape, wanted, strict=True) for size in (times, n)]
+        whole = np.broadcast_to(x.reshape([size for n in x.shape for size in (1, n)]), shape).copy()
+        return whole.reshape([n * times for n, times in zip(x.shape, wanted)])
+
+    def updateGrad(self, grad, x, repeats, y):
+        shape = [size for n, m in zip(x.shape, grad.shape) for size in (m // n if n else 1, n)]
+        return grad.reshape(shape).sum(axis=tuple(range(0, 2 * x.ndim, 2))), None
+
+    def sample(self, rng, x, *repeats):
+        return [rng.standard_normal(x), *[np.full(shape, 2) for shape in repeats]]
+
+    @classmethod
+    def examples(cls):
+        yield cls((2, 3)), [(3, 2)]
+        yield cls((1, 1, 2)), [(2, 1, 3)]
+        yield cls(()), [()]
+        yield cls(), [(2, 3), (2,)]

@@ -1,0 +1,298 @@
+"""Upsample2D, and Resize by an interpolation of any axes."""
+
+from fractions import Fraction
+from math import floor
+
+import numpy as np
+
+from puregraph.arguments import Flag, Items, Scalar, Wholes, choice, optional
+from puregraph.base.widen import widened
+from puregraph.core.dim import Dim
+from puregraph.core.shape import givenSizes, normalAxis, product, sizesOf, valueOf
+from puregraph.errors import need
+from puregraph.module import Module
+from puregraph.modules.resizetaps import COORDINATES, HALF, ROUNDINGS, _ResizeTaps, simplest
+from puregraph.modules.windows import needRank, perAxis
+
+
+class Upsample2D(Module):
+    """y[i] = x[i // s], or, with mode="linear", y[i] = (1 - f) x[j] + f x[j + 1], j + f = (i + 1/2) / s - 1/2
+
+    along height and width, `scale` being s or a pair of them. Beyond the border the border's value counts: positions
+    are those of the centres of pixels. With `scale=None`, `scales` are a second input, two integers.
+
+    Shapes    x (n, c, h, w), scales (2) -> y (n, c, s_h h, s_w w)
+    Source    ONNX operator Resize with coordinates half_pixel; PuzzleLib's Upsample2D
+    Raises    ShapeError if x has another rank or no pixels, or the scale is no integer;
+              ArgumentError for another mode
+    """
+
+    reads = ()
+    indices = shapeInputs = ("scales",)
+
+    def __init__(self, scale=2, mode: choice("nearest", "linear") = "nearest", name=None):
+        super().__init__(name)
+        self.scale, self.mode = None, mode
+        if scale is not None:
+            self.scale, self.scales = perAxis(scale, 2, "scale"), None
+        self.needsFloats, self.keepsDtype = mode == "linear", mode == "nearest"
+
+    def dataShapeFrom(self, x, scales=None):
+        h, w = needRank(x, 2)
+        need(h >= 1 and w >= 1, "at least one pixel", x)
+        if self.scale is None:
+            need(scales == (2,), "scales of shape (2,)", scales)
+        scale = givenSizes(scales, "scales") if self.scale is None else self.scale
+        return (*x[:2], None, None) if scale is None else (*x[:2], h * scale[0], w * scale[1])
+
+    def scaleFrom(self, scales):
+        """The factors along height and width."""
+        return self.scale if scales is None else perAxis(tuple(sizesOf(scales)), 2, "scale")
+
+    def updateData(self, x, scales=None):
+        resize = repeated if self.mode == "nearest" else between
+        high, wide = self.scaleFrom(scales)
+        return resize(resize(x, high, 2), wide, 3)
+
+    def updateGrad(self, grad, x, scales, y):
+        gather = summed if self.mode == "nearest" else spread
+        high, wide = (m // n for n, m in zip(x.shape[2:], grad.shape[2:]))
+        return gather(gather(grad, wide, 3), high, 2), None
+
+    def sample(self, rng, x, *scales):
+        return [rng.standard_normal(x), *[np.array([2, 3]) for _ in scales]]
+
+    def flopsFrom(self, x, scales=None):
+        found = self.dataShapeFrom(x, scales)
+        return 0 if self.mode == "nearest" or None in found else 3 * product(found)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3, 2, 3)]
+        yield cls((3, 1)), [(1, 2, 3, 2)]
+        yield cls(mode="linear"), [(2, 2, 3, 4)]
+        yield cls((1, 3), mode="linear"), [(2, 1, 2, 3)]
+        yield cls((4, 5), mode="linear"), [(1, 2, 1, 2)]
+        yield cls(None), [(1, 2, 2, 1), (2,)]
+
+
+def repeated(x, scale, axis):
+    """Each value `scale` times."""
+    return x.repeat(scale, axis=axis)
+
+
+@widened
+def summed(grad, scale, axis):
+    """The adjoint of `repeated`."""
+    return phases(grad, scale, axis).sum(axis=axis + 1)
+
+
+@widened
+def between(x, scale, axis):
+    """Linear interpolation between neighbours."""
+    size = x.shape[axis]
+    found = []
+    for f in fractions(scale):
+        near = neighbours(x, axis, -1 if f < 0 else 1)
+        found.append((1 - abs(f)) * x + abs(f) * near)
+    return np.stack(found, axis=axis + 1).reshape(*x.shape[:axis], scale * size, *x.shape[axis + 1 :])
+
+
+@widened
+def spread(grad, scale, axis):
+    """The adjoint of `between`."""
+    parts, total = phases(grad, scale, axis), 0.0
+    for i, f in enumerate(fractions(scale)):
+        g = parts[(slice(None),) * (axis + 1) + (i,)]
+        total = total + (1 - abs(f)) * g + abs(f) * given(g, axis, -1 if f < 0 else 1)
+    return total
+
+
+def phases(grad, scale, axis):
+    """The gradients of the `scale` copies of an element, on an axis of their own."""
+    return grad.reshape(*grad.shape[:axis], grad.shape[axis] // scale, scale, *grad.shape[axis + 1 :])
+
+
+def fractions(scale):
+    """The distance of each of the `scale` values from the element that it starts from."""
+    return [(r + 0.5) / scale - 0.5 for r in range(scale)]
+
+
+def cut(x, axis, *ends):
+    """A slice of an axis."""
+    return x[(slice(None),) * axis + (slice(*ends),)]
+
+
+def neighbours(x, axis, side):
+    """The element before (-1) or after (1) each one; at the border that one itself."""
+    ends = ((None, 1), (None, -1)) if side < 0 else ((1, None), (-1, None))
+    return np.concatenate([cut(x, axis, *each) for each in ends], axis=axis)
+
+
+def given(grad, axis, side):
+    """The adjoint of `neighbours`: the gradients for the element after (-1) or before (1), or itself at the border."""
+    inner = cut(grad, axis, 1, None) if side < 0 else cut(grad, axis, None, -1)
+    border = cut(grad, axis, None, 1) if side < 0 else cut(grad, axis, -1, None)
+    gap, rest = np.zeros_like(border), np.zeros_like(inner)
+    moved = np.concatenate([inner, gap] if side < 0 else [gap, inner], axis=axis)
+    return moved + np.concatenate([border, rest] if side < 0 else [rest, border], axis=axis)
+
+
+POLICIES = ("stretch", "not_larger", "not_smaller")
+CROP = "tf_crop_and_resize"
+DENOMINATOR = 4096  # scales whose fraction has a larger one give symbolic sizes nothing that is known
+
+
+class Resize(Module):
+    """y[i] = sum over j of k(j - c(i)) x[j] along each of `axes`, c being where i is in x
+
+    Positions are exact fractions. k is the kernel of `mode`: the nearest element as `rounding` says, linear, or cubic
+    with the parameter `cubicA`. With `antialias` it is widened where x shrinks. What is read beyond the ends is the
+    element at the end, or with `excludeOutside` nothing. `factors` are scales, or lengths with by="sizes", of each
+    axis; without them they are an input. `policy` keeps the aspect ratio of lengths. `bounds` (all starts, then all
+    ends, from 0 to 1) are what coordinates "tf_crop_and_resize" read, an input too, with `outside` for what is beyond
+    x. No gradient reaches scales and region.
+
+    Shapes    x (any), sizes or scales (count of axes), region (2 count of axes) -> y (..., floor(scale n), ...)
+    Source    ONNX operator Resize
+    Raises    ShapeError if x has no such axis, none of the elements that are read, or there is not a factor for each;
+              ArgumentError for other modes
+    """
+
+    reads = ("sizes", "scales", "region")
+    indices = shapeInputs = ("sizes",)
+
+    def __init__(
+        self,
+        axes: Wholes,
+        by: choice("scales", "sizes") = "scales",
+        factors: optional(Items) = None,
+        mode: choice("nearest", "linear", "cubic") = "nearest",
+        coordinates: choice(*COORDINATES) = "half_pixel",
+        rounding: choice(*ROUNDINGS) = "round_prefer_floor",
+        cubicA: Scalar = -0.75,
+        antialias: Flag = False,
+        excludeOutside: Flag = False,
+        policy: choice(*POLICIES) = "stretch",
+        bounds: optional(Items) = None,
+        outside: Scalar = 0.0,
+        name=None,
+    ):
+        super().__init__(name)
+        self.axes, self.by, self.policy = tuple(axes), by, policy
+        self.mode, self.coordinates, self.rounding, self.cubicA = mode, coordinates, rounding, cubicA
+        self.antialias, self.excludeOutside, self.outside = antialias and mode != "nearest", excludeOutside, outside
+        self.factors = None if factors is None else tuple(factors)
+        self.bounds = None if bounds is None else tuple(bounds)
+        self.needsFloats, self.keepsDtype = mode != "nearest", mode == "nearest"
+
+    def planned(self, x, factors):
+        """(axis, length, scale) of each axis; a length is None where only data gives it."""
+        need(len(factors) == len(self.axes), f"{len(self.axes)} factors", list(factors))
+        axes = [normalAxis(axis, len(x)) for axis in self.axes]
+        if self.by == "scales":
+            need(all(0 < f < np.inf for f in factors), "scales above 0", list(factors))
+            return [(a, scaled(x[a], f), simplest(f)) for a, f in zip(axes, factors)]
+        pairs = [(x[a], f) for a, f in zip(axes, factors)]
+        isOpen = any(isinstance(n, Dim) for pair in pairs for n in pair)
+        ratios = [Fraction(1) if isOpen else Fraction(int(f), max(n, 1)) for n, f in pairs]
+        if self.policy == "stretch":
+            return list(zip(axes, factors, ratios))
+        need(not isOpen, "numbers for sizes of which the aspect ratio is kept", x)
+        ratio = (min if self.policy == "not_larger" else max)(ratios)
+        return [(a, floor(ratio * x[a] + HALF), ratio) for a in axes]
+
+    def dataShapeFrom(self, x, sizes=None, scales=None, region=None):
+        count = len(self.axes)
+        given = sizes if self.by == "sizes" else scales
+        need(self.factors is not None or given == (count,), f"{self.by} of shape ({count},)", given)
+        need(region is None or region == (2 * count,), f"a region of shape ({2 * count},)", region)
+        known = self.factors
+        if known is None:
+            value = valueOf(given)
+            known = None if value is None else sizesOf(value)
+        shape = list(x)
+        axes = [normalAxis(axis, len(x)) for axis in self.axes]
+        for axis, length, _ in [(a, None, None) for a in axes] if known is None else self.planned(x, known):
+            need(length is None or length == 0 or x[axis] != 0, "at least one element to read", x)
+            shape[axis] = length
+        return tuple(shape)
+
+    def taps(self, x, sizes, scales, region):
+        """(axis, taps) of each axis that changes."""
+        given = sizes if self.by == "sizes" else scales
+        factors = self.factors if given is None else np.asarray(given).tolist()
+        count, found = len(self.axes), []
+        ends = (0.0,) * count + (1.0,) * count
+        ends = self.bounds or ends if region is None else np.asarray(region).tolist()
+        for i, (axis, length, scale) in enumerate(self.planned(x, factors)):
+            part = ends[i], ends[count + i]
+            if length != x[axis] or scale != 1 or self.coordinates == CROP and part != (0, 1):
+                found.append((axis, _ResizeTaps.of(x[axis], length, scale, part, self)))
+        return found
+
+    def updateData(self, x, sizes=None, scales=None, region=None):
+        found = self.taps(x.shape, sizes, scales, region)
+        y = chosen(x, found) if self.mode == "nearest" else interpolated(x, found)
+        for axis, taps in found:
+            if taps.outside.any():
+                y = np.where(along(taps.outside, axis, y.ndim), np.asarray(self.outside, y.dtype), y)
+        return y
+
+    def updateGrad(self, grad, x, sizes, scales, region, y):
+        return resizeGradient(grad, x.shape, self.taps(x.shape, sizes, scales, region)), None, None, None
+
+    def sample(self, rng, x, *rest):
+        return [rng.standard_normal(x), *[np.full(s, 2) for s in rest]]
+
+    @classmethod
+    def examples(cls):
+        yield cls((0, 1), factors=(2.0, 1.5)), [(2, 3)]
+        yield cls((1,), "sizes", (5,), "linear"), [(2, 3)]
+        yield cls((0, -1), "sizes", (3, 5), "cubic", "align_corners", excludeOutside=True), [(4, 2, 3)]
+        yield cls((1,), factors=(0.5,), mode="cubic", antialias=True), [(2, 7)]
+        yield cls((0, 1), "sizes", (6, 9), "linear", "asymmetric", policy="not_larger"), [(2, 4)]
+        yield cls((0,), "sizes", (4,), "linear", CROP, bounds=(0.3, 1.4), outside=7.0), [(5,)]
+        yield cls((1,), "sizes", mode="linear"), [(2, 3), (1,)]
+
+
+def scaled(size, scale):
+    """floor(scale * size); None for a symbol of which that is no fraction."""
+    exact = simplest(scale)
+    if not isinstance(size, Dim):
+        return floor(size * exact)
+    return size * exact.numerator // exact.denominator if exact.denominator <= DENOMINATOR else None
+
+
+def along(values, axis, rank):
+    """A vector along one axis of many."""
+    return values.reshape((-1,) + (1,) * (rank - 1 - axis))
+
+
+def chosen(x, found):
+    """The nearest elements along each axis."""
+    for axis, taps in found:
+        x = x.take(taps.index[:, 0], axis=axis)
+    return x
+
+
+@widened
+def interpolated(x, found):
+    """The weighted sum of the taps of each axis."""
+    for axis, (index, weight, _) in found:
+        weight = weight.astype(x.dtype)
+        y = 0
+        for t in range(index.shape[1]):
+            y = y + x.take(index[:, t], axis=axis) * along(weight[:, t], axis, x.ndim)
+        x = y
+    return x
+
+
+@widened
+def resizeGradient(grad, shape, found):
+    """The adjoint: each axis by its matrix, transposed."""
+    for axis, taps in reversed(found):
+        matrix = taps.matrix(shape[axis], grad.dtype)
+        grad = np.matmul(np.moveaxis(grad, axis, -1), matrix)
+        grad = np.moveaxis(grad, -1, axis)
+    return grad

@@ -1,0 +1,151 @@
+"""Scattering: elements put by index into a copy, in place of what is there, or added, multiplied, compared with it."""
+
+import numpy as np
+
+from puregraph.arguments import Whole, choice
+from puregraph.base.widen import asResultType, divided
+from puregraph.core.dim import Dim
+from puregraph.core.shape import normalAxis
+from puregraph.errors import need
+from puregraph.module import Module
+from puregraph.modules.gathering import elementKey, pointKey
+
+KINDS = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+class _Scatter(Module):
+    """The base: y = x, with `updates` where a key says; equal keys count in their order."""
+
+    reads = ("x", "index", "updates")
+    keepsDtype = True
+    indices = ("index",)
+    flopsPerElement = 0
+
+    def setKind(self, reduction):
+        self.reduction = reduction
+        self.isDiscrete = False
+
+    def updateData(self, x, index, updates):
+        x, updates = asResultType(x, updates)
+        y, key = x.copy(), self.key(x, index)
+        kind = KINDS[self.reduction]
+        if kind is None:
+            y[key] = updates
+        else:
+            kind.at(y, key, updates)
+        return y
+
+    def updateGrad(self, grad, x, index, updates, y):
+        key = self.key(x, index)
+        if self.reduction == "add":
+            return grad, None, grad[key]
+        if self.reduction == "mul":
+            return productGrad(grad, x, key, updates)
+        if self.reduction != "none":
+            return extremeGrad(grad, x, key, updates, self.updateData(x, index, updates))
+        order = np.arange(updates.size).reshape(updates.shape)
+        last = np.full(x.shape, -1)
+        last[key] = order
+        return (
+            np.where(last < 0, grad, 0).astype(grad.dtype, copy=False),
+            None,
+            np.where(last[key] == order, grad[key], 0).astype(grad.dtype, copy=False),
+        )
+
+
+def productGrad(grad, x, key, updates):
+    """Each factor's gradient is the product of the others: of none where two are 0, that of the rest for a single 0."""
+    zeros, rest = (x == 0).astype(np.int64), np.where(x == 0, x.dtype.type(1), x)
+    np.add.at(zeros, key, (updates == 0).astype(np.int64))
+    np.multiply.at(rest, key, np.where(updates == 0, x.dtype.type(1), updates))
+
+    def others(factor, zeros, rest):
+        isZero = factor == 0
+        return np.where(zeros == isZero, rest / np.where(isZero, factor.dtype.type(1), factor), factor.dtype.type(0))
+
+    return grad * others(x, zeros, rest), None, grad[key] * others(updates, zeros[key], rest[key])
+
+
+def extremeGrad(grad, x, key, updates, y):
+    """All that are equal to the largest, or smallest, share the gradient evenly."""
+    isKept, isTaken = x == y, updates == y[key]
+    count = isKept.astype(np.int64)
+    np.add.at(count, key, isTaken.astype(np.int64))
+    share = divided(grad, np.maximum(count, np.int64(1)))  # 0 equal it where it is not a number
+    nothing = grad.dtype.type(0)
+    return np.where(isKept, share, nothing), None, np.where(isTaken, share[key], nothing)
+
+
+class ScatterElements(_Scatter):
+    """y = x, but y[..., index[i, j, ...], ...] = updates[i, j, ...], the index in place of that along `axis`.
+
+    With a `reduction` the update is added to what is there, multiplied with it, or the larger or smaller is kept; equal
+    ones share their gradient evenly.
+
+    Shapes    x (any), index, updates (as x, no longer along other axes) -> y as x
+    Source    ONNX operator ScatterElements
+    Raises    DataError if an index is out of range; ShapeError if index and updates differ
+    """
+
+    def __init__(self, axis: Whole = 0, reduction: choice(*KINDS) = "none", name=None):
+        super().__init__(name)
+        self.axis = axis
+        self.setKind(reduction)
+
+    def dataShapeFrom(self, x, index, updates):
+        normalAxis(self.axis, len(x))
+        need(
+            index == updates and len(index) == len(x),
+            "index and updates of one shape, of the rank of x",
+            [x, index, updates],
+        )
+        return x
+
+    def key(self, x, index):
+        """Where the updates go."""
+        return elementKey(x, index, self.axis, "ScatterElements")
+
+    def sample(self, rng, x, index, updates):
+        return [rng.standard_normal(x), rng.integers(0, x[self.axis], index), rng.standard_normal(updates)]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(3, 2), (2, 2), (2, 2)]
+        for kind in ("add", "mul", "max", "min"):
+            yield cls(1, kind), [(2, 3), (2, 4), (2, 4)]
+
+
+class ScatterND(_Scatter):
+    """y = x, but y[index[i, 0], index[i, 1], ...] = updates[i].
+
+    With a `reduction` the update is added to what is there, multiplied with it, or the larger or smaller is kept; equal
+    ones share their gradient evenly.
+
+    Shapes    x (*n), index (*i, k), updates (*i, what is left of n after k axes) -> y as x
+    Source    ONNX operator ScatterND
+    Raises    DataError if an index is out of range; ShapeError if updates have another shape
+    """
+
+    def __init__(self, reduction: choice(*KINDS) = "none", name=None):
+        super().__init__(name)
+        self.setKind(reduction)
+
+    def dataShapeFrom(self, x, index, updates):
+        isKnown = len(index) >= 1 and not isinstance(index[-1], Dim) and index[-1] <= len(x)
+        need(isKnown, f"an index whose last axis has at most {len(x)} elements", index)
+        wanted = (*index[:-1], *x[index[-1] :])
+        need(updates == wanted, f"updates of shape {wanted}", updates)
+        return x
+
+    def key(self, x, index):
+        """Where the updates go."""
+        return pointKey(x, index, 0, "ScatterND")
+
+    def sample(self, rng, x, index, updates):
+        return [rng.standard_normal(x), rng.integers(0, min(x[: index[-1]]), index), rng.standard_normal(updates)]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(4, 2), (2, 1), (2, 2)]
+        for kind in ("add", "mul", "max", "min"):
+            yield cls(kind), [(3, 3), (4, 2), (4,)]

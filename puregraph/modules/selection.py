@@ -1,0 +1,285 @@
+"""Elements chosen by a condition or by their values: Compress, NonZero, Unique, TopKValues, Trilu, OneHot."""
+
+import numpy as np
+
+from puregraph.arguments import Count, Dtype, Flag, Size, Whole, optional
+from puregraph.base.dtype import nativeType
+from puregraph.core.shape import normalAxis, product
+from puregraph.core.tracer import arrayLike
+from puregraph.errors import need
+from puregraph.module import Module
+
+
+class Compress(Module):
+    """y = the slices of x along `axis` at which the condition is true, in their order; axis=None: of x as one row.
+
+    Their number depends on the data: ahead of it a symbol named after the node stands for it. The gradient goes to the
+    chosen slices. With `mayBeShorter`, the condition may end before the axis does; nothing beyond its end is chosen.
+
+    Shapes    x (*a, n, *b), condition (n) booleans -> y (*a, count, *b)
+    Source    the NumPy reference, numpy.compress; ONNX operator Compress
+    Raises    ShapeError if x has no such axis, or the condition has another length
+    """
+
+    reads = ("condition",)
+    keepsDtype = True
+    masks = ("condition",)
+    flopsPerElement = 0
+
+    def __init__(self, axis: optional(Whole) = 0, mayBeShorter: Flag = False, name=None):
+        super().__init__(name)
+        self.axis, self.mayBeShorter = axis, mayBeShorter
+
+    def dataShapeFrom(self, x, condition):
+        x = (product(x),) if self.axis is None else x
+        axis = normalAxis(self.axis or 0, len(x))
+        isFitting = len(condition) == 1 if self.mayBeShorter else condition == (x[axis],)
+        need(isFitting, f"a condition of shape ({x[axis]},)", condition)
+        return (*x[:axis], None, *x[axis + 1 :])
+
+    def updateData(self, x, condition):
+        x = x.ravel() if self.axis is None else x
+        axis = normalAxis(self.axis or 0, x.ndim)
+        if condition.shape[0] != x.shape[axis]:
+            return x.take(np.flatnonzero(condition), axis=axis)
+        return x[(slice(None),) * axis + (condition,)]
+
+    def updateGrad(self, grad, x, condition, y):
+        shape = (x.size,) if self.axis is None else x.shape
+        axis = normalAxis(self.axis or 0, len(shape))
+        if y.shape[axis] == 0:
+            return np.zeros_like(grad, shape=x.shape), None
+        if condition.shape[0] != shape[axis]:
+            condition = np.pad(condition, (0, shape[axis] - condition.shape[0]))
+        chosen = grad.take(np.maximum(np.cumsum(condition) - 1, 0), axis=axis)  # CuPy stores nothing where a mask holds
+        isChosen = condition.reshape(-1, *(1,) * (len(shape) - axis - 1))
+        return np.where(isChosen, chosen, grad.dtype.type(0)).reshape(x.shape), None
+
+    def sample(self, rng, x, condition):
+        return [rng.standard_normal(x), rng.random(condition) < 0.5]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(4, 3), (4,)]
+        yield cls(axis=-1), [(2, 5), (5,)]
+        yield cls(axis=None), [(2, 3), (6,)]
+        yield cls(axis=-1, mayBeShorter=True), [(2, 5), (3,)]
+
+
+class NonZero(Module):
+    """y[:, k] = index of the k-th element of x that is not 0, in row-major order.
+
+    Their number depends on the data: ahead of it a symbol stands for it, named after the node.
+
+    Shapes    x (any) -> y (rank of x, count)
+    Source    the NumPy reference, numpy.nonzero; ONNX operator NonZero
+    """
+
+    reads = ()
+    isDiscrete = True
+    flopsPerElement = 0
+
+    def dataShapeFrom(self, x):
+        return (len(x), None)
+
+    def dataTypeFrom(self, x):
+        return np.dtype(np.int64)
+
+    def updateData(self, x):
+        if x.ndim:
+            return np.stack(np.nonzero(x))
+        count = np.nonzero(x.reshape(1))[0].shape[0]
+        return np.zeros_like(x, shape=(0, count), dtype=np.int64)
+
+    def sample(self, rng, x):
+        return [rng.integers(0, 2, x).astype(float)]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+        yield cls(), [(5,)]
+        yield cls(), [()]
+
+
+class Unique(Module):
+    """values = the distinct elements of x, or with an `axis` its distinct slices; first, where each comes first;
+    inverse, which one each element or slice is; counts, how often each occurs: x.ravel() = values[inverse].
+
+    Sorted, or with `isSorted=False` in order of first occurrence. The number of values depends on the data: ahead of it
+    a symbol named after the node stands for it.
+
+    Shapes    x (any) -> values (count), first (count), inverse (size of x), counts (count)
+              with an axis: x (*a, n, *b) -> values (*a, count, *b), first (count), inverse (n), counts (count)
+    Source    the NumPy reference, numpy.unique; ONNX operator Unique
+    Raises    ShapeError if x has no such axis
+    """
+
+    reads = ()
+    isDiscrete = True
+    sharesSize = True
+    flopsPerElement = 0
+
+    def __init__(self, axis: optional(Whole) = None, isSorted: Flag = True, name=None):
+        super().__init__(name)
+        self.axis, self.isSorted = axis, isSorted
+
+    @property
+    def outputNames(self):
+        return ("values", "first", "inverse", "counts")
+
+    def dataShapeFrom(self, x):
+        if self.axis is None:
+            return [(None,), (None,), (product(x),), (None,)]
+        axis = normalAxis(self.axis, len(x))
+        return [(*x[:axis], None, *x[axis + 1 :]), (None,), (x[axis],), (None,)]
+
+    def dataTypeFrom(self, x):
+        return [x, *[np.dtype(np.int64)] * 3]
+
+    def updateData(self, x):
+        values, first, inverse, counts = np.unique(
+            x, return_index=True, return_inverse=True, return_counts=True, axis=self.axis
+        )
+        inverse = inverse.ravel()
+        if not self.isSorted:
+            order = np.argsort(first, kind="stable")
+            rank = np.empty_like(order)
+            rank[order] = np.arange(len(order))
+            values = values.take(order, axis=self.axis or 0)
+            first, counts, inverse = first[order], counts[order], rank[inverse]
+        return values, *[y.astype(np.int64) for y in (first, inverse, counts)]
+
+    def sample(self, rng, x):
+        return [rng.integers(0, 3, x).astype(float)]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+        yield cls(), [(5,)]
+        yield cls(0, isSorted=False), [(4, 2)]
+
+
+class TopKValues(Module):
+    """values, indices = the `count` largest (or smallest) elements of x along `axis`, in order; of equals the first.
+
+    Shapes    x (..., n, ...) -> values, indices (..., count, ...)
+    Source    ONNX operator TopK
+    Raises    ShapeError if there are fewer elements
+    """
+
+    reads = ("indices",)
+    keepsDtype = True
+
+    def __init__(self, count: Size, axis: Whole = -1, largest: Flag = True, name=None):
+        super().__init__(name)
+        self.count, self.axis, self.largest = count, axis, largest
+
+    @property
+    def outputNames(self):
+        return ("values", "indices")
+
+    def dataShapeFrom(self, x):
+        axis = normalAxis(self.axis, len(x))
+        need(x[axis] >= self.count, f"at least {self.count} elements along axis {axis}", x)
+        return [(*x[:axis], self.count, *x[axis + 1 :])] * 2
+
+    def dataTypeFrom(self, x):
+        return [x, np.dtype(np.int64)]
+
+    def updateData(self, x):
+        axis = normalAxis(self.axis, x.ndim)
+        flipped = np.flip(x, axis) if self.largest else x
+        order = np.argsort(flipped, axis=axis, kind="stable")
+        if self.largest:
+            order = x.shape[axis] - 1 - np.flip(order, axis)
+        order = order[(slice(None),) * axis + (slice(0, self.count),)]
+        return np.take_along_axis(x, order, axis), order
+
+    def updateGrad(self, grad, x, values, indices):
+        g = grad[0]
+        if g is None:
+            return np.zeros_like(values, shape=x.shape)
+        gx = np.zeros_like(g, shape=x.shape)
+        np.put_along_axis(gx, indices, g, normalAxis(self.axis, x.ndim))
+        return gx
+
+    def sample(self, rng, x):
+        return [rng.permutation(int(np.prod(x))).reshape(x) * 0.5]
+
+    @classmethod
+    def examples(cls):
+        yield cls(2), [(2, 3)]
+        yield cls(2, axis=0, largest=False), [(3, 2)]
+
+
+class Trilu(Module):
+    """y[..., i, j] = x[..., i, j] where j >= i + diagonal, or j <= i + diagonal if not `upper`; else 0.
+
+    Shapes    x (..., n, m) -> y as x
+    Source    ONNX operator Trilu
+    Raises    ShapeError if x is no matrix
+    """
+
+    reads = ()
+    keepsDtype = True
+
+    def __init__(self, upper: Flag = True, diagonal: Whole = 0, name=None):
+        super().__init__(name)
+        self.upper, self.diagonal = upper, diagonal
+
+    def dataShapeFrom(self, x):
+        need(len(x) >= 2, "a matrix", x)
+        return x
+
+    def kept(self, x):
+        """Where the elements are that are kept."""
+        rows, columns = np.arange(x.shape[-2])[:, None], np.arange(x.shape[-1])
+        far = columns - rows
+        return arrayLike(x, far >= self.diagonal if self.upper else far <= self.diagonal)
+
+    def updateData(self, x):
+        return np.where(self.kept(x), x, np.zeros_like(x))
+
+    def updateGrad(self, grad, x, y):
+        return np.where(self.kept(grad), grad, np.zeros_like(grad))
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(3, 2)]
+        yield cls(upper=False, diagonal=-1), [(2, 3, 3)]
+
+
+class OneHot(Module):
+    """y[..., k] = 1 where x is k, else 0, for k below `classes`; an index that is no class gives zeros alone.
+
+    Shapes    x (...) integers -> y (..., classes)
+    Source    ONNX operator OneHot
+    Raises    DtypeError if x holds no integers
+    """
+
+    reads = ()
+    indices = ("x",)
+    isDiscrete = True
+
+    def __init__(self, classes: Count, dtype: Dtype = "float32", name=None):
+        super().__init__(name)
+        self.classes, self.dtype = classes, nativeType(dtype)
+
+    def dataShapeFrom(self, x):
+        return (*x, self.classes)
+
+    def dataTypeFrom(self, x):
+        super().dataTypeFrom(x)
+        return self.dtype
+
+    def updateData(self, x):
+        return (x[..., None] == arrayLike(x, np.arange(self.classes))).astype(self.dtype)
+
+    def sample(self, rng, x):
+        return [rng.integers(-1, self.classes, x)]
+
+    @classmethod
+    def examples(cls):
+        yield cls(3), [(4,)]
+        yield cls(2, dtype="int64"), [(2, 3)]
+        yield cls(4, dtype="bool"), [()]

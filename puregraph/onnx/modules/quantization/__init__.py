@@ -1,1 +1,0 @@
-"""Quantization: integers with a scale and a zero point, and layers of them."""

@@ -1,0 +1,54 @@
+"""RandomLike: samples in the shape of an input."""
+
+import numpy as np
+
+from puregraph.arguments import Dtype, Scalar, choice
+from puregraph.base.dtype import nativeType
+from puregraph.core.param import State
+from puregraph.kernels.random import normal, uniform
+from puregraph.module import Module
+from puregraph.modules.dropout import drawKey
+
+
+class RandomLike(Module):
+    """y = scale u + start, u uniform in [0, 1) or normal, in the shape of x
+
+    They are a function of two States: `key` names the stream, and `count` grows with each pass, in evalMode too.
+
+    Shapes    x any -> y as x
+    Source    ONNX operators RandomUniformLike and RandomNormalLike
+    """
+
+    reads = ()
+    isDiscrete = True
+    draws = "count"
+    drawsAlways = True  # an operator of the model, not of its training
+
+    def __init__(
+        self,
+        kind: choice("uniform", "normal") = "uniform",
+        start: Scalar = 0.0,
+        scale: Scalar = 1.0,
+        dtype: Dtype = "float32",
+        name=None,
+    ):
+        super().__init__(name)
+        self.kind, self.start, self.scale, self.dtype = kind, start, scale, nativeType(dtype)
+        self.key = State((), drawKey, np.uint64)
+        self.count = State((), dtype=np.int64)
+
+    def dataShapeFrom(self, x):
+        return tuple(x)
+
+    def dataTypeFrom(self, x):
+        return self.dtype
+
+    def updateData(self, x, key, count):
+        drawn = (uniform if self.kind == "uniform" else normal)(x.shape, key, count)
+        count += 1
+        return (drawn * self.scale + self.start).astype(self.dtype)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+        yield cls("normal", 1.0, 2.0, "float64"), [(4,)]

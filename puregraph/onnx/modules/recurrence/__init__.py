@@ -1,1 +1,0 @@
-"""Recurrence: cells as operators of ONNX have them, and their gradients."""

@@ -1,1 +1,0 @@
-"""Sampling: arrays read between their elements, and regions of pictures."""

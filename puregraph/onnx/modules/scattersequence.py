@@ -1,0 +1,72 @@
+"""ScatterSequence: an element put into a stack of the arrays of a sequence."""
+
+import numpy as np
+
+from puregraph.arguments import Flag, Whole
+from puregraph.base.widen import asResultType
+from puregraph.core.shape import normalAxis
+from puregraph.errors import need
+from puregraph.module import Module
+
+
+class ScatterSequence(Module):
+    """y = x, but y[n, ..., starts[n] + t, :] = updates[n, ..., t, :] along `axis`; `circular` goes on at the beginning.
+
+    Shapes    x (n, ..., s, ...), updates (n, ..., t, ...), starts (n,) -> y as x
+    Source    ONNX operator TensorScatter
+    Raises    ShapeError if there is no such axis, or the updates are longer
+    """
+
+    reads = ("starts", "updates")
+    keepsDtype = True
+    indices = ("starts",)
+    flopsPerElement = 0
+
+    def __init__(self, axis: Whole = -2, circular: Flag = False, name=None):
+        super().__init__(name)
+        self.axis, self.circular = axis, circular
+
+    def dataShapeFrom(self, x, updates, starts=None):
+        axis = normalAxis(self.axis, len(x))
+        rest = x[:axis] + x[axis + 1 :]
+        need(starts is None or starts == (x[0],), f"starts of shape ({x[0]},)", starts)
+        need(
+            axis > 0 and updates[:axis] + updates[axis + 1 :] == rest, "updates like x but along the axis", [x, updates]
+        )
+        return x
+
+    def key(self, x, updates, starts):
+        """Where the updates go."""
+        axis, count = normalAxis(self.axis, x.ndim), updates.shape[normalAxis(self.axis, x.ndim)]
+        first = np.zeros(x.shape[0], np.int64) if starts is None else starts
+        positions = first[:, None] + np.arange(count)
+        positions = positions % x.shape[axis] if self.circular else positions
+        need(not positions.size or positions.max() < x.shape[axis], "updates that end in x", x.shape)
+        return (np.arange(x.shape[0])[:, None], *(slice(None),) * (axis - 1), positions)
+
+    def moved(self, updates):
+        """The updates with their axis behind the first, as indexing has it."""
+        axis = normalAxis(self.axis, updates.ndim)
+        return updates if axis == 1 else np.moveaxis(updates, axis, 1)
+
+    def updateData(self, x, updates, starts=None):
+        x, updates = asResultType(x, updates)
+        y = x.copy()
+        y[self.key(x, updates, starts)] = self.moved(updates)
+        return y
+
+    def updateGrad(self, grad, x, updates, starts, y):
+        key = self.key(x, updates, starts)
+        gx = grad.copy()
+        gx[key] = 0
+        axis = normalAxis(self.axis, x.ndim)
+        found = grad[key]
+        return gx, found if axis == 1 else np.moveaxis(found, 1, axis), None
+
+    def sample(self, rng, x, updates, *starts):
+        return [rng.standard_normal(x), rng.standard_normal(updates), *[np.zeros(s, np.int64) for s in starts]]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 4, 3), (2, 2, 3), (2,)]
+        yield cls(), [(2, 2, 4, 3), (2, 2, 2, 3)]
