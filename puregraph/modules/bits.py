@@ -4,6 +4,7 @@ import numpy as np
 
 from puregraph.arguments import Dtype, choice
 from puregraph.base.dtype import nativeType, needType
+from puregraph.core.hostrule import onHost
 from puregraph.core.shape import broadcast
 from puregraph.errors import need
 from puregraph.module import Module
@@ -92,6 +93,7 @@ class BitCast(_OfBits):
         needType(fits, f"a dtype of {self.dtype.itemsize} bytes", x)
         return self.dtype
 
+    @onHost
     def updateData(self, x):
         return np.ascontiguousarray(x).reshape(x.shape).view(self.dtype)
 

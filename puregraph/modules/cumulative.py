@@ -5,6 +5,7 @@ import numpy as np
 from puregraph.arguments import Flag, Whole
 from puregraph.base.widen import widened
 from puregraph.core.shape import normalAxis
+from puregraph.core.tracer import arrayLike
 from puregraph.module import Module
 
 
@@ -83,9 +84,9 @@ def productBack(grad, x, axis, exclusive, reverse):
     found = []
     x, grad = np.moveaxis(x, axis, -1), np.moveaxis(grad, axis, -1)
     for j in range(x.shape[-1]):
-        one = np.arange(x.shape[-1]) == j
+        one = arrayLike(x, np.arange(x.shape[-1]) == j)
         rest = accumulated(np.cumprod, np.where(one, 1, x), -1, exclusive, reverse, 1)
         order = np.arange(x.shape[-1]) * (-1 if reverse else 1)
         inside = order > order[j] if exclusive else order >= order[j]
-        found.append((grad * np.where(inside, rest, 0)).sum(axis=-1))
-    return np.moveaxis(np.stack(found, axis=-1), -1, axis) if found else grad
+        found.append((grad * np.where(arrayLike(x, inside), rest, 0)).sum(axis=-1))
+    return np.moveaxis(np.stack(found, axis=-1) if found else grad, -1, axis)

@@ -5,6 +5,7 @@ import numpy as np
 from puregraph.arguments import Counts, Flag, Natural, Scalar, choice
 from puregraph.base.dtype import needFloats
 from puregraph.base.widen import widened
+from puregraph.core.hostrule import onHost
 from puregraph.core.shape import product
 from puregraph.errors import DataError, need
 from puregraph.module import Module
@@ -39,7 +40,7 @@ class RoiAlign(Module):
         self.size, self.scale, self.samples, self.mode, self.isCentred = tuple(size), scale, samples, mode, isCentred
 
     def dataShapeFrom(self, x, regions, which):
-        need(len(x) == 4, "x (n, c, h, w)", x)
+        need(len(x) == 4 and 0 not in x[2:], "x (n, c, h, w) with an element to sample", x)
         need(len(regions) == 2 and regions[1] == 4, "regions (r, 4)", regions)
         need(which == (regions[0],), f"which of shape ({regions[0]},)", which)
         return (regions[0], x[1], *self.size)
@@ -63,6 +64,7 @@ class RoiAlign(Module):
         shape = (*self.size, iy.shape[1] * ix.shape[1], 4)
         return index.reshape(shape), weight.reshape(shape)
 
+    @onHost
     def updateData(self, x, regions, which):
         wrong = [n for n in np.asarray(which).tolist() if not 0 <= n < len(x)]
         if wrong:
@@ -75,13 +77,14 @@ class RoiAlign(Module):
         y = np.zeros_like(x, shape=(len(regions), x.shape[1], *self.size))
         for r, (region, n) in enumerate(zip(regions, which)):
             index, weight = self.taps(region, x.shape[2:])
-            read = x[n].reshape(x.shape[1], -1)[:, index] * weight
+            read = x[n].reshape(x.shape[1], x.shape[2] * x.shape[3])[:, index] * weight
             if self.mode == "avg":
                 y[r] = read.sum((-2, -1)) / max(index.shape[2], 1)
             elif read.size:
                 y[r] = read.max((-2, -1))
         return y.astype(x.dtype, copy=False)
 
+    @onHost
     def updateGrad(self, grad, x, regions, which, y):
         return self.scattered(grad, x, regions, which), None, None
 
@@ -97,7 +100,7 @@ class RoiAlign(Module):
                 at = np.broadcast_to(index, part.shape)
             else:
                 flat = (*self.size, -1)
-                read = (x[n].reshape(x.shape[1], -1)[:, index] * weight).reshape(len(g), *flat)
+                read = (x[n].reshape(x.shape[1], x.shape[2] * x.shape[3])[:, index] * weight).reshape(len(g), *flat)
                 if not read.size:
                     continue
                 best = read.argmax(-1)[..., None]
@@ -107,6 +110,7 @@ class RoiAlign(Module):
         return dx.reshape(x.shape).astype(grad.dtype, copy=False)
 
     def sample(self, rng, x, regions, which):
+        need(x[0], "a sample to read", x)
         low = rng.integers(0, 2, (regions[0], 2))
         corners = np.concatenate([low, low + rng.integers(1, 4, low.shape)], 1)
         return [rng.standard_normal(x), corners, rng.integers(0, x[0], which)]
@@ -186,9 +190,11 @@ class RoiPool(Module):
                         at[r, :, i, j] = (below + down.start) * x.shape[3] + beside + along.start
         return y, at
 
+    @onHost
     def updateData(self, x, regions):
         return self.maxima(x, regions)[0]
 
+    @onHost
     def updateGrad(self, grad, x, regions, y):
         return self.scattered(grad, x, regions), None
 
@@ -202,6 +208,7 @@ class RoiPool(Module):
         return dx.reshape(x.shape)
 
     def sample(self, rng, x, regions):
+        need(x[0], "a sample to read", x)
         low = rng.integers(0, 2, (regions[0], 2))
         corners = np.concatenate([low, low + rng.integers(0, 4, low.shape)], 1)
         which = rng.integers(0, x[0], (regions[0], 1))
@@ -249,6 +256,7 @@ class NonMaxSuppression(Module):
         needFloats([("boxes", boxes), ("scores", scores)])
         return np.dtype(np.int64)
 
+    @onHost
     def updateData(self, boxes, scores, most=None, threshold=None, least=None):
         most = 0 if most is None else int(most.reshape(()))
         threshold = 0.0 if threshold is None else float(threshold.reshape(()))

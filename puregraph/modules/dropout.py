@@ -92,7 +92,7 @@ class Multinomial(Module):
         self.count = State((), dtype=np.int64)
 
     def dataShapeFrom(self, x):
-        need(len(x) == 2, "x (n, classes)", x)
+        need(len(x) == 2 and x[1] != 0, "x (n, classes), at least one class", x)
         return (x[0], self.samples)
 
     def dataTypeFrom(self, x):

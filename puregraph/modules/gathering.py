@@ -4,7 +4,9 @@ import numpy as np
 
 from puregraph.arguments import Flag, Size, Whole
 from puregraph.core.dim import Dim
-from puregraph.core.shape import normalAxis, product, valueOf
+from puregraph.core.hostrule import onHost
+from puregraph.core.shape import normalAxis, valueOf
+from puregraph.core.tracer import arrayLike
 from puregraph.errors import DataError, need
 from puregraph.kernels import scatter
 from puregraph.module import Module
@@ -64,6 +66,7 @@ class Gather(Module):
         return np.moveaxis(scatter.scatterAdd(parts, index, x.shape[axis]), 0, axis), None
 
     def sample(self, rng, x, index):
+        need(x[self.axis] or not self.fromEnd, "an element to take", x)
         return [rng.standard_normal(x), rng.integers(-x[self.axis] if self.fromEnd else -1, x[self.axis], index)]
 
     @classmethod
@@ -102,9 +105,11 @@ class _Gathered(Module):
     indices = ("index",)
     flopsPerElement = 0
 
+    @onHost
     def updateData(self, x, index):
         return x[self.key(x, index)]
 
+    @onHost
     def updateGrad(self, grad, x, index, y):
         gx = np.zeros_like(grad, shape=x.shape)
         np.add.at(gx, self.key(x, index), grad)
@@ -134,6 +139,7 @@ class GatherElements(_Gathered):
         return elementKey(x, index, self.axis, "GatherElements")
 
     def sample(self, rng, x, index):
+        need(x[self.axis], "an element to take", x)
         return [rng.standard_normal(x), rng.integers(-x[self.axis], x[self.axis], index)]
 
     @classmethod
@@ -163,7 +169,8 @@ class GatherND(_Gathered):
 
     def dataShapeFrom(self, x, index):
         b = self.batch
-        need(len(index) > b and not isinstance(index[-1], Dim), "an index whose last axis has a known length", index)
+        isKnown = len(index) > b and not isinstance(index[-1], Dim) and index[-1] > 0
+        need(isKnown, "an index whose last axis has a known length of at least 1", index)
         need(
             index[-1] + b <= len(x) and x[:b] == index[:b],
             f"{b} first axes alike, and {index[-1]} more of x",
@@ -176,7 +183,8 @@ class GatherND(_Gathered):
         return pointKey(x, index, self.batch, "GatherND")
 
     def sample(self, rng, x, index):
-        most = min(x[self.batch : self.batch + index[-1]], default=1)
+        most = min(x[self.batch : self.batch + index[-1]])
+        need(most, "an element to take", x)
         return [rng.standard_normal(x), rng.integers(-most, most, index)]
 
     @classmethod
@@ -191,8 +199,6 @@ def pointKey(x, index, batch, what):
     count, around = index.shape[-1], index.shape[:-1]
     grid = [np.arange(around[i]).reshape(tuple(-1 if j == i else 1 for j in range(len(around)))) for i in range(batch)]
     parts = [positive(index[..., k], x.shape[batch + k], what) for k in range(count)]
-    if not grid and not parts:
-        return (np.zeros(around, np.intp)[(...,)] * 0, ...)[1:] if product(around) == 1 else (None,) * len(around)
     return (*grid, *parts)
 
 
@@ -220,9 +226,9 @@ class ReverseSequence(Module):
 
     def reversed(self, x, lengths):
         """x or its gradient, in reverse."""
-        t = np.arange(x.shape[self.time])[:, None]
+        t = arrayLike(x, np.arange(x.shape[self.time])[:, None])
         order = np.where(t < lengths, lengths - 1 - t, t)
-        columns = np.arange(x.shape[self.batch])[None]
+        columns = arrayLike(x, np.arange(x.shape[self.batch])[None])
         return x[order, columns] if self.time == 0 else x[columns.T, order.T]
 
     def updateData(self, x, lengths):
@@ -232,7 +238,7 @@ class ReverseSequence(Module):
         return self.reversed(grad, lengths), None
 
     def sample(self, rng, x, lengths):
-        return [rng.standard_normal(x), rng.integers(1, x[self.time] + 1, lengths)]
+        return [rng.standard_normal(x), rng.integers(min(1, x[self.time]), x[self.time] + 1, lengths)]
 
     @classmethod
     def examples(cls):

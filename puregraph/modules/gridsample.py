@@ -10,6 +10,7 @@ import numpy as np
 
 from puregraph.arguments import Flag, choice
 from puregraph.base.widen import widen, widened
+from puregraph.core.hostrule import onHost
 from puregraph.core.shape import sizesOf, valueOf
 from puregraph.errors import need
 from puregraph.kernels.scatter import gather
@@ -154,10 +155,12 @@ class GridSample(Module):
         rows = np.moveaxis(widen(grid), -1, 0)[::-1].reshape(len(sizes), len(grid), prod(grid.shape[1:-1]))
         return [_GridTaps.of(p, size, self.mode, self.padding, self.alignCorners) for p, size in zip(rows, sizes)]
 
+    @onHost
     def updateData(self, x, grid):
         y = sampled(tableOf(x), self.taps(x.shape[2:], grid), x.shape)
         return channelsFirst(y, grid.shape[1:-1]).astype(x.dtype, copy=False)
 
+    @onHost
     def updateGrad(self, grad, x, grid, y, needs):
         taps, table = self.taps(x.shape[2:], grid), tableOf(x)
         rows = tableOf(grad).reshape(len(x), prod(grad.shape[2:]), x.shape[1])
@@ -270,6 +273,7 @@ class AffineGrid(Module):
         found = np.stack([*np.meshgrid(*axes, indexing="ij")[::-1], np.ones(lengths)], axis=-1)
         return found.reshape(-1, len(lengths) + 1).astype(theta.dtype)
 
+    @onHost
     def updateData(self, theta, size):
         n, _, *lengths = np.asarray(size).tolist()
         need(
@@ -284,6 +288,7 @@ class AffineGrid(Module):
         """The positions as rows."""
         return self.points(theta, size) @ theta.swapaxes(1, 2)
 
+    @onHost
     def updateGrad(self, grad, theta, size, y):
         return self.summed(grad.reshape(len(grad), prod(grad.shape[1:-1]), grad.shape[-1]), size), None
 

@@ -1,5 +1,7 @@
 """Reductions along axes: products, norms, and logarithms of sums."""
 
+from math import prod
+
 import numpy as np
 
 from puregraph.arguments import Flag, Positive
@@ -42,7 +44,7 @@ def productGrad(grad, x, axis):
     axes = tuple(normalAxis(a, x.ndim) for a in axes)
     rest = tuple(a for a in range(x.ndim) if a not in axes)
     moved = x.transpose(*rest, *axes)
-    rows = moved.reshape(*[x.shape[a] for a in rest], -1)
+    rows = moved.reshape(*[x.shape[a] for a in rest], prod(x.shape[a] for a in axes))
     ones = np.ones_like(rows[..., :1])
     before = np.concatenate([ones, np.cumprod(rows[..., :-1], axis=-1)], axis=-1)
     after = np.concatenate([ones, np.cumprod(rows[..., :0:-1], axis=-1)], axis=-1)[..., ::-1]
@@ -168,7 +170,8 @@ class LogSum(_SumOf):
     """
 
     def updateData(self, x):
-        return np.log(self.summed(x))
+        with np.errstate(divide="ignore"):  # the sum of no elements is 0
+            return np.log(self.summed(x))
 
     def updateGrad(self, grad, x, y):
         return (self.back(grad, x) * np.exp(-y.reshape(reduced(x.shape, self.axis, True)))).astype(x.dtype, copy=False)

@@ -4,6 +4,7 @@ import numpy as np
 
 from puregraph.arguments import Flag, Text
 from puregraph.base.widen import asResultType, widened
+from puregraph.core.hostrule import onHost
 from puregraph.core.shape import broadcast, product
 from puregraph.errors import ArgumentError, need
 from puregraph.kernels.einsum import contract, spread
@@ -196,9 +197,11 @@ class Determinant(Module):
         need(len(x) >= 2 and x[-1] == x[-2], "square matrices", x)
         return x[:-2]
 
+    @onHost
     def updateData(self, x):
         return determinants(x)
 
+    @onHost
     def updateGrad(self, grad, x, y):
         return grad[..., None, None] * cofactors(x)
 

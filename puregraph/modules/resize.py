@@ -8,6 +8,7 @@ import numpy as np
 from puregraph.arguments import Flag, Items, Scalar, Wholes, choice, optional
 from puregraph.base.widen import widened
 from puregraph.core.dim import Dim
+from puregraph.core.hostrule import onHost
 from puregraph.core.shape import givenSizes, normalAxis, product, sizesOf, valueOf
 from puregraph.errors import need
 from puregraph.module import Module
@@ -231,6 +232,7 @@ class Resize(Module):
                 found.append((axis, _ResizeTaps.of(x[axis], length, scale, part, self)))
         return found
 
+    @onHost
     def updateData(self, x, sizes=None, scales=None, region=None):
         found = self.taps(x.shape, sizes, scales, region)
         y = chosen(x, found) if self.mode == "nearest" else interpolated(x, found)
@@ -239,6 +241,7 @@ class Resize(Module):
                 y = np.where(along(taps.outside, axis, y.ndim), np.asarray(self.outside, y.dtype), y)
         return y
 
+    @onHost
     def updateGrad(self, grad, x, sizes, scales, region, y):
         return resizeGradient(grad, x.shape, self.taps(x.shape, sizes, scales, region)), None, None, None
 

@@ -5,6 +5,7 @@ import numpy as np
 from puregraph.arguments import Whole, choice
 from puregraph.base.widen import asResultType, divided
 from puregraph.core.dim import Dim
+from puregraph.core.hostrule import onHost
 from puregraph.core.shape import normalAxis
 from puregraph.errors import need
 from puregraph.module import Module
@@ -25,6 +26,7 @@ class _Scatter(Module):
         self.reduction = reduction
         self.isDiscrete = False
 
+    @onHost
     def updateData(self, x, index, updates):
         x, updates = asResultType(x, updates)
         y, key = x.copy(), self.key(x, index)
@@ -35,6 +37,7 @@ class _Scatter(Module):
             kind.at(y, key, updates)
         return y
 
+    @onHost
     def updateGrad(self, grad, x, index, updates, y):
         key = self.key(x, index)
         if self.reduction == "add":
@@ -93,12 +96,10 @@ class ScatterElements(_Scatter):
         self.setKind(reduction)
 
     def dataShapeFrom(self, x, index, updates):
-        normalAxis(self.axis, len(x))
-        need(
-            index == updates and len(index) == len(x),
-            "index and updates of one shape, of the rank of x",
-            [x, index, updates],
-        )
+        axis = normalAxis(self.axis, len(x))
+        fits = len(index) == len(x) and all(i == axis or not m > n for i, (n, m) in enumerate(zip(x, index)))
+        wanted = f"index and updates of one shape of rank {len(x)}, no longer than x but along axis {axis}"
+        need(index == updates and fits, wanted, [x, index, updates])
         return x
 
     def key(self, x, index):
@@ -106,6 +107,7 @@ class ScatterElements(_Scatter):
         return elementKey(x, index, self.axis, "ScatterElements")
 
     def sample(self, rng, x, index, updates):
+        need(x[self.axis], "an element to update", x)
         return [rng.standard_normal(x), rng.integers(0, x[self.axis], index), rng.standard_normal(updates)]
 
     @classmethod
@@ -131,8 +133,8 @@ class ScatterND(_Scatter):
         self.setKind(reduction)
 
     def dataShapeFrom(self, x, index, updates):
-        isKnown = len(index) >= 1 and not isinstance(index[-1], Dim) and index[-1] <= len(x)
-        need(isKnown, f"an index whose last axis has at most {len(x)} elements", index)
+        isKnown = len(index) >= 1 and not isinstance(index[-1], Dim) and 0 < index[-1] <= len(x)
+        need(isKnown, f"an index whose last axis has from 1 to {len(x)} elements", index)
         wanted = (*index[:-1], *x[index[-1] :])
         need(updates == wanted, f"updates of shape {wanted}", updates)
         return x
@@ -142,6 +144,7 @@ class ScatterND(_Scatter):
         return pointKey(x, index, 0, "ScatterND")
 
     def sample(self, rng, x, index, updates):
+        need(min(x[: index[-1]]), "an element to update", x)
         return [rng.standard_normal(x), rng.integers(0, min(x[: index[-1]]), index), rng.standard_normal(updates)]
 
     @classmethod

@@ -33,7 +33,8 @@ class Compress(Module):
     def dataShapeFrom(self, x, condition):
         x = (product(x),) if self.axis is None else x
         axis = normalAxis(self.axis or 0, len(x))
-        isFitting = len(condition) == 1 if self.mayBeShorter else condition == (x[axis],)
+        isShort = self.mayBeShorter and len(condition) == 1 and not condition[0] > x[axis]
+        isFitting = isShort or condition == (x[axis],)
         need(isFitting, f"a condition of shape ({x[axis]},)", condition)
         return (*x[:axis], None, *x[axis + 1 :])
 
@@ -143,8 +144,7 @@ class Unique(Module):
         inverse = inverse.ravel()
         if not self.isSorted:
             order = np.argsort(first, kind="stable")
-            rank = np.empty_like(order)
-            rank[order] = np.arange(len(order))
+            rank = np.argsort(order)
             values = values.take(order, axis=self.axis or 0)
             first, counts, inverse = first[order], counts[order], rank[inverse]
         return values, *[y.astype(np.int64) for y in (first, inverse, counts)]

@@ -7,6 +7,8 @@ import numpy as np
 
 from puregraph.arguments import Count, Counts, Flag, Pairs, Whole, Wholes, optional
 from puregraph.base.widen import widened
+from puregraph.core.dim import Dim
+from puregraph.core.hostrule import onHost
 from puregraph.core.shape import normalAxis
 from puregraph.core.shape import product as sizeOf
 from puregraph.errors import need
@@ -21,7 +23,7 @@ class DFT(Module):
     enough for a real x; with `inverse` they are what is taken, and a real y is given.
 
     Shapes    x (..., n, ..., 1 or 2) -> y (..., N or N // 2 + 1, ..., 2), or (..., N, ..., 1)
-    Source    ONNX operator DFT; Cooley, Tukey 1965, An algorithm for the machine calculation of complex DFT series
+    Source    ONNX operator DFT; Cooley, Tukey 1965, An algorithm for the machine calculation of complex Fourier series
     Raises    ShapeError if x has no such axis, or its last one is not of 1 or 2
     """
 
@@ -45,7 +47,9 @@ class DFT(Module):
         axis = normalAxis(self.axis, len(x))
         need(axis != len(x) - 1, "an axis that is not the last", self.axis)
         full = 2 * (x[axis] - 1) if self.inverse and self.oneSided else x[axis]
-        return axis, full if self.length is None else self.length
+        count = full if self.length is None else self.length
+        need(isinstance(count, Dim) or count > 0, "at least one value to transform", x)
+        return axis, count
 
     def dataShapeFrom(self, x):
         axis, count = self.sizes(x)
@@ -53,6 +57,7 @@ class DFT(Module):
         kept = count // 2 + 1 if self.oneSided and not self.inverse else count
         return (*x[:axis], kept, *x[axis + 1 : -1], 1 if isReal else 2)
 
+    @onHost
     def updateData(self, x):
         return self.transformed(x)
 
@@ -68,6 +73,7 @@ class DFT(Module):
             y = y[(slice(None),) * axis + (slice(count // 2 + 1),)]
         return np.stack([y.real, y.imag], -1).astype(x.dtype, copy=False)
 
+    @onHost
     def updateGrad(self, grad, x, y):
         return self.adjoint(grad, x.shape)
 
@@ -152,6 +158,7 @@ class Col2Im(Module):
             rows = zip(t, self.counts, self.stride, self.dilation)
             yield t, tuple(slice(i * d, i * d + (count - 1) * s + 1, s) for i, count, s, d in rows)
 
+    @onHost
     def updateData(self, x):
         n, c = x.shape[0], x.shape[1] // prod(self.size)
         x = x.reshape(n, c, *self.size, *self.counts)
@@ -165,6 +172,7 @@ class Col2Im(Module):
         """Where the picture is in the padded one."""
         return [slice(before, before + size) for size, (before, _) in zip(self.lengths, self.pad)]
 
+    @onHost
     def updateGrad(self, grad, x, y):
         padded = np.pad(grad, [(0, 0), (0, 0), *self.pad])
         rows = [padded[(slice(None), slice(None), *part)] for _, part in self.positions()]

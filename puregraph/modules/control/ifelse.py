@@ -78,12 +78,12 @@ class If(GraphHolder):
         isKnown = value is not None and value.dtype.kind != "O"
         return [self.branch(value)] if isKnown else list(self.held.values())
 
-    def inferred(self, condition, shapes):
-        """The shapes of the outputs of each graph that may run; one that does not fit numbers is not chosen."""
+    def ofFitting(self, condition, shapes, rule):
+        """`rule` of each graph that may run; a graph that does not fit numbers is not chosen."""
         found, faults = [], []
         for graph in self.candidates(condition):
             try:
-                found.append(shapesInside(graph, shapes))
+                found.append(rule(graph, shapes))
             except ShapeError as error:
                 faults.append(error)
         isOpen = any(isinstance(size, Dim) for shape in shapes for size in shape)
@@ -92,7 +92,7 @@ class If(GraphHolder):
         return found
 
     def dataShapeFrom(self, condition, *shapes):
-        found = self.inferred(condition, shapes)
+        found = self.ofFitting(condition, shapes, shapesInside)
         outs = [agreed(a, b, "each output") for a, b in zip(found[0], found[-1])]
         outs = [outside(shape, shapes) for shape in outs]
         return outs if len(outs) > 1 else outs[0]
@@ -107,7 +107,7 @@ class If(GraphHolder):
 
     def valueFrom(self, condition, *shapes):
         """The elements that are the same either way."""
-        found = [list(map(valueOf, each)) for each in self.inferred(condition, shapes)]
+        found = [list(map(valueOf, each)) for each in self.ofFitting(condition, shapes, shapesInside)]
         areSame = [a is not None and b is not None and np.array_equal(a, b) for a, b in zip(found[0], found[-1])]
         outs = [value if isSame else None for value, isSame in zip(found[0], areSame)]
         return outs if len(outs) > 1 else outs[0]
@@ -119,7 +119,7 @@ class If(GraphHolder):
         return [np.dtype(object)]
 
     def flopsFrom(self, condition, *shapes):
-        return max(graph.flopsFrom(list(shapes)) for graph in self.held.values())
+        return max(self.ofFitting(condition, shapes, lambda graph, shapes: graph.flopsFrom(list(shapes))))
 
     # Rules ------------------------------------------------------------------------------------------------------------
 

@@ -187,14 +187,9 @@ def embedLayerNorm(
     """LayerNormalization of the sum of rows for words, positions and segments; how many ones a mask begins with."""
     mask, positions = [*others, None, None][:2]
     positions = counted(op, ids, 1) if positions is None else positions
-    rows = [
-        op(modules.Gather(0, fromEnd=True), ofWords, ids),
-        op(modules.Gather(0, fromEnd=True), ofPositions, positions),
-    ]
-    rows += (
-        [] if segments is None or ofSegments is None else [op(modules.Gather(0, fromEnd=True), ofSegments, segments)]
-    )
-    x = summed(op, *rows)
+    tables = [(ofWords, ids), (ofPositions, positions)]
+    tables += [] if segments is None or ofSegments is None else [(ofSegments, segments)]
+    x = summed(op, *[op(modules.Gather(0, fromEnd=True), *pair) for pair in tables])
     y = normalized(op, x, gamma, beta)[0]
     if not op.wants(1):
         return y, None, x

@@ -1,0 +1,42 @@
+"""HostRule: rules of modules that compute on the host, for arrays on a GPU too."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from puregraph.device import isDeviceArray, toHost
+
+
+def onHost(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """`rule`, run on copies on the host where an argument is on a GPU; its arrays are moved back there.
+
+    For rules that loop over the data, or that need functions which CuPy lacks.
+    """
+
+    @wraps(rule)
+    def run(*args: Any, **options: Any) -> Any:
+        if not any(isDeviceArray(x) for x in flat(args)):
+            return rule(*args, **options)
+        return mapped(sys.modules["cupy"].asarray, rule(*[mapped(onlyHost, x) for x in args], **options))
+
+    return run
+
+
+def flat(args: Any) -> list[Any]:
+    """The arguments, with those of lists and tuples among them in place of these."""
+    return [x for arg in args for x in (arg if type(arg) in (list, tuple) else (arg,))]
+
+
+def onlyHost(x: Any) -> Any:
+    """A copy of an array on the host; anything else unchanged."""
+    return toHost(x) if isDeviceArray(x) else x
+
+
+def mapped(move: Callable[[Any], Any], value: Any) -> Any:
+    """Arrays, alone or in a list or tuple, moved; None and a gradient that is left out stay."""
+    if type(value) in (list, tuple):
+        return type(value)(mapped(move, x) for x in value)
+    return value if value is None else move(value)
