@@ -92,6 +92,8 @@ class RoiAlign(Module):
     def scattered(self, grad, x, regions, which):
         """dx: each gradient to the elements that its points have read."""
         dx = np.zeros_like(x, shape=(x.shape[0], x.shape[1], x.shape[2] * x.shape[3]))
+        if not grad.size:
+            return dx.reshape(x.shape)
         channels = np.arange(x.shape[1])[:, None]
         for g, region, n in zip(grad, regions, which):
             index, weight = self.taps(region, x.shape[2:])
