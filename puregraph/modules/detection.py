@@ -10,6 +10,8 @@ from puregraph.core.shape import product
 from puregraph.errors import DataError, need
 from puregraph.module import Module
 
+SAMPLES = 1024  # points along an axis of each part: more is no finer in any arithmetic
+
 
 class RoiAlign(Module):
     """y[r, c, i, j] = the mean over samples in part (i, j) of region r of x[sample of r, c], between its elements
@@ -37,6 +39,8 @@ class RoiAlign(Module):
         name=None,
     ):
         super().__init__(name)
+        need(len(size) == 2, "size (height, width)", size)
+        need(samples <= SAMPLES, f"samples of at most {SAMPLES}", samples)
         self.size, self.scale, self.samples, self.mode, self.isCentred = tuple(size), scale, samples, mode, isCentred
 
     def dataShapeFrom(self, x, regions, which):
@@ -151,6 +155,7 @@ class RoiPool(Module):
 
     def __init__(self, size: Counts, scale: Scalar = 1.0, name=None):
         super().__init__(name)
+        need(len(size) == 2, "size (height, width)", size)
         self.size, self.scale = tuple(size), scale
 
     def dataShapeFrom(self, x, regions):

@@ -220,8 +220,14 @@ class ReverseSequence(Module):
         self.time, self.batch = time, batch
 
     def dataShapeFrom(self, x, lengths):
-        need({self.time, self.batch} == {0, 1} and len(x) >= 2, "the first two axes", (self.time, self.batch))
-        need(lengths == (x[self.batch],), f"lengths of shape ({x[self.batch]},)", lengths)
+        need(
+            {self.time, self.batch} == {0, 1} and len(x) >= 2, "time and batch as axes 0 and 1", (self.time, self.batch)
+        )
+        need(
+            lengths == (x[self.batch],),
+            f"lengths of shape ({x[self.batch]},), one for each sample along batch",
+            lengths,
+        )
         return x
 
     def reversed(self, x, lengths):

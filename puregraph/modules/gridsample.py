@@ -1,7 +1,5 @@
 """GridSample: an image sampled at the points of a grid; AffineGrid makes such a grid."""
 
-from __future__ import annotations
-
 from itertools import product
 from math import prod
 from typing import NamedTuple
@@ -28,7 +26,7 @@ class _GridTaps(NamedTuple):
 
     @classmethod
     @np.errstate(invalid="ignore")  # of what is no number or endless
-    def of(cls, grid: np.ndarray, size: int, mode: str, padding: str, alignCorners: bool) -> _GridTaps:
+    def of(cls, grid: np.ndarray, size: int, mode: str, padding: str, alignCorners: bool) -> "_GridTaps":
         """The taps for coordinates from -1 to 1 along an axis."""
         scale = (size - 1) / 2 if alignCorners else size / 2
         position = grid * scale + (size - 1) / 2

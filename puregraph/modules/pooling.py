@@ -231,10 +231,12 @@ class MaxUnpool(Module):
 
     def __init__(self, natural: Wholes, lengths: Wholes, name=None):
         super().__init__(name)
+        need(len(natural) == len(lengths), f"natural of {len(lengths)} lengths", natural)
         self.natural, self.lengths = tuple(natural), tuple(lengths)
 
     def dataShapeFrom(self, x, indices):
         need(x == indices, "indices in the shape of x", [x, indices])
+        need(len(x) == 2 + len(self.lengths), f"x (n, c, *spatial) with {len(self.lengths)} spatial axes", x)
         return (*x[:2], *self.lengths)
 
     def positions(self, x, indices):

@@ -180,6 +180,7 @@ class Resize(Module):
         name=None,
     ):
         super().__init__(name)
+        need(len(bounds or ()) in (0, 2 * len(axes)), f"bounds: {len(axes)} starts, then {len(axes)} ends", bounds)
         self.axes, self.by, self.policy = tuple(axes), by, policy
         self.mode, self.coordinates, self.rounding, self.cubicA = mode, coordinates, rounding, cubicA
         self.antialias, self.excludeOutside, self.outside = antialias and mode != "nearest", excludeOutside, outside
@@ -206,7 +207,7 @@ class Resize(Module):
     def dataShapeFrom(self, x, sizes=None, scales=None, region=None):
         count = len(self.axes)
         given = sizes if self.by == "sizes" else scales
-        need(self.factors is not None or given == (count,), f"{self.by} of shape ({count},)", given)
+        need(self.factors is not None or given == (count,), f"factors, or {self.by} of shape ({count},)", given)
         need(region is None or region == (2 * count,), f"a region of shape ({2 * count},)", region)
         known = self.factors
         if known is None:

@@ -134,6 +134,9 @@ class Col2Im(Module):
 
     def __init__(self, lengths: Wholes, size: Counts, stride: Counts, pad: Pairs, dilation: Counts, name=None):
         super().__init__(name)
+        given = {"lengths": lengths, "size": size, "stride": stride, "pad": pad, "dilation": dilation}
+        for argument, values in given.items():
+            need(len(values) == len(size), f"{argument} for each of the {len(size)} axes of size", values)
         self.lengths, self.size = tuple(lengths), tuple(size)
         self.stride, self.dilation = tuple(stride), tuple(dilation)
         self.pad = tuple((int(before), int(after)) for before, after in pad)
@@ -146,7 +149,7 @@ class Col2Im(Module):
 
     def dataShapeFrom(self, x):
         need(len(x) == 3, "(n, channels of windows, windows)", x)
-        need(min(self.counts, default=1) > 0, "windows that fit", self.size)
+        need(min(self.counts, default=1) > 0, "size, lengths and dilation of windows that fit", self.size)
         need(x[2] == sizeOf(self.counts), f"{sizeOf(self.counts)} windows", x[2])
         each = prod(self.size)
         need(not isinstance(x[1], int) or x[1] % each == 0, f"a multiple of {each} channels", x[1])

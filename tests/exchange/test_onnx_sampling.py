@@ -9,7 +9,7 @@ import pytest
 
 from puregraph import Graph, Input, PuregraphError, ShapeError
 from puregraph.core.dim import Dim
-from puregraph.onnx.modules import AffineGrid, GridSample, Resize
+from puregraph.modules import AffineGrid, GridSample, Resize
 
 CASES = [
     ({"mode": "linear"}, {"mode": "bilinear", "align_corners": False}),

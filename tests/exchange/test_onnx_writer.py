@@ -21,8 +21,8 @@ from puregraph import (  # noqa: E402
     Upsample2D,
     models,
 )
+from puregraph.modules import Resize  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
-from puregraph.onnx.modules import Resize  # noqa: E402
 
 NETS = {
     "mlp": (lambda: models.mlp(6, (5,), 3), [("N", 6)]),

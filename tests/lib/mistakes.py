@@ -325,8 +325,9 @@ def tried(name, argument, given, call, arguments):
 
 
 def plain(message):
-    """A message without what differs from run to run."""
-    return re.sub(r" at 0x[0-9a-f]+", "", message.split("\n")[0])
+    """The first line of a message, or of several faults all, without what differs from run to run."""
+    first = message.split("\n")[0]
+    return re.sub(r" at 0x[0-9a-f]+", "", " ".join(message.split()) if first.endswith("their inputs") else first)
 
 
 def made(cls, arguments, shapes):

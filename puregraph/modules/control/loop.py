@@ -51,6 +51,7 @@ class Loop(_RepeatedGraph):
 
     def __init__(self, body: GraphLike, carried: Natural, ranks: Items = (0, 0), most: Natural = MOST, name=None):
         super().__init__(body, carried, name)
+        need(len(ranks) == 2, "ranks of count and condition", ranks)
         self.most = most
         self.ranks = tuple(ranks)
 
