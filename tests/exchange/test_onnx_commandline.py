@@ -75,6 +75,7 @@ def test_a_model_that_cannot_be_read_says_why(tmp_path, capsys):
 
 def test_the_page_lists_the_operators_that_are_read():
     text = (ROOT / "docs" / "onnx.md").read_text(encoding="utf-8").partition("## What is read")[2]
+    text = text.partition("### Operators of onnxruntime")[0]
     lists = [re.findall(r"`(\w+)`", part) for part in text.split("\n\n") if part.count("` `") > 3]
     assert lists == [CLAIMED, EXPANDED, sorted({*CONSTANT, *SEQUENCES}), RANDOM]
 

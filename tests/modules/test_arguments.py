@@ -31,8 +31,8 @@ from puregraph import (
 from puregraph.arguments import Count, Flag, NotNegative, Text, choice, optional
 from puregraph.data import split
 from puregraph.errors import PuregraphError
-from puregraph.modules import AvgPool2D, MaxPool2D, Transpose
-from puregraph.onnx.modules import If, NewAxes, Parts, PoolMax, SplitSizes
+from puregraph.modules import AvgPool2D, If, MaxPool2D, Transpose
+from puregraph.onnx.modules import NewAxes, Parts, PoolMax, SplitSizes
 
 
 def test_a_number_in_the_place_of_a_flag_is_refused_with_the_name_of_the_flag():

@@ -150,6 +150,6 @@ def test_what_a_page_names_and_does_not_have_is_told(tmp_path):
 
 def test_the_first_page_is_the_readme_with_its_pictures(source):
     text = (source / "index.md").read_text(encoding="utf-8")
-    assert "## Two commands" in text and text.count("## Where to read on") == 1
+    assert "## Install and run" in text and text.count("## Where to read on") == 1
     for picture in re.findall(r'src="([^"]+)"', text):
         assert (source / "extra" / picture).exists(), picture
