@@ -29,14 +29,17 @@ def fitting(array: Any, dtype: Any) -> Any:
     Arrays in memory that others have so have a base, and what a rule makes has mostly none.
     """
     if not isinstance(array, np.ndarray):
-        return array if array.dtype == dtype else ownCopy(array, dtype)
+        isFit = array.dtype == dtype and not isinstance(
+            array, np.generic
+        )  # numpy's arithmetic makes numbers of 0-d arrays
+        return array if isFit else ownCopy(array, dtype)
     isFit = type(array) is np.ndarray and array.flags.carray and array.dtype == dtype
     return array.view() if isFit else ownCopy(array, dtype)
 
 
 def ownCopy(array: Any, dtype: Any) -> Any:
     """The numbers of an array in new memory of its own, row by row, writeable and aligned, on the same device."""
-    if not isinstance(array, np.ndarray):
+    if not isinstance(array, (np.ndarray, np.generic)):
         return array.astype(dtype, order="C", copy=True)
     if dtype.hasobject:
         return np.array(array, dtype, order="C")

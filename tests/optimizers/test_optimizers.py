@@ -900,3 +900,29 @@ def test_a_rule_that_names_neither_state_nor_an_attribute_is_refused_when_it_is_
 
     with pytest.raises(ArgumentError, match=r"Broken: its rule names 'velocity'.* set self.velocity in __init__"):
         Broken(1e-3).setupOn(Sequential(Linear(3, 2)))
+
+
+def test_a_parameter_without_axes_is_still_an_array_after_arithmetic_on_it():
+    class Scale(Module):
+        """y = s x"""
+
+        def __init__(self, name=None):
+            super().__init__(name)
+            self.s = Param((), 2.0)
+
+        def dataShapeFrom(self, x):
+            return x
+
+        def updateData(self, x, s):
+            return x * s
+
+        def updateGrad(self, grad, x, s, y):
+            return grad * s, (grad * x).sum()
+
+    net = Sequential(Scale(name="scale"))
+    param, optimizer, ones = net.params["scale.s"], SGD(0.1).setupOn(net), np.ones((2, 3), np.float32)
+    param.data = param.data * 2  # numpy gives a number, not an array
+    net(ones)
+    net.backward(ones)
+    optimizer.update()
+    assert type(param.data) is np.ndarray and param.data == np.float32(4 - 0.1 * 6)
