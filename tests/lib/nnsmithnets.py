@@ -22,7 +22,7 @@ from graphcompare import Comparison, Failure, listed, moved, optimizerOf, shake
 from graphshrink import shrunk
 from graphspec import UnfitError
 from nnsmith.abstract.dtype import DType
-from nnsmith.abstract.op import Cast, Input
+from nnsmith.abstract.op import Cast, Constant, Input
 from nnsmith.gir import GraphIR, InstExpr
 from nnsmith.graph_gen import model_gen
 from nnsmith.materialize.torch import TorchModelCPU
@@ -205,10 +205,10 @@ class NetComparison(Comparison):
 
     def references(self, eager, dtype):
         """By PyTorch; parameters that follow from several of its own are not compared, nor are gradients that were not
-        finite, or behind such an update."""
+        finite, or are of weights that are folded into one, nor what is behind such an update."""
         isFinite = all(np.isfinite(x).all() for x in eager.values() if x is not None and x.dtype.kind == "f")
         found = {"torch": self.byTorch(False), "float64": self.byTorch(True)}
-        if not isFinite:
+        if not isFinite or isFolded(self.spec):
             found = {
                 kind: {k: x for k, x in each.items() if re.match(r"output \d+ of step 0", k)}
                 for kind, each in found.items()
@@ -234,6 +234,15 @@ class NetComparison(Comparison):
                     found[f"gradient of {path} in step {step}"] = bring(grad)
         both = (params | states).items()
         return found | {f"{path} afterwards": bring(p.detach().numpy()) for path, (p, bring) in both}
+
+
+def isFolded(spec):
+    """Whether an operator of weights alone is computed while reading: its result is what trains then, not the weights."""
+    fixed = set()
+    for line in spec.lines:
+        if type(line.op) is Constant or line.args and fixed.issuperset(line.args):
+            fixed.update(line.names)
+    return any(line.args and fixed.issuperset(line.args) for line in spec.lines)
 
 
 def drawn(rng, like, low, high):
