@@ -22,6 +22,7 @@ from puregraph import (
     CrossEntropy,
     Dropout,
     Embedder,
+    Expand,
     Function,
     Graph,
     Identity,
@@ -29,10 +30,12 @@ from puregraph import (
     Linear,
     Module,
     MomentumSGD,
+    Mul,
     NesterovSGD,
     Optimizer,
     Pointwise,
     Relu,
+    Reshape,
     RMSProp,
     Sequential,
     Split,
@@ -50,6 +53,7 @@ from puregraph.compile.trace.withcost import withCost
 from puregraph.core import initial
 from puregraph.errors import DataError, DtypeError, GraphError, GraphWarning, PuregraphError, ShapeError
 from puregraph.kernel import useFast
+from puregraph.onnx.modules import Weight
 
 K = 0.5
 
@@ -976,3 +980,28 @@ def test_nothing_warns_while_compiling():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         models.transformer(1, 8, 2).compile((2, 5, 8), train=True)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("last", [Identity(), Expand((1, 2)), Reshape((2,)), Expand((3, 2))], ids=str)
+def test_an_output_that_is_a_parameter_is_what_it_was_before_the_update(dtype, last):
+    def results(isCompiled):
+        x = Input(name="x").node()
+        weight = Weight((1, 2), dtype, name="weight").node()
+        net = Graph(x, [last.node(weight), Mul(name="product").node(x, weight)]).trainMode()
+        net.params["weight.W"].data = np.ones((1, 2), dtype)
+        optimizer, data = SGD(0.5).setupOn(net), np.full((1, 2), 2, dtype)
+        grads = [np.ones(shape, dtype) for shape in net.dataShapeFrom((1, 2))]
+        program = Program(net, [(1, 2)], [np.dtype(dtype)], grads=(True, True), optimizer=optimizer)
+        for _ in range(3):
+            if isCompiled:
+                yield program.run(data, *grads)
+                assert not program.why
+            else:
+                yield net(data)
+                net.backward(grads)
+                optimizer.update()
+
+    for got, wanted in zip(results(True), results(False), strict=True):
+        for y, expected in zip(got, wanted, strict=True):
+            np.testing.assert_array_equal(y, expected)

@@ -11,7 +11,7 @@ from puregraph.base.dtype import isByte, isFloating
 from puregraph.compile.decompose import decompositionOf
 from puregraph.compile.ir.external import GradientOf
 from puregraph.compile.ir.printer import listing
-from puregraph.compile.ir.strides import dense
+from puregraph.compile.ir.strides import contiguous, dense
 from puregraph.compile.ir.value import Call, CallOrigin, Value, copy, store
 from puregraph.compile.lower.bounds import Bounds, canBeChecked, fractionBounds
 from puregraph.compile.passes.startbuckets import withStarts
@@ -144,6 +144,7 @@ def traceStep(
             guard(found, tracer)
         backward(found, tracer, values, grads, updGrad)
         accumulate(found, tracer, scaled, added)
+    copyBeforeUpdate(found, tracer, optimizer)
     storeStates(found, tracer)
     if optimizer is not None:
         addUpdate(found, tracer, optimizer)
@@ -151,6 +152,19 @@ def traceStep(
         found.stores += [(GradientOf(p, v.dtype), v) for p, v in found.paramGrads]
     finish(found, tracer, wanted)
     return found
+
+
+def copyBeforeUpdate(found: Schedule, tracer: GraphTracer, optimizer: Any) -> None:
+    """Copy the results that are parameters or states themselves: the end of the step writes to these."""
+    written = ("state",) if optimizer is None else ("state", "param")
+
+    def kept(y: Any) -> Any:
+        if y is None or y.root.role not in written:
+            return y
+        layout = contiguous(y.shape, y.dtype.itemsize)
+        return tracer.recorder.made(copy, (y,), {}, "copy", y.shape, y.dtype, layout)
+
+    found.outputs, found.inputGrads = list(map(kept, found.outputs)), list(map(kept, found.inputGrads))
 
 
 def finish(found: Schedule, tracer: GraphTracer, wanted: Sequence[bool] | None) -> None:
