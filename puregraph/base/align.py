@@ -29,10 +29,8 @@ def fitting(array: Any, dtype: Any) -> Any:
     Arrays in memory that others have so have a base, and what a rule makes has mostly none.
     """
     if not isinstance(array, np.ndarray):
-        isFit = array.dtype == dtype and not isinstance(
-            array, np.generic
-        )  # numpy's arithmetic makes numbers of 0-d arrays
-        return array if isFit else ownCopy(array, dtype)
+        isNumber = isinstance(array, np.generic)  # what arithmetic makes of an array without axes
+        return ownCopy(array, dtype) if isNumber or array.dtype != dtype else array
     isFit = type(array) is np.ndarray and array.flags.carray and array.dtype == dtype
     return array.view() if isFit else ownCopy(array, dtype)
 

@@ -34,7 +34,10 @@ def setInside(graph: Any, name: str, value: Any) -> None:
     else:
         COUNTER.version = object()
     for module in graph.modules().values():
-        _ = module.setMode(value) if name == "isTraining" else setattr(module, name, value)
+        if name == "isTraining":
+            module.setMode(value)
+        else:
+            setattr(module, name, value)
     for inner in graphsIn(graph):
         setInside(inner, name, value)
 

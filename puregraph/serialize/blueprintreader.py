@@ -123,8 +123,9 @@ class BlueprintReader:
         return earlier(self.built, index)
 
     def build(self, row: dict[str, Any]) -> Module:
-        name, implied = FORMER.get(row["class"], (row["class"], {}))
-        cls = classNamed(name)
+        label = row["class"]
+        current, implied = FORMER.get(label, (label, {})) if isinstance(label, str) else (label, {})
+        cls = classNamed(current)
         if not issubclass(cls, Module):
             raise CheckpointError("it is no Module")
         isList = issubclass(cls, ModuleList)
@@ -134,7 +135,7 @@ class BlueprintReader:
             module: Module = self.graph(cls, row)
         else:
             args = [self.value(v) for v in row["args"]]
-            module = cls(*args, **implied, **{name: self.value(v) for name, v in row["kwargs"].items()})
+            module = cls(*args, **implied | {name: self.value(v) for name, v in row["kwargs"].items()})
         checkName(row.get("name"))
         module.name = row.get("name")
         if row.get("train") is False:
