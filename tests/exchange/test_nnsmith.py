@@ -93,7 +93,7 @@ def test_a_failing_network_is_cut_down_and_written_with_its_data(noSigmoid, quic
 
 @pytest.mark.usefixtures("quickly")
 def test_an_update_that_is_off_is_found():
-    specs = [randomNet(seed) for seed in (9, 23)]
+    specs = [randomNet(seed) for seed in (9, 29)]
     assert [netFailure(spec) for spec in specs] == [None, None]
     found = [netFailure(spec._replace(optimizer="SGD(0.051)")) for spec in specs]
     assert [failure.kind for failure in found] == ["torch", "torch"]

@@ -224,7 +224,7 @@ class NetComparison(Comparison):
             xs = [leaf(x, isExact) for x in data]
             ys = net(*xs)
             grads = gradients(ys, seeds, [*xs, *(p for p, _ in params.values())])
-            found |= {f"output {i} of step {step}": y.detach().numpy() for i, y in enumerate(ys)}
+            found |= {f"output {i} of step {step}": y.detach().numpy().copy() for i, y in enumerate(ys)}
             if seeds:
                 found |= {f"gradient of input {i} in step {step}": g for i, g in enumerate(grads[: len(xs)])}
             for (path, (p, bring)), grad in zip(params.items(), grads[len(xs) :]):
