@@ -89,7 +89,14 @@ EXAMPLES = [(found, index) for found in CLASSES for index in range(countOf(found
 
 # what shapes alone decide, or whose shape the data decides: there is no direction, or none that leaves the shape
 SIZED = {modules.Constant, modules.Full, modules.NonZero, modules.Shape, modules.Unique}
-DERIVED = [(found, index) for found, index in EXAMPLES if found not in SIZED]
+# whose rules loop over the data, or call what numpy alone has: no forward mode, no second derivative, no per-sample rule
+FIRSTORDER = {
+    *(modules.AffineGrid, modules.Col2Im, modules.CumProd, modules.Dequantize, modules.Determinant, modules.DFT),
+    *(modules.GatherElements, modules.GatherND, modules.GridSample, modules.Loop, modules.NonMaxSuppression),
+    *(modules.Prod, modules.Resize, modules.RoiAlign, modules.RoiPool, modules.Scan, modules.ScatterElements),
+    *(modules.ScatterND, modules.TopKValues, modules.Trilu),
+}
+DERIVED = [(found, index) for found, index in EXAMPLES if found not in SIZED | FIRSTORDER]
 
 
 def isOpen(found):

@@ -605,7 +605,8 @@ def record(function: Any, arguments: tuple, options: dict[str, Any], rule: Any =
         arguments, options = positioned(function, arguments, options, isVariable)
     leaves = variables(arguments)
     isRecorded = MODE.enabled and any(v._wants for v in leaves)
-    if options.get("out") is not None or function in WRITING:
+    isAt = getattr(function, "__name__", "") == "at"  # np.add.at and the like
+    if options.get("out") is not None or function in WRITING or isAt:
         return written(function, arguments, options, isRecorded)
     plain = bare(arguments)
     for x in plain:
