@@ -24,10 +24,10 @@ class Holders(Mutex):
         super().__init__()
         self.found: dict[int, tuple[bool, list[tuple[int, bool]]]] = {}
 
-    def enter(self, module: Any, train: bool) -> None:
+    def enter(self, module: Any, train: bool, before: bool) -> None:
         """This thread wants a mode from now on."""
         own = threading.get_ident()
-        _, holders = self.found.setdefault(id(module), (modeOf(module), []))
+        _, holders = self.found.setdefault(id(module), (before, []))
         holders.append((own, train))
 
     def leave(self, module: Any, train: bool, before: bool) -> None:
@@ -83,8 +83,9 @@ def inMode(train: bool, *modules: Module) -> Iterator[None]:
         with HOLDERS.lock:
             HOLDERS.check(every, train)
             for module in every:
-                before.append((module, modeOf(module)))
-                HOLDERS.enter(module, train)
+                mode = module.thawedMode if module.isFrozen else module.isTraining  # which it has again once unfrozen
+                before.append((module, mode))
+                HOLDERS.enter(module, train, mode)
         if any(module.isTraining is not train for module in every):
             for module in modules:
                 _ = module.trainMode() if train else module.evalMode()
@@ -95,14 +96,9 @@ def inMode(train: bool, *modules: Module) -> Iterator[None]:
                 HOLDERS.leave(module, train, wasTrain)
 
 
-def modeOf(module: Any) -> bool:
-    """The mode that was set last; a frozen module is in it again once it is unfrozen."""
-    return module.thawedMode if module.isFrozen else module.isTraining
-
-
 def restore(module: Any, train: bool) -> None:
     """Set the mode of this module alone: those inside of a graph have had one each."""
-    if modeOf(module) is train:
+    if (module.thawedMode if module.isFrozen else module.isTraining) is train:
         return  # what is set has every program look at what it was made from
     if isinstance(module, Graph):
         vars(module)["isTraining"] = train
