@@ -413,7 +413,7 @@ REFUSED = {
         {"K": 16, "N": 5, "bits": 4, "block_size": 16}, "g_idx: wanted columns in their order"),
     "3 bits": (
         "MatMulNBits", [floats(2, 16), bytesOf(5, 1, 8), floats(5, 1)],
-        {"K": 16, "N": 5, "bits": 3, "block_size": 16}, "bits: wanted 4, 2, 8, got 3"),
+        {"K": 16, "N": 5, "bits": 3, "block_size": 16}, "bits: wanted 4 or 2 or 8, got 3"),
     "a recurrent layer of lengths": (
         "DynamicQuantizeLSTM",
         [floats(7, 1, 5), bytesOf(1, 5, 24), bytesOf(1, 6, 24), None, np.array([3], np.int32), None, None, None,
