@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from typing import Any, NamedTuple
 
@@ -135,7 +136,10 @@ class BlueprintReader:
             module: Module = self.graph(cls, row)
         else:
             args = [self.value(v) for v in row["args"]]
-            module = cls(*args, **implied | {name: self.value(v) for name, v in row["kwargs"].items()})
+            kwargs = {name: self.value(v) for name, v in row["kwargs"].items()}
+            byPosition = list(inspect.signature(cls).parameters)[: len(args)] if implied else []
+            former = {name: value for name, value in implied.items() if name not in byPosition}
+            module = cls(*args, **former | kwargs)
         checkName(row.get("name"))
         module.name = row.get("name")
         if row.get("train") is False:

@@ -33,7 +33,7 @@ BARE = frozenset(  # built-ins that files name without a prefix; other bare name
     """.split()
 )
 
-FORMER: dict[str, tuple[str, dict[str, Any]]] = {  # what older files call a class, and the arguments that it stands for
+FORMER: dict[str, tuple[str, dict[str, Any]]] = {  # the name in older files: the name now, and its defaults then
     **{
         f"puregraph:onnx.{name}": (f"puregraph:{name}", {})
         for name in """
@@ -41,7 +41,7 @@ FORMER: dict[str, tuple[str, dict[str, Any]]] = {  # what older files call a cla
         LogSoftMax Loop Multinomial NonMaxSuppression Quantize RmsNorm RoiAlign RoiPool Scan ScatterElements Trilu
         """.split()
     },
-    "puregraph:onnx.CompressAxis": ("puregraph:Compress", {"mayBeShorter": True}),
+    "puregraph:onnx.CompressAxis": ("puregraph:Compress", {"axis": None, "mayBeShorter": True}),
     "puregraph:onnx.Fourier": ("puregraph:DFT", {}),
     "puregraph:onnx.GatherAxis": ("Gather", {"fromEnd": True}),
     "puregraph:onnx.GatherPoints": ("puregraph:GatherND", {}),

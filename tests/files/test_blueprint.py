@@ -25,7 +25,7 @@ from puregraph.modules import Identity, Linear, Relu, Slice
 from puregraph.pointwise import Pointwise
 from puregraph.serialize.blueprintreader import fromBlueprint
 from puregraph.serialize.blueprintwriter import toBlueprint
-from puregraph.serialize.classnames import OWN, builtin, registerModule
+from puregraph.serialize.classnames import FORMER, OWN, builtin, classNamed, registerModule
 from puregraph.storage.jsoncodec import decode, loads
 
 
@@ -612,3 +612,27 @@ def test_loading_takes_as_many_calls_for_each_module_whatever_their_number():
     each = (many - few) / 300
     assert each < 130, each
     assert many < 4.2 * few
+
+
+@pytest.mark.parametrize("former", FORMER)
+def test_a_module_of_a_former_name_is_made_with_the_defaults_that_it_had(former):
+    name, implied = FORMER[former]
+    cls = classNamed(name)
+    module, shapes = next((m, s) for m, s in cls.examples() if all(getattr(m, k) == v for k, v in implied.items()))
+    inputs = [Input(name=f"x{i}").node() for i in range(len(shapes))]
+    blueprint = toBlueprint(Graph(inputs, module.node(*inputs, name="it")))
+    row = next(row for row in blueprint["modules"] if row["class"] == name)
+    row["class"] = former
+    for argument in implied:
+        row["kwargs"].pop(argument, None)
+    again = fromBlueprint(blueprint)["it"]
+    assert type(again) is cls and all(getattr(again, k) == v for k, v in implied.items())
+
+
+def test_an_argument_of_a_former_name_that_is_given_by_position_is_kept():
+    x, condition = Input(name="x").node(), Input(name="condition").node()
+    blueprint = toBlueprint(Graph([x, condition], modules.Compress(1, True).node(x, condition, name="it")))
+    row = next(row for row in blueprint["modules"] if row["class"] == "puregraph:Compress")
+    row["class"], row["args"] = "puregraph:onnx.CompressAxis", [1]
+    again = fromBlueprint(blueprint)["it"]
+    assert (again.axis, again.mayBeShorter) == (1, True)
