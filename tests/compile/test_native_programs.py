@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from everymodule import alone, isOpen
+from everymodule import ONNUMPY, alone, isOpen
 from leftovers import leftToNumpy
 from natively import needsNative
 from randomgraphs import randomGraph
@@ -117,13 +117,6 @@ def compareCompiled(module, shapes, train, rng):
     assertAlike(got, wanted, 2e-5)
 
 
-# modules some of whose steps numpy computes: loops over the data, integers, and functions without a lowering
-ONNUMPY = set(
-    """
-    BitCast BitShift Bitwise Col2Im CumProd CumSum DFT Determinant GatherElements GatherND GridSample If MaxUnpool
-    Multinomial Prod Resize ReverseSequence RoiAlign RoiPool Scan ScatterElements ScatterND TopKValues
-    """.split()
-)
 OPENENDED = "Gather 3 "  # its indices are counted from the end first
 
 

@@ -99,6 +99,15 @@ FIRSTORDER = {
 DERIVED = [(found, index) for found, index in EXAMPLES if found not in SIZED | FIRSTORDER]
 
 
+# modules some of whose steps numpy computes: loops over the data, integers, and functions without a lowering
+ONNUMPY = set(
+    """
+    BitCast BitShift Bitwise Col2Im CumProd CumSum DFT Determinant GatherElements GatherND GridSample If MaxUnpool
+    Multinomial Prod Resize ReverseSequence RoiAlign RoiPool Scan ScatterElements ScatterND TopKValues
+    """.split()
+)
+
+
 def isOpen(found):
     """Whether sizes of a class depend on the data, so that no program is compiled."""
     return any(None in shape for module, shapes in examplesOf(found) for shape in shapesFrom(module, shapes))
