@@ -2,7 +2,7 @@
 
 A rewrite reroutes some readers of a value to nodes that give the same value once more: moved there and back, cut and
 joined, cast to float64 and back, scaled by powers of two, computed by a second node. All but a weighted sum of a value
-with itself, and ab + ac for a(b + c), are exact: results of the graphs themselves have to be equal to the last bit.
+with itself, and ab + ac for a(b + c), are exact: where nothing is moved, eager results have to be equal to the last bit.
 """
 
 import random
@@ -340,21 +340,18 @@ class BesideRewritten(OnceEach):
         return {kind: self.other.renamed(run(dtype), eager) for kind, run in both.items()}
 
     def failure(self):
-        """What is wrong, or None; outputs are equal to the last bit where every rewrite is exact, compiled ones where
-        nothing is moved in memory as well."""
+        """What is wrong, or None; eager outputs are equal to the last bit where every rewrite is exact and moves nothing
+        in memory. Compiled ones need not be: what is fused, and so the order of a sum, follows the graph."""
         found, kinds = super().failure(), set(self.other.rewrite.kinds)
-        if found is not None or kinds & INEXACT:
+        if found is not None or kinds & (INEXACT | MOVING):
             return found
         dtype = np.dtype(self.spec.dtype)
         with np.errstate(all="ignore"):
-            for run in ("eagerly",) if kinds & MOVING else ("eagerly", "compiled"):
-                wanted = getattr(self, run)(dtype)
-                got = self.other.renamed(getattr(self.other, run)(dtype), wanted)
-                names = [name for name in wanted if re.match(r"output \d+ of step 0", name)]
-                wrong = [name for name in names if not np.array_equal(wanted[name], got[name], equal_nan=True)]
-                if wrong:
-                    return Failure("last bits", f"{run} {wrong[0]} is not equal to the last bit")
-        return None
+            wanted = self.eagerly(dtype)
+            got = self.other.renamed(self.other.eagerly(dtype), wanted)
+        names = [name for name in wanted if re.match(r"output \d+ of step 0", name)]
+        wrong = [name for name in names if not np.array_equal(wanted[name], got[name], equal_nan=True)]
+        return Failure("last bits", f"eager {wrong[0]} is not equal to the last bit") if wrong else None
 
 
 def rewriteFailure(seed, spec):
