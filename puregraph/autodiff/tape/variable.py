@@ -644,7 +644,8 @@ def written(function: Any, arguments: tuple, options: dict[str, Any], isRecorded
     """
     out = options["out"] if "out" in options else arguments[0]
     out = out[0] if type(out) is tuple and len(out) == 1 else out
-    label = getattr(function, "__name__", function)
+    owner = getattr(function, "__self__", None)
+    label = f"{owner.__name__}.at" if isinstance(owner, np.ufunc) else function.__name__
     if isVariable(out) and "out" in options and not (out._wants and out.is_leaf):
         before = variable(out._value, out._node, out.output_nr)
         left = {name: option for name, option in options.items() if name != "out"}
