@@ -25,7 +25,7 @@ def memoryBytes() -> int:
 
 
 def largeFault(what: str, shape: Sequence[int], dtype: Any) -> Fault | None:
-    """What is wrong with an array of this shape, if it is larger than the memory."""
+    """The error for an array that is larger than the memory; None if it fits."""
     if any(type(size) is not int for size in shape):
         return None
     size = math.prod(shape) * np.dtype(dtype).itemsize

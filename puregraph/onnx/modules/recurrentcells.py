@@ -38,7 +38,7 @@ class CellGradient:
         return q, np.matmul(q, self.R), gc
 
     def gru(self, gh, gc, h, c, rest):
-        """Those of a GRU."""
+        """The gradients of a GRU cell."""
         z, r, g, before, zSlope, rSlope, gSlope = rest
         size, last = self.cells.hsize, self.R[2 * self.cells.hsize :]
         gg, back = gh * (1 - z) * gSlope, gh * z
@@ -53,7 +53,7 @@ class CellGradient:
         return np.concatenate([q, gg], axis=-1), back + np.matmul(q, self.R[: 2 * size]), gc
 
     def lstm(self, gh, gc, h, c, rest):
-        """Those of an LSTM."""
+        """The gradients of an LSTM cell."""
         i, f, g, o, y, cNew, iSlope, fSlope, gSlope, oSlope, ySlope = rest
         peep = None if self.peep is None else self.cells.parts(self.peep)
         qo = gh * y * oSlope

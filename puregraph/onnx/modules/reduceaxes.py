@@ -99,12 +99,12 @@ class ReduceFilled(Module):
 
 
 def empty(module, kind, x):
-    """What a reduction of an array without elements gives."""
+    """The result of a reduction of an array without elements."""
     return np.full_like(x, neutral(kind, x.dtype), shape=reduced(x.shape, module.axis, module.keepdims))
 
 
 def neutral(kind, dtype):
-    """What a reduction of nothing gives."""
+    """The neutral element of a reduction: its result for no elements."""
     if kind in ("Max", "Min"):
         if dtype.kind == "b":
             return kind == "Min"

@@ -272,12 +272,12 @@ def sizeOf(op: Any, x: Any) -> Any:
 
 
 def hiding(op: Any, seen: Any, number: float, like: Any) -> Any:
-    """What is added to scores: 0 for what is seen, a number for the rest."""
+    """The additive attention bias of a mask: 0 where a key is visible, `number` elsewhere."""
     return standard(op, "Where", seen, op.scalar(0, like), op.scalar(number, like))
 
 
 def shown(op: Any, mask: Any, q: Any, k: Any) -> Any:
-    """Which keys a mask shows: it has ones for these, or one length for each sample, or ends and then starts."""
+    """The visible keys of a mask: a flag for each key, a length for each sample, or all ends and then all starts."""
     rank, batch = op.rankOf(mask), q.shape[0]
     if rank == 1:
         keys = counted(op, k, 2)
