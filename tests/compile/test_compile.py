@@ -621,7 +621,7 @@ def test_a_rule_that_cannot_be_read_runs_whole(name, rng):
     twin = copy.deepcopy(net)
     g = rng.standard_normal((8, 3))
     program = Program(net, [x.shape], ["f8"], grads=(True,), poison=True)
-    assert program.executable is None and "known once it has run" in program.why
+    assert program.executable is None and "known only after it has run" in program.why
     for step in range(4):
         data = x * (-1) ** step
         np.random.seed(step)
@@ -713,8 +713,8 @@ def test_values_that_are_no_arrays_run_as_they_are():
     net = Graph([a, b], Joined.node(a, b))
     program = Program(net, [(), ()])
     assert program.run("one", "two") == "one two" == program.run("one", "two")
-    assert program.executable is None and "is no array" in program.why
-    with pytest.raises(PuregraphError, match="is not compiled: .* is no array"):
+    assert program.executable is None and "is not an array" in program.why
+    with pytest.raises(PuregraphError, match="is not compiled: .* is not an array"):
         program.table()
 
 

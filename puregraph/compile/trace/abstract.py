@@ -1,4 +1,4 @@
-"""Abstract evaluation: the results of functions on values of which only shape, dtype and layout are known."""
+"""Abstract evaluation: infer the shape, dtype and layout of a function's results from those of its arguments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def reads(*functions: Any, makes: tuple[str, ...] = ()) -> Callable[[Reader], Re
 
 
 def kindsOf(function: Any) -> tuple[str, ...]:
-    """Of what kinds the calls of a function are that a recording may hold; none where it holds no such calls."""
+    """The kinds of call that recording this function may add; empty if it is never recorded."""
     if isinstance(function, np.ufunc):
         return ("product",) if function is np.matmul else ("pointwise",) if function.signature is None else ()
     if isinstance(function, Interpreter):
@@ -71,16 +71,16 @@ def operand(recorder: Recorder, a: Any) -> Any:
     raise UnreadableError(f"an operand is {type(a).__name__}")
 
 
-def isConstant(given: Any) -> bool:
-    """Whether no value is an operand that a run could change."""
-    return all(x.role == "constant" for x in valuesIn(given))
+def isConstant(operands: Any) -> bool:
+    """True if all Values among the operands are constants, which no run can change."""
+    return all(x.role == "constant" for x in valuesIn(operands))
 
 
-def constantResult(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Any:
+def constantResult(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Any:
     """Constant folding: the result of a call on constants only."""
     with np.errstate(all="ignore"):
-        given, values = changed((list(given), list(options.values())), lambda v: v.source)
-        result = function(*given, **dict(zip(options, values)))
+        arguments, values = changed((list(arguments), list(options.values())), lambda v: v.source)
+        result = function(*arguments, **dict(zip(options, values)))
     if type(result) in (tuple, list):
         return [recorder.constant(y) for y in result]
     return recorder.constant(result)
@@ -96,7 +96,7 @@ def broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def layoutOf(recorder: Recorder, shape: tuple[int, ...], operands: list[Value], itemsize: int) -> Any:
-    """The layout of a ufunc's result; for native code channels last where an operand is so."""
+    """The layout of a ufunc's result; in native code, channels last if an operand is channels last."""
     rank = len(shape)
     if rank < 2:
         return None
@@ -106,7 +106,7 @@ def layoutOf(recorder: Recorder, shape: tuple[int, ...], operands: list[Value], 
 
 
 def isLast(x: Value) -> bool:
-    """Whether feature maps are stored channels last, and not row-major as well."""
+    """True if feature maps are stored channels last and that layout is not also row-major."""
     size = x.dtype.itemsize
     if x.ndim < 3 or x.strides[1] != size or x.shape[1] == 1:
         return False
@@ -115,36 +115,36 @@ def isLast(x: Value) -> bool:
 
 
 def hidden(x: Value) -> Any:
-    """An array of the shape and strides of a Value that must not be read: it has no such memory."""
+    """An array with a Value's shape and strides but no memory behind it; its elements must not be read."""
     dtype = x.dtype if isinstance(x.dtype, np.dtype) else f"V{x.dtype.itemsize}"  # bfloat16
     return np.lib.stride_tricks.as_strided(np.empty(1, dtype), x.shape, x.strides)
 
 
 def dummy(x: Value) -> Any:
-    """An array of the shape and dtype of a Value, all ones, that takes no memory."""
+    """An array of ones with a Value's shape and dtype; it takes no memory."""
     return np.broadcast_to(np.ones((), x.dtype), x.shape)
 
 
 # Element by element ---------------------------------------------------------------------------------------------------
 
 
-def readUfunc(recorder: Recorder, ufunc: Any, given: list, options: dict[str, Any]) -> Any:
+def readUfunc(recorder: Recorder, ufunc: Any, arguments: list, options: dict[str, Any]) -> Any:
     """A ufunc: shapes broadcast, dtypes as numpy promotes them."""
-    given = [operand(recorder, a) for a in given]
+    arguments = [operand(recorder, a) for a in arguments]
     if options and not options.keys() <= {"dtype"}:
         raise UnreadableError(f"{ufunc.__name__} is given {', '.join(options)}")
-    values = [a for a in given if type(a) is Value]
+    values = [a for a in arguments if type(a) is Value]
     shape = broadcast([x.shape for x in values])
-    dtypes = dtypesOf(ufunc, tuple([kindOf(a) for a in given]), options.get("dtype"))
+    dtypes = dtypesOf(ufunc, tuple([kindOf(a) for a in arguments]), options.get("dtype"))
     if isConstant(values) and shape == ():
-        return constantResult(recorder, ufunc, given, options)
+        return constantResult(recorder, ufunc, arguments, options)
     outs = [recorder.value(shape, d, layoutOf(recorder, shape, values, d.itemsize)) for d in dtypes]
-    recorder.add(ufunc, tuple(given), options, outs, "pointwise", ufunc.nout > 1)
+    recorder.add(ufunc, tuple(arguments), options, outs, "pointwise", ufunc.nout > 1)
     return outs if ufunc.nout > 1 else outs[0]
 
 
 def kindOf(a: Any) -> Any:
-    """What decides result dtypes: an operand's dtype, or the type of a plain number."""
+    """The dtype of an operand, or the Python type of a plain number: numpy promotes by it."""
     return a.dtype if type(a) is Value or isinstance(a, np.generic) else type(a)
 
 
@@ -152,41 +152,41 @@ def kindOf(a: Any) -> Any:
 def dtypesOf(ufunc: Any, kinds: tuple, dtype: Any) -> list[Any]:
     """The dtypes of a ufunc's results."""
     with np.errstate(all="ignore"):
-        found = ufunc(*[np.ones((), k) if isinstance(k, np.dtype) else k(1) for k in kinds], dtype=dtype)
-    return [y.dtype for y in (found if type(found) is tuple else (found,))]
+        results = ufunc(*[np.ones((), k) if isinstance(k, np.dtype) else k(1) for k in kinds], dtype=dtype)
+    return [y.dtype for y in (results if type(results) is tuple else (results,))]
 
 
-def readFormula(recorder: Recorder, evaluator: Interpreter, given: list, options: dict[str, Any]) -> list[Value]:
-    """The results of an Interpreter: each has the shape that the values it reads broadcast to."""
-    given = [operand(recorder, a) for a in given]
-    plan = evaluator.plan(floatsOf(given))
-    if plan.work is None and any(type(a) is float for a in given):
-        given = [np.float64(a) if type(a) is float else a for a in given]
-        plan = evaluator.plan(floatsOf(given))
-    handed = [handedOn(register, dtype, plan, given) for register, dtype in zip(evaluator.results, plan.results)]
-    if any(handed):  # an argument itself is no result of a call; a formula for the others is
-        rest = [f for f, x in zip(formulasOf(evaluator), handed) if x is None]
-        others = iter(readFormula(recorder, numpyFrom(rest, evaluator.names), given, options) if rest else [])
-        return [next(others) if x is None else x for x in handed]
+def readFormula(recorder: Recorder, evaluator: Interpreter, arguments: list, options: dict[str, Any]) -> list[Value]:
+    """The results of an Interpreter. Each has the broadcast shape of the values that it reads."""
+    arguments = [operand(recorder, a) for a in arguments]
+    plan = evaluator.plan(floatsOf(arguments))
+    if plan.work is None and any(type(a) is float for a in arguments):
+        arguments = [np.float64(a) if type(a) is float else a for a in arguments]
+        plan = evaluator.plan(floatsOf(arguments))
+    handed = [handedOn(register, dtype, plan, arguments) for register, dtype in zip(evaluator.results, plan.results)]
+    if any(handed):  # results that are arguments need no call; compute the others
+        others = [f for f, x in zip(formulasOf(evaluator), handed) if x is None]
+        computed = iter(readFormula(recorder, numpyFrom(others, evaluator.names), arguments, options) if others else [])
+        return [next(computed) if x is None else x for x in handed]
     if not any(evaluator.reads):  # constants only
-        some = [np.ones((), a.dtype) if type(a) is Value else a for a in given]
+        some = [np.ones((), a.dtype) if type(a) is Value else a for a in arguments]
         return [recorder.constant(np.asarray(y)) for y in evaluator(*some)]
     outs = []
-    layouts = laidOut(recorder, evaluator, plan, given)
-    evaluator, given, plan = needed(evaluator, given)
+    layouts = laidOut(recorder, evaluator, plan, arguments)
+    evaluator, arguments, plan = needed(evaluator, arguments)
     for reads, dtype, layout in zip(evaluator.reads, plan.results, layouts):
-        values = [given[i] for i in sorted(reads) if type(given[i]) is Value]
+        values = [arguments[i] for i in sorted(reads) if type(arguments[i]) is Value]
         outs.append(recorder.value(broadcast([x.shape for x in values]) if values else (), dtype, layout))
-    recorder.add(evaluator, tuple(given), {}, outs, "pointwise", True)
+    recorder.add(evaluator, tuple(arguments), {}, outs, "pointwise", True)
     return outs
 
 
-def needed(evaluator: Interpreter, given: list) -> tuple[Interpreter, list, Any]:
-    """An Interpreter of only the arguments it reads, if the dtypes of its results are the same; and its plan."""
-    plan = evaluator.plan(floatsOf(given))
+def needed(evaluator: Interpreter, arguments: list) -> tuple[Interpreter, list, Any]:
+    """The Interpreter without arguments that it does not read, if result dtypes stay the same; and its plan."""
+    plan = evaluator.plan(floatsOf(arguments))
     used = sorted(set().union(*evaluator.reads))
-    if 0 < len(used) < len(given):
-        few = [given[i] for i in used]
+    if 0 < len(used) < len(arguments):
+        few = [arguments[i] for i in used]
         idle = {leaf(n): ONE for i, n in enumerate(evaluator.names) if i not in used}  # x of x ** 0 may be any number
         lean = numpyFrom(
             [formulaOf(rebuild(t, idle, term)) for t in evaluator.terms], [evaluator.names[i] for i in used]
@@ -194,63 +194,70 @@ def needed(evaluator: Interpreter, given: list) -> tuple[Interpreter, list, Any]
         other = lean.plan(floatsOf(few))
         if (other.work, other.back, other.results) == (plan.work, plan.back, plan.results):
             return lean, few, other
-    return evaluator, given, plan
+    return evaluator, arguments, plan
 
 
-def floatsOf(given: list) -> tuple:
-    """The dtypes of what an Interpreter is given; a plain number has none."""
-    return tuple([a.dtype if type(a) is Value or isinstance(a, np.generic) else None for a in given])
+def floatsOf(arguments: list) -> tuple:
+    """The dtypes of an Interpreter's arguments; None for a plain number."""
+    return tuple([a.dtype if type(a) is Value or isinstance(a, np.generic) else None for a in arguments])
 
 
-def handedOn(register: int, dtype: Any, plan: Any, given: list) -> Value | None:
-    """The argument that a result is identical to, if there is one."""
-    value = given[register] if register < len(given) else None
+def handedOn(register: int, dtype: Any, plan: Any, arguments: list) -> Value | None:
+    """The argument that this result is identical to, or None."""
+    value = arguments[register] if register < len(arguments) else None
     same = type(value) is Value and value.dtype == dtype and register not in plan.casts
     return value if same else None
 
 
-def laidOut(recorder: Recorder, evaluator: Interpreter, plan: Any, given: list) -> list[Any]:
+def laidOut(recorder: Recorder, evaluator: Interpreter, plan: Any, arguments: list) -> list[Any]:
     """The layout of each result of an Interpreter; None for row-major."""
-    values = [a for a in given if type(a) is Value and a.shape]
+    values = [a for a in arguments if type(a) is Value and a.shape]
     if all(strides.falling(strides.aligned(x.shape, x.strides, x.ndim)) for x in values):
         return [None] * len(evaluator.results)
     sizes = [dtype.itemsize for dtype in plan.results]
     if recorder.layout is not None:
-        found = []
+        layouts = []
         for reads, size in zip(evaluator.reads, sizes):
-            xs = [given[i] for i in sorted(reads) if type(given[i]) is Value]
-            own = broadcast([x.shape for x in xs]) if xs else ()
-            found.append(layoutOf(recorder, own, xs, size))
-        return found
+            xs = [arguments[i] for i in sorted(reads) if type(arguments[i]) is Value]
+            resultShape = broadcast([x.shape for x in xs]) if xs else ()
+            layouts.append(layoutOf(recorder, resultShape, xs, size))
+        return layouts
     shape = broadcast([x.shape for x in values])
-    whole = [i for i, a in enumerate(given) if type(a) is Value and a.shape == shape]
-    if len(evaluator.steps) > 2 and any(x.size >= 2 * BLOCK for x in values) and isBlockwise(evaluator, given, shape):
-        first = given[whole[0]]
+    unbroadcast = [i for i, a in enumerate(arguments) if type(a) is Value and a.shape == shape]
+    if (
+        len(evaluator.steps) > 2
+        and any(x.size >= 2 * BLOCK for x in values)
+        and isBlockwise(evaluator, arguments, shape)
+    ):
+        first = arguments[unbroadcast[0]]
         return [strides.like(shape, first.strides, size) for size in sizes]
     known: dict[int, Any] = {}
-    for i, a in enumerate(given):
+    for i, a in enumerate(arguments):
         known[i] = (a.shape, a.strides) if type(a) is Value else ((), ())
     for i in plan.casts:
-        own, lay = known[i]
-        known[i] = own, strides.like(own, lay, plan.work.itemsize)
+        resultShape, lay = known[i]
+        known[i] = resultShape, strides.like(resultShape, lay, plan.work.itemsize)
     size = plan.work.itemsize if plan.work is not None else sizes[0]  # strides are scaled at the end
-    for _, arguments, target in evaluator.steps:
-        operands = arguments(range(evaluator.size))
+    for _, select, target in evaluator.steps:
+        operands = select(range(evaluator.size))
         pairs = [known.get(i, ((), ())) for i in operands]
-        own = broadcast([s for s, _ in pairs])
-        known[target] = own, strides.iterated(own, [strides.aligned(s, t, len(own)) for s, t in pairs], size)
-    found = []
+        resultShape = broadcast([s for s, _ in pairs])
+        known[target] = (
+            resultShape,
+            strides.iterated(resultShape, [strides.aligned(s, t, len(resultShape)) for s, t in pairs], size),
+        )
+    layouts = []
     for register, size in zip(evaluator.results, sizes):
-        own, lay = known.get(register, ((), ()))
-        found.append(strides.like(own, lay, size) if own else None)
-    return found
+        resultShape, lay = known.get(register, ((), ()))
+        layouts.append(strides.like(resultShape, lay, size) if resultShape else None)
+    return layouts
 
 
-def isBlockwise(evaluator: Interpreter, given: list, shape: tuple[int, ...]) -> bool:
-    """Whether an Interpreter computes such arrays in blocks; its results then have the layout of the first argument."""
-    values = [a for a in given if type(a) is Value and a.shape]
-    whole = {i for i, a in enumerate(given) if type(a) is Value and a.shape == shape}
-    if not all(whole & reads for reads in evaluator.reads):
+def isBlockwise(evaluator: Interpreter, arguments: list, shape: tuple[int, ...]) -> bool:
+    """True if an Interpreter computes such arrays in blocks; its results then have the first argument's layout."""
+    values = [a for a in arguments if type(a) is Value and a.shape]
+    unbroadcast = {i for i, a in enumerate(arguments) if type(a) is Value and a.shape == shape}
+    if not all(unbroadcast & reads for reads in evaluator.reads):
         return False
     flat = all(x.shape == shape and strides.isContiguous(shape, x.strides, x.dtype.itemsize) for x in values)
     size = int(np.prod(shape, dtype=np.int64))
@@ -261,30 +268,30 @@ def isBlockwise(evaluator: Interpreter, given: list, shape: tuple[int, ...]) -> 
 # Kernels and products -------------------------------------------------------------------------------------------------
 
 
-def readKernel(recorder: Recorder, kernel: Kernel, given: list, options: dict[str, Any]) -> Any:
-    """A Kernel: by its shape rule, or else by running it on ones."""
+def readKernel(recorder: Recorder, kernel: Kernel, arguments: list, options: dict[str, Any]) -> Any:
+    """A Kernel: apply its shape rule, or run it on ones if it has none."""
     if kernel.shapeRule is not None:
-        found = kernel.shapeRule(*given, **options)
+        specs = kernel.shapeRule(*arguments, **options)
     else:
-        stands = changed((list(given), list(options.values())), dummy)
-        found = kernel.reference(*stands[0], **dict(zip(options, stands[1])))
-        found = [(y.shape, y.dtype) for y in found] if type(found) is tuple else (found.shape, found.dtype)
-    several = type(found) is list
+        stands = changed((list(arguments), list(options.values())), dummy)
+        specs = kernel.reference(*stands[0], **dict(zip(options, stands[1])))
+        specs = [(y.shape, y.dtype) for y in specs] if type(specs) is tuple else (specs.shape, specs.dtype)
+    several = type(specs) is list
     outs = []
-    for shape, dtype in found if several else [found]:
+    for shape, dtype in specs if several else [specs]:
         lay = recorder.layout(kernel, tuple(shape), np.dtype(dtype)) if recorder.layout else None
         if declared(kernel, "layout") == LIKEFIRST:
-            lay = strides.like(given[0].shape, given[0].strides, dtype.itemsize)
+            lay = strides.like(arguments[0].shape, arguments[0].strides, dtype.itemsize)
         outs.append(recorder.value(tuple(shape), np.dtype(dtype), lay))
-    recorder.add(kernel, tuple(given), options, outs, "kernel", several)
+    recorder.add(kernel, tuple(arguments), options, outs, "kernel", several)
     return outs if several else outs[0]
 
 
-def readProduct(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
-    """np.matmul: the last two axes are those of matrices, the ones before are batch axes and broadcast."""
+def readProduct(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
+    """np.matmul: the last two axes are the matrices; the axes before them are batch axes and broadcast."""
     if options:
         raise UnreadableError(f"matmul is given {', '.join(options)}")
-    a, b = (operand(recorder, x) for x in given)
+    a, b = (operand(recorder, x) for x in arguments)
     if type(a) is not Value or type(b) is not Value:
         raise UnreadableError("matmul of a number")
     left = a.shape if a.ndim > 1 else (1, *a.shape)
@@ -298,8 +305,8 @@ def readProduct(recorder: Recorder, function: Any, given: list, options: dict[st
     if len(lead) > 1:
         core = (0,) * (len(shape) - len(lead))
         operands = [
-            (*strides.aligned(each[:-2], x.strides[:-2], len(lead)), *core)
-            for each, x in ((left, a), (right, b))
+            (*strides.aligned(matrixShape[:-2], x.strides[:-2], len(lead)), *core)
+            for matrixShape, x in ((left, a), (right, b))
             if x.ndim > 2
         ]
         layout = strides.iterated(shape, operands, dtype.itemsize)

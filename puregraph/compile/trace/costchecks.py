@@ -13,10 +13,10 @@ NONE = "the cost is 0 whatever the network gives; for yes and no there is BCE, o
 
 
 def warnOf(graph: Graph, cost: Any, shapes: list[Any]) -> None:
-    """Give all warnings about a network joined to its cost once, for inputs and targets of these shapes."""
-    found = list(doubts(graph, cost, shapes))
-    if found:
-        warnUser("; ".join(found), GraphWarning)
+    """Warn once about everything doubtful in a network with its cost, for inputs and targets of these shapes."""
+    warnings = list(doubts(graph, cost, shapes))
+    if warnings:
+        warnUser("; ".join(warnings), GraphWarning)
 
 
 def doubts(graph: Graph, cost: Any, shapes: list[Any]) -> Iterator[str]:
@@ -103,13 +103,13 @@ def big(shape: Any) -> list[Any]:
 
 
 def isLastStep(index: tuple[Any, ...]) -> bool:
-    """Whether an index of (samples, time steps, features) picks the last time step."""
+    """True if an index of (samples, time steps, features) picks the last time step."""
     isPlain = len(index) > 1 and ... not in index[:2] and None not in index[:2]
     return isPlain and index[1] in (-1, slice(-1, None))
 
 
 def hasTimeSteps(axis: Any) -> bool:
-    """Whether a reduction of (samples, time steps, features) is over the time steps."""
+    """True if a reduction of (samples, time steps, features) is over the time steps."""
     return axis is None or bool({1, -2} & set(axis if isinstance(axis, tuple) else (axis,)))
 
 
@@ -117,9 +117,9 @@ def lastBefore(graph: Graph, cost: Any, inputs: int, hasViews: bool = True) -> A
     """The step that computes the argument of a cost, or None; identities and views are skipped."""
     steps = graph.steps(inputs)
     made = {number: step for step in steps.items for number in step.visible}
-    found = next((step for step in steps.items if step.module is cost), None)
-    if found is not None:
-        found = made.get(found.args[0])
-    while found is not None and (hasViews and found.module.views or found.module.gives == "as taken"):
-        found = made.get(found.args[0])
-    return found
+    source = next((step for step in steps.items if step.module is cost), None)
+    if source is not None:
+        source = made.get(source.args[0])
+    while source is not None and (hasViews and source.module.views or source.module.gives == "as taken"):
+        source = made.get(source.args[0])
+    return source

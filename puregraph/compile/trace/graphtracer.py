@@ -22,7 +22,7 @@ from puregraph.device import toHost
 from puregraph.function import FunctionCall
 from puregraph.graph.steps import GraphStep
 
-Found = tuple[list[Any], list[tuple[int, Value]]]
+RuleResults = tuple[list[Any], list[tuple[int, Value]]]
 
 
 class GraphTracer:
@@ -30,8 +30,8 @@ class GraphTracer:
 
     `unread`  the ids of modules with an opaque rule
     `trial`   the results of opaque rules, if they have run
-    `stored`  every Param and State by its id, with its first Value; `now` with its present one
-    `weights` those of which several processes have pieces, and that forward and backward read when they need them
+    `stored`  every Param and State by its id, with its first Value; `now`: its present Value
+    `weights` weights that are sharded across processes; forward and backward gather them on first use
     """
 
     def __init__(self, trial: RuleProfile | None = None, weights: Any = None):
@@ -63,7 +63,7 @@ class GraphTracer:
         return self.now[key]
 
     def gather(self, param: Param, name: str) -> Value:
-        """The Value of a weight that is read from several processes."""
+        """The Value of a sharded weight, gathered from all processes."""
         if id(param) not in self.gathered:
             function = WeightGather(self.weights, param)
             self.reads.append(function)
@@ -83,14 +83,14 @@ class GraphTracer:
 
         Raises    NotCompiledError if two of them share memory: a store to one would change the other
         """
-        found = list(self.stored.values())
-        spans = sorted([(*spanOf(stored.array), value.name) for stored, value in found])
-        for (_, end, one), (begin, _, other) in pairwise(spans):
+        pairs = list(self.stored.values())
+        spans = sorted([(*spanOf(stored.array), value.name) for stored, value in pairs])
+        for (_, end, firstName), (begin, _, secondName) in pairwise(spans):
             if begin < end:
                 raise NotCompiledError(
-                    f"wanted memory of their own for '{one}' and '{other}', which share some; copy one"
+                    f"wanted memory of their own for '{firstName}' and '{secondName}', which share some; copy one"
                 )
-        return found
+        return pairs
 
     @property
     def changes(self) -> list[tuple[Any, Value]]:
@@ -100,54 +100,54 @@ class GraphTracer:
     # One rule ---------------------------------------------------------------------------------------------------------
 
     def rule(self, step: GraphStep, values: list[Any], phase: str) -> list[Any]:
-        """The Values of a rule's results for those of its arguments; None stands for None."""
-        given = tuple([None if v is None else v.shape for v in values])
+        """The Values of a rule's results, from the Values of its arguments; None stays None."""
+        shapes = tuple([None if v is None else v.shape for v in values])
         precision = getattr(step.module, "of", step.module).precision
-        self.recorder.origin = CallOrigin(step.path, step.label, given, phase, precision)
+        self.recorder.origin = CallOrigin(step.path, step.label, shapes, phase, precision)
         calls = self.recorder.calls
         mark = len(calls)
         try:
-            found, changes = self.traceOnce(step, values) if isTrusted(step) else self.traceTwice(step, values)
-        except Exception as error:  # whatever it is, the rule itself will raise it when it runs
+            results, changes = self.traceOnce(step, values) if isTrusted(step) else self.traceTwice(step, values)
+        except Exception as error:  # the rule raises the same error when it runs
             if isAsynchronous(error):
                 raise
             del calls[mark:]
             self.unread.add(id(getattr(step.module, "of", step.module)))
-            found, changes = self.addOpaque(step, values, str(error))
+            results, changes = self.addOpaque(step, values, str(error))
         for i, value in changes:
             self.setValue(self.states[values[i].number], value)
-        return found
+        return results
 
-    def traceOnce(self, step: GraphStep, values: list[Any]) -> Found:
-        """Run a rule on tracers, or add the calls of an equal one again."""
+    def traceOnce(self, step: GraphStep, values: list[Any]) -> RuleResults:
+        """Run a rule on tracers, or clone the calls of an equal rule traced before."""
         key = self.keys(step.module, values)
         noted = self.known.get(key)
         if noted is not None:
             return noted.again(self.recorder, values)
         mark = len(self.recorder.calls)
-        found, changes = self.read(step, values)
-        self.known[key] = MemoEntry(self.recorder.calls[mark:], values, found, changes)
-        return found, changes
+        results, changes = self.read(step, values)
+        self.known[key] = MemoEntry(self.recorder.calls[mark:], values, results, changes)
+        return results, changes
 
-    def read(self, step: GraphStep, values: list[Any], module: Any = None) -> Found:
-        """Run a rule on tracers: its results, and the new Values of States. A `module` stands for that of the step."""
+    def read(self, step: GraphStep, values: list[Any], module: Any = None) -> RuleResults:
+        """Run a rule on tracers: its results, and the new Values of States. `module` replaces the step's module."""
         if isinstance(step.module, FunctionCall):
             raise UnreadableError("a Function may do more than compute")
         handles = [self.recorder.handle(v) for v in values]
         result = forwardRule(module or step.module, handles, step.inputs)
-        found = [self.taken(y) for y in (result if type(result) is tuple else (result,))]
-        if len(found) != len(step.outs):
-            raise UnreadableError("another number of results than the class names")
+        results = [self.taken(y) for y in (result if type(result) is tuple else (result,))]
+        if len(results) != len(step.outs):
+            raise UnreadableError("the number of results differs from what the class declares")
         changes = []
         for i, (value, handle) in enumerate(zip(values, handles)):
             if type(handle) is RecordedArray and handle.current is not value:
                 if value.number not in self.states:
                     raise UnreadableError("a rule writes to an argument")
                 changes.append((i, handle.value))
-        return found, changes
+        return results, changes
 
-    def traceTwice(self, step: GraphStep, values: list[Any]) -> Found:
-        """Run a rule on tracers twice, and check that it does the same again, without side effects."""
+    def traceTwice(self, step: GraphStep, values: list[Any]) -> RuleResults:
+        """Run a rule on tracers twice and check that it repeats the same calls without side effects."""
         calls, module = self.recorder.calls, getattr(step.module, "of", step.module)
         rules = [module.updateData, getattr(step.module, "rule", None) or module.updateData]
         reads = readsOf(rules, module)
@@ -160,19 +160,19 @@ class GraphTracer:
         self.read(step, values, traced)
         once = signature(calls[mark:])
         del calls[mark:]
-        found = self.read(step, values, traced)
+        outcome = self.read(step, values, traced)
         now = vars(module)
         if signature(calls[mark:]) != once or now.keys() != before.keys() or any(now[k] is not before[k] for k in now):
             raise UnreadableError("a rule does not do the same each time")
         if any(tracers[name].current is not value for name, value in attributes.items()):
             raise UnreadableError("a rule writes to an array that its module holds")
-        if not all(read.isSame for read in reads.found):
+        if not all(read.isSame for read in reads.records):
             raise UnreadableError("a rule changes what it reads")
-        self.reads += reads.found
-        return found
+        self.reads += reads.records
+        return outcome
 
     def withTracers(self, module: Any, tracers: dict[str, Any]) -> Any:
-        """The module of a step, or of the one whose gradient it is, with tracers in place of arrays."""
+        """A step's module with tracers in place of arrays; for a gradient step, inside the forward module too."""
         of = getattr(module, "of", None)
         if of is None:
             return withTracers(module, tracers)
@@ -189,7 +189,7 @@ class GraphTracer:
             return self.recorder.constant(y)
         raise UnreadableError(f"a result is {type(y).__name__}")
 
-    def addOpaque(self, step: GraphStep, values: list[Any], reason: str) -> Found:
+    def addOpaque(self, step: GraphStep, values: list[Any], reason: str) -> RuleResults:
         """Add a rule as one opaque call."""
         outs = outputsOf(self.recorder, step, values, self.trial)
         count, changes = len(outs), []
@@ -203,14 +203,14 @@ class GraphTracer:
 
 
 class ConstantRead:
-    """The elements of a constant, which a program was compiled with."""
+    """The elements that a constant had when the program was compiled."""
 
     def __init__(self, stored: FixedState):
         self.stored, self.version, self.elements = stored, stored.version, toHost(stored.materialize()).copy()
 
     @property
     def isSame(self) -> bool:
-        """Whether they are still the same."""
+        """True if the elements have not changed."""
         if self.stored.version != self.version:
             now = toHost(self.stored.materialize())
             if now.dtype != self.elements.dtype or not np.array_equal(now, self.elements):
@@ -220,7 +220,7 @@ class ConstantRead:
 
 
 def arrayOf(stored: Any, name: str) -> Any:
-    """The memory of a Param, a State or another target, checked for what compiled code assumes.
+    """The memory of a Param, a State or another target; compiled code needs it writeable, aligned and contiguous.
 
     Raises    NotCompiledError if it is unsuitable
     """
@@ -239,7 +239,7 @@ def spanOf(array: Any) -> tuple[int, int]:
 
 
 def isTrusted(step: GraphStep) -> bool:
-    """Whether a rule is this library's own, and so known to be pure."""
+    """True if a rule belongs to this library, whose rules are pure."""
     return all((owner.__module__ or "").startswith("puregraph.") for owner in rulesOf(step))
 
 

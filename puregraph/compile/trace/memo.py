@@ -19,27 +19,30 @@ Key = tuple[Any, ...]
 
 
 class MemoKeys:
-    """Keys of rules of this library, which read nothing but their module and their arguments."""
+    """Keys for this library's rules, which read only their module and their arguments."""
 
     def __init__(self) -> None:
         self.modules: dict[int, Key] = {}
 
     def __call__(self, module: Module, values: Sequence[Value | None]) -> Key:
-        """All that the calls of a module's rule depend on."""
+        """The key of a module's rule on these arguments: everything that its calls depend on."""
         return self.of(module), tuple([None if v is None else self.about(v, values) for v in values])
 
     def about(self, value: Value, values: Sequence[Value | None]) -> Key:
-        """What a rule may know of an argument, and whether it occurred before; one of ARRAYS is known by its number."""
-        own = value.number if value.role in ARRAYS else values.index(value)
-        return value.role, own, value.shape, value.dtype, value.strides
+        """The part of a key for one argument: its role, shape, dtype, strides, and its first occurrence.
+
+        A value whose role is in ARRAYS is identified by its number.
+        """
+        identity = value.number if value.role in ARRAYS else values.index(value)
+        return value.role, identity, value.shape, value.dtype, value.strides
 
     def of(self, module: Module) -> Key:
         """The class of a module, its mode, and its attributes."""
-        found = self.modules.get(id(module))
-        if found is None:
-            own = [(name, self.held(a)) for name, a in vars(module).items() if name not in PASSING]
-            found = self.modules[id(module)] = type(module), module.isTraining, tuple(own)
-        return found
+        key = self.modules.get(id(module))
+        if key is None:
+            attributes = [(name, self.held(a)) for name, a in vars(module).items() if name not in PASSING]
+            key = self.modules[id(module)] = type(module), module.isTraining, tuple(attributes)
+        return key
 
     def held(self, a: Any) -> Any:
         """An attribute of a module; a mutable one is known by its identity."""
@@ -55,12 +58,12 @@ class MemoKeys:
 
 
 class MemoEntry:
-    """The calls of a rule on some arguments, its results, and the new values of those arguments that are States."""
+    """The calls of a rule on some arguments, its results, and the new values of its States."""
 
     def __init__(
-        self, calls: list[Call], values: Sequence[Value | None], found: list[Any], changes: list[tuple[int, Value]]
+        self, calls: list[Call], values: Sequence[Value | None], results: list[Any], changes: list[tuple[int, Value]]
     ):
-        self.calls, self.values, self.found, self.changes = calls, values, found, changes
+        self.calls, self.values, self.results, self.changes = calls, values, results, changes
 
     def again(self, recorder: Recorder, values: Sequence[Value | None]) -> tuple[list[Any], list[tuple[int, Value]]]:
         """Clone the calls for other arguments."""
@@ -77,7 +80,7 @@ class MemoEntry:
             if call.kind.isView:
                 lay(call, again)
             made.update((y.number, new) for y, new in zip(call.outs, outs) if y is not None)
-        return [None if y is None else now(y) for y in self.found], [(i, now(y)) for i, y in self.changes]
+        return [None if y is None else now(y) for y in self.results], [(i, now(y)) for i, y in self.changes]
 
 
 def lay(call: Call, again: Call) -> None:

@@ -44,40 +44,40 @@ VIEWS = (np.transpose, np.swapaxes, np.moveaxis, np.squeeze, np.expand_dims, np.
 
 
 @reads(*VIEWS, np.lib.stride_tricks.sliding_window_view, makes=("view",))
-def readView(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
-    """A view: numpy computes its strides, on an array of the right strides without memory."""
-    x = need(given[0])
-    if isConstant([x, given[1:]]):
-        return constantResult(recorder, function, given, options)
+def readView(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
+    """A view: numpy computes its strides on a stand-in array without memory."""
+    x = need(arguments[0])
+    if isConstant([x, arguments[1:]]):
+        return constantResult(recorder, function, arguments, options)
     stand = hidden(x)
-    found = function(stand, *given[1:], **options)
-    offset = found.__array_interface__["data"][0] - stand.__array_interface__["data"][0]
-    return recorder.view(function, tuple(given), options, x, found, offset if found.size else 0)
+    view = function(stand, *arguments[1:], **options)
+    offset = view.__array_interface__["data"][0] - stand.__array_interface__["data"][0]
+    return recorder.view(function, tuple(arguments), options, x, view, offset if view.size else 0)
 
 
 @reads(operator.getitem, makes=("view", "other"))
-def readItem(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+def readItem(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
     """x[key]: a view, or a copy where the key has integer arrays."""
-    x, key = need(given[0]), given[1]
+    x, key = need(arguments[0]), arguments[1]
     parts = key if type(key) is tuple else (key,)
     if isMask(key):
         raise UnreadableError("an index picks by truth")
     if any(type(k) in (Value, list) for k in parts):
-        return readPicked(recorder, function, given, options)
+        return readPicked(recorder, function, arguments, options)
     if any(type(k) is slice and any(valuesIn((k,))) for k in parts):
         raise UnreadableError("a slice has ends that are not known ahead of time")
     if isConstant([x]):
-        return constantResult(recorder, function, given, options)
+        return constantResult(recorder, function, arguments, options)
     key = parts if Ellipsis in parts else (*parts, Ellipsis)  # a scalar would be read
     return readView(recorder, function, [x, key], {})
 
 
-def readPicked(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+def readPicked(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
     """x[index]: numpy computes the shape."""
-    x, key = given
+    x, key = arguments
     parts = key if type(key) is tuple else (key,)
-    if isConstant(given):
-        return constantResult(recorder, function, given, options)
+    if isConstant(arguments):
+        return constantResult(recorder, function, arguments, options)
     stands = tuple([np.zeros(k.shape, k.dtype) if type(k) is Value else k for k in parts])
     lay = strides.like(x.shape, x.strides, 1)
     like = np.ndarray(x.shape, np.bool_, np.empty(max(1, x.size), np.bool_), 0, lay)[stands]
@@ -86,10 +86,10 @@ def readPicked(recorder: Recorder, function: Any, given: list, options: dict[str
 
 
 @reads(np.reshape, makes=("view", "copy"))
-def readReshape(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+def readReshape(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
     """A view where the strides allow it, else a copy."""
-    x, shape = need(given[0]), given[1] if len(given) > 1 else options.pop("shape")
-    if options.get("order", "C") != "C" or len(given) > 2:
+    x, shape = need(arguments[0]), arguments[1] if len(arguments) > 1 else options.pop("shape")
+    if options.get("order", "C") != "C" or len(arguments) > 2:
         raise UnreadableError("reshape in another order")
     shape = strides.wholeShape(x.size, shape)
     if prod(shape) != x.size:
@@ -114,21 +114,21 @@ class _Like:
 
 
 @reads(np.ravel)
-def readRavel(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+def readRavel(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
     """All elements along one axis."""
-    if options or len(given) > 1:
+    if options or len(arguments) > 1:
         raise UnreadableError("ravel in another order")
-    return readReshape(recorder, np.reshape, [given[0], (-1,)], {})
+    return readReshape(recorder, np.reshape, [arguments[0], (-1,)], {})
 
 
 # Copies ---------------------------------------------------------------------------------------------------------------
 
 
 @reads(astype, makes=("pointwise",))
-def readCast(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Any:
-    """x.astype(dtype): x itself where copy=False says so and it has that dtype."""
-    x, dtype, *rest = given
-    again = rest[0] if rest else options.get("copy", True)
+def readCast(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Any:
+    """x.astype(dtype): x itself if copy=False and x has that dtype."""
+    x, dtype, *extra = arguments
+    again = extra[0] if extra else options.get("copy", True)
     x, dtype = need(x), np.dtype(dtype)
     if isConstant([x]) and x.size * dtype.itemsize <= SMALL:
         return constantResult(recorder, astype, [x, dtype], {})
@@ -141,11 +141,11 @@ def readCast(recorder: Recorder, function: Any, given: list, options: dict[str, 
 
 
 @reads(np.copy)
-def readCopy(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Any:
-    """A copy, which is left out if it has the layout of the original."""
-    x = need(given[0])
+def readCopy(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Any:
+    """A copy; it is left out if its layout equals the original's."""
+    x = need(arguments[0])
     order = options.get("order", "K")
-    if order not in ("K", "C") or len(given) > 1 or not options.keys() <= {"order"}:
+    if order not in ("K", "C") or len(arguments) > 1 or not options.keys() <= {"order"}:
         raise UnreadableError("a copy in another order")
     if isConstant([x]) and x.nbytes <= SMALL:
         return constantResult(recorder, np.copy, [x], {"order": order})
@@ -157,17 +157,17 @@ def readCopy(recorder: Recorder, function: Any, given: list, options: dict[str, 
 
 
 @reads(np.zeros_like, np.ones_like, np.empty_like, np.full_like)
-def readFill(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
-    """An array of one constant, in the shape of another or a given one."""
-    given = list(given)
-    x = need(given.pop(0))
+def readFill(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
+    """An array filled with one constant, shaped like another array or as `shape` says."""
+    arguments = list(arguments)
+    x = need(arguments.pop(0))
     number: Any = {np.ones_like: 1}.get(function, 0)
     if function is np.full_like:
-        number = operand(recorder, given.pop(0) if given else options["fill_value"])
-    dtype = np.dtype(given.pop(0) if given else options.get("dtype") or x.dtype)
+        number = operand(recorder, arguments.pop(0) if arguments else options["fill_value"])
+    dtype = np.dtype(arguments.pop(0) if arguments else options.get("dtype") or x.dtype)
     shape = options.get("shape")
     shape = x.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
-    if given or not options.keys() <= {"dtype", "shape", "fill_value"} or type(number) is Value:
+    if arguments or not options.keys() <= {"dtype", "shape", "fill_value"} or type(number) is Value:
         raise UnreadableError(f"{function.__name__} with more than shape and dtype")
     if prod(shape) == 1:
         return recorder.constant(np.full(shape, number, dtype))
@@ -176,11 +176,11 @@ def readFill(recorder: Recorder, function: Any, given: list, options: dict[str, 
 
 
 @reads(np.concatenate, makes=("copy",))
-def readJoined(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+def readJoined(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
     """Parts concatenated along an axis."""
-    axis = given[1] if len(given) > 1 else options.get("axis", 0)
-    parts = [need(operand(recorder, x)) for x in given[0]]
-    if axis is None or not options.keys() <= {"axis"} or len(given) > 2:
+    axis = arguments[1] if len(arguments) > 1 else options.get("axis", 0)
+    parts = [need(operand(recorder, x)) for x in arguments[0]]
+    if axis is None or not options.keys() <= {"axis"} or len(arguments) > 2:
         raise UnreadableError("concatenate of flattened parts, or in another dtype")
     first = parts[0]
     axis = range(first.ndim)[axis]
@@ -191,12 +191,12 @@ def readJoined(recorder: Recorder, function: Any, given: list, options: dict[str
 
 
 @reads(np.stack, makes=("copy",))
-def readStack(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+def readStack(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
     """Parts stacked along a new axis."""
-    axis = given[1] if len(given) > 1 else options.get("axis", 0)
-    parts = [need(operand(recorder, x)) for x in given[0]]
+    axis = arguments[1] if len(arguments) > 1 else options.get("axis", 0)
+    parts = [need(operand(recorder, x)) for x in arguments[0]]
     first = parts[0]
-    if not options.keys() <= {"axis"} or len(given) > 2 or any(x.shape != first.shape for x in parts):
+    if not options.keys() <= {"axis"} or len(arguments) > 2 or any(x.shape != first.shape for x in parts):
         raise UnreadableError("stack in another dtype")
     axis = range(first.ndim + 1)[axis]
     shape = (*first.shape[:axis], len(parts), *first.shape[axis:])
@@ -205,7 +205,7 @@ def readStack(recorder: Recorder, function: Any, given: list, options: dict[str,
 
 
 def concatenated(recorder: Recorder, function: Any, parts: list[Value], axis: int, shape: Any, lays: list) -> Value:
-    """Add a concatenation; numpy orders the axes of the result by those of the parts."""
+    """Add a concatenation; the result's axes are ordered in memory like those of the parts."""
     dtype = np.result_type(*[x.dtype for x in parts])
     if all(strides.isDescending(s, t) for s, t in lays):
         layout = None
@@ -219,11 +219,11 @@ def concatenated(recorder: Recorder, function: Any, parts: list[Value], axis: in
 
 
 @reads(np.where, makes=("pointwise",))
-def readWhere(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+def readWhere(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
     """A selection between two values, element by element."""
-    if len(given) != 3 or options:
+    if len(arguments) != 3 or options:
         raise UnreadableError("np.where of one argument: its results have shapes that depend on data")
-    c, a, b = (operand(recorder, x) for x in given)
+    c, a, b = (operand(recorder, x) for x in arguments)
     values = [x for x in (c, a, b) if type(x) is Value]
     shape = broadcast([x.shape for x in values])
     dtype = np.result_type(*[x.dtype if type(x) is Value else x for x in (a, b)])
@@ -250,13 +250,13 @@ REDUCTIONS = (
 
 
 @reads(*REDUCTIONS, makes=("reduce",))
-def readReduction(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+def readReduction(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
     """A reduction: numpy decides the dtype, on an array of one element."""
-    x, *rest = given
+    x, *extra = arguments
     x = need(x)
-    options = dict(zip(("axis", "dtype"), rest), **options)
+    options = dict(zip(("axis", "dtype"), extra), **options)
     known = options.keys() <= {"axis", "dtype", "keepdims", "ddof"}
-    if len(rest) > 2 or not known or any(valuesIn((*options.values(),))):
+    if len(extra) > 2 or not known or any(valuesIn((*options.values(),))):
         raise UnreadableError(f"{function.__name__} with more than axis, dtype, keepdims")
     options = {k: v for k, v in options.items() if v is not None or k == "axis"}
     axis = options.get("axis", 0 if hasattr(function, "__self__") else None)  # np.add.reduce takes the first axis
@@ -290,9 +290,9 @@ def reducedAxes(axis: Any, rank: int) -> set[int]:
 
 
 @reads(np.shape, np.ndim, np.size, np.result_type)
-def readShape(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Plain:
-    """A function of what is known ahead of time, whose result is no value of the step."""
-    return Plain(function(*[dummy(x) if type(x) is Value else x for x in given], **options))
+def readShape(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Plain:
+    """A function of shapes and dtypes alone, such as np.shape: it runs now and adds no call."""
+    return Plain(function(*[dummy(x) if type(x) is Value else x for x in arguments], **options))
 
 
 OTHERS = (
@@ -310,35 +310,35 @@ COUNTED = {np.repeat, np.tile, np.roll, np.pad}
 @reads(*PRODUCTS, makes=("product",))
 @reads(np.clip, makes=("pointwise",))
 @reads(*[function for function in OTHERS if function not in PRODUCTS and function is not np.clip], makes=("other",))
-def readOther(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
-    """The result's type, by running numpy on ones."""
-    if function in COUNTED and any(valuesIn([given[1:], list(options.values())])):
+def readOther(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
+    """The shape, dtype and layout of a result, inferred by running numpy on ones."""
+    if function in COUNTED and any(valuesIn([arguments[1:], list(options.values())])):
         raise UnreadableError(f"{function.__name__} by numbers that are not known ahead of time")
-    if isConstant([given, list(options.values())]) and all(x.nbytes <= SMALL for x in valuesIn([given])):
-        return constantResult(recorder, function, given, options)
+    if isConstant([arguments, list(options.values())]) and all(x.nbytes <= SMALL for x in valuesIn([arguments])):
+        return constantResult(recorder, function, arguments, options)
     layout = None
     if function is np.einsum:
-        shape, dtype, layout = contracted(given, options)
+        shape, dtype, layout = contracted(arguments, options)
     else:
-        stands = [standsFor(a) for a in given]
+        stands = [standsFor(a) for a in arguments]
         like = np.asarray(function(*stands, **{k: standsFor(v) for k, v in options.items()}))
         shape, dtype = like.shape, like.dtype
-        if function in AS_THEY_ARE and type(given[0]) is Value and given[0].shape == shape:
-            layout = strides.like(shape, given[0].strides, dtype.itemsize)
+        if function in AS_THEY_ARE and type(arguments[0]) is Value and arguments[0].shape == shape:
+            layout = strides.like(shape, arguments[0].strides, dtype.itemsize)
     (kind,) = kindsOf(function)
-    return recorder.made(function, tuple(given), options, kind, shape, dtype, layout)
+    return recorder.made(function, tuple(arguments), options, kind, shape, dtype, layout)
 
 
 def standsFor(a: Any) -> Any:
     """Ones, or zeros for integers, which may be indices, in place of Values."""
     if type(a) is Value:
         return np.broadcast_to(np.zeros((), a.dtype) if a.dtype.kind in "iu" else np.ones((), a.dtype), a.shape)
-    return type(a)([standsFor(each) for each in a]) if type(a) in (tuple, list) else a
+    return type(a)([standsFor(item) for item in a]) if type(a) in (tuple, list) else a
 
 
-def contracted(given: list, options: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """Shape, dtype and layout of an einsum, from one in which every axis is at most two long."""
-    equation, *xs = given
+def contracted(arguments: list, options: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Shape, dtype and layout of an einsum, inferred by running it with every axis at most two long."""
+    equation, *xs = arguments
     if not isinstance(equation, str) or "..." in equation or not options.keys() <= {"optimize"}:
         raise UnreadableError("an einsum that is not written as letters")
     left, _, right = equation.replace(" ", "").partition("->")

@@ -1,4 +1,4 @@
-"""Opaque: a rule that could not be traced, as one call; its results are learned when the graph itself runs once."""
+"""Opaque: a rule that could not be traced becomes one call; one run of the graph shows its result types."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from puregraph.graph.steps import GraphStep
 
 
 class NotCompiledError(PuregraphError):
-    """A program cannot be compiled, and why: its graph runs instead, with one warning."""
+    """A program cannot be compiled; the message says why. Its graph runs instead, with one warning."""
 
 
 class NotArraysError(NotCompiledError):
-    """The values of a graph are no arrays: there is nothing to compile."""
+    """A value of a graph is not an array: there is nothing to compile."""
 
 
 class OpenSizesError(NotCompiledError):
-    """Some sizes depend on the data: memory cannot be planned, and the graph runs itself, without a warning."""
+    """Some sizes depend on data, so memory cannot be planned: the graph runs instead, without a warning."""
 
 
 class UntriedError(NotCompiledError):
@@ -34,7 +34,7 @@ class UntriedError(NotCompiledError):
 
 
 class ResultSpec(NamedTuple):
-    """The type of a result."""
+    """The shape, dtype and strides of a result."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -42,7 +42,7 @@ class ResultSpec(NamedTuple):
 
 
 class OpaqueRule:
-    """A rule as a function: copies of its states follow its results, as the rule leaves them.
+    """A rule as a function that returns its results, then copies of its states after the call.
 
     `reason` says why it was not traced.
     """
@@ -59,11 +59,11 @@ class OpaqueRule:
         return owner.brief() if hasattr(owner, "brief") else getattr(self.rule, "__name__", "rule")
 
     def __call__(self, *arguments: Any) -> tuple:
-        given = list(arguments)
+        copies = list(arguments)
         for i in self.states:
-            given[i] = given[i].copy()
-        result = self.rule(*given)
-        return (*(result if type(result) is tuple else (result,)), *(given[i] for i in self.states))
+            copies[i] = copies[i].copy()
+        result = self.rule(*copies)
+        return (*(result if type(result) is tuple else (result,)), *(copies[i] for i in self.states))
 
 
 class RuleProfile:
@@ -90,32 +90,32 @@ class RuleProfile:
         self.results[path] = [self.noted(y) for y in results]
 
     def noted(self, y: Any) -> Any:
-        """A result, without its data; what is no array as its type."""
+        """The shape, dtype and layout of a result; the type of a result that is not an array."""
         if y is None:
             return None
         return ResultSpec(tuple(y.shape), y.dtype, y.strides) if hasattr(y, "strides") else type(y)
 
 
 class AssumedProfile(RuleProfile):
-    """The results of rules that have not run, as shape and dtype rules say: for a table, never for a run."""
+    """Assumed results of rules that have not run, from shape and dtype rules: for tables only, never for a run."""
 
     def resultsOf(self, step: GraphStep, values: list[Any]) -> list[Any]:
-        given = values[: step.inputs]
-        shapes = step.module.dataShapeFrom(*[None if v is None else v.shape for v in given])
-        dtypes = step.module.dataTypeFrom(*[None if v is None else v.dtype for v in given])
-        usual = promoted(v.dtype for v in given if v is not None and v.role != "object" and isFloating(v.dtype))
-        pairs = zip(*[each if isinstance(each, list) else [each] for each in (shapes, dtypes)], strict=True)
-        found: list[Any] = []
-        for shape, d in pairs:
+        inputs = values[: step.inputs]
+        shapes = step.module.dataShapeFrom(*[None if v is None else v.shape for v in inputs])
+        dtypes = step.module.dataTypeFrom(*[None if v is None else v.dtype for v in inputs])
+        usual = promoted(v.dtype for v in inputs if v is not None and v.role != "object" and isFloating(v.dtype))
+        declared = [x if isinstance(x, list) else [x] for x in (shapes, dtypes)]
+        specs: list[Any] = []
+        for shape, d in zip(*declared, strict=True):
             dtype = d or usual or np.dtype(np.float32)
-            found.append(ResultSpec(tuple(shape), dtype, contiguous(shape, dtype.itemsize)))
-        return [*found, *[object] * (len(step.outs) - len(found))]
+            specs.append(ResultSpec(tuple(shape), dtype, contiguous(shape, dtype.itemsize)))
+        return [*specs, *[object] * (len(step.outs) - len(specs))]
 
 
 def outputsOf(recorder: Recorder, step: GraphStep, values: list[Any], trial: RuleProfile | None) -> list[Any]:
-    """Values for the results of a rule that takes these; hidden results may be anything.
+    """Values for an opaque rule's results; hidden results may be of any type.
 
-    Raises    UntriedError if it has not run yet; NotArraysError if it does not give arrays
+    Raises    UntriedError if the rule has not run yet; NotArraysError if its results are not arrays
     """
     owner: Any = getattr(step.module, "of", step.module)
     if owner.exchanges:
@@ -123,16 +123,16 @@ def outputsOf(recorder: Recorder, step: GraphStep, values: list[Any], trial: Rul
         shape = owner.dataShapeFrom(*taken) if step.module is owner else taken[0]
         return [recorder.value(shape, values[0].dtype)]
     if trial is None:
-        raise UntriedError(f"at '{step.path}' ({step.label}): what it gives is known once it has run")
-    found = trial.resultsOf(step, values)
-    if found is None or len(found) != len(step.outs):
+        raise UntriedError(f"at '{step.path}' ({step.label}): its result types are known only after it has run")
+    results = trial.resultsOf(step, values)
+    if results is None or len(results) != len(step.outs):
         raise NotArraysError(f"at '{step.path}' ({step.label}): it did not run")
     outs: list[Any] = []
-    for y in found[: len(step.visible)]:
+    for y in results[: len(step.visible)]:
         if y is not None and type(y) is not ResultSpec:
-            raise NotArraysError(f"at '{step.path}' ({step.label}): {y.__name__} is no array")
+            raise NotArraysError(f"at '{step.path}' ({step.label}): {y.__name__} is not an array")
         outs.append(None if y is None else madeLike(recorder, y))
-    return [*outs, *[recorder.thing() for _ in found[len(step.visible) :]]]
+    return [*outs, *[recorder.thing() for _ in results[len(step.visible) :]]]
 
 
 def madeLike(recorder: Recorder, y: ResultSpec) -> Value:

@@ -37,17 +37,17 @@ EFFECTS = {
     ),
     *("dir", "next", "id", "breakpoint"),
 }
-HIDDEN = {"random", "__dict__", "__getattribute__"}  # attributes behind which anything may change
+HIDDEN = {"random", "__dict__", "__getattribute__"}  # reading one of these may give anything
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
 MISSING = object()
 
 
 class ImpureError(Exception):
-    """A rule may do more than compute, or read what cannot be checked again."""
+    """A rule may have side effects, or read a value whose changes cannot be detected."""
 
 
 class Read(NamedTuple):
-    """A name that a rule reads beside its arguments: its holder, the name, and the value."""
+    """A name that a rule reads besides its arguments: its holder, the name, and the value."""
 
     holder: Any
     name: str
@@ -56,9 +56,9 @@ class Read(NamedTuple):
 
     @property
     def isSame(self) -> bool:
-        """Whether it is still the same."""
-        found = self.holder
-        now = found.get(self.name, MISSING) if type(found) is dict else getattr(found, self.name, MISSING)
+        """True if the name still holds the same value."""
+        holder = self.holder
+        now = holder.get(self.name, MISSING) if type(holder) is dict else getattr(holder, self.name, MISSING)
         if self.snapshot is None:
             return now is self.value or now == self.value
         if now is self.value and isinstance(now, PLAIN):
@@ -67,16 +67,16 @@ class Read(NamedTuple):
 
 
 class Reads:
-    """What the rules of a module read beside their arguments: `found`, if they do nothing else than compute.
+    """The values that a module's rules read besides their arguments, for rules that only compute.
 
-    They may use what their module holds, constants, numpy, and functions of which the same is true. `arrays` are the
-    names of the arrays of floats among what their module holds.
+    Such rules may use their module's attributes, constants, numpy, and functions that only compute, too. `records`
+    has a Read for each value; `arrays` has the names of the module's float arrays.
     """
 
     def __init__(self, module: Any):
         self.module, self.kind = module, type(module)
         self.seen: set[Any] = set()
-        self.found: list[Read] = []
+        self.records: list[Read] = []
         self.arrays: set[str] = set()
 
     def rule(self, rule: Any) -> None:
@@ -105,31 +105,31 @@ class Reads:
                 self.attribute(name, bases)
 
     def globalName(self, name: str, names: dict[str, Any]) -> None:
-        """A global name or a name of an enclosing function."""
+        """Check a global name that a rule reads."""
         if name in names:
             self.value(names, name, names[name])
         elif not hasattr(builtins, name) or name in EFFECTS:
             raise ImpureError
 
     def attribute(self, name: str, bases: tuple[type, ...]) -> None:
-        """An attribute of this name: of the module, or of its class, if these have one; by `super()` of any base."""
+        """Check an attribute that a rule reads: from the module, its class, or with `super()` any base class."""
         if name in HIDDEN:
             raise ImpureError
-        own = vars(self.module)
-        if name in own and isTraceable(own[name]):
+        attributes = vars(self.module)
+        if name in attributes and isTraceable(attributes[name]):
             self.arrays.add(name)
-        elif name in own:
-            self.value(own, name, own[name])
+        elif name in attributes:
+            self.value(attributes, name, attributes[name])
         for base in bases:
-            found = getattr(base, name, MISSING)
-            inner = getattr(found, "fget", None) or getattr(found, "func", None) or getattr(found, "__func__", None)
-            if inner is not None and not isinstance(found, functools.partial):
+            value = getattr(base, name, MISSING)
+            inner = getattr(value, "fget", None) or getattr(value, "func", None) or getattr(value, "__func__", None)
+            if inner is not None and not isinstance(value, functools.partial):
                 self.rule(inner)
-            elif found is not MISSING and not isBasic(base, name):
-                self.value(base, name, found)
+            elif value is not MISSING and not isBasic(base, name):
+                self.value(base, name, value)
 
     def value(self, holder: Any, name: str, value: Any) -> None:
-        """A value that is read: recorded, if a change of it can be detected."""
+        """Record a value that a rule reads, if its changes can be detected."""
         if isinstance(value, FunctionType):
             self.rule(value)
         elif isinstance(value, ModuleType):
@@ -137,11 +137,11 @@ class Reads:
                 raise ImpureError
         elif not isPlain(value) and not isOurs(value):
             raise ImpureError
-        self.found.append(Read(holder, name, value, snapshot(value) if isPlain(value) else None))
+        self.records.append(Read(holder, name, value, snapshot(value) if isPlain(value) else None))
 
 
 def readsOf(rules: list[Any], module: Any) -> Reads | None:
-    """What rules of a module read beside their arguments; None if they may do more than compute."""
+    """The values that a module's rules read besides their arguments; None if they may do more than compute."""
     reads = Reads(module)
     try:
         for rule in rules:
@@ -152,38 +152,37 @@ def readsOf(rules: list[Any], module: Any) -> Reads | None:
 
 
 def isTraceable(value: Any) -> bool:
-    """Whether a value is an array of floats that compiled code can read where it is."""
+    """True if a value is a float array that compiled code can read in place."""
     isFloats = type(value) is np.ndarray and value.dtype.kind == "f"
     return isFloats and value.flags.aligned and value.dtype.isnative
 
 
 def withTracers(module: Any, tracers: dict[str, Any]) -> Any:
-    """A copy of a module whose rules find tracers in place of arrays: what they compute of these is traced, too."""
-    found = object.__new__(type(module))
-    own = {name: rebound(value, module, found) for name, value in vars(module).items()}
-    vars(found).update(own, **tracers)
-    return found
+    """A copy of a module with tracers in place of its arrays, so that operations on them are traced."""
+    clone = object.__new__(type(module))
+    attributes = {name: rebound(value, module, clone) for name, value in vars(module).items()}
+    vars(clone).update(attributes, **tracers)
+    return clone
 
 
 def rebound(rule: Any, module: Any, other: Any) -> Any:
-    """A rule, or anything else, with another module in place of the one it is bound to."""
+    """A rule bound to `module`, rebound to `other`; any other value is returned unchanged."""
     if type(rule) is functools.partial:
-        given = [other if a is module else a for a in rule.args]
-        return functools.partial(rebound(rule.func, module, other), *given, **rule.keywords)
+        arguments = [other if a is module else a for a in rule.args]
+        return functools.partial(rebound(rule.func, module, other), *arguments, **rule.keywords)
     if type(rule) is MethodType and rule.__self__ is module:
         return MethodType(rule.__func__, other)
     return rule
 
 
 def isBasic(kind: type, name: str) -> bool:
-    """Whether a class has an attribute from this library, or from Python itself."""
+    """True if a class inherits this attribute from this library or from Python itself."""
     owner = next((base for base in kind.__mro__ if name in vars(base)), object)
     return owner.__module__.partition(".")[0] in ("puregraph", "builtins")
 
 
 def isPlain(value: Any) -> bool:
-    """Whether a value is a number, a text, an array of integers, or a container of only these: a change of it can be
-    detected."""
+    """True if changes to a value can be detected: numbers, text, integer arrays, and containers of these."""
     if isinstance(value, (list, tuple, set, frozenset)):
         return type(value) in (list, tuple, set, frozenset) and all(map(isPlain, value))
     if type(value) is dict:
@@ -192,12 +191,12 @@ def isPlain(value: Any) -> bool:
 
 
 def isIntegers(value: Any) -> bool:
-    """Whether a value is an array of integers or booleans, which shapes may depend on."""
+    """True if a value is an integer or boolean array; shapes may depend on it."""
     return type(value) is np.ndarray and value.dtype.kind in "iub"
 
 
 def snapshot(value: Any) -> Any:
-    """A plain value, with the types of all its parts, as it is now."""
+    """An immutable copy of a plain value, with the types of all its parts."""
     kind = type(value)
     if kind in (list, tuple):
         return kind, tuple(map(snapshot, value))
@@ -211,7 +210,7 @@ def snapshot(value: Any) -> Any:
 
 
 def isOurs(value: Any) -> bool:
-    """Whether this is a function or class of numpy, of Python itself, or of this library."""
+    """True for a function or class of numpy, Python itself, or this library."""
     if isinstance(value, (np.ufunc, Kernel, Formula, Interpreter)):
         return True
     home = (getattr(value, "__module__", None) or "").partition(".")[0]

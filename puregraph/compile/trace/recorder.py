@@ -64,24 +64,24 @@ class Recorder:
         return Value(self.count, shape, dtype, strides, role, name, source)
 
     def constant(self, array: Any) -> Value:
-        """The Value of an existing array; a small one is known by its contents."""
+        """The Value of an existing array; equal small arrays share one Value."""
         array = np.asarray(array)
         small = array.nbytes <= 64
         key = (array.shape, array.dtype.str, array.tobytes()) if small else id(array)
-        found = self.constants.get(key)
-        if found is None:
+        value = self.constants.get(key)
+        if value is None:
             self.held.append(array)
-            found = self.value(array.shape, array.dtype, array.strides, "constant", source=array)
-            self.constants[key] = found
-        return found
+            value = self.value(array.shape, array.dtype, array.strides, "constant", source=array)
+            self.constants[key] = value
+        return value
 
     def attribute(self, array: Any, name: str) -> Value:
-        """The Value of an array that a module holds, known by its identity: its elements are read at each run."""
-        found = self.attributes.get(id(array))
-        if found is None:
-            found = self.value(array.shape, array.dtype, array.strides, "attribute", name, array)
-            self.attributes[id(array)] = found
-        return found
+        """The Value of an array that a module holds, one for each array object; every run reads its elements."""
+        value = self.attributes.get(id(array))
+        if value is None:
+            value = self.value(array.shape, array.dtype, array.strides, "attribute", name, array)
+            self.attributes[id(array)] = value
+        return value
 
     def thing(self) -> Value:
         """The Value of an object that need not be an array."""
@@ -131,21 +131,21 @@ class Recorder:
         if value is None:
             return None
         if value.role == "object":
-            raise UnreadableError("a value is no array")
+            raise UnreadableError("a value is not an array")
         if value.role == "constant" and value.dtype.kind in "iub":
             return readOnly(value.source)  # sizes are read from it, and what is computed from it is a constant again
         return RecordedArray(self, value, RecordedMemory())
 
     def call(self, function: Any, arguments: tuple, options: dict[str, Any]) -> Any:
-        """A call on tracers gives tracers."""
+        """Record a call on tracers; its results are tracers."""
         out = options.pop("out", None) if options else None
         rule = self.decompositionOf(function) if out is None and self.decompositionOf is not None else None
-        found = NotImplemented if rule is None else rule(*arguments, **options)
-        if found is not NotImplemented:
-            return found
+        result = NotImplemented if rule is None else rule(*arguments, **options)
+        if result is not NotImplemented:
+            return result
         if self.keepsComposite is not None and type(function) is CompositeKernel and not self.keepsComposite(function):
             return function.reference(*arguments, **options)
-        given = [plain(self, a) if isinstance(a, TRACED) else a for a in arguments]
+        operands = [plain(self, a) if isinstance(a, TRACED) else a for a in arguments]
         if options:
             options = {name: plain(self, a) if isinstance(a, TRACED) else a for name, a in options.items()}
         reader = self.readerOf(function)
@@ -154,13 +154,13 @@ class Recorder:
         if type(out) is tuple and len(out) == 1:
             (out,) = out
         if out is not None:
-            return self.into(reader, function, given, options, out)
-        found = reader(self, function, given, options)
-        if type(found) is Value:
-            return self.wrapped(found, arguments)
-        if type(found) is list:
-            return tuple([self.wrapped(y, arguments) for y in found])
-        return RecordedArray(self, found.value, RecordedMemory()) if type(found) is Fresh else found.value
+            return self.into(reader, function, operands, options, out)
+        result = reader(self, function, operands, options)
+        if type(result) is Value:
+            return self.wrapped(result, arguments)
+        if type(result) is list:
+            return tuple([self.wrapped(y, arguments) for y in result])
+        return RecordedArray(self, result.value, RecordedMemory()) if type(result) is Fresh else result.value
 
     def wrapped(self, value: Value, arguments: tuple) -> RecordedArray:
         """A tracer of a result; a view shares the write count of its memory."""
@@ -170,8 +170,8 @@ class Recorder:
                 return RecordedArray(self, value, a.memory)
         return RecordedArray(self, value, RecordedMemory())
 
-    def into(self, reader: Any, function: Any, given: list, options: dict[str, Any], out: Any) -> Any:
-        """A call with `out=`: its results become the values of these tracers."""
+    def into(self, reader: Any, function: Any, arguments: list, options: dict[str, Any], out: Any) -> Any:
+        """A call with `out=`: its result becomes the value of that tracer."""
         targets = out if type(out) is tuple else (out,)
         if not all(type(t) is RecordedArray for t in targets):
             raise UnreadableError("a result is written to an array that is there already")
@@ -179,12 +179,12 @@ class Recorder:
             raise UnreadableError("several results are written in place")
         (target,) = targets
         old = target.current
-        found = reader(self, function, given, options)
-        if type(found) is Fresh:
-            found = found.value
-        if type(found) is not Value:
+        result = reader(self, function, arguments, options)
+        if type(result) is Fresh:
+            result = result.value
+        if type(result) is not Value:
             raise UnreadableError(f"the result of {function} is written in place")
-        target.become(self.fitted(found, old))
+        target.become(self.fitted(result, old))
         return target
 
     def fitted(self, new: Value, old: Value) -> Value:
@@ -203,7 +203,7 @@ class Recorder:
 
 
 class Plain:
-    """A result that is no value of the step: a shape, a dtype."""
+    """A result that is not an array: a shape, a dtype."""
 
     __slots__ = ("value",)
 
@@ -212,7 +212,7 @@ class Plain:
 
 
 class Fresh(Plain):
-    """A copy of a Value, which is left out, as no Value ever changes."""
+    """A copy that is left out: Values never change, so the original serves."""
 
     __slots__ = ()
 
@@ -269,14 +269,14 @@ class RecordedArray(Tracer):
     def __setitem__(self, key: Any, value: Any) -> None:
         recorder = self.recorder
         old = self.current
-        given = [plain(recorder, a) for a in (key, value)]
-        if isMask(given[0]):
+        operands = [plain(recorder, a) for a in (key, value)]
+        if isMask(operands[0]):
             raise UnreadableError("items are assigned where a mask says")
         made = old.call
         before = old
         if recorder.decompositionOf is not None and made is not None and made.kind.isFill and old.base is None:
             before = made.arguments[0]
-        self.become(recorder.made(put, (before, *given), {}, "put", old.shape, old.dtype, denseLike(old)))
+        self.become(recorder.made(put, (before, *operands), {}, "put", old.shape, old.dtype, denseLike(old)))
 
     def __iter__(self) -> Iterator[Any]:
         for i in range(len(self)):
@@ -312,14 +312,14 @@ class RecordedArray(Tracer):
 
 
 def denseLike(value: Value) -> tuple[int, ...]:
-    """The layout of the Value that replaces one: its own, without gaps."""
+    """The layout of a Value's replacement: the same axis order, without gaps."""
     if isDense(value.shape, value.strides, value.dtype.itemsize):
         return value.strides
     return likeStrides(value.shape, value.strides, value.dtype.itemsize)
 
 
 def isMask(key: Any) -> bool:
-    """Whether an index has a boolean mask, so that the number of selected elements is not known ahead of time."""
+    """True if an index has a boolean mask: the number of selected elements then depends on data."""
     parts = key if type(key) is tuple else (key,)
     return any(isinstance(k, bool) or getattr(k, "dtype", None) == np.bool_ for k in parts)
 
@@ -337,9 +337,9 @@ def plain(recorder: Recorder, a: Any) -> Any:
         return recorder.constant(a)
     kind = type(a)
     if kind is tuple or kind is list:
-        return kind([plain(recorder, each) if isinstance(each, TRACED) else each for each in a])
+        return kind([plain(recorder, item) if isinstance(item, TRACED) else item for item in a])
     if kind is slice:
-        return slice(*[plain(recorder, each) for each in (a.start, a.stop, a.step)])
+        return slice(*[plain(recorder, item) for item in (a.start, a.stop, a.step)])
     if isinstance(a, Tracer):
         raise UnreadableError(f"a {kind.__name__} meets a value that is being recorded")
     return a

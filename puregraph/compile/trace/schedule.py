@@ -35,24 +35,24 @@ from puregraph.graph.steps import Steps
 class Schedule:
     """One step as a list of calls.
 
-    `calls`       in the order in which they run
-    `inputs`      the Values of the graph's inputs, then those of the gradients of outputs that are given from outside
-    `outputs`     those of its outputs; `inputGrads` of the gradients of its inputs, None where there is none
-    `paramGrads`  (Param, Value) of every gradient of a parameter, summed over its uses
-    `stores`      (target, Value): the content of a Param, a State, or one of `targets`, after the step
+    `calls`       the calls in execution order
+    `inputs`      the Values of the graph's inputs, then of output gradients that the caller passes in
+    `outputs`     the Values of the graph's outputs; `inputGrads`: the gradients of its inputs, or None
+    `paramGrads`  (Param, Value) for the gradient of every parameter, summed over its uses
+    `stores`      (target, Value): the content of a Param, a State or another target after the step
     `written`     every Param and State that the step writes to
-    `held`        (target, Value): the content of each of those, and of every Param and State that is read, before it
-    `checks`      the Bounds of inputs that rules refuse otherwise
-    `scalars`     the Values of numbers that are set before, or in the middle of, every run
-    `precisions`  by the number of a Value the dtype that a GPU may store it in: results of modules that allow it, and
+    `held`        (target, Value): the content, before the step, of every Param, State or other target that it uses
+    `checks`      the Bounds of inputs; a rule refuses values outside of them
+    `scalars`     the Values of numbers that are set before or during every run
+    `precisions`  by Value number, the dtype that a GPU may store a value in: results of modules that allow it, and
                   their gradients
-    `scales`      whether gradients are stored in float16, so that the loss has to be scaled
-    `seed`        the gradient of a cost, if it is the loss scale; `gradients` are then those of parameters, before they
-                  are read; `scale` is that number, if the step changes it
-    `buckets`     the GradientBuckets that are started while backward runs
+    `scales`      whether gradients are stored in float16, so that the loss must be scaled
+    `seed`        the gradient of the cost, if it is the loss scale; `gradients`: the parameter gradients as backward
+                  computes them, still scaled; `scale`: the loss scale, if the step changes it
+    `buckets`     the GradientBuckets that start while backward runs
     `unread`      the ids of modules with opaque rules
-    `owner`       the optimizer that is notified of a cost that is not finite, and then makes no update
-    `count`       the highest number of a Value
+    `owner`       the optimizer to notify of a cost that is not finite; it then skips its update
+    `count`       the highest Value number
     """
 
     def __init__(self, graph: Graph, steps: Steps):
@@ -81,8 +81,8 @@ class Schedule:
 
     def kept(self) -> list[Value]:
         """The Values that are read after the last call."""
-        found = [*self.outputs, *self.inputGrads, *(v for _, v in self.stores)]
-        return [v for v in found if v is not None]
+        values = [*self.outputs, *self.inputGrads, *(v for _, v in self.stores)]
+        return [v for v in values if v is not None]
 
     def __str__(self) -> str:
         return listing(self)
@@ -115,47 +115,49 @@ def traceStep(
 ) -> Schedule:
     """Trace a graph's passes for inputs of these shapes, in the modes of its modules.
 
-    `grads`      None: forward only; "one": backward from the first output, a scalar; or for each output whether its
-                 gradient is given as a further input
-    `updGrad`    whether the inputs get gradients; `keepGrads`: whether those of parameters are left in `Param.grad`
-    `optimizer`  updates the parameters at the end; `weights`: those that are in pieces, see `WeightGather`
-    `scaled`     whether they are multiplied by the scalar "scale"; `added`: whether `Param.grad` is added to them
-    `guarded`    whether the step ends if the first output, a cost, is not finite; `owner`: the optimizer that skips
-                 its update too, in a step of its own
-    `wanted`     for each output whether it is read after the step; left out: all are; `buckets`: as of the Schedule
-    `orders`     for each input its axes from the slowest to the fastest, as it is stored; None: row-major
-    `layout`     decides the layout of kernels' results, see `channelslast.layoutFor`; None: numpy's; `keepsComposite`:
-                 whether a kernel composed of numpy's functions is one call; left out: all are
-    `scales`     whether the gradient of the first output is open, see `Schedule.seed`; `converts`: bytes to floats
-    `trial`      the results of opaque rules, when the graph itself ran
+    `grads`      None: forward only; "one": backward from the first output, a scalar; or for each output whether the
+                 caller passes its gradient as an extra input
+    `updGrad`    whether inputs get gradients; `keepGrads`: whether parameter gradients are left in `Param.grad`
+    `optimizer`  updates the parameters at the end; `weights`: the sharded ones, see `WeightGather`
+    `scaled`     whether parameter gradients are multiplied by the scalar "scale"; `added`: whether the existing
+                 `Param.grad` is added
+    `guarded`    whether the step ends if the first output, a cost, is not finite; `owner`: the optimizer that then
+                 skips its update, which runs as a separate step
+    `wanted`     for each output whether it is read after the step (default: all); `buckets`: see Schedule
+    `orders`     for each input its axes from slowest to fastest in memory; None: row-major
+    `layout`     chooses the layout of kernel results, see `channelslast.layoutFor`; None: numpy's
+    `keepsComposite`  whether a kernel composed of numpy functions stays one call (default: all do)
+    `scales`     whether the gradient of the first output is the loss scale, see `Schedule.seed`
+    `converts`   whether byte inputs are converted to floats
+    `trial`      the results of opaque rules, from a run of the graph itself
 
-    Raises    ShapeError if the shapes do not fit; UntriedError if there is such a rule and no trial; NotArraysError if
-              a value of the graph is no array
+    Raises    ShapeError if the shapes do not fit; UntriedError if a rule is opaque and there is no trial;
+              NotArraysError if a value of the graph is not an array
     """
     shapes = [tuple(s) for s in shapes]
     checkShapes(graph, shapes, dtypes)
-    found = Schedule(graph, graph.steps(len(shapes)))
-    found.owner, found.scales, found.buckets = owner, scales, buckets
+    schedule = Schedule(graph, graph.steps(len(shapes)))
+    schedule.owner, schedule.scales, schedule.buckets = owner, scales, buckets
     tracer = tracerFor(trial, layout, keepsComposite, weights)
-    addInputs(found, tracer, shapes, dtypes or [graph.dtype or np.float32] * len(shapes), orders)
-    values = forward(found, tracer, converts)
+    addInputs(schedule, tracer, shapes, dtypes or [graph.dtype or np.float32] * len(shapes), orders)
+    values = forward(schedule, tracer, converts)
     if grads is not None:
         if guarded:
-            guard(found, tracer)
-        backward(found, tracer, values, grads, updGrad)
-        accumulate(found, tracer, scaled, added)
-    copyBeforeUpdate(found, tracer, optimizer)
-    storeStates(found, tracer)
+            guard(schedule, tracer)
+        backward(schedule, tracer, values, grads, updGrad)
+        accumulate(schedule, tracer, scaled, added)
+    copyBeforeUpdate(schedule, tracer, optimizer)
+    storeStates(schedule, tracer)
     if optimizer is not None:
-        addUpdate(found, tracer, optimizer)
+        addUpdate(schedule, tracer, optimizer)
     if keepGrads and (optimizer is None or isPlain(optimizer)):
-        found.stores += [(GradientOf(p, v.dtype), v) for p, v in found.paramGrads]
-    finish(found, tracer, wanted)
-    return found
+        schedule.stores += [(GradientOf(p, v.dtype), v) for p, v in schedule.paramGrads]
+    finish(schedule, tracer, wanted)
+    return schedule
 
 
-def copyBeforeUpdate(found: Schedule, tracer: GraphTracer, optimizer: Any) -> None:
-    """Copy the results that are parameters or states themselves: the end of the step writes to these."""
+def copyBeforeUpdate(schedule: Schedule, tracer: GraphTracer, optimizer: Any) -> None:
+    """Copy results that share memory with parameters or states: the end of the step overwrites these."""
     written = ("state",) if optimizer is None else ("state", "param")
 
     def kept(y: Any) -> Any:
@@ -164,32 +166,32 @@ def copyBeforeUpdate(found: Schedule, tracer: GraphTracer, optimizer: Any) -> No
         layout = contiguous(y.shape, y.dtype.itemsize)
         return tracer.recorder.made(copy, (y,), {}, "copy", y.shape, y.dtype, layout)
 
-    found.outputs, found.inputGrads = list(map(kept, found.outputs)), list(map(kept, found.inputGrads))
+    schedule.outputs, schedule.inputGrads = list(map(kept, schedule.outputs)), list(map(kept, schedule.inputGrads))
 
 
-def finish(found: Schedule, tracer: GraphTracer, wanted: Sequence[bool] | None) -> None:
-    """Take over what was traced, but for outputs that nobody wants."""
+def finish(schedule: Schedule, tracer: GraphTracer, wanted: Sequence[bool] | None) -> None:
+    """Copy the tracer's results into the schedule, without unwanted outputs."""
     if wanted is not None:
-        found.outputs = [y if w else None for y, w in zip(found.outputs, wanted, strict=True)]
-    found.held, found.unread, found.reads = tracer.targets(), tracer.unread, tracer.reads
-    ownMemory(found, tracer)
-    found.calls, found.count = beforeReaders(tracer.recorder.calls), tracer.recorder.count
+        schedule.outputs = [y if w else None for y, w in zip(schedule.outputs, wanted, strict=True)]
+    schedule.held, schedule.unread, schedule.reads = tracer.targets(), tracer.unread, tracer.reads
+    ownMemory(schedule, tracer)
+    schedule.calls, schedule.count = beforeReaders(tracer.recorder.calls), tracer.recorder.count
 
 
 def checkShapes(graph: Graph, shapes: list[Any], dtypes: Sequence[Any] | None = None) -> None:
     """Raise    ShapeError if the shapes do not fit; OpenSizesError naming the first node whose sizes depend on data."""
-    found = graph.infer(shapes)
-    if dtypes is not None and any(row.fault for row in found.rows):  # rules may take what comes in, not the graph's own
-        found = graph.infer(shapes, dtypes=list(dtypes))
-    if any(row.fault for row in found.rows):
+    inferred = graph.infer(shapes)
+    if dtypes is not None and any(row.fault for row in inferred.rows):
+        inferred = graph.infer(shapes, dtypes=list(dtypes))
+    if any(row.fault for row in inferred.rows):
         graph.dataShapeFrom(shapes)  # its error lists them all
-    if found.isOpen:
-        row = next(r for r in found.rows if any(symbols(s) for s in r.shapes or ()))
+    if inferred.isOpen:
+        row = next(r for r in inferred.rows if any(symbols(s) for s in r.shapes or ()))
         raise OpenSizesError(f"at '{row.step.path}' ({row.step.label}): sizes depend on the data: {show(row.shapes)}")
 
 
 def tracerFor(trial: RuleProfile | None, layout: Any, keepsComposite: Any, weights: Any) -> GraphTracer:
-    """A tracer; with a layout of native code, functions are decomposed as well."""
+    """A tracer; with a layout for native code it also decomposes functions."""
     tracer = GraphTracer(trial, weights)
     if layout is not None:
         tracer.recorder.layout, tracer.recorder.keepsComposite = layout, keepsComposite
@@ -199,34 +201,34 @@ def tracerFor(trial: RuleProfile | None, layout: Any, keepsComposite: Any, weigh
 
 def traceUpdate(graph: Graph, optimizer: Any, scales: bool = False) -> Schedule:
     """The calls of an optimizer's update alone, with the gradients of `Param.grad`."""
-    found = Schedule(graph, graph.steps())
-    found.scales = scales
-    found.owner = optimizer
+    schedule = Schedule(graph, graph.steps())
+    schedule.scales = scales
+    schedule.owner = optimizer
     tracer = GraphTracer()
     for slot in optimizer.ready():
         target = GradientOf(slot.param, slot.param.grad.dtype)
-        found.paramGrads.append((slot.param, tracer.held(target, f"d:{slot.path}")))
-    addUpdate(found, tracer, optimizer)
-    found.held = tracer.targets()
-    found.calls, found.count = tracer.recorder.calls, tracer.recorder.count
-    return found
+        schedule.paramGrads.append((slot.param, tracer.held(target, f"d:{slot.path}")))
+    addUpdate(schedule, tracer, optimizer)
+    schedule.held = tracer.targets()
+    schedule.calls, schedule.count = tracer.recorder.calls, tracer.recorder.count
+    return schedule
 
 
 def isFinite(cost: Any) -> bool:
-    """Whether a cost is finite."""
+    """True if a cost is finite."""
     return bool(np.isfinite(toHost(cost)))
 
 
-def guard(found: Schedule, tracer: GraphTracer) -> None:
-    """End the step there if the cost is not finite."""
+def guard(schedule: Schedule, tracer: GraphTracer) -> None:
+    """Add a call that ends the step if the cost is not finite."""
     tracer.recorder.origin = CallOrigin("cost", "", (), "forward")
-    tracer.recorder.add(isFinite, (found.outputs[0],), {}, [], "host")
+    tracer.recorder.add(isFinite, (schedule.outputs[0],), {}, [], "host")
 
 
-def accumulate(found: Schedule, tracer: GraphTracer, scaled: bool, added: bool) -> None:
-    """Scale the gradients of parameters, and add existing ones; for buckets each at once, behind its last operand."""
+def accumulate(schedule: Schedule, tracer: GraphTracer, scaled: bool, added: bool) -> None:
+    """Scale the parameter gradients and add existing ones; with buckets, each right after its last operand is made."""
     recorder, scales, first = tracer.recorder, {}, len(tracer.recorder.calls)
-    for index, (param, new) in enumerate(found.paramGrads):
+    for index, (param, new) in enumerate(schedule.paramGrads):
         recorder.origin = CallOrigin(f"sum:{new.name}", "", (), "backward")
         if scaled:
             if new.dtype not in scales:
@@ -235,39 +237,39 @@ def accumulate(found: Schedule, tracer: GraphTracer, scaled: bool, added: bool) 
         if added:
             old = tracer.held(GradientOf(param, new.dtype), new.name)
             new = readUfunc(recorder, np.add, [new, old], {})
-        found.paramGrads[index] = param, new
-    found.scalars += scales.values()
-    if found.buckets is not None:
+        schedule.paramGrads[index] = param, new
+    schedule.scalars += scales.values()
+    if schedule.buckets is not None:
         recorder.calls[:] = behindOperands(recorder.calls, first)
-    if found.buckets is not None and found.buckets.isPassing:
-        recorder.calls[:] = withStarts(recorder.calls, found.buckets, {id(p): v for p, v in found.paramGrads})
+    if schedule.buckets is not None and schedule.buckets.isPassing:
+        recorder.calls[:] = withStarts(recorder.calls, schedule.buckets, {id(p): v for p, v in schedule.paramGrads})
 
 
 def behindOperands(calls: list[Call], first: int) -> list[Call]:
-    """The calls with those from `first` on moved behind the last one that makes an operand of theirs."""
+    """Move each call from `first` on to right after the call that makes its last operand."""
     makers: dict[int, Call] = {y.number: call for call in calls for y in call.outs if y is not None}
     order = {id(call): i for i, call in enumerate(calls)}
     followers: dict[int, list[Call]] = {}
     for call in calls[first:]:
         of = [makers[v.number] for v in call.values() if v.number in makers]
-        followers.setdefault(id(max(of, key=lambda each: order[id(each)])), []).append(call)
-    found: list[Call] = []
+        followers.setdefault(id(max(of, key=lambda maker: order[id(maker)])), []).append(call)
+    ordered: list[Call] = []
     waiting = calls[:first][::-1]
     while waiting:
         call = waiting.pop()
-        found.append(call)
+        ordered.append(call)
         waiting += followers.get(id(call), [])[::-1]
-    return found
+    return ordered
 
 
-def storeStates(found: Schedule, tracer: GraphTracer) -> None:
+def storeStates(schedule: Schedule, tracer: GraphTracer) -> None:
     """Store the new values of States, once no call can fail any more."""
     tracer.recorder.origin = CallOrigin("states", "", (), "backward")
     changes = [(stored, v) for stored, v in tracer.changes if isinstance(stored, State)]
     kept = [(stored, copied(tracer, v) if v.root.role == "state" else v) for stored, v in changes]
     for stored, value in kept:
         tracer.recorder.add(store, (value,), {"target": stored}, [], "store")
-        found.written.append(stored)
+        schedule.written.append(stored)
 
 
 def copied(tracer: GraphTracer, value: Value) -> Value:
@@ -275,48 +277,48 @@ def copied(tracer: GraphTracer, value: Value) -> Value:
     return tracer.recorder.made(copy, (value,), {}, "copy", value.shape, value.dtype)
 
 
-def ownMemory(found: Schedule, tracer: GraphTracer) -> None:
-    """Have every stored value computed by a call: one that is in a target, or a constant, is copied."""
-    for index, (target, value) in enumerate(found.stores):
+def ownMemory(schedule: Schedule, tracer: GraphTracer) -> None:
+    """Copy stored values that no call makes, such as constants and values read from a target."""
+    for index, (target, value) in enumerate(schedule.stores):
         if value.root.role != "made":
             tracer.recorder.origin = CallOrigin("store", "", (), "update")
-            found.stores[index] = target, copied(tracer, value)
+            schedule.stores[index] = target, copied(tracer, value)
 
 
 def addInputs(
-    found: Schedule, tracer: GraphTracer, shapes: list[Any], dtypes: Sequence[Any], orders: Sequence[Any] | None
+    schedule: Schedule, tracer: GraphTracer, shapes: list[Any], dtypes: Sequence[Any], orders: Sequence[Any] | None
 ) -> None:
     """The Values of the inputs."""
-    steps = found.steps
+    steps = schedule.steps
     rows = zip(steps.inputs, shapes, map(np.dtype, dtypes), orders or [None] * len(shapes), strict=True)
     for number, shape, dtype, order in rows:
         strides = None if order is None else dense(shape, order, dtype.itemsize)
-        found.inputs.append(tracer.recorder.value(shape, dtype, strides, "input", steps.names[number]))
+        schedule.inputs.append(tracer.recorder.value(shape, dtype, strides, "input", steps.names[number]))
 
 
-def forward(found: Schedule, tracer: GraphTracer, converts: bool) -> list[Any]:
+def forward(schedule: Schedule, tracer: GraphTracer, converts: bool) -> list[Any]:
     """The forward rules; the Value of every node."""
-    steps, recorder, dtypes = found.steps, tracer.recorder, [x.dtype for x in found.inputs]
-    asked = found.graph.inputTypes(len(dtypes), dtypes) if converts else dtypes
+    steps, recorder, dtypes = schedule.steps, tracer.recorder, [x.dtype for x in schedule.inputs]
+    asked = schedule.graph.inputTypes(len(dtypes), dtypes) if converts else dtypes
     values: list[Any] = [None] * steps.count
     fractions = readAs(steps, "fractions")
-    for number, x, dtype, wanted in zip(steps.inputs, found.inputs, dtypes, asked, strict=True):
+    for number, x, dtype, wanted in zip(steps.inputs, schedule.inputs, dtypes, asked, strict=True):
         values[number] = x
         if number in fractions and canBeChecked(x):
-            found.checks.append(fractionBounds(x))
+            schedule.checks.append(fractionBounds(x))
         if isByte(dtype) and isFloating(wanted):
             recorder.origin = CallOrigin(x.name)
             values[number] = readCast(recorder, astype, [x, wanted], {})
     stored = {n: p for n, module, name in steps.params if (p := getattr(module, name)) is not None}
-    run(found, tracer, steps, values, stored, "forward")
-    found.outputs = [values[n] for n in steps.outputs]
-    if any(v.role == "object" for v in found.outputs if v is not None):
-        raise NotArraysError(f"{found.graph.title()}: an output is no array")
+    run(schedule, tracer, steps, values, stored, "forward")
+    schedule.outputs = [values[n] for n in steps.outputs]
+    if any(v.role == "object" for v in schedule.outputs if v is not None):
+        raise NotArraysError(f"{schedule.graph.title()}: an output is not an array")
     return values
 
 
 def run(
-    found: Schedule, tracer: GraphTracer, steps: Steps, values: list[Any], stored: dict[int, Any], phase: str
+    schedule: Schedule, tracer: GraphTracer, steps: Steps, values: list[Any], stored: dict[int, Any], phase: str
 ) -> None:
     """Trace all rules of a list of steps."""
     for step in steps.items:
@@ -328,19 +330,19 @@ def run(
             values[number] = y
             if y is not None and not y.name and y.role != "constant":
                 y.name = steps.names[number]
-        notePrecision(found.precisions, step, [values[n] for n in step.args], results)
+        notePrecision(schedule.precisions, step, [values[n] for n in step.args], results)
 
 
-def notePrecision(known: dict[int, str], step: Any, given: list[Any], results: list[Any]) -> None:
-    """Set the dtype that a GPU may store the results of a rule in: those of a module, as it allows, and a gradient
-    like its value."""
+def notePrecision(known: dict[int, str], step: Any, arguments: list[Any], results: list[Any]) -> None:
+    """Note the dtype that a GPU may store a rule's results in: the module's `precision`, or for a gradient that of
+    its value."""
     module = step.module
     if isinstance(module, Gradient):
-        of = module.complete(tuple(given))[module.grads :]
+        of = module.complete(tuple(arguments))[module.grads :]
         kinds = [None if of[i] is None else known.get(of[i].number) for i in module.wanted]
     elif isinstance(module, Accumulate):
-        each = {None if g is None else known.get(g.number) for g in given}
-        kinds = [each.pop() if len(each) == 1 else None]
+        precisions = {None if g is None else known.get(g.number) for g in arguments}
+        kinds = [precisions.pop() if len(precisions) == 1 else None]
     else:
         kinds = [module.precision] * len(step.visible)
     for y, kind in zip(results, kinds):
@@ -348,25 +350,27 @@ def notePrecision(known: dict[int, str], step: Any, given: list[Any], results: l
             known[y.number] = kind
 
 
-def backward(found: Schedule, tracer: GraphTracer, values: list[Any], grads: Any, updGrad: bool) -> None:
+def backward(schedule: Schedule, tracer: GraphTracer, values: list[Any], grads: Any, updGrad: bool) -> None:
     """Trace the gradient rules in the order of the backward graph, with its sums."""
-    graph, steps, recorder = found.graph, found.steps, tracer.recorder
-    tracer.gathered.clear()  # weights that forward has read are let go
-    if found.scales and grads == "one":
-        found.seed = recorder.value((), found.outputs[0].dtype, role="scalar", name="scale")
+    graph, steps, recorder = schedule.graph, schedule.steps, tracer.recorder
+    tracer.gathered.clear()  # free the weights that forward gathered
+    if schedule.scales and grads == "one":
+        schedule.seed = recorder.value((), schedule.outputs[0].dtype, role="scalar", name="scale")
     back = graph.backwardGraph(updGrad, True, steps)
     inner = back.steps()
-    seeds = seedsFor(found, tracer, grads)
+    seeds = seedsFor(schedule, tracer, grads)
     stored = {n: p for n, module, name in steps.params if (p := getattr(module, name)) is not None}
     for n, p in stored.items():
         values[n] = tracer.held(p, steps.names[n])
     backs: list[Any] = [None] * inner.count
     for number, value in zip(inner.inputs, [*seeds, *[values[n] for n in back.numbers]], strict=True):
         backs[number] = value
-    run(found, tracer, inner, backs, {}, "backward")
+    run(schedule, tracer, inner, backs, {}, "backward")
     results = iter([backs[n] for n in inner.outputs])
     inputs = [None if edge is None else next(results) for edge in back.inputGrads]
-    found.inputGrads = [g if isFloating(values[n].dtype) else None for g, n in zip(inputs, steps.inputs, strict=True)]
+    schedule.inputGrads = [
+        g if isFloating(values[n].dtype) else None for g, n in zip(inputs, steps.inputs, strict=True)
+    ]
     totals: dict[int, tuple[Any, Any]] = {}
     for param, edge in back.paramGrads:
         new = None if edge is None else next(results)
@@ -376,23 +380,25 @@ def backward(found: Schedule, tracer: GraphTracer, values: list[Any], grads: Any
                 recorder.origin = CallOrigin(f"sum:{new.name}", "Accumulate", (), "backward")
                 new = readUfunc(recorder, np.add, [old[1], new], {})
             totals[id(param)] = param, new
-    found.paramGrads = list(totals.values())
-    found.gradients = [v for _, v in found.paramGrads]
+    schedule.paramGrads = list(totals.values())
+    schedule.gradients = [v for _, v in schedule.paramGrads]
 
 
-def seedsFor(found: Schedule, tracer: GraphTracer, grads: Any) -> list[Any]:
+def seedsFor(schedule: Schedule, tracer: GraphTracer, grads: Any) -> list[Any]:
     """The gradient of each output."""
-    if any(v is None for v in found.outputs):
-        raise NotArraysError(f"{found.graph.title()}: an output is None, and has no gradient")
+    if any(v is None for v in schedule.outputs):
+        raise NotArraysError(f"{schedule.graph.title()}: an output is None and has no gradient")
     if isinstance(grads, str):
-        first = found.outputs[0]
+        first = schedule.outputs[0]
         if first.shape != ():
-            raise GraphError(f"{found.graph.title()}: backward wanted an output of one number, got {show(first.shape)}")
-        one = found.seed or tracer.recorder.constant(np.ones((), first.dtype))
-        return [one, *[None] * (len(found.outputs) - 1)]
+            raise GraphError(
+                f"{schedule.graph.title()}: backward wanted an output of one number, got {show(first.shape)}"
+            )
+        seed = schedule.seed or tracer.recorder.constant(np.ones((), first.dtype))
+        return [seed, *[None] * (len(schedule.outputs) - 1)]
     seeds: list[Any] = []
-    for index, (given, y) in enumerate(zip(grads, found.outputs, strict=True)):
-        name = found.steps.names[found.steps.outputs[index]]
-        seeds.append(tracer.recorder.value(y.shape, y.dtype, role="input", name=f"d:{name}") if given else None)
-    found.inputs += [s for s in seeds if s is not None]
+    for index, (hasGradient, y) in enumerate(zip(grads, schedule.outputs, strict=True)):
+        name = schedule.steps.names[schedule.steps.outputs[index]]
+        seeds.append(tracer.recorder.value(y.shape, y.dtype, role="input", name=f"d:{name}") if hasGradient else None)
+    schedule.inputs += [s for s in seeds if s is not None]
     return seeds

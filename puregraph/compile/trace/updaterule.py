@@ -14,21 +14,21 @@ from puregraph.errors import PuregraphError
 from puregraph.formula.formula import numpyFrom
 from puregraph.kernels.norm import norm
 
-OWN = ("update", "advance", "shrinkFor", "numbers", "formulas")  # methods that are compiled
+COMPILED_METHODS = ("update", "advance", "shrinkFor", "numbers", "formulas")
 
 
 def isPlain(optimizer: Any) -> bool:
-    """Whether an optimizer updates by its formulas, without overriding the update."""
-    kinds = {type(each) for each in (optimizer, *getattr(optimizer, "members", ()))}
-    found = [getattr(kind, name, None) for kind in kinds for name in OWN]
-    return all(getattr(f, "__module__", "").startswith("puregraph.optimizers.") for f in found)
+    """True if an optimizer updates by formulas only, without overriding the update."""
+    kinds = {type(member) for member in (optimizer, *getattr(optimizer, "members", ()))}
+    methods = [getattr(kind, name, None) for kind in kinds for name in COMPILED_METHODS]
+    return all(getattr(f, "__module__", "").startswith("puregraph.optimizers.") for f in methods)
 
 
 class UpdateScalars:
-    """The Python call before an update: it sets the clipping factor, and the scalars that the formulas read.
+    """The Python call before an update: set the clipping factor and the scalars that the formulas read.
 
-    `slots` are those that are updated; slots of one `group` have the same scalars. Called with the norm of all
-    gradients, or nothing, and the gradients; False if the update is to be skipped.
+    `slots` are the slots that are updated; slots of one group share their scalars. Called with the norm of all
+    gradients (or None) and the gradients; returns False if the update must be skipped.
     """
 
     def __init__(self, optimizer: Any, slots: list[Any]):
@@ -44,21 +44,21 @@ class UpdateScalars:
 
     def bind(self, arrayOf: Any) -> None:
         """Bind the arrays that the scalars are written to."""
-        found: dict[int, list[tuple[str, Any]]] = {}
+        byGroup: dict[int, list[tuple[str, Any]]] = {}
         for (group, name, _), value in self.numbers.items():
-            found.setdefault(group, []).append((name, arrayOf(value)))
+            byGroup.setdefault(group, []).append((name, arrayOf(value)))
         slots = self.groups()
-        self.arrays = [(slots[group], arrays) for group, arrays in found.items()]
+        self.arrays = [(slots[group], arrays) for group, arrays in byGroup.items()]
         self.before = None
-        self.counts = any(name in self.counting for arrays in found.values() for name, _ in arrays)
+        self.counts = any(name in self.counting for arrays in byGroup.values() for name, _ in arrays)
 
     @property
     def counting(self) -> set[str]:
-        """The names of the scalars that differ from update to update, besides the rate."""
-        return {"step", *(name for each in self.optimizer.members for name in type(each).scalars)}
+        """The names of scalars that change with every update, besides the rate."""
+        return {"step", *(name for member in self.optimizer.members for name in type(member).scalars)}
 
     def numbersAfter(self, fewer: int) -> dict[int, dict[str, float]]:
-        """For each group the scalars of the next update, had there been n updates fewer."""
+        """For each group, the scalars of the next update as if there had been `fewer` updates fewer."""
         optimizer, fewer = self.optimizer, min(fewer, self.optimizer.step)
         step = optimizer.step - fewer
         rate = optimizer.rateAt(step)
@@ -67,18 +67,18 @@ class UpdateScalars:
             for group, slot in enumerate(self.groups())
         }
 
-    def __call__(self, found: Any, *grads: Any) -> bool:
+    def __call__(self, gradNorm: Any, *grads: Any) -> bool:
         optimizer = self.optimizer
         shrink = 1.0
         if optimizer.looks:
-            shrink = optimizer.shrinkFor(self.slots, grads, None if found is None else float(found))
+            shrink = optimizer.shrinkFor(self.slots, grads, None if gradNorm is None else float(gradNorm))
             if shrink is None:
                 return False
         self.refresh(shrink)
         return True
 
     def refresh(self, shrink: float = 1.0) -> None:
-        """Write the scalars, if any differs from the last time."""
+        """Write the scalars if any of them has changed."""
         optimizer = self.optimizer
         now = (*optimizer.settings(optimizer.step), shrink)
         if now != self.before or self.counts:
@@ -97,11 +97,11 @@ class UpdateScalars:
 
 
 class CountStep:
-    """The Python call after an update: it counts."""
+    """The Python call after an update: count the step."""
 
     def __init__(self, optimizer: Any, slots: list[Any]):
         self.optimizer, self.slots = optimizer, slots
-        self.rest: Iterator[Any] | None = None
+        self.pending: Iterator[Any] | None = None
         self.isDone = False
 
     def __call__(self) -> bool:
@@ -111,31 +111,31 @@ class CountStep:
 
     def begin(self) -> None:
         """Start a new count for the update that follows."""
-        self.rest, self.isDone = None, False
+        self.pending, self.isDone = None, False
 
     def go(self) -> None:
-        """Count, or go on counting: whatever a signal's handler raises in between, the next call does the rest.
+        """Count the step for every slot. If a signal handler raises meanwhile, the next call counts the others.
 
-        Handlers run behind calls and at the end of a turn of a loop, and so never between two of these assignments.
+        Python runs handlers after calls and at the end of a loop iteration, never between two of these assignments.
         """
-        if self.rest is None:
-            self.rest = iter(self.slots)
-        own = vars(self.optimizer)
+        if self.pending is None:
+            self.pending = iter(self.slots)
+        attributes = vars(self.optimizer)
         if not self.isDone:
-            for slot in self.rest:
+            for slot in self.pending:
                 slot.step += 1
-            own["step"] += 1
+            attributes["step"] += 1
             self.isDone = True
 
 
 def patternOf(slots: list[Any]) -> list[int]:
-    """For every slot the number of its group: slots of a group have the same scalars in every formula."""
+    """The group number of every slot: slots of a group have the same scalars in every formula."""
     known: dict[Any, int] = {}
     return [known.setdefault((s.step, s.param.rate, s.param.decay, id(s.rule)), len(known)) for s in slots]
 
 
 class OpaqueOptimizer:
-    """An optimizer that overrides the update: it runs as it is, on the gradients in `Param.grad`."""
+    """An optimizer that overrides the update: it runs as Python, on the gradients in `Param.grad`."""
 
     def __init__(self, optimizer: Any, params: list[Any]):
         self.optimizer, self.params = optimizer, params
@@ -147,20 +147,20 @@ class OpaqueOptimizer:
         return True
 
 
-def addOpaqueUpdate(found: Any, tracer: GraphTracer, optimizer: Any) -> None:
+def addOpaqueUpdate(schedule: Any, tracer: GraphTracer, optimizer: Any) -> None:
     """Store the gradients in `Param.grad`, and call the optimizer."""
     tracer.recorder.origin = CallOrigin("update", type(optimizer).__name__, (), "update")
-    for param, grad in found.paramGrads:
+    for param, grad in schedule.paramGrads:
         tracer.recorder.add(store, (grad,), {"target": GradientOf(param, grad.dtype)}, [], "store")
-    tracer.recorder.add(OpaqueOptimizer(optimizer, [p for p, _ in found.paramGrads]), (), {}, [], "host")
+    tracer.recorder.add(OpaqueOptimizer(optimizer, [p for p, _ in schedule.paramGrads]), (), {}, [], "host")
 
 
-def addUpdate(found: Any, tracer: GraphTracer, optimizer: Any) -> None:
+def addUpdate(schedule: Any, tracer: GraphTracer, optimizer: Any) -> None:
     """Add the calls of an update with the schedule's gradients."""
     if not isPlain(optimizer):
-        addOpaqueUpdate(found, tracer, optimizer)
+        addOpaqueUpdate(schedule, tracer, optimizer)
         return
-    gradOf = {id(p): v for p, v in found.paramGrads}
+    gradOf = {id(p): v for p, v in schedule.paramGrads}
     slots = [s for s in optimizer.slots if s.param.trainable and id(s.param) in gradOf]
     if not slots:
         raise PuregraphError(
@@ -176,12 +176,14 @@ def addUpdate(found: Any, tracer: GraphTracer, optimizer: Any) -> None:
     recorder.add(updateScalars, (size, *grads), {}, [], "host")
     for slot, group, grad in zip(slots, updateScalars.pattern, grads):
         recorder.origin = CallOrigin(slot.path, type(optimizer).__name__, (), "update")
-        advance(found, tracer, updateScalars, slot, group, grad)
+        advance(schedule, tracer, updateScalars, slot, group, grad)
     recorder.origin = CallOrigin("update", type(optimizer).__name__, (), "update")
     recorder.add(CountStep(optimizer, slots), (), {}, [], "host")
 
 
-def advance(found: Any, tracer: GraphTracer, updateScalars: UpdateScalars, slot: Any, group: int, grad: Value) -> None:
+def advance(
+    schedule: Any, tracer: GraphTracer, updateScalars: UpdateScalars, slot: Any, group: int, grad: Value
+) -> None:
     """Add the call that updates one parameter and its state."""
     recorder, rule, param = tracer.recorder, updateScalars.optimizer.ruleOf(slot), slot.param
     rule.prepare(slot)
@@ -192,18 +194,22 @@ def advance(found: Any, tracer: GraphTracer, updateScalars: UpdateScalars, slot:
         arrays[name] = tracer.held(target, f"{slot.path}" if name == "param" else f"{name}/{slot.path}")
     names = tuple(dict.fromkeys(name for f in formulas.values() for name in f.names))
     work = np.result_type(np.float32, *[arrays[name].dtype for name in names if name in arrays])
-    given = tuple([arrays.get(name) or number(found, tracer, updateScalars, group, name, work) for name in names])
+    arguments = tuple(
+        [arrays.get(name) or number(schedule, tracer, updateScalars, group, name, work) for name in names]
+    )
     outs = [recorder.value(arrays[n].shape, arrays[n].dtype, arrays[n].strides, name=n) for n in formulas]
-    recorder.add(numpyFrom(tuple(formulas.values()), names), given, {}, outs, "pointwise", True)
-    found.stores += [(targets[name], y) for name, y in zip(formulas, outs)]
-    found.written.append(param)
+    recorder.add(numpyFrom(tuple(formulas.values()), names), arguments, {}, outs, "pointwise", True)
+    schedule.stores += [(targets[name], y) for name, y in zip(formulas, outs)]
+    schedule.written.append(param)
 
 
-def number(found: Any, tracer: GraphTracer, updateScalars: UpdateScalars, group: int, name: str, dtype: Any) -> Value:
+def number(
+    schedule: Any, tracer: GraphTracer, updateScalars: UpdateScalars, group: int, name: str, dtype: Any
+) -> Value:
     """The Value of a scalar that the update sets."""
     key = group, name, dtype
     if key not in updateScalars.numbers:
         value = tracer.recorder.value((), dtype, role="scalar", name=name, source=name)
         updateScalars.numbers[key] = value
-        found.scalars.append(value)
+        schedule.scalars.append(value)
     return updateScalars.numbers[key]

@@ -9,56 +9,58 @@ from puregraph.errors import DataError, GraphError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 
-WEIGHT = "sampleWeight"  # the name of the input by which costs take a weight for each sample
+WEIGHT = "sampleWeight"  # the cost input that takes a weight for each sample
 
 
 def withCost(net: Graph, cost: Any, inputs: int, targets: int, weighed: bool = False) -> Graph:
-    """The graph of n inputs and m targets that gives the cost, if there is one, and then the network's outputs.
+    """The graph of inputs and targets whose outputs are the cost, if any, and then the network's outputs.
 
-    With `weighed` the last of the targets has a weight for each sample.
+    With `weighed` the last target is a weight for each sample.
 
-    The cost takes the first output of the network, or all of them if it has an argument for each. The costs that a
-    CostSum adds come behind the outputs.
+    The cost takes the network's first output, or all of them if it has an argument for each. The terms of a
+    CostSum come after the outputs.
 
     Raises    GraphError if they do not fit
     """
     if weighed:
         needWeighable(cost)
     taken = {net.name, None if cost is None else cost.name}
-    own = [net.paths.get(node, node.module.name) or "" if isinstance(node.module, Input) else "" for node in net.inputs]
-    data = inputsNamed("data", inputs, own, taken)
+    names = [
+        net.paths.get(node, node.module.name) or "" if isinstance(node.module, Input) else "" for node in net.inputs
+    ]
+    data = inputsNamed("data", inputs, names, taken)
     output = net.node(*data)
-    found = [(output, slot) for slot in range(len(net.outputNames))]
+    outputs = [(output, slot) for slot in range(len(net.outputNames))]
     wanted = inputsNamed("target", targets - weighed, [], taken)
     weight = inputsNamed(WEIGHT, int(weighed), [], taken)
     if hasattr(cost, "parts"):
         added = cost.weighed if weighed else cost
-        node = added.node(*[found[slot] for slot in cost.slotsIn(net)], *wantedFor(cost, wanted), *weight)
-        found = [(node, 0), *found, *[(node, 1 + i) for i in range(len(cost.parts))]]
+        node = added.node(*[outputs[slot] for slot in cost.slotsIn(net)], *wantedFor(cost, wanted), *weight)
+        outputs = [(node, 0), *outputs, *[(node, 1 + i) for i in range(len(cost.parts))]]
     elif cost is not None:
-        found = [cost.node(*found[: outputsFor(cost, len(found), len(wanted))], *wanted, *weight), *found]
-    graph = Graph([*data, *wanted, *weight], found)
+        outputs = [cost.node(*outputs[: outputsFor(cost, len(outputs), len(wanted))], *wanted, *weight), *outputs]
+    graph = Graph([*data, *wanted, *weight], outputs)
     for node in graph.nodes:
         weakenReader(node)
     return graph
 
 
-def inputsNamed(what: str, count: int, own: list[str], taken: set[str | None]) -> list[Any]:
-    """Input nodes with the names that messages know: their own, or target, or target[0], target[1] of several."""
-    found = []
+def inputsNamed(what: str, count: int, names: list[str], taken: set[str | None]) -> list[Any]:
+    """Input nodes named for messages: by `names`, or "target", or "target[0]", "target[1]" if there are several."""
+    nodes = []
     for i in range(count):
-        name = own[i] if len(own) == count and own[i] else what if count == 1 else f"{what}[{i}]"
+        name = names[i] if len(names) == count and names[i] else what if count == 1 else f"{what}[{i}]"
         isFree = name not in taken and "." not in name
         taken.add(name)
-        found.append(Input(name=name if isFree else None).node())
-    return found
+        nodes.append(Input(name=name if isFree else None).node())
+    return nodes
 
 
 def needWeighable(cost: Any) -> None:
-    """Refuse a cost without an input for the weights of samples, and a sum of which one has none."""
-    for name, each in getattr(cost, "costs", {"": cost}).items():
-        if WEIGHT not in getattr(each, "arguments", ()):
-            label = f"the cost of '{name}', {type(each).__name__}," if name else type(each).__name__
+    """Refuse a cost, or a term of a CostSum, without an input for sample weights."""
+    for name, term in getattr(cost, "costs", {"": cost}).items():
+        if WEIGHT not in getattr(term, "arguments", ()):
+            label = f"the cost of '{name}', {type(term).__name__}," if name else type(term).__name__
             raise DataError(f"{WEIGHT}: {label} takes none; CrossEntropy, MSE, BCE, Abs, SmoothL1 do")
 
 
@@ -72,7 +74,7 @@ def wantedFor(cost: Any, targets: list[Any]) -> list[Any]:
 
 
 def outputsFor(cost: Any, outputs: int, targets: int) -> int:
-    """How many outputs of a network a cost takes."""
+    """The number of network outputs that a cost takes."""
     spec = cost.inputSpec
     names = [name for name in spec.names if name != WEIGHT]
     least = len(spec.names) - len(spec.optional) - spec.variadic
@@ -94,13 +96,13 @@ def outputsFor(cost: Any, outputs: int, targets: int) -> int:
 
 
 def readAs(steps: Any, kind: str) -> set[int]:
-    """The values that some module reads as its `indices` or its `fractions`, also through views."""
-    found: set[int] = set()
+    """The numbers of values that a module reads as its `indices` or `fractions`, also through views."""
+    numbers: set[int] = set()
     for step in reversed(steps.items):
         names = step.module.arguments
         for position, number in enumerate(step.args[: step.inputs]):
             if names[min(position, len(names) - 1)] in getattr(step.module, kind):
-                found.add(number)
-        if step.module.views and found.intersection(step.visible):
-            found.add(step.args[0])
-    return found
+                numbers.add(number)
+        if step.module.views and numbers.intersection(step.visible):
+            numbers.add(step.args[0])
+    return numbers
