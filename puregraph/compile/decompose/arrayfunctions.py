@@ -61,7 +61,7 @@ def pad(x: Any, width: Any, mode: str = "constant", **options: Any) -> Any:
         y[tuple([slice(a, a + n) for n, (a, _) in zip(x.shape, widths)])] = x
         return y
     most = {"edge": None, "reflect": -1}.get(mode, 0)
-    if any(n < 1 or (most is not None and max(each) > n + most) for n, each in zip(x.shape, widths) if any(each)):
+    if any(n < 1 or (most is not None and max(border) > n + most) for n, border in zip(x.shape, widths) if any(border)):
         return NotImplemented
     for axis, (a, b) in enumerate(widths):
         if a or b:

@@ -59,7 +59,7 @@ def pathOf(equation: str, xs: Any) -> list[Any]:
     if len(xs) < 3:
         return [(0, 1)] * (len(xs) - 1)
     _, *path = np.einsum_path(equation, *[np.broadcast_to(0.0, x.shape) for x in xs], optimize="greedy")[0]
-    return [pair for each in path for pair in pairs(each)]
+    return [pair for step in path for pair in pairs(step)]
 
 
 def pairs(group: Any) -> list[Any]:
@@ -133,12 +133,12 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """Sums of products over axes of both."""
     if isinstance(axes, int):
         axes = list(range(a.ndim - axes, a.ndim)), list(range(axes))
-    left, right = [list(each) if isinstance(each, (tuple, list)) else [each] for each in axes]
-    own, other = list(LETTERS[: a.ndim]), list(LETTERS[a.ndim : a.ndim + b.ndim])
+    left, right = [list(axis) if isinstance(axis, (tuple, list)) else [axis] for axis in axes]
+    aLetters, bLetters = list(LETTERS[: a.ndim]), list(LETTERS[a.ndim : a.ndim + b.ndim])
     for i, j in zip(left, right, strict=True):
-        other[j] = own[i]
-    output = [x for x in own if x not in other] + [x for x in other if x not in own]
-    return einsum(f"{''.join(own)},{''.join(other)}->{''.join(output)}", a, b)
+        bLetters[j] = aLetters[i]
+    output = [x for x in aLetters if x not in bLetters] + [x for x in bLetters if x not in aLetters]
+    return einsum(f"{''.join(aLetters)},{''.join(bLetters)}->{''.join(output)}", a, b)
 
 
 @simpler(np.dot)

@@ -25,7 +25,7 @@ EXACT = 1 << 24  # integers below this are exact as floats
 def split(win: Window) -> tuple[Window, Any]:
     """The windows of the first axis; size, stride, pad and dilation of the others."""
     first = Window(win.spatial[:1], win.size[:1], win.stride[:1], win.pad[:1], win.dilation[:1])
-    return first, [each[1:] for each in win[1:]]
+    return first, [setting[1:] for setting in win[1:]]
 
 
 def tapIndices(first: Window) -> list[Any]:
@@ -61,12 +61,12 @@ def convolved(x: Any, W: Any, stride: Any, pad: Any, dilation: Any, groups: int)
     """The sum over taps of the first axis."""
     if x.ndim - 2 <= MOST:
         return NotImplemented
-    first, (_, *rest) = split(window(x.shape[2:], W.shape[2:], stride, pad, dilation))
-    x, found = padded(x, first), None
+    first, (_, *others) = split(window(x.shape[2:], W.shape[2:], stride, pad, dilation))
+    x, total = padded(x, first), None
     for t, index in enumerate(tapIndices(first)):
-        y = overFirst(x[index], convolve, W[:, :, t].copy(), *rest, groups)
-        found = y if found is None else found + y
-    return found
+        y = overFirst(x[index], convolve, W[:, :, t].copy(), *others, groups)
+        total = y if total is None else total + y
+    return total
 
 
 @simpler(convolveData)

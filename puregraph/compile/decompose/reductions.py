@@ -47,8 +47,8 @@ def overNone(function: Any) -> Any:
     return reduced
 
 
-for each in SAME:
-    simpler(each)(overNone(each))
+for reduction in SAME:
+    simpler(reduction)(overNone(reduction))
 
 
 @simpler(np.var)
@@ -57,16 +57,16 @@ def variance(x: Any, axis: Any = None, ddof: float = 0, **options: Any) -> Any:
     if x.dtype.kind != "f" or not options.keys() <= {"keepdims"}:
         return NotImplemented
     wide = widen(x)
-    rest = wide - wide.mean(axis=axis, keepdims=True)
+    centered = wide - wide.mean(axis=axis, keepdims=True)
     count = prod([x.shape[a] for a in chosen(x, axis)])
-    return ((rest * rest).sum(axis=axis, **options) / (count - ddof)).astype(x.dtype)
+    return ((centered * centered).sum(axis=axis, **options) / (count - ddof)).astype(x.dtype)
 
 
 @simpler(np.std)
 def deviation(x: Any, axis: Any = None, **options: Any) -> Any:
     """The root of the variance."""
-    found = variance(x, axis, **options)
-    return found if found is NotImplemented else np.sqrt(found)
+    var = variance(x, axis, **options)
+    return var if var is NotImplemented else np.sqrt(var)
 
 
 @simpler(np.any)

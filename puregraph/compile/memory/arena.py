@@ -40,9 +40,9 @@ def shuffled(buffers: list[Any], total: int) -> int:
     sizes, enough = np.array([b.size for b in buffers]), WASTE * inUse(buffers)
     for _ in range(TRIES):
         order = np.argsort(-sizes * np.exp(random.normal(0, 0.4, sizes.size)), kind="stable")
-        found = bestFit([buffers[i] for i in order], total)
-        if found < total:
-            total, offsets = found, [b.offset for b in buffers]
+        candidate = bestFit([buffers[i] for i in order], total)
+        if candidate < total:
+            total, offsets = candidate, [b.offset for b in buffers]
         if total <= enough:
             break
     for b, offset in zip(buffers, offsets):
@@ -87,10 +87,10 @@ class Gaps:
         """An offset at which n bytes are free."""
         i = bisect_left(self.bySize, (size, 0))
         if i < len(self.bySize):
-            found, offset = self.bySize[i]
+            free, offset = self.bySize[i]
             self.remove(offset)
-            if found > size:
-                self.add(offset + size, found - size)
+            if free > size:
+                self.add(offset + size, free - size)
             return offset
         last = self.stops.get(self.end)
         if last is not None:  # the block at the end is used, and extended

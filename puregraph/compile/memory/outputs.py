@@ -43,8 +43,8 @@ class StepOutput:
     def renew(self) -> None:
         """Move to unused memory."""
         self.owner = None
-        found = next((i for i in reversed(range(len(self.spare))) if isAlone(self.spare, i)), None)
-        self.owner = np.empty(self.bytes, np.uint8) if found is None else self.spare.pop(found)
+        index = next((i for i in reversed(range(len(self.spare))) if isAlone(self.spare, i)), None)
+        self.owner = np.empty(self.bytes, np.uint8) if index is None else self.spare.pop(index)
         self.spare = [*self.spare[1 - SPARE :], self.owner]
         start = self.start
         for slots, i, v, bytes in self.patches:

@@ -111,9 +111,9 @@ class MemoryPlan:
                 continue
             numbers = {x.number for x in buffer.values}
             if kept.count(v.root.number) == 1 and not numbers & others:
-                self.ownOutputs[v.number] = found = StepOutput(v)
+                self.ownOutputs[v.number] = output = StepOutput(v)
                 self.buffers.remove(buffer)
-                self.locations.update(dict.fromkeys(numbers, found))
+                self.locations.update(dict.fromkeys(numbers, output))
 
     def reusableArgument(self, i: int, call: Any, y: Value) -> int | None:
         """The argument whose memory a result may take, if no other result of the call has it."""

@@ -53,35 +53,35 @@ class Describer:
         calls = call.function.calls if call.kind.isNative else [call]
         stored = {y.number for y in call.outs if y is not None}
         uses = Counter(v.root.number for c in calls for v in c.values())
-        self.known, found = {}, []
+        self.known, texts = {}, []
         for c in calls:
             self.path = c.origin.path
             if c.origin.phase == "update" and isinstance(c.function, Interpreter):
-                found.append(self.update(c))
+                texts.append(self.update(c))
                 continue
             for ys, t in self.results(c):
                 y = ys[0] if ys else None
-                isUsed = any(each.number in stored for each in ys)
+                isUsed = any(value.number in stored for value in ys)
                 if y is not None and not isUsed and (uses[y.number] < 2 or isBrief(t)):
                     self.known[y.number] = t
                     continue
                 left = ", ".join(map(self.nameOf, ys))
-                found.append(StepText(self.path, ys, f"{left} = {written(t)}" if left else written(t)))
-                self.known.update((each.number, leaf(self.nameOf(each))) for each in ys)
-        return found
+                texts.append(StepText(self.path, ys, f"{left} = {written(t)}" if left else written(t)))
+                self.known.update((value.number, leaf(self.nameOf(value))) for value in ys)
+        return texts
 
     # Calls ----------------------------------------------------------------------------------------------------------
 
     def results(self, call: Call) -> list[tuple[list[Value], Term]]:
         """The results of a call as terms; several values of one term come together."""
         made = [y for y in call.outs if y is not None and y.role != "object"]
-        found = formulas(call) if call.kind.isElementwise else None
-        if found:
-            read, lines = found
-            given = {leaf(n): self.term(v) for n, v in read.items()}
-            terms = [rebuild(f.term, given, term) if isShort(f.term) else self.noted(read, f) for f in lines]
+        elementwise = formulas(call) if call.kind.isElementwise else None
+        if elementwise:
+            read, lines = elementwise
+            operands = {leaf(n): self.term(v) for n, v in read.items()}
+            terms = [rebuild(f.term, operands, term) if isShort(f.term) else self.noted(read, f) for f in lines]
             return [([y], t) for y, t in zip(call.outs, terms)]
-        return [(made, self.whole(call))]
+        return [(made, self.callTerm(call))]
 
     def noted(self, read: dict[str, Value], formula: Formula) -> Term:
         """A long formula by a name, whose definition is below the table."""
@@ -90,26 +90,26 @@ class Describer:
         name = self.ruled(f"({', '.join(letters.values())}) = {written(rebuild(formula.term, plain, term))}", "f")
         return leaf(f"{name}({', '.join(map(self.text, letters))})")
 
-    def whole(self, call: Call) -> Term:
+    def callTerm(self, call: Call) -> Term:
         """A call that is no formula."""
-        function, given = call.function, call.arguments
+        function, arguments = call.function, call.arguments
         if call.kind.isContraction and function is np.matmul:
-            return leaf(f"({' @ '.join(self.factor(v) for v in given)})")
+            return leaf(f"({' @ '.join(self.factor(v) for v in arguments)})")
         if call.kind.isFill:
-            return leaf(f"{given[0]:.6g}")
+            return leaf(f"{arguments[0]:.6g}")
         if call.kind.isHost:
             return leaf(hosted(call))
         if call.kind.isStore:
             held = self.held.get(id(call.options["target"]))
-            return leaf(f"{'gradient' if held is None else self.nameOf(held)} = {self.text(given[0])}")
+            return leaf(f"{'gradient' if held is None else self.nameOf(held)} = {self.text(arguments[0])}")
         if function is put:
-            before = self.text(given[0]) if type(given[0]) is Value else f"{given[0]:.6g}"
-            return leaf(f"put({before}, [{keyText(given[1])}], {self.text(given[2])})")
+            before = self.text(arguments[0]) if type(arguments[0]) is Value else f"{arguments[0]:.6g}"
+            return leaf(f"put({before}, [{keyText(arguments[1])}], {self.text(arguments[2])})")
         values = [self.text(v) for v in call.values()]
         if len(values) > MANY:
             values = [*values[: MANY // 2], "...", values[-1]]
         if call.kind.isReduction:
-            axis = call.options.get("axis", given[1] if len(given) > 1 else None)
+            axis = call.options.get("axis", arguments[1] if len(arguments) > 1 else None)
             axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
             values += [] if axis is None else [text(axis)]
         return leaf(f"{call.name.removesuffix('.reduce')}({', '.join(values)})")
@@ -136,8 +136,8 @@ class Describer:
             if leaf(name) not in walk(t) or name != "param":
                 done[t] = leaf(name)
         rule = self.ruled(f": {'; '.join(lines)}", call.origin.label)
-        given = "" if grad is None else self.text(grad)
-        return StepText(self.path, list(call.outs), f"{', '.join(names)} = {rule}({given})")
+        gradText = "" if grad is None else self.text(grad)
+        return StepText(self.path, list(call.outs), f"{', '.join(names)} = {rule}({gradText})")
 
     # Values ---------------------------------------------------------------------------------------------------------
 
@@ -149,9 +149,9 @@ class Describer:
         if v.base is not None and not v.name and made is not None and type(made.arguments[0]) is Value:
             inner = self.term(made.arguments[0])
             if made.function in TRANSPOSES:
-                found = bound(inner)
-                isBack = v.ndim == 2 and found.endswith(".T")
-                return leaf(found.removesuffix(".T") if isBack else f"{found}.T")
+                strong = bound(inner)
+                isBack = v.ndim == 2 and strong.endswith(".T")
+                return leaf(strong.removesuffix(".T") if isBack else f"{strong}.T")
             if made.function is operator.getitem:
                 key = keyText(made.arguments[1])
                 return leaf(f"{bound(inner)}[{key}]") if key else inner
@@ -201,7 +201,7 @@ def isShort(t: Term) -> bool:
 
 def written(t: Term) -> str:
     """A term as text, its constants with six digits."""
-    numbers = {each: leaf(rounded(each.value)) for each in walk(t) if each.op == "number"}
+    numbers = {constant: leaf(rounded(constant.value)) for constant in walk(t) if constant.op == "number"}
     return ALONE.sub(r"\1\2", str(formulaOf(rebuild(t, numbers, term))))
 
 
@@ -213,8 +213,8 @@ def rounded(number: Any) -> Any:
 
 def bound(t: Term) -> str:
     """A term as text that binds strongly."""
-    found = written(t)
-    return f"({found})" if t.args or " " in found and not found.endswith(")") or " @ " in found else found
+    plain = written(t)
+    return f"({plain})" if t.args or " " in plain and not plain.endswith(")") or " @ " in plain else plain
 
 
 def keyText(key: Any) -> str:

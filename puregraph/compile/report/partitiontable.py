@@ -24,9 +24,9 @@ def partitionTable(pieces: Sequence[Any], updaters: Sequence[Any]) -> str:
     lines = [f"{HEAD[0]}  {HEAD[1].ljust(middle)}  {HEAD[2]}"]
     lines += ["-" * (middle + wide + len(HEAD[0]) + 4)]
     for number, nodes, how in rows:
-        first, *rest = textwrap.wrap(nodes, middle, max_lines=MOST, placeholder=" ...")
+        first, *more = textwrap.wrap(nodes, middle, max_lines=MOST, placeholder=" ...")
         lines.append(f"{number.rjust(5)}  {first.ljust(middle)}  {how}".rstrip())
-        lines += [f"{'':5}  {each}" for each in rest]
+        lines += [f"{'':5}  {line}" for line in more]
     parts = [(i, p) for i, piece in enumerate(pieces, 1) for p in piece.compiled]
     parts += [(len(pieces) + 1, p) for p in updaters if p.executable is not None]
     tables = [f"piece {i}, {', '.join(map(show, p.shapes)) or 'no inputs'}\n\n{p.table()}" for i, p in parts]
@@ -39,6 +39,6 @@ def manner(piece: Any) -> str:
     if piece.partition.isOpen:
         return f"as it is: {sizes} depends on the data" if sizes else "as it is"
     count = len(piece.compiled)
-    each = f" for each {sizes}" if sizes else ""
+    forSizes = f" for each {sizes}" if sizes else ""
     eager = f", {plural(piece.eager, 'run')} without" if piece.eager else ""
-    return f"a program{each}: {count} so far{eager}"
+    return f"a program{forSizes}: {count} so far{eager}"

@@ -61,25 +61,27 @@ def table(
     rows, describer, node = [], Describer(plan.schedule), ""
     calls = [(i, call) for i, call in enumerate(plan.schedule.calls) if not call.kind.isView]
     for number, (i, call) in enumerate(calls, 1):
-        found, node = rowsOf(call, describer.lines(call), plan, i, node)
+        stepRows, node = rowsOf(call, describer.lines(call), plan, i, node)
         flops = flopsOf(call)
         graph = "" if graphs is None else graphs.numbers.get(i, "-")
-        found[0] = found[0]._replace(number=str(number), by=by(call), flops=short(flops) if flops else "", graph=graph)
+        operations = short(flops) if flops else ""
+        stepRows[0] = stepRows[0]._replace(number=str(number), by=by(call), flops=operations, graph=graph)
         if measured is not None:
-            found = [
-                StepRow(*found[0][:-3], *measured[i]),
-                *[row for row in found[1:] if row.step not in ("", "scratch")],
+            stepRows = [
+                StepRow(*stepRows[0][:-3], *measured[i]),
+                *[row for row in stepRows[1:] if row.step not in ("", "scratch")],
             ]
-        rows += found
+        rows += stepRows
     unwanted = {*(["graph"] if graphs is None else []), *(MEASURED if measured is None else ("bytes", "offset"))}
     columns = [k for k, name in enumerate(HEAD) if name not in unwanted]
     wide = {k: max(len(row[k]) for row in [HEAD, *rows]) for k in columns}
     wide[2] = max(LEAST, min(wide[2], width - sum(wide.values()) + wide[2] - 2 * (len(wide) - 1)))
-    lines = [written(row, wide) for row in [StepRow(*HEAD), *(each for row in rows for each in wrapped(row, wide[2]))]]
+    rows = [StepRow(*HEAD), *(piece for row in rows for piece in wrapped(row, wide[2]))]
+    lines = [written(row, wide) for row in rows]
     rule = "-" * max(map(len, lines))
     notes = [line for note in describer.notes() for line in textwrap.wrap(note, width, subsequent_indent="    ")]
-    whole = f"{plan.bytes:,} bytes of memory in {len(plan.buffers)} buffers"
-    total = f"{len(calls)} steps, {whole}, {sum(flopsOf(call) for _, call in calls):,} operations"
+    memory = f"{plan.bytes:,} bytes of memory in {len(plan.buffers)} buffers"
+    total = f"{len(calls)} steps, {memory}, {sum(flopsOf(call) for _, call in calls):,} operations"
     notes += bucketNotes([call for _, call in calls])
     notes += textwrap.wrap(pythonNote([call for _, call in calls]), width, subsequent_indent="    ")
     notes += [] if graphs is None else textwrap.wrap(graphs.note, width, subsequent_indent="    ")
@@ -95,17 +97,17 @@ def pythonNote(calls: list[Call]) -> str:
 
 def bucketNotes(calls: list[Call]) -> list[str]:
     """For each bucket of gradients its bytes, how it is exchanged in which time, and what is computed meanwhile."""
-    found = []
+    notes = []
     for i, call in enumerate(calls):
         if isinstance(call.function, BucketStart):
             buckets, number = call.function.buckets, call.function.number
             way, seconds = ("", 0.0) if buckets.predict is None else buckets.predict(buckets.nbytes(number))
-            behind = [each for each in calls[i + 1 :] if not isinstance(each.function, BucketStart)]
-            flops = short(sum(flopsOf(each) for each in behind))
+            behind = [step for step in calls[i + 1 :] if not isinstance(step.function, BucketStart)]
+            flops = short(sum(flopsOf(step) for step in behind))
             hidden = f"by the {len(behind)} steps behind it, {flops} operations" if behind else "by nothing"
             exchange = f"{way} in {1e6 * seconds:,.0f} us" if way else "exchanged by nobody"
-            found.append(f"bucket {number + 1}: {buckets.nbytes(number):,} bytes, {exchange}, hidden {hidden}")
-    return found
+            notes.append(f"bucket {number + 1}: {buckets.nbytes(number):,} bytes, {exchange}, hidden {hidden}")
+    return notes
 
 
 def written(row: StepRow, wide: dict[int, int]) -> str:
@@ -116,8 +118,8 @@ def written(row: StepRow, wide: dict[int, int]) -> str:
 
 def wrapped(row: StepRow, width: int) -> list[StepRow]:
     """A row as several, if its step is long."""
-    first, *rest = textwrap.wrap(row.step, width, subsequent_indent="  ", max_lines=MOST, placeholder=" ...") or [""]
-    return [row._replace(step=first), *[StepRow(step=each) for each in rest]]
+    first, *more = textwrap.wrap(row.step, width, subsequent_indent="  ", max_lines=MOST, placeholder=" ...") or [""]
+    return [row._replace(step=first), *[StepRow(step=line) for line in more]]
 
 
 def rowsOf(call: Call, lines: list[StepText], plan: Any, i: int, node: str) -> tuple[list[StepRow], str]:
@@ -127,13 +129,13 @@ def rowsOf(call: Call, lines: list[StepText], plan: Any, i: int, node: str) -> t
     rows: list[StepRow] = []
     for line in lines:
         made = [y for y in line.values if y.number in held]
-        found = [
+        lineRows = [
             StepRow(makes=makes, bytes=f"{sum(y.nbytes for y in ys):,}", offset=location)
             for (makes, location), ys in (
                 (key, list(group)) for key, group in groupby(made, lambda y: cellsOf(y, plan, i))
             )
         ] or [StepRow()]
-        rows += [found[0]._replace(node="" if line.path == node else near(line.path), step=line.text), *found[1:]]
+        rows += [lineRows[0]._replace(node="" if line.path == node else near(line.path), step=line.text), *lineRows[1:]]
         node = line.path
     scratch = [y for y in call.outs if y is not None and y.name == "scratch"]
     if scratch:
@@ -171,7 +173,7 @@ def near(path: str) -> str:
 
 def short(number: int) -> str:
     """A number with three digits."""
-    found, unit = float(number), 0
-    while found >= 999.5 and unit + 1 < len(UNITS):
-        found, unit = found / 1000, unit + 1
-    return f"{found:.3g}{UNITS[unit]}"
+    value, unit = float(number), 0
+    while value >= 999.5 and unit + 1 < len(UNITS):
+        value, unit = value / 1000, unit + 1
+    return f"{value:.3g}{UNITS[unit]}"

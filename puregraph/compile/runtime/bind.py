@@ -34,40 +34,40 @@ class Bound:
 def bound(call: Call, array: Callable[[Value], Any], taken: int | None) -> list[Bound]:
     """A call as calls of numpy; `array` gives the array of a Value, `taken` is the argument that is written over."""
     outs = [None if y is None or y.role == "object" else array(y) for y in call.outs]
-    given = [listed(a, array) for a in call.arguments]
+    operands = [listed(a, array) for a in call.arguments]
     options = {k: changed(a, array) for k, a in call.options.items() if k != "target"}
     function = call.function
 
-    def one(function: Any, arguments: list, options: dict[str, Any] | None = None) -> list[Bound]:
+    def single(function: Any, arguments: list, options: dict[str, Any] | None = None) -> list[Bound]:
         return [Bound(call, function, arguments, options or {})]
 
     if call.kind.isStore:
-        return one(np.copyto, [call.options["target"].array, given[0]])
+        return single(np.copyto, [call.options["target"].array, operands[0]])
     if isinstance(function, Interpreter):
-        return one(*evaluated(function, given, outs))
+        return single(*evaluated(function, operands, outs))
     if isinstance(function, np.ufunc):
-        return one(function, given, {**options, "out": tuple(outs)})
+        return single(function, operands, {**options, "out": tuple(outs)})
     out: Any = outs[0] if len(outs) == 1 else None
     if type(function) is WeightGather:
-        return one(function.into, [out])
+        return single(function.into, [out])
     if function is np.where:
-        first = [] if taken == 2 else one(np.copyto, [out, given[2]], {"casting": "unsafe"})
-        return chosen(one, first, out, given)
+        first = [] if taken == 2 else single(np.copyto, [out, operands[2]], {"casting": "unsafe"})
+        return chosen(single, first, out, operands)
     if function is fill:
-        return one(out.fill, given)
+        return single(out.fill, operands)
     if function is astype:
-        return one(np.copyto, [out, given[0]], {"casting": "unsafe"})
+        return single(np.copyto, [out, operands[0]], {"casting": "unsafe"})
     if function is copy:
-        return one(np.copyto, [out, given[0]])
+        return single(np.copyto, [out, operands[0]])
     if function is put:
-        first = [] if taken == 0 else one(np.copyto, [out, given[0]])
-        return [*first, *one(operator.setitem, [out, changed(call.arguments[1], array), given[2]])]
+        first = [] if taken == 0 else single(np.copyto, [out, operands[0]])
+        return [*first, *single(operator.setitem, [out, changed(call.arguments[1], array), operands[2]])]
     if function is np.reshape:
-        return one(np.copyto, [out.reshape(call.arguments[0].shape), given[0]])
+        return single(np.copyto, [out.reshape(call.arguments[0].shape), operands[0]])
     half = function in MEANS and out.dtype == np.float16  # which would be rounded before the division
     if not half and (function in WITH_OUT or isinstance(getattr(function, "__self__", None), np.ufunc)):
-        return one(function, given, {**options, "out": out})
-    return one(Copying(function, outs, call.several), [changed(a, array) for a in call.arguments], options)
+        return single(function, operands, {**options, "out": out})
+    return single(Copying(function, outs, call.several), [changed(a, array) for a in call.arguments], options)
 
 
 def listed(a: Any, array: Callable[[Value], Any]) -> Any:
@@ -75,20 +75,20 @@ def listed(a: Any, array: Callable[[Value], Any]) -> Any:
     return array(a) if type(a) is Value else changed(a, array)
 
 
-def chosen(one: Any, first: list[Bound], out: Any, given: list) -> list[Bound]:
+def chosen(single: Any, first: list[Bound], out: Any, operands: list) -> list[Bound]:
     """np.where(c, a, b): b, and over it a where c is true."""
-    condition = given[0]
+    condition = operands[0]
     if condition.dtype != np.bool_:
-        return one(Copying(np.where, [out], False), given)
-    return [*first, *one(np.copyto, [out, given[1]], {"where": condition, "casting": "unsafe"})]
+        return single(Copying(np.where, [out], False), operands)
+    return [*first, *single(np.copyto, [out, operands[1]], {"where": condition, "casting": "unsafe"})]
 
 
-def evaluated(evaluator: Interpreter, given: list, outs: list) -> tuple[Any, list]:
+def evaluated(evaluator: Interpreter, operands: list, outs: list) -> tuple[Any, list]:
     """An Interpreter without its checks at each call; in blocks where arrays are large."""
-    plan = evaluator.plan(tuple([getattr(a, "dtype", None) for a in given]))
-    if len(evaluator.steps) > 2 and isLarge(given):
-        return BlockwiseFormula(evaluator, plan), [given, outs]
-    return evaluator.evaluate, [plan, given, outs]
+    plan = evaluator.plan(tuple([getattr(a, "dtype", None) for a in operands]))
+    if len(evaluator.steps) > 2 and isLarge(operands):
+        return BlockwiseFormula(evaluator, plan), [operands, outs]
+    return evaluator.evaluate, [plan, operands, outs]
 
 
 class BlockwiseFormula:
@@ -99,9 +99,9 @@ class BlockwiseFormula:
     def __init__(self, evaluator: Interpreter, plan: Any):
         self.evaluator, self.plan = evaluator, plan
 
-    def __call__(self, given: list, outs: list) -> None:
-        if self.evaluator.blockwise(self.plan, given, outs) is None:
-            self.evaluator.evaluate(self.plan, given, outs)
+    def __call__(self, operands: list, outs: list) -> None:
+        if self.evaluator.blockwise(self.plan, operands, outs) is None:
+            self.evaluator.evaluate(self.plan, operands, outs)
 
 
 class Copying:
@@ -113,8 +113,8 @@ class Copying:
         self.function, self.outs, self.several = function, outs, several
 
     def __call__(self, *arguments: Any, **options: Any) -> None:
-        found = self.function(*arguments, **options)
-        for out, y in zip(self.outs, found if self.several else (found,), strict=True):
+        result = self.function(*arguments, **options)
+        for out, y in zip(self.outs, result if self.several else (result,), strict=True):
             out[...] = y
 
 
@@ -124,20 +124,20 @@ class Running:
     Raises    DeviationError if it gives other results than in its trial run
     """
 
-    __slots__ = ("call", "objects", "outs", "whole")
+    __slots__ = ("call", "objects", "outs", "rule")
 
     def __init__(self, call: Call, outs: list, objects: dict[int, Any]):
-        self.call, self.outs, self.objects, self.whole = call, outs, objects, call.function
+        self.call, self.outs, self.objects, self.rule = call, outs, objects, call.function
 
     def __call__(self, *arguments: Any) -> None:
-        given = [
+        operands = [
             self.objects[v.number] if type(v) is Value and v.role == "object" else a
             for v, a in zip(self.call.arguments, arguments)
         ]
-        found = self.whole(*given)
-        if len(found) != len(self.outs):
-            raise DeviationError(f"{len(found)} results in place of {len(self.outs)}")
-        for y, out, result in zip(self.call.outs, self.outs, found):
+        results = self.rule(*operands)
+        if len(results) != len(self.outs):
+            raise DeviationError(f"{len(results)} results in place of {len(self.outs)}")
+        for y, out, result in zip(self.call.outs, self.outs, results):
             if y is None:
                 if result is not None:
                     raise DeviationError("a result in place of None")

@@ -76,19 +76,19 @@ class Buffers:
         return self.arena is self.workspace.array
 
     def __call__(self, value: Value) -> Any:
-        found = self.known.get(value.number)
-        if found is None and value.number in self.plan.ownOutputs:
+        array = self.known.get(value.number)
+        if array is None and value.number in self.plan.ownOutputs:
             return self.plan.ownOutputs[value.number].array
-        if found is None:
-            found = self.known[value.number] = self.make(value)
-        return found
+        if array is None:
+            array = self.known[value.number] = self.make(value)
+        return array
 
     def make(self, value: Value) -> Any:
         """The array of a Value: a view is computed by the call of the schedule."""
         if value.base is not None and value.call is not None:
             call = value.call
-            given = [changed(a, self) for a in call.arguments]
-            return call.function(*given, **{k: changed(a, self) for k, a in call.options.items()})
+            arguments = [changed(a, self) for a in call.arguments]
+            return call.function(*arguments, **{k: changed(a, self) for k, a in call.options.items()})
         if value.role in ARRAYS:
             return value.source
         if value.role == "scalar":

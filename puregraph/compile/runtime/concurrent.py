@@ -15,7 +15,7 @@ Range = tuple[int, int]
 
 def concurrentSteps(calls: list[Call], memory: Buffers) -> list[list[Any]]:
     """The kernel calls of native steps in order, in lists that may run at the same time."""
-    found: list[list[Any]] = []
+    groups: list[list[Any]] = []
     batch: list[Call] = []
     reads, writes = list[Range](), list[Range]()  # of all calls of a list, once there are two
     for call in calls:
@@ -23,14 +23,14 @@ def concurrentSteps(calls: list[Call], memory: Buffers) -> list[list[Any]]:
         if isNext and len(batch) == 1:
             reads, writes = rangesOf(batch[0].values(), memory), rangesOf(batch[0].outs, memory)
         if isNext:
-            own = rangesOf(call.values(), memory), rangesOf(call.outs, memory)
-            isNext = not (overlap(own[1], writes) or overlap(own[0], writes) or overlap(own[1], reads))
-            reads, writes = reads + own[0], writes + own[1]
+            read, written = rangesOf(call.values(), memory), rangesOf(call.outs, memory)
+            isNext = not (overlap(written, writes) or overlap(read, writes) or overlap(written, reads))
+            reads, writes = reads + read, writes + written
         if not isNext:
-            found += scheduled(batch)
+            groups += scheduled(batch)
             batch = []
         batch.append(call)
-    return found + scheduled(batch)
+    return groups + scheduled(batch)
 
 
 def scheduled(batch: list[Call]) -> list[list[Any]]:

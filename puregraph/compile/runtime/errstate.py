@@ -12,16 +12,16 @@ from puregraph.base.introspection import errorSettings
 class ErrstateCache:
     """The settings that were checked last, and the result: numpy creates a new object for every change."""
 
-    found: tuple[Any, bool] = None, False
+    last: tuple[Any, bool] = None, False
 
 
 def raises() -> bool:
     """Whether any arithmetic error is to be raised, or passed to a handler."""
     now = errorSettings()
-    seen, answer = ErrstateCache.found
+    seen, answer = ErrstateCache.last
     if now is None or now is not seen:
         answer = not QUIET.issuperset(np.geterr().values())
-        ErrstateCache.found = now, answer
+        ErrstateCache.last = now, answer
     return answer
 
 

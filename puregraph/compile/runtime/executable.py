@@ -98,9 +98,10 @@ class Executable:
             entry.chooseCopy(kept)
         self.begin = self.beginUpdate()
         self.undo = self.statesBefore(self.parts[: self.begin])
-        own = {v for call in calls if type(call.function) is UpdateScalars for v in call.function.numbers.values()}
+        scalars = [call.function.numbers for call in calls if type(call.function) is UpdateScalars]
+        setByUpdate = {v for numbers in scalars for v in numbers.values()}
         self.written: list[Any] = list(map(vars, self.schedule.written))  # past __setattr__, which checks names
-        self.numbers = [(v.source, self.memory(v)) for v in self.schedule.scalars if v not in own]
+        self.numbers = [(v.source, self.memory(v)) for v in self.schedule.scalars if v not in setByUpdate]
         if poison:
             self.memory.arena.fill(POISON)
 
@@ -135,27 +136,27 @@ class Executable:
         """Bind a call as calls of numpy."""
         if call.kind.isOpaque:
             outs = [None if y is None or y.role == "object" else self.memory(y) for y in call.outs]
-            given = [None if v is None or v.role == "object" else self.memory(v) for v in call.arguments]
-            return [Bound(call, Running(call, outs, self.objects), given, {})]
+            operands = [None if v is None or v.role == "object" else self.memory(v) for v in call.arguments]
+            return [Bound(call, Running(call, outs, self.objects), operands, {})]
         return bound(call, self.memory, self.plan.overwritten.get(i))
 
     def addHost(self, i: int, call: Any) -> None:
         """End a part with a Python call."""
-        given = [None if v is None else self.memory(v) for v in call.arguments]
+        operands = [None if v is None else self.memory(v) for v in call.arguments]
         if isinstance(call.function, UpdateScalars):
             call.function.bind(self.memory)
         before, after = ([], []) if self.observer is None else self.observer.aroundHost(i, call)
         self.parts[-1].steps += before
-        self.parts[-1].host = partial(call.function, *given)
+        self.parts[-1].host = partial(call.function, *operands)
         self.parts.append(ExecutablePart())
         self.parts[-1].steps += after
 
     def ending(self) -> dict[int, list[Buffer]]:
         """By the number of a call the buffers whose lifetime ends with it."""
-        found: dict[int, list[Buffer]] = {}
+        byDeath: dict[int, list[Buffer]] = {}
         for buffer in self.plan.buffers:
-            found.setdefault(buffer.death, []).append(buffer)
-        return found
+            byDeath.setdefault(buffer.death, []).append(buffer)
+        return byDeath
 
     def takes(self, inputs: Sequence[Any]) -> bool:
         """Whether inputs have the types, shapes and dtypes wanted."""
@@ -173,10 +174,10 @@ class Executable:
         """
         for entry, x in zip(self.inputs, inputs):
             entry.put(x)
-        for each in self.ownOutputs:
-            each.renew()
+        for output in self.ownOutputs:
+            output.renew()
             if self.poison:
-                each.owner.fill(POISON)
+                output.owner.fill(POISON)
         if self.guard() or (self.fractions and not self.holdsFractions()):
             return False
         if self.packedWeights is not None:
@@ -191,8 +192,8 @@ class Executable:
         finally:
             if self.written:
                 version = next(ARRAYVERSIONS)
-                for own in self.written:
-                    own["version"] = version
+                for attributes in self.written:
+                    attributes["version"] = version
         if self.objects:
             self.objects.clear()
         return True
@@ -246,7 +247,7 @@ class Executable:
 
     def holdsFractions(self) -> bool:
         """Whether the inputs that native code does not check are from 0 to 1."""
-        return all(each.holds(self.memory(each.value)) for each in self.fractions)
+        return all(bounds.holds(self.memory(bounds.value)) for bounds in self.fractions)
 
     def captured(self) -> None:
         """The captured graphs: none on the CPU."""
@@ -275,11 +276,11 @@ def fuseFinalCopies(copies: list[Any], calls: list[Any]) -> tuple[list[Any], lis
     last = next((i for i in reversed(range(len(calls))) if calls[i].kind.isNative), None)
     if last is None or not all(c.kind.isView or type(c.function) is CountStep for c in calls[last + 1 :]):
         return calls, copies
-    end, works, rest = calls[last], list[Any](), list[Any]()
+    end, works, remaining = calls[last], list[Any](), list[Any]()
     for target, value in copies:
-        found = LOWERINGS[store](value, target.array)
-        works += found or []
-        rest += [] if found else [(target, value)]
+        kernels = LOWERINGS[store](value, target.array)
+        works += kernels or []
+        remaining += [] if kernels else [(target, value)]
     function = end.function._replace(works=[*end.function.works, *works])
     calls[last] = Call(function, end.arguments, end.options, end.outs, end.kind, end.origin, end.several)
-    return calls, rest
+    return calls, remaining

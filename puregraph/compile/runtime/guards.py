@@ -19,13 +19,13 @@ class InputGuard:
 
     def __init__(self, bounds: Iterable[Bounds], memory: Buffers):
         self.flag = np.zeros(1, np.int64)
-        self.found = ctypes.c_int64.from_buffer(self.flag.data)
+        self.outOfBounds = ctypes.c_int64.from_buffer(self.flag.data)
         bounds = sorted(dict.fromkeys(bounds), key=lambda b: b.kind)
         self.records = np.array([b.record for b in bounds], np.int64).reshape(len(bounds), inputchecks.WORDS)
         self.patches = []
-        for record, each in zip(self.records, bounds):
-            record[0] = addressOf(memory(each.value))
-            self.patches.append((record, 0, each.value, 0))
+        for record, bound in zip(self.records, bounds):
+            record[0] = addressOf(memory(bound.value))
+            self.patches.append((record, 0, bound.value, 0))
         works, kinds = [], [b.kind for b in bounds]
         for kind in dict.fromkeys(kinds):
             first, count = kinds.index(kind), kinds.count(kind)
@@ -36,7 +36,7 @@ class InputGuard:
         if self.table is None:
             return False
         self.table()
-        found = self.found.value
-        if found:
-            self.found.value = 0
-        return bool(found)
+        isOut = self.outOfBounds.value
+        if isOut:
+            self.outOfBounds.value = 0
+        return bool(isOut)

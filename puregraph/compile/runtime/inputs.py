@@ -50,8 +50,8 @@ class StepInput:
         isLaidOut = flags.c_contiguous if self.isRowMajor else sameStrides(x.shape, x.strides, self.value.strides)
         isFit = isLaidOut and flags.aligned and not self.memory.isOwn(start, start + x.nbytes)
         if not isFit:  # the memory that a run writes to must not be among its inputs
-            given, x = x, empty(self.value.shape, self.value.dtype, self.value.strides)
-            x[...] = given
+            source, x = x, empty(self.value.shape, self.value.dtype, self.value.strides)
+            x[...] = source
             start = addressOf(x)
         known[self.value.number] = x
         for slots, i, v, bytes in self.patches:
@@ -69,32 +69,32 @@ def stepInputs(schedule: Any, memory: Buffers, steps: list[Bound]) -> list[StepI
         for y in call.outs if call.kind.isView else ():
             if y.base.number in entries:
                 entries[y.base.number].views.append(y)
-    found = {}
+    inputsById = {}
     for entry in entries.values():
         for v in (entry.value, *entry.views):
-            found[id(memory(v))] = entry, v
+            inputsById[id(memory(v))] = entry, v
     for step in steps:
-        note(step.arguments, found)
-        fix([*step.options.values()], found)
+        note(step.arguments, inputsById)
+        fix([*step.options.values()], inputsById)
     return [entries[v.number] for v in schedule.inputs]
 
 
-def note(arguments: list, found: dict[int, Any]) -> None:
+def note(arguments: list, inputsById: dict[int, Any]) -> None:
     """Add the readers in a list, and in lists inside of it."""
     for i, a in enumerate(arguments):
-        if id(a) in found:
-            entry, value = found[id(a)]
+        if id(a) in inputsById:
+            entry, value = inputsById[id(a)]
             entry.readers.append((arguments, i, value))
         elif type(a) is list:
-            note(a, found)
+            note(a, inputsById)
         elif type(a) is tuple:
-            fix(a, found)
+            fix(a, inputsById)
 
 
-def fix(parts: Any, found: dict[int, Any]) -> None:
+def fix(parts: Any, inputsById: dict[int, Any]) -> None:
     """Mark inputs that occur where they cannot be exchanged."""
     for a in parts:
-        if id(a) in found:
-            found[id(a)][0].fixed = True
+        if id(a) in inputsById:
+            inputsById[id(a)][0].fixed = True
         elif type(a) in (tuple, list):
-            fix(a, found)
+            fix(a, inputsById)

@@ -47,7 +47,7 @@ class Segment:
             for name in libraries[key].names:
                 slots.append(self.slot(len(slots), work.slots[name], moving))
         self.slots = np.array(slots, np.int64)
-        self.patches = [(self.slots, *each) for each in moving]
+        self.patches = [(self.slots, *patch) for patch in moving]
         start, size = addressOf(self.slots), self.slots.itemsize
         self.kernels = [(libraries[k].address, start + size * i, w.tasks) for w, k, i in zip(works, keys, begins)]
         rows = iter(self.kernels)
@@ -86,8 +86,8 @@ def together(step: list[KernelCall]) -> KernelCall:
 
 def keyOf(work: KernelCall) -> str:
     """The key of the code of a kernel call: its generator and arguments."""
-    write, given = getattr(work.write, "func", work.write), getattr(work.write, "args", ())
-    return f"{write.__module__}.{write.__qualname__} {given} {work.key}"
+    write, arguments = getattr(work.write, "func", work.write), getattr(work.write, "args", ())
+    return f"{write.__module__}.{write.__qualname__} {arguments} {work.key}"
 
 
 def maker(work: KernelCall, gap: int) -> Callable[[], tuple[str, Any, int]]:
@@ -103,11 +103,11 @@ def maker(work: KernelCall, gap: int) -> Callable[[], tuple[str, Any, int]]:
 
 def digestOf(core: Path) -> str:
     """A version of the code generators, by their sources."""
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     parts = ("native/**/*.py", "special/*.py", "formula/*.py")
     for path in sorted(path for part in parts for path in core.glob(part)):
-        found.update(path.read_bytes())
-    return found.hexdigest()
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 DIGEST = digestOf(Path(jit.__file__).parents[2])  # at import: later on the files may be those of another version

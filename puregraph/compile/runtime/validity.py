@@ -137,7 +137,7 @@ class Validity:
         return (
             slots,
             limits,
-            [(each.clipValue is None, bool(each.decay), each.constants()) for each in optimizer.members],
+            [(member.clipValue is None, bool(member.decay), member.constants()) for member in optimizer.members],
         )
 
     def stepsNow(self) -> list[int]:
