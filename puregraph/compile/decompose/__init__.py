@@ -1,15 +1,15 @@
-"""Decompositions: a function composed of other functions, for which there is native code; the tracer records these.
+"""Decompositions: write a function as simpler functions that have native code; the tracer records these.
 
-Each is a rule of the same arguments, written with numpy's functions on traced values. Results are the same but for
-the order of summation and the layout, so calls that numpy itself runs are not decomposed.
+Each decomposition takes the function's arguments and is written with numpy functions on traced values. Results are the
+same except for the order of summation and the layout, so calls that run in numpy are not decomposed.
 
-arrayfunctions   parts repeated, padded, concatenated
-elements         element by element
-reductions       along axes
-contractions     einsum, and what can be written as one
+arrayfunctions   repeating, padding, concatenating
+elements         elementwise functions
+reductions       reductions along axes
+contractions     einsum, and functions that can be written as one
 ndwindows        convolution and pooling over more than three axes
 attention        the gradient of a mask
-gather           weights of classes; tables that are not stored row by row
+gather           class weights; tables that are not row-major
 """
 
 from puregraph.compile.decompose import arrayfunctions, attention, contractions, elements, gather, ndwindows, reductions

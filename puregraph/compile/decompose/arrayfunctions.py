@@ -15,7 +15,7 @@ from puregraph.kernels.einsum import ontoDiagonal
 
 @simpler(np.repeat)
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
-    """Each element several times: along a new axis, which is then merged with the axis before."""
+    """Each element several times: repeat along a new axis, then merge it with the axis before."""
     if not isinstance(repeats, Integral) or axis is None:
         return NotImplemented
     axis %= x.ndim
@@ -24,7 +24,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
 
 @simpler(np.tile)
 def tile(x: Any, reps: Any) -> Any:
-    """The whole array several times along axes."""
+    """The array repeated along its axes."""
     reps = tuple(reps) if isinstance(reps, (tuple, list)) else (reps,)
     rank = max(x.ndim, len(reps))
     x = x.reshape((1,) * (rank - x.ndim) + x.shape)
@@ -34,12 +34,12 @@ def tile(x: Any, reps: Any) -> Any:
 
 
 def wide(x: Any, axis: int, new: int, count: int) -> Any:
-    """x repeated along a new axis at that position, which is then merged with the axis beside it."""
+    """x repeated along a new axis at position `new`, which is then merged with `axis`."""
     shape = (*x.shape[:axis], x.shape[axis] * count, *x.shape[axis + 1 :])
     spread = (*x.shape[:new], count, *x.shape[new:])
     if count == 1 or 0 in shape:
         return np.zeros_like(x, shape=shape) if 0 in shape else x.copy("K")
-    repeated: Any = np.broadcast_to(np.expand_dims(x, new), spread)  # a tracer, as x is
+    repeated: Any = np.broadcast_to(np.expand_dims(x, new), spread)  # a tracer like x
     recorder, of = x.recorder, repeated.value
     order = [a + (a >= new) for a in sorted(range(x.ndim), key=lambda a: -abs(x.current.strides[a]))]
     order.insert(order.index(axis + (axis >= new)) + (new > axis), new)
@@ -103,7 +103,7 @@ BORDERS = {"edge": edge, "reflect": reflect, "symmetric": symmetric, "wrap": wra
 
 @simpler(np.concatenate)
 def concatenate(parts: Any, axis: int = 0, **options: Any) -> Any:
-    """Without parts that have no elements."""
+    """Concatenate without empty parts."""
     if options or axis is None or not areRecorded(*parts) or len({x.dtype for x in parts}) > 1:
         return NotImplemented
     some = [x for x in parts if x.size]
@@ -126,7 +126,7 @@ def vstack(parts: Any) -> Any:
 
 @simpler(np.roll)
 def roll(x: Any, shift: Any, axis: Any = None) -> Any:
-    """Elements that leave at the end come in at the front."""
+    """Shift elements along an axis; those past the end come in at the front."""
     if not isinstance(shift, Integral) or not isinstance(axis, Integral) or 0 in x.shape:
         return NotImplemented
     axis, cut = int(axis) % x.ndim, -int(shift) % x.shape[int(axis)]
@@ -146,7 +146,7 @@ def diff(x: Any, n: int = 1, axis: int = -1) -> Any:
 
 @simpler(ontoDiagonal)
 def diagonal(values: Any, letters: str, shape: Any) -> Any:
-    """Values where the indices of equal letters are equal, zero elsewhere."""
+    """Values at indices that agree for equal letters, zero elsewhere."""
     grid = np.indices(shape, sparse=True)
     isOn: Any = np.ones((1,) * len(shape), bool)
     for i, letter in enumerate(letters):

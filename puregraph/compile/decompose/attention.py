@@ -23,7 +23,7 @@ def gradients(
     heads, s = k.shape[1], k.shape[2]
 
     def meet(rows: Any, others: Any) -> Any:
-        """Products of query rows with the keys of their head; several query heads in a row share one."""
+        """Products of query rows with the keys of their head; consecutive query heads may share a key head."""
         rows = rows.reshape(n, heads, h // heads * t, rows.shape[3])
         return (rows @ others.swapaxes(-1, -2)).reshape(n, h, t, s)
 

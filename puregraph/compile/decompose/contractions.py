@@ -11,12 +11,12 @@ import numpy as np
 from puregraph.compile.decompose.decomposition import areRecorded, simpler
 
 LETTERS = ascii_letters
-BATCH = 2  # batch axes that a native product has
+BATCH = 2  # most batch axes of a native product
 
 
 @simpler(np.matmul)
 def matmul(a: Any, b: Any) -> Any:
-    """A vector is a matrix of one row; one on the right is multiplied and summed. Many batch axes become one."""
+    """A product of vectors and matrices; surplus batch axes are merged into one."""
     if not areRecorded(a, b) or a.ndim * b.ndim == 0:
         return NotImplemented
     if a.ndim > 1 < b.ndim:
@@ -31,14 +31,14 @@ def matmul(a: Any, b: Any) -> Any:
 
 
 def added(x: Any, axis: Any = None) -> Any:
-    """A sum in the dtype of its elements, as products of matrices have it, and no sum of numpy's of narrow integers."""
+    """A sum in the dtype of its elements, like a matrix product; np.sum would widen narrow integers."""
     isWide = x.dtype.kind in "fc" or x.dtype.itemsize == 8
     return x.sum(axis=axis) if isWide else x.sum(axis=axis, dtype=x.dtype)
 
 
 @simpler(np.einsum)
 def einsum(equation: Any, *xs: Any, optimize: Any = False) -> Any:
-    """Two operands at a time, in the cheapest order."""
+    """Contract two operands at a time, in the cheapest order."""
     if not isinstance(equation, str) or "." in equation or "->" not in equation or not areRecorded(*xs):
         return NotImplemented
     if any(x.size == 0 or x.dtype != xs[0].dtype for x in xs):
@@ -46,16 +46,16 @@ def einsum(equation: Any, *xs: Any, optimize: Any = False) -> Any:
     left, _, output = equation.replace(" ", "").partition("->")
     terms = [diagonals(x, letters) for x, letters in zip(xs, left.split(","), strict=True)]
     for pair in pathOf(equation, xs):
-        two, one = (terms.pop(i) for i in sorted(pair, reverse=True))
-        rest = {*output, *"".join(letters for _, letters in terms)}
-        terms.append(together(one, two, rest, output))
+        second, first = (terms.pop(i) for i in sorted(pair, reverse=True))
+        kept = {*output, *"".join(letters for _, letters in terms)}
+        terms.append(together(first, second, kept, output))
     ((x, letters),) = terms
     x, letters = without(x, letters, set(output))
     return np.transpose(x, [letters.index(letter) for letter in output])
 
 
 def pathOf(equation: str, xs: Any) -> list[Any]:
-    """Which two operands are contracted in each step."""
+    """The two operands that each step contracts."""
     if len(xs) < 3:
         return [(0, 1)] * (len(xs) - 1)
     _, *path = np.einsum_path(equation, *[np.broadcast_to(0.0, x.shape) for x in xs], optimize="greedy")[0]
@@ -63,16 +63,16 @@ def pathOf(equation: str, xs: Any) -> list[Any]:
 
 
 def pairs(group: Any) -> list[Any]:
-    """Two at a time in place of several operands in one step."""
-    first, *rest = sorted(group, reverse=True)
-    return [(first, rest[0]), *[(i, LAST) for i in rest[1:]]] if rest else []
+    """Pairwise contractions for a step of several operands."""
+    first, *others = sorted(group, reverse=True)
+    return [(first, others[0]), *[(i, LAST) for i in others[1:]]] if others else []
 
 
-LAST = -1  # the result of the pair before
+LAST = -1  # the result of the previous pair
 
 
 def diagonals(x: Any, letters: str) -> tuple[Any, str]:
-    """Each letter once."""
+    """Take diagonals until each letter occurs once."""
     for letter in letters:
         if letters.count(letter) > 1:
             i, j = letters.index(letter), letters.rindex(letter)
@@ -82,25 +82,25 @@ def diagonals(x: Any, letters: str) -> tuple[Any, str]:
 
 
 def without(x: Any, letters: str, kept: Any) -> tuple[Any, str]:
-    """Summed over the letters that no other operand has."""
+    """Sum over the letters that no other operand has."""
     lone = tuple([i for i, letter in enumerate(letters) if letter not in kept])
     return (added(x, lone), "".join(filter(kept.__contains__, letters))) if lone else (x, letters)
 
 
-def together(one: tuple[Any, str], two: tuple[Any, str], rest: set[str], output: str) -> tuple[Any, str]:
+def together(first: tuple[Any, str], second: tuple[Any, str], kept: set[str], output: str) -> tuple[Any, str]:
     """The product of two operands, summed over the letters that no other operand has."""
-    (x, own), (y, other) = one, two
-    (a, own), (b, other) = without(x, own, {*rest, *other}), without(y, other, {*rest, *own})
-    if output and output[-1] in own and output[-1] not in other:
-        (a, own), (b, other) = (b, other), (a, own)
-    both = [x for x in own if x in other]
-    batch, summed = [x for x in both if x in rest], [x for x in both if x not in rest]
-    rows, columns = [x for x in own if x not in both], [x for x in other if x not in both]
+    (x, aLetters), (y, bLetters) = first, second
+    (a, aLetters), (b, bLetters) = without(x, aLetters, {*kept, *bLetters}), without(y, bLetters, {*kept, *aLetters})
+    if output and output[-1] in aLetters and output[-1] not in bLetters:
+        (a, aLetters), (b, bLetters) = (b, bLetters), (a, aLetters)
+    both = [x for x in aLetters if x in bLetters]
+    batch, summed = [x for x in both if x in kept], [x for x in both if x not in kept]
+    rows, columns = [x for x in aLetters if x not in both], [x for x in bLetters if x not in both]
     letters = "".join([*batch, *rows, *columns])
     if summed and rows and columns:
-        return product(grouped(a, own, batch, rows, summed), grouped(b, other, batch, summed, columns)), letters
+        return product(grouped(a, aLetters, batch, rows, summed), grouped(b, bLetters, batch, summed, columns)), letters
     spread = [*batch, *rows, *columns, *summed]
-    y = seen(a, own, spread) * seen(b, other, spread)
+    y = seen(a, aLetters, spread) * seen(b, bLetters, spread)
     return (added(y, tuple(range(len(letters), y.ndim))) if summed else y), letters
 
 
@@ -112,14 +112,14 @@ def grouped(x: Any, letters: str, *groups: list[str]) -> tuple[Any, list[tuple[i
 
 
 def product(left: Any, right: Any) -> Any:
-    """A matrix product of what has (batch, rows, summed) and (batch, summed, columns) axes."""
+    """A matrix product of operands with axes (batch, rows, summed) and (batch, summed, columns)."""
     (a, (batch, rows, summed)), (b, (_, _, columns)) = left, right
     a, b = a.reshape(*batch, prod(rows), prod(summed)), b.reshape(*batch, prod(summed), prod(columns))
     return np.matmul(a, b).reshape(*batch, *rows, *columns)
 
 
 def seen(x: Any, letters: str, wanted: list[str]) -> Any:
-    """The axes in an order; those that x lacks have length one."""
+    """x with its axes in this order; missing axes have length one."""
     x = np.transpose(x, [letters.index(letter) for letter in wanted if letter in letters])
     sizes = iter(x.shape)
     return x.reshape([next(sizes) if letter in letters else 1 for letter in wanted])
@@ -130,7 +130,7 @@ def seen(x: Any, letters: str, wanted: list[str]) -> Any:
 
 @simpler(np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    """Sums of products over axes of both."""
+    """Sums of products over given axes of both operands."""
     if isinstance(axes, int):
         axes = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     left, right = [list(axis) if isinstance(axis, (tuple, list)) else [axis] for axis in axes]

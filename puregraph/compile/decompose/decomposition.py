@@ -1,4 +1,4 @@
-"""Decomposition: registers a function as composed of simpler ones."""
+"""Decomposition: register how to write a function as simpler ones."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from puregraph.core.tracer import Tracer
 from puregraph.kernel import Kernel, declared, needReached
 
 Rule = Callable[..., Any]
-SIMPLER: dict[Any, Rule] = {}  # of functions that are no Kernels; those declare it
+SIMPLER: dict[Any, Rule] = {}  # for functions other than Kernels, which declare theirs
 
 
 def simpler(*functions: Any) -> Callable[[Rule], Rule]:
-    """Register a rule for functions: of their arguments it computes the same result, or gives NotImplemented."""
+    """Register a rule for functions: from the same arguments it computes the same result, or returns NotImplemented."""
 
     needReached("decomposition", functions, SIMPLER)
 
@@ -29,15 +29,15 @@ def simpler(*functions: Any) -> Callable[[Rule], Rule]:
 
 
 def decompositionOf(function: Any) -> Rule | None:
-    """The rule that composes a function of simpler ones, or None."""
+    """The rule that writes a function as simpler ones, or None."""
     return declared(function, "decompose") or SIMPLER.get(function)
 
 
 def areRecorded(*xs: Any) -> bool:
-    """Whether all are traced values."""
+    """True if all are traced values."""
     return all(isinstance(x, Tracer) for x in xs)
 
 
 def along(axis: int, *keys: Any) -> tuple[Any, ...]:
-    """The index of something along an axis and those after it."""
+    """An index for an axis, with full slices before it."""
     return (slice(None),) * axis + keys

@@ -1,4 +1,4 @@
-"""Elements: ufuncs, and functions like them, for which there is no formula."""
+"""Elements: ufuncs and other elementwise functions that have no formula."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ def positive(x: Any) -> Any:
 
 @simpler(np.fabs)
 def fabs(x: Any) -> Any:
-    """x without its sign; of integers it is a float."""
+    """The absolute value of floats."""
     return np.abs(x) if x.dtype.kind == "f" else NotImplemented
 
 
 @simpler(np.fmax)
 def fmax(x: Any, y: Any) -> Any:
-    """max(x, y); where one of them is nan, the other."""
+    """max(x, y); if one of them is nan, the other."""
     return np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.maximum(x, y)))
 
 
 @simpler(np.fmin)
 def fmin(x: Any, y: Any) -> Any:
-    """min(x, y); where one of them is nan, the other."""
+    """min(x, y); if one of them is nan, the other."""
     return np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.minimum(x, y)))
 
 
@@ -43,14 +43,14 @@ def clip(x: Any, low: Any = None, high: Any = None, **options: Any) -> Any:
 
 
 def isWithin(x: Any, bound: Any) -> bool:
-    """Whether a bound of integers is one of them, or is missing."""
+    """True if an integer bound fits the dtype, or there is no bound."""
     ends = np.iinfo(x.dtype) if x.dtype.kind in "iu" else None
     return bound is None or ends is not None and type(bound) is int and ends.min <= bound <= ends.max
 
 
 @simpler(np.round, np.around)
 def rounded(x: Any, decimals: int = 0) -> Any:
-    """Rounded to the nearest integer, halves to the even one."""
+    """Round to the nearest integer, halves to even."""
     return np.rint(x) if decimals == 0 and x.dtype.kind == "f" else NotImplemented
 
 
@@ -68,7 +68,7 @@ def degrees(x: Any) -> Any:
 
 @simpler(np.nan_to_num)
 def finite(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    """Finite values in place of nan and of both infinities."""
+    """Replace nan and both infinities by finite values."""
     if not areRecorded(x) or x.dtype.kind != "f":
         return NotImplemented
     most = float(np.finfo(x.dtype).max)

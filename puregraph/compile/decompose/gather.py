@@ -1,4 +1,4 @@
-"""Gather: weights of classes, and tables whose rows are not contiguous."""
+"""Gather: class weights, and tables whose rows are not contiguous."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from puregraph.kernels.scatter import gather, scatterAdd, takeClass
 
 
 def isRowMajor(x: Any, lead: int) -> bool:
-    """Whether rows are contiguous and follow each other; `lead` axes count them."""
+    """True if rows are contiguous and adjacent; the first `lead` axes index them."""
     return x.dtype != np.float32 or rowLike(x.current, lead) is not None
 
 
 @simpler(gather)
 def gathered(table: Any, index: Any) -> Any:
-    """Values of classes that are known to be in range; else rows of a table that is stored row by row."""
+    """Values of classes whose indices are known to be in range; otherwise rows of a row-major table."""
     if not areRecorded(table, index) or 0 in table.shape:
         return NotImplemented
     made = index.current.call
     if made is not None and made.function is classIndex and table.shape == (made.arguments[1],):
         n, *spatial = index.shape
-        whole = np.broadcast_to(table.reshape(1, -1, *(1,) * len(spatial)), (n, table.shape[0], *spatial))
-        return takeClass(whole, index)
+        weights = np.broadcast_to(table.reshape(1, -1, *(1,) * len(spatial)), (n, table.shape[0], *spatial))
+        return takeClass(weights, index)
     return NotImplemented if isRowMajor(table, 1) else gather(table.copy(), index)
 
 
 @simpler(scatterAdd)
 def scattered(grad: Any, index: Any, rows: int) -> Any:
-    """The gradient, stored row by row."""
+    """The gradient, as a row-major array."""
     return NotImplemented if isRowMajor(grad, index.ndim) else scatterAdd(grad.copy(), index, rows)

@@ -1,4 +1,4 @@
-"""Reductions: over no axes, over no elements, and those composed of sums."""
+"""Reductions: over no axes or no elements, and reductions composed of sums."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAME = (np.max, np.min, np.amax, np.amin, np.mean)
 
 @simpler(np.sum)
 def total(x: Any, axis: Any = None, **options: Any) -> Any:
-    """The sum over no axes is x itself, the sum of no elements is 0; integers become as wide as numpy adds them."""
+    """A sum: over no axes it is x, of no elements 0; integers are widened as numpy does."""
     if not options.keys() <= {"keepdims"}:
         return NotImplemented
     dtype = np.zeros(1, x.dtype).sum().dtype
@@ -27,7 +27,7 @@ def total(x: Any, axis: Any = None, **options: Any) -> Any:
 
 
 def left(x: Any, axis: Any, keepdims: bool = False) -> tuple[int, ...]:
-    """The shape that is left without some axes."""
+    """The shape without some axes."""
     axes = {a % x.ndim for a in chosen(x, axis)}
     return tuple([1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes])
 
@@ -38,7 +38,7 @@ def chosen(x: Any, axis: Any) -> Any:
 
 
 def overNone(function: Any) -> Any:
-    """A reduction that gives x itself over no axes."""
+    """The decomposition of a reduction over no axes: x itself."""
 
     def reduced(x: Any, axis: Any = None, **options: Any) -> Any:
         isSame = x.dtype.kind == "f" or function is not np.mean
@@ -71,24 +71,24 @@ def deviation(x: Any, axis: Any = None, **options: Any) -> Any:
 
 @simpler(np.any)
 def some(x: Any, axis: Any = None, **options: Any) -> Any:
-    """Of other dtypes than bool: whether any element is not 0."""
+    """np.any for dtypes other than bool: compare with 0 first."""
     return NotImplemented if x.dtype == bool else np.any(x != 0, axis=axis, **options)
 
 
 @simpler(np.all)
 def every(x: Any, axis: Any = None, **options: Any) -> Any:
-    """Of other dtypes than bool: whether no element is 0."""
+    """np.all for dtypes other than bool: compare with 0 first."""
     return NotImplemented if x.dtype == bool else np.all(x != 0, axis=axis, **options)
 
 
 @simpler(np.count_nonzero)
 def count(x: Any, axis: Any = None, **options: Any) -> Any:
-    """The count of elements that are not 0."""
+    """The number of nonzero elements."""
     return (x if x.dtype == bool else x != 0).sum(axis=axis, **options)
 
 
 def extremum(function: Any) -> Any:
-    """The index of an extreme element: where the extremum that a function gives is first."""
+    """The decomposition of argmax or argmin: the first index of the extremum that `function` computes."""
 
     def index(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
         if x.size == 0 or axis is None and keepdims:

@@ -1,1 +1,1 @@
-"""Memory planning: one arena, which buffer is where, and which call may write over what it reads."""
+"""Memory planning: one arena, the offset of each buffer, and calls that overwrite their arguments."""

@@ -1,4 +1,4 @@
-"""Aliasing: which arguments' memory a call may write its result to."""
+"""Aliasing: the arguments whose memory a call may write its result to."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from puregraph.formula.interpreter import Interpreter
 
 
 def overwritable(call: Call, y: Value) -> Sequence[int]:
-    """The indices of arguments over which a call may write a result of equal layout."""
+    """The indices of arguments that a call may overwrite with a result of equal layout."""
     if call.kind.isElementwise:
         if isinstance(call.function, (np.ufunc, Interpreter)):
             return range(len(call.arguments))
-        return (2,) if call.function is np.where else ()  # where the choice is not made, elements keep their value
+        return (2,) if call.function is np.where else ()  # elements that are not chosen keep their value
     if call.kind.isNative:
         native = call.function  # its scratch memory may be written before all arguments are read
         return native.over if any(y is result for result in call.outs[: native.results]) else ()
@@ -24,7 +24,7 @@ def overwritable(call: Call, y: Value) -> Sequence[int]:
 
 
 def isSame(call: Call, index: int, y: Value) -> bool:
-    """Whether an argument has the layout of a result, all of its memory, and shares it with no other argument."""
+    """True if an argument has the layout of the result, fills its memory, and shares it with no other argument."""
     x = call.arguments[index]
     if x.root.nbytes != x.nbytes or x.dtype != y.dtype or x.shape != y.shape:
         return False

@@ -1,4 +1,4 @@
-"""Arena: offsets for buffers by their lifetimes, so that all of them take little memory."""
+"""Arena: place buffers by their lifetimes, so that they take little memory."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import Any
 
 import numpy as np
 
-FEW = 3000  # the largest buffers, which are placed one by one where they fit best
-TRIES, LITTLE = 60, 400  # orders that are tried, for up to this many buffers
+FEW = 3000  # number of largest buffers that are placed one by one, where they fit best
+TRIES, LITTLE = 60, 400  # random orders to try, and the most buffers to try them for
 FAR = 2**63 - 1
-FIRST, LAST = np.zeros(1, np.int64), np.full(1, FAR)  # where the first gap begins, and the last one ends
-WASTE = 1.01  # peak bytes in use, above which they are tried
+FIRST, LAST = np.zeros(1, np.int64), np.full(1, FAR)  # start of the first gap, end of the last one
+WASTE = 1.01  # other orders are tried if the arena exceeds the peak use by this factor
 
 
 def arranged(buffers: list[Any]) -> int:
-    """Give every buffer its offset; the bytes that all take together."""
+    """Give every buffer its offset; returns the size of the arena in bytes."""
     bySize = sorted(buffers, key=lambda b: (-b.size, b.birth))
     total = inOrder(buffers)
     offsets = [b.offset for b in buffers]
-    other = bestFit(bySize[:FEW]) if buffers else 0
+    fitted = bestFit(bySize[:FEW]) if buffers else 0
     if len(buffers) > FEW:
-        rest = bySize[FEW:]
-        more = inOrder(rest)
-        for b in rest:
-            b.offset += other
-        other += more
-    if total <= other:
+        small = bySize[FEW:]
+        more = inOrder(small)
+        for b in small:
+            b.offset += fitted
+        fitted += more
+    if total <= fitted:
         for b, offset in zip(buffers, offsets):
             b.offset = offset
-    best = min(total, other)
+    best = min(total, fitted)
     return shuffled(bySize, best) if len(buffers) <= LITTLE and best > WASTE * inUse(buffers) else best
 
 
 def shuffled(buffers: list[Any], total: int) -> int:
-    """The same with buffers of about equal size in other orders, always the same ones: the best that is found."""
+    """Place the buffers in other orders, by size with seeded random noise; keeps the best arrangement."""
     offsets, random = [b.offset for b in buffers], np.random.default_rng(0)
     sizes, enough = np.array([b.size for b in buffers]), WASTE * inUse(buffers)
     for _ in range(TRIES):
@@ -60,7 +60,7 @@ def inUse(buffers: list[Any]) -> int:
 
 
 def inOrder(buffers: list[Any]) -> int:
-    """Offsets as an allocator gives them in the order of time: the smallest free block that fits, or the end."""
+    """Offsets that an allocator would give in execution order: the smallest free block that fits, or the end."""
     births, deaths = defaultdict(list), defaultdict(list)
     for b in buffers:
         births[b.birth].append(b)
@@ -84,7 +84,7 @@ class Gaps:
         self.stops: dict[int, int] = {}  # the end of a block -> its offset
 
     def take(self, size: int) -> int:
-        """An offset at which n bytes are free."""
+        """Allocate n bytes; returns their offset."""
         i = bisect_left(self.bySize, (size, 0))
         if i < len(self.bySize):
             free, offset = self.bySize[i]
@@ -93,14 +93,14 @@ class Gaps:
                 self.add(offset + size, free - size)
             return offset
         last = self.stops.get(self.end)
-        if last is not None:  # the block at the end is used, and extended
+        if last is not None:  # use and extend the free block at the end
             self.remove(last)
             self.end = last
         offset, self.end = self.end, self.end + size
         return offset
 
     def give(self, offset: int, size: int) -> None:
-        """Free these bytes."""
+        """Free a block."""
         before, after = self.stops.get(offset), offset + size
         if after in self.starts:
             size += self.starts[after]
@@ -125,8 +125,10 @@ class Gaps:
 
 
 def bestFit(buffers: list[Any], limit: int = FAR) -> int:
-    """One after the other, each in the smallest gap between those that are in use at the same time; no further than to
-    the first that ends at the limit or behind it."""
+    """Place each buffer in the smallest gap between the buffers in use at the same time; returns the arena's size.
+
+    Stops at the first buffer that ends at or past the limit.
+    """
     count = len(buffers)
     births = np.array([b.birth for b in buffers])
     deaths = np.array([b.death for b in buffers])

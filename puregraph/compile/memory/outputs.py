@@ -1,4 +1,4 @@
-"""Outputs: a large result is computed in memory of its own, which the user gets without a copy."""
+"""Outputs: a large result is computed in separate memory, which the user gets without a copy."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from puregraph.base.align import LINE, addressOf
 from puregraph.base.introspection import isAlone
 from puregraph.compile.ir.value import Value
 
-SPARE = 2  # blocks of memory that are kept for later runs: a user mostly has the last result during the next run
+SPARE = 2  # blocks kept for later runs: a user mostly still has the last result during the next run
 
 
 class StepOutput:
-    """The memory of a result that the user gets: unused memory, chosen again before each run.
+    """The memory of a large result that the user gets; each run uses a block that no user holds.
 
     `value`    the result
-    `patches`  (slots, index, Value, bytes) of every argument of native code that is an address in it
+    `patches`  (slots, index, Value, bytes) of every native argument that is an address in the result
     """
 
     __slots__ = ("bytes", "owner", "patches", "spare", "value")
@@ -31,17 +31,17 @@ class StepOutput:
 
     @property
     def array(self) -> Any:
-        """The result; a reference to it, or to a view of it, keeps the memory."""
+        """The result; a reference to it or to a view of it keeps the memory alive."""
         v = self.value
         return np.ndarray(v.shape, v.dtype, self.owner, self.start - addressOf(self.owner) + v.offset, v.strides)
 
     @property
     def start(self) -> int:
-        """The address of the result: at the start of a cache line."""
+        """The address of the result, aligned to a cache line."""
         return -(-addressOf(self.owner) // LINE) * LINE
 
     def renew(self) -> None:
-        """Move to unused memory."""
+        """Move to a block that no user holds."""
         self.owner = None
         index = next((i for i in reversed(range(len(self.spare))) if isAlone(self.spare, i)), None)
         self.owner = np.empty(self.bytes, np.uint8) if index is None else self.spare.pop(index)

@@ -1,4 +1,4 @@
-"""Planner: the address of every value of a step, in one arena or outside of it."""
+"""Planner: place every value of a step in one arena or outside of it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from puregraph.compile.memory.arena import arranged
 from puregraph.compile.memory.outputs import StepOutput
 
 ALIGNMENT = 64  # bytes
-GPUALIGNMENT = 512  # bytes, as CuPy's own pool has it
-LARGE = 1 << 16  # bytes of a result that is not copied
+GPUALIGNMENT = 512  # bytes, as in CuPy's memory pool
+LARGE = 1 << 16  # bytes of a result that is handed out without a copy
 
 
 class Buffer:
-    """A block of the arena, and the calls from which to which it is in use; values may follow one another in it."""
+    """A block of the arena and the calls that bound its lifetime; several values may use it in turn."""
 
     __slots__ = ("birth", "death", "offset", "size", "values")
 
@@ -28,13 +28,13 @@ class Buffer:
 
 
 class MemoryPlan:
-    """Where the values of calls are stored, each at a multiple of `alignment` bytes.
+    """The location of every value that a call makes, at a multiple of `alignment` bytes.
 
     `buffers`     the blocks of the arena
-    `locations`   by a Value's number the Buffer that it is in, or the external target that it is stored in
-    `overwritten` by the number of a call the argument whose memory it writes its result to
-    `copies`      (target, Value) of what is copied to a target after the last call
-    `ownOutputs`  by the number of a large result its own memory, if that is possible and wanted
+    `locations`   by Value number, the Buffer or the external target that holds it
+    `overwritten` by call number, the argument whose memory the result overwrites
+    `copies`      (target, Value) for every value that is copied to a target after the last call
+    `ownOutputs`  by Value number, the separate memory of a large result, if allowed and possible
     `bytes`       the size of the arena
     """
 
@@ -53,7 +53,7 @@ class MemoryPlan:
         self.bytes = arranged(self.buffers)
 
     def storeInTargets(self) -> None:
-        """Compute a value that is stored in the memory of its target, where the old value is not read later."""
+        """Compute a stored value directly in its target's memory, if the old value is not read later."""
         birth = {y.number: i for i, call in enumerate(self.schedule.calls) for y in call.outs if y is not None}
         old = {id(target): value for target, value in self.schedule.held}
         for target, value in self.schedule.stores:
@@ -67,7 +67,7 @@ class MemoryPlan:
                 self.copies.append((target, value))
 
     def mayOverwrite(self, old: Value | None, new: Value, birth: int) -> bool:
-        """Whether a new value may be written over an old one by the call that computes it."""
+        """True if the call that computes a new value may write it over the old one."""
         if old is None or self.last.get(old.number, -1) < birth:
             return True
         call = self.schedule.calls[birth]
@@ -76,7 +76,7 @@ class MemoryPlan:
         return any(call.arguments[i] is old and isSame(call, i, new) for i in overwritable(call, new))
 
     def assignBuffers(self) -> None:
-        """Allocate every value that a call computes: over an argument whose lifetime ends, or a buffer of its own."""
+        """Allocate every value that a call computes: over an argument whose lifetime ends, or in a new buffer."""
         for i, call in enumerate(self.schedule.calls):
             for y in call.outs:
                 if y is None or y.base is not None or y.role == "object" or y.number in self.locations:
@@ -94,7 +94,7 @@ class MemoryPlan:
                 self.locations[y.number] = buffer
 
     def separateOutputs(self) -> None:
-        """Allocate large results in memory of their own, where only native code uses them."""
+        """Allocate large results in separate memory, if only native code uses them."""
         results = [v for v in (*self.schedule.outputs, *self.schedule.inputGrads) if v is not None]
         kept = [v.root.number for v in self.schedule.kept()]
         others = {
@@ -116,7 +116,7 @@ class MemoryPlan:
                 self.locations.update(dict.fromkeys(numbers, output))
 
     def reusableArgument(self, i: int, call: Any, y: Value) -> int | None:
-        """The argument whose memory a result may take, if no other result of the call has it."""
+        """The argument whose memory a result may take over, unless another result of the call has taken it."""
         for index in overwritable(call, y):
             x = call.arguments[index]
             if type(x) is Value and self.last.get(x.root.number) == i:
@@ -133,7 +133,7 @@ def room(value: Value) -> int:
 
 
 def isWhole(value: Value, target: Any) -> bool:
-    """Whether a view, its base and its target have the same elements, row by row in memory."""
+    """True if a view, its base and its target have the same elements in row-major order."""
     root, array = value.root, target.array
     if root is value or root.role != "made" or value.offset or root.size != value.size:
         return False
@@ -143,7 +143,7 @@ def isWhole(value: Value, target: Any) -> bool:
 
 
 def lastReads(schedule: Any) -> dict[int, int]:
-    """Liveness: by the number of a value with memory the last call that reads it, or a view of it."""
+    """Liveness: by number of a value with memory, the last call that reads it or a view of it."""
     end = len(schedule.calls)
     last: dict[int, int] = {}
     for i, call in enumerate(schedule.calls):
@@ -155,7 +155,7 @@ def lastReads(schedule: Any) -> dict[int, int]:
 
 
 def fits(target: Any, value: Value) -> bool:
-    """Whether a value can be computed in the memory of a target."""
+    """True if a value can be computed in the memory of a target."""
     array = target.array
     same = array.shape == value.shape and array.dtype == value.dtype
     return same and sameStrides(array.shape, array.strides, value.strides)

@@ -1,4 +1,4 @@
-"""Describe: a step as formulas of the names of values."""
+"""Describe: write a step as formulas over the names of values."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from puregraph.formula.expr import Term, leaf, rebuild, term, walk
 from puregraph.formula.formula import formulaOf
 from puregraph.formula.interpreter import Interpreter
 
-BRIEF = 12  # letters of a term that may be written twice
-LONG = 80  # letters of a formula, above which it is written below the table
-MANY = 8  # arguments, up to which all are named
+BRIEF = 12  # most letters of a term that may be repeated
+LONG = 80  # longer formulas are written below the table
+MANY = 8  # most arguments that are all listed
 TRANSPOSES = (np.transpose, np.swapaxes, np.moveaxis)
-NAMED = {np.flip: "flip", np.diagonal: "diagonal"}  # views whose name says something
+NAMED = {np.flip: "flip", np.diagonal: "diagonal"}  # views that are shown by name
 ALONE = re.compile(r"(^|\(|, )\(([^()]+ @ [^()]+)\)(?=,|\)|$)")  # a product that needs no parentheses
-PREPARING = ("packweights", "pack", "copy")  # kernels that prepare another one
+PREPARING = ("packweights", "pack", "copy")  # kernels that prepare operands of another one
 
 
 class StepText(NamedTuple):
-    """The text of a call: the values that it computes and others read, and a formula."""
+    """The text of a call: the values it computes that others read, and a formula."""
 
     path: str
     values: list[Value]
@@ -38,7 +38,7 @@ class StepText(NamedTuple):
 class Describer:
     """Describes the steps of one schedule; values without a name are called t1, t2, ... in order of appearance.
 
-    `rules` are formulas that are written once, below: those of updates, which most parameters share, and long ones.
+    `rules` are the formulas written once below the table: update rules, which most parameters share, and long formulas.
     """
 
     def __init__(self, schedule: Any):
@@ -49,7 +49,7 @@ class Describer:
         self.path = ""
 
     def lines(self, call: Call) -> list[StepText]:
-        """The lines of a step: one for each result, and one for each term that several of them read."""
+        """The lines of a step: one for each result, and one for each term that several results share."""
         calls = call.function.calls if call.kind.isNative else [call]
         stored = {y.number for y in call.outs if y is not None}
         uses = Counter(v.root.number for c in calls for v in c.values())
@@ -73,7 +73,7 @@ class Describer:
     # Calls ----------------------------------------------------------------------------------------------------------
 
     def results(self, call: Call) -> list[tuple[list[Value], Term]]:
-        """The results of a call as terms; several values of one term come together."""
+        """The results of a call as terms; values with the same term are grouped."""
         made = [y for y in call.outs if y is not None and y.role != "object"]
         elementwise = formulas(call) if call.kind.isElementwise else None
         if elementwise:
@@ -84,14 +84,14 @@ class Describer:
         return [(made, self.callTerm(call))]
 
     def noted(self, read: dict[str, Value], formula: Formula) -> Term:
-        """A long formula by a name, whose definition is below the table."""
+        """A long formula, replaced by a name that is defined below the table."""
         letters = dict(zip(dict.fromkeys(read.values()), "xyzuvw"))
         plain = {leaf(n): leaf(letters[v]) for n, v in read.items()}
         name = self.ruled(f"({', '.join(letters.values())}) = {written(rebuild(formula.term, plain, term))}", "f")
         return leaf(f"{name}({', '.join(map(self.text, letters))})")
 
     def callTerm(self, call: Call) -> Term:
-        """A call that is no formula."""
+        """The term of a call that is not a formula."""
         function, arguments = call.function, call.arguments
         if call.kind.isContraction and function is np.matmul:
             return leaf(f"({' @ '.join(self.factor(v) for v in arguments)})")
@@ -126,7 +126,7 @@ class Describer:
         return [name + text for text, name in self.rules.items()]
 
     def update(self, call: Call) -> StepText:
-        """The update of a parameter, whose rule is below the table."""
+        """The update of a parameter, by the name of a rule below the table."""
         names = [y.name for y in call.outs]
         grad = next((v for n, v in zip(call.function.names, call.arguments) if n == "grad"), None)
         lines: list[str] = []
@@ -171,7 +171,7 @@ class Describer:
     def nameOf(self, v: Value) -> str:
         """The name of a value, without the prefix that it shares with the path of the step.
 
-        x.dx is the gradient of what a node x reads, x.dy that of what it makes.
+        x.dx is the gradient of the input of node x, x.dy the gradient of its output.
         """
         if not v.name:
             return self.marks.setdefault(v.number, f"t{len(self.marks) + 1}")
@@ -190,17 +190,17 @@ class Describer:
 
 
 def isBrief(t: Term) -> bool:
-    """Whether a term is short enough to be written at each of its readers."""
+    """True if a term is short enough to be repeated at each reader."""
     return len(written(t)) <= BRIEF
 
 
 def isShort(t: Term) -> bool:
-    """Whether a formula is short enough to be written inline."""
+    """True if a formula is short enough to be written inline."""
     return len(written(t)) <= LONG
 
 
 def written(t: Term) -> str:
-    """A term as text, its constants with six digits."""
+    """A term as text, with constants of six digits."""
     numbers = {constant: leaf(rounded(constant.value)) for constant in walk(t) if constant.op == "number"}
     return ALONE.sub(r"\1\2", str(formulaOf(rebuild(t, numbers, term))))
 
@@ -212,13 +212,13 @@ def rounded(number: Any) -> Any:
 
 
 def bound(t: Term) -> str:
-    """A term as text that binds strongly."""
+    """A term as text, in parentheses if it needs them as an operand."""
     plain = written(t)
     return f"({plain})" if t.args or " " in plain and not plain.endswith(")") or " @ " in plain else plain
 
 
 def keyText(key: Any) -> str:
-    """An index as in Python, without trailing full slices."""
+    """An index in Python notation, without trailing full slices."""
     parts = list(key) if isinstance(key, tuple) else [key]
     while parts and (parts[-1] is Ellipsis or parts[-1] == slice(None)):
         parts.pop()
@@ -242,7 +242,7 @@ def hosted(call: Call) -> str:
 
 
 def by(call: Call) -> str:
-    """The kernel of a step: the first that does more than prepare, with a + where there are more."""
+    """The name of a step's kernel: the first that does more than prepare operands, with a + if there are more."""
     if isinstance(call.function, BucketStart) and call.function.buckets.device is not None:
         return "NCCL"
     if not call.kind.isNative:

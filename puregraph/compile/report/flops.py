@@ -12,7 +12,7 @@ from puregraph.kernel import declared
 
 
 def flopsOf(call: Call) -> int:
-    """The operations of a call; copying and selecting elements is none."""
+    """The floating-point operations of a call; copying and selecting elements count as none."""
     if call.kind.isExact or call.kind.isStore or call.kind.isHost:
         return 0
     size = max([y.size for y in call.outs if y is not None], default=0)
@@ -33,7 +33,7 @@ def flopsOf(call: Call) -> int:
 
 
 def layoutOf(value: Value) -> str:
-    """The layout of a Value: nothing where it is row-major, else its axes, the slowest first."""
+    """The layout of a Value as text: empty if row-major, otherwise its axes, slowest first."""
     order = sorted((-abs(s), axis) for axis, (n, s) in enumerate(zip(value.shape, value.strides)) if n != 1)
     axes = [axis for _, axis in order]
     if 0 in [s for n, s in zip(value.shape, value.strides) if n != 1]:

@@ -10,7 +10,7 @@ from puregraph.errors import plural, show
 
 HEAD = ("piece", "nodes", "runs as")
 WIDTH = 120
-MOST = 2  # lines that the nodes of a piece may take
+MOST = 2  # most lines for the nodes of a piece
 
 
 def partitionTable(pieces: Sequence[Any], updaters: Sequence[Any]) -> str:
@@ -34,7 +34,7 @@ def partitionTable(pieces: Sequence[Any], updaters: Sequence[Any]) -> str:
 
 
 def manner(piece: Any) -> str:
-    """How a piece runs, in a few words."""
+    """A few words on how a piece runs: compiled for some sizes, or as Python."""
     sizes = ", ".join(piece.partition.sizes)
     if piece.partition.isOpen:
         return f"as it is: {sizes} depends on the data" if sizes else "as it is"

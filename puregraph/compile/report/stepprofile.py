@@ -15,14 +15,14 @@ from puregraph.compile.runtime.steptimer import StepTimer
 from puregraph.core.late import Late
 from puregraph.errors import PuregraphError
 
-WARMUP = 3  # runs that are not counted: pages, caches, the choice between kernels
+WARMUP = 3  # uncounted runs: they touch pages, fill caches and choose kernels
 
 
 class StepProfile:
-    """What each step of a program takes, measured: medians over some runs.
+    """Measured times of a program's steps: medians over some runs.
 
     `seconds`  of each step, in the order of `program.table()`
-    `whole`    of a run as it usually is, in which native steps share one start of the threads
+    `whole`    of a normal run, in which native steps share one start of the threads
     """
 
     _repr_html_: Any = Late("puregraph.draw.notebook", "profileHtml")
@@ -36,7 +36,7 @@ class StepProfile:
         return list(self.byCall.values())
 
     def table(self, width: int = 120) -> str:
-        """Every step with its time, its share of all of them, and the operations per second that it reaches."""
+        """Every step with its time, its share of the total, and the operations per second it reaches."""
         total = sum(self.byCall.values())
         cells: dict[int, tuple[str, ...]] = {}
         calls = self.plan.schedule.calls
@@ -58,9 +58,9 @@ class StepProfile:
 def profile(program: Any, *inputs: Any, runs: int = 20, **numbers: float) -> StepProfile:
     """Measure each step: `print(program.profile(x, y))`; medians over `runs` runs with these inputs.
 
-    It runs on a copy of the graph and the optimizer: parameters, states and the count of updates stay what they are.
+    It runs on a copy of the graph and the optimizer: parameters, states and the count of updates do not change.
 
-    Raises    PuregraphError where the program is not compiled, with the reason, or runs on a GPU; what `run` raises
+    Raises    PuregraphError if the program is not compiled, with the reason, or runs on a GPU; any error of `run`
     """
     plan = program.plan
     if program.isAhead:

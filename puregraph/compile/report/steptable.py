@@ -17,15 +17,15 @@ from puregraph.compile.trace.abstract import isLast
 HEAD = ("", "node", "step", "by", "makes", "bytes", "offset", "flops", "graph", "time", "share", "GFLOP/s")
 RIGHT = ("", "bytes", "offset", "flops", "time", "share", "GFLOP/s")
 MEASURED = ("time", "share", "GFLOP/s")
-LEAST = 26  # least width of the column of steps
-NODE = 26  # greatest width of the column of nodes
-MOST = 3  # lines that a step may take
+LEAST = 26  # minimum width of the steps column
+NODE = 26  # maximum width of the nodes column
+MOST = 3  # most lines for a step
 LAST = {4: "nhwc", 5: "ndhwc"}  # feature maps stored channels last
 UNITS = ("", "k", "M", "G", "T", "P")
 
 
 class StepRow(NamedTuple):
-    """One line of a table, by the columns of HEAD."""
+    """One line of a table, with the columns of HEAD."""
 
     number: str = ""
     node: str = ""
@@ -42,7 +42,7 @@ class StepRow(NamedTuple):
 
 
 class CapturedGraphs(NamedTuple):
-    """The captured CUDA graph of each call by its number, and a summary."""
+    """The captured CUDA graph of each call, by call number, and a summary."""
 
     numbers: dict[int, str]
     note: str
@@ -54,9 +54,9 @@ def table(
     graphs: CapturedGraphs | None = None,
     measured: dict[int, tuple[str, ...]] | None = None,
 ) -> str:
-    """The results of every step, in lines of at most n letters where possible; then the totals.
+    """The results of every step, in lines of at most `width` letters if possible; then the totals.
 
-    `measured` has the cells of MEASURED for each call by its number; they stand in place of those of memory.
+    `measured` has the cells of MEASURED by call number; these columns replace the memory columns.
     """
     rows, describer, node = [], Describer(plan.schedule), ""
     calls = [(i, call) for i, call in enumerate(plan.schedule.calls) if not call.kind.isView]
@@ -89,14 +89,14 @@ def table(
 
 
 def pythonNote(calls: list[Call]) -> str:
-    """The nodes whose rules run as they are; "" where there is none."""
+    """A note that lists the nodes whose rules are not compiled; "" if there are none."""
     nodes = dict.fromkeys((c.origin.path, c.origin.label) for c in calls if c.kind.isOpaque)
     names = [path if path.startswith("grad:") else f"{path} ({label})" for path, label in nodes]
     return f"plain Python, not compiled: {', '.join(names)}" if names else ""
 
 
 def bucketNotes(calls: list[Call]) -> list[str]:
-    """For each bucket of gradients its bytes, how it is exchanged in which time, and what is computed meanwhile."""
+    """A note for each gradient bucket: its bytes, how long its all-reduce takes, and the steps that hide it."""
     notes = []
     for i, call in enumerate(calls):
         if isinstance(call.function, BucketStart):
@@ -105,26 +105,28 @@ def bucketNotes(calls: list[Call]) -> list[str]:
             behind = [step for step in calls[i + 1 :] if not isinstance(step.function, BucketStart)]
             flops = short(sum(flopsOf(step) for step in behind))
             hidden = f"by the {len(behind)} steps behind it, {flops} operations" if behind else "by nothing"
-            exchange = f"{way} in {1e6 * seconds:,.0f} us" if way else "exchanged by nobody"
+            exchange = f"{way} in {1e6 * seconds:,.0f} us" if way else "not exchanged"
             notes.append(f"bucket {number + 1}: {buckets.nbytes(number):,} bytes, {exchange}, hidden {hidden}")
     return notes
 
 
 def written(row: StepRow, wide: dict[int, int]) -> str:
-    """A row in the widths of its columns, by their numbers."""
+    """A row as text; `wide` has the width of each column by number."""
     cells = [row[k].rjust(n) if HEAD[k] in RIGHT else row[k].ljust(n) for k, n in wide.items()]
     return "  ".join(cells).rstrip()
 
 
 def wrapped(row: StepRow, width: int) -> list[StepRow]:
-    """A row as several, if its step is long."""
+    """Split a row whose step is long into several."""
     first, *more = textwrap.wrap(row.step, width, subsequent_indent="  ", max_lines=MOST, placeholder=" ...") or [""]
     return [row._replace(step=first), *[StepRow(step=line) for line in more]]
 
 
 def rowsOf(call: Call, lines: list[StepText], plan: Any, i: int, node: str) -> tuple[list[StepRow], str]:
-    """The rows of a step, and the node of the last of them: one for each line, and one more for each result unlike
-    the one before it."""
+    """The rows of a step, and the node of the last row.
+
+    Each line has a row; a result stored differently from the one before it has another.
+    """
     held = {y.number for y in call.outs if y is not None}
     rows: list[StepRow] = []
     for line in lines:
@@ -145,8 +147,8 @@ def rowsOf(call: Call, lines: list[StepText], plan: Any, i: int, node: str) -> t
 
 
 def cellsOf(y: Value, plan: Any, i: int) -> tuple[str, str]:
-    """The type of a result, and where it is stored: its offset in the arena, with a star where it is written over an
-    operand, or the name of its holder."""
+    """The type of a result and its location: an offset in the arena, starred if the result overwrites an operand,
+    or the name of its holder."""
     kind = "" if y.dtype.name == "float32" else f"{y.dtype} "
     location = plan.locations.get(y.number)
     order = layoutOf(y)
@@ -162,7 +164,7 @@ def cellsOf(y: Value, plan: Any, i: int) -> tuple[str, str]:
 
 
 def near(path: str) -> str:
-    """A path cut to the width of its column: its end."""
+    """The end of a path, cut to the width of its column."""
     kind, colon, name = path.rpartition(":")
     width, parts = NODE - len(kind + colon), name.split(".")
     while len(parts) > 1 and len(name) > width:

@@ -1,1 +1,1 @@
-"""What runs a program on the CPU: inputs, buffers, the executable, its guards, and its fast path."""
+"""Execution of a program on the CPU: inputs, buffers, the executable, its guards, and its fast path."""

@@ -1,4 +1,4 @@
-"""Bind: calls on Values become calls of numpy on their arrays, which write to the memory of the results."""
+"""Bind: turn calls on Values into numpy calls on their arrays, which write to the memory of the results."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MEANS = {np.mean, np.var, np.std}
 
 
 class DeviationError(Exception):
-    """An opaque rule gave something else than in its trial run."""
+    """The results of an opaque rule differ from those of its trial run."""
 
 
 class Bound:
-    """One call of numpy: `function(*arguments, **options)`; arguments are a list, so that they can be exchanged."""
+    """One numpy call: `function(*arguments, **options)`. `arguments` is a list, so that inputs can be replaced."""
 
     __slots__ = ("arguments", "call", "function", "options")
 
@@ -32,7 +32,7 @@ class Bound:
 
 
 def bound(call: Call, array: Callable[[Value], Any], taken: int | None) -> list[Bound]:
-    """A call as calls of numpy; `array` gives the array of a Value, `taken` is the argument that is written over."""
+    """A call as numpy calls. `array` gives the array of a Value; `taken` is the argument that is overwritten."""
     outs = [None if y is None or y.role == "object" else array(y) for y in call.outs]
     operands = [listed(a, array) for a in call.arguments]
     options = {k: changed(a, array) for k, a in call.options.items() if k != "target"}
@@ -64,19 +64,19 @@ def bound(call: Call, array: Callable[[Value], Any], taken: int | None) -> list[
         return [*first, *single(operator.setitem, [out, changed(call.arguments[1], array), operands[2]])]
     if function is np.reshape:
         return single(np.copyto, [out.reshape(call.arguments[0].shape), operands[0]])
-    half = function in MEANS and out.dtype == np.float16  # which would be rounded before the division
+    half = function in MEANS and out.dtype == np.float16  # numpy would round the sum before the division
     if not half and (function in WITH_OUT or isinstance(getattr(function, "__self__", None), np.ufunc)):
         return single(function, operands, {**options, "out": out})
     return single(Copying(function, outs, call.several), [changed(a, array) for a in call.arguments], options)
 
 
 def listed(a: Any, array: Callable[[Value], Any]) -> Any:
-    """An argument with arrays for Values."""
+    """An argument with arrays in place of Values."""
     return array(a) if type(a) is Value else changed(a, array)
 
 
 def chosen(single: Any, first: list[Bound], out: Any, operands: list) -> list[Bound]:
-    """np.where(c, a, b): b, and over it a where c is true."""
+    """np.where(c, a, b): copy b, then overwrite it with a where c is true."""
     condition = operands[0]
     if condition.dtype != np.bool_:
         return single(Copying(np.where, [out], False), operands)
@@ -84,7 +84,7 @@ def chosen(single: Any, first: list[Bound], out: Any, operands: list) -> list[Bo
 
 
 def evaluated(evaluator: Interpreter, operands: list, outs: list) -> tuple[Any, list]:
-    """An Interpreter without its checks at each call; in blocks where arrays are large."""
+    """An Interpreter without its checks on each call; in blocks if arrays are large."""
     plan = evaluator.plan(tuple([getattr(a, "dtype", None) for a in operands]))
     if len(evaluator.steps) > 2 and isLarge(operands):
         return BlockwiseFormula(evaluator, plan), [operands, outs]
@@ -105,7 +105,7 @@ class BlockwiseFormula:
 
 
 class Copying:
-    """A function that allocates its result itself; it is copied to its memory."""
+    """A function that allocates its result, which is then copied to the planned memory."""
 
     __slots__ = ("function", "outs", "several")
 
@@ -119,9 +119,9 @@ class Copying:
 
 
 class Running:
-    """An opaque rule; what is no array goes from one such rule to the next in `objects`.
+    """An opaque rule. `objects` passes values that are not arrays from one opaque rule to the next.
 
-    Raises    DeviationError if it gives other results than in its trial run
+    Raises    DeviationError if its results differ from those of its trial run
     """
 
     __slots__ = ("call", "objects", "outs", "rule")
@@ -136,14 +136,14 @@ class Running:
         ]
         results = self.rule(*operands)
         if len(results) != len(self.outs):
-            raise DeviationError(f"{len(results)} results in place of {len(self.outs)}")
+            raise DeviationError(f"expected {len(self.outs)} results, got {len(results)}")
         for y, out, result in zip(self.call.outs, self.outs, results):
             if y is None:
                 if result is not None:
-                    raise DeviationError("a result in place of None")
+                    raise DeviationError("expected None, got a result")
             elif y.role == "object":
                 self.objects[y.number] = result
             else:
                 if getattr(result, "shape", None) != y.shape or result.dtype != y.dtype:
-                    raise DeviationError(f"another result than {y.dtype}{list(y.shape)}")
+                    raise DeviationError(f"expected {y.dtype}{list(y.shape)}, got another result")
                 out[...] = result

@@ -18,9 +18,9 @@ from puregraph.native.threads.pages import AlignedBlock
 
 
 class Workspace(Mutex):
-    """Memory that several programs use in turn, as large as the largest of them needs; `device` has that of a GPU.
+    """Memory that several programs share, as large as the largest of them needs; `device` has the GPU's memory.
 
-    A run holds its lock until results have left it.
+    A run holds its lock until the results have been copied out.
     """
 
     def __init__(self) -> None:
@@ -29,18 +29,18 @@ class Workspace(Mutex):
         self.device: Any = None
 
     def reserve(self, size: int) -> Any:
-        """At least n bytes; if that is more than before, all programs have to move there."""
+        """Reserve at least n bytes; if the memory grows, all programs move to the new one."""
         if size > self.array.size:
             self.array = alignedBytes(size)
         return self.array
 
     def abandon(self) -> None:
-        """Move to other memory: a step that was interrupted has left this one, and packed weights, half written."""
+        """Drop this memory: an interrupted step has left it, and the packed weights, half written."""
         super().abandon()
         self.array = alignedBytes(self.array.size)
 
     def refusal(self) -> PuregraphError:
-        """The error for a signal's handler, or a rule, that runs a program in the middle of its own run."""
+        """The error for a signal handler or a rule that runs a program during that program's own run."""
         return PuregraphError(
             "this program, or another one of its graph, is running in this very thread: a signal's handler, or a "
             "rule, that runs in the middle of a run cannot run it again; have the handler note what it wants, and do "
@@ -51,8 +51,8 @@ class Workspace(Mutex):
 class Buffers:
     """Gives the array of every Value of a plan.
 
-    `arena`  all of the memory, in bytes
-    `known`  the arrays so far by the number of their Value; a scalar and an input have one of their own
+    `arena`  the planned memory, as bytes
+    `known`  the arrays made so far, by Value number; scalars and inputs have memory outside the arena
     """
 
     def __init__(self, plan: MemoryPlan, workspace: Any):
@@ -66,13 +66,13 @@ class Buffers:
         self.ends = [own[begin] for begin in self.begins]
 
     def isOwn(self, begin: int, end: int) -> bool:
-        """Whether bytes are in memory that a run may write to: the arena, parameters, states, gradients."""
+        """True if bytes are in memory that a run may write to: the arena, parameters, states, gradients."""
         i = bisect_left(self.begins, end)
         return i > 0 and self.ends[i - 1] > begin
 
     @property
     def isCurrent(self) -> bool:
-        """Whether the workspace is still at its address."""
+        """True if the workspace has not moved."""
         return self.arena is self.workspace.array
 
     def __call__(self, value: Value) -> Any:
@@ -84,7 +84,7 @@ class Buffers:
         return array
 
     def make(self, value: Value) -> Any:
-        """The array of a Value: a view is computed by the call of the schedule."""
+        """Make the array of a Value; a view is made by its call in the schedule."""
         if value.base is not None and value.call is not None:
             call = value.call
             arguments = [changed(a, self) for a in call.arguments]
@@ -93,7 +93,7 @@ class Buffers:
             return value.source
         if value.role == "scalar":
             return np.zeros(value.shape, value.dtype)
-        if value.role == "input":  # untouched pages take no memory until they are written
+        if value.role == "input":  # pages take no memory until they are written
             return np.ndarray(value.shape, value.dtype, alignedBytes(value.nbytes), 0, value.strides)
         location = self.plan.locations[value.number]
         if isinstance(location, Buffer):
@@ -121,6 +121,6 @@ class Buffers:
 
 
 def alignedBytes(size: int) -> Any:
-    """n zero bytes at the start of a page, or of a large page where they fill one."""
+    """n zero bytes that start at a page, or at a huge page if they fill one."""
     block = AlignedBlock(size)
     return np.frombuffer(block.map, np.uint8, size, block.address - ctypes.addressof(block.start))

@@ -10,21 +10,21 @@ from puregraph.base.mutex import Mutex
 from puregraph.errors import PuregraphError
 
 COMPILING = Mutex()
-PATIENCE = 60.0  # seconds that a fork waits for a running compilation; its child could then not compile
+PATIENCE = 60.0  # seconds that a fork waits for a running compilation; after that the child cannot compile
 FORKS: list[bool] = []  # whether the lock is held, for each running fork
 
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """One thread at a time runs the body.
+    """Let one thread at a time run the body.
 
-    Raises    PuregraphError if this very thread compiles already: a signal's handler came in between
+    Raises    PuregraphError if this thread is already compiling, for example in a signal handler
     """
     with COMPILING.lock:
         if COMPILING.isHeld:
             raise PuregraphError(
-                "this thread is compiling a program: a signal's handler that comes in between, or a rule that is just "
-                "being read, cannot compile another one"
+                "this thread is compiling a program: a signal handler, or a rule that is being traced, must not "
+                "compile another one"
             )
         COMPILING.isHeld = True
         try:
@@ -34,12 +34,12 @@ def compiling() -> Iterator[None]:
 
 
 def beforeFork() -> None:
-    """LLVM has locks of its own, which a child would inherit from a thread that it does not have."""
+    """Take the lock: a child would inherit LLVM's locks from a thread that it does not have."""
     FORKS.append(COMPILING.lock.acquire(timeout=PATIENCE))
 
 
 def afterFork() -> None:
-    """In the parent and in the child."""
+    """Release the lock, in the parent and in the child."""
     if FORKS.pop():
         COMPILING.lock.release()
 

@@ -7,17 +7,17 @@ from typing import Any
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.runtime.buffers import Buffers
 
-MOST = 64  # steps that run as one
-ENOUGH = 1 << 16  # bytes that steps of a single task write together, from which on a barrier of all threads pays
+MOST = 64  # most steps that run as one
+ENOUGH = 1 << 16  # bytes written by single-task steps that are worth a barrier of all threads
 
 Range = tuple[int, int]
 
 
 def concurrentSteps(calls: list[Call], memory: Buffers) -> list[list[Any]]:
-    """The kernel calls of native steps in order, in lists that may run at the same time."""
+    """The kernel calls of native steps in order, in lists whose calls may run at the same time."""
     groups: list[list[Any]] = []
     batch: list[Call] = []
-    reads, writes = list[Range](), list[Range]()  # of all calls of a list, once there are two
+    reads, writes = list[Range](), list[Range]()  # of all calls in the batch, if it has more than one
     for call in calls:
         isNext = bool(batch) and len(batch) < MOST and isAlike(call, batch[0])
         if isNext and len(batch) == 1:
@@ -34,7 +34,7 @@ def concurrentSteps(calls: list[Call], memory: Buffers) -> list[list[Any]]:
 
 
 def scheduled(batch: list[Call]) -> list[list[Any]]:
-    """The kernel calls of one kind, in one list if that is worth while."""
+    """The kernel calls of a batch, in one list if running them together pays."""
     if len(batch) == 1:
         return [[w] for w in batch[0].function.works if w.tasks]
     works = [w for call in batch for w in call.function.works if w.tasks]
@@ -44,7 +44,7 @@ def scheduled(batch: list[Call]) -> list[list[Any]]:
 
 
 def isAlike(a: Call, b: Call) -> bool:
-    """Whether each of two calls is one kernel call, and both have the same code."""
+    """True if two calls are one kernel call each, with the same code."""
     if not len(a.function.works) == len(b.function.works) == 1:
         return False
     (x,), (y,) = a.function.works, b.function.works
@@ -57,7 +57,7 @@ def codeOf(work: Any) -> Any:
 
 
 def rangesOf(values: Any, memory: Buffers) -> list[Range]:
-    """The byte ranges of some Values; those of inputs are left out, as no step writes there."""
+    """The byte ranges of some Values, without inputs: no step writes to these."""
     roots = {v.root for v in values if v is not None and v.root.role != "input"}
     return [(start, start + extent(v)) for v in roots for start in [memory.address(v)]]
 
@@ -68,5 +68,5 @@ def extent(value: Value) -> int:
 
 
 def overlap(a: list[Range], b: list[Range]) -> bool:
-    """Whether any two ranges overlap."""
+    """True if any range of a overlaps one of b."""
     return any(x[0] < y[1] and y[0] < x[1] for x in a for y in b)

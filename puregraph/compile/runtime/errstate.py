@@ -1,4 +1,4 @@
-"""Error state: whether numpy raises where a result is not finite, which only the graph itself can do."""
+"""Error state: whether numpy raises on results that are not finite; compiled code cannot, so the graph must run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from puregraph.base.introspection import errorSettings
 
 
 class ErrstateCache:
-    """The settings that were checked last, and the result: numpy creates a new object for every change."""
+    """The settings checked last, and the answer. numpy creates a new settings object for every change."""
 
     last: tuple[Any, bool] = None, False
 
 
 def raises() -> bool:
-    """Whether any arithmetic error is to be raised, or passed to a handler."""
+    """True if numpy is set to raise any arithmetic error, or to pass it to a handler."""
     now = errorSettings()
     seen, answer = ErrstateCache.last
     if now is None or now is not seen:

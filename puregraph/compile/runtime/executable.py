@@ -26,11 +26,11 @@ from puregraph.core.param import State
 from puregraph.core.versioning import ARRAYVERSIONS
 from puregraph.native.llvm import jit
 
-POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, never right by chance
+POISON = 255  # fills memory after its last use: NaN as float, -1 as integer
 
 
 class ExecutablePart:
-    """Consecutive calls, and the Python call after them: if that gives False, the step ends there."""
+    """Consecutive calls and the Python call after them; the step ends if that returns False."""
 
     __slots__ = ("host", "steps")
 
@@ -43,14 +43,14 @@ class Executable:
     """The calls of a schedule on the arrays of a plan.
 
     `parts`          the calls, in parts with Python calls between them
-    `inputs`         how each input reaches its readers
+    `inputs`         a StepInput for each input
     `ownOutputs`     the memory of large results
-    `numbers`        (name, array) of the scalars that are set from outside
-    `packedWeights`  weights in the layout of native code, if there are any, and `packing`, which packs them
-    `neverWarns`     whether no call is numpy's, which would warn
-    `begin`          the part from which on signals wait, so that weights and the count of updates agree
+    `numbers`        (name, array) of scalars that the caller sets
+    `packedWeights`  weights in the layout of native code, or None; `packing` packs them
+    `neverWarns`     True if no call is numpy's: native code never warns
+    `begin`          the first part that signals cannot interrupt, so that weights and the count of updates agree
     `undo`           (array, copy) of states that are restored if a call fails: the graph then repeats the step
-    `observer`       what looks on, so that each step is run by itself
+    `observer`       a StepObserver, or None; with one, each step runs on its own
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class Executable:
         self.undo = self.statesBefore(self.parts[: self.begin])
         scalars = [call.function.numbers for call in calls if type(call.function) is UpdateScalars]
         setByUpdate = {v for numbers in scalars for v in numbers.values()}
-        self.written: list[Any] = list(map(vars, self.schedule.written))  # past __setattr__, which checks names
+        self.written: list[Any] = list(map(vars, self.schedule.written))  # bypasses __setattr__, which checks names
         self.numbers = [(v.source, self.memory(v)) for v in self.schedule.scalars if v not in setByUpdate]
         if poison:
             self.memory.arena.fill(POISON)
 
     def watch(self) -> None:
-        """Check, before each run, the bounds that native code relies on."""
+        """Prepare the checks that run before each step: input bounds, and weights to pack again."""
         checks = [c for call in self.schedule.calls if call.kind.isNative for c in call.function.checks]
         fractions = self.schedule.checks
         self.fractions = [] if jit.available() else fractions  # checked by Python
@@ -125,11 +125,11 @@ class Executable:
         return Segment(steps, self.memory, 0 if self.observer is None else self.observer.gap)
 
     def observed(self, i: int, call: Call, steps: list[Bound]) -> list[Bound]:
-        """The bound calls of a step, with what looks on around them."""
+        """The bound calls of a step, with the observer's calls around them."""
         return steps if self.observer is None else self.observer.around(i, call, steps)
 
     def movedBy(self, root: Value) -> Any:
-        """Who provides the address of a Value that may change with each run."""
+        """The StepInput or StepOutput whose address, used by this Value, may change with each run."""
         return next((e for e in self.inputs if e.value is root), None) or self.plan.locations[root.number]
 
     def boundTo(self, i: int, call: Any) -> list[Bound]:
@@ -152,14 +152,14 @@ class Executable:
         self.parts[-1].steps += after
 
     def ending(self) -> dict[int, list[Buffer]]:
-        """By the number of a call the buffers whose lifetime ends with it."""
+        """The buffers whose lifetime ends with each call, by call number."""
         byDeath: dict[int, list[Buffer]] = {}
         for buffer in self.plan.buffers:
             byDeath.setdefault(buffer.death, []).append(buffer)
         return byDeath
 
     def takes(self, inputs: Sequence[Any]) -> bool:
-        """Whether inputs have the types, shapes and dtypes wanted."""
+        """True if inputs have the expected types, shapes and dtypes."""
         if len(inputs) != len(self.wanted):
             return False
         for x, (shape, dtype) in zip(inputs, self.wanted):
@@ -168,9 +168,9 @@ class Executable:
         return True
 
     def run(self, inputs: Sequence[Any]) -> bool:
-        """Run everything; the results are in memory. False, with nothing done, if an input is not fit for it.
+        """Run all parts; the results are then in memory. Returns False, before running anything, if an input is unfit.
 
-        Raises    whatever a call raises, with that call in `failed`; what Python calls between parts raise as it is
+        Raises    any error of a call, with the call in `failed`; errors of the Python calls between parts unchanged
         """
         for entry, x in zip(self.inputs, inputs):
             entry.put(x)
@@ -199,7 +199,7 @@ class Executable:
         return True
 
     def go(self, parts: list[ExecutablePart], begin: int, end: int) -> bool:
-        """Run some of the parts; False if the step is to end."""
+        """Run some of the parts; False if the step must end."""
         step: Any = None
         for i in range(begin, end):
             part = parts[i]
@@ -215,14 +215,14 @@ class Executable:
         return True
 
     def restore(self) -> None:
-        """Restore states as they were before the run that failed."""
+        """Restore the states from before the failed run."""
         for array, kept in self.undo:
             array[...] = kept
 
     def beginUpdate(self) -> int:
-        """The index of the part from which on signals wait: behind all, where native code updates and counts at once.
+        """The first part that signals cannot interrupt; past the end if native code updates and counts at once.
 
-        A handler that raises in the middle would leave some parameters updated, or all of them, and none counted.
+        A handler that raises during the update would leave parameters updated without counting the step.
         """
         hosts = [None if part.host is None else part.host.func for part in self.parts]
         begin = next((i + 1 for i, host in enumerate(hosts) if type(host) is UpdateScalars), len(self.parts))
@@ -239,40 +239,40 @@ class Executable:
         return begin
 
     def statesBefore(self, parts: list[ExecutablePart]) -> list[tuple[Any, Any]]:
-        """The states that change before the update, and memory for copies, where there is a call that may fail."""
+        """The states that change before the update, with memory for copies; empty if no call can fail."""
         if all(type(step.function) is Segment for part in parts for step in part.steps):
             return []
         arrays = [target.data for target, _ in self.schedule.stores if isinstance(target, State)]
         return [(array, np.empty_like(array)) for array in arrays]
 
     def holdsFractions(self) -> bool:
-        """Whether the inputs that native code does not check are from 0 to 1."""
+        """True if the inputs that Python checks are from 0 to 1."""
         return all(bounds.holds(self.memory(bounds.value)) for bounds in self.fractions)
 
     def captured(self) -> None:
-        """The captured graphs: none on the CPU."""
+        """The captured CUDA graphs: None on the CPU."""
         return None
 
     def taken(self, value: Value, copy: bool) -> Any:
-        """A result as a user gets it; a scalar is a numpy scalar."""
+        """A result as the user gets it; a scalar as a numpy scalar."""
         array = self.memory(value)
         if array.ndim == 0:
             return array[()]
         if value.number in self.plan.ownOutputs:
             return array
-        # only its owner may hold the memory of a parameter or state, or of what a module holds
+        # users must not get the memory of a parameter, a state or a module's array
         return array.copy("K") if copy or value.root.role in ("param", "state", *ARRAYS) else array
 
 
 def isNative(part: ExecutablePart) -> bool:
-    """Whether no call in a part is numpy's."""
+    """True if no call in a part is numpy's."""
     host = None if part.host is None else part.host.func
     isPlain = host is None or type(host) is CountStep or (type(host) is UpdateScalars and not host.optimizer.looks)
     return isPlain and all(type(step.function) is Segment for step in part.steps)
 
 
 def fuseFinalCopies(copies: list[Any], calls: list[Any]) -> tuple[list[Any], list[Any]]:
-    """The calls with the final copies done by the last native one, if that is the end; and the rest."""
+    """Let the last native call do the final copies, if no other call follows it; returns calls and remaining copies."""
     last = next((i for i in reversed(range(len(calls))) if calls[i].kind.isNative), None)
     if last is None or not all(c.kind.isView or type(c.function) is CountStep for c in calls[last + 1 :]):
         return calls, copies

@@ -1,7 +1,7 @@
-"""Fast path: the run of a step that is native code alone, without decisions: inputs in, one result out.
+"""Fast path: run a step that is native code only, has inputs and one result, and needs no decisions.
 
-Python takes longer than a small network does, above all when weights have just evicted it from every cache. So one
-function does what `Executable.run` and its helpers do for the usual case.
+Python takes longer than a small network, above all after weights have evicted its code from the caches. So one
+function does the work of `Executable.run` and its helpers for the usual case.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Run = Callable[[Sequence[Any], bool], Any]
 
 
 def fastPathOf(executable: Any) -> Run | None:
-    """`run(inputs, copy)` gives the output, or None, with nothing done, for inputs that need a full check.
+    """The function `run(inputs, copy)`: returns the output, or None, before running, if inputs need a full check.
 
-    None where a step has anything else: calls of numpy, scalars, gradients, states, an update, indices to check.
+    None if the step has anything else: numpy calls, scalars, gradients, states, an update, indices to check.
     """
     schedule, memory = executable.schedule, executable.memory
     steps = [step for part in executable.parts for step in part.steps]
@@ -37,7 +37,7 @@ def fastPathOf(executable: Any) -> Run | None:
     packedWeights, packing = executable.packedWeights, executable.packing
     exit = executable.ownOutputs[0] if executable.ownOutputs else None
     if exit is not None:
-        output = None  # its user owns its memory
+        output = None  # the user owns its memory
 
     def run(inputs: Sequence[Any], copy: bool) -> Any:
         if len(inputs) != count or arena is not workspace.array:

@@ -1,4 +1,4 @@
-"""Garbage collection: none while a program is built, and afterwards freed memory goes back to the system."""
+"""Garbage collection: off while a program is built; afterwards freed memory goes back to the system."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without garbage collection, which would traverse all objects that are being built again and again."""
+    """Turn garbage collection off: it would traverse all new objects again and again."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -25,16 +25,16 @@ def uncollected() -> Iterator[None]:
 
 @contextmanager
 def tidied() -> Iterator[None]:
-    """`uncollected`; at the end only what was built stays in memory."""
+    """Run the body `uncollected`, then collect and give freed memory back to the system."""
     with uncollected():
         yield
     if gc.isenabled():
-        gc.collect(0)  # else the next object would trigger it
+        gc.collect(0)  # otherwise the next object would trigger a collection
     giveBack()
 
 
 def giveBack() -> None:
-    """Have the C allocator return its free memory; only glibc's can."""
+    """Have the C allocator return free memory to the system; only glibc can."""
     trim = trimmer()
     if trim is not None:
         trim(0)
@@ -42,5 +42,5 @@ def giveBack() -> None:
 
 @cache
 def trimmer() -> Any:
-    """The function of glibc that returns free memory; None where there is another library."""
+    """glibc's function that returns free memory; None with another C library."""
     return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None

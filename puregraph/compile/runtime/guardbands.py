@@ -21,22 +21,22 @@ from puregraph.errors import PuregraphError
 from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import KernelCall
 
-GAP_BYTES = 1 << 14  # on either side of a buffer, and between the blocks of scratch memory
-PAGE_BYTES = 4096  # a copy has the offset in its page that the buffer has
-FILLS = (0xFF, 0x3C)  # NaN as floats and -1 as integers; 0.0115 as float32, so that storing NaN is seen as well
+GAP_BYTES = 1 << 14  # bytes on either side of a buffer, and between blocks of scratch memory
+PAGE_BYTES = 4096  # a copy keeps the buffer's offset in its page
+FILLS = (0xFF, 0x3C)  # NaN or -1; the other is 0.0115 as float32, so that a stored NaN is detected too
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 
 LAYOUTS: dict[str, tuple[list[str], list[tuple[int, int]]]] = {}
 
 
 class VerifyError(PuregraphError):
-    """A step of a program computed, read or overwrote something else than it should."""
+    """A step of a program computed a wrong result, or read or wrote outside its buffers."""
 
 
 class GuardBands(StepObserver):
     """Runs the native code of a program inside guard bands, step by step.
 
-    Raises    VerifyError that names step, nodes, kernel, buffer and bytes where a kernel leaves its buffers
+    Raises    VerifyError naming step, nodes, kernel, buffer and bytes if a kernel leaves its buffers
     """
 
     gap = GAP_BYTES
@@ -52,7 +52,7 @@ class GuardBands(StepObserver):
 
 
 def titleOf(number: int, call: Call) -> str:
-    """A step as an error names it: its number, its kernels and its nodes."""
+    """A step's name in an error: its number, its kernels and its nodes."""
     origins = dict.fromkeys(c.origin[:2] for c in (call.function.calls if call.kind.isNative else [call]))
     nodes = ", ".join(f"'{path}' ({label})" if label else f"'{path}'" for path, label in origins)
     return f"step {number} '{call.function.name if call.kind.isNative else call.name}' at {nodes}"
@@ -71,7 +71,7 @@ def runGuarded(title: str, segment: Segment, results: list[Value]) -> None:
 
 
 class BufferExtent(NamedTuple):
-    """The bytes of one buffer that a kernel is given, and its name in an error."""
+    """The bytes of a buffer that a kernel uses, and its name in an error."""
 
     start: int
     stop: int
@@ -79,7 +79,7 @@ class BufferExtent(NamedTuple):
 
 
 class GuardedBuffer:
-    """A copy of the bytes from `start` to `stop` between two gaps; `names` are those of the buffers in it."""
+    """A copy of the bytes from `start` to `stop`, between two gaps; `names` are the names of its buffers."""
 
     def __init__(self, start: int, stop: int, names: list[str], fill: int):
         self.start, self.stop, self.names, self.fill = start, stop, names, fill
@@ -90,15 +90,15 @@ class GuardedBuffer:
         ctypes.memmove(base + self.first, start, stop - start)
 
     def moved(self, address: int) -> int:
-        """The address in the copy of an address in the buffer."""
+        """The address in the copy for an address in the buffer."""
         return address - self.start + addressOf(self.copy)
 
     def bytesOf(self, result: BufferExtent) -> Any:
-        """The bytes of a buffer in the copy: none if they are not in it."""
+        """The bytes of a buffer in the copy; empty if it is not in there."""
         return self.copy[max(result.start - self.start, 0) : max(result.stop - self.start, 0)]
 
     def overrun(self) -> str | None:
-        """The bytes of the gaps that a kernel has written, in words; None if there are none."""
+        """A description of the gap bytes that a kernel has written; None if there are none."""
         size = self.stop - self.start
         names = " and ".join(self.names)
         back = self.memory[self.first + size :]
@@ -113,16 +113,16 @@ class GuardedBuffer:
         return None
 
     def store(self) -> None:
-        """Copy what the kernel has written back into the buffer itself."""
-        if ctypes.string_at(self.start, self.copy.size) != self.copy.tobytes():  # else it may be read-only
+        """Copy the kernel's writes back into the buffer."""
+        if ctypes.string_at(self.start, self.copy.size) != self.copy.tobytes():  # an unchanged buffer may be read-only
             ctypes.memmove(self.start, addressOf(self.copy), self.copy.size)
 
 
 def faultOf(segment: Segment, results: Iterable[Value]) -> str | None:
-    """Run the kernels of a segment task after task in this thread; the first fault in words, None if there is none.
+    """Run a segment's kernels, task by task, in this thread; describes the first fault, or None.
 
-    Each kernel runs twice, with gaps and scratch memory of either fill. It may touch no gap, and the bytes of `results`
-    must not depend on the fill: else it reads what is beside its buffers, or scratch memory that it has not written.
+    Each kernel runs twice, with a different fill in gaps and scratch memory. It must not write to a gap. If the bytes
+    of `results` depend on the fill, it reads outside its buffers, or scratch memory that it has not written.
     """
     written = [extentFrom(v, segment.memory.address(v), segment) for v in results]
     works = [work for step in segment.steps for work in step]
@@ -148,7 +148,7 @@ def faultOf(segment: Segment, results: Iterable[Value]) -> str | None:
 
 
 def layoutOf(work: KernelCall) -> tuple[list[str], list[tuple[int, int]]]:
-    """The names of a kernel's slots, and the (offset, bytes) of its blocks of scratch memory."""
+    """The names of a kernel's slots, and (offset, bytes) of its blocks of scratch memory."""
     key = keyOf(work)
     if key not in LAYOUTS:
         code = IRBuilder(gap=GAP_BYTES)
@@ -168,13 +168,13 @@ def extentOf(argument: Any, number: int, segment: Segment) -> BufferExtent | Non
 
 
 def extentFrom(value: Value, start: int, segment: Segment) -> BufferExtent:
-    """The bytes of a Value: in the arena with the gap behind its last row, elsewhere up to its last element."""
+    """The bytes of a Value: in the arena including the gap after its last row, elsewhere up to its last element."""
     isInArena = isinstance(segment.memory.plan.locations.get(value.number), Buffer)
     return BufferExtent(start, start + (room(value) if isInArena else extent(value)), named(value))
 
 
 def guarded(extents: Iterable[BufferExtent | None], fill: int) -> list[GuardedBuffer]:
-    """Guarded copies of some buffers; those that share memory share a copy."""
+    """Guarded copies of some buffers; buffers that share memory share a copy."""
     merged: list[tuple[int, int, list[str]]] = []
     for start, stop, name in sorted({e for e in extents if e is not None and e.stop > e.start}):
         if merged and start < merged[-1][1]:
@@ -196,7 +196,7 @@ def relocated(numbers: Any, extents: list[BufferExtent | None], buffers: list[Gu
 
 
 def runKernel(address: int, slots: Any, tasks: int, blocks: list[tuple[int, int]], fill: int) -> str | None:
-    """Run all tasks of a kernel, each with poisoned scratch memory; the overrun of a block of it in words."""
+    """Run all tasks of a kernel with poisoned scratch memory; describes an overrun of a scratch block, or None."""
     kernel = ENTRY(address)
     size = max((start + size + GAP_BYTES for start, size in blocks), default=0)
     memory = np.empty(size + PAGE_BYTES, np.uint8)
@@ -214,5 +214,5 @@ def runKernel(address: int, slots: Any, tasks: int, blocks: list[tuple[int, int]
 
 
 def named(value: Value) -> str:
-    """A Value as an error names it."""
+    """A Value's name in an error."""
     return f"value %{value.number} {value.name!r}" if value.name else f"value %{value.number}"

@@ -1,4 +1,4 @@
-"""Guards: what native code checks before a step begins."""
+"""Guards: checks of integer inputs by native code, before a step begins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from puregraph.native.ops import inputchecks
 
 
 class InputGuard:
-    """A call that returns whether integers of inputs are out of bounds; `patches` are those of `Segment`."""
+    """Returns, when called, whether input integers are out of bounds; `patches` as in `Segment`."""
 
     def __init__(self, bounds: Iterable[Bounds], memory: Buffers):
         self.flag = np.zeros(1, np.int64)

@@ -1,4 +1,4 @@
-"""Inputs: how an input reaches its readers, without a copy if possible."""
+"""Inputs: pass an input to its readers, without a copy if possible."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from puregraph.compile.ir.value import Value
 from puregraph.compile.runtime.bind import Bound
 from puregraph.compile.runtime.buffers import Buffers
 
-LITTLE, MORE = 1 << 14, 1 << 11  # bytes up to which an input is copied, and further ones for each of its readers
+LITTLE, MORE = 1 << 14, 1 << 11  # an input of up to this many bytes is copied; more bytes for each reader
 
 
 class StepInput:
@@ -19,9 +19,9 @@ class StepInput:
 
     `views`   the Values in its memory, in order
     `readers` (list, index, Value) of every argument of a call that is the input or a view of it
-    `patches` (slots, index, Value, bytes) of every argument of native code that is the address of one of them
-    `fixed`   whether it is also read where nothing can be exchanged; the input is then copied to a fixed address
-    `isRead`  whether the step reads its elements at all, or only its shape was wanted
+    `patches` (slots, index, Value, bytes) of every native argument that is an address in the input
+    `fixed`   True if some reader cannot be given a new array; the input is then copied to a fixed address
+    `isRead`  False if the step needs only the input's shape
     """
 
     def __init__(self, value: Value, memory: Buffers):
@@ -34,13 +34,13 @@ class StepInput:
         self.isRowMajor = isContiguous(value.shape, value.strides, value.dtype.itemsize)
 
     def chooseCopy(self, kept: Container[int]) -> None:
-        """Choose whether the input is copied, once its readers are known; `kept` are Values that others read later."""
+        """Choose whether to copy the input, once its readers are known; `kept` are Values read after the step."""
         readers = len(self.patches) + len(self.readers) + len(self.views)
         self.isRead = self.fixed or readers > 0 or self.value.number in kept
         self.fixed = self.fixed or self.value.nbytes <= LITTLE + MORE * readers
 
     def put(self, x: Any) -> None:
-        """Have the calls read this array."""
+        """Make the calls read this array."""
         if not self.isRead:
             return
         if self.fixed:
@@ -49,7 +49,7 @@ class StepInput:
         known, flags, start = self.memory.known, x.flags, addressOf(x)
         isLaidOut = flags.c_contiguous if self.isRowMajor else sameStrides(x.shape, x.strides, self.value.strides)
         isFit = isLaidOut and flags.aligned and not self.memory.isOwn(start, start + x.nbytes)
-        if not isFit:  # the memory that a run writes to must not be among its inputs
+        if not isFit:  # inputs must not be in memory that the run writes to
             source, x = x, empty(self.value.shape, self.value.dtype, self.value.strides)
             x[...] = source
             start = addressOf(x)
@@ -63,7 +63,7 @@ class StepInput:
 
 
 def stepInputs(schedule: Any, memory: Buffers, steps: list[Bound]) -> list[StepInput]:
-    """A StepInput for each input, with all its readers."""
+    """Make a StepInput for each input, with all its readers."""
     entries = {v.number: StepInput(v, memory) for v in schedule.inputs}
     for call in schedule.calls:
         for y in call.outs if call.kind.isView else ():
@@ -80,7 +80,7 @@ def stepInputs(schedule: Any, memory: Buffers, steps: list[Bound]) -> list[StepI
 
 
 def note(arguments: list, inputsById: dict[int, Any]) -> None:
-    """Add the readers in a list, and in lists inside of it."""
+    """Note the readers in a list of arguments and in nested lists."""
     for i, a in enumerate(arguments):
         if id(a) in inputsById:
             entry, value = inputsById[id(a)]
@@ -92,7 +92,7 @@ def note(arguments: list, inputsById: dict[int, Any]) -> None:
 
 
 def fix(parts: Any, inputsById: dict[int, Any]) -> None:
-    """Mark inputs that occur where they cannot be exchanged."""
+    """Mark inputs that occur where their array cannot be replaced."""
     for a in parts:
         if id(a) in inputsById:
             inputsById[id(a)][0].fixed = True

@@ -1,4 +1,4 @@
-"""Step observer: what looks on while a program runs its steps one by one."""
+"""Step observer: calls around the steps of a program, for timing and checks."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from puregraph.compile.runtime.segment import Segment
 
 
 class StepObserver:
-    """What stands between the steps of an executable, each of which is then run by itself. This one does nothing.
+    """Calls around each step of an executable, whose steps then run one by one. This base class adds none.
 
     `start` and `finish` are called before the first step and after the last one. `gap` is the number of unused bytes
-    that the kernels' blocks of scratch memory have between them.
+    between the kernels' blocks of scratch memory.
     """
 
     gap = 0
 
     def start(self) -> None:
-        """Before the first step."""
+        """Called before the first step."""
 
     def finish(self) -> None:
-        """After the last step."""
+        """Called after the last step."""
 
     def around(self, number: int, call: Call, steps: list[Bound]) -> list[Bound]:
-        """What is run in place of the bound calls of a step."""
+        """The calls to run in place of a step's bound calls."""
         return steps
 
     def aroundPacking(self, segment: Segment) -> Callable[[], None]:
-        """The function that packs weights, in place of the segment that does."""
+        """The function to run in place of the segment that packs weights."""
         return segment
 
     def aroundHost(self, number: int, call: Call) -> tuple[list[Bound], list[Bound]]:
-        """What is run before a call of Python, and after it."""
+        """The calls to run before and after a Python call."""
         return [], []

@@ -25,12 +25,12 @@ FLOAT = np.dtype(np.float32)
 
 
 class Segment:
-    """Consecutive native steps on the arrays of a program: called, it runs them.
+    """Runs, when called, consecutive native steps on the arrays of a program.
 
-    `steps`    the kernel calls of each step: several where they run at the same time
-    `slots`    the arguments of all kernel calls, one after the other
-    `kernels`  (code address, slots address, tasks) of each kernel call, which take `scratch` bytes of memory
-    `patches`  (slots, index, Value, bytes) of every argument that is an address in an input, or in a StepOutput
+    `steps`    the kernel calls of each step; calls of one step run at the same time
+    `slots`    the arguments of all kernel calls, concatenated
+    `kernels`  (code address, slots address, tasks) of each kernel call; `scratch`: bytes of scratch memory they need
+    `patches`  (slots, index, Value, bytes) of every argument that is an address in an input or a StepOutput
     `gap`      bytes between the blocks of scratch memory, for guard bands
     """
 
@@ -65,7 +65,7 @@ class Segment:
         return [step[0] if len(step) == 1 else together(step) for step in self.steps]
 
     def slot(self, i: int, what: Any, moving: list[tuple[int, Value, int]]) -> int:
-        """A number, or an address; one that may change with each run is added to the patches."""
+        """The number or address for a slot; an address that may change with each run is added to the patches."""
         if isinstance(what, (int, np.integer)):
             return int(what)
         if isinstance(what, np.ndarray):
@@ -80,7 +80,7 @@ class Segment:
 
 
 def together(step: list[KernelCall]) -> KernelCall:
-    """Several kernel calls as one (a batch)."""
+    """Combine several kernel calls into one batch."""
     return step[0]._replace(name=f"{len(step)} x {step[0].name}", tasks=sum(w.tasks for w in step))
 
 
@@ -102,7 +102,7 @@ def maker(work: KernelCall, gap: int) -> Callable[[], tuple[str, Any, int]]:
 
 
 def digestOf(core: Path) -> str:
-    """A version of the code generators, by their sources."""
+    """A version of the code generators: a digest of their sources."""
     digest = hashlib.blake2b(digest_size=16)
     parts = ("native/**/*.py", "special/*.py", "formula/*.py")
     for path in sorted(path for part in parts for path in core.glob(part)):
@@ -110,4 +110,4 @@ def digestOf(core: Path) -> str:
     return digest.hexdigest()
 
 
-DIGEST = digestOf(Path(jit.__file__).parents[2])  # at import: later on the files may be those of another version
+DIGEST = digestOf(Path(jit.__file__).parents[2])  # at import: the files may be replaced by another version later

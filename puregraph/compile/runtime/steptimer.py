@@ -1,4 +1,4 @@
-"""Step timer: how long each step of a program takes."""
+"""Step timer: measures each step of a program."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from puregraph.compile.runtime.observer import StepObserver
 
 
 class StepTimer(StepObserver):
-    """Measures the steps of an executable, by the number of their call; only a run that comes to its end counts."""
+    """Measures the steps of an executable by call number; only complete runs count."""
 
     def __init__(self) -> None:
-        self.runs: list[dict[int, int]] = []  # of each run the nanoseconds of each step
+        self.runs: list[dict[int, int]] = []  # the nanoseconds of each step, for each run
         self.now: dict[int, int] = {}
         self.begun = 0
 
@@ -40,5 +40,5 @@ class StepTimer(StepObserver):
         self.now[number] = perf_counter_ns() - self.begun
 
     def seconds(self) -> dict[int, float]:
-        """The median over all runs of each step, by the number of its call."""
+        """The median seconds of each step over all runs, by call number."""
         return {number: 1e-9 * median([run[number] for run in self.runs]) for number in self.runs[0]}

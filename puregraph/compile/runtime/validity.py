@@ -1,4 +1,4 @@
-"""Validity: whether a compiled program is stale: its graph, parameters, or optimizer have changed."""
+"""Validity: detect that a compiled program is stale because its graph, parameters or optimizer have changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from puregraph.core.param import Stored
 from puregraph.core.rules import rulesFor
 from puregraph.core.versioning import COUNTER, isVersioned
 
-IGNORED = ("alone", "data", "grad", "isTraining", "thawedMode", "precision")  # what a run changes, and modes
+IGNORED = ("alone", "data", "grad", "isTraining", "thawedMode", "precision")  # attributes that a run changes, and modes
 FLAGS = attrgetter("trainable", "rate", "decay")
 ARRAY, KEPT, STEP, MODE, PRECISION = map(attrgetter, ("array", "arrays", "step", "isTraining", "precision"))
 
@@ -20,10 +20,10 @@ ARRAY, KEPT, STEP, MODE, PRECISION = map(attrgetter, ("array", "arrays", "step",
 class Validity:
     """A snapshot of a graph and of an optimizer: their modules, attributes, modes, and options.
 
-    It is checked before every run. While no attribute was set anywhere (the version counter) only what has no version
-    is checked: the arrays of an optimizer, and its step. Else lists of identities are compared, and where one differs,
-    the objects themselves. `held` are the targets of a schedule, `unread` the ids of modules with opaque rules; with
-    `anyMode` modes may change. `reads` is what rules read beside their arguments.
+    It is checked before every run. If the version counter says that no attribute was set, only an optimizer's arrays
+    and step, which have no version, are checked. Otherwise lists of identities are compared, and if one differs, the
+    objects themselves. `held` are the targets of a schedule; `unread` are the ids of modules with opaque rules; with
+    `anyMode` modes may change. `reads` are the values that rules read besides their arguments.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Validity:
         self.stored = [target for target, _ in held if isinstance(target, Stored)]
         self.params = [target for target in self.stored if hasattr(target, "trainable")]
         self.slots = list(getattr(optimizer, "slots", ()))
-        self.updated = [slot for slot in self.slots if slot.param.trainable]  # others stay behind, step by step
+        self.updated = [slot for slot in self.slots if slot.param.trainable]  # other slots fall behind with every step
         self.names: list[Any] = list(map(vars, self.read))
         self.attributes, self.modes, self.precisions = self.attributesNow(), self.modesNow(), self.precisionsNow()
         self.ids, self.arrays, self.flags = self.idsNow(), self.arraysNow(), self.flagsNow()
@@ -56,10 +56,10 @@ class Validity:
         self.isEven = not any(self.steps0)
 
     def __bool__(self) -> bool:
-        """Whether nothing has changed since."""
+        """True if nothing has changed since the snapshot."""
         if self.reads and not all(read.isSame for read in self.reads):
             return False
-        mark = COUNTER.version  # read first: a later change is seen the next time
+        mark = COUNTER.version  # read first, so that the next check sees any later change
         if mark is self.mark and (not self.updated or self.isWhereItWas()):
             return True
         self.mark = mark if self.areVersioned else None
@@ -69,13 +69,13 @@ class Validity:
         return False
 
     def isWhereItWas(self) -> bool:
-        """Whether an optimizer has the same slots, arrays and steps, which have no version."""
+        """True if an optimizer's slots, arrays and steps, which have no version, are the same."""
         steps = list(map(STEP, self.updated))
         isEven = steps.count(steps[0]) == len(steps) if self.isEven else self.stepsNow() == self.steps0
         return isEven and self.optimizer.slots == self.slots and self.keptNow() == self.kept
 
     def isUnchanged(self) -> bool:
-        """Whether all is as it was."""
+        """Compare everything with the snapshot."""
         return (
             self.graph.steps(len(self.steps.inputs)) is self.steps
             and (self.idsNow() == self.ids or self.isSame())
@@ -101,7 +101,7 @@ class Validity:
         return list(map(id, chain.from_iterable(map(dict.values, map(KEPT, self.slots)))))
 
     def flagsNow(self) -> list[Any]:
-        """Which parameters are trained, and how."""
+        """The settings of every parameter that decide whether and how it is trained."""
         return list(map(FLAGS, self.params))
 
     def rulesNow(self) -> Any:
@@ -121,7 +121,7 @@ class Validity:
         return [{k: v for k, v in vars(m).items() if k not in IGNORED and not isCached(m, k)} for m in self.read]
 
     def isSame(self) -> bool:
-        """Whether all attributes are equal to what they were, even if some were set again."""
+        """True if all attributes are equal to the snapshot's, even if some were set again."""
         now = self.attributesNow()
         if not all(map(sameValues, now, self.attributes)):
             return False
@@ -141,7 +141,7 @@ class Validity:
         )
 
     def stepsNow(self) -> list[int]:
-        """By how many steps each updated parameter is ahead of the first."""
+        """The number of steps by which each updated parameter is ahead of the first."""
         steps = list(map(STEP, self.updated))
         return [n - steps[0] for n in steps]
 
@@ -155,15 +155,15 @@ def graphsIn(graph: Any) -> Iterator[Any]:
 
 
 def sameValues(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    """Whether two modules' attributes are the same or equal."""
+    """True if two modules' attributes are the same or equal."""
     return a.keys() == b.keys() and all(sameValue(a[k], b[k]) for k in a)
 
 
 def sameValue(a: Any, b: Any) -> bool:
-    """Whether two attributes are the same, or equal numbers, texts, or tuples of such."""
+    """True if two attributes are the same object, or equal numbers, texts or tuples."""
     return a is b or (type(a) is type(b) and isinstance(a, (int, float, str, tuple)) and a == b)
 
 
 def isCached(module: Any, name: str) -> bool:
-    """Whether an attribute was computed from others when it was first read."""
+    """True if an attribute is a cached property, computed when it is first read."""
     return type(getattr(type(module), name, None)) is CachedProperty
