@@ -1,4 +1,4 @@
-"""Arena: place buffers by their lifetimes, so that they take little memory."""
+"""Arena: choose buffer offsets by lifetime, so that the buffers take little memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def arranged(buffers: list[Any]) -> int:
 
 
 def shuffled(buffers: list[Any], total: int) -> int:
-    """Place the buffers in other orders, by size with seeded random noise; keeps the best arrangement."""
+    """Arrange the buffers in other orders, by size with seeded random noise; keeps the best arrangement."""
     offsets, random = [b.offset for b in buffers], np.random.default_rng(0)
     sizes, enough = np.array([b.size for b in buffers]), WASTE * inUse(buffers)
     for _ in range(TRIES):
@@ -125,7 +125,7 @@ class Gaps:
 
 
 def bestFit(buffers: list[Any], limit: int = FAR) -> int:
-    """Place each buffer in the smallest gap between the buffers in use at the same time; returns the arena's size.
+    """Give each buffer the smallest gap between the buffers in use at the same time; returns the arena's size.
 
     Stops at the first buffer that ends at or past the limit.
     """

@@ -1,4 +1,4 @@
-"""Planner: place every value of a step in one arena or outside of it."""
+"""Planner: choose the address of every value of a step, in one arena or outside of it."""
 
 from __future__ import annotations
 
