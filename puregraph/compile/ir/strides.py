@@ -164,7 +164,7 @@ def reshaped(shape: Sequence[int], strides: Strides, wanted: Sequence[int], item
     if 0 in shape:
         return contiguous(wanted, itemsize)
     old = [(n, s) for n, s in zip(shape, strides) if n != 1]
-    found: list[int] = []
+    result: list[int] = []
     i = j = 0
     wanted = list(wanted)
     while i < len(old) and j < len(wanted):
@@ -183,11 +183,11 @@ def reshaped(shape: Sequence[int], strides: Strides, wanted: Sequence[int], item
         for size in reversed(wanted[j:end]):
             group.append(step)
             step *= size
-        found += reversed(group)
+        result += reversed(group)
         i, j = last, end
-    rest = len(wanted) - len(found)
-    step = found[-1] if found else itemsize
-    return (*found, *[step] * rest)
+    missing = len(wanted) - len(result)
+    step = result[-1] if result else itemsize
+    return (*result, *[step] * missing)
 
 
 def extent(shape: Sequence[int], strides: Strides, itemsize: int) -> tuple[int, int]:

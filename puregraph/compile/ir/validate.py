@@ -33,14 +33,14 @@ def validated(change: Callable[[Any], Any], schedule: Any) -> Any:
     if not variable("VERIFY", False):
         return change(schedule)
     before = effects(schedule.calls)
-    found = change(schedule)
+    result = change(schedule)
     try:
-        validate(found)
+        validate(result)
         if change.__name__ not in REPLACING:
-            checkEffects(before, effects(found.calls))
+            checkEffects(before, effects(result.calls))
     except PassError as error:
         raise PassError(f"after the pass {change.__name__}: {error}") from None
-    return found
+    return result
 
 
 def validate(schedule: Any) -> None:
@@ -64,9 +64,9 @@ def validate(schedule: Any) -> None:
             made.add(y.number)
             checkView(call, y)
         checkShapes(call)
-        for each in carriedOut(call):
-            if each.kind.isStore:
-                stored[id(each.options["target"])] = each
+        for inner in carriedOut(call):
+            if inner.kind.isStore:
+                stored[id(inner.options["target"])] = inner
     for v in schedule.kept():
         if v.root.role not in LEAVES and v.root.number not in made:
             raise PassError(f"%{v.number} is read after the step, and nothing computes it")
@@ -86,9 +86,9 @@ def carriedOut(call: Any) -> list[Any]:
 
 def effects(calls: list[Any]) -> tuple[list[Any], set[int]]:
     """The Python calls and opaque rules, in their order; and the targets of stores."""
-    found = [each for call in calls for each in carriedOut(call) if each.kind.hasEffect]
-    stores = {id(each.options["target"]) for each in found if each.kind.isStore}
-    return [each.function for each in found if not each.kind.isStore], stores
+    effectful = [inner for call in calls for inner in carriedOut(call) if inner.kind.hasEffect]
+    stores = {id(inner.options["target"]) for inner in effectful if inner.kind.isStore}
+    return [inner.function for inner in effectful if not inner.kind.isStore], stores
 
 
 def checkEffects(before: tuple[list[Any], set[int]], after: tuple[list[Any], set[int]]) -> None:
@@ -132,8 +132,8 @@ def readBy(call: Any) -> list[list[Value]]:
     """The values that each result of a call on elements is computed from: one of a formula may need few of them."""
     if isinstance(call.function, Interpreter):
         return [
-            [call.arguments[i] for i in sorted(each) if type(call.arguments[i]) is Value]
-            for each in call.function.reads
+            [call.arguments[i] for i in sorted(indices) if type(call.arguments[i]) is Value]
+            for indices in call.function.reads
         ]
     return [call.values()] * len(call.outs)
 

@@ -76,7 +76,7 @@ class CallOrigin(NamedTuple):
 
     path: str
     label: str = ""
-    given: tuple = ()
+    shapes: tuple = ()
     phase: str = "forward"
     precision: str = "float32"
 
@@ -131,16 +131,16 @@ class Call:
 
     def values(self) -> list[Value]:
         """The Values among the arguments, in order; one that occurs twice is listed twice."""
-        found: list[Value] = []
+        operands: list[Value] = []
         for a in self.arguments:
             if type(a) is Value:
-                found.append(a)
+                operands.append(a)
             elif type(a) in (tuple, list):
-                found.extend(valuesIn(a))
+                operands.extend(valuesIn(a))
         for a in self.options.values():
             if type(a) is Value or type(a) in (tuple, list):
-                found.extend(valuesIn((a,)))
-        return found
+                operands.extend(valuesIn((a,)))
+        return operands
 
     def __repr__(self) -> str:
         return written(self)
@@ -175,7 +175,7 @@ def comparable(a: Any, numbers: dict[int, int] | None = None) -> Any:
     if kind is Value:
         return a.number if numbers is None else numbers.get(a.number, a.number)
     if kind is tuple or kind is list:
-        return kind is list, tuple([comparable(each, numbers) for each in a])
+        return kind is list, tuple([comparable(item, numbers) for item in a])
     if kind is dict:
         return tuple([(k, comparable(a[k], numbers)) for k in sorted(a)]) if a else ()
     if kind is int or kind is str or kind is bool or a is None:
@@ -236,8 +236,8 @@ def nameOf(function: Any) -> str:
 def written(call: Call) -> str:
     """A call as one line: `%7 = add(%3, %5)`."""
     left = ", ".join("None" if y is None else f"%{y.number}" for y in call.outs)
-    given = [text(a) for a in call.arguments] + [f"{k}={text(v)}" for k, v in call.options.items()]
-    return f"{left or '-'} = {call.name}({', '.join(given)})"
+    arguments = [text(a) for a in call.arguments] + [f"{k}={text(v)}" for k, v in call.options.items()]
+    return f"{left or '-'} = {call.name}({', '.join(arguments)})"
 
 
 def text(a: Any) -> str:

@@ -60,8 +60,8 @@ def nestOf(call: Call, lines: NestLines, target: FusionTarget, kind: str) -> Loo
     group = Group(lines.space, 0)
     if not Fuser([call], target).join(group, lines, call):
         return None
-    found = operandsOf(group, call.outs)
-    return None if found is None else LoopNest(group.space, found[0], tuple(group.lines), found[1], kind)
+    operands = operandsOf(group, call.outs)
+    return None if operands is None else LoopNest(group.space, operands[0], tuple(group.lines), operands[1], kind)
 
 
 def operandsOf(group: Group, stored: Iterable[Value]) -> tuple[dict[str, Operand], dict[str, Operand]] | None:
@@ -90,13 +90,13 @@ def computedIn(call: Call) -> str | None:
     if call.function is astype:
         return KINDS[named(outs[0])] if outs[0].kind in "iu" else None
     written = formulasFor(call)
-    found = None if written is None else typesIn(*written, call.arguments)
-    if found is None or found[1] != outs:
+    types = None if written is None else typesIn(*written, call.arguments)
+    if types is None or types[1] != outs:
         return None
-    dtype = np.result_type(*(d for d in found[0].values() if d != BOOL), *(v.dtype for v in values))
-    numbers = [*(t.value for t in found[0] if t.op == "number"), *map(numberOf, call.arguments)]
+    dtype = np.result_type(*(d for d in types[0].values() if d != BOOL), *(v.dtype for v in values))
+    numbers = [*(t.value for t in types[0] if t.op == "number"), *map(numberOf, call.arguments)]
     isWhole = dtype.kind in "iu" and all(n is None or isIn(n, dtype) for n in numbers)
-    isWide = all(d in (dtype, BOOL) for t, d in found[0].items() if t.op in WRAPPING)
+    isWide = all(d in (dtype, BOOL) for t, d in types[0].items() if t.op in WRAPPING)
     return KINDS[named(dtype)] if isWhole and isWide else None
 
 
@@ -121,11 +121,11 @@ def typesIn(
             known[t], dtypes[t] = t.value, BOOL
         if not t.args:
             continue
-        given = [known[a] for a in t.args]
+        operands = [known[a] for a in t.args]
         try:
             with np.errstate(all="ignore"):
-                known[t] = +given[0] if t.op in ROUNDING else TABLE[t.op].numpy(*given)
-            dtypes[t] = np.result_type(*given) if t.op in COMPARISONS else known[t].dtype
+                known[t] = +operands[0] if t.op in ROUNDING else TABLE[t.op].numpy(*operands)
+            dtypes[t] = np.result_type(*operands) if t.op in COMPARISONS else known[t].dtype
         except (TypeError, ValueError, OverflowError):
             return None
         isLogic = t.op == "+" and dtypes[t] == BOOL  # 1 + 1 is 1

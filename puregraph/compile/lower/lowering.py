@@ -84,14 +84,14 @@ class Lowering:
             if isinstance(step, Group):
                 self.attach(i, step)
         merged = {id(group) for group in self.epilogues.values()}
-        found: list[Call] = []
+        calls: list[Call] = []
         for i, step in enumerate(self.steps):
             if isinstance(step, Group):
                 if id(step) not in merged:
-                    found += self.group(i, step)
+                    calls += self.group(i, step)
             else:
-                found += self.call(i, step)
-        return found
+                calls += self.call(i, step)
+        return calls
 
     def isRead(self, value: Value, besides: Iterable[int]) -> bool:
         """Whether steps other than these read a value."""
@@ -104,10 +104,10 @@ class Lowering:
         stored = [v for v in group.made.values() if self.isRead(v, (i,))]
         if not stored:
             return []
-        found = operandsOf(group, stored)
-        if found is None:
+        operands = operandsOf(group, stored)
+        if operands is None:
             return group.calls
-        loads, stores = found
+        loads, stores = operands
         nest = LoopNest(group.space, loads, tuple(needed(group, stores)), stores, group.arithmetic, last=group.inner)
         return [self.fused(nest, group, [v for v, _ in group.loads.values()], stored)]
 
@@ -172,23 +172,23 @@ class Lowering:
         if tiling is None:
             return None
         group = self.epilogues.get(i)
-        own = resultOperand(y, tiling)
+        target = resultOperand(y, tiling)
         if group is None:
-            if own is None or own.column != 1:
+            if target is None or target.column != 1:
                 return None
-            return EpilogueSpec(y, own.row, own.batch), [], [y]
+            return EpilogueSpec(y, target.row, target.batch), [], [y]
         j = self.indices[id(group)]
         kept = [v for v in group.made.values() if self.isRead(v, (j,))]
         loads: dict[str, Any] = {n: column(group, v, a, tiling) for n, (v, a) in group.loads.items() if v is not y}
         stores: dict[str, Any] = {group.names[v.number]: column(group, v, group.axes[v.number], tiling) for v in kept}
         (sums,) = [n for n, (v, _) in group.loads.items() if v is y]
         if self.isRead(y, (i, j)):
-            stores[sums] = own
+            stores[sums] = target
             kept = [*kept, y]
         if any(s is None for s in (*loads.values(), *stores.values())):
             return None
-        given: dict[str, Any] = {**loads, sums: None}
-        nest: Any = canonical(LoopNest(group.space, given, tuple(needed(group, stores)), stores))
+        reads: dict[str, Any] = {**loads, sums: None}
+        nest: Any = canonical(LoopNest(group.space, reads, tuple(needed(group, stores)), stores))
         (sums,) = [n for n, o in nest.loads.items() if o is None]
         epilogue = Epilogue(sums, {n: o for n, o in nest.loads.items() if o is not None}, nest.lines, nest.stores)
         return epilogue, [v for v, _ in group.loads.values() if v is not y], kept
@@ -257,18 +257,18 @@ def identity(group: Group, value: Value) -> tuple[int | None, ...]:
 
 def needed(group: Group, names: Iterable[str]) -> list[tuple[str, Any]]:
     """The lines of a group that some names depend on."""
-    wanted, found = set(names), []
+    wanted, lines = set(names), []
     for name, line in reversed(group.lines):
         if name in wanted:
             wanted.update(readBy(line))
-            found.append((name, line))
-    return found[::-1]
+            lines.append((name, line))
+    return lines[::-1]
 
 
 def column(group: Group, value: Value, axes: tuple[int | None, ...], tiling: OutputTiling) -> EpilogueOperand | None:
     """A Value as an operand of an epilogue; None if it cannot be tiled like the result."""
-    found = operand(group.space, value, axes)
-    return None if found is None else seen(found.kind, value, found.strides, group.space, tiling)
+    located = operand(group.space, value, axes)
+    return None if located is None else seen(located.kind, value, located.strides, group.space, tiling)
 
 
 def resultOperand(value: Value, tiling: OutputTiling) -> EpilogueOperand | None:

@@ -38,16 +38,16 @@ def nestKernels(nest: LoopNest, scratch: Callable[[int], Any]) -> tuple[list[Ker
 
     `scratch` allocates memory for n numbers of four bytes, for partial reductions.
     """
-    found = template(nest.space, outline(nest.loads), nest.lines, outline(nest.stores), nest.kind, nest.last)
+    cached = template(nest.space, outline(nest.loads), nest.lines, outline(nest.stores), nest.kind, nest.last)
     memory: dict[Any, Any] = {("loads", n): o.what for n, o in nest.loads.items()}
     memory |= {("stores", n): o.what for n, o in nest.stores.items()}
     width = SIZES[nest.kind] // 4
-    memory |= {("scratch", i): scratch(size * width or size) for i, size in enumerate(found.sizes)}
+    memory |= {("scratch", i): scratch(size * width or size) for i, size in enumerate(cached.sizes)}
     made = [
         w._replace(slots={n: memory[what] if type(what) is MemorySlot else what for n, what in w.slots.items()})
-        for w in found.works
+        for w in cached.works
     ]
-    return made, found.late
+    return made, cached.late
 
 
 def outline(operands: Mapping[str, Operand]) -> Outline:
@@ -108,9 +108,9 @@ def lateIn(nest: LoopNest) -> list[int]:
     if sets:
         late = set()
         for axes in sets:
-            varies, isApart = varying(nest, axes), len(sets) > 1 and inner not in axes
+            varies, isSeparate = varying(nest, axes), len(sets) > 1 and inner not in axes
             early = {n for name, x in nest.lines if varies[name] or isinstance(x, Reduce) for n in readBy(x)}
-            late |= {n for n in nest.loads if not varies[n] and (isApart or n not in early)}
+            late |= {n for n in nest.loads if not varies[n] and (isSeparate or n not in early)}
         if len(sets) == 1 and isMadeLast(nest, sets[0]):
             late |= {n for n in nest.loads if varies[n]}
     return [

@@ -22,10 +22,10 @@ def lowers(function: Any) -> Callable[[Any], Any]:
     Raises    ValueError for a function of which no call is ever lowered so, or that has a lowering
     """
     if function not in OWN and not any(KINDS[kind].isRegistered for kind in kindsOf(function)):
-        found = " or ".join(kindsOf(function)) or "nothing"
+        kinds = " or ".join(kindsOf(function)) or "nothing"
         raise ValueError(
             f"lowers: wanted a Kernel, or a function of numpy that is recorded as a call of its own, got "
-            f"{nameOf(function)}, which is recorded as {found}; make it a Kernel, or give it a reader with @reads"
+            f"{nameOf(function)}, which is recorded as {kinds}; make it a Kernel, or give it a reader with @reads"
         )
     if function in LOWERINGS:
         raise ValueError(f"lowers: {nameOf(function)} has a lowering already")

@@ -64,12 +64,12 @@ def concatenated(call: Call, writer: CopyWriter) -> Any:
     axis = call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis", 0)
     if axis is None or not all(type(x) is Value for x in parts) or not writer.canCopy(y, *parts):
         return None
-    axis, start, found = axis % y.ndim, 0, []
+    axis, start, works = axis % y.ndim, 0, []
     for x in parts:
         to = Offset(y, start * y.strides[axis])
-        found += writer.copies(x, to, y.dtype, x.shape, elementStrides(x), elementStrides(y))
+        works += writer.copies(x, to, y.dtype, x.shape, elementStrides(x), elementStrides(y))
         start += x.shape[axis]
-    return found
+    return works
 
 
 def stacked(call: Call, writer: CopyWriter) -> Any:
@@ -78,10 +78,10 @@ def stacked(call: Call, writer: CopyWriter) -> Any:
     axis = (call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis", 0)) % y.ndim
     if not all(type(x) is Value for x in parts) or not writer.canCopy(y, *parts):
         return None
-    own, found = tuple([s for a, s in enumerate(elementStrides(y)) if a != axis]), []
+    steps, works = tuple([s for a, s in enumerate(elementStrides(y)) if a != axis]), []
     for i, x in enumerate(parts):
-        found += writer.copies(x, Offset(y, i * y.strides[axis]), y.dtype, x.shape, elementStrides(x), own)
-    return found
+        works += writer.copies(x, Offset(y, i * y.strides[axis]), y.dtype, x.shape, elementStrides(x), steps)
+    return works
 
 
 def assigned(call: Call, writer: CopyWriter) -> Any:

@@ -17,10 +17,10 @@ T = TypeVar("T")
 KINDS = {1: "i8", 2: "i16", 4: "f32", 8: "f64"}  # by bytes: the type that elements are copied as
 
 
-def allOf(found: Iterable[T | None]) -> list[T] | None:
+def allOf(results: Iterable[T | None]) -> list[T] | None:
     """What was found; None if anything was not."""
-    known = [*found]
-    return None if None in known else [each for each in known if each is not None]
+    known = [*results]
+    return None if None in known else [result for result in known if result is not None]
 
 
 def isSingle(*values: Any) -> bool:

@@ -25,13 +25,13 @@ def lowerNorm(call: Call, workspace: Any) -> list[KernelCall] | None:
     xs, (y,) = call.arguments, call.outs
     if not isSingle(*xs) or any(s % 4 for x in xs for s in x.strides):
         return None
-    parts, found = workspace(WIDE * len(xs)), []
+    parts, works = workspace(WIDE * len(xs)), []
     for i, x in enumerate(xs):
         sums = ("y1", Reduce("sum", "y0", frozenset(range(max(1, x.ndim)))))
         shape, steps = (x.shape, elementStrides(x)) if x.ndim else ((1,), (0,))
         to = Operand("f64", Offset(parts, 8 * i), (0,) * len(shape))
         nest = LoopNest(shape, {"x0": Operand("f32", x, steps)}, (SQUARES, sums), {"y1": to}, "f64")
-        found += nestCalls(nest, lambda count: workspace(WIDE * count))
-    whole = (("y0", Reduce("sum", "x0", frozenset([0]))), ROOT)
-    nest = LoopNest((len(xs),), {"x0": Operand("f64", parts, (1,))}, whole, {"y1": Operand("f64", y, (0,))}, "f64")
-    return [*found, *nestCalls(nest, lambda count: workspace(WIDE * count))]
+        works += nestCalls(nest, lambda count: workspace(WIDE * count))
+    lines = (("y0", Reduce("sum", "x0", frozenset([0]))), ROOT)
+    nest = LoopNest((len(xs),), {"x0": Operand("f64", parts, (1,))}, lines, {"y1": Operand("f64", y, (0,))}, "f64")
+    return [*works, *nestCalls(nest, lambda count: workspace(WIDE * count))]

@@ -20,9 +20,9 @@ def lowerPairDots(call: Call, workspace: Any) -> list[KernelCall] | None:
     (y,), xs = call.outs, call.arguments
     if len(xs) > MOST or not isSingle(*xs, y) or not isRowMajor(y):
         return None
-    given, rows, before = sampled(xs, workspace)
+    matrices, rows, before = sampled(xs, workspace)
     samples, size = xs[0].shape
-    return [*before, *pairwisedot.pairDots(given, rows, size, samples, y, y.shape[1])]
+    return [*before, *pairwisedot.pairDots(matrices, rows, size, samples, y, y.shape[1])]
 
 
 @lowers(pairDotsGrad)
@@ -31,19 +31,19 @@ def lowerPairDotsGrad(call: Call, workspace: Any) -> list[KernelCall] | None:
     (dx,), (grad, *xs) = call.outs, call.arguments
     if len(xs) > MOST or not isSingle(grad, *xs, dx) or not isRowMajor(dx):
         return None
-    given, rows, before = sampled([grad, *xs], workspace)
+    matrices, rows, before = sampled([grad, *xs], workspace)
     samples, size = xs[0].shape
-    return [*before, *pairwisedot.pairDotsGrad(given[0], rows[0], given[1:], rows[1:], size, samples, dx)]
+    return [*before, *pairwisedot.pairDotsGrad(matrices[0], rows[0], matrices[1:], rows[1:], size, samples, dx)]
 
 
 def sampled(values: Any, workspace: Any) -> tuple[list[Any], list[int], list[KernelCall]]:
     """Matrices with contiguous rows: where they are stored, their row strides, and the kernel calls that copy them."""
-    given, rows, before = list[Any](), list[int](), list[KernelCall]()
+    matrices, rows, before = list[Any](), list[int](), list[KernelCall]()
     for value in values:
         (row, column), where = elementStrides(value), value
         if value.shape[1] > 1 and column != 1:
             where, work = toRowMajor(value, workspace)
             row, before = value.shape[1], before + work
-        given.append(where)
+        matrices.append(where)
         rows.append(row)
-    return given, rows, before
+    return matrices, rows, before

@@ -124,7 +124,7 @@ def lowerForward(call: Call, workspace: Any) -> list[KernelCall] | None:
         return None
     if not all(v is None or isRowMajor(v) for v in (b, d)):
         return None
-    kind, (given, h, *others) = STEPS[step], sequences[: len(states) + 1]
+    kind, (source, h, *others) = STEPS[step], sequences[: len(states) + 1]
     kept = [y for y in sequences[len(states) + 1 :] if not workspace.leaves(y.what)]
     n, t, inputs = x.shape
     sizes = recurrent.RecurrentSizes(n, t, states[0].shape[1], inputs)
@@ -132,11 +132,11 @@ def lowerForward(call: Call, workspace: Any) -> list[KernelCall] | None:
     if recurrent.readsInputs(kind, sizes):
         into, before = packed(kind, W, workspace)
     else:
-        given, before = inputProducts(x, W, workspace)
+        source, before = inputProducts(x, W, workspace)
         into, sizes = None, sizes._replace(inputs=0)
     works = recurrent.run(
         kind,
-        given,
+        source,
         into,
         around,
         first,
