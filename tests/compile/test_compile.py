@@ -692,7 +692,9 @@ def test_a_rule_that_does_something_else_than_before_is_noticed(rng):
         assert same(found, twin(data))
         twin.backward(g)
         assert (program.grad is None and twin.grad is None) or same(program.grad, twin.grad)
-    assert program.executable is None and "at 'grad:sometimes': expected None, got a result" in program.why or program.why
+    assert (
+        program.executable is None and "at 'grad:sometimes': expected None, got a result" in program.why or program.why
+    )
 
 
 def test_values_that_are_no_arrays_run_as_they_are():

@@ -1,1 +1,1 @@
-"""The intermediate form: Values and Calls, strides, arrays from outside, and a schedule as text."""
+"""The intermediate form: Values and Calls, strides, external arrays, and a schedule as text."""

@@ -13,7 +13,7 @@ COUNTS = itertools.count()
 
 
 def dumped(schedule: Any, name: str) -> Any:
-    """The schedule, written to FOLDER/<graph>/<number>-<pass>.txt if that is asked for."""
+    """Return the schedule; if PUREGRAPH_DUMP is set, write it to FOLDER/<graph>/<number>-<pass>.txt first."""
     folder = variable("DUMP")
     if folder:
         directory = Path(folder) / "".join(c if c.isalnum() else "-" for c in schedule.graph.title())

@@ -1,4 +1,4 @@
-"""External: the arrays outside of the arena that a step reads and writes."""
+"""External: arrays outside the arena that a step reads and writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GRADS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # the arrays that comp
 
 
 class GradientOf:
-    """Where the gradient of a parameter is stored: one array for all compiled steps."""
+    """The target that stores a parameter's gradient: one array for all compiled steps."""
 
     __slots__ = ("dtype", "param")
 

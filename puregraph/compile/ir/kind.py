@@ -1,4 +1,4 @@
-"""Kind: what a pass may know of a call without knowing its function."""
+"""Kind: the traits of a call that passes use without knowing its function."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ class Kind(NamedTuple):
     `isElementwise`   each element of a result is computed from one element of each argument, with broadcasting
     `isReduction`     a sum, maximum and the like along axes
     `isContraction`   a matrix product
-    `isView`          the result is stored in the memory of the first argument; nothing is done
-    `isKernel`        a Kernel, with launches and native code of its own
-    `isNative`        run by native code or launches; its function names the calls it stands for
+    `isView`          the result is stored in the memory of the first argument; no code runs
+    `isKernel`        a Kernel, with its own launches and native code
+    `isNative`        run by native code or launches; its function has the calls that it replaces
     `isOpaque`        a whole rule that could not be traced
     `isStore`         writes to a parameter, a state or a gradient
-    `isHost`          a Python call between two parts of a step, which ends there if it gives False
-    `isExact`         computes nothing: elements are copied, or are a constant
-    `isCheap`         computed again rather than kept, where that saves memory
-    `isRegistered`    lowered by what is registered for its function
+    `isHost`          a Python call between two parts of a step; the step ends if it returns False
+    `isExact`         no arithmetic: elements are copied, or are a constant
+    `isCheap`         computed again rather than kept, if that saves memory
+    `isRegistered`    lowered by the rule registered for its function
 
-    A "group" is calls over one index space, a "launch" what a pass prepared for a GPU: lowering takes both.
+    A "group" is calls over one index space, a "launch" is prepared for a GPU by a pass: lowering accepts both.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Kind(NamedTuple):
 
     @property
     def hasEffect(self) -> bool:
-        """Whether a call is always made, and in its order among those of which this is so."""
+        """True if a call must always run, in order with other calls that have effects."""
         return self.isOpaque or self.isHost or self.isStore
 
     def __str__(self) -> str:

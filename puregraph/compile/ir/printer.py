@@ -9,7 +9,7 @@ from puregraph.formula.formula import formulasOf
 
 
 def listing(schedule: Any) -> str:
-    """Every call with the node that it belongs to, and the shape of its result."""
+    """Every call with its node and the shape of its result."""
     lines = [repr(schedule)]
     lines += [f"  input {v!r}" for v in schedule.inputs]
     origin = None
@@ -27,7 +27,7 @@ def listing(schedule: Any) -> str:
 
 
 def shown(y: Value) -> str:
-    """Dtype and shape of a result, and where it is stored if not in memory of its own."""
+    """Dtype and shape of a result, and its location if it shares memory."""
     if y.role == "object":
         return "object"
     return f"{y.dtype}{list(y.shape)}" + (f" in %{y.base.number}" if y.base is not None else "")

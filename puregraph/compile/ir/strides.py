@@ -1,7 +1,7 @@
-"""Strides: how numpy lays out a result, computed from the layouts of the operands, without any memory.
+"""Strides: the layout that numpy gives a result, computed from the layouts of the operands without any memory.
 
-Sums depend, in their last bits, on the order of summation, and that on the layout. A compiled step that is to equal
-the eager one lays its values out as numpy would.
+The last bits of a sum depend on the order of summation, which depends on the layout. To equal the eager step, a
+compiled step lays out its values as numpy would.
 
 Source    numpy 2: nditer's ordering of axes, PyArray_NewLikeArray, PyArray_ConcatenateArrays
 """
@@ -26,7 +26,7 @@ def contiguous(shape: Sequence[int], itemsize: int) -> Strides:
 
 
 def isContiguous(shape: Sequence[int], strides: Strides, itemsize: int) -> bool:
-    """Whether the elements are contiguous in row-major order; axes of length one do not matter."""
+    """True if the elements are contiguous in row-major order; axes of length one do not matter."""
     step = itemsize
     for size, stride in zip(reversed(shape), reversed(strides)):
         if size != 1:
@@ -39,7 +39,7 @@ def isContiguous(shape: Sequence[int], strides: Strides, itemsize: int) -> bool:
 
 
 def isDense(shape: Sequence[int], strides: Strides, itemsize: int) -> bool:
-    """Whether the elements fill their memory without gaps or overlaps, in any order of the axes, none backward."""
+    """True if the elements fill their memory without gaps or overlaps, in any axis order, with no negative stride."""
     step = itemsize
     for stride, size in sorted((s, n) for n, s in zip(shape, strides) if n != 1):
         if size and stride != step:
@@ -49,7 +49,7 @@ def isDense(shape: Sequence[int], strides: Strides, itemsize: int) -> bool:
 
 
 def storedOrder(array: Any) -> tuple[int, ...] | None:
-    """The axes of an array from the slowest to the fastest; None for a row-major one, one with gaps or on a GPU."""
+    """The axes of an array from slowest to fastest; None if it is row-major, has gaps or is on a GPU."""
     if type(array) is not np.ndarray or array.flags.c_contiguous:
         return None
     if not isDense(array.shape, array.strides, array.itemsize):
@@ -58,12 +58,12 @@ def storedOrder(array: Any) -> tuple[int, ...] | None:
 
 
 def sameStrides(shape: Sequence[int], a: Strides, b: Strides) -> bool:
-    """Whether two layouts are equal; axes of length one do not matter, and nothing does where there are no elements."""
+    """True if two layouts are equal; axes of length one do not matter, and empty arrays are always equal."""
     return 0 in shape or all(size == 1 or s == t for size, s, t in zip(shape, a, b))
 
 
 def dense(shape: Sequence[int], order: Sequence[int], itemsize: int) -> Strides:
-    """Strides without gaps for axes in an order, the slowest first."""
+    """Strides without gaps, for axes listed from slowest to fastest."""
     strides, step = [0] * len(shape), itemsize
     for axis in reversed(order):
         strides[axis] = step
@@ -72,12 +72,12 @@ def dense(shape: Sequence[int], order: Sequence[int], itemsize: int) -> Strides:
 
 
 def aligned(shape: Sequence[int], strides: Strides, rank: int) -> Strides:
-    """Strides of an operand along the last axes of a larger result, 0 where it is broadcast."""
+    """Strides of an operand at a larger rank, aligned to the last axes; 0 where it is broadcast."""
     return (0,) * (rank - len(shape)) + tuple([0 if n == 1 else s for n, s in zip(shape, strides)])
 
 
 def falling(strides: Strides) -> bool:
-    """Whether strides, but for those of 0, never grow."""
+    """True if strides never grow, ignoring zeros."""
     last = None
     for s in strides:
         if s:
@@ -89,9 +89,9 @@ def falling(strides: Strides) -> bool:
 
 
 def sortedAxes(operands: Sequence[Strides], rank: int) -> list[int]:
-    """The axes in the order in which numpy's iterator traverses them, the slowest first, for operands of full rank."""
+    """The axes in the order that numpy's iterator traverses them, slowest first; operands have full rank."""
     order = list(range(rank))
-    for position in range(rank - 2, -1, -1):  # each axis moves inward past those that are slower
+    for position in range(rank - 2, -1, -1):  # each axis moves inward past slower axes
         axis, goal = order[position], position
         for other in range(position + 1, rank):
             swap = compared(operands, axis, order[other])
@@ -104,13 +104,13 @@ def sortedAxes(operands: Sequence[Strides], rank: int) -> list[int]:
 
 
 def compared(operands: Sequence[Strides], axis: int, inner: int) -> bool | None:
-    """Whether an axis belongs inside of another one further in; None where no operand decides."""
+    """True if an axis is faster than another one further in, False if slower; None if no operand decides."""
     swap = None
     for strides in operands:
         outside, inside = abs(strides[axis]), abs(strides[inner])
         if outside and inside:
             if inside <= outside:
-                swap = False  # where operands disagree, row-major wins
+                swap = False  # if operands disagree, row-major order wins
             elif swap is None:
                 swap = True
     return swap
@@ -124,7 +124,7 @@ def iterated(shape: Sequence[int], operands: Sequence[Strides], itemsize: int) -
 
 
 def like(shape: Sequence[int], strides: Strides, itemsize: int) -> Strides:
-    """The layout of `np.zeros_like`, `np.copy` and `astype`: axes in the order of their strides."""
+    """The layout of `np.zeros_like`, `np.copy` and `astype`: axes ordered by their strides."""
     if len(shape) < 2 or isDescending(shape, strides):
         return contiguous(shape, itemsize)
     order = sorted(range(len(shape)), key=lambda axis: -abs(strides[axis]))
@@ -132,12 +132,12 @@ def like(shape: Sequence[int], strides: Strides, itemsize: int) -> Strides:
 
 
 def isDescending(shape: Sequence[int], strides: Strides) -> bool:
-    """Whether strides never grow."""
+    """True if strides never grow."""
     return all(abs(a) >= abs(b) for a, b in zip(strides, strides[1:]))
 
 
 def joinedAxes(shapes: Sequence[Sequence[int]], operands: Sequence[Strides]) -> list[int]:
-    """The axes in the order that `np.concatenate` gives its result, the slowest first."""
+    """The axis order of the result of `np.concatenate`, slowest first."""
     rank = len(shapes[0])
     order = list(range(rank))
     for position in range(1, rank):
@@ -160,7 +160,7 @@ def joinedAxes(shapes: Sequence[Sequence[int]], operands: Sequence[Strides]) -> 
 
 
 def reshaped(shape: Sequence[int], strides: Strides, wanted: Sequence[int], itemsize: int) -> Strides | None:
-    """The strides of a view in another shape; None where numpy has to copy."""
+    """The strides of a view with another shape; None if numpy has to copy."""
     if 0 in shape:
         return contiguous(wanted, itemsize)
     old = [(n, s) for n, s in zip(shape, strides) if n != 1]
@@ -191,7 +191,7 @@ def reshaped(shape: Sequence[int], strides: Strides, wanted: Sequence[int], item
 
 
 def extent(shape: Sequence[int], strides: Strides, itemsize: int) -> tuple[int, int]:
-    """The first byte that is accessed, relative to the first element, and the end of the last."""
+    """The start of the first byte and the end of the last one, relative to the first element."""
     if 0 in shape:
         return 0, 0
     low = sum((n - 1) * s for n, s in zip(shape, strides) if s < 0)
@@ -200,7 +200,7 @@ def extent(shape: Sequence[int], strides: Strides, itemsize: int) -> tuple[int, 
 
 
 def wholeShape(size: int, wanted: Any) -> tuple[int, ...]:
-    """A shape with the -1 in it, if there is one, replaced by the remaining size."""
+    """A shape with -1 replaced by the remaining size."""
     shape = [int(wanted)] if not isinstance(wanted, (tuple, list)) else [int(n) for n in wanted]
     if -1 in shape:
         rest = 1

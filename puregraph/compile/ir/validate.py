@@ -1,8 +1,8 @@
-"""Validate: what holds of every schedule, between any two passes.
+"""Validate: check the invariants of a schedule between passes.
 
-A value is computed once, before it is read. Shapes and dtypes agree with what the call computes. A view stays inside
-the memory that it is a view of. A parameter or state is not read after the call that stores to it. Calls with
-effects keep their order, unless the pass adds or replaces them.
+A value is computed once, before it is read. Shapes and dtypes agree with the call. A view stays inside the memory of
+its base. A parameter or state is not read after the call that stores to it. Calls with effects keep their order,
+unless the pass adds or replaces them.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from puregraph.compile.ir.value import LEAVES, Call, Value
 from puregraph.errors import PuregraphError
 from puregraph.formula.interpreter import Interpreter
 
-REPLACING = ("predicate", "startBuckets")  # passes that add calls with effects, or put new values in place of some
+REPLACING = ("predicate", "startBuckets")  # passes that add or replace calls with effects
 
 
 class PassError(PuregraphError):
-    """A pass returned a schedule that means something else, or nothing."""
+    """A pass returned an invalid schedule, or one with another meaning."""
 
 
 def validated(change: Callable[[Any], Any], schedule: Any) -> Any:
-    """What a pass returns; with PUREGRAPH_VERIFY=1 validated.
+    """Apply a pass; with PUREGRAPH_VERIFY=1 also validate its result.
 
-    Raises    PassError that names the pass, the call and what does not hold
+    Raises    PassError naming the pass, the call and the violated invariant
     """
     if not variable("VERIFY", False):
         return change(schedule)
@@ -52,10 +52,10 @@ def validate(schedule: Any) -> None:
     stored: dict[int, Call] = {}
     old = {value.root.number: id(target) for target, value in schedule.held}
     for call in schedule.calls:
-        for v in () if call.kind.isView else call.values():  # a view reads no element
+        for v in () if call.kind.isView else call.values():  # a view reads no elements
             checkRead(call, v, made)
             if old.get(v.root.number) in stored:
-                raise PassError(f"{call!r} reads %{v.number} after {stored[old[v.root.number]]!r} has written over it")
+                raise PassError(f"{call!r} reads %{v.number} after {stored[old[v.root.number]]!r} overwrote it")
         for y in call.outs:
             if y is None:
                 continue
@@ -69,34 +69,34 @@ def validate(schedule: Any) -> None:
                 stored[id(inner.options["target"])] = inner
     for v in schedule.kept():
         if v.root.role not in LEAVES and v.root.number not in made:
-            raise PassError(f"%{v.number} is read after the step, and nothing computes it")
+            raise PassError(f"%{v.number} is read after the step, but no call computes it")
 
 
 def isBroadcast(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
-    """Whether an array of a shape can be repeated to another one."""
+    """True if an array of one shape can be broadcast to the other."""
     return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(reversed(shape), reversed(to)))
 
 
 def carriedOut(call: Any) -> list[Any]:
-    """The calls that a call stands for."""
+    """The calls that a call replaces, or the call itself."""
     if call.kind.isNative:
         return call.function.calls
     return getattr(call, "calls", None) or [call]
 
 
 def effects(calls: list[Any]) -> tuple[list[Any], set[int]]:
-    """The Python calls and opaque rules, in their order; and the targets of stores."""
+    """The Python calls and opaque rules in order, and the targets of stores."""
     effectful = [inner for call in calls for inner in carriedOut(call) if inner.kind.hasEffect]
     stores = {id(inner.options["target"]) for inner in effectful if inner.kind.isStore}
     return [inner.function for inner in effectful if not inner.kind.isStore], stores
 
 
 def checkEffects(before: tuple[list[Any], set[int]], after: tuple[list[Any], set[int]]) -> None:
-    """Calls with effects have to be the same, in the same order; stores are ordered by what reads their targets."""
+    """Check that calls with effects are the same, in the same order; reads of their targets order the stores."""
     if len(before[0]) != len(after[0]) or any(a is not b for a, b in zip(before[0], after[0])):
-        raise PassError(f"calls with effects were {names(before[0])}, and are {names(after[0])}")
+        raise PassError(f"expected the calls with effects {names(before[0])}, got {names(after[0])}")
     if before[1] != after[1]:
-        raise PassError(f"{len(before[1])} targets were stored to, and are {len(after[1])}")
+        raise PassError(f"expected stores to {len(before[1])} targets, got {len(after[1])}")
 
 
 def names(functions: list[Any]) -> str:
@@ -105,13 +105,13 @@ def names(functions: list[Any]) -> str:
 
 
 def checkRead(call: Any, v: Value, made: set[int]) -> None:
-    """What a call reads has to be there."""
+    """Check that a value that a call reads has been computed."""
     if v.root.role not in LEAVES and v.root.number not in made:
         raise PassError(f"{call!r} reads %{v.number} before it is computed")
 
 
 def checkView(call: Any, y: Value) -> None:
-    """A view has to be inside the memory of its base."""
+    """Check that a view is inside the memory of its base."""
     if y.base is None or 0 in y.shape:
         return
     ends = [(n - 1) * s for n, s in zip(y.shape, y.strides)]
@@ -123,13 +123,13 @@ def checkView(call: Any, y: Value) -> None:
 
 
 def extent(v: Value) -> tuple[int, int]:
-    """The bytes from its first element that a value spans."""
+    """The start and end of a value's bytes, relative to its first element."""
     ends = [(n - 1) * s for n, s in zip(v.shape, v.strides)]
     return sum(e for e in ends if e < 0), sum(e for e in ends if e > 0) + v.dtype.itemsize
 
 
 def readBy(call: Any) -> list[list[Value]]:
-    """The values that each result of a call on elements is computed from: one of a formula may need few of them."""
+    """The values that each result of an elementwise call reads; a formula may need only some of the arguments."""
     if isinstance(call.function, Interpreter):
         return [
             [call.arguments[i] for i in sorted(indices) if type(call.arguments[i]) is Value]
@@ -139,7 +139,7 @@ def readBy(call: Any) -> list[list[Value]]:
 
 
 def checkShapes(call: Any) -> None:
-    """Shapes and dtypes have to be those of what a call computes."""
+    """Check that the shapes and dtypes of results agree with the call."""
     if call.kind.name == "group":
         return
     shapes = [v.shape for v in call.values()]
@@ -155,7 +155,7 @@ def checkShapes(call: Any) -> None:
         if a[-1] != inner:
             raise PassError(f"{call!r}: wanted equal lengths to sum over, got {a} and {b}")
     if call.kind.isView and outs[0].dtype != call.values()[0].dtype:
-        raise PassError(f"{call!r}: a view is {outs[0].dtype}, what it is a view of {call.values()[0].dtype}")
+        raise PassError(f"{call!r}: expected a view of {call.values()[0].dtype}, got {outs[0].dtype}")
     if call.kind.name == "copy" and len(shapes) == 1:
         if outs[0].size % max(1, math.prod(shapes[0])):
             raise PassError(f"{call!r}: wanted as many elements as {shapes[0]} has, got {outs[0].shape}")

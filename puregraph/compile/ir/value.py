@@ -11,19 +11,19 @@ import numpy as np
 from puregraph.compile.ir.kind import KINDS, Kind
 
 ARRAYS = ("attribute", "constant")  # roles of Values whose source is their array
-LEAVES = ("input", "param", "state", "scalar", *ARRAYS, "object")  # roles of Values that no call computes
+LEAVES = ("input", "param", "state", "scalar", *ARRAYS, "object")  # roles of Values without a call
 
 
 class Value:
     """One array of a step. It is computed once and never changes; writing in place makes another Value.
 
     `number`   its index in the order in which values were made
-    `role`     "input", "param", "state", "scalar" (a number that each run reads), "attribute" (an array that a user's
-               module holds, whose elements may change), "constant", "made" by a call, or "object": no array, handed
-               from rule to rule as it is
+    `role`     "input", "param", "state", "scalar" (a number that each run reads), "attribute" (an array of a user's
+               module, whose elements may change), "constant", "made" (by a call), or "object": not an array, passed
+               between opaque rules unchanged
     `strides`  in bytes, as numpy would lay it out
-    `base`     the Value whose memory it is a view of, if it is one, and `offset` in bytes from its start
-    `source`   of a parameter or state its holder, of an attribute or constant its array, of a scalar its name
+    `base`     the Value whose memory a view shares, or None; `offset`: bytes from the base's start
+    `source`   the Param or State, the array of an attribute or constant, or the name of a scalar
     """
 
     __slots__ = ("base", "call", "dtype", "name", "number", "offset", "role", "shape", "size", "source", "strides")
@@ -47,7 +47,7 @@ class Value:
 
     @property
     def root(self) -> Value:
-        """The Value that has the memory: itself, or the one it is a view of."""
+        """The Value that owns the memory: the base of a view, or the Value itself."""
         return self.base or self
 
     @property
@@ -71,8 +71,7 @@ class Value:
 
 
 class CallOrigin(NamedTuple):
-    """Where a call comes from: the node's path and module, its input shapes, the phase of the step and the precision of
-    the module."""
+    """The origin of a call: the node's path and module, its input shapes, the step's phase, the module's precision."""
 
     path: str
     label: str = ""
@@ -82,30 +81,30 @@ class CallOrigin(NamedTuple):
 
     @property
     def isTf32(self) -> bool:
-        """Whether float32 may be multiplied in tf32, with a fraction of ten bits."""
+        """True if float32 may be multiplied in tf32, which has a fraction of ten bits."""
         return self.precision == "tf32"
 
 
 class Call:
-    """One call: `outs = function(*arguments, **options)`; arguments may hold Values, also inside tuples and lists.
+    """One call: `outs = function(*arguments, **options)`. Arguments may contain Values, also in tuples and lists.
 
     `kind` has its traits:
 
     "pointwise"  element by element with broadcasting: a ufunc, `astype`, `np.where`, or an Interpreter (a Formula)
     "reduce"     `np.sum`, `np.mean`, `np.max` and the like
     "product"    `np.matmul`, `np.dot` and the like
-    "view"       the result is stored in the memory of the first argument; nothing is done
+    "view"       the result is stored in the memory of the first argument; no code runs
     "copy"       the elements of the first argument in a new order (`copy`, `reshape`), or `np.concatenate`, `np.stack`
     "fill"       a constant everywhere: `fill(number)`
-    "put"        `put(x, key, y)`: x with x[key] = y; a scalar in place of x fills it
+    "put"        `put(x, key, y)`: x with x[key] = y; x may be a scalar, which fills the result
     "kernel"     a Kernel
     "other"      any other function of numpy
-    "native"     native code, which stands for one call or several
+    "native"     native code that replaces one call or several
     "rule"       a whole rule that could not be traced; it may have effects, and always runs
     "store"      `store(x)`: x is copied to the memory of the option `target`
-    "host"       a Python call between two parts of a step; the step ends there if it gives False
+    "host"       a Python call between two parts of a step; the step ends if it returns False
 
-    A call gives one value, or `several` as a tuple or list; None among `outs` stands for one that is None.
+    A call returns one value, or with `several` a tuple or list; a result that is None is None in `outs`.
     """
 
     __slots__ = ("arguments", "function", "kind", "options", "origin", "outs", "several")
@@ -130,7 +129,7 @@ class Call:
         return nameOf(self.function)
 
     def values(self) -> list[Value]:
-        """The Values among the arguments, in order; one that occurs twice is listed twice."""
+        """The Values among the arguments, in order, with repetitions."""
         operands: list[Value] = []
         for a in self.arguments:
             if type(a) is Value:
@@ -158,7 +157,7 @@ def valuesIn(nested: Any) -> Iterator[Value]:
 
 
 def changed(nested: Any, change: Any) -> Any:
-    """The same nesting with `change(value)` in place of each Value."""
+    """The same nesting with each Value replaced by `change(value)`."""
     kind = type(nested)
     if kind is Value:
         return change(nested)
@@ -170,7 +169,7 @@ def changed(nested: Any, change: Any) -> Any:
 
 
 def comparable(a: Any, numbers: dict[int, int] | None = None) -> Any:
-    """An argument or a function as something that can be compared: equal only for equal effects."""
+    """A comparable form of an argument or a function; forms are equal only if the effects are equal."""
     kind = type(a)
     if kind is Value:
         return a.number if numbers is None else numbers.get(a.number, a.number)
@@ -196,17 +195,17 @@ def comparable(a: Any, numbers: dict[int, int] | None = None) -> Any:
 
 
 def fill(number: Any) -> Any:
-    """A constant everywhere; the shape is that of the result."""
+    """A constant in every element of the result."""
     raise NotImplementedError("fill is computed in the memory of its result")
 
 
 def copy(x: Any) -> Any:
-    """The same elements, perhaps broadcast, in memory of their own and the layout of the result."""
+    """A copy of the elements, broadcast if needed, in the layout of the result."""
     return np.array(x)
 
 
 def put(x: Any, key: Any, y: Any) -> Any:
-    """x with x[key] = y, in memory of its own."""
+    """A copy of x with x[key] = y."""
     x = np.array(x)
     x[key] = y
     return x
@@ -241,7 +240,7 @@ def written(call: Call) -> str:
 
 
 def text(a: Any) -> str:
-    """An argument as a listing shows it."""
+    """An argument as shown in a listing."""
     if type(a) is Value:
         return f"%{a.number}"
     if type(a) in (tuple, list):

@@ -1,1 +1,1 @@
-"""From the calls of a schedule to native kernels."""
+"""Lowering: from the calls of a schedule to native kernels."""

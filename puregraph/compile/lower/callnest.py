@@ -1,4 +1,4 @@
-"""Call nests: the loop nest of a call that no group takes: in the arithmetic of its integers, or in float64."""
+"""Call nests: the loop nest of a call that is in no group, in integer arithmetic or in float64."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from puregraph.formula.loopnest import LoopNest, Operand
 from puregraph.formula.optable import INTEGERS, TABLE
 from puregraph.kernels.reduce import firstIndex
 
-WRAPPING = ("+", "-", "*", "//", "neg", "abs")  # what may not fit; all else is the same in wider integers
+WRAPPING = ("+", "-", "*", "//", "neg", "abs")  # these may overflow; others give the same result in wider integers
 ROUNDING = ("floor", "ceil", "round", "trunc")
-WORD = np.dtype(np.int32)  # the least integers that the lanes of a GPU exchange
+WORD = np.dtype(np.int32)  # the narrowest integers that GPU lanes exchange
 
 
 def callNest(call: Call, target: FusionTarget) -> LoopNest | None:
@@ -65,14 +65,14 @@ def nestOf(call: Call, lines: NestLines, target: FusionTarget, kind: str) -> Loo
 
 
 def operandsOf(group: Group, stored: Iterable[Value]) -> tuple[dict[str, Operand], dict[str, Operand]] | None:
-    """What a group loads and stores as operands of a nest, by name; None if one is not stored as a nest reads it."""
+    """A group's loads and stores as operands of a nest, by name; None if a nest cannot read their layout."""
     loads = {n: operand(group.space, v, axes) for n, (v, axes) in group.loads.items()}
     stores = {group.names[v.number]: operand(group.space, v, group.axes[v.number]) for v in stored}
     return None if None in (*loads.values(), *stores.values()) else (loads, stores)  # type: ignore[return-value]
 
 
 def isExactInDouble(call: Call, target: FusionTarget) -> bool:
-    """Whether float64 gives what numpy does: on a GPU also for comparisons of at most 32 bits, and counts of steps."""
+    """True if float64 gives numpy's result; on a GPU also for comparisons of at most 32 bits, and step counts."""
     values = [*call.values(), *call.outs]
     dtypes = {named(v.dtype) for v in values}
     if not dtypes <= target.scalars or dtypes == target.floats:
@@ -83,7 +83,7 @@ def isExactInDouble(call: Call, target: FusionTarget) -> bool:
 
 
 def computedIn(call: Call) -> str | None:
-    """The kind of integers in whose arithmetic a pointwise call gives what numpy does; None where it is in none."""
+    """The integer kind whose arithmetic gives numpy's result for a pointwise call, or None."""
     values, outs = call.values(), [y.dtype for y in call.outs]
     if not values or any(v.dtype.kind not in "iub" for v in values):
         return None
@@ -101,16 +101,16 @@ def computedIn(call: Call) -> str | None:
 
 
 def isIn(number: float, dtype: Any) -> bool:
-    """Whether integers of a dtype have a number among them."""
+    """True if an integer dtype can represent a number."""
     return dtype.kind in "iu" and number % 1 == 0 and np.iinfo(dtype).min <= number <= np.iinfo(dtype).max
 
 
 def typesIn(
     names: Sequence[str], formulas: Sequence[Formula], arguments: Sequence[Any]
 ) -> tuple[dict[Term, Any], list[Any]] | None:
-    """The dtype that numpy computes each operation in, that of a number being any, and the dtypes of the results.
+    """The dtype that numpy computes each operation in (bool for a number), and the dtypes of the results.
 
-    None for operations that are not exact in one dtype of integers, or that numpy refuses.
+    None for operations that are not exact in a single integer dtype, or that numpy refuses.
     """
     known: dict[Term, Any] = {leaf(n): standsFor(a) for n, a in zip(names, arguments)}
     numbers = {n: leaf(a) for n, a in zip(names, arguments) if type(a) is int}
@@ -136,14 +136,14 @@ def typesIn(
 
 
 def standsFor(a: Any) -> Any:
-    """An array of one element in place of a Value; a number as it is, a float as float64, as formulas take it."""
+    """A stand-in for an argument: a one-element array for a Value, float64 for a float, other numbers unchanged."""
     return np.ones(1, a.dtype) if type(a) is Value else np.float64(a) if type(a) is float else a
 
 
 def reducedIn(call: Call) -> str | None:
-    """The kind of integers in which a reduction gives what numpy does; None where it is in none.
+    """The integer kind that gives numpy's result for a reduction, or None.
 
-    Sums and products are the same for signed and unsigned integers, of which only those have a defined overflow.
+    Sums and products are the same for signed and unsigned integers; only unsigned overflow is defined.
     """
     x, (y,) = call.arguments[0], call.outs
     if type(x) is not Value or x.dtype.kind not in "iub" or y.dtype.kind not in "iub":

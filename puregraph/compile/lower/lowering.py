@@ -1,4 +1,4 @@
-"""Lowering: the calls of a step as native code, where there is any for them; numpy runs the rest."""
+"""Lowering: turn the calls of a step into native code if there is a rule; numpy runs the others."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from puregraph.native.ops.epilogue import Epilogue, EpilogueOperand
 class NativeCall(NamedTuple):
     """The function of a native call; the slots of its kernels hold Values, `Offset`s and numbers.
 
-    `calls`      the calls that it stands for
-    `inlined`    calls of earlier steps, some of whose values it computes again
-    `results`    how many of its values are results; those after them are scratch memory
+    `calls`      the calls that it replaces
+    `inlined`    calls of earlier steps that it computes again
+    `results`    number of results; the values after them are scratch memory
     `checks`     the Bounds of inputs to check before a run
-    `over`       the indices of arguments that a result may be written over, if it has their layout: each element is
-                 read only where that of the result is computed
+    `over`       the indices of arguments that a result of the same layout may overwrite: each element is read only
+                 to compute the same element of the result
     """
 
     name: str
@@ -71,7 +71,7 @@ class Lowering:
         self.makers: dict[int, int] = {}
         for i, step in enumerate(steps):
             for v in values(step):
-                if isinstance(step, Group) or not step.kind.isView:  # a view reads no element
+                if isinstance(step, Group) or not step.kind.isView:  # a view reads no elements
                     self.readers.setdefault(v.root.number, []).append(i)
             for v in made(step):
                 self.makers[v.number] = i
@@ -94,13 +94,13 @@ class Lowering:
         return calls
 
     def isRead(self, value: Value, besides: Iterable[int]) -> bool:
-        """Whether steps other than these read a value."""
+        """True if steps other than these read a value."""
         return not set(besides).issuperset(self.readers.get(value.number, ()))
 
     # Groups ---------------------------------------------------------------------------------------------------------
 
     def group(self, i: int, group: Group) -> list[Call]:
-        """A group as one step; as its calls where its elements are not stored as the backend's code reads them."""
+        """A group as one step; as its separate calls if the backend cannot read the layout."""
         stored = [v for v in group.made.values() if self.isRead(v, (i,))]
         if not stored:
             return []
@@ -135,8 +135,10 @@ class Lowering:
     # Products and kernels -------------------------------------------------------------------------------------------
 
     def attach(self, i: int, group: Group) -> None:
-        """Compute a group as the epilogue of the product or convolution it reads, if possible: an index along an
-        axis is not known within a tile."""
+        """Make a group the epilogue of the product or convolution it reads, if possible.
+
+        Formulas that use an axis index cannot be: the index is not known within a tile.
+        """
         if group.reductions or any(isAxis(n) for _, line in group.lines for n in line.names):
             return
         sources = [(self.makers[v.number], v, axes) for v, axes in group.loads.values() if v.number in self.makers]
@@ -147,7 +149,7 @@ class Lowering:
             tiling = None if isinstance(step, Group) or p in self.epilogues else self.tilingOf(step)
             if tiling is None or value.shape != group.space or axes != identity(group, value):
                 continue
-            others = [v for v, own in group.loads.values() if v is not value or own != axes]
+            others = [v for v, readAxes in group.loads.values() if v is not value or readAxes != axes]
             if any(self.makers.get(v.root.number, -1) >= p for v in others):
                 continue
             kept = [v for v in group.made.values() if self.isRead(v, (i,))]
@@ -162,12 +164,12 @@ class Lowering:
         return tilingOf(call)
 
     def takesEpilogue(self, p: int, group: Group, kept: list[Value], tiling: OutputTiling) -> bool:
-        """Whether the step of this number can compute a group as its epilogue."""
+        """True if step p can compute a group as its epilogue."""
         everything = [*group.loads.values(), *((v, group.axes[v.number]) for v in kept)]
         return all(column(group, v, a, tiling) is not None for v, a in everything)
 
     def epilogueOf(self, i: int, call: Call) -> tuple[Any, list[Value], list[Value]] | None:
-        """The epilogue of a call, the operands it reads besides, and its results."""
+        """The epilogue of a call, the operands that it adds, and its results."""
         (y,), tiling = call.outs, tilingOf(call)
         if tiling is None:
             return None
@@ -194,12 +196,12 @@ class Lowering:
         return epilogue, [v for v, _ in group.loads.values() if v is not y], kept
 
     def call(self, i: int, call: Call) -> list[Call]:
-        """A call as one native step, or as it is."""
+        """A call as one native step, or unchanged if there is no rule."""
         group, workspace = (
             self.epilogues.get(i),
             LoweringWorkspace(self.new, self.packedWeights, lambda v: self.isRead(v, (i,))),
         )
-        done, whole = None, wholeOf(loweringOf(call.function))
+        done, untiled = None, untiledOf(loweringOf(call.function))
         if tilingOf(call) is not None:
             ending = self.epilogueOf(i, call)
             if ending is not None:
@@ -207,15 +209,15 @@ class Lowering:
                 done = rule(call, ending[0], workspace)
                 if done is not None:
                     calls, inlined = [call, *(group.calls if group else ())], group.inlined if group else ()
-                    own = call.values()
+                    operands = call.values()
                     over = [
-                        len(own) + j
+                        len(operands) + j
                         for j, v in enumerate(ending[1])
-                        if group and all(v.root is not x.root for x in own) and isMetOnce(group, v)
+                        if group and all(v.root is not x.root for x in operands) and isMetOnce(group, v)
                     ]
-                    return [self.step(done, calls, [*own, *ending[1]], ending[2], workspace, over, inlined)]
-        if call.kind.isRegistered and whole is not None:
-            done = whole(call, workspace)
+                    return [self.step(done, calls, [*operands, *ending[1]], ending[2], workspace, over, inlined)]
+        if call.kind.isRegistered and untiled is not None:
+            done = untiled(call, workspace)
         elif (nest := callNest(call, CPU)) is not None:
             done = None if 0 in nest.space else nestKernels(nest, workspace)[0]
         elif call.kind.isStore and store in LOWERINGS:
@@ -227,9 +229,9 @@ class Lowering:
         return [call] if group is None else [call, *self.group(self.indices[id(group)], group)]
 
 
-def wholeOf(lowering: Any) -> Any:
-    """The rule that lowers a call without an epilogue; None if the only one needs a tiling."""
-    return getattr(lowering, "whole", None if hasattr(lowering, "tiling") else lowering)
+def untiledOf(lowering: Any) -> Any:
+    """The rule that lowers a call without an epilogue; None if its only rule needs a tiling."""
+    return getattr(lowering, "untiled", None if hasattr(lowering, "tiling") else lowering)
 
 
 def values(step: Any) -> list[Value]:
@@ -243,7 +245,7 @@ def made(step: Any) -> list[Value]:
 
 
 def isMetOnce(group: Group, value: Value) -> bool:
-    """Whether each element of a value is read only where that of a result of the same shape is computed."""
+    """True if each element of a value is read only to compute the same element of a result of that shape."""
     read = [axes for v, axes in group.loads.values() if v is value]
     made = [group.axes[y.number] for y in group.made.values() if y.shape == value.shape]
     long = [i for i, n in enumerate(value.shape) if n > 1]
@@ -251,7 +253,7 @@ def isMetOnce(group: Group, value: Value) -> bool:
 
 
 def identity(group: Group, value: Value) -> tuple[int | None, ...]:
-    """The axes of a value that runs along the axes of its group in their order; None: of length one."""
+    """The axes of a value that has all axes of its group, in order; None for an axis of length one."""
     return tuple([None if n == 1 else a for a, n in enumerate(value.shape)])
 
 
@@ -272,7 +274,7 @@ def column(group: Group, value: Value, axes: tuple[int | None, ...], tiling: Out
 
 
 def resultOperand(value: Value, tiling: OutputTiling) -> EpilogueOperand | None:
-    """Where a product stores its own result."""
+    """The operand that a product stores its result to."""
     size = value.dtype.itemsize
     return seen(KINDS[named(value.dtype)], value, tuple(s // size for s in value.strides), value.shape, tiling)
 
@@ -280,7 +282,7 @@ def resultOperand(value: Value, tiling: OutputTiling) -> EpilogueOperand | None:
 def seen(
     kind: str, what: Any, strides: tuple[int, ...], space: tuple[int, ...], tiling: OutputTiling
 ) -> EpilogueOperand | None:
-    """Strides along axes as one along rows, one along columns, and those of a batch."""
+    """An epilogue operand: its strides along rows, columns and batch axes; None if the rows cannot be merged."""
     row = collapsed([(space[a], strides[a]) for a in tiling.rows])
     col = strides[tiling.column] if space[tiling.column] > 1 else int(any(strides))
     if row is None or col not in (0, 1):

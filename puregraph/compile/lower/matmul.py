@@ -1,4 +1,4 @@
-"""Matrix products as native kernel calls, and how their results are tiled."""
+"""Matrix products: native kernel calls, and the tiling of their results."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from puregraph.native.llvm.kernelcall import KernelCall
 
 
 class OutputTiling(NamedTuple):
-    """The output tiling of a product or convolution: which axes of its result count rows, which columns, and which a
-    batch."""
+    """The output tiling of a product or convolution: the row axes, the column axis and the batch axes of its result."""
 
     rows: tuple[int, ...]
     column: int
@@ -24,7 +23,7 @@ class OutputTiling(NamedTuple):
 
 
 def productTiling(call: Call) -> OutputTiling | None:
-    """Rows are all axes but the last where b is one matrix and the rows of a follow each other; else a batch."""
+    """All axes but the last are rows if b is one matrix and the rows of a can be merged; otherwise they are a batch."""
     if call.function is not np.matmul or call.options:
         return None
     a, b = call.arguments
@@ -36,8 +35,8 @@ def productTiling(call: Call) -> OutputTiling | None:
     lead = y.ndim - 2
     if math.prod(b.shape[:-2]) == 1:
         rows = [(n, s) for n, s in zip(a.shape[:-1], a.strides[:-1])]
-        own = [(n, s) for n, s in zip(y.shape[:-1], y.strides[:-1])]
-        if collapsed(rows) is not None and collapsed(own) is not None:
+        resultRows = [(n, s) for n, s in zip(y.shape[:-1], y.strides[:-1])]
+        if collapsed(rows) is not None and collapsed(resultRows) is not None:
             return OutputTiling(tuple(range(y.ndim - 1)), y.ndim - 1)
     batch = tuple(a for a in range(lead) if y.shape[a] > 1)
     return OutputTiling((lead,), lead + 1, batch) if len(batch) <= 2 else None
@@ -62,8 +61,8 @@ def productOf(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | N
     for axis in tiling.batch:
         steps = []
         for v in (a, b):
-            own = axis - (y.ndim - v.ndim)
-            steps.append(v.strides[own] // 4 if own >= 0 and v.shape[own] > 1 else 0)
+            position = axis - (y.ndim - v.ndim)
+            steps.append(v.strides[position] // 4 if position >= 0 and v.shape[position] > 1 else 0)
         batch.append(BatchAxis(y.shape[axis], *steps))
     lanes = jit.lanes(4)
     aStrides, bStrides = (aRow or 0, a.strides[-1] // 4), (b.strides[-2] // 4, b.strides[-1] // 4)
@@ -78,7 +77,7 @@ def productOf(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | N
 
 
 def collapsed(axes: list[tuple[int, int]]) -> int | None:
-    """The stride of several axes merged into one; None if they cannot be."""
+    """The stride of several axes merged into one; None if they cannot be merged."""
     axes = [(n, s) for n, s in axes if n > 1]
     for (_, outer), (n, inner) in zip(axes, axes[1:]):
         if outer != n * inner:

@@ -1,4 +1,4 @@
-"""Nest cache: the kernel calls of a loop nest, built once for all nests that differ only in their addresses."""
+"""Nest cache: build the kernel calls of a loop nest once for all nests that differ only in addresses."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from puregraph.native.llvm.instructions import SIZES
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops.nestcode import nestCalls
 
-MANY = 256  # nests that are cached
+MANY = 256  # most nests in the cache
 
 
 class MemorySlot(NamedTuple):
-    """Stands for memory: of an operand by its name among the loads or stores of a nest, or scratch memory."""
+    """A placeholder for memory: a load or store of a nest by name, or scratch memory."""
 
     among: str
     name: Any
@@ -26,7 +26,7 @@ Outline = tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
 class Template(NamedTuple):
-    """The kernel calls of a nest with Slots for its memory, the sizes of its scratch memory, and its `lateIn`."""
+    """The kernel calls of a nest with MemorySlots as addresses, the sizes of its scratch memory, and its `lateIn`."""
 
     works: list[KernelCall]
     sizes: list[int]
@@ -59,7 +59,7 @@ def outline(operands: Mapping[str, Operand]) -> Outline:
 def template(
     space: tuple[int, ...], loads: Outline, lines: tuple[Line, ...], stores: Outline, kind: str, last: int | None
 ) -> Template:
-    """The key of a nest: all but its memory."""
+    """The template for a nest; the arguments, everything but its memory, are the cache key."""
     sizes: list[int] = []
 
     def scratch(size: int) -> MemorySlot:
@@ -73,7 +73,7 @@ def template(
 
 
 def canonical(nest: LoopNest) -> LoopNest:
-    """The nest with names by order of use, so that equal formulas share code; without unused lines."""
+    """The nest with names numbered in order of use, so that equal formulas share code, and without unused lines."""
     names: dict[str, str] = {}
     loads: dict[str, Any] = {}
     lines: list[Line] = []
@@ -96,13 +96,13 @@ def canonical(nest: LoopNest) -> LoopNest:
 
 
 def lateIn(nest: LoopNest) -> list[int]:
-    """The indices of loads of which each element is read only where a result of the same layout is computed.
+    """The indices of loads that a result of the same layout may overwrite: each element is read when it is computed.
 
-    If there are reductions, these are loads that are read after the reductions over some axes, along which they do not
-    vary; or before as well, if a nest of its own finishes these; and of those that vary, all, if nothing that varies is
-    computed before the last reduction.
+    With reductions there are two kinds. A load that does not vary along the reduced axes counts if it is read only
+    after the reduction, or if a separate nest finishes the reduction. Loads that vary count if all varying results
+    are computed after the last reduction.
     """
-    nest = ordered(nest)  # a reduction over axes of length one is none, and nothing waits for it
+    nest = ordered(nest)  # drops reductions over axes of length one, which nothing waits for
     inner = len(nest.space) - 1
     sets, late = reduceSets(nest), set(nest.loads)
     if sets:
@@ -121,13 +121,13 @@ def lateIn(nest: LoopNest) -> list[int]:
 
 
 def isMadeLast(nest: LoopNest, axes: frozenset[int]) -> bool:
-    """Whether there are results that vary along reduced axes, all of them computed after the last reduction."""
+    """True if some results vary along reduced axes, and all of these are computed after the last reduction."""
     shape = ReducedNest(nest, axes)
     return {shape.phase[n] for n in nest.stores if shape.spread[n]} == {shape.count - 1} != {0}
 
 
 def isTransposed(x: Operand, y: Operand) -> bool:
-    """Whether two operands of equal layout in memory run along other axes."""
+    """True if two operands have the same strides in a different axis order."""
     return x.strides != y.strides and sorted(x.strides) == sorted(y.strides)
 
 

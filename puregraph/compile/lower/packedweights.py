@@ -1,4 +1,4 @@
-"""Packed weights: weights in the layout of native code, kept as long as the weights stay the same."""
+"""Packed weights: weights in the layout of native code, kept until the weights change."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ VERSION, LEASES = attrgetter("version"), attrgetter("leases")
 class PackedWeights:
     """Packed weights of a program that changes no parameter.
 
-    They are packed again when the version of a parameter changes, see `Stored`, at each run while its array is leased
-    and may be written to, and once more when the lease has ended.
+    They are packed again when the version of a parameter changes (see `Stored`), before each run while its array is
+    leased and may be written to, and once more after the lease ends.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class PackedWeights:
         self.isStale = True
 
     def keep(self, weight: Value, number: int, count: int, write: Callable[[Value], list[KernelCall]]) -> Value:
-        """The Value with the packed weight; `write(to)` says how it is packed."""
+        """The Value with the packed weight; `write(to)` returns the kernel calls that pack it."""
         made = Value(number, (count,), np.dtype(np.float32), (4,), "constant", "packed", source=floats(count))
         key = weight.number, *((w.key, *[v for v in w.slots.values() if isinstance(v, int)]) for w in write(made))
         if key not in self.values:
@@ -45,17 +45,17 @@ class PackedWeights:
         weights = self.weights.values()
         versions, areLeased = list(map(VERSION, weights)), any(map(LEASES, weights))
         if self.isStale or versions != self.versions:
-            self.isStale = True  # until it is done; a change meanwhile has a version that is seen the next time
+            self.isStale = True  # until done; a change meanwhile has a new version, which the next run sees
             pack()
             self.versions, self.isStale = versions, areLeased
 
 
 def floats(count: int) -> Any:
-    """Memory for elements, on large pages where there are many."""
+    """Memory for float32 elements, on huge pages if there are many."""
     block = AlignedBlock(4 * count)
-    whole = np.frombuffer(block.map, np.uint8)
-    start = block.address - whole.__array_interface__["data"][0]
-    return whole[start : start + 4 * count].view(np.float32)
+    buffer = np.frombuffer(block.map, np.uint8)
+    start = block.address - buffer.__array_interface__["data"][0]
+    return buffer[start : start + 4 * count].view(np.float32)
 
 
 def keepPackedWeights(schedule: Any) -> Any:

@@ -13,13 +13,13 @@ from puregraph.native.llvm.kernelcall import KernelCall
 
 Lowering = Callable[..., "list[KernelCall] | None"]
 OWN = (copy, fill, put, store)  # functions of the intermediate form itself
-LOWERINGS: dict[Any, Lowering] = {}  # of functions that are no Kernels; those declare it
+LOWERINGS: dict[Any, Lowering] = {}  # for functions other than Kernels, which declare theirs
 
 
 def lowers(function: Any) -> Callable[[Any], Any]:
-    """Register what lowers a function's calls to native kernel calls: `(call, workspace)` gives them, or None.
+    """Register the rule that lowers a function's calls: `(call, workspace)` returns native kernel calls, or None.
 
-    Raises    ValueError for a function of which no call is ever lowered so, or that has a lowering
+    Raises    ValueError for a function whose calls are never lowered by such a rule, or that has one already
     """
     if function not in OWN and not any(KINDS[kind].isRegistered for kind in kindsOf(function)):
         kinds = " or ".join(kindsOf(function)) or "nothing"

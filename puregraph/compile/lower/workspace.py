@@ -1,4 +1,4 @@
-"""Workspace: the memory that a native step needs beside its results, and what is checked before it."""
+"""Workspace: the scratch memory that a native step needs, and the checks before it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Offset(NamedTuple):
 
 
 class LoweringWorkspace:
-    """What a step needs beside its results: scratch memory, in `extra`, and bounds of inputs to check, in `checks`.
+    """The needs of a step besides its results: `extra` has scratch memory, `checks` the bounds of inputs to check.
 
-    `isRead` says whether a result is read; one that is not need not be computed, and is added to `left`.
+    `isRead` says whether a result is read; unread results that a rule leaves out are added to `left`.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class LoweringWorkspace:
         self.checks.append(bounds)
 
     def leaves(self, value: Value) -> bool:
-        """Whether a result is left out because it is not read."""
+        """Leave a result out if it is not read; True if it is left out."""
         if not self.isRead(value):
             self.left.add(value.number)
         return value.number in self.left
@@ -50,13 +50,13 @@ class LoweringWorkspace:
         return self.extra[-1]
 
     def keeps(self, weight: Any) -> bool:
-        """Whether the packed weight is kept for later runs."""
+        """True if the packed weight is kept for later runs."""
         return self.packedWeights is not None and weight.root.role == "param"
 
     def packed(
         self, weight: Any, count: int, write: Callable[[Any], list[KernelCall]]
     ) -> tuple[Value, list[KernelCall]]:
-        """Memory for a packed weight, and the kernel calls that pack it in each run: `write(to)`, or none."""
+        """Memory for a packed weight, and the kernel calls that pack it in each run; none if it is kept."""
         if self.packedWeights is not None and self.keeps(weight):
             return self.packedWeights.keep(weight, self.new(0).number, count, write), []
         to = self(count)

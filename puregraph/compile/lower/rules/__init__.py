@@ -1,14 +1,14 @@
-"""Lowering rules: the native kernel calls of each Kernel and numpy function; what has no rule runs in numpy.
+"""Lowering rules: the native kernel calls of each Kernel and numpy function; calls without a rule run in numpy.
 
 elementlayout  strides in elements, and copies to another layout
-channels       the same for feature maps, channels last
+channels       strides and copies of feature maps, channels last
 copies         copies, reshapes, concatenation, assignment to slices
 gather         gather, scatter-add, labels, random numbers, fills
 norm           the norm of all gradients
 convolution, pooling, attention, recurrent, pairwisedot    each with its gradients
 """
 
-from puregraph.compile.lower.rules import (  # they register
+from puregraph.compile.lower.rules import (  # imported to register their rules
     attention,
     convolution,
     copies,

@@ -28,13 +28,13 @@ def headsOf(value: Value) -> Heads | None:
 
 
 def sizesOf(q: Value, k: Value, v: Value) -> AttentionSizes:
-    """The counts of samples, query heads, key heads, queries and keys, and the sizes of a key and a value."""
+    """The number of samples, query heads, key heads, queries and keys, and the sizes of a key and a value."""
     n, h, t, d = q.shape
     return AttentionSizes(n, h, k.shape[1], t, k.shape[2], d, v.shape[3])
 
 
 def maskOf(mask: Any, q: Value, k: Value) -> Any:
-    """The mask as native code reads it; False if it cannot."""
+    """The mask as a native operand, None if there is none; False if native code cannot read it."""
     if mask is None:
         return None
     kind = {"bool": "i8", "float32": "f32"}.get(mask.dtype.name)
@@ -56,7 +56,7 @@ def lowerAttend(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 @lowers(attendGrad)
 def lowerAttendGrad(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """dq, dk, dv; the gradient of a mask is another product, see `decompose.attention`."""
+    """The gradients dq, dk, dv; for the gradient of a mask see `decompose.attention`."""
     grad, q, k, v, mask, lse, rest, causal, scale, ofMask = call.arguments
     if ofMask or len(call.outs) != 3 or not isSingle(grad, q, k, v, lse, rest, *call.outs):
         return None
@@ -69,8 +69,8 @@ def lowerAttendGrad(call: Call, workspace: Any) -> list[KernelCall] | None:
         where, before = toRowMajor(grad, workspace)
         n, h, t, _ = contiguous(grad.shape, 4)
         g = Heads(where, (n // 4, h // 4, t // 4))
-    lseAt, one = toRowMajor(lse, workspace)
-    restAt, two = toRowMajor(rest, workspace)
+    lseAt, lseCopies = toRowMajor(lse, workspace)
+    restAt, restCopies = toRowMajor(rest, workspace)
     (qs, ks, vs, dq, dk, dv), sizes = heads, sizesOf(q, k, v)
     work = attention.attendGrad(g, qs, ks, vs, lseAt, restAt, dq, dk, dv, sizes, causal, float(scale), hides)
-    return [*before, *one, *two, *work]
+    return [*before, *lseCopies, *restCopies, *work]

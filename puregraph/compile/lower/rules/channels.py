@@ -1,4 +1,4 @@
-"""Channels: feature maps as native kernels read them: channels last, with one stride between pixels."""
+"""Channels: feature maps in the layout of native kernels: channels last, with one stride between pixels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from puregraph.native.llvm.kernelcall import KernelCall
 
 
 def pixelStride(value: Value) -> int | None:
-    """The stride in elements between pixels of feature maps stored channels last; None if they are not."""
+    """The stride in elements between pixels of channels-last feature maps; None for another layout."""
     size = value.dtype.itemsize
     n, c, *spatial = value.shape
     strides = [s // size for s in value.strides]
@@ -27,7 +27,7 @@ def pixelStride(value: Value) -> int | None:
 
 
 def toChannelsLast(value: Value, workspace: Any) -> tuple[Any, int, list[KernelCall]]:
-    """Feature maps channels last: where they are stored, their pixel stride, and the kernel calls that copy them."""
+    """Feature maps as channels last: location, pixel stride, and the kernel calls that copy them if needed."""
     pixel = pixelStride(value)
     if pixel is not None:
         return value, pixel, []
@@ -36,7 +36,7 @@ def toChannelsLast(value: Value, workspace: Any) -> tuple[Any, int, list[KernelC
 
 
 def channelTiling(call: Call) -> OutputTiling | None:
-    """The output tiling of a result that is feature maps: a row for each pixel, a column for each channel."""
+    """The output tiling of feature maps: a row for each pixel, a column for each channel."""
     (y,) = call.outs
     arrays = [a for a in call.arguments if type(a) is Value]
     if y.ndim not in (3, 4, 5) or not isSingle(y, *arrays) or pixelStride(y) is None:

@@ -45,7 +45,7 @@ def lowerConvolveData(call: Call, epilogue: Any, workspace: Any) -> list[KernelC
 def inChunks(
     W: Any, filters: convolution.Filters, workspace: Any, x: Any, epilogue: Any, pixel: int
 ) -> list[KernelCall]:
-    """The calls that pack a weight and those that use it; chunk by chunk where it is large and packed for one use."""
+    """The calls that pack a weight, then those that use it; in chunks if it is large and packed for a single use."""
     if filters.chunks == 1 or workspace.keeps(W):
         packed, first = workspace.packed(W, filters.size, lambda to: filters.pack(W, to))
         return [*first, *filters.convolve(x, packed, epilogue, pixel)]

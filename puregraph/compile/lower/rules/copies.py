@@ -1,4 +1,4 @@
-"""Copies: elements copied, concatenated, stacked, assigned to slices, filled: a rule for each, for all backends."""
+"""Copies: rules for copy, concatenate, stack, assignment to slices and fill, for all backends."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Strides = tuple[int, ...]
 
 
 class CopyWriter:
-    """Writes copies and fills: here as native kernel calls; a subclass writes the launches of a GPU."""
+    """Writes copies and fills as native kernel calls; a subclass writes GPU launches."""
 
     def canCopy(self, *values: Value) -> bool:
-        """Whether elements of these Values can be copied to one another."""
+        """True if elements of these Values can be copied to one another."""
         return canCopy(*values)
 
     def copies(self, x: Any, y: Any, dtype: Any, shape: Strides, xStrides: Strides, yStrides: Strides) -> Any:
-        """Copies elements of x, stored with some strides, to where those of y are stored; None if it does not."""
+        """Copy elements of x, with these strides, to elements of y; None if this is not supported."""
         return None if 0 in shape else nativeCopies(x, y, shape, xStrides, yStrides, dtype.itemsize)
 
     def fills(self, number: Any, y: Any, dtype: Any, shape: Strides, strides: Strides) -> Any:
-        """Writes a constant into elements of y; None if it does not."""
+        """Write a constant into elements of y; None if this is not supported."""
         kind = {"bool": "i8", "float32": "f32", **INTS}.get(dtype.name)
         isWhole = type(y) is Value and isDense(shape, y.strides, dtype.itemsize)
         isNumber = isinstance(number, (bool, int, float, np.generic))
@@ -41,7 +41,7 @@ class CopyWriter:
 
 
 def copied(call: Call, writer: CopyWriter) -> Any:
-    """The elements of x, broadcast where y is larger."""
+    """Copy the elements of x, broadcast if y is larger."""
     (x,), (y,) = call.values(), call.outs
     if not writer.canCopy(x, y):
         return None
@@ -49,7 +49,7 @@ def copied(call: Call, writer: CopyWriter) -> Any:
 
 
 def reshaped(call: Call, writer: CopyWriter) -> Any:
-    """The elements of x in row-major order."""
+    """Copy the elements of x in row-major order."""
     x, (y,) = call.values()[0], call.outs
     if not writer.canCopy(x, y) or not isRowMajor(y) or call.options:
         return None
@@ -59,7 +59,7 @@ def reshaped(call: Call, writer: CopyWriter) -> Any:
 
 
 def concatenated(call: Call, writer: CopyWriter) -> Any:
-    """The parts one after another along an axis."""
+    """Concatenate the parts along an axis."""
     parts, (y,) = list(call.arguments[0]), call.outs
     axis = call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis", 0)
     if axis is None or not all(type(x) is Value for x in parts) or not writer.canCopy(y, *parts):
@@ -73,7 +73,7 @@ def concatenated(call: Call, writer: CopyWriter) -> Any:
 
 
 def stacked(call: Call, writer: CopyWriter) -> Any:
-    """Each part at its index of a new axis."""
+    """Stack the parts along a new axis."""
     parts, (y,) = list(call.arguments[0]), call.outs
     axis = (call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis", 0)) % y.ndim
     if not all(type(x) is Value for x in parts) or not writer.canCopy(y, *parts):
@@ -85,7 +85,7 @@ def stacked(call: Call, writer: CopyWriter) -> Any:
 
 
 def assigned(call: Call, writer: CopyWriter) -> Any:
-    """x, or a constant, with the part replaced that a basic index selects."""
+    """Copy x, or fill with a constant, then assign to the part that a basic index selects."""
     x, key, part = call.arguments
     (y,) = call.outs
     if not writer.canCopy(y, *[v for v in (x, part) if type(v) is Value]) or not isBasicKey(key):
@@ -100,20 +100,20 @@ def assigned(call: Call, writer: CopyWriter) -> Any:
 
 
 def written(x: Any, y: Any, dtype: Any, shape: Strides, strides: Strides, writer: CopyWriter) -> Any:
-    """A Value that is broadcast, or a constant, in some elements of an array."""
+    """Write a broadcast Value or a constant into some elements of an array."""
     if type(x) is not Value:
         return writer.fills(x, y, dtype, shape, strides)
     return writer.copies(x, y, dtype, shape, broadcastStrides(x, shape), strides) if x.ndim <= len(shape) else None
 
 
 def isBasicKey(key: Any) -> bool:
-    """Whether an index is basic: slices, integers, new axes and an ellipsis."""
+    """True if an index is basic: slices, integers, new axes and an ellipsis."""
     parts = key if isinstance(key, tuple) else (key,)
     return all(k is None or k is Ellipsis or isinstance(k, (int, slice)) and type(k) is not bool for k in parts)
 
 
 def filled(call: Call, writer: CopyWriter) -> Any:
-    """A constant in every element."""
+    """Write a constant into every element."""
     (number,), (y,) = call.arguments, call.outs
     return writer.fills(number, y, y.dtype, y.shape, elementStrides(y))
 
@@ -133,7 +133,7 @@ for function, rule in COPYING.items():
 
 @lowers(store)
 def lowerStore(x: Value, target: Value) -> list[KernelCall] | None:
-    """The elements of x where a state is stored."""
+    """Copy the elements of x to the memory of a state."""
     if not canCopy(x, target) or x.shape != target.shape:
         return None
     return nativeCopies(x, target, target.shape, elementStrides(x), elementStrides(target), x.dtype.itemsize)

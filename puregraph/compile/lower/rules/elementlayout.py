@@ -14,27 +14,27 @@ from puregraph.native.ops.copy import stridedCopy
 
 SINGLE = np.dtype(np.float32)
 T = TypeVar("T")
-KINDS = {1: "i8", 2: "i16", 4: "f32", 8: "f64"}  # by bytes: the type that elements are copied as
+KINDS = {1: "i8", 2: "i16", 4: "f32", 8: "f64"}  # by itemsize: the type that elements are copied as
 
 
 def allOf(results: Iterable[T | None]) -> list[T] | None:
-    """What was found; None if anything was not."""
+    """The results as a list; None if any of them is None."""
     known = [*results]
     return None if None in known else [result for result in known if result is not None]
 
 
 def isSingle(*values: Any) -> bool:
-    """Whether all are float32 Values with at least one element."""
+    """True if all are float32 Values with at least one element."""
     return all(type(v) is Value and v.dtype == SINGLE and 0 not in v.shape for v in values)
 
 
 def isRowMajor(value: Value) -> bool:
-    """Whether the elements are contiguous in row-major order."""
+    """True if the elements are contiguous in row-major order."""
     return isContiguous(value.shape, value.strides, value.dtype.itemsize)
 
 
 def canCopy(*values: Value) -> bool:
-    """Whether native code can copy elements: all of one dtype, at multiples of its size."""
+    """True if native code can copy elements: all of one dtype, with strides that are multiples of its size."""
     kinds = {v.dtype for v in values}
     size, kind = values[0].dtype.itemsize, values[0].dtype.kind
     known = kind in "iub" or kind == "f" and size in (4, 8)
@@ -47,7 +47,7 @@ def elementStrides(value: Value) -> tuple[int, ...]:
 
 
 def broadcastStrides(value: Value, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a Value that is broadcast to a shape."""
+    """The strides of a Value broadcast to a shape."""
     return (0,) * (len(shape) - value.ndim) + elementStrides(value)
 
 
@@ -59,7 +59,7 @@ def copies(
 
 
 def toRowMajor(value: Value, workspace: Any) -> tuple[Any, list[KernelCall]]:
-    """The elements in row-major order: where they are stored, and the kernel calls that copy them."""
+    """The elements in row-major order: their location, and the kernel calls that copy them if needed."""
     if isRowMajor(value):
         return value, []
     to = workspace(value.size)

@@ -24,16 +24,16 @@ from puregraph.native.ops import gather as native
 from puregraph.native.ops.nestcode import nestCalls
 from puregraph.native.ops.scatterfused import scatterAddFused
 
-FAULT = np.zeros(1, np.int64)  # where kernels note an index that is out of range; indices are checked before they run
+FAULT = np.zeros(1, np.int64)  # kernels write here for an index out of range, but indices are checked before they run
 
 
 def isIndex(value: Any) -> bool:
-    """Whether indices can be checked before a step begins: they are an input, or a view of one."""
+    """True if indices can be checked before a step: they are an input, or a view of one."""
     return type(value) is Value and 0 not in value.shape and canBeBounded(value)
 
 
 def indicesOf(value: Value, workspace: Any) -> tuple[Any, int, list[KernelCall]]:
-    """The indices in row-major order: where they are stored, their stride, and the kernel calls that copy them."""
+    """The indices in row-major order: their location, their stride, and the kernel calls that copy them if needed."""
     step = collapsed([(n, s // 8) for n, s in zip(value.shape, value.strides)])
     if step is not None:
         return value, step, []
@@ -43,7 +43,7 @@ def indicesOf(value: Value, workspace: Any) -> tuple[Any, int, list[KernelCall]]
 
 
 def rowLike(value: Value, lead: int) -> int | None:
-    """The stride of rows that are contiguous each, counted by `lead` axes; None if they are not."""
+    """The stride between contiguous rows, which the first `lead` axes index; None if rows are not contiguous."""
     step = value.dtype.itemsize
     for n, s in zip(reversed(value.shape[lead:]), reversed(value.strides[lead:])):
         if n > 1 and s != step:
@@ -110,14 +110,14 @@ def scatterTiling(call: Call) -> OutputTiling | None:
     return None if rowLike(grad, index.ndim) is None else OutputTiling((0,), 1)
 
 
-lowerScatterAdd.tiling, lowerScatterAdd.whole = scatterTiling, lowerScatter
+lowerScatterAdd.tiling, lowerScatterAdd.untiled = scatterTiling, lowerScatter
 
 
 @lowers(classIndex)
 def lowerClassIndex(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """The labels, with -1 for those that are ignored."""
-    labels, classes, *rest = call.arguments
-    ignored = rest[0] if rest else call.options.get("ignored")
+    """The labels, with -1 for ignored ones."""
+    labels, classes, *optional = call.arguments
+    ignored = optional[0] if optional else call.options.get("ignored")
     (index,) = call.outs
     if not isIndex(labels) or not isRowMajor(labels) or not isRowMajor(index) or index.dtype != np.int64:
         return None

@@ -16,12 +16,12 @@ from puregraph.native.ops.nestcode import nestCalls
 
 SQUARES = ("y0", Formula("square(x0)"))
 ROOT = ("y1", Formula("sqrt(y0)"))
-WIDE = 2  # float32 elements in one of float64
+WIDE = 2  # float32 elements per float64
 
 
 @lowers(norm)
 def lowerNorm(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """y = sqrt(sum x^2): a sum for each array, then the sum of these, all in float64."""
+    """y = sqrt(sum x^2): a partial sum for each array, then their total, all in float64."""
     xs, (y,) = call.arguments, call.outs
     if not isSingle(*xs) or any(s % 4 for x in xs for s in x.strides):
         return None

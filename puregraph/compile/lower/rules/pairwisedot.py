@@ -11,7 +11,7 @@ from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops import pairwisedot
 
-MOST = 128  # vectors: each has two arguments, and some instructions of its own
+MOST = 128  # most vectors: each one adds two arguments and some instructions
 
 
 @lowers(pairDots)
@@ -37,7 +37,7 @@ def lowerPairDotsGrad(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 
 def sampled(values: Any, workspace: Any) -> tuple[list[Any], list[int], list[KernelCall]]:
-    """Matrices with contiguous rows: where they are stored, their row strides, and the kernel calls that copy them."""
+    """Matrices with contiguous rows: their locations, row strides, and the kernel calls that copy them if needed."""
     matrices, rows, before = list[Any](), list[int](), list[KernelCall]()
     for value in values:
         (row, column), where = elementStrides(value), value

@@ -20,19 +20,19 @@ from puregraph.native.ops import gather
 
 
 def windowsOn(shape: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> Any:
-    """The geometry of windows over feature maps, each channel by itself."""
+    """The geometry of windows over feature maps, one channel at a time."""
     c = shape[1]
     size = tuple(size) if isinstance(size, (tuple, list)) else (size,) * (len(shape) - 2)
     return geometry(shape, (c, 1, *size), stride, pad, dilation, c)
 
 
 def windowsOf(indices: Value) -> Any:
-    """The geometry of the windows that the indices of maxima come from."""
+    """The geometry of the windows whose maxima the indices locate; None if unknown."""
     made = indices.call
     if made is None or made.function is not maxPool or pixelStride(indices) != indices.shape[1]:
         return None
-    x, size, stride, pad, *rest = made.arguments
-    return windowsOn(x.shape, size, stride, pad, rest[0] if rest else made.options.get("dilation", 1))
+    x, size, stride, pad, *optional = made.arguments
+    return windowsOn(x.shape, size, stride, pad, optional[0] if optional else made.options.get("dilation", 1))
 
 
 def maxPoolGradTiling(call: Call) -> OutputTiling | None:
@@ -48,18 +48,18 @@ def maxPoolGradTiling(call: Call) -> OutputTiling | None:
 @lowers(maxPool)
 def lowerMaxPool(call: Call, workspace: Any) -> list[KernelCall] | None:
     """y = max of each window, and its index in the window."""
-    x, size, stride, pad, *rest = call.arguments
+    x, size, stride, pad, *optional = call.arguments
     y, indices = call.outs
     if not isSingle(x, y) or x.ndim not in (3, 4, 5) or pixelStride(y) is None or pixelStride(indices) != x.shape[1]:
         return None
     where, pixel, before = toChannelsLast(x, workspace)
-    g = windowsOn(x.shape, size, stride, pad, rest[0] if rest else call.options.get("dilation", 1))
+    g = windowsOn(x.shape, size, stride, pad, optional[0] if optional else call.options.get("dilation", 1))
     return [*before, *pooling.maxForward(where, indices, EpilogueSpec(y, pixelStride(y) or 0), g, pixel)]
 
 
 @lowers(maxPoolGrad)
 def lowerMaxPoolGrad(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
-    """Each gradient is added at the maximum of its window."""
+    """Add each gradient at the maximum of its window."""
     grad, indices, *_ = call.arguments
     g = windowsOf(indices)
     where, pixel, before = toChannelsLast(grad, workspace)
@@ -69,24 +69,24 @@ def lowerMaxPoolGrad(call: Call, epilogue: Any, workspace: Any) -> list[KernelCa
 @lowers(meanPool)
 def lowerMeanPool(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
     """y = mean of each window."""
-    x, size, stride, pad, *rest = call.arguments
-    includePad = rest[0] if rest else call.options.get("includePad", True)
+    x, size, stride, pad, *optional = call.arguments
+    includePad = optional[0] if optional else call.options.get("includePad", True)
     where, pixel, before = toChannelsLast(x, workspace)
     return [*before, *pooling.meanForward(where, epilogue, windowsOn(x.shape, size, stride, pad), includePad, pixel)]
 
 
 @lowers(meanPoolGrad)
 def lowerMeanPoolGrad(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
-    """Each gradient is divided evenly over its window."""
-    grad, shape, size, stride, pad, *rest = call.arguments
-    includePad = rest[0] if rest else call.options.get("includePad", True)
+    """Divide each gradient evenly over its window."""
+    grad, shape, size, stride, pad, *optional = call.arguments
+    includePad = optional[0] if optional else call.options.get("includePad", True)
     where, pixel, before = toChannelsLast(grad, workspace)
     return [*before, *pooling.meanGradient(where, epilogue, windowsOn(shape, size, stride, pad), includePad, pixel)]
 
 
 @lowers(addAt)
 def lowerAddAt(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """Elements added at their indices, row by row."""
+    """Add elements at their indices, row by row."""
     values, index, size = call.arguments
     (y,) = call.outs
     if not isSingle(values, y) or index.dtype != np.int32 or not isRowMajor(index) or not isRowMajor(y):

@@ -45,19 +45,19 @@ BACKS = {tanhBack: "tanh", reluBack: "relu", lstmBack: "lstm", gruBack: "gru"}
 
 
 def sequenceOperand(value: Value) -> SequenceOperand | None:
-    """A Value as an operand of samples and time steps, the elements of each contiguous; None if they are not."""
+    """A Value as an operand with sample and time strides; None if the elements of a time step are not contiguous."""
     n, t, last = elementStrides(value)
     return SequenceOperand(value, (n, t)) if last == 1 or value.shape[2] == 1 else None
 
 
 def rowsOf(value: Value) -> tuple[Any, int] | None:
-    """A Value of contiguous rows, one for each sample, and its row stride; None if they are not."""
+    """A Value with a contiguous row for each sample, and its row stride; None if rows are not contiguous."""
     n, last = elementStrides(value)
     return (value, n) if last == 1 or value.shape[1] == 1 else None
 
 
 def timeStepMask(on: Any) -> Any:
-    """The mask of valid time steps as native code reads it."""
+    """The mask of valid time steps as a native operand."""
     if on is None:
         return None
     n, t = elementStrides(on)
@@ -97,7 +97,7 @@ def inputProducts(x: Value, W: Value, workspace: Any) -> tuple[SequenceOperand, 
 
 
 def stateOperand(state: SequenceOperand, workspace: Any) -> SequenceOperand:
-    """Where a state is stored: in one row for all time steps if only the next one reads it."""
+    """The operand for a state; one row serves all time steps if only the next step reads it."""
     if not workspace.leaves(state.what):
         return state
     n, _, units = state.what.shape
@@ -105,16 +105,16 @@ def stateOperand(state: SequenceOperand, workspace: Any) -> SequenceOperand:
 
 
 def isZero(value: Value) -> bool:
-    """Whether all elements are known to be 0."""
+    """True if all elements are known to be 0."""
     call = value.root.call
     return call is not None and call.kind.isFill and call.arguments[0] == 0
 
 
 @lowers(forward)
 def lowerForward(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """The states of a cell at every time step, and those values for its gradient that are read."""
-    step, x, W, b, weights, states, *rest = call.arguments
-    on, reverse = [*rest, None, False][:2] if len(rest) < 2 else rest
+    """The states of a cell at every time step, and the values that its gradient reads."""
+    step, x, W, b, weights, states, *optional = call.arguments
+    on, reverse = [*optional, None, False][:2] if len(optional) < 2 else optional
     U, d = [*weights, None][:2]
     if step not in STEPS or not isSingle(x, W, U, *states, *[v for v in (b, d) if v is not None], *call.outs):
         return None
@@ -156,8 +156,8 @@ def lowerForward(call: Call, workspace: Any) -> list[KernelCall] | None:
 @lowers(throughTime)
 def lowerThroughTime(call: Call, workspace: Any) -> list[KernelCall] | None:
     """The gradients of a cell, from the last time step to the first (backpropagation through time)."""
-    back, U, before, after, kept, gy, grads, *rest = call.arguments
-    on, reverse = [*rest, None, False][:2] if len(rest) < 2 else rest
+    back, U, before, after, kept, gy, grads, *optional = call.arguments
+    on, reverse = [*optional, None, False][:2] if len(optional) < 2 else optional
     if back not in BACKS:
         return None
     kind, count = BACKS[back], len(after)
@@ -178,7 +178,7 @@ def lowerThroughTime(call: Call, workspace: Any) -> list[KernelCall] | None:
     ]
     packed = workspace(recurrent.packedSize(kind, units))
     inner = tracks[: count + len(kept)]
-    if kind == "gru":  # reads only states before a step, which after a gap are not those of the step before
+    if kind == "gru":  # reads only the states before a step, which differ from the previous step's after a masked one
         shift = -before[0].strides[1] if reverse else before[0].strides[1]
         inner[0] = begins[0]._replace(what=Offset(before[0], shift))
     works = recurrent.back(
