@@ -39,12 +39,12 @@ def eliminateCommonSubexpressions(schedule: Any) -> Any:
             comparable(call.options),
             lays,
         )
-        found = known.get(key)
-        if found is None:
+        earlier = known.get(key)
+        if earlier is None:
             known[key] = call.outs
             calls.append(call)
         else:
-            instead.update((y.number, same) for y, same in zip(call.outs, found))
+            instead.update((y.number, same) for y, same in zip(call.outs, earlier))
     schedule.calls = calls
     replace(schedule, now)
     return schedule

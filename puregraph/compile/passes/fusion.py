@@ -96,8 +96,8 @@ class Fuser:
 
     def sources(self, i: int) -> list[Group]:
         """The open groups that compute what a call reads, in the order in which they were opened."""
-        found = {id(g): g for v in self.reads[i] if (g := self.makers.get(v.number))}
-        return list(found.values()) if len(found) < 2 else [g for g in self.open if id(g) in found]
+        groups = {id(g): g for v in self.reads[i] if (g := self.makers.get(v.number))}
+        return list(groups.values()) if len(groups) < 2 else [g for g in self.open if id(g) in groups]
 
     def assign(self, i: int, read: NestLines, call: Call) -> None:
         """Put a call into the group that computes what it reads, one that reads the same, or a new one."""
@@ -125,19 +125,19 @@ class Fuser:
             self.steps.append(call)
             self.done(i)
 
-    def merge(self, one: Group, two: Group) -> Group | None:
+    def merge(self, first: Group, second: Group) -> Group | None:
         """Replace two open groups, neither of which reads the other's results, by one with the calls of both; None if
         they do not fit into one."""
-        if one.space != two.space:
+        if first.space != second.space:
             return None
-        both = two.copy()
-        for call in one.calls:
+        both = second.copy()
+        for call in first.calls:
             read = self.target.lines(call)
             if read is None or not self.join(both, read, call):
                 return None
         self.makers.update(dict.fromkeys(both.made, both))
-        self.open.remove(one)
-        self.open[self.open.index(two)] = both
+        self.open.remove(first)
+        self.open[self.open.index(second)] = both
         return both
 
     def enter(self, group: Group, i: int, read: NestLines) -> bool:
@@ -200,8 +200,8 @@ class Fuser:
         """Whether a group reads the same memory over the same space."""
         if read.space != group.space:
             return False
-        whole = {v.number for v, _ in group.loads.values() if v.size == group.size}
-        return any(v.number in whole for v, _ in read.given.values())
+        full = {v.number for v, _ in group.loads.values() if v.size == group.size}
+        return any(v.number in full for v, _ in read.operands.values())
 
     def join(self, group: Group, read: NestLines, call: Call) -> bool:
         """Add a call to a group, if it fits: all calls of a group compute in one dtype."""
@@ -209,7 +209,7 @@ class Fuser:
             return False
         group.arithmetic = read.arithmetic
         computed = {}
-        for n, (v, _) in read.given.items():
+        for n, (v, _) in read.operands.items():
             computed[n] = group.find(v)
             if computed[n] is None and v.root.number in group.made:
                 return False
@@ -224,14 +224,14 @@ class Fuser:
         if over and over & (late := group.beside()) and not late.isdisjoint(axes):
             return False
 
-        def move(own: Axes) -> Axes:
-            return tuple([None if a is None else axes[a] for a in own])
+        def move(valueAxes: Axes) -> Axes:
+            return tuple([None if a is None else axes[a] for a in valueAxes])
 
         def chosen(reduce: Reduce) -> frozenset[int]:
             return frozenset([a for a in (axes[i] for i in reduce.axes) if a is not None])
 
-        loads = {n: (v, move(own)) for n, (v, own) in read.given.items() if computed[n] is None}
-        new = {(v.number, own) for v, own in loads.values()} - group.known.keys()
+        loads = {n: (v, move(valueAxes)) for n, (v, valueAxes) in read.operands.items() if computed[n] is None}
+        new = {(v.number, valueAxes) for v, valueAxes in loads.values()} - group.known.keys()
         if len(group.loads) + len(new) + len(group.made) + len(read.results) > MOST:
             return False
         reductions = [x for _, x, _ in read.results if isinstance(x, Reduce)]
@@ -241,7 +241,7 @@ class Fuser:
         names |= {n: group.names[p[0].number] if p else group.load(*loads[n]) for n, p in computed.items()}
         for n, line in read.lines:
             names[n] = group.add(renamed(line, names))
-        for y, line, own in read.results:
+        for y, line, valueAxes in read.results:
             if isinstance(line, Reduce):
                 reducedAxes = over | chosen(line)
                 name = group.add(Reduce(line.how, names[line.of], chosen(line)))
@@ -251,7 +251,7 @@ class Fuser:
             else:
                 reducedAxes, name = over, group.add(renamed(line, names))
             group.made[y.number], group.names[y.number] = y, name
-            group.axes[y.number], group.reducedAxes[y.number] = move(own), reducedAxes
+            group.axes[y.number], group.reducedAxes[y.number] = move(valueAxes), reducedAxes
         group.calls.append(call)
         group.last = self.count
         return True
@@ -259,19 +259,19 @@ class Fuser:
     def fits(self, group: Group, over: frozenset[int], read: NestLines, axes: Axes) -> bool:
         """Whether a group may have a reduction over these axes beside those that it has: over the whole space, its rows
         or its columns."""
-        rest = frozenset(a for a, n in enumerate(group.space) if n > 1)
-        if not over or not rest <= set(axes):
+        long = frozenset(a for a, n in enumerate(group.space) if n > 1)
+        if not over or not long <= set(axes):
             return False
         if group.inner is None:
             group.inner = innerAxis(group, read)
-        sets = [s & rest for s in group.reductions if s & rest != over & rest]
+        sets = [s & long for s in group.reductions if s & long != over & long]
         if not sets:
             return True
-        rows, columns = (sets[0], over & rest) if group.inner in sets[0] else (over & rest, sets[0])
-        isWhole = rows | columns == rest and not rows & columns
+        rows, columns = (sets[0], over & long) if group.inner in sets[0] else (over & long, sets[0])
+        isWhole = rows | columns == long and not rows & columns
         if group.isChained(columns):
             return False
-        isLast = not any(group.reducedAxes[n] & columns and columns & set(own) for n, own in group.axes.items())
+        isLast = not any(group.reducedAxes[n] & columns and columns & set(axes) for n, axes in group.axes.items())
         return len(set(sets)) == 1 and group.inner in rows and isWhole and isLast and group.spread(rows) <= CHUNK
 
 
@@ -290,7 +290,7 @@ def innerAxis(group: Group, read: NestLines) -> int:
     """The axis along which the largest operand is contiguous."""
     operands = [*group.loads.values(), *((v, group.axes[n]) for n, v in group.made.items())]
     if not operands:
-        operands = list(read.given.values())
+        operands = list(read.operands.values())
     value, axes = max(operands, key=lambda o: o[0].size)
     steps = [(s, -a) for s, n, a in zip(value.strides, value.shape, axes) if a is not None and n > 1 and s]
     return -min(steps)[1] if steps else len(group.space) - 1
@@ -301,17 +301,17 @@ def axesOf(group: Group, read: NestLines, computed: dict[str, Any]) -> Axes | No
     rank = len(read.space)
     if not group.calls:
         return tuple(range(rank))
-    found: list[int | None] = [None] * rank
+    axes: list[int | None] = [None] * rank
     for name, made in computed.items():
-        for spot, a in zip(read.given[name][1], made[1] if made else ()):
+        for spot, a in zip(read.operands[name][1], made[1] if made else ()):
             if spot is not None and a is not None:
-                if found[spot] not in (None, a):
+                if axes[spot] not in (None, a):
                     return None
-                found[spot] = a
-    if read.space == group.space and all(a is None or a == i for i, a in enumerate(found)):
+                axes[spot] = a
+    if read.space == group.space and all(a is None or a == i for i, a in enumerate(axes)):
         return tuple(range(rank))
-    for n, a in zip(read.space, found):
+    for n, a in zip(read.space, axes):
         if n > 1 and (a is None or group.space[a] != n):
             return None
-    chosen = [a for a in found if a is not None]
-    return tuple(found) if len(set(chosen)) == len(chosen) else None
+    chosen = [a for a in axes if a is not None]
+    return tuple(axes) if len(set(chosen)) == len(chosen) else None

@@ -83,19 +83,19 @@ class Group:
         root = value.root
         if root.number not in self.made or value.offset:
             return None
-        own, used = self.axes[root.number], set()
-        found: list[int | None] = []
+        rootAxes, used = self.axes[root.number], set()
+        axes: list[int | None] = []
         for n, s in zip(value.shape, value.strides):
             match = [i for i, (m, t) in enumerate(zip(root.shape, root.strides)) if m == n and t == s and i not in used]
             if n == 1 or s == 0:
-                found.append(None)
+                axes.append(None)
             elif match:
                 used.add(match[0])
-                found.append(own[match[0]])
+                axes.append(rootAxes[match[0]])
             else:
                 return None
         wanted = {i for i, n in enumerate(root.shape) if n > 1}
-        return (root, tuple(found)) if wanted == used else None
+        return (root, tuple(axes)) if wanted == used else None
 
     def spread(self, axes: frozenset[int]) -> int:
         return math.prod(self.space[a] for a in axes)

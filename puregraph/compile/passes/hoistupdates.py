@@ -55,9 +55,9 @@ def updatedSoon(calls: list[Call], start: int) -> list[Call]:
     latest: dict[int, int] = {}
     positions = []
     for i, call in enumerate(calls):
-        own = [v.root for v in (*call.values(), *call.outs) if v is not None and v.role != "scalar"]
-        positions.append(max([latest.get(v.number, start) for v in own]) if isLarge(call) else i)
-        latest.update((v.number, positions[-1]) for v in own)
+        roots = [v.root for v in (*call.values(), *call.outs) if v is not None and v.role != "scalar"]
+        positions.append(max([latest.get(v.number, start) for v in roots]) if isLarge(call) else i)
+        latest.update((v.number, positions[-1]) for v in roots)
     order = sorted(range(len(calls)), key=lambda i: (positions[i], i))
     return [calls[i] for i in order]
 

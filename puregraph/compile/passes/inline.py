@@ -78,7 +78,7 @@ class Inliner:
     def recipe(self, group: Group, y: Value) -> Recipe | None:
         """How a group computes a value; None if that is costly, or needs a reduction that is not stored."""
         lines, small = dict(group.lines), {group.names[v.number]: v for v in group.made.values()}
-        found: dict[str, Formula] = {}
+        formulas: dict[str, Formula] = {}
         loads: dict[str, tuple[Value, Axes]] = {}
         stack = [group.names[y.number]]
         while stack:
@@ -88,14 +88,14 @@ class Inliner:
                 loads[name] = group.loads[name]
             elif made is not None and made.size * SMALL <= y.size:
                 loads[name] = made, group.axes[made.number]
-            elif isinstance(line, Reduce) or len(found) == MAXLINES:
+            elif isinstance(line, Reduce) or len(formulas) == MAXLINES:
                 return None
-            elif line is not None and name not in found:
+            elif line is not None and name not in formulas:
                 if any(isAxis(n) for n in line.names) or HEAVY & {t.op for t in walk(line.term)}:
                     return None
-                found[name] = line
+                formulas[name] = line
                 stack += line.names
-        return Recipe([(n, found[n]) for n, _ in group.lines if n in found], loads)
+        return Recipe([(n, formulas[n]) for n, _ in group.lines if n in formulas], loads)
 
     def large(self, recipe: Recipe, y: Value) -> list[tuple[Value, Axes]]:
         """The operands of a recipe that are worth a pass over memory."""
@@ -170,22 +170,23 @@ class Inliner:
 def makersOf(group: Group, y: Value, recipe: Recipe) -> list[Call]:
     """The calls by which a group makes a value from the operands of its recipe."""
     wanted, known = {y.number}, {v.root.number for v, _ in recipe.loads.values()}
-    found: list[Call] = []
+    calls: list[Call] = []
     for call in reversed([*group.inlined, *group.calls]):
         if wanted.intersection(out.number for out in call.outs if out is not None):
-            found.append(call)
+            calls.append(call)
             wanted.update({v.root.number for v in call.values() if v is not None} - known)
-    return found[::-1]
+    return calls[::-1]
 
 
 def overwrites(schedule: Any, makers: dict[int, int]) -> dict[int, int]:
     """The index of the step that replaces the content of a parameter or state, by the number of the old content."""
     old = {id(target): v.root.number for target, v in schedule.held}
-    found = {old[id(t)]: makers[v.root.number] for t, v in schedule.stores if id(t) in old and v.root.number in makers}
+    stored = [(old[id(t)], v.root.number) for t, v in schedule.stores if id(t) in old]
+    indices = {number: makers[new] for number, new in stored if new in makers}
     for i, step in enumerate(schedule.calls):
         if not isinstance(step, Group) and step.kind.isStore and id(step.options["target"]) in old:
-            found.setdefault(old[id(step.options["target"])], i)
-    return found
+            indices.setdefault(old[id(step.options["target"])], i)
+    return indices
 
 
 def scaled(y: Value, v: Value) -> tuple[int, ...]:

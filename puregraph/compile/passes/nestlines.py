@@ -71,22 +71,22 @@ class FusionTarget(NamedTuple):
     def lines(self, call: Call) -> NestLines | None:
         """A call as formulas or a reduction; None if it is neither, or of a dtype that groups do not compute in."""
         if call.kind.isElementwise or call.kind.isFill:
-            found = pointwise(call) if isExactIn(call) else None
+            nest = pointwise(call) if isExactIn(call) else None
         elif call.kind.isReduction:
-            found = reduction(call)
-            isReduced = found is not None and self.canReduce(call.function, call.arguments[0], call.outs[0])
-            found = found if isReduced else None
+            nest = reduction(call)
+            isReduced = nest is not None and self.canReduce(call.function, call.arguments[0], call.outs[0])
+            nest = nest if isReduced else None
         elif call.function is firstIndex:
-            found = firstLines(call) if self.canFind(*call.arguments) else None
+            nest = firstLines(call) if self.canFind(*call.arguments) else None
         else:
-            found = byClass(call) if call.function is takeClass or call.function is putClass else None
-        if found is None:
+            nest = byClass(call) if call.function is takeClass or call.function is putClass else None
+        if nest is None:
             return None
-        values, results = [v for v, _ in found.given.values()], [y for y, _, _ in found.results]
-        isFound = call.kind.isReduction or call.function is firstIndex
-        if not (all(map(self.isRead, values)) and all(self.isMade(y, isFound) for y in results)):
+        values, results = [v for v, _ in nest.operands.values()], [y for y, _, _ in nest.results]
+        reduces = call.kind.isReduction or call.function is firstIndex
+        if not (all(map(self.isRead, values)) and all(self.isMade(y, reduces) for y in results)):
             return None
-        return found if values or named(results[0].dtype) in self.floats else None
+        return nest if values or named(results[0].dtype) in self.floats else None
 
 
 NATIVE = frozenset(("float32", "bool", *INTS))
@@ -103,7 +103,7 @@ class NestLines(NamedTuple):
     """
 
     space: tuple[int, ...]
-    given: dict[str, tuple[Value, Axes]]
+    operands: dict[str, tuple[Value, Axes]]
     lines: list[tuple[str, Formula]]
     results: list[tuple[Value, Any, Axes]]
     divisor: int = 0
@@ -111,7 +111,7 @@ class NestLines(NamedTuple):
     @property
     def arithmetic(self) -> str:
         """The dtype to compute in: float64 where a result is, or an operand of more than one element."""
-        values = [*(y for y, _, _ in self.results), *(x for x, _ in self.given.values() if x.size > 1)]
+        values = [*(y for y, _, _ in self.results), *(x for x, _ in self.operands.values() if x.size > 1)]
         return "f64" if any(v.dtype == np.float64 for v in values) else "f32"
 
 
@@ -123,12 +123,12 @@ def aligned(value: Value, rank: int) -> Axes:
 
 def pointwise(call: Call) -> NestLines | None:
     """Formulas over the space of their results, which must be one."""
-    found = formulas(call)
-    if found is None or len({y.shape for y in call.outs}) > 1:
+    written = formulas(call)
+    if written is None or len({y.shape for y in call.outs}) > 1:
         return None
     space, rank = call.outs[0].shape, len(call.outs[0].shape)
-    given = {n: (x, aligned(x, rank)) for n, x in found[0].items()}
-    return NestLines(space, given, [], [(y, f, aligned(y, rank)) for y, f in zip(call.outs, found[1])])
+    operands = {n: (x, aligned(x, rank)) for n, x in written[0].items()}
+    return NestLines(space, operands, [], [(y, f, aligned(y, rank)) for y, f in zip(call.outs, written[1])])
 
 
 def isExactIn(call: Call) -> bool:
@@ -140,14 +140,14 @@ def isExactIn(call: Call) -> bool:
     areWhole = any(d.kind in "iu" for d in (*kinds, *(y.dtype for y in call.outs)))
     if not (isBoolean or areWhole) or call.function is astype or call.function is fill:
         return True
-    found = formulas(call)
-    if found is None:
+    written = formulas(call)
+    if written is None:
         return False
     if isBoolean:  # numpy's sum of two booleans is a boolean
-        return all(t.op in (*LOGICAL, "where") for f in found[1] for t in walk(f.term) if t.args)
-    integers = {name for name, x in found[0].items() if x.dtype.kind in "iu"}
+        return all(t.op in (*LOGICAL, "where") for f in written[1] for t in walk(f.term) if t.args)
+    integers = {name for name, x in written[0].items() if x.dtype.kind in "iu"}
     isWhole = all(d.kind in "iub" for d in kinds)
-    if all(isThreshold(f, integers) and not (isWhole and isComputed(f)) for f in found[1]):
+    if all(isThreshold(f, integers) and not (isWhole and isComputed(f)) for f in written[1]):
         return True
     if isFormula or not all(isinstance(d, np.dtype) for d in kinds):
         return any(d.kind not in "iub" for d in kinds)
@@ -178,22 +178,22 @@ def byClass(call: Call) -> NestLines | None:
     (y,) = call.outs
     line = Formula("where(axis1 == k, x, 0)")
     if call.function is takeClass:
-        own = tuple([a for a in range(x.ndim) if a != 1])
-        given = {"x": (x, aligned(x, x.ndim)), "k": (labels, own)}
-        return NestLines(x.shape, given, [("p", line)], [(y, Reduce("sum", "p", frozenset([1])), own)])
-    own = tuple([a for a in range(y.ndim) if a != 1])
-    return NestLines(y.shape, {"x": (x, own), "k": (labels, own)}, [], [(y, line, aligned(y, y.ndim))])
+        rowAxes = tuple([a for a in range(x.ndim) if a != 1])
+        operands = {"x": (x, aligned(x, x.ndim)), "k": (labels, rowAxes)}
+        return NestLines(x.shape, operands, [("p", line)], [(y, Reduce("sum", "p", frozenset([1])), rowAxes)])
+    rowAxes = tuple([a for a in range(y.ndim) if a != 1])
+    return NestLines(y.shape, {"x": (x, rowAxes), "k": (labels, rowAxes)}, [], [(y, line, aligned(y, y.ndim))])
 
 
 def firstLines(call: Call) -> NestLines:
     """The least index at which an element is the wanted one, or both are nan."""
     x, value, axis = call.arguments
     (y,) = call.outs
-    own = tuple([a for a in range(x.ndim) if a != axis])
+    keptAxes = tuple([a for a in range(x.ndim) if a != axis])
     most = EXACT if x.dtype.kind == "f" else 1 << 62  # more than any index
     line = Formula(f"where(x == v or x != x, axis{axis}, {most})")
-    given = {"x": (x, aligned(x, x.ndim)), "v": (value, aligned(value, x.ndim))}
-    return NestLines(x.shape, given, [("p", line)], [(y, Reduce("min", "p", frozenset([axis])), own)])
+    operands = {"x": (x, aligned(x, x.ndim)), "v": (value, aligned(value, x.ndim))}
+    return NestLines(x.shape, operands, [("p", line)], [(y, Reduce("min", "p", frozenset([axis])), keptAxes)])
 
 
 def formulas(call: Call) -> tuple[dict[str, Value], list[Formula]] | None:
@@ -201,19 +201,19 @@ def formulas(call: Call) -> tuple[dict[str, Value], list[Formula]] | None:
     written = formulasFor(call)
     if written is None:
         return None
-    names, found = written
-    given, numbers = {}, {}
+    names, lines = written
+    values, numbers = {}, {}
     for name, a in zip(names, call.arguments):
         number = numberOf(a)
         if number is not None:
             numbers[name] = leaf(number)
         elif type(a) is Value:
-            given[name] = a
+            values[name] = a
         else:
             return None
     if all(isBoolean(a) for a in call.arguments):
-        found = [logical(f) for f in found]
-    return given, [filled(f, numbers) for f in found] if numbers else found
+        lines = [logical(f) for f in lines]
+    return values, [filled(f, numbers) for f in lines] if numbers else lines
 
 
 def isBoolean(a: Any) -> bool:
@@ -284,14 +284,15 @@ def reduction(call: Call) -> NestLines | None:
     axis = call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis")
     chosen = range(x.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
     axes = frozenset(a % x.ndim for a in chosen)
-    whole = range(x.ndim)
-    own = tuple([None if a in axes else a for a in whole] if y.ndim == x.ndim else [a for a in whole if a not in axes])
+    keptAxes = tuple([None if a in axes else a for a in range(x.ndim)])
+    if y.ndim != x.ndim:
+        keptAxes = tuple([a for a in keptAxes if a is not None])
     count = math.prod(x.shape[a] for a in axes) if how == "mean" else 0
     name, lines = "x", []
     if x.dtype == BOOL:
         name, lines = "p", [("p", Formula("where(x, 1.0, 0.0)"))]
     reduce = Reduce("sum" if count else how, name, axes)
-    return NestLines(x.shape, {"x": (x, aligned(x, x.ndim))}, lines, [(y, reduce, own)], count)
+    return NestLines(x.shape, {"x": (x, aligned(x, x.ndim))}, lines, [(y, reduce, keptAxes)], count)
 
 
 def operand(space: tuple[int, ...], value: Value, axes: Axes) -> Operand | None:

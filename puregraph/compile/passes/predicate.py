@@ -46,8 +46,8 @@ def storePredicates(schedule: Any) -> Any:
 
 def same(questions: Iterable[Term | None]) -> Term | None:
     """The one condition on a value; None if there are several, or it is read otherwise."""
-    found = set(questions)
-    return found.pop() if len(found) == 1 else None
+    conditions = set(questions)
+    return conditions.pop() if len(conditions) == 1 else None
 
 
 def asked(call: Call, value: Value) -> Term | None:
@@ -94,7 +94,7 @@ def exchange(call: Call, value: Value, answer: Value, question: Term) -> None:
     evaluator = call.function
     (index,) = [i for i, a in enumerate(call.arguments) if a is value]
     name = leaf(evaluator.names[index])
-    own = rebuild(question, {leaf(ASKED): name}, term)
-    terms = [formulaOf(rebuild(t, {own: name}, term)) for t in evaluator.terms]
+    condition = rebuild(question, {leaf(ASKED): name}, term)
+    terms = [formulaOf(rebuild(t, {condition: name}, term)) for t in evaluator.terms]
     call.function = numpyFrom(terms, evaluator.names)
     call.arguments = tuple([answer if a is value else a for a in call.arguments])

@@ -45,9 +45,9 @@ def planned(
 def reducePeak(schedule: Any, plan: MemoryPlan, wanted: int) -> bool:
     """Have some of the values that wait at the peak of memory computed again; whether there were any."""
     liveness = PeakReaders(schedule, peakOf(plan))
-    found = sorted(liveness.waiting(), key=lambda v: (-v.nbytes, v.number))
+    candidates = sorted(liveness.waiting(), key=lambda v: (-v.nbytes, v.number))
     gained, chosen = 0, {}
-    for value in found:
+    for value in candidates:
         if gained >= wanted:
             break
         first = liveness.firstAfter(value)
@@ -95,15 +95,15 @@ class PeakReaders:
 
     def waiting(self) -> list[Value]:
         """The values that are computed before the peak and read after it, not at it, and cost little."""
-        found = []
+        values = []
         for call in self.schedule.calls[: self.peak]:
             for y in call.outs:
                 if y is None or y.base is not None or not call.kind.isCheap or y.number in self.kept:
                     continue
                 readers = self.readers.get(y.number, [])
                 if readers and readers[-1] > self.peak and self.peak not in readers:
-                    found.append(y)
-        return found
+                    values.append(y)
+        return values
 
     def firstAfter(self, value: Value) -> int:
         """The first call after the peak that reads a value."""
@@ -133,9 +133,9 @@ class Clones:
         if self.value.number in self.liveness.pinned:
             return False
         self.liveness.dropped.add(self.value.number)
-        found = self.again(self.value) is not None
+        canClone = self.again(self.value) is not None
         self.liveness.dropped.discard(self.value.number)
-        return found
+        return canClone
 
     def again(self, value: Value) -> Value | None:
         """The clone of a value; None if computing it again would take too many calls."""

@@ -29,9 +29,9 @@ def withStarts(calls: list[Call], buckets: GradientBuckets, gradOf: dict[int, Va
     starts: dict[int, list[Call]] = {}
     last = 0
     for number, group in enumerate(buckets.groups):
-        found = {index: v for index in group if (v := gradOf.get(id(buckets.params[index]))) is not None}
-        last = max([last, *[makers[v.number] for v in found.values()]])
-        function = BucketStart(buckets, number, list(found))
+        grads = {index: v for index in group if (v := gradOf.get(id(buckets.params[index]))) is not None}
+        last = max([last, *[makers[v.number] for v in grads.values()]])
+        function = BucketStart(buckets, number, list(grads))
         origin = CallOrigin(f"bucket {number + 1}", "", (), "backward")
-        starts.setdefault(last, []).append(Call(function, tuple(found.values()), {}, [], "host", origin))
-    return [each for i, call in enumerate(calls) for each in (call, *starts.get(i, ()))]
+        starts.setdefault(last, []).append(Call(function, tuple(grads.values()), {}, [], "host", origin))
+    return [step for i, call in enumerate(calls) for step in (call, *starts.get(i, ()))]
