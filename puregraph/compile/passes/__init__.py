@@ -1,1 +1,1 @@
-"""Passes over a schedule: each is a function from calls to calls."""
+"""Passes over a schedule; each pass is a function from schedule to schedule."""

@@ -1,4 +1,4 @@
-"""Common subexpression elimination: equal calls on equal values are computed once."""
+"""Common subexpression elimination: compute equal calls on equal values once."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 from puregraph.compile.ir.value import Value, changed, comparable
 
-LITTLE = 4096  # bytes that may always be kept
+LITTLE = 4096  # results of at most this many bytes are always kept
 
 
 def eliminateCommonSubexpressions(schedule: Any) -> Any:
-    """Compute equal calls on equal values once; cheap ones only within forward, or within backward."""
+    """Compute equal calls on equal values once; cheap calls only within the same phase."""
     known: dict[Any, list[Any]] = {}
     instead: dict[int, Value] = {}
     calls = []

@@ -1,4 +1,4 @@
-"""Dead code elimination: calls whose results are not read are left out."""
+"""Dead code elimination: leave out calls whose results are not read."""
 
 from __future__ import annotations
 

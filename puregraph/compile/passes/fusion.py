@@ -1,8 +1,8 @@
-"""Fusion: neighbouring pointwise calls and reductions of a step become groups, each one pass over memory.
+"""Fusion: combine neighbouring pointwise calls and reductions into groups, each of them one pass over memory.
 
-Calls are taken in order. One that reads a result of an open group joins it where that is possible, else the group is
-closed, which puts it into the list of steps at that point. A group is an index space with formulas and reductions
-over it (a loop nest); results that others read are stored, all else stays in registers.
+Calls are taken in order. A call that reads a result of an open group joins it if possible; otherwise the group is
+closed, which appends it to the list of steps. A group is an index space with formulas and reductions over it (a loop
+nest). Results that other steps read are stored; all other values stay in registers.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from puregraph.formula.formula import Formula, formulaOf
 from puregraph.formula.loopnest import Reduce
 from puregraph.native.ops.nestcode import CHUNK
 
-MAXIDLE = 6  # calls after which a group that none joined is closed
-LOOKAHEAD = 40  # how many calls ahead a call may be taken out of order
-MOST = 28  # operands and results of one group: as many as registers can hold
+MAXIDLE = 6  # a group is closed after this many calls that did not join it
+LOOKAHEAD = 40  # most calls that a call may be moved ahead
+MOST = 28  # most operands and results of one group: they must fit in registers
 
 
 def fuse(schedule: Any) -> Any:
@@ -32,9 +32,9 @@ def fuse(schedule: Any) -> Any:
 
 
 class Fuser:
-    """Takes the calls of a step in order and gives the steps that they become, calls and groups.
+    """Fuses the calls of a step, in order, into steps: calls and groups.
 
-    Before a group is closed, later calls that fit into it and need no result that is still missing are taken too.
+    Before a group is closed, it also takes later calls that fit into it and whose operands have been computed.
     """
 
     def __init__(self, calls: Iterable[Call], target: FusionTarget) -> None:
@@ -42,7 +42,7 @@ class Fuser:
         self.reads = [[v.root for v in call.values()] for call in self.calls]
         self.steps: list[Any] = []
         self.open: list[Group] = []
-        self.makers: dict[int, Group] = {}  # by the number of a Value the open group that computes it
+        self.makers: dict[int, Group] = {}  # the open group that computes a Value, by number
         self.count = 0
         self.taken: set[int] = set()
         self.known: set[int] = set()
@@ -95,12 +95,12 @@ class Fuser:
             self.close(group)
 
     def sources(self, i: int) -> list[Group]:
-        """The open groups that compute what a call reads, in the order in which they were opened."""
+        """The open groups whose results a call reads, in the order in which they were opened."""
         groups = {id(g): g for v in self.reads[i] if (g := self.makers.get(v.number))}
         return list(groups.values()) if len(groups) < 2 else [g for g in self.open if id(g) in groups]
 
     def assign(self, i: int, read: NestLines, call: Call) -> None:
-        """Put a call into the group that computes what it reads, one that reads the same, or a new one."""
+        """Put a call into the group whose results it reads, a group that reads the same memory, or a new group."""
         sources = sorted(self.sources(i), key=lambda g: g.size)
         while len(sources) > 1 and (both := self.merge(*sources[-2:])) is not None:
             sources[-2:] = [both]
@@ -126,8 +126,7 @@ class Fuser:
             self.done(i)
 
     def merge(self, first: Group, second: Group) -> Group | None:
-        """Replace two open groups, neither of which reads the other's results, by one with the calls of both; None if
-        they do not fit into one."""
+        """Replace two independent open groups by one with the calls of both; None if they do not fit into one."""
         if first.space != second.space:
             return None
         both = second.copy()
@@ -180,7 +179,7 @@ class Fuser:
         self.steps.append(group)
 
     def ready(self, i: int, group: Group) -> bool:
-        """Whether all that a call reads is computed, or in this group."""
+        """True if everything that a call reads has been computed or is in this group."""
         for v in self.reads[i]:
             isThere = v.role != "made" or v.number in group.made or v.number in self.known
             if not isThere or v.number in self.makers:
@@ -188,23 +187,23 @@ class Fuser:
         return True
 
     def isLast(self, i: int) -> bool:
-        """Whether all other readers of what an update writes over have run."""
+        """True if all other readers of the values that an update overwrites have run."""
         if self.calls[i].origin.phase != "update":
             return True
         old = {v.number for v in self.reads[i] if v.role in ("param", "state")}
         if any(v.root.number in old for group in self.open for v, _ in group.loads.values()):
-            return False  # calls of an open group are taken, but come later
+            return False  # an open group's calls are marked as taken, but run later
         return all(r in self.taken for n in old for r in self.readers[n] if r < i)
 
     def shares(self, group: Group, read: NestLines) -> bool:
-        """Whether a group reads the same memory over the same space."""
+        """True if a group reads the same memory over the same space."""
         if read.space != group.space:
             return False
         full = {v.number for v, _ in group.loads.values() if v.size == group.size}
         return any(v.number in full for v, _ in read.operands.values())
 
     def join(self, group: Group, read: NestLines, call: Call) -> bool:
-        """Add a call to a group, if it fits: all calls of a group compute in one dtype."""
+        """Add a call to a group if it fits; all calls of a group compute in one dtype."""
         if group.calls and group.arithmetic != read.arithmetic:
             return False
         group.arithmetic = read.arithmetic
@@ -257,8 +256,10 @@ class Fuser:
         return True
 
     def fits(self, group: Group, over: frozenset[int], read: NestLines, axes: Axes) -> bool:
-        """Whether a group may have a reduction over these axes beside those that it has: over the whole space, its rows
-        or its columns."""
+        """True if a group may have a reduction over these axes in addition to its others.
+
+        All its reductions are over the entire space, or over its rows and its columns.
+        """
         long = frozenset(a for a, n in enumerate(group.space) if n > 1)
         if not over or not long <= set(axes):
             return False
@@ -276,13 +277,13 @@ class Fuser:
 
 
 def renamed(line: Formula, names: Mapping[str, Any]) -> Formula:
-    """The formula with some of its names replaced by others, or by constants, all at once."""
+    """The formula with some names replaced by other names or constants, simultaneously."""
     return withNames(line, tuple([names.get(n, n) for n in line.names]))
 
 
 @lru_cache(maxsize=REMEMBERED)
 def withNames(line: Formula, names: tuple[Any, ...]) -> Formula:
-    """The formula with these names in place of its own; known ones are cached."""
+    """The formula with its names replaced by these (cached)."""
     return filled(line, dict(zip(line.names, map(leaf, names))))
 
 
@@ -297,7 +298,7 @@ def innerAxis(group: Group, read: NestLines) -> int:
 
 
 def axesOf(group: Group, read: NestLines, computed: dict[str, Any]) -> Axes | None:
-    """Which axis of the group's space each axis of a call's space runs along; None if that is ambiguous."""
+    """The axis of the group's space for each axis of a call's space; None if ambiguous."""
     rank = len(read.space)
     if not group.calls:
         return tuple(range(rank))

@@ -15,11 +15,11 @@ Axes = tuple[int | None, ...]
 
 
 class Group:
-    """An index space and `lines` for a `LoopNest` over it, by names that `names` and `loads` give Values.
+    """An index space and the `lines` of a `LoopNest` over it; `names` and `loads` name its Values.
 
-    Names only count operands, so that groups that compute the same have the same lines.
-    `inlined` are calls of earlier groups, some of whose Values it computes again.
-    `axes` says for each computed Value which axis of the space each of its own axes runs along (None: length one).
+    Names only number the operands, so that equal computations have equal lines.
+    `inlined` are calls of earlier groups that it computes again.
+    `axes` has, for each computed Value, the axis of the space for each axis of the Value (None: length one).
     """
 
     kind = KINDS["group"]
@@ -31,10 +31,10 @@ class Group:
         self.loads: dict[str, tuple[Value, Axes]] = {}
         self.known: dict[tuple[int, Axes], str] = {}  # the names of loads, by number and axes
         self.made: dict[int, Value] = {}
-        self.names: dict[int, str] = {}  # of computed Values, by number
+        self.names: dict[int, str] = {}  # the names of computed Values, by number
         self.axes: dict[int, Axes] = {}
-        self.reducedAxes: dict[int, frozenset[int]] = {}  # axes over which a computed Value, or an operand, is reduced
-        self.reductions: list[frozenset[int]] = []  # the axes of its reductions, each set once
+        self.reducedAxes: dict[int, frozenset[int]] = {}  # axes that a Value, or an operand of it, is reduced over
+        self.reductions: list[frozenset[int]] = []  # the axis sets of its reductions, without repetition
         self.calls: list[Call] = []
         self.inlined: list[Call] = []
         self.inner: int | None = None
@@ -57,19 +57,19 @@ class Group:
         return f"<group over {self.space}: {'; '.join(f'{n} = {x}' for n, x in self.lines)}>"
 
     def copy(self) -> Group:
-        """A group with the same calls, which grows by itself."""
+        """An independent copy of this group."""
         made = copy(self)
         vars(made).update({k: copy(v) for k, v in vars(self).items() if isinstance(v, (list, dict))})
         return made
 
     def load(self, value: Value, axes: Axes) -> str:
-        """The name of a Value that is read along these axes."""
+        """Add a load of a Value along these axes; returns its name."""
         name = self.known.setdefault((value.number, axes), f"x{len(self.known)}")
         self.loads[name] = value, axes
         return name
 
     def add(self, line: Any) -> str:
-        """The name of one more line."""
+        """Add a line; returns its name."""
         if isinstance(line, Reduce) and line.axes not in self.reductions:
             self.reductions.append(line.axes)
         name = f"y{len(self.lines)}"
@@ -77,7 +77,7 @@ class Group:
         return name
 
     def find(self, value: Value) -> tuple[Value, Axes] | None:
-        """The computed Value that this one is or is a view of, and the axes of the space that its own run along."""
+        """The computed Value that equals this Value or is its base, and the axes of the space for this Value's axes."""
         if value.number in self.made:
             return value, self.axes[value.number]
         root = value.root
@@ -101,13 +101,13 @@ class Group:
         return math.prod(self.space[a] for a in axes)
 
     def beside(self) -> frozenset[int]:
-        """Axes of reductions that are complete after all rows; nothing computed from them runs along them."""
+        """The axes of a reduction that ends only after all rows; no line that depends on it may run along them."""
         long = frozenset(a for a, n in enumerate(self.space) if n > 1)
         sets = {s & long for s in self.reductions if s & long}
         return next((s for s in sets if self.inner not in s), frozenset()) if len(sets) > 1 else frozenset()
 
     def isChained(self, axes: frozenset[int]) -> bool:
-        """Whether a reduction over these axes reads what follows from another one over them."""
+        """True if a reduction over these axes depends on another reduction over them."""
         after: set[str] = set()
         for name, line in self.lines:
             isAfter = not after.isdisjoint({line.of} if isinstance(line, Reduce) else line.names)
@@ -119,7 +119,7 @@ class Group:
         return False
 
     def isShort(self, axes: frozenset[int]) -> bool:
-        """Whether a reduction over these axes is complete while the same position is still being computed."""
+        """True if lines may run along these axes again after a reduction over them: they are short enough."""
         long = self.spread(axes)
         if self.inner in axes:
             return long <= 4 * CHUNK or self.size >= 64 * long

@@ -1,6 +1,6 @@
-"""Hoisting: calls that depend on parameters and states alone come first, where no parameter changes.
+"""Hoisting: move calls that depend only on parameters and states to the start, if no parameter changes.
 
-The epilogue of a convolution can then read it: the scale of a normalisation, say.
+The epilogue of a convolution can then read the result, such as the scale of a normalisation.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Any
 from puregraph.compile.ir.value import ARRAYS, Call
 
 LEAVES = ("param", "state", *ARRAYS)
-SMALL = 1 << 14  # bytes of a result that may wait for its use
+SMALL = 1 << 14  # most bytes of a result that is computed ahead of its use
 
 
 def hoistConstants(schedule: Any) -> Any:
-    """Move small results first that depend on no input, unless the step changes parameters."""
+    """Move calls with small results that depend on no input to the start, unless the step changes parameters."""
     if schedule.packedWeights is None:
         return schedule
     made: set[int] = set()
@@ -30,6 +30,6 @@ def hoistConstants(schedule: Any) -> Any:
 
 
 def isSmall(call: Call) -> bool:
-    """Whether a call costs little and its result is small."""
+    """True if a call is cheap and its result is small."""
     isLight = call.kind.isCheap or call.kind.isReduction
     return isLight and all(y is not None and y.nbytes <= SMALL for y in call.outs)

@@ -1,4 +1,4 @@
-"""Hoisting of updates: their scalars are read before the backward pass, so that updates may follow its gradients."""
+"""Hoisting of updates: read their scalars before the backward pass, so that an update can follow its gradient."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from puregraph.compile.ir.value import Call
 from puregraph.compile.lower.registry import isLowered
 from puregraph.kernel import declared
 
-LARGE = 1 << 18  # bytes of a gradient that may be worth not keeping
+LARGE = 1 << 18  # smallest gradient, in bytes, that is worth not storing
 
 
 def hoistUpdates(schedule: Any) -> Any:
-    """Read the scalars of an update at the start or before the backward pass, where nothing can fail in between.
+    """Read the scalars of an update before the backward pass or at the start, if no call in between can fail.
 
-    Updates may then follow the gradients, of which most are never stored in memory. Where those are much of the memory,
-    large ones do at once; elsewhere locality is better if updates come in the end.
+    An update can then follow its gradient, which is then often never stored. If large gradients are much of the
+    memory, their updates move right after them; otherwise updates stay at the end, which has better locality.
     """
     calls = schedule.calls
     start = next((i for i, call in enumerate(calls) if call.origin.phase == "backward"), len(calls))
@@ -33,17 +33,17 @@ def hoistUpdates(schedule: Any) -> Any:
 
 
 def isLarge(call: Call) -> bool:
-    """Whether a call updates a large parameter."""
+    """True if a call updates a large parameter."""
     return call.origin.phase == "update" and call.kind.isElementwise and call.outs[0].nbytes >= LARGE
 
 
 def bytesOfUpdates(calls: list[Call]) -> int:
-    """The gradients of all large parameters."""
+    """The bytes of the gradients of all large parameters."""
     return sum(call.outs[0].nbytes for call in calls if isLarge(call))
 
 
 def bytesKept(calls: list[Call], start: int) -> int:
-    """The results of the forward pass that later calls read."""
+    """The bytes of forward results that later calls read."""
     made = {y.number for call in calls[:start] for y in call.outs if y is not None and y.base is None}
     return sum(
         {v.root.number: v.root.nbytes for c in calls[start:] for v in c.values() if v.root.number in made}.values()
@@ -51,7 +51,7 @@ def bytesKept(calls: list[Call], start: int) -> int:
 
 
 def updatedSoon(calls: list[Call], start: int) -> list[Call]:
-    """Move the updates of large parameters behind the last call that computes or reads their operands."""
+    """Move the updates of large parameters to right after the last call that computes or reads their operands."""
     latest: dict[int, int] = {}
     positions = []
     for i, call in enumerate(calls):
@@ -63,6 +63,6 @@ def updatedSoon(calls: list[Call], start: int) -> list[Call]:
 
 
 def canFail(call: Call) -> bool:
-    """Whether a call may raise when it runs."""
+    """True if a call may raise when it runs."""
     isKnown = isLowered(call.function) or declared(call.function, "bounds") is not None
     return call.kind.isOpaque or call.kind.isHost or (call.kind.isRegistered and not call.kind.isExact and not isKnown)

@@ -1,7 +1,7 @@
-"""Inlining: a group computes cheap values of an earlier group again, in place of storing and loading them.
+"""Inlining: a group computes cheap values of an earlier group again instead of storing and loading them.
 
-The gradient of a normalisation is the example: its sums need z = (x - m) f and the gradient where a relu let it pass,
-and so does the pass after these sums. It reads x and the gradient, as the first one did, and neither value is stored.
+An example is the gradient of a normalisation. Its sums need z = (x - m) f and the gradient masked by a relu; so does
+the pass after the sums. That pass reads x and the gradient again, and neither value is stored.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from puregraph.formula.expr import leaf, walk
 from puregraph.formula.formula import Formula, formulaOf
 from puregraph.formula.loopnest import HEAVY, Reduce, isAxis
 
-LARGE = 1 << 16  # bytes from which a value is worth it
-SMALL = 8  # a value that is smaller by this factor costs nothing to load
-MAXLINES = 12  # that are computed again for one value, at most
+LARGE = 1 << 16  # smallest value, in bytes, that is worth inlining
+SMALL = 8  # loading a value smaller by this factor is free
+MAXLINES = 12  # most lines that are computed again for one value
 
 
 class Recipe(NamedTuple):
-    """How a group computes one value: lines, and the operands that they need, by their names in that group."""
+    """The lines that compute one value of a group, and their operands, by name in that group."""
 
     lines: list[tuple[str, Formula]]
     loads: dict[str, tuple[Value, Axes]]
 
 
 def inlineCheapValues(schedule: Any) -> Any:
-    """Have groups compute cheap values of earlier groups again, where less memory is read and written so."""
+    """Compute cheap values of earlier groups again if that reduces memory traffic."""
     Inliner(schedule).run()
     return schedule
 
 
 class Inliner:
-    """Looks at each value that a group stores, in the order of the steps."""
+    """Inlines the values that groups store, in the order of the steps."""
 
     def __init__(self, schedule: Any):
         self.steps = steps = schedule.calls
@@ -43,7 +43,7 @@ class Inliner:
         self.makers: dict[int, int] = {}
         self.front: dict[
             int, list[tuple[str, Formula]]
-        ] = {}  # by the index of a reader what was put in front of its lines
+        ] = {}  # lines put in front of a reader's, by index of the reader
         for i, step in enumerate(steps):
             for v in () if not isinstance(step, Group) and step.kind.isView else step.values():
                 self.readers.setdefault(v.root.number, []).append(i)
@@ -59,7 +59,7 @@ class Inliner:
                     self.value(i, step, y)
 
     def value(self, i: int, group: Group, y: Value) -> None:
-        """Inline a value of a group into those groups of its readers for which that pays."""
+        """Inline a value of a group into the groups that read it, if that pays."""
         later = sorted(set(self.readers.get(y.number, ())) - {i})
         if not later or y.nbytes < LARGE or y.size != group.size:
             return
@@ -76,7 +76,7 @@ class Inliner:
             self.inline(recipe, group, y, r)
 
     def recipe(self, group: Group, y: Value) -> Recipe | None:
-        """How a group computes a value; None if that is costly, or needs a reduction that is not stored."""
+        """The recipe for a value of a group; None if it is costly or needs a reduction that is not stored."""
         lines, small = dict(group.lines), {group.names[v.number]: v for v in group.made.values()}
         formulas: dict[str, Formula] = {}
         loads: dict[str, tuple[Value, Axes]] = {}
@@ -102,7 +102,7 @@ class Inliner:
         return [(v, axes) for v, axes in recipe.loads.values() if v.size * SMALL > y.size]
 
     def fits(self, i: int, group: Group, y: Value, recipe: Recipe, r: int) -> bool:
-        """Whether a step is a group that can compute a value of another one."""
+        """True if step r is a group that can compute this value of another group."""
         reader = self.steps[r] if r < len(self.steps) else None
         if not isinstance(reader, Group) or reader.space != group.space or reader.arithmetic != group.arithmetic:
             return False
@@ -116,13 +116,13 @@ class Inliner:
         return not isEpilogue and not self.isTail(reader) and self.areOperands(reader) and self.areOperands(group)
 
     def isAlone(self, value: Value, i: int) -> bool:
-        """Whether no other step than this one reads a value of a product, so that it need not be stored."""
+        """True if a value comes from a product and only this step reads it, so that it need not be stored."""
         maker = self.makers.get(value.root.number)
         isCall = maker is not None and not isinstance(self.steps[maker], Group)
         return isCall and set(self.readers[value.root.number]) <= {i}
 
     def isTail(self, group: Group) -> bool:
-        """Whether a product may compute a group as its epilogue."""
+        """True if a product may compute a group as its epilogue."""
         if group.reductions:
             return False
         latest = max(group.values(), key=lambda v: self.makers.get(v.root.number, -1))
@@ -130,22 +130,22 @@ class Inliner:
         return maker is not None and isinstance(self.steps[maker], Call) and latest.shape == group.space
 
     def areOperands(self, group: Group) -> bool:
-        """Whether all that a group reads and computes is stored as loop nests read it."""
+        """True if loop nests can read the layout of all values that a group reads and computes."""
         made = [(v, group.axes[v.number]) for v in group.made.values()]
         return all(operand(group.space, v, axes) is not None for v, axes in (*group.loads.values(), *made))
 
     def extra(self, recipe: Recipe, y: Value, r: int) -> int:
-        """The bytes that a reader then reads besides."""
+        """The extra bytes that a reader reads after inlining."""
         known = {(v.number, axes) for v, axes in self.steps[r].loads.values()}
         return sum(v.nbytes for v, axes in self.large(recipe, y) if (v.number, axes) not in known)
 
     def extension(self, recipe: Recipe, y: Value, readers: list[int]) -> int:
-        """The bytes that are then kept longer."""
+        """The bytes that are kept longer after inlining."""
         roots = {v.root.number: v.root for v, _ in self.large(recipe, y) if v.root.role == "made"}
         return sum(v.nbytes for n, v in roots.items() if max(self.readers[n]) < max(readers))
 
     def inline(self, recipe: Recipe, group: Group, y: Value, r: int) -> None:
-        """Have a group compute a value of another one from its operands, in lines in front of its own."""
+        """Make group r compute a value of another group from its operands, in lines before its others."""
         reader, front = self.steps[r], self.front.setdefault(r, [])
         (old,) = [n for n, (v, _) in reader.loads.items() if v is y]
         names: dict[str, str] = {}
@@ -168,7 +168,7 @@ class Inliner:
 
 
 def makersOf(group: Group, y: Value, recipe: Recipe) -> list[Call]:
-    """The calls by which a group makes a value from the operands of its recipe."""
+    """The calls of a group that compute a value from the operands of its recipe."""
     wanted, known = {y.number}, {v.root.number for v, _ in recipe.loads.values()}
     calls: list[Call] = []
     for call in reversed([*group.inlined, *group.calls]):
@@ -179,7 +179,7 @@ def makersOf(group: Group, y: Value, recipe: Recipe) -> list[Call]:
 
 
 def overwrites(schedule: Any, makers: dict[int, int]) -> dict[int, int]:
-    """The index of the step that replaces the content of a parameter or state, by the number of the old content."""
+    """The index of the step that overwrites each parameter or state, by the number of its old Value."""
     old = {id(target): v.root.number for target, v in schedule.held}
     stored = [(old[id(t)], v.root.number) for t, v in schedule.stores if id(t) in old]
     indices = {number: makers[new] for number, new in stored if new in makers}
@@ -190,5 +190,5 @@ def overwrites(schedule: Any, makers: dict[int, int]) -> dict[int, int]:
 
 
 def scaled(y: Value, v: Value) -> tuple[int, ...]:
-    """The strides that a value of this dtype has in the layout of another one."""
+    """The strides of y, scaled to the dtype of v."""
     return tuple([s // y.dtype.itemsize * v.dtype.itemsize for s in y.strides])

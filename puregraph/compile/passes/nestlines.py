@@ -1,4 +1,4 @@
-"""Nest lines: a call as formulas and reductions over an index space."""
+"""Nest lines: write a call as formulas and reductions over an index space."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from puregraph.kernels.scatter import putClass, takeClass
 EXACT = 1 << 24  # integers below this are exact as floats
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 UFUNCS = {row.numpy: name for name, row in TABLE.items() if isinstance(row.numpy, np.ufunc)}
-BITWISE = {np.bitwise_and: "and", np.bitwise_or: "or", np.invert: "not"}  # of booleans it is logic
+BITWISE = {np.bitwise_and: "and", np.bitwise_or: "or", np.invert: "not"}  # on booleans these are logic
 UFUNCS |= {np.square: "square", np.reciprocal: "reciprocal", np.abs: "abs", np.true_divide: "/", **BITWISE}
 REDUCTIONS = {np.sum: "sum", np.mean: "mean", np.max: "max", np.min: "min", np.add.reduce: "sum"}
 REDUCTIONS |= {np.prod: "prod", np.any: "max", np.all: "min"}
@@ -32,44 +32,44 @@ TRUTHS = (np.any, np.all)
 FLOAT, BOOL = np.dtype(np.float32), np.dtype(bool)
 FLOATS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
 INTS = {dtype.name: kind for kind, dtype in INTEGERS.items()}
-KINDS = {**FLOATS, **INTS, "bool": "bool"}  # of operands, by the names of their dtypes
+KINDS = {**FLOATS, **INTS, "bool": "bool"}  # the kind of an operand, by dtype name
 
 
 @cache
 def named(dtype: Any) -> str:
-    """The name of a dtype, which numpy would build anew each time."""
+    """The name of a dtype (cached: numpy builds the text on each access)."""
     return dtype.name
 
 
 class FusionTarget(NamedTuple):
-    """The dtypes, by name, that groups of a backend compute with, and those that they read; scalars apart."""
+    """The dtype names that groups of a backend compute with (`floats`), read (`reads`), and read as `scalars`."""
 
     floats: frozenset[str]
     reads: frozenset[str]
     scalars: frozenset[str]
 
     def isRead(self, x: Value) -> bool:
-        """Whether groups read such elements."""
+        """True if groups can read this value's elements."""
         return named(x.dtype) in (self.scalars if x.size == 1 else self.reads) and x.role != "object"
 
     def isMade(self, y: Value, isReduced: bool) -> bool:
-        """Whether groups compute such elements: floats and booleans, and by reductions whatever they read."""
+        """True if groups can compute this value: floats and booleans, and by reductions any dtype that they read."""
         kind = named(y.dtype)
         return y.size > 0 and (kind in self.reads if isReduced else kind in self.floats or kind == "bool")
 
     def canReduce(self, function: Any, x: Value, y: Value) -> bool:
-        """Whether these dtypes can be reduced: floats, or booleans that are joined or counted."""
+        """True if groups can reduce these dtypes: floats, or booleans in any, all and counts."""
         if x.dtype == BOOL:
             isCount = function is np.sum and y.dtype == np.int64 and x.size < EXACT
             return function in TRUTHS if y.dtype == BOOL else isCount
         return named(x.dtype) in self.floats and named(y.dtype) in self.floats and function not in TRUTHS
 
     def canFind(self, x: Value, value: Any, axis: int) -> bool:
-        """Whether floats hold the indices along an axis of floats."""
+        """True if x has a float dtype and its indices along an axis are exact as floats."""
         return named(x.dtype) in self.floats and x.shape[axis] < EXACT
 
     def lines(self, call: Call) -> NestLines | None:
-        """A call as formulas or a reduction; None if it is neither, or of a dtype that groups do not compute in."""
+        """The lines of a call; None if it is neither pointwise nor a reduction, or has an unsupported dtype."""
         if call.kind.isElementwise or call.kind.isFill:
             nest = pointwise(call) if isExactIn(call) else None
         elif call.kind.isReduction:
@@ -95,11 +95,11 @@ GPU = FusionTarget(frozenset(FLOATS), frozenset(KINDS), frozenset(KINDS))
 
 
 class NestLines(NamedTuple):
-    """A call as lines of a nest over an index space of its own.
+    """A call as lines of a nest over its index space.
 
-    `given` has the Values that it reads, by the names that its lines have for them, each with the axes of the space
-    that its own run along; `lines` are those before the results, which are Values with a formula or Reduce each, and
-    again their axes. A reduction that is divided by `divisor` at its end is a mean.
+    `operands` has the Values that it reads, by name in the lines; each comes with the axes of the space for its axes.
+    `lines` are the intermediate lines. `results` are (Value, formula or Reduce, axes). With a `divisor` the reduction
+    is a mean: its sum is divided at the end.
     """
 
     space: tuple[int, ...]
@@ -110,19 +110,19 @@ class NestLines(NamedTuple):
 
     @property
     def arithmetic(self) -> str:
-        """The dtype to compute in: float64 where a result is, or an operand of more than one element."""
+        """The dtype to compute in: float64 if a result is, or an operand of more than one element."""
         values = [*(y for y, _, _ in self.results), *(x for x, _ in self.operands.values() if x.size > 1)]
         return "f64" if any(v.dtype == np.float64 for v in values) else "f32"
 
 
 def aligned(value: Value, rank: int) -> Axes:
-    """The axes of an operand that is broadcast."""
+    """The axes of the space for a broadcast operand's axes."""
     first = rank - len(value.shape)
     return tuple([None if n == 1 else first + i for i, n in enumerate(value.shape)])
 
 
 def pointwise(call: Call) -> NestLines | None:
-    """Formulas over the space of their results, which must be one."""
+    """The lines of a pointwise call; None if its results differ in shape."""
     written = formulas(call)
     if written is None or len({y.shape for y in call.outs}) > 1:
         return None
@@ -132,8 +132,11 @@ def pointwise(call: Call) -> NestLines | None:
 
 
 def isExactIn(call: Call) -> bool:
-    """Whether floats give what numpy does: it computes in the float of the result, or integers are only converted, or
-    compared with small constants."""
+    """True if float arithmetic gives numpy's result.
+
+    That is so if numpy computes in the float dtype of the result, or if integers are only converted, or compared
+    with small constants.
+    """
     kinds = [x.dtype for x in call.values()]
     isFormula = isinstance(call.function, Interpreter)
     isBoolean = isFormula and bool(kinds) and all(d.kind == "b" for d in kinds)
@@ -143,7 +146,7 @@ def isExactIn(call: Call) -> bool:
     written = formulas(call)
     if written is None:
         return False
-    if isBoolean:  # numpy's sum of two booleans is a boolean
+    if isBoolean:  # in numpy, a sum of two booleans is a boolean
         return all(t.op in (*LOGICAL, "where") for f in written[1] for t in walk(f.term) if t.args)
     integers = {name for name, x in written[0].items() if x.dtype.kind in "iu"}
     isWhole = all(d.kind in "iub" for d in kinds)
@@ -155,7 +158,7 @@ def isExactIn(call: Call) -> bool:
 
 
 def isThreshold(formula: Formula, integers: Set[str]) -> bool:
-    """Whether integers are read only to be compared with constants that floats hold: rounding keeps their order."""
+    """True if integers are only compared with constants that are exact as floats: rounding keeps their order."""
     leaves = {leaf(name) for name in integers}
     for t in walk(formula.term):
         if leaves.intersection(t.args):
@@ -166,14 +169,14 @@ def isThreshold(formula: Formula, integers: Set[str]) -> bool:
 
 
 def isComputed(formula: Formula) -> bool:
-    """Whether more than logic and choice is done with integers, or one is too large for floats."""
+    """True if a formula does more than logic and selection, or has a constant that is too large for floats."""
     order = walk(formula.term)
     isLarge = any(t.op == "number" and type(t.value) is int and abs(t.value) >= EXACT for t in order)
     return isLarge or any(t.args and t.op not in (*LOGICAL, "where") for t in order)
 
 
 def byClass(call: Call) -> NestLines | None:
-    """One element of each row, or put into each row, by its class."""
+    """The lines of takeClass or putClass: one element of each row, by its class."""
     x, labels = call.arguments[:2]
     (y,) = call.outs
     line = Formula("where(axis1 == k, x, 0)")
@@ -186,7 +189,7 @@ def byClass(call: Call) -> NestLines | None:
 
 
 def firstLines(call: Call) -> NestLines:
-    """The least index at which an element is the wanted one, or both are nan."""
+    """The lines of firstIndex: the first index whose element equals the value, or is nan like the value."""
     x, value, axis = call.arguments
     (y,) = call.outs
     keptAxes = tuple([a for a in range(x.ndim) if a != axis])
@@ -197,7 +200,7 @@ def firstLines(call: Call) -> NestLines:
 
 
 def formulas(call: Call) -> tuple[dict[str, Value], list[Formula]] | None:
-    """The Values that a pointwise call reads, by name, and the formulas of its results; None if it has none."""
+    """The Values that a pointwise call reads, by name, and the formulas of its results; None without formulas."""
     written = formulasFor(call)
     if written is None:
         return None
@@ -217,13 +220,13 @@ def formulas(call: Call) -> tuple[dict[str, Value], list[Formula]] | None:
 
 
 def isBoolean(a: Any) -> bool:
-    """Whether an argument is of booleans."""
+    """True if an argument is boolean."""
     return a.dtype == BOOL if type(a) is Value else isinstance(a, (bool, np.bool_))
 
 
 @lru_cache(maxsize=REMEMBERED)
 def logical(formula: Formula) -> Formula:
-    """A formula of booleans with logic in place of arithmetic, as numpy computes it; as it is where integers occur."""
+    """A formula of booleans with logic for arithmetic, like numpy; unchanged if integers occur."""
     root = rebuild(formula.term, {}, lower)
     ops = {t.op for t in walk(root)}
     if not ops & {*BOOLEANS, "abs"} or ops - {*BOOLEANS, *LOGICAL, "abs", "where", "name"}:
@@ -258,13 +261,13 @@ def formulasFor(call: Call) -> tuple[Sequence[str], list[Formula]] | None:
 
 @cache
 def operation(op: str) -> tuple[str, list[Formula]]:
-    """The formula of a function of the table, and the names of its arguments."""
+    """The names of the arguments of an operator from the table, and its formula."""
     names = "abc"[: len(TABLE[op].pulls)]
     return names, [formulaOf(term(op, *map(leaf, names)))]
 
 
 def numberOf(a: Any) -> float | int | None:
-    """The number that an argument always is; None if it may vary, or is nan. Large integers stay integers."""
+    """The constant number of an argument; None if it may vary or is nan. Large integers stay integers."""
     if type(a) is Value:
         isKnown = a.role == "constant" and a.shape == () and a.dtype.kind in "fiub"
         a = a.source.item() if isKnown else None
@@ -274,7 +277,7 @@ def numberOf(a: Any) -> float | int | None:
 
 
 def reduction(call: Call) -> NestLines | None:
-    """A reduction, and for a mean the division by the count of elements."""
+    """The lines of a reduction; a mean is a sum with the number of elements as divisor."""
     how = REDUCTIONS.get(call.function)
     if how is None or call.options.keys() - {"axis", "keepdims"} or len(call.arguments) > 2:
         return None
@@ -296,7 +299,7 @@ def reduction(call: Call) -> NestLines | None:
 
 
 def operand(space: tuple[int, ...], value: Value, axes: Axes) -> Operand | None:
-    """A Value as an operand of a nest; None if its elements are not stored at multiples of their size."""
+    """A Value as an operand of a nest; None if a stride is not a multiple of the element size."""
     size, steps = value.dtype.itemsize, [0] * len(space)
     for a, s in zip(axes, value.strides):
         if a is not None:
@@ -307,5 +310,5 @@ def operand(space: tuple[int, ...], value: Value, axes: Axes) -> Operand | None:
 
 
 def filled(line: Formula, parts: Mapping[str, Term]) -> Formula:
-    """The formula with terms in place of some of its names."""
+    """The formula with some names replaced by terms."""
     return formulaOf(rebuild(line.term, {leaf(n): t for n, t in parts.items()}, term))

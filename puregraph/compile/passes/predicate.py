@@ -1,4 +1,4 @@
-"""Predicates: where backward only reads a condition of values, such as `0 <= x and x <= 6`, one byte each is kept."""
+"""Predicates: if backward reads only a condition of values, such as `0 <= x and x <= 6`, store one byte for each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from puregraph.formula.formula import formulaOf, numpyFrom
 from puregraph.formula.interpreter import Interpreter
 from puregraph.formula.optable import LOGICAL
 
-LARGE = 1 << 14  # bytes from which values are worth it
+LARGE = 1 << 14  # smallest value, in bytes, that is worth it
 ASKED = "x"
 
 
 def storePredicates(schedule: Any) -> Any:
-    """Have formulas of the backward pass read predicates, which the forward pass stores, in place of values."""
+    """Make formulas of the backward pass read predicates, stored by the forward pass, instead of values."""
     readers: dict[int, list[Call]] = {}
     for call in schedule.calls:
         if not call.kind.isView and call.origin.phase != "forward":
@@ -45,13 +45,13 @@ def storePredicates(schedule: Any) -> Any:
 
 
 def same(questions: Iterable[Term | None]) -> Term | None:
-    """The one condition on a value; None if there are several, or it is read otherwise."""
+    """The only condition on a value; None if there are several, or the value is also read directly."""
     conditions = set(questions)
     return conditions.pop() if len(conditions) == 1 else None
 
 
 def asked(call: Call, value: Value) -> Term | None:
-    """The condition of a value that a call reads, as a term of `x`; None if it reads more of the value."""
+    """The condition on a value that a call reads, as a term of `x`; None if it reads more than a condition."""
     if not isinstance(call.function, Interpreter):
         return None
     indices = [i for i, a in enumerate(call.arguments) if a is value]
@@ -62,7 +62,7 @@ def asked(call: Call, value: Value) -> Term | None:
 
 @lru_cache(maxsize=REMEMBERED)
 def questionOf(evaluator: Interpreter, index: int) -> Term | None:
-    """The one condition in which an argument occurs, beside constants only, as a term of `x`."""
+    """The only condition on an argument, whose other operands are constants, as a term of `x`; otherwise None."""
     name = leaf(evaluator.names[index])
     inside = {t for t in walk(*evaluator.terms) if t.op in LOGICAL and leavesOf(t) == {name}}
     outermost = inside - {a for t in inside for a in walk(*t.args)}
@@ -90,7 +90,7 @@ def answering(schedule: Any, call: Call, value: Value, question: Term) -> Call:
 
 
 def exchange(call: Call, value: Value, answer: Value, question: Term) -> None:
-    """Have a call read the predicate."""
+    """Make a call read the predicate."""
     evaluator = call.function
     (index,) = [i for i, a in enumerate(call.arguments) if a is value]
     name = leaf(evaluator.names[index])

@@ -1,4 +1,4 @@
-"""ReLU sign: where only `x > 0` is read of the x of a relu, its result has that sign too, and x need not be kept."""
+"""ReLU sign: if only `x > 0` is read of a relu's input, read it from the result, so that x is not kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RELU = Formula("relu(x)").term
 
 
 def readReluSigns(schedule: Any) -> Any:
-    """Have formulas that compare x with 0 read relu(x), which is above 0 where x is."""
+    """Make formulas that only test x > 0 read relu(x), which is positive for the same elements."""
     results: dict[int, Value] = {}
     for call in schedule.calls:
         if not isinstance(call.function, Interpreter):
@@ -33,7 +33,7 @@ def readReluSigns(schedule: Any) -> Any:
 
 @lru_cache(maxsize=REMEMBERED)
 def asksSign(evaluator: Interpreter, index: int) -> bool:
-    """Whether an argument is only compared with 0."""
+    """True if an argument is only tested for being positive."""
     name = leaf(evaluator.names[index])
     sign = term(">", name, leaf(0))
     order = walk(*evaluator.terms)

@@ -1,4 +1,4 @@
-"""Rematerialization: cheap values are computed again in backward, not kept, until a plan fits its budget."""
+"""Rematerialization: compute cheap values again in backward instead of keeping them, until the plan fits a budget."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from puregraph.compile.ir.value import Call, Value, changed
 from puregraph.compile.memory.planner import ALIGNMENT, MemoryPlan
 from puregraph.errors import PuregraphError
 
-MAXROUNDS = 8  # rounds without gain before it ends
-MAXCALLS = 12  # calls at most that are computed again for one value
+MAXROUNDS = 8  # rounds without gain before it gives up
+MAXCALLS = 12  # most calls that are computed again for one value
 
 
 def planned(
@@ -21,11 +21,11 @@ def planned(
     alignment: int = ALIGNMENT,
     ownsOutputs: bool = False,
 ) -> MemoryPlan:
-    """The plan of a schedule, with calls computed again as far as the budget, in bytes, asks for it.
+    """Plan the memory of a schedule, and compute calls again until it fits a budget in bytes.
 
-    `lower` gives a lowered copy of a schedule; `ownsOutputs` says whether results get memory of their own.
+    `lower` returns a lowered copy of a schedule; `ownsOutputs` says whether large results get separate memory.
 
-    Raises    PuregraphError if the budget cannot be kept; it says which bytes can be reached
+    Raises    PuregraphError if the budget cannot be met; the message has the bytes that can be reached
     """
     plan = MemoryPlan(lower(schedule), alignment, ownsOutputs)
     least, rounds = plan.bytes, 0
@@ -33,8 +33,8 @@ def planned(
         rounds += 1
         if rounds > MAXROUNDS or not reducePeak(schedule, MemoryPlan(schedule), plan.bytes - budget):
             raise PuregraphError(
-                f"{schedule.graph.title()}: wanted a step within {budget:,} bytes, got down to {least:,} by making "
-                "again what costs little; give a larger budget, or smaller batches with accumulate"
+                f"{schedule.graph.title()}: wanted a step within {budget:,} bytes, got down to {least:,} by computing "
+                "cheap values again; give a larger budget, or smaller batches with accumulate"
             )
         plan = MemoryPlan(lower(schedule), alignment, ownsOutputs)
         if plan.bytes < least:
@@ -43,7 +43,7 @@ def planned(
 
 
 def reducePeak(schedule: Any, plan: MemoryPlan, wanted: int) -> bool:
-    """Have some of the values that wait at the peak of memory computed again; whether there were any."""
+    """Compute some of the values that are kept across the memory peak again; False if there are none."""
     liveness = PeakReaders(schedule, peakOf(plan))
     candidates = sorted(liveness.waiting(), key=lambda v: (-v.nbytes, v.number))
     gained, chosen = 0, {}
@@ -63,7 +63,7 @@ def reducePeak(schedule: Any, plan: MemoryPlan, wanted: int) -> bool:
 
 
 def peakOf(plan: MemoryPlan) -> int:
-    """The call at which most bytes are in use."""
+    """The index of the call at which most bytes are in use."""
     change = [0] * (len(plan.schedule.calls) + 2)
     for b in plan.buffers:
         change[b.birth] += b.size
@@ -79,8 +79,8 @@ def peakOf(plan: MemoryPlan) -> int:
 class PeakReaders:
     """Liveness of values around the call at the peak of memory.
 
-    `readers`  by the number of a value with memory the calls that read it, or a view of it
-    `pinned`   values that must stay, because others are computed from them; `dropped`: those that do not stay
+    `readers`  by number of a value with memory, the calls that read it or a view of it
+    `pinned`   values that must be kept because clones are computed from them; `dropped`: values that are not kept
     """
 
     def __init__(self, schedule: Any, peak: int):
@@ -94,7 +94,7 @@ class PeakReaders:
         self.kept = {v.root.number for v in schedule.kept()}
 
     def waiting(self) -> list[Value]:
-        """The values that are computed before the peak and read after it, not at it, and cost little."""
+        """The cheap values that are computed before the peak and read after it, but not at it."""
         values = []
         for call in self.schedule.calls[: self.peak]:
             for y in call.outs:
@@ -110,7 +110,7 @@ class PeakReaders:
         return next(i for i in self.readers[value.number] if i > self.peak)
 
     def stays(self, value: Value, until: int) -> bool:
-        """Whether a value, or its base, is kept anyway until some later call."""
+        """True if a value, or its base, is kept until a later call anyway."""
         root = value.root
         if root.role != "made":
             return True
@@ -120,7 +120,7 @@ class PeakReaders:
 
 
 class Clones:
-    """The calls that compute one value again before a call that reads it, from what is kept anyway."""
+    """The calls that compute one value again before a call that reads it, from values that are kept anyway."""
 
     def __init__(self, schedule: Any, liveness: PeakReaders, start: int, value: Value):
         self.schedule, self.liveness, self.start, self.value = schedule, liveness, start, value
@@ -129,7 +129,7 @@ class Clones:
         self.sources: set[int] = set()
 
     def isPossible(self) -> bool:
-        """Whether it can be done."""
+        """True if the value can be computed again."""
         if self.value.number in self.liveness.pinned:
             return False
         self.liveness.dropped.add(self.value.number)
@@ -172,7 +172,7 @@ class Clones:
         return self.made
 
     def like(self, y: Value) -> Value:
-        """A new Value like another."""
+        """A new Value of the same shape, dtype and layout."""
         self.schedule.count += 1
         new = Value(self.schedule.count, y.shape, y.dtype, y.strides, name=y.name)
         new.offset = y.offset
@@ -180,7 +180,7 @@ class Clones:
 
 
 def insert(schedule: Any, chosen: Any, peak: int) -> None:
-    """Insert clones before the calls that read them first, and have all later calls read them."""
+    """Insert clones before the first calls that read them, and make all later calls read them."""
     before: dict[int, list[Call]] = {}
     instead: dict[int, Value] = {}
     for clones in chosen:
@@ -209,7 +209,7 @@ def insert(schedule: Any, chosen: Any, peak: int) -> None:
     for i, call in enumerate(schedule.calls):
         calls += before.get(i, ())
         if i > peak and call.kind.isView and call.outs[0].base is not None and call.outs[0].base.number in instead:
-            continue  # cloned when it is read
+            continue  # views are cloned when they are read
         if i > peak:
             call.arguments = changed(call.arguments, now)
             call.options = {k: changed(v, now) for k, v in call.options.items()}

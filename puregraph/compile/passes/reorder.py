@@ -1,7 +1,7 @@
-"""Reordering: of two neighbouring independent calls, the one that frees more memory comes first.
+"""Reordering: of two neighbouring independent calls, run the one that frees more memory first.
 
-The gradient of a layer's input is often as large as that input, which only the gradient of its weight still reads: the
-weight's first, and both are never in memory at the same time.
+The gradient of a layer's input is often as large as the input, which only the gradient of the weight still reads. If
+the weight gradient runs first, both are never in memory at the same time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from puregraph.compile.ir.value import Call, Value
 
-LARGE = 1 << 24  # bytes that have to be freed: a smaller value may still be in a cache, and its reader should come next
+LARGE = 1 << 24  # fewest bytes that must be freed: a smaller value may be in cache, so its reader should come next
 
 
 def reorderForMemory(schedule: Any) -> Any:
@@ -37,10 +37,10 @@ def reorderForMemory(schedule: Any) -> Any:
 
 
 def rootsOf(values: Any) -> dict[int, Value]:
-    """By number the Values that have the memory of some Values."""
+    """The Values that own the memory of some Values, by number."""
     return {v.root.number: v.root for v in values if v is not None}
 
 
 def bytesOf(call: Call) -> int:
-    """The results of a call and its scratch memory."""
+    """The bytes of a call's results and scratch memory."""
     return sum(y.nbytes for y in call.outs if y is not None and y.base is None)

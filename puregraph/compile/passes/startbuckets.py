@@ -1,7 +1,7 @@
-"""Starting buckets: behind the last gradient of each bucket comes the Python call that sends it to others.
+"""Starting buckets: after the last gradient of each bucket, insert the Python call that starts its exchange.
 
-It is the last pass: what a step computes, and in which order, is what it would be without buckets, to the bit. Where
-gradients are only handed over, their starts are among the calls that are traced, since nothing else reads these.
+It is the last pass, so a step computes the same bits in the same order as without buckets. If gradients are only
+handed over, the starts are traced with the other calls, since no other call reads the gradients.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from puregraph.compile.ir.value import Call, CallOrigin, Value
 
 
 def startBuckets(schedule: Any) -> Any:
-    """Add the start of each bucket, in the order of their numbers, if the step has buckets and keeps the gradients."""
+    """Add the start of each bucket, in number order, if the step has buckets and keeps the gradients."""
     buckets = schedule.buckets
     if buckets is None or buckets.isPassing:
         return schedule
@@ -24,7 +24,7 @@ def startBuckets(schedule: Any) -> Any:
 
 
 def withStarts(calls: list[Call], buckets: GradientBuckets, gradOf: dict[int, Value]) -> list[Call]:
-    """The calls, and behind the last gradient of each bucket its start; gradients are by the ids of parameters."""
+    """The calls, with the start of each bucket inserted after its last gradient; `gradOf` is by parameter id."""
     makers = {y.number: i for i, call in enumerate(calls) for y in call.outs if y is not None}
     starts: dict[int, list[Call]] = {}
     last = 0
