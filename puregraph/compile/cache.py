@@ -33,7 +33,7 @@ class Programs:
 
     def __init__(self, graph: Graph, check: Callable[[list[Any]], None] | None = None):
         self.graph, self.check, self.workspace = graph, check, Workspace()
-        self.found: OrderedDict[Any, Program] = OrderedDict()
+        self.kept: OrderedDict[Any, Program] = OrderedDict()
         self.seen: Counter[Any] = Counter()
         self.used: dict[Any, int] = {}  # by key the index of the last batch
         self.count = 0
@@ -58,28 +58,28 @@ class Programs:
     def getKnown(self, key: Any, shapes: list[Any], dtypes: list[Any], options: dict[str, Any]) -> Program | None:
         """The program of a key, compiled by one thread at a time."""
         self.count += 1
-        program = self.found.get(key)
+        program = self.kept.get(key)
         if program is None:
             if len(self.seen) >= KNOWN:
                 self.seen.clear()
             self.seen[key] += 1
-            if self.seen[key] == 1 and len(self.found) >= SOON:
+            if self.seen[key] == 1 and len(self.kept) >= SOON:
                 return None
             if self.check is not None:
                 self.check(shapes)
-            if len(self.found) >= MOST and not self.evictOldest():
+            if len(self.kept) >= MOST and not self.evictOldest():
                 return None
             with self.around(shapes):
-                program = self.found[key] = Program(self.graph, shapes, dtypes, workspace=self.workspace, **options)
-        self.found.move_to_end(key)
+                program = self.kept[key] = Program(self.graph, shapes, dtypes, workspace=self.workspace, **options)
+        self.kept.move_to_end(key)
         self.used[key] = self.count
         return program
 
     def evictOldest(self) -> bool:
         """Drop the program that was not used for longest, if that is long; warn the first time there is none."""
-        oldest = next(iter(self.found))
+        oldest = next(iter(self.kept))
         if self.count - self.used[oldest] > UNUSED:
-            del self.found[oldest], self.used[oldest]
+            del self.kept[oldest], self.used[oldest]
             return True
         if not self.hasWarned:
             self.hasWarned = True
@@ -124,36 +124,36 @@ def compiled(
     Raises    ShapeError if the shapes do not fit; GraphError for an optimizer without a cost, or another number of
               dtypes than of shapes; PuregraphError for one that was set up on another network
     """
-    given = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes
+    inputShapes = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes
     weights = [] if sampleWeight is None else shapesOf(sampleWeight)
-    found = [s for shape in given for s in shapesOf(shape)] + weights
-    for shape in found:
+    allShapes = [s for shape in inputShapes for s in shapesOf(shape)] + weights
+    for shape in allShapes:
         need(all(type(n) is int for n in shape), "sizes to compile for", shape, "give a number for each symbol")
     if weights and cost is None:
         raise GraphError(f"{graph.title()}: sampleWeight is for a cost, got none")
-    if dtypes is not None and len(dtypes) != len(found):
+    if dtypes is not None and len(dtypes) != len(allShapes):
         raise GraphError(
-            f"{graph.title()}, compile: expected {plural(len(found), 'dtype')}, one for each of its shapes, "
+            f"{graph.title()}, compile: expected {plural(len(allShapes), 'dtype')}, one for each of its shapes, "
             f"got {len(dtypes)}; leave dtypes out for those of the graph"
         )
     net = graph
     grads: str | tuple[bool, ...] | None = None
     if cost is not None:
         inputs = len(graph.inputs)
-        net = withCost(graph, cost, inputs, len(found) - inputs, bool(weights))
-        warnOf(net, cost, found)
+        net = withCost(graph, cost, inputs, len(allShapes) - inputs, bool(weights))
+        warnOf(net, cost, allShapes)
         grads, train = "one", True if train is None else train
         options.setdefault("updGrad", False)
     elif optimizer is not None:
-        outputs = graph.dataShapeFrom(found)
+        outputs = graph.dataShapeFrom(allShapes)
         if outputs != ():
             raise GraphError(f"{graph.title()}: an optimizer wants one number to make small: give a cost")
         grads, train = "one", True if train is None else train
     elif train:
-        outputs = graph.dataShapeFrom(found)
+        outputs = graph.dataShapeFrom(allShapes)
         grads = "one" if outputs == () else (True,) * (len(outputs) if isinstance(outputs, list) else 1)
     if isinstance(optimizer, dict):
         optimizer = Program.optimizerType(optimizer)
     if optimizer is not None:
         getattr(optimizer, "setupFor", optimizer.setupOn)(graph)
-    return Program(net, found, dtypes, train, grads=grads, optimizer=optimizer, **options)
+    return Program(net, allShapes, dtypes, train, grads=grads, optimizer=optimizer, **options)

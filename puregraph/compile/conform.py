@@ -20,7 +20,7 @@ def conformed(program: Any, inputs: list[Any]) -> list[Any]:
         wanted = [(v.shape, v.dtype, f"'{v.name}'") for v in program.executable.schedule.inputs]
         if len(inputs) != len(wanted):
             raise DataError(f"{program!r}: wanted {plural(len(wanted), 'input')}, got {len(inputs)}")
-    return [converted(program, x, *each) for x, each in zip(inputs, wanted)] + inputs[len(wanted) :]
+    return [converted(program, x, *spec) for x, spec in zip(inputs, wanted)] + inputs[len(wanted) :]
 
 
 def converted(program: Any, x: Any, shape: Any, dtype: Any, name: str) -> Any:
@@ -49,8 +49,8 @@ def followFloats(program: Any, inputs: Sequence[Any]) -> None:
 
 def adaptIntegers(program: Any, inputs: Sequence[Any]) -> None:
     """Compile for the integers and booleans that come in, if the rules take them as they are."""
-    given = [getattr(x, "dtype", None) for x in inputs[: len(program.dtypes)]]
-    if len(given) == len(program.dtypes) and (program.executable or program.partitioned) is not None:
-        found = program.graph.inputTypes(len(given), given)
-        if found != program.dtypes:
-            program.build(found)
+    dtypes = [getattr(x, "dtype", None) for x in inputs[: len(program.dtypes)]]
+    if len(dtypes) == len(program.dtypes) and (program.executable or program.partitioned) is not None:
+        wanted = program.graph.inputTypes(len(dtypes), dtypes)
+        if wanted != program.dtypes:
+            program.build(wanted)

@@ -28,14 +28,14 @@ def eagerStep(program: Any, inputs: list[Any], numbers: dict[str, float], partit
     if program.backend is GPU:
         inputs = list(map(sys.modules["cupy"].asarray, inputs))
     with inMode(program.modules, program.train):
-        found = graph(inputs[:count])
-        outputs = found if isinstance(found, list) else [found]
+        result = graph(inputs[:count])
+        outputs = result if isinstance(result, list) else [result]
         if grads is not None and (not options.get("guarded") or isFinite(outputs[0])):
-            rest = iter(inputs[count:])
+            outputGrads = iter(inputs[count:])
             if grads == "one":
                 seeds = [seedLike(outputs[0]), *[None] * (len(outputs) - 1)]
             else:
-                seeds = [next(rest) if given else None for given in grads]
+                seeds = [next(outputGrads) if hasGradient else None for hasGradient in grads]
             graph.backward(
                 seeds if len(seeds) > 1 else seeds[0],
                 updGrad=options.get("updGrad", True),
@@ -68,21 +68,21 @@ def trialRun(program: Any, inputs: list[Any], numbers: dict[str, float]) -> Any:
     """The first run, eagerly: it shows the results of the rules that could not be traced."""
     trial = RuleProfile()
     with trial.recording():
-        found = program.runEagerly(inputs, numbers)
+        result = program.runEagerly(inputs, numbers)
     program.options["trial"] = trial
     program.build()
-    return found
+    return result
 
 
 def runAfterFailure(program: Any, error: Exception, inputs: list[Any], numbers: dict[str, float]) -> Any:
     """Run eagerly after a call has failed, now and from then on: the graph itself raises with the reason."""
     path = program.executable.failed.origin.path
     program.executable.restore()
-    found = program.runEagerly(inputs, numbers)
+    result = program.runEagerly(inputs, numbers)
     program.executable, program.why = None, f"at '{path}': {error}"
     if isinstance(error, DeviationError):
         hint = "give the same shapes and dtypes in every call"
         warnOnce(program.graph, f"{program!r} is compiled no more, its graph runs instead: {program.why}; {hint}")
     else:
         warnUser(f"{program!r} failed, its graph runs instead: {program.why}", GraphWarning)
-    return found
+    return result

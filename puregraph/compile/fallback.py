@@ -34,27 +34,27 @@ def warnOnce(graph: Any, text: str) -> None:
 
 def nodesIn(error: Exception, graph: Any) -> str:
     """The nodes that were being compiled when an exception was raised, or those of the whole graph: "at 'a', 'b': "."""
-    found = dict.fromkeys(next(filter(None, map(list, map(nodesOf, framesOf(error)))), []))
-    if not found:
-        found = dict.fromkeys((s.path, s.label) for s in graph.steps(len(graph.inputs) or None).items)
-    names = [f"'{path}' ({label})" for path, label in found]
+    nodes = dict.fromkeys(next(filter(None, map(list, map(nodesOf, framesOf(error)))), []))
+    if not nodes:
+        nodes = dict.fromkeys((s.path, s.label) for s in graph.steps(len(graph.inputs) or None).items)
+    names = [f"'{path}' ({label})" for path, label in nodes]
     more = f" and {plural(len(names) - FEW, 'node')} more" if len(names) > FEW else ""
     return f"at {', '.join(names[:FEW])}{more}: "
 
 
 def framesOf(error: Exception) -> list[dict[str, Any]]:
     """The local variables of the frames that an exception passed through, innermost first."""
-    found, trace = [], error.__traceback__
+    frames, trace = [], error.__traceback__
     while trace is not None:
-        found.append(trace.tb_frame.f_locals)
+        frames.append(trace.tb_frame.f_locals)
         trace = trace.tb_next
-    return found[::-1]
+    return frames[::-1]
 
 
 def nodesOf(variables: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Path and label of the nodes of the calls and steps that a frame works on."""
-    given = [*variables.values(), *getattr(variables.get("group"), "calls", ())]
-    for x in given:
+    candidates = [*variables.values(), *getattr(variables.get("group"), "calls", ())]
+    for x in candidates:
         if isinstance(x, GraphStep):
             yield x.path, x.label
         origin = x.origin if isinstance(x, Call) else x

@@ -28,23 +28,23 @@ class Partition(NamedTuple):
 def openSteps(rows: Sequence[StepShapes]) -> set[GraphStep]:
     """The steps that give sizes nobody has seen before, from shapes of inputs that are numbers."""
     seen: set[str] = set()
-    found = set()
+    opens = set()
     for row in rows:
         new = symbolsIn(row.shapes or ())
         if not new <= seen:
-            found.add(row.step)
+            opens.add(row.step)
             seen |= new
-    return found
+    return opens
 
 
 def symbolsIn(shapes: Iterable[Any]) -> set[str]:
     """The symbols in some shapes, and in the elements that are known of their values."""
-    found: set[str] = set()
+    names: set[str] = set()
     for shape in shapes:
         if shape is not None:
-            found.update(symbols(shape))
-            found.update(symbols(()) if valueOf(shape) is None else symbols(valueOf(shape).ravel().tolist()))
-    return found
+            names.update(symbols(shape))
+            names.update(symbols(()) if valueOf(shape) is None else symbols(valueOf(shape).ravel().tolist()))
+    return names
 
 
 def partition(rows: Sequence[StepShapes], isOpen: set[GraphStep], steps: Steps) -> list[Partition]:
@@ -63,12 +63,13 @@ def partition(rows: Sequence[StepShapes], isOpen: set[GraphStep], steps: Steps) 
         key = max([depth + (other != kind) for depth, other in before], default=0), kind
         pieces.setdefault(key, []).append(row)
         home.update(dict.fromkeys([*step.outs, *states.intersection(step.args)], key))
-    found = []
+    partitions = []
     for depth, kind in sorted(pieces, key=lambda key: key[0]):
-        own = pieces[depth, kind]
+        members = pieces[depth, kind]
         isAlone = isinstance(kind, GraphStep)
-        found.append(Partition(own, tuple(sorted(symbolsIn(own[0].shapes or ()))) if isAlone else kind, isAlone))
-    return found
+        sizes = tuple(sorted(symbolsIn(members[0].shapes or ()))) if isAlone else kind
+        partitions.append(Partition(members, sizes, isAlone))
+    return partitions
 
 
 def isWritten(stored: Any) -> bool:
@@ -80,11 +81,11 @@ def withKnown(piece: Partition, rows: Sequence[StepShapes], isOpen: set[GraphSte
     """The steps of a piece, after all that compute values it reads which follow from shapes: in a program these are
     constants, and never inputs."""
     known = {n: row.step for row in rows if isKnown(row) and row.step not in isOpen for n in row.step.visible}
-    own, wanted = set(piece.items), set()
+    items, wanted = set(piece.items), set()
     waiting = [n for step in piece.items for n in step.args]
     while waiting:
         step = known.get(waiting.pop())
-        if step is not None and step not in own and step not in wanted:
+        if step is not None and step not in items and step not in wanted:
             wanted.add(step)
             waiting += step.args
     return [row.step for row in rows if row.step in wanted] + piece.items
@@ -97,15 +98,15 @@ def isKnown(row: StepShapes) -> bool:
 
 def stepsOf(steps: Steps, items: Sequence[GraphStep], inputs: Sequence[int], outputs: Sequence[int]) -> Steps:
     """Some of the steps as Steps of their own, over the same numbers; a run keeps no value longer than it is read."""
-    found = Steps()
-    found.items = [GraphStep(s.path, s.node, s.args, s.outs, s.inputs) for s in items]
-    found.inputs, found.outputs = list(inputs), list(outputs)
+    subset = Steps()
+    subset.items = [GraphStep(s.path, s.node, s.args, s.outs, s.inputs) for s in items]
+    subset.inputs, subset.outputs = list(inputs), list(outputs)
     read = {n for step in items for n in step.args}
-    found.params = [row for row in steps.params if row[0] in read]
-    found.producer, found.names, found.count = steps.producer, steps.names, steps.count
-    found.makesBfloat16 = steps.makesBfloat16
-    found.freeAfterLastUse(argumentsOf)
-    return found
+    subset.params = [row for row in steps.params if row[0] in read]
+    subset.producer, subset.names, subset.count = steps.producer, steps.names, steps.count
+    subset.makesBfloat16 = steps.makesBfloat16
+    subset.freeAfterLastUse(argumentsOf)
+    return subset
 
 
 def argumentsOf(step: GraphStep) -> tuple[int, ...]:

@@ -91,16 +91,16 @@ class PartitionedGraph:
         for n, module, name in self.steps.params:
             shapes[n] = getattr(getattr(module, name), "shape", ())
         seeds = [shapes[n] for n in self.steps.outputs]
-        given = [tuple(shape) for shape in (*seeds, *[shapes.get(n, ()) for n in of.values()])]
+        inputShapes = [tuple(shape) for shape in (*seeds, *[shapes.get(n, ()) for n in of.values()])]
         opens = {self.back.gradientNodes[step] for step in self.isOpen if step in self.back.gradientNodes}
-        return inferShapes(inner, given).rows, {step for step in inner.items if step.node in opens}
+        return inferShapes(inner, inputShapes).rows, {step for step in inner.items if step.node in opens}
 
     def withWeights(self, inner: Steps, of: dict[int, int]) -> Steps:
         """The backward steps, which take weights in pieces as parameters, not as values of the forward pass."""
         held = {n: (module, name) for n, module, name in self.steps.params if self.has(getattr(module, name))}
-        found = copy.copy(inner)
-        found.params = [*inner.params, *[(n, *held[number]) for n, number in of.items() if number in held]]
-        return found
+        backSteps = copy.copy(inner)
+        backSteps.params = [*inner.params, *[(n, *held[number]) for n, number in of.items() if number in held]]
+        return backSteps
 
     def has(self, param: Any) -> bool:
         """Whether compiled pieces read a parameter themselves."""
@@ -108,16 +108,16 @@ class PartitionedGraph:
 
     def pieces(self, steps: Steps, rows: list[StepShapes], isOpen: set[GraphStep], wanted: set[int]) -> list[Subgraph]:
         """The pieces of some steps, which leave the `wanted` values and those that other pieces read."""
-        found: list[tuple[Partition, list[GraphStep]]] = [
-            (each, withKnown(each, rows, isOpen)) for each in partition(rows, isOpen, steps)
+        parts: list[tuple[Partition, list[GraphStep]]] = [
+            (part, withKnown(part, rows, isOpen)) for part in partition(rows, isOpen, steps)
         ]
-        inputs = [entering(steps, items) for _, items in found]
+        inputs = [entering(steps, items) for _, items in parts]
         needed = wanted.union(*inputs)
         pieces = []
-        for (each, items), read in zip(found, inputs):
-            outputs = [n for step in each.items for n in step.outs if n in needed]
-            if outputs or any(step.stored for step in each.items):
-                pieces.append(Subgraph(self.graph, steps, each, items, read, outputs, self.workspace, self.weights))
+        for (part, items), read in zip(parts, inputs):
+            outputs = [n for step in part.items for n in step.outs if n in needed]
+            if outputs or any(step.stored for step in part.items):
+                pieces.append(Subgraph(self.graph, steps, part, items, read, outputs, self.workspace, self.weights))
         return pieces
 
     # As a Graph -------------------------------------------------------------------------------------------------------
@@ -132,24 +132,24 @@ class PartitionedGraph:
         values = run(self.forward, self.steps, data, self.weights)
         self.sizes = checkResults(self.rows, values, isPartial=True)
         self.values = [] if self.back is None else values
-        found = [values[n] for n in self.steps.outputs]
-        return found[0] if len(found) == 1 else found
+        outputs = [values[n] for n in self.steps.outputs]
+        return outputs[0] if len(outputs) == 1 else outputs
 
     def backward(self, grad: Any, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0) -> None:
         """Back-propagate through the last pass; as `Graph.backward` does."""
         values = self.withOutlines(self.values)
         grads = list(grad) if len(self.steps.outputs) > 1 else [grad]
-        inputs, found = self.back.gradients(grads, values, False, self.runBackward)
-        inputs = storeGrads(grads, inputs, found, scale, momentum)
+        inputs, paramGrads = self.back.gradients(grads, values, False, self.runBackward)
+        inputs = storeGrads(grads, inputs, paramGrads, scale, momentum)
         self.grad = None if not updGrad else inputs[0] if len(inputs) == 1 else inputs
         self.values = []
 
     def withOutlines(self, values: list[Any]) -> list[Any]:
         """The values of a forward pass, with zeros of their shape for those of which nothing else is asked."""
-        found, like = list(values), values[self.steps.inputs[0]]
+        filled, like = list(values), values[self.steps.inputs[0]]
         for n, (shape, dtype) in self.outlined.items():
-            found[n] = spread(like, bind(shape, self.sizes), dtype)
-        return found
+            filled[n] = spread(like, bind(shape, self.sizes), dtype)
+        return filled
 
     def runBackward(self, data: list[Any], outside: int) -> list[Any]:
         """Every value of the backward graph that leaves a piece, by number."""
@@ -186,6 +186,6 @@ def run(pieces: Sequence[Subgraph], steps: Steps, data: list[Any], weights: Any 
 
 def stored(steps: Steps, weights: Any = None) -> dict[int, Any]:
     """Arrays of parameters and states by value number, except sharded ones, which `weights` holds."""
-    found = {n: getattr(module, name) for n, module, name in steps.params}
-    isLeft = [each is None or weights is not None and weights.has(each) for each in found.values()]
-    return {n: each.materialize() for (n, each), left in zip(found.items(), isLeft) if not left}
+    held = {n: getattr(module, name) for n, module, name in steps.params}
+    isLeft = [param is None or weights is not None and weights.has(param) for param in held.values()]
+    return {n: param.materialize() for (n, param), left in zip(held.items(), isLeft) if not left}

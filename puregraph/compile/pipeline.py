@@ -106,6 +106,6 @@ def schedule(graph: Any, shapes: Sequence[Any], *arguments: Any, **options: Any)
 def runPasses(schedule: Any, passes: Sequence[Pass]) -> Any:
     """Apply passes in their order; with PUREGRAPH_VERIFY=1 the schedule is validated after each, and with
     PUREGRAPH_DUMP=FOLDER written to a file."""
-    for each in passes:
-        schedule = dumped(validated(each, schedule), each.__name__)
+    for change in passes:
+        schedule = dumped(validated(change, schedule), change.__name__)
     return schedule

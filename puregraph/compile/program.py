@@ -90,7 +90,7 @@ class Program:
         **options: Any,
     ):
         self.graph, self.shapes, self.train = graph, [tuple(s) for s in shapes], train
-        self.given, self.poison, self.workspace, self.budget = dtypes, poison, workspace or Workspace(), budget
+        self.fixedDtypes, self.poison, self.workspace, self.budget = dtypes, poison, workspace or Workspace(), budget
         self.options = options
         self.optimizer: Any = options.get("optimizer")
         self.grad: Any = None
@@ -100,10 +100,10 @@ class Program:
 
     def build(self, dtypes: Sequence[Any] | None = None) -> None:
         """Compile, or set `why` the graph runs itself."""
-        wanted = dtypes or self.given or self.graph.inputTypes(len(self.shapes) or None)
+        wanted = dtypes or self.fixedDtypes or self.graph.inputTypes(len(self.shapes) or None)
         self.dtypes = list(map(np.dtype, wanted))
         real = next((d for d in self.dtypes if isFloating(d)), np.float32)
-        self.isLoose = self.given is None and self.graph.dtype is None
+        self.isLoose = self.fixedDtypes is None and self.graph.dtype is None
         self.backend, self.executable, self.current = NUMPY, None, None
         self.fastPath: Callable[[Sequence[Any], bool], Any] | None = None
         self.partitioned: Any = None
@@ -114,10 +114,10 @@ class Program:
         with compiling(), inMode(self.modules, self.train), tidied():
             try:
                 self.backend = backendFor(self.graph, self.graph.dtype or real)
-                found = self.schedule()
-                held, unread, reads = found.held, found.unread, found.reads
-                plan = self.backend.plan(found, self.budget)
-                self.results = StepResults(found, self.optimizer, self.options)
+                schedule = self.schedule()
+                held, unread, reads = schedule.held, schedule.unread, schedule.reads
+                plan = self.backend.plan(schedule, self.budget)
+                self.results = StepResults(schedule, self.optimizer, self.options)
                 self.buildExecutable(plan)
             except NotCompiledError as error:
                 self.executable = None
@@ -206,9 +206,9 @@ class Program:
             workspace.isHeld = True
             try:
                 if self.fastPath is not None and not numbers and self.current and HOOKS.look is None and not raises():
-                    found = self.fastPath(inputs, copy)
-                    if found is not None:
-                        return found
+                    result = self.fastPath(inputs, copy)
+                    if result is not None:
+                        return result
                 return self.runChecked(inputs, copy, numbers)
             finally:
                 workspace.isHeld = False
@@ -222,24 +222,24 @@ class Program:
                 self.buildExecutable(self.executable.plan)
         if self.isLoose:
             followFloats(self, inputs)
-        elif self.given is None and not (self.executable is not None and self.executable.takes(inputs)):
+        elif self.fixedDtypes is None and not (self.executable is not None and self.executable.takes(inputs)):
             adaptIntegers(self, inputs)
         executable = self.executable
-        given = inputs if executable is not None and executable.takes(inputs) else conformed(self, list(inputs))
-        isElsewhere = given is not inputs and executable is not None and not executable.takes(given)
+        arrays = inputs if executable is not None and executable.takes(inputs) else conformed(self, list(inputs))
+        isElsewhere = arrays is not inputs and executable is not None and not executable.takes(arrays)
         if HOOKS.look is not None or raises() or isElsewhere:
-            return self.runEagerly(list(given), numbers)
+            return self.runEagerly(list(arrays), numbers)
         if self.partitioned is not None:
-            return eagerStep(self, given, numbers, self.partitioned)
+            return eagerStep(self, arrays, numbers, self.partitioned)
         if executable is None:
-            return trialRun(self, given, numbers) if self.untried else self.runEagerly(given, numbers)
+            return trialRun(self, arrays, numbers) if self.untried else self.runEagerly(arrays, numbers)
         self.prepare(executable, numbers)
         try:
             if executable.neverWarns:
-                isDone = executable.run(given)
+                isDone = executable.run(arrays)
             else:
                 with np.errstate(all="ignore"):
-                    isDone = executable.run(given)
+                    isDone = executable.run(arrays)
         except Exception as error:
             if isinstance(error, VerifyError) or executable.failed is None or isAsynchronous(error):
                 raise
@@ -247,8 +247,8 @@ class Program:
             if origin.phase == "update" or (self.options.get("added") and origin.phase != "forward"):
                 addLocation(error, f"at '{origin.path}' ({origin.label})")  # what it has changed cannot be done again
                 raise
-            return runAfterFailure(self, error, list(given), numbers)
-        return self.results(self, executable, copy) if isDone else self.runEagerly(list(given), numbers)
+            return runAfterFailure(self, error, list(arrays), numbers)
+        return self.results(self, executable, copy) if isDone else self.runEagerly(list(arrays), numbers)
 
     def isCurrent(self) -> bool:
         """Whether what was compiled is still what is to be done."""

@@ -28,9 +28,9 @@ class StepResults:
 
     def __call__(self, program: Any, executable: Any, copy: bool) -> Any:
         version = next(ARRAYVERSIONS)
-        for own, grad in self.grads:  # as an assignment would
-            own["grad"] = grad
-            own["gradVersion"] = version
+        for attributes, grad in self.grads:  # as an assignment would
+            attributes["grad"] = grad
+            attributes["gradVersion"] = version
         for param in self.notReached:
             param.grad = None
         for slot in self.applied:

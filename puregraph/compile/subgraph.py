@@ -26,27 +26,27 @@ class StepsGraph(Graph):
     Source    partial compilation around a graph break; Ansel and others 2024, PyTorch 2
     """
 
-    def __init__(self, whole: Graph, steps: Steps):
-        Module.__init__(self, whole.name)
-        self.whole, self.own = whole, steps
+    def __init__(self, parent: Graph, steps: Steps):
+        Module.__init__(self, parent.name)
+        self.parent, self.slice = parent, steps
         self.inputs, self.nodes, self.version = [], [], 0
 
     def steps(self, count: int | None = None, innerKnown: bool = False) -> Steps:
-        return self.own
+        return self.slice
 
     def infer(self, *shapes: Any, dtypes: list[Any] | None = None) -> Inferred:
-        return Inferred([], [None] * len(self.own.outputs), [None] * len(self.own.outputs))
+        return Inferred([], [None] * len(self.slice.outputs), [None] * len(self.slice.outputs))
 
     def stored(self, kind: str) -> Any:
-        return self.whole.stored(kind)
+        return self.parent.stored(kind)
 
     def title(self) -> str:
-        return f"a piece of {self.whole.title()}"
+        return f"a piece of {self.parent.title()}"
 
     def __call__(self, *data: Any, **keywords: Any) -> Any:
-        values = self.own.run(list(data[0]))
-        found = [values[n] for n in self.own.outputs]
-        return found[0] if len(found) == 1 else found
+        values = self.slice.run(list(data[0]))
+        outputs = [values[n] for n in self.slice.outputs]
+        return outputs[0] if len(outputs) == 1 else outputs
 
 
 @dataclass
@@ -69,28 +69,28 @@ class Subgraph:
     weights: Any = None
 
     def __post_init__(self) -> None:
-        self.whole = StepsGraph(self.graph, stepsOf(self.steps, self.items, self.inputs, self.outputs))
+        self.eagerGraph = StepsGraph(self.graph, stepsOf(self.steps, self.items, self.inputs, self.outputs))
         self.programs: dict[tuple[bool, ...], Programs] = {}
         self.runs = self.eager = 0
         self.checked: set[tuple[Any, ...]] = set()
 
     def __call__(self, values: list[Any]) -> None:
         """Compute what leaves this piece from what enters it."""
-        given = [asArray(values[n]) for n in self.inputs]
-        there = [x for x in given if x is not None]
-        if self.partition.sizes and len(there) == len(given):
-            self.checkShapes([getattr(x, "shape", None) for x in given])
+        inputs = [asArray(values[n]) for n in self.inputs]
+        there = [x for x in inputs if x is not None]
+        if self.partition.sizes and len(there) == len(inputs):
+            self.checkShapes([getattr(x, "shape", None) for x in inputs])
         program = None
         if not self.partition.isOpen and all(hasattr(x, "strides") for x in there):
             orders = tuple([storedOrder(x) for x in there])  # so others read and add it up, as in one program
             options: dict[str, Any] = {"orders": orders} if any(orders) else {}
             options |= {} if self.weights is None else {"weights": self.weights}
-            program = self.programsFor(tuple([x is not None for x in given])).get(there, **options)
+            program = self.programsFor(tuple([x is not None for x in inputs])).get(there, **options)
         self.runs += 1
         if program is None:
             self.eager += 1
-        found = self.whole(given) if program is None else program.run(*there)
-        for n, y in zip(self.outputs, [found] if len(self.outputs) == 1 else found, strict=True):
+        results = self.eagerGraph(inputs) if program is None else program.run(*there)
+        for n, y in zip(self.outputs, [results] if len(self.outputs) == 1 else results, strict=True):
             values[n] = y
 
     def checkShapes(self, shapes: list[Any]) -> None:
@@ -101,7 +101,7 @@ class Subgraph:
         key = tuple(shapes)
         if key in self.checked:
             return
-        faults = [row.fault for row in inferShapes(self.whole.own, shapes).rows if row.fault]
+        faults = [row.fault for row in inferShapes(self.eagerGraph.slice, shapes).rows if row.fault]
         if faults:
             raise misfit(faults)
         self.checked.add(key)
@@ -111,15 +111,15 @@ class Subgraph:
         if isThere not in self.programs:
             inputs = [n for n, there in zip(self.inputs, isThere) if there]
             graph = StepsGraph(self.graph, stepsOf(self.steps, self.items, inputs, self.outputs))
-            found = self.programs[isThere] = Programs(graph)
-            found.workspace, found.hasWarned = self.workspace, True  # nobody can pad what the data decides
+            programs = self.programs[isThere] = Programs(graph)
+            programs.workspace, programs.hasWarned = self.workspace, True  # nobody can pad what the data decides
         return self.programs[isThere]
 
     @property
     def compiled(self) -> list[Any]:
         """The programs, in the order in which their sizes came."""
-        found = [p for programs in self.programs.values() for p in programs.found.values()]
-        return [p for p in found if p.executable is not None]
+        kept = [p for programs in self.programs.values() for p in programs.kept.values()]
+        return [p for p in kept if p.executable is not None]
 
 
 def asArray(x: Any) -> Any:

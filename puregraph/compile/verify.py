@@ -181,20 +181,20 @@ class Verifier(GuardBands):
 
     def evaluated(self, calls: Iterable[Call], dtype: Any = None, noise: Any = None) -> dict[int, Any]:
         """All values of some calls, computed by numpy from the shadows, perhaps in another dtype or perturbed."""
-        found: dict[int, Any] = {}
+        computed: dict[int, Any] = {}
 
         def cast(x: Any) -> Any:
             return x.astype(dtype) if dtype is not None and x.dtype == np.float32 else x
 
         def array(v: Value) -> Any:
-            if v.number not in found:
-                found[v.number] = leaf(v)
-            return found[v.number]
+            if v.number not in computed:
+                computed[v.number] = leaf(v)
+            return computed[v.number]
 
         def leaf(v: Value) -> Any:
             if v.base is not None and v.call is not None:
-                given = [changed(a, array) for a in v.call.arguments]
-                return v.call.function(*given, **{k: changed(a, array) for k, a in v.call.options.items()})
+                arguments = [changed(a, array) for a in v.call.arguments]
+                return v.call.function(*arguments, **{k: changed(a, array) for k, a in v.call.options.items()})
             if v.role == "scalar":
                 return cast(self.memory(v).copy())
             if v.role in ARRAYS:
@@ -216,19 +216,19 @@ class Verifier(GuardBands):
                     continue
                 outs = [y for y in call.outs if y is not None]
                 for y in outs:
-                    found[y.number] = cast(np.empty(y.shape, y.dtype))
+                    computed[y.number] = cast(np.empty(y.shape, y.dtype))
                 isSum = noise is not None and (call.kind.isReduction or call.kind.isContraction)
                 for step in bound(call, perturbed if isSum else array, None):
                     step.function(*step.arguments, **step.options)
                 for y in outs if noise is not None and not call.kind.isExact else ():
-                    found[y.number] *= factors(y)
-        return found
+                    computed[y.number] *= factors(y)
+        return computed
 
 
 def operandsOf(call: Call) -> list[Value]:
     """The Values that a step reads; for native code also those that its calls read."""
-    found = {v.number: v for v in call.values() if v is not None}
-    return [v for v in found.values() if v.role not in ("scalar", "object")]
+    byNumber = {v.number: v for v in call.values() if v is not None}
+    return [v for v in byNumber.values() if v.role not in ("scalar", "object")]
 
 
 def poison(array: Any) -> None:
@@ -243,8 +243,8 @@ def poison(array: Any) -> None:
 
 def equal(a: Any, b: Any) -> Any:
     """Where two arrays are equal; NaN is NaN."""
-    found = np.asarray(a == b)
-    return found | ((a != a) & (b != b)) if a.dtype.kind == "f" else found
+    isEqual = np.asarray(a == b)
+    return isEqual | ((a != a) & (b != b)) if a.dtype.kind == "f" else isEqual
 
 
 def same(a: Any, b: Any) -> bool:
@@ -257,19 +257,19 @@ def first(wrong: Any) -> tuple[int, ...]:
     return tuple(map(int, np.argwhere(wrong)[0]))
 
 
-def far(found: Any, references: list[Any], isExact: bool) -> Any:
+def far(array: Any, references: list[Any], isExact: bool) -> Any:
     """Where an array is near none of the first two of its references, nor between all of them."""
-    if isExact or found.dtype.kind != "f":
-        return ~np.logical_or.reduce([equal(found, np.asarray(r)) for r in references])
-    x, around = found.astype(float), np.stack([np.broadcast_to(r, found.shape).astype(float) for r in references])
+    if isExact or array.dtype.kind != "f":
+        return ~np.logical_or.reduce([equal(array, np.asarray(r)) for r in references])
+    x, around = array.astype(float), np.stack([np.broadcast_to(r, array.shape).astype(float) for r in references])
     with np.errstate(all="ignore"):
         isFinite = np.isfinite(around).all(axis=0) & np.isfinite(x)
         low, high = around.min(axis=0), around.max(axis=0)
-        eps, base = np.finfo(found.dtype).eps, np.where(isFinite, around[0], 0)
+        eps, base = np.finfo(array.dtype).eps, np.where(isFinite, around[0], 0)
         spread = np.where(isFinite, np.abs(around[:2] - around[0]).max(axis=0), 0)
         largest = np.abs(base).max(initial=0)
         typical = np.sqrt(np.mean(spread**2)) if spread.size else 0
         limit = ROUNDING * (spread + typical) + eps * (RELATIVE * np.abs(base) + ABSOLUTE * largest)
-        limit += np.finfo(found.dtype).tiny
+        limit += np.finfo(array.dtype).tiny
         near = isFinite & (x >= low - limit) & (x <= high + limit)
     return ~(near | np.logical_or.reduce([equal(x, r) for r in around]))

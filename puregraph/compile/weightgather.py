@@ -23,9 +23,9 @@ class WeightGather:
         self.weights.read(self.param, out)
 
     def __call__(self) -> np.ndarray:
-        found = np.empty(self.param.shape, self.param.dtype)
-        self.into(found)
-        return found
+        weight = np.empty(self.param.shape, self.param.dtype)
+        self.into(weight)
+        return weight
 
     @property
     def isSame(self) -> bool:
@@ -38,12 +38,12 @@ def beforeReaders(calls: list[Call]) -> list[Call]:
     gathers = {call.outs[0].number: call for call in calls if type(call.function) is WeightGather}
     if not gathers:
         return calls
-    found: list[Call] = []
+    ordered: list[Call] = []
     for call in calls:
         if type(call.function) is WeightGather:
             continue
         for v in call.values():
             if v.root.number in gathers:
-                found.append(gathers.pop(v.root.number))
-        found.append(call)
-    return found
+                ordered.append(gathers.pop(v.root.number))
+        ordered.append(call)
+    return ordered

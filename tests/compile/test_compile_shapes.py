@@ -58,7 +58,7 @@ def test_shapes_that_come_no_more_make_room_for_others(built):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert all(programs.get([x]) is not None for x in later)
-    assert len(built) == MOST + 10 and len(programs.found) == len(programs.used) == MOST
+    assert len(built) == MOST + 10 and len(programs.kept) == len(programs.used) == MOST
 
 
 def test_what_is_known_of_shapes_is_bounded(monkeypatch, built):

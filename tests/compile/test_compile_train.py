@@ -85,14 +85,14 @@ def test_training_is_the_same_compiled(name, accumulate, rng):
         assert a.grad.tobytes() == b.grad.tobytes()
     states = [t.optimizer.state for t in trainers]
     assert all(states[0][k].tobytes() == states[1][k].tobytes() for k in states[0])
-    assert trainers[0].objective.programs.found and not trainers[1].objective.programs.found
-    assert all(p.executable is not None for p in trainers[0].objective.programs.found.values())
+    assert trainers[0].objective.programs.kept and not trainers[1].objective.programs.kept
+    assert all(p.executable is not None for p in trainers[0].objective.programs.kept.values())
 
 
 def test_a_step_is_compiled_for_the_last_smaller_batch_too(rng):
     net = classifier()
     trainer = trained(net, samples(rng), Adam(), True, batchsize=7)
-    shapes = sorted(p.shapes[0] for p in trainer.objective.programs.found.values())
+    shapes = sorted(p.shapes[0] for p in trainer.objective.programs.kept.values())
     assert shapes == [(2, 4), (7, 4)]
 
 
@@ -143,7 +143,7 @@ def test_several_trainings_go_on_where_the_last_stopped(rng):
     nets = [classifier() for _ in range(2)]
     for net, compile in zip(nets, (True, False)):
         trainer = trained(net, data, Adam(0.05), compile, epochs=1, batchsize=10)
-        programs = list(trainer.objective.programs.found.values())
+        programs = list(trainer.objective.programs.kept.values())
         built = [p.executable for p in programs]
         trainer.train(*data, epochs=1)
         assert [p.executable for p in programs] == built
@@ -199,7 +199,7 @@ def test_a_rule_that_is_not_read_trains_as_well(rng):
     nets = [build() for _ in range(2)]
     trainers = [trained(n, data, Adam(0.05), c, batchsize=7) for n, c in zip(nets, (True, False))]
     assert equal(*nets)
-    program = next(iter(trainers[0].objective.programs.found.values()))
+    program = next(iter(trainers[0].objective.programs.kept.values()))
     assert [c.kind.name for c in program.executable.schedule.calls].count("rule") == 2
 
 

@@ -422,7 +422,7 @@ def fed(monkeypatch, rng, late, little=0, light=0, dtype=np.float32, make=maps, 
     sameHistory(far.history, near.history)
     sameNet(far.net, near.net)
     close(got, wanted)
-    return made, cupy.machine, [p.executable.deviceInputs for p in far.objective.programs.found.values()]
+    return made, cupy.machine, [p.executable.deviceInputs for p in far.objective.programs.kept.values()]
 
 
 @pytest.mark.parametrize(

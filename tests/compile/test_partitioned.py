@@ -332,7 +332,7 @@ def test_shapes_that_are_computed_by_nodes_are_constants_of_every_piece():
         seeds = [values(int(mask.sum()), 2, 3, seed=3), values(5, 6, seed=4)]
         same(runs(net, given, seeds), runs(net, given, seeds, program))
     for piece in program.partitioned.forward:
-        assert all(p.why == "" for programs in piece.programs.values() for p in programs.found.values())
+        assert all(p.why == "" for programs in piece.programs.values() for p in programs.kept.values())
 
 
 def test_a_slice_of_rows_that_may_be_none_runs_and_trains():
@@ -561,7 +561,7 @@ def test_a_trainer_and_a_calculator_run_a_network_with_a_mask_in_pieces():
         np.testing.assert_allclose(p.data, other.params[name].data, rtol=1e-4, atol=1e-5)
     given = [Calculator(each, batchsize=5, compile=each is net).calculate(data) for each in (net, other)]
     np.testing.assert_allclose(*given, rtol=1e-4, atol=1e-5)
-    assert all(program.partitioned is not None for program in trainers[0].objective.programs.found.values())
+    assert all(program.partitioned is not None for program in trainers[0].objective.programs.kept.values())
 
 
 def test_a_piece_reads_what_another_has_stored_in_another_order_so_that_sums_have_the_bits_of_one_program():

@@ -324,7 +324,7 @@ def test_what_runs_a_network_is_freed_with_its_programs(kind, isCompiled):
     else:
         runner = Calculator(net, compile=isCompiled)
         runner.calculate(x)
-    programs = [weakref.ref(program) for program in runner.objective.programs.found.values()]
+    programs = [weakref.ref(program) for program in runner.objective.programs.kept.values()]
     held = [weakref.ref(runner), weakref.ref(runner.objective), weakref.ref(runner.objective.programs), *programs]
     assert len(programs) == isCompiled
     del runner

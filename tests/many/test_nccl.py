@@ -272,12 +272,12 @@ for name in names:
     weights = {path: device.toHost(each.data) for path, each in sorted({**trainer.net.params, **trainer.net.states}.items())}
     np.savez(f"{name}-{world().rank}.npz", **weights)
     whole = hashlib.sha256(b"".join(each.tobytes() for each in weights.values())).hexdigest()
-    sections = [part for program in trainer.objective.programs.found.values()
+    sections = [part for program in trainer.objective.programs.kept.values()
                 for _, part in program.executable.parts if type(part) is Section]
     assert not any(section.why for section in sections), [section.why for section in sections]
     together = [section for section in sections if section.exchange is not None and section.graph is not None]
     found[name] = [whole, trainer.history.column("loss"), len(together)]
-    tables = [program.table() for program in trainer.objective.programs.found.values()]
+    tables = [program.table() for program in trainer.objective.programs.kept.values()]
 Path(f"rank-{world().rank}.json").write_text(json.dumps([found, tables]))
 """
 

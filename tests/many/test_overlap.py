@@ -194,7 +194,7 @@ def test_a_table_says_of_each_bucket_what_it_takes_and_what_hides_it(monkeypatch
     trainer = Trainer(mlp(64, (64, 32), 10), CrossEntropy(), Adam(), 64, progress="none")
     rng = np.random.default_rng(0)
     trainer.train(rng.standard_normal((64, 64)).astype(np.float32), rng.integers(0, 10, 64))
-    (program,) = trainer.objective.programs.found.values()
+    (program,) = trainer.objective.programs.kept.values()
     notes = [line for line in program.table().splitlines() if line.startswith("bucket ")]
     buckets = trainer.objective.buckets
     assert len(notes) == len(buckets.groups) > 1

@@ -59,7 +59,7 @@ def look(trainer):
 trainer, data, target = recipes.perceptron(shard="parameters", callbacks=[Checkpoint("run.h5", every=7), FunctionCallback(look)])
 trainer.train(data, target, epochs=2)
 assert all(each == [True] * 4 for n, each in enumerate(said)), said
-(program, *_) = trainer.objective.programs.found.values()
+(program, *_) = trainer.objective.programs.kept.values()
 assert sum(type(call.function) is WeightGather for call in program.plan.schedule.calls) == 5  # W of the second twice
 print(recipes.hashOf(trainer))
 """

@@ -58,7 +58,7 @@ def test_all_tokens_are_one_compiled_shape():
         model.scores(texts)
         texts[0].append(4)
     programs = model.objective.programs
-    assert len(programs.found) == 1 and programs.count == 14 + 2  # two more look whether it is causal
+    assert len(programs.kept) == 1 and programs.count == 14 + 2  # two more look whether it is causal
 
 
 def test_a_network_without_positions_sees_the_whole_text():

@@ -68,17 +68,17 @@ def profile(program: Any, *inputs: Any, runs: int = 20, **numbers: float) -> Ste
             f"{program!r} runs on a GPU as CUDA graphs, whose steps the host does not see: "
             "measure them with  nsys profile python SCRIPT.py"
         )
-    own = deepcopy(program)
+    clone = deepcopy(program)
     times = []
     for _ in range(WARMUP + runs):
         begin = perf_counter()
-        own.run(*inputs, copy=False, **numbers)
+        clone.run(*inputs, copy=False, **numbers)
         times.append(perf_counter() - begin)
-    own.observer = timer = StepTimer()
-    own.buildExecutable(own.plan)
+    clone.observer = timer = StepTimer()
+    clone.buildExecutable(clone.plan)
     for _ in range(WARMUP + runs):
-        own.run(*inputs, copy=False, **numbers)
-    if len(timer.runs) < WARMUP + runs or len(own.plan.schedule.calls) != len(plan.schedule.calls):
+        clone.run(*inputs, copy=False, **numbers)
+    if len(timer.runs) < WARMUP + runs or len(clone.plan.schedule.calls) != len(plan.schedule.calls):
         raise PuregraphError(
             f"{program!r}: these inputs are not run by the compiled steps, so there is nothing to measure"
         )

@@ -42,7 +42,7 @@ class GrainPieces:
 
     def run(self, piece: Subgraph, values: list[Any], states: dict[int, Any]) -> None:
         """Run a piece of a grain, whose states are those in `states`, by their ids."""
-        held = {id(each): each for each in (getattr(module, name) for _, module, name in piece.whole.own.params)}
+        held = {id(each): each for each in (getattr(module, name) for _, module, name in piece.eagerGraph.slice.params)}
         own = [(held[key], states[key]) for key in held if key in states]
         for state, array in own:
             state.materialize()[...] = array
