@@ -1,12 +1,12 @@
-"""Compile: a graph's whole step as one flat list of calls over planned memory.
+"""Compile: turn a graph's training or inference step into one flat list of calls over planned memory.
 
-trace      the rules of a graph are called once on tracers that hold no data, and become calls on Values (`ir`)
-passes     from schedule to schedule: `pipeline` lists them for each backend, in their order
-lower      calls become native kernels; `gpu` has the same for launches and NVIDIA's libraries
-memory     where every Value is stored: in one arena, over an argument, in a parameter
-runtime    calls bound to their arrays, ready to run, and checks whether they are still valid
+trace      calls the rules of a graph once on tracers without data, which records calls on Values (`ir`)
+passes     transform a schedule; `pipeline` lists them in order for each backend
+lower      turns calls into native kernels; `gpu` does the same for launches and NVIDIA's libraries
+memory     plans the location of every Value: in one arena, over an argument, in a parameter
+runtime    binds calls to arrays, runs them, and checks that a program is still valid
 report     tables, formulas and drawings of a program
-program    all of this together, compiled again when what it was compiled from changes
+program    combines all of these, and compiles again when the graph, a parameter or the optimizer changes
 """
 
 from puregraph.compile.cache import Programs, compiled

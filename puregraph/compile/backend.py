@@ -1,4 +1,4 @@
-"""Backend: what runs a program: numpy, native code, or a GPU."""
+"""Backend: numpy, native code, or a GPU."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from puregraph.native.llvm import jit
 
 
 class Backend(NamedTuple):
-    """How a schedule becomes an executable.
+    """Turns a schedule into an executable.
 
     `passes`     the passes that lower a schedule
-    `build`      makes an executable of a plan and a workspace
-    `layout`     gives the strides of a Kernel's result, see `channelslast.layoutFor`
-    `keepsComposite`  whether a CompositeKernel, composed of numpy's functions, stays one call
-    `alignment`  that of every value, in bytes
-    `halves`     whether values are kept in 16 bits where modules allow it
-    `ownsOutputs`  whether large results are computed in the memory that the user gets
+    `build`      builds an executable from a plan and a workspace
+    `layout`     returns the strides of a Kernel's result, see `channelslast.layoutFor`
+    `keepsComposite`  whether a CompositeKernel, composed of numpy functions, stays one call
+    `alignment`  of every value, in bytes
+    `halves`     whether values are stored in 16 bits if modules allow it
+    `ownsOutputs`  whether large results are computed in memory that the user gets
     """
 
     name: str
@@ -47,19 +47,19 @@ class Backend(NamedTuple):
     def plan(self, schedule: Any, budget: int | None) -> MemoryPlan:
         """The memory plan of a traced schedule, after all passes.
 
-        Raises    PuregraphError if the budget, in bytes, cannot be kept
+        Raises    PuregraphError if the budget, in bytes, cannot be met
         """
         schedule = runPasses(schedule, self.passes().prepare)
         return planned(schedule, budget, self.lowered, self.alignment, self.ownsOutputs)
 
     def lowered(self, schedule: Any) -> Any:
-        """A schedule with its calls lowered; the schedule given is left as it is."""
+        """A lowered copy of a schedule."""
         passes = self.passes().lower
         return runPasses(copy(schedule), passes) if passes else schedule
 
 
 def hasLaunches(piece: Any) -> bool:
-    """Whether a GPU runs a composite function as one call."""
+    """True if a GPU runs a composite function as one call."""
     return "cuda" in piece.implementations
 
 
@@ -76,19 +76,19 @@ GPU = Backend("gpu", pipeline.gpuPasses, gpuExecutable, layoutFor, hasLaunches, 
 
 
 def backendFor(graph: Any, dtype: Any) -> Backend:
-    """The backend for a graph that computes in a dtype: on a GPU if its parameters are there.
+    """The backend for a graph that computes in this dtype: the GPU if its parameters are there.
 
-    Raises    NotArraysError if some are, and some are not
+    Raises    NotArraysError if only some parameters are on a GPU
     """
     stored = [*graph.params.values(), *graph.states.values()]
     there = {device.isDeviceArray(s.array) for s in stored if s.made} or {device.name() == "cuda"}
     if len(there) > 1:
-        raise NotArraysError("some parameters are on a GPU, and some are not")
+        raise NotArraysError("some parameters are on a GPU, others are not")
     if there.pop():
         return GPU
     return NATIVE if isNative(dtype) else NUMPY
 
 
 def isNative(dtype: Any) -> bool:
-    """Whether a step that computes in this dtype becomes native code."""
+    """True if a step that computes in this dtype is compiled to native code."""
     return allowed.fast and (np.dtype(dtype) == np.float32 or isBfloat16(np.dtype(dtype))) and jit.available()

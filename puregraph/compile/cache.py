@@ -17,28 +17,28 @@ from puregraph.errors.userwarning import warnUser
 from puregraph.graph import Graph
 from puregraph.module import shapesOf
 
-SOON = 4  # the first shapes are compiled when first seen, further ones when they come again
-MOST = 32  # programs that are kept
-UNUSED = 16 * MOST  # batches after which a program that was not used may be replaced
-KNOWN = 4096  # shapes of which it is remembered whether they came before
+SOON = 4  # this many shapes are compiled on sight, later ones when they come again
+MOST = 32  # most programs that are kept
+UNUSED = 16 * MOST  # a program unused for this many batches may be replaced
+KNOWN = 4096  # most shapes that are counted
 
 
 class Programs:
     """The programs of one graph by shapes and dtypes; all of them share one arena.
 
-    A shape that comes once is not compiled, unless only a few shapes are known so far. Once MOST programs are kept,
-    other shapes run eagerly until one of the programs has not been used for long: compiling shapes that come in turn
-    again and again would take longer than running them. A warning says so once. `check` checks the shapes first.
+    After the first few shapes, a shape is compiled only when it comes a second time. Once MOST programs are kept, other
+    shapes run eagerly until a program has been unused for long: compiling shapes again and again as they alternate
+    would take longer than running them. A warning says so once. `check` checks the shapes first.
     """
 
     def __init__(self, graph: Graph, check: Callable[[list[Any]], None] | None = None):
         self.graph, self.check, self.workspace = graph, check, Workspace()
         self.kept: OrderedDict[Any, Program] = OrderedDict()
         self.seen: Counter[Any] = Counter()
-        self.used: dict[Any, int] = {}  # by key the index of the last batch
+        self.used: dict[Any, int] = {}  # the index of the last batch, by key
         self.count = 0
         self.hasWarned = False
-        self.around: Callable[[list[Any]], AbstractContextManager] = nullcontext  # what a program of shapes is made in
+        self.around: Callable[[list[Any]], AbstractContextManager] = nullcontext  # context to build a program in
 
     def __getstate__(self) -> dict:
         return {"graph": self.graph, "check": self.check}
@@ -47,7 +47,7 @@ class Programs:
         Programs.__init__(self, **state)
 
     def get(self, arrays: Sequence[Any], isAlways: bool = False, **options: Any) -> Program | None:
-        """The program for such arrays; None if compiling one is not worth while yet, or `isAlways`."""
+        """The program for arrays like these; None if compiling one does not pay yet (`isAlways`: compile it now)."""
         shapes, dtypes = [x.shape for x in arrays], [x.dtype for x in arrays]
         key = *shapes, *dtypes, *[(k, v if isinstance(v, (bool, str, tuple)) else id(v)) for k, v in options.items()]
         with self.workspace.lock:
@@ -76,7 +76,7 @@ class Programs:
         return program
 
     def evictOldest(self) -> bool:
-        """Drop the program that was not used for longest, if that is long; warn the first time there is none."""
+        """Drop the least recently used program if it has been unused for long; warn the first time none is."""
         oldest = next(iter(self.kept))
         if self.count - self.used[oldest] > UNUSED:
             del self.kept[oldest], self.used[oldest]
@@ -108,21 +108,21 @@ def compiled(
     sampleWeight: Any = None,
     **options: Any,
 ) -> Program:
-    """A Program for inputs of these shapes: `program.run(*inputs)` gives what the graph would give, and faster.
+    """A Program for inputs of these shapes: `program.run(*inputs)` returns the outputs of the graph, but runs faster.
 
-    `shapes`     the shapes of the inputs, or one list of them; with a cost, then those of its targets
-    `cost`       is joined to the graph: the outputs are then the cost and those of the graph, and every run also leaves
-                 the gradients of the cost in `Param.grad`
-    `optimizer`  updates the parameters at the end of each run: those of the part that it was set up on, or else all;
-                 a dict has one for each pattern of paths, see `MultiOptimizer`
-    `train`      the mode of all modules: True or False; None: True with a cost, else the modes that they are in. True
-                 without a cost takes the gradients of the outputs as further inputs (of one number: one), and leaves
-                 those of the inputs in `program.grad`
-    `dtypes`     one for each shape; left out, int64 for labels and the like, else the graph's own
-    `sampleWeight`  the shape (n,) of a weight for each sample, which the cost takes: the last input of the program
+    `shapes`     the shapes of the inputs, or one list of them; with a cost, followed by the shapes of its targets
+    `cost`       is joined to the graph: the outputs are then the cost and the graph's outputs, and every run also
+                 leaves the gradients of the cost in `Param.grad`
+    `optimizer`  updates the parameters at the end of each run: those of the part that it was set up on, else all; a
+                 dict has one for each pattern of paths, see `MultiOptimizer`
+    `train`      the mode of all modules: True or False; None: True with a cost, otherwise their current modes. True
+                 without a cost takes the gradients of the outputs as extra inputs (1 if the output is one number), and
+                 leaves the gradients of the inputs in `program.grad`
+    `dtypes`     one for each shape; default: int64 for labels and other indices, otherwise the graph's dtype
+    `sampleWeight`  the shape (n,) of sample weights for the cost; they are the last input of the program
 
-    Raises    ShapeError if the shapes do not fit; GraphError for an optimizer without a cost, or another number of
-              dtypes than of shapes; PuregraphError for one that was set up on another network
+    Raises    ShapeError if the shapes do not fit; GraphError for an optimizer without a cost, or if the number of dtypes
+              differs from the number of shapes; PuregraphError for an optimizer that was set up on another network
     """
     inputShapes = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes
     weights = [] if sampleWeight is None else shapesOf(sampleWeight)
@@ -130,7 +130,7 @@ def compiled(
     for shape in allShapes:
         need(all(type(n) is int for n in shape), "sizes to compile for", shape, "give a number for each symbol")
     if weights and cost is None:
-        raise GraphError(f"{graph.title()}: sampleWeight is for a cost, got none")
+        raise GraphError(f"{graph.title()}: sampleWeight needs a cost, got none; pass cost=")
     if dtypes is not None and len(dtypes) != len(allShapes):
         raise GraphError(
             f"{graph.title()}, compile: expected {plural(len(allShapes), 'dtype')}, one for each of its shapes, "
@@ -147,7 +147,7 @@ def compiled(
     elif optimizer is not None:
         outputs = graph.dataShapeFrom(allShapes)
         if outputs != ():
-            raise GraphError(f"{graph.title()}: an optimizer wants one number to make small: give a cost")
+            raise GraphError(f"{graph.title()}: an optimizer needs one number to minimize: give a cost")
         grads, train = "one", True if train is None else train
     elif train:
         outputs = graph.dataShapeFrom(allShapes)

@@ -1,4 +1,4 @@
-"""Conform: inputs of the wrong count, type, shape or dtype are refused; integers are converted, or compiled for."""
+"""Conform: refuse inputs of the wrong number, type, shape or dtype; convert integers, or compile for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from puregraph.errors import DataError, DtypeError, need, plural, show
 def conformed(program: Any, inputs: list[Any]) -> list[Any]:
     """The inputs in the dtypes of a program.
 
-    Raises    DataError, ShapeError, DtypeError if they are not what it is compiled for
+    Raises    DataError, ShapeError, DtypeError if the program was compiled for other inputs
     """
     wanted = [(s, d, f"input {i}") for i, (s, d) in enumerate(zip(program.shapes, program.dtypes))]
     if program.executable is not None:
@@ -24,7 +24,7 @@ def conformed(program: Any, inputs: list[Any]) -> list[Any]:
 
 
 def converted(program: Any, x: Any, shape: Any, dtype: Any, name: str) -> Any:
-    """One input in its dtype."""
+    """One input, converted to its dtype."""
     if not hasattr(x, "dtype"):
         if program.executable is None:
             return x
@@ -41,14 +41,14 @@ def converted(program: Any, x: Any, shape: Any, dtype: Any, name: str) -> Any:
 
 
 def followFloats(program: Any, inputs: Sequence[Any]) -> None:
-    """Compile for the floats that come in: a graph without parameters computes in those."""
+    """Compile for the float dtypes of the inputs: a graph without parameters computes in these."""
     kept = [d if not isFloating(d) else getattr(x, "dtype", d) for x, d in zip(inputs, program.dtypes)]
     if kept != program.dtypes[: len(kept)]:
         program.build(kept)
 
 
 def adaptIntegers(program: Any, inputs: Sequence[Any]) -> None:
-    """Compile for the integers and booleans that come in, if the rules take them as they are."""
+    """Compile for the integer and boolean dtypes of the inputs, if the rules take them without conversion."""
     dtypes = [getattr(x, "dtype", None) for x in inputs[: len(program.dtypes)]]
     if len(dtypes) == len(program.dtypes) and (program.executable or program.partitioned) is not None:
         wanted = program.graph.inputTypes(len(dtypes), dtypes)

@@ -1,4 +1,4 @@
-"""Eager: a program's step run by the graph and the optimizer themselves: instead, on trial, or after a failure."""
+"""Eager: run a program's step with the graph and the optimizer, as a fallback, a trial, or after a failure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from puregraph.errors.userwarning import warnUser
 
 
 def eagerStep(program: Any, inputs: list[Any], numbers: dict[str, float], partitioned: Any = None) -> Any:
-    """The outputs of a step that the graph and the optimizer run; gradients of inputs are set as `program.grad`.
+    """Run a step with the graph and the optimizer; returns its outputs and sets input gradients as `program.grad`.
 
-    A `partitioned` graph does the same in pieces.
+    A `partitioned` graph runs it in pieces.
     """
     graph, options, count = partitioned or program.graph, program.options, len(program.shapes)
     grads = options.get("grads")
@@ -53,7 +53,7 @@ def eagerStep(program: Any, inputs: list[Any], numbers: dict[str, float], partit
 
 @contextmanager
 def inMode(modules: Sequence[Any], train: bool | None) -> Iterator[None]:
-    """Have modules in a mode; None: in their own."""
+    """Set modules to a mode for the body; None keeps their modes."""
     changed = [] if train is None else [(m, m.isTraining) for m in modules if m.isTraining is not train]
     for m, _ in changed:
         m.isTraining = train
@@ -65,7 +65,7 @@ def inMode(modules: Sequence[Any], train: bool | None) -> Iterator[None]:
 
 
 def trialRun(program: Any, inputs: list[Any], numbers: dict[str, float]) -> Any:
-    """The first run, eagerly: it shows the results of the rules that could not be traced."""
+    """Run the first step eagerly, to learn the result types of rules that could not be traced."""
     trial = RuleProfile()
     with trial.recording():
         result = program.runEagerly(inputs, numbers)
@@ -75,14 +75,14 @@ def trialRun(program: Any, inputs: list[Any], numbers: dict[str, float]) -> Any:
 
 
 def runAfterFailure(program: Any, error: Exception, inputs: list[Any], numbers: dict[str, float]) -> Any:
-    """Run eagerly after a call has failed, now and from then on: the graph itself raises with the reason."""
+    """Run eagerly, now and from then on, after a call has failed: the graph raises the error with its reason."""
     path = program.executable.failed.origin.path
     program.executable.restore()
     result = program.runEagerly(inputs, numbers)
     program.executable, program.why = None, f"at '{path}': {error}"
     if isinstance(error, DeviationError):
         hint = "give the same shapes and dtypes in every call"
-        warnOnce(program.graph, f"{program!r} is compiled no more, its graph runs instead: {program.why}; {hint}")
+        warnOnce(program.graph, f"{program!r} is no longer compiled, its graph runs instead: {program.why}; {hint}")
     else:
         warnUser(f"{program!r} failed, its graph runs instead: {program.why}", GraphWarning)
     return result

@@ -1,4 +1,4 @@
-"""Fallback: a step that cannot be compiled runs eagerly, and one warning says where compiling failed and why."""
+"""Fallback: run a step that cannot be compiled eagerly, and warn once where and why compiling failed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from puregraph.errors.userwarning import warnUser
 from puregraph.graph.steps import GraphStep
 
 REPORT = "results are the same, but slower; please report this with the graph, print(graph), so that it can be mended"
-FEW = 6  # nodes that a warning names
-WARNED: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # by graph the warnings that were given
+FEW = 6  # most nodes that a warning names
+WARNED: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # the warnings given so far, by graph
 
 
 def isOwn(error: Exception) -> bool:
-    """Whether an exception is raised as it is: a fault of a graph or its shapes, lack of memory, or the exception of a
-    signal's handler. All else is a fault of the compiler."""
+    """True if an exception is the user's: a fault of a graph or its shapes, out of memory, or from a signal handler.
+
+    Other exceptions are faults of the compiler.
+    """
     isUsers = isinstance(error, PuregraphError) and not isinstance(error, FormulaError)
     return isUsers or isinstance(error, (MemoryError, GraphWarning)) or isAsynchronous(error)
 
 
 def warnOnce(graph: Any, text: str) -> None:
-    """Warn, unless this graph was warned of the same already."""
+    """Warn, unless the same warning was given for this graph."""
     warned = WARNED.setdefault(graph, set())
     if text not in warned:
         warned.add(text)
@@ -33,7 +35,7 @@ def warnOnce(graph: Any, text: str) -> None:
 
 
 def nodesIn(error: Exception, graph: Any) -> str:
-    """The nodes that were being compiled when an exception was raised, or those of the whole graph: "at 'a', 'b': "."""
+    """The nodes being compiled when an exception was raised, or all nodes of the graph: "at 'a', 'b': "."""
     nodes = dict.fromkeys(next(filter(None, map(list, map(nodesOf, framesOf(error)))), []))
     if not nodes:
         nodes = dict.fromkeys((s.path, s.label) for s in graph.steps(len(graph.inputs) or None).items)
@@ -52,7 +54,7 @@ def framesOf(error: Exception) -> list[dict[str, Any]]:
 
 
 def nodesOf(variables: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Path and label of the nodes of the calls and steps that a frame works on."""
+    """Path and label of the nodes whose calls and steps are local variables of a frame."""
     candidates = [*variables.values(), *getattr(variables.get("group"), "calls", ())]
     for x in candidates:
         if isinstance(x, GraphStep):

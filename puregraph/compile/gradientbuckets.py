@@ -1,4 +1,4 @@
-"""Gradient buckets: the gradients of parameters in one row, parts of which leave while backward makes the others."""
+"""Gradient buckets: parameter gradients in one flat vector, exchanged bucket by bucket while backward continues."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any
 
 from puregraph.graph import Graph
 
-LEAST, GREATEST = 1 << 16, 1 << 24  # bytes of a bucket, unless one gradient is larger
-COUNT = 8  # buckets of a network that is neither small nor large
+LEAST, GREATEST = 1 << 16, 1 << 24  # bounds of a bucket in bytes, unless one gradient is larger
+COUNT = 8  # number of buckets of a medium-sized network
 
 
 class GradientBuckets:
-    """Gradients of parameters in one row, in the order in which backward makes them, cut into buckets.
+    """Parameter gradients in one flat vector, in the order in which backward computes them, split into buckets.
 
-    A program that is given them calls `start(number, gradients)` for each bucket as soon as its last gradient is there;
-    the gradients are in a dict by the index of their parameter. All programs start them in the order of their numbers.
+    A program with buckets calls `start(number, gradients)` for each bucket when its last gradient is ready, with a dict
+    of gradients by parameter index. All programs start the buckets in number order.
 
-    `params`   in the order of the row, and `spans`, which elements each has; none is in two buckets
-    `cuts`     where the buckets begin, multiples of `block` elements, and the end of the last
+    `params`   in vector order; `spans`: the elements of each; no parameter is in two buckets
+    `cuts`     the starts of the buckets, multiples of `block` elements, and the end of the last one
     `groups`   the indices of the parameters that each bucket completes
-    `start`    None: nobody waits for them
-    `device`   on a GPU, what runs the sections in which buckets start, and has the current stream `join` them
-    `isPassing`  whether a program keeps no gradients itself, but only hands them over here
-    `predict`  gives for the bytes of a bucket the collectives that exchange it, and the seconds that these take
+    `start`    None: buckets are not exchanged
+    `device`   on a GPU, runs the sections in which buckets start, and makes the current stream `join` them
+    `isPassing`  True if a program only hands its gradients over and does not keep them
+    `predict`  returns, for the bytes of a bucket, the collectives that exchange it and the seconds they take
     """
 
     def __init__(self, params: list[Any], itemsize: int, block: int):
@@ -49,7 +49,7 @@ class GradientBuckets:
         self.groups.append(group)
 
     def isLike(self, other: GradientBuckets) -> bool:
-        """Whether other ones have the same parameters in the same buckets."""
+        """True if `other` has the same parameters in the same buckets."""
         same = self.cuts == other.cuts and self.isPassing == other.isPassing
         return same and list(map(id, self.params)) == list(map(id, other.params))
 
@@ -59,7 +59,7 @@ class GradientBuckets:
 
 
 class BucketStart:
-    """The Python call in a step that starts a bucket, with the gradients of some parameters, given by their indices."""
+    """The Python call in a step that starts a bucket with the gradients of the parameters at these indices."""
 
     def __init__(self, buckets: GradientBuckets, number: int, indices: list[int]):
         self.buckets, self.number, self.indices = buckets, number, indices
@@ -71,13 +71,13 @@ class BucketStart:
 
 
 def backwardOrder(graph: Graph, params: list[Any]) -> list[Any]:
-    """Parameters in the order in which backward makes their gradients; those that have none are last."""
+    """Parameters in the order in which backward computes their gradients; those without a gradient come last."""
     back = graph.backwardGraph(False, True)
     inner = back.steps()
     makers = {n: i for i, step in enumerate(inner.items) for n in step.outs}
     edges = [param for param, edge in back.paramGrads if edge is not None]
     results = inner.outputs[len(inner.outputs) - len(edges) :]
     made: dict[int, int] = {}
-    for param, n in zip(edges, results):  # one that is used at several nodes has the sum of several
+    for param, n in zip(edges, results):  # a parameter used at several nodes has a sum of gradients
         made[id(param)] = max(made.get(id(param), -1), makers.get(n, -1))
     return sorted(params, key=lambda param: made.get(id(param), len(inner.items)))

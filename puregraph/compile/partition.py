@@ -1,4 +1,4 @@
-"""Partition: the steps of a graph in pieces, cut where sizes depend on the data."""
+"""Partition: split the steps of a graph into pieces where sizes depend on the data."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from puregraph.graph.steps import ABSENT, GraphStep, Steps
 
 
 class Partition(NamedTuple):
-    """Steps that run one after the other: `sizes` are the symbols in their shapes, `isOpen` those of one step whose
-    result has a size that only running it gives."""
+    """Steps that run one after another: `sizes` are the symbols in their shapes.
+
+    `isOpen` is True for a single step whose result size is known only after it has run.
+    """
 
     rows: list[StepShapes]
     sizes: tuple[str, ...]
@@ -26,7 +28,7 @@ class Partition(NamedTuple):
 
 
 def openSteps(rows: Sequence[StepShapes]) -> set[GraphStep]:
-    """The steps that give sizes nobody has seen before, from shapes of inputs that are numbers."""
+    """The steps whose results have new, data-dependent sizes; the input shapes are numbers."""
     seen: set[str] = set()
     opens = set()
     for row in rows:
@@ -38,7 +40,7 @@ def openSteps(rows: Sequence[StepShapes]) -> set[GraphStep]:
 
 
 def symbolsIn(shapes: Iterable[Any]) -> set[str]:
-    """The symbols in some shapes, and in the elements that are known of their values."""
+    """The symbols in some shapes, and in values whose elements are known."""
     names: set[str] = set()
     for shape in shapes:
         if shape is not None:
@@ -48,13 +50,13 @@ def symbolsIn(shapes: Iterable[Any]) -> set[str]:
 
 
 def partition(rows: Sequence[StepShapes], isOpen: set[GraphStep], steps: Steps) -> list[Partition]:
-    """The steps in pieces, in an order in which each finds what it reads: open ones alone, others together with those
-    whose shapes have the same symbols.
+    """Split steps into pieces, in an order in which every piece can run.
 
-    A step is in the first piece of its kind behind all that it reads. Steps that share a state keep their order.
+    An open step is a piece by itself; other steps share a piece if their shapes have the same symbols. A step is in the
+    first piece of its kind after everything it reads. Steps that share a state keep their order.
     """
     states = {n for n, module, name in steps.params if isWritten(getattr(module, name))}
-    home: dict[int, tuple[int, Any]] = {}  # by value the piece that makes it, or that wrote to the state last
+    home: dict[int, tuple[int, Any]] = {}  # by value, the piece that makes it, or last wrote to the state
     pieces: dict[tuple[int, Any], list[StepShapes]] = {}
     for row in rows:
         step = row.step
@@ -73,13 +75,15 @@ def partition(rows: Sequence[StepShapes], isOpen: set[GraphStep], steps: Steps) 
 
 
 def isWritten(stored: Any) -> bool:
-    """Whether a rule may write to a parameter or state."""
+    """True if a rule may write to a parameter or state."""
     return isinstance(stored, State) and not isinstance(stored, FixedState)
 
 
 def withKnown(piece: Partition, rows: Sequence[StepShapes], isOpen: set[GraphStep]) -> list[GraphStep]:
-    """The steps of a piece, after all that compute values it reads which follow from shapes: in a program these are
-    constants, and never inputs."""
+    """The steps of a piece, preceded by those that compute values it reads from shapes alone.
+
+    In a program these values are constants, never inputs.
+    """
     known = {n: row.step for row in rows if isKnown(row) and row.step not in isOpen for n in row.step.visible}
     items, wanted = set(piece.items), set()
     waiting = [n for step in piece.items for n in step.args]
@@ -92,12 +96,12 @@ def withKnown(piece: Partition, rows: Sequence[StepShapes], isOpen: set[GraphSte
 
 
 def isKnown(row: StepShapes) -> bool:
-    """Whether the elements of all results of a step are known ahead of data."""
+    """True if the elements of all results of a step are known without data."""
     return bool(row.shapes) and all(valueOf(shape) is not None for shape in row.shapes or ())
 
 
 def stepsOf(steps: Steps, items: Sequence[GraphStep], inputs: Sequence[int], outputs: Sequence[int]) -> Steps:
-    """Some of the steps as Steps of their own, over the same numbers; a run keeps no value longer than it is read."""
+    """Steps of a subset of steps, with the same value numbers; a run frees values after their last use."""
     subset = Steps()
     subset.items = [GraphStep(s.path, s.node, s.args, s.outs, s.inputs) for s in items]
     subset.inputs, subset.outputs = list(inputs), list(outputs)
@@ -110,11 +114,11 @@ def stepsOf(steps: Steps, items: Sequence[GraphStep], inputs: Sequence[int], out
 
 
 def argumentsOf(step: GraphStep) -> tuple[int, ...]:
-    """What a step reads."""
+    """The values that a step reads."""
     return step.args
 
 
 def entering(steps: Steps, items: Sequence[GraphStep]) -> list[int]:
-    """The values that some of the steps read, and others make."""
+    """The values that these steps read but do not make."""
     made = {ABSENT, *(n for n, _, _ in steps.params), *(n for step in items for n in step.outs)}
     return list(dict.fromkeys(n for step in items for n in step.args if n not in made))

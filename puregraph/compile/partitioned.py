@@ -1,4 +1,4 @@
-"""Partitioned: a graph with sizes that depend on the data, run in pieces, of which those between are compiled."""
+"""Partitioned: run a graph whose sizes depend on data in pieces, and compile the pieces between the open steps."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from puregraph.graph.steps import GraphStep, Steps, spread
 
 
 class PartitionedGraph:
-    """Runs the passes of a graph as the graph itself does, in pieces, each compiled for the sizes that it meets.
+    """Runs the passes of a graph in pieces, each compiled for the sizes that occur.
 
-    `graph`, `rows`  the graph, and what is known of its steps ahead of data
+    `graph`, `rows`  the graph, and the inferred shapes of its steps
     `back`           its backward graph, or None; `forward`, `backwards`: the pieces of both
-    `values`         those of the last forward pass that somebody reads, by number; `sizes`: of the symbols in it
-    `outlined`       shape and dtype of the values of which the backward graph only asks the shape
-    `isAlone`        steps that are a piece of their own, besides those that give a size
-    `weights`        those of which several processes have pieces, which compiled pieces read when they need them
+    `values`         the values of the last forward pass that are still read, by number; `sizes`: its symbols' sizes
+    `outlined`       shape and dtype of values that the backward graph needs only the shape of
+    `isAlone`        selects steps that are separate pieces, besides those with a new size
+    `weights`        sharded weights, which compiled pieces gather when they read them
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class PartitionedGraph:
         if isAlone is not None:
             self.isOpen.update(filter(isAlone, self.steps.items))
         self.shapes = dict(zip(self.steps.inputs, shapes))
-        stored(self.steps, self.weights)  # arrays are made now, and not seen as a change after the first run
+        stored(self.steps, self.weights)  # make arrays now, so that they are no change after the first run
         self.workspace = Workspace()
         self.back: Any = None
         self.grad: Any = None
@@ -56,13 +56,13 @@ class PartitionedGraph:
         self.update(self.backwardGraph(), True)
 
     def backwardGraph(self) -> Any:
-        """The backward graph that this step takes, for the parameters that are trained now."""
+        """The backward graph of this step, for the parameters that are currently trained."""
         if self.options.get("grads") is None:
             return None
         return self.graph.backwardGraph(self.options.get("updGrad", True), True, self.steps)
 
     def update(self, back: Any, isFirst: bool = False) -> None:
-        """Make the pieces anew if the backward graph is another one."""
+        """Build the pieces again if the backward graph has changed."""
         if back is self.back and not isFirst:
             return
         self.back, self.outlined, self.backwards = back, {}, []
@@ -84,7 +84,7 @@ class PartitionedGraph:
         self.forward = self.pieces(self.steps, self.rows, self.isOpen, wanted)
 
     def backRows(self, inner: Steps, of: dict[int, int]) -> tuple[list[StepShapes], set[GraphStep]]:
-        """What is known of the steps of the backward graph, and the gradients of open steps."""
+        """The inferred shapes of the backward steps, and the gradient steps of open steps."""
         shapes: dict[int, Any] = dict(self.shapes)
         for row in self.rows:
             shapes.update(zip(row.step.visible, row.shapes or ()))
@@ -96,18 +96,18 @@ class PartitionedGraph:
         return inferShapes(inner, inputShapes).rows, {step for step in inner.items if step.node in opens}
 
     def withWeights(self, inner: Steps, of: dict[int, int]) -> Steps:
-        """The backward steps, which take weights in pieces as parameters, not as values of the forward pass."""
+        """The backward steps, which read sharded weights as parameters, not as values of the forward pass."""
         held = {n: (module, name) for n, module, name in self.steps.params if self.has(getattr(module, name))}
         backSteps = copy.copy(inner)
         backSteps.params = [*inner.params, *[(n, *held[number]) for n, number in of.items() if number in held]]
         return backSteps
 
     def has(self, param: Any) -> bool:
-        """Whether compiled pieces read a parameter themselves."""
+        """True if a parameter is sharded, so that compiled pieces gather it."""
         return self.weights is not None and self.weights.has(param)
 
     def pieces(self, steps: Steps, rows: list[StepShapes], isOpen: set[GraphStep], wanted: set[int]) -> list[Subgraph]:
-        """The pieces of some steps, which leave the `wanted` values and those that other pieces read."""
+        """The pieces of some steps; their outputs are the `wanted` values and those that other pieces read."""
         parts: list[tuple[Partition, list[GraphStep]]] = [
             (part, withKnown(part, rows, isOpen)) for part in partition(rows, isOpen, steps)
         ]
@@ -125,7 +125,7 @@ class PartitionedGraph:
     def __call__(self, data: list[Any]) -> Any:
         """The outputs of the graph for its inputs.
 
-        Raises    what the graph itself raises; PuregraphError if a size that depends on the data is two numbers
+        Raises    any error of the graph; PuregraphError if a data-dependent size has two values
         """
         self.update(self.backwardGraph())
         self.graph.checkData(data, self.steps)
@@ -136,7 +136,7 @@ class PartitionedGraph:
         return outputs[0] if len(outputs) == 1 else outputs
 
     def backward(self, grad: Any, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0) -> None:
-        """Back-propagate through the last pass; as `Graph.backward` does."""
+        """Back-propagate through the last pass, like `Graph.backward`."""
         values = self.withOutlines(self.values)
         grads = list(grad) if len(self.steps.outputs) > 1 else [grad]
         inputs, paramGrads = self.back.gradients(grads, values, False, self.runBackward)
@@ -145,18 +145,18 @@ class PartitionedGraph:
         self.values = []
 
     def withOutlines(self, values: list[Any]) -> list[Any]:
-        """The values of a forward pass, with zeros of their shape for those of which nothing else is asked."""
+        """The values of a forward pass, with zeros for values of which only the shape is needed."""
         filled, like = list(values), values[self.steps.inputs[0]]
         for n, (shape, dtype) in self.outlined.items():
             filled[n] = spread(like, bind(shape, self.sizes), dtype)
         return filled
 
     def runBackward(self, data: list[Any], outside: int) -> list[Any]:
-        """Every value of the backward graph that leaves a piece, by number."""
+        """The outputs of all backward pieces, by number."""
         return run(self.backwards, self.back.steps(), data)
 
     def applyUpdate(self, optimizer: Any) -> None:
-        """Have an optimizer use the gradients, in a compiled step."""
+        """Update the parameters with an optimizer, in a compiled step."""
         if not self.updaters:
             self.updaters = [Updater(self.graph, optimizer)]
         self.updaters[0].run()
@@ -173,7 +173,7 @@ class PartitionedGraph:
 
 
 def run(pieces: Sequence[Subgraph], steps: Steps, data: list[Any], weights: Any = None) -> list[Any]:
-    """The values that leave the pieces of some steps, by number; of `weights` there are none."""
+    """Run the pieces of some steps; returns their outputs by number, without `weights`."""
     values: list[Any] = [None] * steps.count
     for number, x in zip(steps.inputs, data, strict=True):
         values[number] = x

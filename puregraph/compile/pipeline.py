@@ -1,8 +1,8 @@
-"""Pipeline: the passes of each backend in their order; each takes a schedule and returns one.
+"""Pipeline: the passes of each backend in order; each takes a schedule and returns one.
 
-A step is traced (`trace.schedule`), cleaned up by TRACED, prepared once by the `prepare` passes of its backend and
-lowered by the `lower` passes; where the plan does not keep a budget of bytes, `passes.rematerialize` has cheap values
-computed again, and the `lower` passes run on a copy of that schedule once more.
+A step is traced (`trace.schedule`), cleaned up by TRACED, prepared once by the backend's `prepare` passes and lowered
+by its `lower` passes. If the plan exceeds a budget of bytes, `passes.rematerialize` makes the schedule compute cheap
+values again, and the `lower` passes run again on a copy of it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Pass = Callable[[Any], Any]
 
 
 class Pipeline(NamedTuple):
-    """The passes that a traced schedule goes through once, and those that lower it to calls of one backend."""
+    """The passes that run once on a traced schedule, and those that lower it for one backend."""
 
     prepare: tuple[Pass, ...] = ()
     lower: tuple[Pass, ...] = ()
@@ -60,7 +60,7 @@ PLAIN = Pipeline(lower=(startBuckets,))
 
 
 def gpuPasses() -> Pipeline:
-    """The passes for a GPU, of which the files are imported where there is one."""
+    """The passes for a GPU; their modules are imported only if there is one."""
     from puregraph.compile.gpu.lower.gpulowering import fuseForGpu, lowerToGpu
     from puregraph.compile.gpu.passes.attentionbackward import useLibraryAttention
     from puregraph.compile.gpu.passes.autocast import autocast
@@ -104,8 +104,10 @@ def schedule(graph: Any, shapes: Sequence[Any], *arguments: Any, **options: Any)
 
 
 def runPasses(schedule: Any, passes: Sequence[Pass]) -> Any:
-    """Apply passes in their order; with PUREGRAPH_VERIFY=1 the schedule is validated after each, and with
-    PUREGRAPH_DUMP=FOLDER written to a file."""
+    """Apply passes in order.
+
+    With PUREGRAPH_VERIFY=1 the schedule is validated after each, with PUREGRAPH_DUMP=FOLDER it is written to a file.
+    """
     for change in passes:
         schedule = dumped(validated(change, schedule), change.__name__)
     return schedule

@@ -1,4 +1,4 @@
-"""Program: a compiled step of a graph, compiled again when what it depends on has changed."""
+"""Program: a compiled step of a graph, compiled again when the graph or the optimizer changes."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ MADE = (
     "current",
     "workspace",
     "results",
-)  # what a copy makes for itself
+)  # attributes that a copy builds again
 
 
 class Program:
     """A compiled step of a graph for inputs of given shapes; `graph.compile` makes one.
 
-    `graph`      the graph, in the modes of its modules, or in that of `train` (True: all train)
-    `dtypes`     of the inputs; left out, int64 for labels and the like, else the graph's own
+    `graph`      the graph, in the current modes of its modules, or in the mode `train` (True: all train)
+    `dtypes`     of the inputs; default: int64 for labels and other indices, otherwise the graph's dtype
     `grads`      None: forward only; "one": backward from the first output, a scalar; or for each output whether its
-                 gradient is given as a further input
+                 gradient is passed as an extra input
     `optimizer`  updates the parameters at the end of each run
-    `budget`     the most bytes that the arena may have; cheap values are computed again to keep it
+    `budget`     the most bytes that the arena may have; cheap values are computed again to meet it
 
-    Before each run it is checked, and compiled anew if something has changed: the graph and its modules, their
-    attributes, modes, which parameters are trained, the optimizer's options. Parameters, states and the arrays of an
-    optimizer are the very arrays that a run of the graph itself would use.
+    Every run first checks the program and compiles it again if something has changed: the graph and its modules, their
+    attributes, modes, which parameters are trained, the optimizer's options. Parameters, states and the optimizer's
+    arrays are the same arrays that a run of the graph would use.
 
-    Where compiling cannot serve, the graph itself runs: for values that are no arrays, while a hook is set
-    (`detect_anomaly`), with numpy's errors set to raise, when a rule that could not be traced gives something else than
-    in its trial run (`why` has the reason), when compiling fails (with a warning), or a call does, to say where.
+    The graph runs instead of compiled code for values that are not arrays, while a hook is set (`detect_anomaly`), and
+    if numpy is set to raise errors. It also runs if an untraced rule deviates from its trial run (`why` has the
+    reason), if compiling fails (with a warning), or if a call fails, to locate the error.
 
-    Where sizes depend on the data, the step runs in pieces: what gives such a size as it is, what is before and behind
-    as programs, one for each size that comes (`why` names the first such node, and `table()` lists the pieces).
+    If sizes depend on the data, the step runs in pieces: a node with such a size runs as Python, the steps before and
+    after it as programs, one for each size (`why` names the first such node, `table()` lists the pieces).
 
-    Where the parameters are on a GPU the step runs there, from its second run on as CUDA graphs, and the host does not
-    wait for it: outputs are arrays on the GPU, and a gradient that is not finite is reported some runs later.
+    With parameters on a GPU the step runs there, as CUDA graphs from the second run on, and the host does not wait:
+    outputs are arrays on the GPU, and a gradient that is not finite is reported some runs later.
 
     `data` and `grad` of nodes are not set; `Param.grad` is an array that the next run writes to again.
     """
@@ -76,7 +76,7 @@ class Program:
     plot: Any = Late("puregraph.draw.programpicture", "plotArena")
     profile: Any = Late("puregraph.compile.report.stepprofile", "profile")
     _repr_html_: Any = Late("puregraph.draw.notebook", "programHtml")
-    observer: Any = None  # what looks on while the steps run, one by one
+    observer: Any = None  # a StepObserver; with one, the steps run one by one
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Program:
     # Building ---------------------------------------------------------------------------------------------------------
 
     def build(self, dtypes: Sequence[Any] | None = None) -> None:
-        """Compile, or set `why` the graph runs itself."""
+        """Compile; if that is not possible, set `why`, and the graph runs instead."""
         wanted = dtypes or self.fixedDtypes or self.graph.inputTypes(len(self.shapes) or None)
         self.dtypes = list(map(np.dtype, wanted))
         real = next((d for d in self.dtypes if isFloating(d)), np.float32)
@@ -168,7 +168,7 @@ class Program:
 
     @property
     def scales(self) -> bool:
-        """Whether some gradients are kept in float16."""
+        """True if some gradients are stored in float16."""
         return self.backend.halves and any(m.precision == "float16" for m in self.modules)
 
     def schedule(self, **changed: Any) -> Schedule:
@@ -187,17 +187,17 @@ class Program:
     # Running ----------------------------------------------------------------------------------------------------------
 
     def run(self, *inputs: Any, copy: bool = True, **numbers: float) -> Any:
-        """The graph's outputs for these inputs, an array or a list of them, after all that the step does.
+        """Run the step on these inputs; returns the graph's output, or a list of outputs.
 
-        The gradients of inputs are then in `grad`. `numbers` are those that the step reads: `scale`, a factor of the
+        The gradients of inputs are then in `grad`. `numbers` are scalars that the step reads: `scale` multiplies the
         gradients.
 
-        Any thread may call this: programs that share a `workspace` run one after the other, and results belong to the
-        caller. Not so with `copy=False`: outputs are then stored in memory that the next run, of any thread, writes to;
-        nor is `grad`, which is that of the last run.
+        Any thread may call this: programs that share a `workspace` run one after another, and results belong to the
+        caller. With `copy=False` the next run, of any thread, may overwrite the outputs. `grad` is always that of the
+        last run.
 
-        Raises    ShapeError, DtypeError, DataError for inputs that do not fit; what the graph itself would raise;
-                  PuregraphError for a run from the middle of a run, by the handler of a signal
+        Raises    ShapeError, DtypeError, DataError for inputs that do not fit; any error that the graph would raise;
+                  PuregraphError for a run inside of a run, such as by a signal handler
         """
         workspace = self.workspace
         with workspace.lock:
@@ -214,7 +214,7 @@ class Program:
                 workspace.isHeld = False
 
     def runChecked(self, inputs: Sequence[Any], copy: bool, numbers: dict[str, float]) -> Any:
-        """A run with all checks, which holds the workspace until results are copied, or in memory of their own."""
+        """Run with all checks; the caller holds the workspace until results are copied or in separate memory."""
         if not self.isCurrent():
             self.build()
         elif self.executable is not None and not self.executable.memory.isCurrent:
@@ -245,26 +245,26 @@ class Program:
                 raise
             origin = executable.failed.origin
             if origin.phase == "update" or (self.options.get("added") and origin.phase != "forward"):
-                addLocation(error, f"at '{origin.path}' ({origin.label})")  # what it has changed cannot be done again
+                addLocation(error, f"at '{origin.path}' ({origin.label})")  # the step cannot be repeated
                 raise
             return runAfterFailure(self, error, list(arrays), numbers)
         return self.results(self, executable, copy) if isDone else self.runEagerly(list(arrays), numbers)
 
     def isCurrent(self) -> bool:
-        """Whether what was compiled is still what is to be done."""
+        """True if nothing has changed since compiling."""
         if not self.current:
             self.options.pop("trial", None)
             return False
         return True
 
     def refresh(self) -> None:
-        """Pack all weights again at the next run: after a write through a bare address, which changes no version."""
+        """Pack all weights again at the next run; needed after a write through a raw address."""
         with self.workspace.lock:
             if self.executable is not None and self.executable.packedWeights is not None:
                 self.executable.packedWeights.isStale = True
 
     def prepare(self, executable: Any, numbers: dict[str, float]) -> None:
-        """Write scalars, and gradients that are accumulated, to the arrays that the step reads."""
+        """Write scalars, and gradients to accumulate, to the arrays that the step reads."""
         for name, array in executable.numbers:
             if name in numbers:
                 array[...] = numbers[name]
@@ -273,21 +273,21 @@ class Program:
 
     @property
     def isAhead(self) -> bool:
-        """Whether `run` starts what a GPU then does, and comes back before it is done."""
+        """True if `run` returns before the GPU has finished."""
         return self.backend is GPU
 
     # Reporting --------------------------------------------------------------------------------------------------------
 
     @property
     def bytes(self) -> int:
-        """The size of the arena: the most memory that a run takes besides what goes in, comes out, and stays."""
+        """The size of the arena: the memory of a run besides inputs, outputs, parameters and states."""
         return self.plan.bytes if self.partitioned is None else self.partitioned.bytes
 
     @property
     def plan(self) -> MemoryPlan:
-        """The plan of this step; before the first run with assumed results of rules that could not be traced.
+        """The memory plan of this step; before the first run it assumes results for rules that could not be traced.
 
-        Raises    PuregraphError where there is none, with the reason
+        Raises    PuregraphError if the step is not compiled, with the reason
         """
         if self.untried:
             return planAhead(self)
@@ -297,13 +297,13 @@ class Program:
         return self.executable.plan
 
     def table(self) -> str:
-        """Every call: its node, what it does, dtype, shape and layout, bytes, offset, operations; pieces come first."""
+        """Every call: node, formula, dtype, shape and layout, bytes, offset, operations; pieces come first."""
         if self.partitioned is not None:
             return self.partitioned.table()
         return table(self.plan, graphs=None if self.executable is None else self.executable.captured())
 
     def runEagerly(self, inputs: list[Any], numbers: dict[str, float]) -> Any:
-        """Run the graph and the optimizer themselves."""
+        """Run the graph and the optimizer instead of compiled code."""
         return eagerStep(self, inputs, numbers)
 
     def __repr__(self) -> str:
@@ -311,6 +311,6 @@ class Program:
 
 
 def planAhead(program: Program) -> MemoryPlan:
-    """The plan of a step that has not run, in which rules that could not be traced give what shape rules say."""
+    """The plan of a step that has not run; rules that could not be traced have the results that shape rules infer."""
     with compiling(), inMode(program.modules, program.train), tidied():
         return program.backend.plan(program.schedule(trial=AssumedProfile()), program.budget)

@@ -10,7 +10,7 @@ from puregraph.core.versioning import ARRAYVERSIONS
 
 
 class StepResults:
-    """What a step leaves behind: called after a run, it sets gradients and returns the outputs.
+    """Sets the gradients and returns the outputs of a step, when called after a run.
 
     `grads`       (attributes, array) of every parameter whose gradient is left in `Param.grad`
     `notReached`  parameters that want a gradient but get none in this step
@@ -28,7 +28,7 @@ class StepResults:
 
     def __call__(self, program: Any, executable: Any, copy: bool) -> Any:
         version = next(ARRAYVERSIONS)
-        for attributes, grad in self.grads:  # as an assignment would
+        for attributes, grad in self.grads:  # like an assignment, but faster
             attributes["grad"] = grad
             attributes["gradVersion"] = version
         for param in self.notReached:

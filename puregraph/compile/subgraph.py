@@ -1,4 +1,4 @@
-"""Subgraph: some steps of a graph, compiled for each size that they meet, or run as they are."""
+"""Subgraph: some steps of a graph, compiled for each size that occurs, or run as Python."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from puregraph.module import Module
 
 
 class StepsGraph(Graph):
-    """Some steps of a graph as a graph that programs are compiled of: its shapes were inferred with the whole.
+    """Some steps of a graph as a graph to compile; its shapes were inferred with the full graph.
 
-    Shapes    those of the values that enter -> those of the values that leave
+    Shapes    of the inputs -> of the outputs
     Source    partial compilation around a graph break; Ansel and others 2024, PyTorch 2
     """
 
@@ -53,10 +53,10 @@ class StepsGraph(Graph):
 class Subgraph:
     """A slice of a graph's steps with its inputs and outputs; value numbers are the full graph's.
 
-    `items`     the steps, after those that are computed again since their values are known ahead
-    `programs`  by which inputs are there, as some gradients are None, the programs of each size
-    `weights`   those of which several processes have pieces, and that its programs read when they need them
-    `runs`, `eager`   how often it ran, and how often without a program
+    `items`     the steps, preceded by those that compute known values again
+    `programs`  the programs of each size, by which inputs are present: some gradients may be None
+    `weights`   sharded weights, which its programs gather when they read them
+    `runs`, `eager`   number of runs, and of runs without a program
     """
 
     graph: Graph
@@ -75,14 +75,14 @@ class Subgraph:
         self.checked: set[tuple[Any, ...]] = set()
 
     def __call__(self, values: list[Any]) -> None:
-        """Compute what leaves this piece from what enters it."""
+        """Compute the outputs of this piece from its inputs."""
         inputs = [asArray(values[n]) for n in self.inputs]
         there = [x for x in inputs if x is not None]
         if self.partition.sizes and len(there) == len(inputs):
             self.checkShapes([getattr(x, "shape", None) for x in inputs])
         program = None
         if not self.partition.isOpen and all(hasattr(x, "strides") for x in there):
-            orders = tuple([storedOrder(x) for x in there])  # so others read and add it up, as in one program
+            orders = tuple([storedOrder(x) for x in there])  # keep the layout, so that sums add up as in one program
             options: dict[str, Any] = {"orders": orders} if any(orders) else {}
             options |= {} if self.weights is None else {"weights": self.weights}
             program = self.programsFor(tuple([x is not None for x in inputs])).get(there, **options)
@@ -94,7 +94,7 @@ class Subgraph:
             values[n] = y
 
     def checkShapes(self, shapes: list[Any]) -> None:
-        """Check once for each combination of sizes that every step takes those that the data has given.
+        """Check once for each combination of sizes that every step accepts the sizes of the data.
 
         Raises    ShapeError naming the nodes
         """
@@ -107,21 +107,21 @@ class Subgraph:
         self.checked.add(key)
 
     def programsFor(self, isThere: tuple[bool, ...]) -> Programs:
-        """The programs for inputs of which some are None."""
+        """The programs for this set of present inputs; the others are None."""
         if isThere not in self.programs:
             inputs = [n for n, there in zip(self.inputs, isThere) if there]
             graph = StepsGraph(self.graph, stepsOf(self.steps, self.items, inputs, self.outputs))
             programs = self.programs[isThere] = Programs(graph)
-            programs.workspace, programs.hasWarned = self.workspace, True  # nobody can pad what the data decides
+            programs.workspace, programs.hasWarned = self.workspace, True  # users cannot pad these sizes
         return self.programs[isThere]
 
     @property
     def compiled(self) -> list[Any]:
-        """The programs, in the order in which their sizes came."""
+        """The compiled programs, in the order in which their sizes occurred."""
         kept = [p for programs in self.programs.values() for p in programs.kept.values()]
         return [p for p in kept if p.executable is not None]
 
 
 def asArray(x: Any) -> Any:
-    """A value as a program takes it: a scalar of numpy's as an array."""
+    """A value for a program: a numpy scalar as an array."""
     return np.asarray(x) if isinstance(x, np.generic) else x

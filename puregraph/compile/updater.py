@@ -13,7 +13,7 @@ from puregraph.graph import Graph
 
 
 class Updater(Program):
-    """`optimizer.update()` for the gradients that the parameters of a graph have: `run()`."""
+    """A compiled `optimizer.update()` for the gradients in a graph's parameters; call `run()`."""
 
     def __init__(self, graph: Graph, optimizer: Any, **options: Any):
         super().__init__(graph, [], optimizer=optimizer, **options)

@@ -1,4 +1,4 @@
-"""Verify: with PUREGRAPH_VERIFY=1 every step of a program on the CPU is compared with numpy, on the same operands."""
+"""Verify: with PUREGRAPH_VERIFY=1, compare every step of a CPU program with numpy on the same operands."""
 
 from __future__ import annotations
 
@@ -19,60 +19,60 @@ from puregraph.compile.runtime.guardbands import GuardBands, VerifyError, named,
 from puregraph.kernel import useFast
 
 VARIABLE = "PUREGRAPH_VERIFY"
-POISON = 255  # the byte of memory that was never written: NaN, -1, True
+POISON = 255  # fills memory before it is written: NaN, -1 or True
 LEAVES = ("input", "param", "state", *ARRAYS)  # roles of values that exist before the first step
-RELATIVE, ABSOLUTE = 64, 16  # error bounds of float operations, in ulps: of an element, of the largest
-ROUNDING = 32  # and in units of the difference between float32 and float64
-TRIES = 12  # evaluations with perturbed intermediates before an element near a discontinuity is called wrong
+RELATIVE, ABSOLUTE = 64, 16  # error bounds of float operations, in ulps of the element and of the largest element
+ROUNDING = 32  # error bound in units of the difference between float32 and float64
+TRIES = 12  # perturbed evaluations before an element near a discontinuity is reported as wrong
 
 
 def isOn() -> bool:
-    """Whether programs that are built from now on verify themselves."""
+    """True if programs built from now on verify themselves."""
     return os.environ.get(VARIABLE, "").lower() in ("1", "on", "yes")
 
 
 class Verifier(GuardBands):
     """Checks the steps of one program as they run.
 
-    Before a step, every value that it reads must be what its maker left (a shadow copy of each is kept); its results
-    are poisoned. After a step, its results must be those of numpy's functions on the shadows. So a value that was never
-    written, one that was overwritten before its last use, and a wrong kernel are three different errors.
+    Before a step, every value that it reads must equal a shadow copy, which was taken when the value was computed, and
+    its results are poisoned. After the step, its results must be those of numpy on the shadows. So a value that was
+    never written, a value overwritten before its last use, and a wrong kernel are three different errors.
 
-    `shadows`  by the number of a Value a copy of it as its maker left it
-    `inner`    by the number of a Value inside a fused step, which stays in registers, numpy's result
+    `shadows`  by Value number, a copy of the Value as it was computed
+    `inner`    by Value number, numpy's result for a Value that a fused step keeps in registers
     """
 
     def __init__(self, plan: MemoryPlan, memory: Buffers):
         self.plan, self.memory = plan, memory
         self.shadows: dict[int, np.ndarray] = {}
         self.inner: dict[int, np.ndarray] = {}
-        self.writers: dict[int, str] = {}  # by a Value's number the step that computed it
-        self.steps: list[tuple[str, list[Value]]] = []  # all that ran, and what they wrote
+        self.writers: dict[int, str] = {}  # the step that computed a Value, by number
+        self.steps: list[tuple[str, list[Value]]] = []  # the steps that ran, and the Values they wrote
         read = [*plan.schedule.kept(), *(v for call in plan.schedule.calls for v in operandsOf(call))]
         self.leaves = {v.root.number: v.root for v in read if v.root.role in LEAVES}
 
     def start(self) -> None:
-        """Before the first step: copy all existing values."""
+        """Copy all existing values before the first step."""
         self.shadows, self.inner, self.writers, self.steps = {}, {}, {}, []
         self.refresh()
 
     def refresh(self) -> None:
-        """Copy parameters, states and inputs as they are now."""
+        """Copy parameters, states and inputs."""
         for v in self.leaves.values():
             self.shadows[v.number] = self.array(v).copy()
 
     def around(self, number: int, call: Call, steps: list[Bound]) -> list[Bound]:
-        """The calls of a step between the checks before and after it; native code runs inside guard bands."""
+        """The calls of a step with checks before and after; native code runs inside guard bands."""
         title = titleOf(number, call)
         steps = super().around(number, call, steps)
         before = Bound(call, partial(self.before, title, call), [], {})
         return [before, *steps, Bound(call, partial(self.after, title, number, call), [], {})]
 
     def aroundHost(self, number: int, call: Call) -> tuple[list[Bound], list[Bound]]:
-        return [], [Bound(None, self.refresh, [], {})]  # parameters may have changed
+        return [], [Bound(None, self.refresh, [], {})]  # a Python call may change parameters
 
     def array(self, value: Value) -> Any:
-        """Where a Value is stored in this run."""
+        """The array of a Value in this run."""
         location = self.plan.locations.get(value.root.number)
         if isinstance(location, StepOutput):
             start = location.start - addressOf(location.owner) + value.offset
@@ -94,15 +94,15 @@ class Verifier(GuardBands):
                     poison(array)
 
     def checkUnchanged(self, title: str, value: Value) -> None:
-        """Raise a VerifyError unless a Value has been computed, and is still what its maker left."""
+        """Raise a VerifyError unless a Value has been computed and has not changed since."""
         if value.role in ("scalar", "object"):
             return
         kept, now = self.shadows.get(value.number), self.array(value)
         if kept is None:
-            raise VerifyError(f"{title}: reads {named(value)}, which nobody has written")
+            raise VerifyError(f"{title}: reads {named(value)}, which no step has written")
         if not same(kept, now):
             position = first(~equal(kept, now))
-            maker = self.writers.get(value.number, "what was there before the first step")
+            maker = self.writers.get(value.number, "before the first step")
             others = [name for name, outs in self.since(value) if any(self.meets(y, value) for y in outs)]
             by = f"; overwritten by {', '.join(others)}" if others else ""
             raise VerifyError(
@@ -117,7 +117,7 @@ class Verifier(GuardBands):
         yield from self.steps[names.index(maker) + 1 if maker in names else 0 :]
 
     def meets(self, a: Value, b: Value) -> bool:
-        """Whether two Values share memory."""
+        """True if two Values share memory."""
         return a.number != b.number and np.may_share_memory(self.array(a), self.array(b))
 
     def after(self, title: str, number: int, call: Call) -> None:
@@ -133,7 +133,7 @@ class Verifier(GuardBands):
         self.steps.append((title, outs))
 
     def finish(self) -> None:
-        """After the last step: results are as they were made, and parameters hold what was computed for them."""
+        """Check after the last step that results have not changed and that parameters hold their computed values."""
         for v in self.plan.schedule.kept():
             self.checkUnchanged("the end of the program", v.root)
         for target, v in self.plan.schedule.stores:
@@ -142,17 +142,17 @@ class Verifier(GuardBands):
                 position = first(~equal(kept, now))
                 owner = type(target).__name__
                 raise VerifyError(
-                    f"the end of the program: {named(v)} was to be stored in a {owner}, which at {position} holds "
-                    f"{now[position]} in place of {kept[position]}"
+                    f"the end of the program: {named(v)} should be stored in a {owner}; at {position} expected "
+                    f"{kept[position]}, got {now[position]}"
                 )
 
     # Against numpy ----------------------------------------------------------------------------------------------------
 
     def check(self, title: str, number: int, call: Call) -> None:
-        """Raise a VerifyError unless the results of native code are those of the calls that it stands for."""
+        """Raise a VerifyError unless the results of native code are those of the calls that it replaces."""
         calls = [*call.function.inlined, *call.function.calls]
         made = {y.number for c in calls for y in c.outs if y is not None}
-        last = self.plan.last  # a result that is not read may share its memory with another one
+        last = self.plan.last  # a result that is not read may share memory with another one
         results = [y for y in written(call) if y.number in made and last.get(y.number, -1) > number]
         if not results:
             return
@@ -172,7 +172,7 @@ class Verifier(GuardBands):
             raise VerifyError(f"{title}: {named(y)} at {position}: wanted {want}, as numpy has it, got {got}")
 
     def wrongIn(self, results: list[Value], references: list[Any], isExact: bool) -> tuple[Value, Any] | None:
-        """The first result that is near none of its references, and where."""
+        """The first result that is not near any of its references, and its first wrong position."""
         for y in results:
             wrong = far(self.array(y), [r[y.number] for r in references], isExact)
             if wrong.any():
@@ -180,7 +180,7 @@ class Verifier(GuardBands):
         return None
 
     def evaluated(self, calls: Iterable[Call], dtype: Any = None, noise: Any = None) -> dict[int, Any]:
-        """All values of some calls, computed by numpy from the shadows, perhaps in another dtype or perturbed."""
+        """All values of some calls, computed by numpy from the shadows; optionally in another dtype, or perturbed."""
         computed: dict[int, Any] = {}
 
         def cast(x: Any) -> Any:
@@ -207,7 +207,7 @@ class Verifier(GuardBands):
                 return np.ones((), v.dtype)
             return (1 + noise.choice((-2.0, 0.0, 2.0), v.shape) * np.finfo(v.dtype).eps).astype(v.dtype)
 
-        def perturbed(v: Value) -> Any:  # a sum is as exact as its terms, however small it is
+        def perturbed(v: Value) -> Any:  # a sum is only as exact as its terms, even if it is small
             return array(v) if v in outs else array(v) * factors(v)
 
         with np.errstate(all="ignore"), useFast(False):
@@ -226,13 +226,13 @@ class Verifier(GuardBands):
 
 
 def operandsOf(call: Call) -> list[Value]:
-    """The Values that a step reads; for native code also those that its calls read."""
+    """The Values that a step reads, without scalars and objects."""
     byNumber = {v.number: v for v in call.values() if v is not None}
     return [v for v in byNumber.values() if v.role not in ("scalar", "object")]
 
 
 def poison(array: Any) -> None:
-    """Fill an array with the poison byte."""
+    """Fill an array with poison: NaN, the largest integer, or an invalid boolean."""
     if array.dtype.kind == "f":
         array[...] = np.nan
     elif array.dtype.kind == "b":
@@ -242,23 +242,23 @@ def poison(array: Any) -> None:
 
 
 def equal(a: Any, b: Any) -> Any:
-    """Where two arrays are equal; NaN is NaN."""
+    """The elements at which two arrays are equal; NaN equals NaN."""
     isEqual = np.asarray(a == b)
     return isEqual | ((a != a) & (b != b)) if a.dtype.kind == "f" else isEqual
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two arrays are equal throughout."""
+    """True if two arrays are equal in all elements."""
     return a.shape == b.shape and bool(equal(a, b).all())
 
 
 def first(wrong: Any) -> tuple[int, ...]:
-    """The first position where something holds."""
+    """The first position at which `wrong` is True."""
     return tuple(map(int, np.argwhere(wrong)[0]))
 
 
 def far(array: Any, references: list[Any], isExact: bool) -> Any:
-    """Where an array is near none of the first two of its references, nor between all of them."""
+    """The elements of an array that are neither near its first two references nor in the range of all of them."""
     if isExact or array.dtype.kind != "f":
         return ~np.logical_or.reduce([equal(array, np.asarray(r)) for r in references])
     x, around = array.astype(float), np.stack([np.broadcast_to(r, array.shape).astype(float) for r in references])

@@ -1,4 +1,4 @@
-"""WeightGather: a step reads weights, of which several processes have pieces, before their first reader."""
+"""WeightGather: gather sharded weights right before their first reader in a step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from puregraph.compile.ir.value import Call
 
 
 class WeightGather:
-    """The call that reads a weight into the memory of its Value; of one that forward and backward read there are two.
+    """The call that gathers a sharded weight into its Value; a weight that forward and backward read is gathered twice.
 
     `weights`  has `has(param)`, and `read(param, into)`
     """
@@ -29,12 +29,12 @@ class WeightGather:
 
     @property
     def isSame(self) -> bool:
-        """Whether the step that was compiled is still what is wanted."""
+        """True if the weight is still sharded and its `trainable` has not changed."""
         return self.weights.has(self.param) and self.param.trainable == self.isTrainable
 
 
 def beforeReaders(calls: list[Call]) -> list[Call]:
-    """The calls with every WeightGather right before its first reader; without those that nobody reads."""
+    """Move every WeightGather to right before its first reader; drop those without readers."""
     gathers = {call.outs[0].number: call for call in calls if type(call.function) is WeightGather}
     if not gathers:
         return calls

@@ -498,7 +498,7 @@ def test_a_program_knows_where_its_parameters_lie(monkeypatch, rng):
     net["linear"].b.data = device.toHost(net["linear"].b.data)
     with suppress(TypeError):
         program.run(x)
-    assert program.why == "some parameters are on a GPU, and some are not"
+    assert program.why == "some parameters are on a GPU, others are not"
 
 
 @pytest.mark.parametrize("isAsked", [False, True])

@@ -160,7 +160,7 @@ def test_a_last_shape_is_never_taken_for_that_of_weights_where_a_step_is_compile
         graph.compile([(12, 4), (12,), (12,)], cost=CrossEntropy())
     with pytest.raises(ShapeError, match=r"sampleWeight of shape \(12,\)"):
         graph.compile([(12, 4), (12,)], cost=CrossEntropy(), sampleWeight=(11,))
-    with pytest.raises(GraphError, match="sampleWeight is for a cost, got none"):
+    with pytest.raises(GraphError, match="sampleWeight needs a cost, got none"):
         graph.compile([(12, 4)], sampleWeight=(12,))
     with pytest.raises(DataError, match="sampleWeight: the cost of 'fc', Plain, takes none"):
         graph.compile([(12, 4), (12,)], cost=CostSum({"fc": Plain()}), sampleWeight=(12,))
