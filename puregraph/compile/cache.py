@@ -121,8 +121,8 @@ def compiled(
     `dtypes`     one for each shape; default: int64 for labels and other indices, otherwise the graph's dtype
     `sampleWeight`  the shape (n,) of sample weights for the cost; they are the last input of the program
 
-    Raises    ShapeError if the shapes do not fit; GraphError for an optimizer without a cost, or a number of dtypes that
-              differs from that of shapes; PuregraphError for an optimizer that was set up on another network
+    Raises    ShapeError if the shapes do not fit; GraphError for an optimizer without a cost, or if the numbers of
+              dtypes and shapes differ; PuregraphError for an optimizer that was set up on another network
     """
     inputShapes = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes
     weights = [] if sampleWeight is None else shapesOf(sampleWeight)

@@ -39,7 +39,7 @@ class CopyLauncher(CopyWriter):
         loads, stores = {"x": Operand(kind, x, xStrides)}, {"y": Operand(kind, y, yStrides)}
         work = "f64" if kind == "f64" else kind if kind in INTEGERS else "f32"
         nest = LoopNest(shape, loads, (("y", Formula("x")),), stores, work)
-        return [each._replace(name="copy") for each in launches.launches(nest)]
+        return [launch._replace(name="copy") for launch in launches.launches(nest)]
 
     def fills(self, number: Any, y: Any, dtype: Any, shape: Strides, strides: Strides) -> list[Any] | None:
         kind = KINDS.get(named(dtype))
@@ -50,7 +50,7 @@ class CopyLauncher(CopyWriter):
         work = "f64" if kind == "f64" else kind if kind in INTEGERS else "f32"
         line = Formula(int(number) if kind in INTEGERS else float(number))
         nest = LoopNest(shape, {}, (("y", line),), {"y": Operand(kind, y, strides)}, work)
-        return [each._replace(name=f"fill {number}") for each in launches.launches(nest)]
+        return [launch._replace(name=f"fill {number}") for launch in launches.launches(nest)]
 
 
 LAUNCHER = CopyLauncher()
@@ -72,7 +72,7 @@ def startsOf(plan: Any) -> list[Any]:
     """The launches and library calls of a plan, also where there is no GPU to start them on."""
     native = [call.function for call in plan.schedule.calls if call.kind.isNative]
     ends = [launch for target, value in plan.copies for launch in stored(value, target.array)]
-    return [*(task.what for each in native for task in each.works), *ends]
+    return [*(task.what for step in native for task in step.works), *ends]
 
 
 def moved(call: Call) -> list[Any] | None:

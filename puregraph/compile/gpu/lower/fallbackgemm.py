@@ -72,15 +72,15 @@ def epilogueOf(
     sums = "sums" if group is None else next(n for n, (v, _) in group.loads.items() if v is y)
     stores = {} if group is None else {group.names[v.number]: (v, group.axes[v.number]) for v in kept}
     stores |= {sums: (y, axes)} if isKept else {}
-    found: list[dict[str, EpilogueOperandText]] = []
-    for each in (names, stores):
-        found.append({})
-        for name, (value, own) in each.items():
-            seen = operand(y.shape, value, own)
+    texts: list[dict[str, EpilogueOperandText]] = []
+    for operands in (names, stores):
+        texts.append({})
+        for name, (value, valueAxes) in operands.items():
+            seen = operand(y.shape, value, valueAxes)
             if seen is None or not seen.what.size:
                 return None
-            found[-1][name] = tiling.column(seen.kind, value, seen.strides)
-    return EpilogueText(sums, found[0], () if group is None else needed(group, stores), found[1])
+            texts[-1][name] = tiling.column(seen.kind, value, seen.strides)
+    return EpilogueText(sums, texts[0], () if group is None else needed(group, stores), texts[1])
 
 
 def multiplied(call: Call, tiling: GpuOutputTiling, epilogue: EpilogueText) -> Any:

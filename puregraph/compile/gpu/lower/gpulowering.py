@@ -93,7 +93,7 @@ class GpuLowering(Lowering):
 
     def launched(
         self,
-        found: Iterable[Any],
+        starts: Iterable[Any],
         calls: list[Call],
         reads: list[Value],
         makes: list[Any],
@@ -101,10 +101,10 @@ class GpuLowering(Lowering):
         checks: Iterable[Any] = (),
     ) -> Call:
         """Launches as one step, with their scratch memory among its results."""
-        found = list(found)
-        extra = tuple([(each, self.new(max(each.nbytes, 1))) for each in scratches(found)])
+        starts = list(starts)
+        extra = tuple([(scratch, self.new(max(scratch.nbytes, 1))) for scratch in scratches(starts)])
         tasks = []
-        for what in found:
+        for what in starts:
             size = what.workspace if isinstance(what, LibraryCall) else 0
             if isinstance(what, CudnnCall) and variable("TUNE", False):
                 size = max(size, TUNING)
@@ -151,10 +151,10 @@ class GpuLowering(Lowering):
         if type(call.function) is FusedCrossEntropyGrad:
             over = [0] if call.arguments[0].strides == call.outs[0].strides else []
             return [self.launched(call.function.launches(call), [call], call.values(), call.outs, over)]
-        found, checks = self.launches(call)
-        if found is None:
+        starts, checks = self.launches(call)
+        if starts is None:
             return [call]
-        return [self.launched(found, [call], call.values(), call.outs, (), checks)] if found else [self.nothing(call)]
+        return [self.launched(starts, [call], call.values(), call.outs, (), checks)] if starts else [self.nothing(call)]
 
     def nothing(self, call: Call) -> Call:
         """A call without launches, as its result is empty."""

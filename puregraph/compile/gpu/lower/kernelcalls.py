@@ -22,12 +22,12 @@ def launchesOf(call: Call, checks: list[Bounds]) -> tuple[list[Any] | None, list
         if bounds.value.root.role == "input" and bounds.value.dtype == INT64:
             checks.append(bounds)
     outs: Any = call.outs if call.several else call.outs[0]
-    found = libraryOf(call, outs)
-    if found is NotImplemented and "cuda" in call.function.implementations:
-        found = call.function.implementations["cuda"](outs, *call.arguments, **call.options)
-    if found is NotImplemented:
+    launches = libraryOf(call, outs)
+    if launches is NotImplemented and "cuda" in call.function.implementations:
+        launches = call.function.implementations["cuda"](outs, *call.arguments, **call.options)
+    if launches is NotImplemented:
         return None, checks
-    return (found if isinstance(found, list) else [found]), checks
+    return (launches if isinstance(launches, list) else [launches]), checks
 
 
 def libraryOf(call: Call, outs: Any) -> Any:

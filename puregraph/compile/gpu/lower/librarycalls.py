@@ -31,22 +31,22 @@ MAPS = {"": "", "relu": "relu", "gelu": "geluTanh", "erf": "gelu", "sigmoid": "s
 def fusedLaunches(call: Call, group: Group, kept: list[Value], isKept: bool) -> list[Any] | None:
     """The launches of a product or convolution with a group as its epilogue: a library's where it has a plan for both,
     this library's where no library has any; None where the group is better launched by itself."""
-    found = epilogue(call, group, kept, isKept)
-    if found is not None:
-        return [found]
+    launches = epilogue(call, group, kept, isKept)
+    if launches is not None:
+        return [launches]
     if group.arithmetic == "f64" and call.outs[0].dtype != np.float64 or libraryOf(call) is not NotImplemented:
         return None
-    found = fallbackLaunches(call, group, kept, isKept)
-    return None if found is NotImplemented else found
+    launches = fallbackLaunches(call, group, kept, isKept)
+    return None if launches is NotImplemented else launches
 
 
 def productOf(call: Call) -> list[Any] | None:
     """The launches of a matrix product alone; None if there are none."""
-    found = libraryOf(call)
-    if found is NotImplemented:
-        found = fallbackLaunches(call)
-        return None if found is NotImplemented else found
-    return [found]
+    launches = libraryOf(call)
+    if launches is NotImplemented:
+        launches = fallbackLaunches(call)
+        return None if launches is NotImplemented else launches
+    return [launches]
 
 
 def libraryOf(call: Call) -> Any:
@@ -76,10 +76,10 @@ def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
         n for n, (v, axes) in names.items() if [a for a in axes if a is not None] == [column] and v.dtype == y.dtype
     ]
     same = [n for n, (v, _) in names.items() if v.shape == sums.shape and v.dtype == y.dtype and v.strides == y.strides]
-    rest = same if not call.kind.isContraction else []
-    if len(bias) + len(rest) != len(names) or len(bias) > 1 or len(rest) > 1 or y.strides != sums.strides:
+    residuals = same if not call.kind.isContraction else []
+    if len(bias) + len(residuals) != len(names) or len(bias) > 1 or len(residuals) > 1 or y.strides != sums.strides:
         return None
-    activation = activationOf(written, s, tuple(bias + rest))
+    activation = activationOf(written, s, tuple(bias + residuals))
     if activation is None:
         return None
     vector = flat(names[bias[0]][0]) if bias else None
@@ -89,14 +89,14 @@ def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
         if activation not in PRODUCTS or call.options:
             return None
         a, b = call.arguments
-        found = product(y, a, b, bias=vector, activation=PRODUCTS[activation], tf32=call.origin.isTf32)
+        libraryCall = product(y, a, b, bias=vector, activation=PRODUCTS[activation], tf32=call.origin.isTf32)
     elif declared(call.function, "epilogue") is not None:
-        residual = names[rest[0]][0] if rest else None
+        residual = names[residuals[0]][0] if residuals else None
         make, options = declared(call.function, "library"), {"activation": MAPS[activation], "tf32": call.origin.isTf32}
-        found = make(y, *call.arguments, bias=vector, residual=residual, **options)
+        libraryCall = make(y, *call.arguments, bias=vector, residual=residual, **options)
     else:
         return None
-    return None if found is NotImplemented else found
+    return None if libraryCall is NotImplemented else libraryCall
 
 
 class Vector:

@@ -64,17 +64,16 @@ class MaskLowering:
             return [call]
         key = mask.number, q.dtype.name, (q.shape[2], k.shape[2]) if causal else None
         before = [] if key in self.masks else self.converted(mask, key, q.dtype, call)
-        (y, lse), found = call.outs, self.masks[key]
-        whole = self.new(y.shape, y.dtype, y.strides)
-        done = Call(
-            MaskedAttend(found), (q, k, v, found.bias, causal, scale), {}, [whole, lse], "launch", call.origin, True
-        )
+        (y, lse), maskBias = call.outs, self.masks[key]
+        unmasked = self.new(y.shape, y.dtype, y.strides)
+        arguments = q, k, v, maskBias.bias, causal, scale
+        done = Call(MaskedAttend(maskBias), arguments, {}, [unmasked, lse], "launch", call.origin, True)
         if done.function.launches(done) is NotImplemented:
             if before:
                 del self.masks[key]
             return [call]
         lse.call = done
-        return [*before, done, self.left(found, whole, y, call)]
+        return [*before, done, self.left(maskBias, unmasked, y, call)]
 
     def converted(self, mask: Value, key: Any, dtype: Any, call: Call) -> list[Call]:
         """The calls that convert a mask."""
@@ -113,8 +112,8 @@ class MaskLowering:
         return Value(self.schedule.count, shape, dtype, strides or contiguous(shape, dtype.itemsize))
 
 
-def pointwise(formula: Formula, y: Value, call: Call, **given: Value) -> Call:
+def pointwise(formula: Formula, y: Value, call: Call, **operands: Value) -> Call:
     """The call that computes a formula of values, for another call."""
-    names, values = tuple(given), tuple(given.values())
+    names, values = tuple(operands), tuple(operands.values())
     y.call = Call(numpyFrom([formula], names), values, {}, [y], "pointwise", call.origin, True)
     return y.call

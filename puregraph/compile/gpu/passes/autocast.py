@@ -96,7 +96,7 @@ class Autocast:
         elif halves is not None:
             (self.cells if halves.results is None else self.kernel)(call, halves)
         else:
-            self.whole(call)
+            self.keepFloat(call)
 
     # Values -----------------------------------------------------------------------------------------------------------
 
@@ -159,16 +159,16 @@ class Autocast:
         if before == after and all(k is None or k == y.dtype for k, y in zip(kinds, call.outs)):
             return call
         outs = [None if y is None else self.new(y, k or y.dtype) for y, k in zip(call.outs, kinds)]
-        found = Call(call.function, arguments, options, outs, call.kind, call.origin, call.several)
+        replacement = Call(call.function, arguments, options, outs, call.kind, call.origin, call.several)
         for y in outs:
             if y is not None:
-                y.call = found
-        return found
+                y.call = replacement
+        return replacement
 
-    def add(self, call: Call, found: Call) -> None:
+    def add(self, call: Call, replacement: Call) -> None:
         """Replace a call."""
-        self.calls.append(found)
-        for y, new in zip(call.outs, found.outs):
+        self.calls.append(replacement)
+        for y, new in zip(call.outs, replacement.outs):
             if y is not None and new is not y:
                 self.kept[y.number] = new
             if y is not None and y.number in self.ends:
@@ -178,11 +178,11 @@ class Autocast:
         """The dtype that a result is to be stored in; None: its own."""
         return None if y is None else self.wanted.get(y.number)
 
-    def whole(self, call: Call) -> None:
+    def keepFloat(self, call: Call) -> None:
         """A call that reads and writes float32; its results are then converted if wanted."""
-        found = self.made(call, self.plain)
-        self.calls.append(found)
-        for y, new in zip(call.outs, found.outs):
+        replacement = self.made(call, self.plain)
+        self.calls.append(replacement)
+        for y, new in zip(call.outs, replacement.outs):
             if y is None:
                 continue
             kind = self.kindOf(y)
@@ -200,12 +200,12 @@ class Autocast:
         def now(v: Value) -> Value:
             return self.now(v) if bias is None or v.root.role != "param" else self.to(v, bias)
 
-        found = self.made(call, now, [self.kindOf(y) or self.between(y, call) for y in call.outs])
-        isFree = declared(call.function, "halves") == ANYFLOATS and launchesOf(found, [])[0] is not None
-        if found is call or isFree or GPU.lines(found) is not None:
-            self.add(call, found)
+        replacement = self.made(call, now, [self.kindOf(y) or self.between(y, call) for y in call.outs])
+        isFree = declared(call.function, "halves") == ANYFLOATS and launchesOf(replacement, [])[0] is not None
+        if replacement is call or isFree or GPU.lines(replacement) is not None:
+            self.add(call, replacement)
         else:
-            self.whole(call)
+            self.keepFloat(call)
 
     def between(self, y: Value, call: Call) -> Any:
         """The dtype of an intermediate of a module, if it has as many elements as something stored in it."""
@@ -229,11 +229,11 @@ class Autocast:
         half, y = HALVES.get(call.origin.precision), call.outs[0]
         if half is not None and all(map(isFloat, (*call.values(), y))):
             kind = self.kindOf(y) or (half if call.origin.phase == "forward" else FLOAT)
-            found = self.made(call, lambda v: self.to(v, half), [kind if kind == half else FLOAT])
-            if productOf(found) is not None:
-                self.add(call, found)
+            replacement = self.made(call, lambda v: self.to(v, half), [kind if kind == half else FLOAT])
+            if productOf(replacement) is not None:
+                self.add(call, replacement)
                 return
-        self.whole(call)
+        self.keepFloat(call)
 
     def move(self, call: Call) -> None:
         """Elements that are only copied: they keep their dtype; beside those of 16 bits others become 16 bits."""
@@ -241,25 +241,25 @@ class Autocast:
         kinds, half = {self.now(v).dtype for v in values}, HALVES.get(call.origin.precision)
         kind = self.kindOf(y) or (half if half in kinds else kinds.pop() if len(kinds) == 1 else FLOAT)
         if isFloat(y) and all(map(isFloat, values)):
-            found = self.made(call, lambda v: self.to(v, kind), [kind])
-            if found is call or moved(found) is not None:
-                self.add(call, found)
+            replacement = self.made(call, lambda v: self.to(v, kind), [kind])
+            if replacement is call or moved(replacement) is not None:
+                self.add(call, replacement)
                 return
-        self.whole(call)
+        self.keepFloat(call)
 
     def kernel(self, call: Call, halves: Halves) -> None:
         """A Kernel that multiplies, or pools, in one dtype; the gradient of weights is float32 if it may be."""
-        half, given, makes = HALVES.get(call.origin.precision), halves.of(call.arguments), halves.results or 0
-        if half is not None and all(type(v) is Value and isFloat(v) for v in (*given, *call.outs[:makes])):
-            numbers = {v.number for v in given}
+        half, factors, makes = HALVES.get(call.origin.precision), halves.of(call.arguments), halves.results or 0
+        if half is not None and all(type(v) is Value and isFloat(v) for v in (*factors, *call.outs[:makes])):
+            numbers = {v.number for v in factors}
             isExact = declared(call.function, "weight") == MAKES and not self.isPlanned(call, half)
             for kind in (FLOAT, half) if isExact else (half,):
                 kinds = [kind if i < makes else None for i in range(len(call.outs))]
-                found = self.made(call, lambda v: self.to(v, half) if v.number in numbers else self.now(v), kinds)
-                if launchesOf(found, [])[0] is not None:
-                    self.add(call, found)
+                replacement = self.made(call, lambda v: self.to(v, half) if v.number in numbers else self.now(v), kinds)
+                if launchesOf(replacement, [])[0] is not None:
+                    self.add(call, replacement)
                     return
-        self.whole(call)
+        self.keepFloat(call)
 
     def cells(self, call: Call, halves: Halves) -> None:
         """Cells over time steps: inputs and weights are 16 bits, the rest as it is stored."""
@@ -267,16 +267,16 @@ class Autocast:
         if half is not None and all(map(isFloat, [y for y in call.outs if y is not None])):
             numbers = {v.number for v in halves.of(call.arguments)}
             kinds = [self.kindOf(y) for y in call.outs]
-            found = self.made(call, lambda v: self.to(v, half) if v.number in numbers else self.now(v), kinds)
-            if launchesOf(found, [])[0] is not None:
-                self.add(call, found)
+            replacement = self.made(call, lambda v: self.to(v, half) if v.number in numbers else self.now(v), kinds)
+            if launchesOf(replacement, [])[0] is not None:
+                self.add(call, replacement)
                 return
-        self.whole(call)
+        self.keepFloat(call)
 
     def isPlanned(self, call: Call, half: Any) -> bool:
         """Whether a library computes a call in 16 bits; its result is then of 16 bits."""
-        found = self.made(call, lambda v: self.to(v, half), [half] * len(call.outs))
-        return libraryOf(found, found.outs[0]) is not NotImplemented
+        replacement = self.made(call, lambda v: self.to(v, half), [half] * len(call.outs))
+        return libraryOf(replacement, replacement.outs[0]) is not NotImplemented
 
 
 def cast(x: Value, y: Value, origin: CallOrigin) -> Call:
@@ -288,16 +288,16 @@ def cast(x: Value, y: Value, origin: CallOrigin) -> Call:
 
 def weightCasts(weights: dict[str, list[tuple[Value, Value]]], calls: list[Call]) -> list[Call]:
     """The calls that convert all weights that are read, in one launch where possible."""
-    found: list[Call] = []
+    casts: list[Call] = []
     read = {v.root.number for call in calls for v in call.values()}
-    for each in weights.values():
-        pairs = [(x, y) for x, y in each if y.number in read]
+    for copies in weights.values():
+        pairs = [(x, y) for x, y in copies if y.number in read]
         if pairs:
             xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
             call = FusedFormula("half", Formula("x")).call(xs, ys, CallOrigin("weights"))
             hasLaunches = call.function.launches(call) is not NotImplemented
-            found += [call] if hasLaunches else [cast(x, y, CallOrigin(x.name)) for x, y in pairs]
-    return found
+            casts += [call] if hasLaunches else [cast(x, y, CallOrigin(x.name)) for x, y in pairs]
+    return casts
 
 
 def isFloat(v: Value) -> bool:

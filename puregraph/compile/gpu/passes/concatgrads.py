@@ -24,16 +24,16 @@ def concatenateGradients(schedule: Any) -> Any:
         for v in () if call.kind.isView else call.values():
             readers.setdefault(v.root.number, []).append(call)
     kept = {v.root.number for v in schedule.kept()}
-    whole: dict[int, Call] = {}
+    replaced: dict[int, Call] = {}
     for call in schedule.calls:
         if type(call.function) is AttendBack and not kept.intersection(y.number for y in call.outs):
-            found = readers.get(call.outs[0].number, [])
-            if len(found) == 1 and found[0].function is np.concatenate:
-                written = inPlace(schedule, call, found[0])
+            users = readers.get(call.outs[0].number, [])
+            if len(users) == 1 and users[0].function is np.concatenate:
+                written = inPlace(schedule, call, users[0])
                 if written is not None:
-                    whole |= {id(call): written, id(found[0]): written}
-    if whole:
-        schedule.calls = [whole.get(id(call), call) for call in schedule.calls]
+                    replaced |= {id(call): written, id(users[0]): written}
+    if replaced:
+        schedule.calls = [replaced.get(id(call), call) for call in schedule.calls]
         schedule.calls = list({id(call): call for call in schedule.calls}.values())
         eliminateDeadCode(schedule)
     return schedule
@@ -66,14 +66,14 @@ def stridesBack(view: Value, root: Value, strides: tuple[int, ...]) -> tuple[int
     """The strides of a Value whose view, by transposes and reshapes, has these; None if there are none."""
     while view is not root:
         made: Any = view.call
-        (x, *rest), (seen,) = made.arguments, made.outs
-        if made.function is np.transpose and len(rest) == 1 and rest[0] is not None:
-            strides = tuple([strides[axis] for axis in np.argsort(rest[0])])
+        (x, *order), (seen,) = made.arguments, made.outs
+        if made.function is np.transpose and len(order) == 1 and order[0] is not None:
+            strides = tuple([strides[axis] for axis in np.argsort(order[0])])
         elif made.function is np.reshape:
-            found = reshaped(seen.shape, strides, x.shape, x.dtype.itemsize)
-            if found is None:
+            result = reshaped(seen.shape, strides, x.shape, x.dtype.itemsize)
+            if result is None:
                 return None
-            strides = found
+            strides = result
         else:
             return None
         view = x

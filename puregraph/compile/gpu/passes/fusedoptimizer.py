@@ -33,14 +33,14 @@ class FusedUpdate:
         kinds: dict[Any, list[ParameterUpdate]] = {}
         for member in self.members:
             kinds.setdefault(tuple(member.formulas.items()), []).append(member)
-        found: list[Any] = []
+        starts: list[Any] = []
         for formulas, members in kinds.items():
             arrays, numbers = [m.arrays for m in members], [m.numbers for m in members]
             made = optimizerstep.launches(dict(formulas), arrays, numbers, skip=self.stop)
             if made is NotImplemented:
                 return NotImplemented
-            found += made
-        return found
+            starts += made
+        return starts
 
 
 class FusedFormula:
@@ -60,8 +60,8 @@ class FusedFormula:
         """One launch for each kind of arrays; NotImplemented if some has gaps."""
         xs, numbers = call.arguments[: len(call.outs)], call.arguments[len(call.outs) :]
         arrays = [{"x": x, "y": y} for x, y in zip(xs, call.outs)]
-        found = optimizerstep.launches({"y": self.formula}, arrays, [dict(zip(self.numbers, numbers))] * len(arrays))
-        return found if found is NotImplemented else [each._replace(name=self.__name__) for each in found]
+        starts = optimizerstep.launches({"y": self.formula}, arrays, [dict(zip(self.numbers, numbers))] * len(arrays))
+        return starts if starts is NotImplemented else [launch._replace(name=self.__name__) for launch in starts]
 
 
 def memberOf(call: Call, targets: dict[int, Value]) -> ParameterUpdate | None:
@@ -69,10 +69,10 @@ def memberOf(call: Call, targets: dict[int, Value]) -> ParameterUpdate | None:
     if not isinstance(call.function, Interpreter) or any(y.number not in targets for y in call.outs):
         return None
     shape = call.outs[0].shape
-    given = dict(zip(call.function.names, call.arguments))
-    arrays = {n: v for n, v in given.items() if type(v) is Value and v.role != "scalar" and v.shape == shape}
+    operands = dict(zip(call.function.names, call.arguments))
+    arrays = {n: v for n, v in operands.items() if type(v) is Value and v.role != "scalar" and v.shape == shape}
     arrays |= {y.name: targets[y.number] for y in call.outs}
-    numbers = {n: v for n, v in given.items() if n not in arrays}
+    numbers = {n: v for n, v in operands.items() if n not in arrays}
     if any(type(v) is Value and v.shape != () for v in numbers.values()) or not optimizerstep.areAlike(
         [*arrays.values()]
     ):

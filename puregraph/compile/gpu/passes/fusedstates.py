@@ -35,19 +35,19 @@ def fuseStateUpdates(schedule: Any) -> Any:
     for v in (*(v for call in schedule.calls if not call.kind.isView for v in call.values()), *schedule.kept()):
         reads[v.root.number] = reads.get(v.root.number, 0) + 1
     sources, old = Sources(makers, reads), {id(target): value for target, value in schedule.held}
-    found: dict[int, tuple[Call, ParameterUpdate]] = {}
+    updates: dict[int, tuple[Call, ParameterUpdate]] = {}
     for target, value in schedule.stores:
         state = old.get(id(target))
         member = None if state is None else updateOf(value, state, sources)
         if member is not None:
             call = makers[value.number][1]
-            found[id(call)] = call, member
-    if len(found) > 1:
-        calls, members = zip(*found.values())
-        whole = together(calls, members, None, ORIGIN)
-        schedule.calls = [*(call for call in schedule.calls if id(call) not in found), whole]
-        for y in whole.outs:
-            y.call = whole
+            updates[id(call)] = call, member
+    if len(updates) > 1:
+        calls, members = zip(*updates.values())
+        combined = together(calls, members, None, ORIGIN)
+        schedule.calls = [*(call for call in schedule.calls if id(call) not in updates), combined]
+        for y in combined.outs:
+            y.call = combined
         eliminateDeadCode(schedule)
     return schedule
 
@@ -59,9 +59,9 @@ def updateOf(value: Value, state: Value, sources: Sources) -> ParameterUpdate | 
     read = None if call is None or value.base is not None or sources.reads[value.number] > 1 else lineOf(call)
     if read is None:
         return None
-    given, line = merged(*read, sources)
-    others = {n: v for n, v in given.items() if v is not state}
-    names = {n: f"x{i}" for i, n in enumerate(others)} | {n: "y" for n, v in given.items() if v is state}
+    operands, line = merged(*read, sources)
+    others = {n: v for n, v in operands.items() if v is not state}
+    names = {n: f"x{i}" for i, n in enumerate(others)} | {n: "y" for n, v in operands.items() if v is state}
     large = {names[n]: v for n, v in others.items() if v.shape == state.shape and v.dtype.kind == state.dtype.kind}
     arrays = {"y": state} | large
     numbers = {names[n]: v for n, v in others.items() if names[n] not in arrays}
@@ -73,19 +73,19 @@ def updateOf(value: Value, state: Value, sources: Sources) -> ParameterUpdate | 
 
 def lineOf(call: Call) -> tuple[dict[str, Value], Formula] | None:
     """The Values that a call on elements reads, by name, and its one formula."""
-    found = formulas(call) if call.kind.isElementwise and len(call.outs) == 1 else None
-    return None if found is None else (found[0], found[1][0])
+    written = formulas(call) if call.kind.isElementwise and len(call.outs) == 1 else None
+    return None if written is None else (written[0], written[1][0])
 
 
-def merged(given: dict[str, Value], line: Formula, sources: Sources) -> tuple[dict[str, Value], Formula]:
+def merged(operands: dict[str, Value], line: Formula, sources: Sources) -> tuple[dict[str, Value], Formula]:
     """A formula with those of its operands put in that nobody else reads, and that depend on no computed value."""
-    wanted = dict(given)
-    for name, v in given.items():
+    wanted = dict(operands)
+    for name, v in operands.items():
         maker = sources.makers.get(v.number)
         read = lineOf(maker[1]) if maker is not None and sources.reads[v.root.number] == 1 else None
         if read is not None and all(x.root.role in LEAVES for x in read[0].values()):
-            own = {n: f"{name}{n}" for n in read[0]}
-            line = line.put(**{name: read[1].put(**own)})
+            innerNames = {n: f"{name}{n}" for n in read[0]}
+            line = line.put(**{name: read[1].put(**innerNames)})
             del wanted[name]
-            wanted |= {own[n]: x for n, x in read[0].items()}
+            wanted |= {innerNames[n]: x for n, x in read[0].items()}
     return wanted, line

@@ -36,12 +36,12 @@ class FusedProduct:
 
     def launches(self, call: Call) -> Any:
         """The library call; NotImplemented where the library has none."""
-        a, b, *rest = call.arguments
-        y, *more = call.outs
-        given = dict(zip((*self.names, *self.made), (*rest, *more)))
-        if "bias" in given:
-            given["bias"] = flat(given["bias"])
-        return product(y, a, b, **given, **self.options, tf32=call.origin.isTf32)
+        a, b, *others = call.arguments
+        y, *results = call.outs
+        extras = dict(zip((*self.names, *self.made), (*others, *results)))
+        if "bias" in extras:
+            extras["bias"] = flat(extras["bias"])
+        return product(y, a, b, **extras, **self.options, tf32=call.origin.isTf32)
 
 
 def fuseEpilogues(schedule: Any) -> Any:
@@ -72,28 +72,28 @@ class EpilogueFusion:
 
     def run(self) -> Any:
         """All calls."""
-        found = []
+        calls = []
         for call in self.schedule.calls:
             if id(call) not in self.gone:
                 isProduct = call.function is np.matmul and not call.options and min(v.ndim for v in call.values()) > 1
-                found.append(self.fused(call) if isProduct else call)
-        self.schedule.calls = found
+                calls.append(self.fused(call) if isProduct else call)
+        self.schedule.calls = calls
         return self.schedule
 
     def fused(self, call: Call) -> Call:
         """A product with its epilogue, if it has one."""
-        found = self.withGelu(call) or self.withGeluGrad(call) or self.withBiasGrad(call)
-        if found is None or found.function.launches(found) is NotImplemented:
+        replacement = self.withGelu(call) or self.withGeluGrad(call) or self.withBiasGrad(call)
+        if replacement is None or replacement.function.launches(replacement) is NotImplemented:
             return call
-        self.gone |= {id(each) for each in found.function.calls}
-        for y in found.outs:
-            y.call = found
-        return found
+        self.gone |= {id(replaced) for replaced in replacement.function.calls}
+        for y in replacement.outs:
+            y.call = replacement
+        return replacement
 
     def onlyReader(self, y: Value) -> Call | None:
         """The one call that reads a Value."""
-        found = self.readers.get(y.root.number, [])
-        return found[0] if len(found) == 1 and y.root.number not in self.kept else None
+        users = self.readers.get(y.root.number, [])
+        return users[0] if len(users) == 1 and y.root.number not in self.kept else None
 
     def withGelu(self, call: Call) -> Call | None:
         """A product, the bias that is added and the GELU of that, whose input the backward pass reads."""
@@ -158,8 +158,8 @@ def formulaOf(call: Call, names: dict[Any, str]) -> Formula | None:
     if not hasattr(call.function, "terms") or len(call.outs) != 1:
         return None
     (formula,) = formulasOf(call.function)
-    given = dict(zip(call.function.names, call.arguments))
-    numbers = {name: getattr(given[name], "number", None) for name in formula.names}
+    operands = dict(zip(call.function.names, call.arguments))
+    numbers = {name: getattr(operands[name], "number", None) for name in formula.names}
     if not all(number in names for number in numbers.values()):
         return None
     return formula.put(**{name: names[number] for name, number in numbers.items()})

@@ -80,10 +80,10 @@ class LossScaling:
         arguments = changed(call.arguments, self.value)
         options = {k: changed(a, self.value) for k, a in call.options.items()}
         outs = [self.viewed(y, arguments[0]) for y in call.outs] if call.kind.isView else call.outs
-        found = Call(call.function, arguments, options, outs, call.kind, call.origin, call.several)
+        replacement = Call(call.function, arguments, options, outs, call.kind, call.origin, call.several)
         for y in outs if call.kind.isView else ():
-            y.call = found
-        return found
+            y.call = replacement
+        return replacement
 
     def viewed(self, y: Value, of: Value) -> Value:
         """The same view of another Value of the same layout."""
@@ -102,29 +102,29 @@ class LossScaling:
             return self.constant(STEADY)
         status = statusOf(self.optimizer)
         status.scales, field = True, status.fields["scale"]
-        found = self.new(None, role="state", name="scale", source=field)
-        self.schedule.held = [*self.schedule.held, (field, found)]
-        self.schedule.scale = found if self.updates else None
-        return found
+        scaleValue = self.new(None, role="state", name="scale", source=field)
+        self.schedule.held = [*self.schedule.held, (field, scaleValue)]
+        self.schedule.scale = scaleValue if self.updates else None
+        return scaleValue
 
     # Calls ------------------------------------------------------------------------------------------------------------
 
     def unscaled(self, grads: list[Value], scale: Value) -> list[Call]:
         """Divides gradients by the scale: all that are stored without gaps together."""
         by = self.new(None, name="unscale")
-        found = [self.formula("1 / scale", {"scale": scale}, by)]
+        calls = [self.formula("1 / scale", {"scale": scale}, by)]
         ys = [self.new(v) for v in grads]
         call = FusedFormula("unscale", Formula("x * by"), ["by"]).call(grads, ys, ORIGIN, by)
         if grads and call.function.launches(call) is not NotImplemented:
-            found.append(call)
+            calls.append(call)
         else:
-            found += [self.formula("x * by", {"x": v, "by": by}, y) for v, y in zip(grads, ys)]
+            calls += [self.formula("x * by", {"x": v, "by": by}, y) for v, y in zip(grads, ys)]
         self.instead |= {v.number: y for v, y in zip(grads, ys)}
-        return found
+        return calls
 
-    def formula(self, text: str, given: dict[str, Value], y: Value) -> Call:
+    def formula(self, text: str, operands: dict[str, Value], y: Value) -> Call:
         """A call of a formula."""
         y.call = Call(
-            numpyFrom([Formula(text)], tuple(given)), tuple(given.values()), {}, [y], "pointwise", ORIGIN, True
+            numpyFrom([Formula(text)], tuple(operands)), tuple(operands.values()), {}, [y], "pointwise", ORIGIN, True
         )
         return y.call

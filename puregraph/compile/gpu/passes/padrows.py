@@ -52,13 +52,13 @@ class RowPadding:
     def run(self) -> None:
         for call in self.schedule.calls:
             if (isProduct(call) or type(call.function) is FusedCrossEntropyGrad) and row(call.outs[0]):
-                found = self.together(call.outs[0])
-                values = [v for y in found for v in (y, *self.views.get(y.number, []))]
-                pad(values, [call, *(c for y in found for c in self.readers.get(y.number, ()))])
+                alike = self.together(call.outs[0])
+                values = [v for y in alike for v in (y, *self.views.get(y.number, []))]
+                pad(values, [call, *(c for y in alike for c in self.readers.get(y.number, ()))])
 
     def together(self, y: Value) -> list[Value]:
         """A Value, and what formulas make of it, which is stored alike; none if something reads one of them slowly."""
-        found, left = {y.number: y}, [y]
+        alike, left = {y.number: y}, [y]
         while left:
             v = left.pop()
             readers = self.readers.get(v.number, [])
@@ -66,10 +66,10 @@ class RowPadding:
                 return []
             casts = {x.number for call in readers if call.function is astype for x in call.outs} & self.kept
             made = [x for call in readers if call.kind.isElementwise for x in call.outs if row(x)]
-            more = {x.number: x for x in made if x.number not in found.keys() | casts}
-            found |= more
+            more = {x.number: x for x in made if x.number not in alike.keys() | casts}
+            alike |= more
             left += more.values()
-        return list(found.values())
+        return list(alike.values())
 
 
 def isProduct(call: Call) -> bool:

@@ -67,7 +67,7 @@ class HostUpdate:
         if self.updateScalars is not None:
             self.updateScalars.bind(arrayOf)
 
-    def own(self) -> set[Value]:
+    def written(self) -> set[Value]:
         """All Values that it writes."""
         updateScalars = self.updateScalars.numbers.values() if self.updateScalars is not None else ()
         return {*self.numbers.values(), *self.fewer.values(), *updateScalars}
@@ -178,12 +178,12 @@ class Predication:
         target = self.hostUpdate.status.fields[name]  # type: ignore[union-attr]
         self.stores = [(t, v) for t, v in self.stores if t is not target] + [(target, value)]
 
-    def compute(self, origin: CallOrigin, results: list[tuple[Formula, Value]], **given: Value) -> None:
+    def compute(self, origin: CallOrigin, results: list[tuple[Formula, Value]], **operands: Value) -> None:
         """A call of formulas of the Values that are given by name."""
-        names = tuple([n for n in given if any(n in f.names for f, _ in results)])
+        names = tuple([n for n in operands if any(n in f.names for f, _ in results)])
         function = numpyFrom([f for f, _ in results], names)
         outs = [y for _, y in results]
-        self.calls.append(Call(function, tuple([given[n] for n in names]), {}, outs, "pointwise", origin, True))
+        self.calls.append(Call(function, tuple([operands[n] for n in names]), {}, outs, "pointwise", origin, True))
 
     # Choices ----------------------------------------------------------------------------------------------------------
 
@@ -193,11 +193,11 @@ class Predication:
         if self.hostUpdate.status is None:
             self.compute(origin, [*self.going(Formula("isfinite(cost)"))], cost=cost)
             return
-        given = {"halt": self.field("halt"), "clear": self.number("clear"), "cost": cost}
+        operands = {"halt": self.field("halt"), "clear": self.number("clear"), "cost": cost}
         self.halt = self.new(FLOAT, name="halt")
         go = Formula("isfinite(cost) and goes").put(goes=GOES)
         halts = Formula(f"where(isfinite(cost) or not goes, halts, {COST})").put(goes=GOES, halts=HALTS)
-        self.compute(origin, [*self.going(go), (halts, self.halt)], **given)
+        self.compute(origin, [*self.going(go), (halts, self.halt)], **operands)
         self.keep("halt", self.halt)
 
     def going(self, goes: Formula) -> list[tuple[Formula, Value]]:
@@ -218,12 +218,12 @@ class Predication:
         if status is None:
             return
         status.skips = optimizer.onNonFinite == "skip"
-        given = {"missed": self.field("missed"), "halt": self.halt or self.field("halt"), "norm": norm}
+        operands = {"missed": self.field("missed"), "halt": self.halt or self.field("halt"), "norm": norm}
         before = Formula("go")
         if self.go is None:
-            before, given["clear"] = GOES, self.number("clear")
+            before, operands["clear"] = GOES, self.number("clear")
         else:
-            given["go"] = self.go
+            operands["go"] = self.go
         missed = self.new(FLOAT, name="missed")
         goes = before if norm is None else Formula("before and isfinite(norm)").put(before=before)
         results = [(Formula("missed + where(goes, 0, 1)").put(goes=goes), missed)]
@@ -231,7 +231,7 @@ class Predication:
         if norm is not None or self.go is None:
             halt = self.new(FLOAT, name="halt")
             self.go, self.stop = self.new(BOOL, name="go"), self.new(FLOAT, name="stop")
-            halts = Formula(f"where(before and not isfinite(norm){self.unlessScaled(given)}, {GRADIENT}, held)")
+            halts = Formula(f"where(before and not isfinite(norm){self.unlessScaled(operands)}, {GRADIENT}, held)")
             after = held if norm is None or status.skips else halts.put(before=before, held=held)
             results += [*self.going(goes), (after, halt)]
             self.keep("halt", halt)
@@ -239,19 +239,19 @@ class Predication:
             kept = self.new(FLOAT, name="norm")
             results.append((Formula("norm"), kept))
             self.keep("norm", kept)
-            self.shrink(updateScalars, results, given)
+            self.shrink(updateScalars, results, operands)
             if status.skips or self.schedule.scale is not None:
                 self.choose(updateScalars, origin)
             if self.schedule.scale is not None:
                 self.rescale(results, goes, before)
         self.keep("missed", missed)
-        self.compute(origin, results, **{name: v for name, v in given.items() if v is not None})
+        self.compute(origin, results, **{name: v for name, v in operands.items() if v is not None})
 
-    def unlessScaled(self, given: dict[str, Any]) -> str:
+    def unlessScaled(self, operands: dict[str, Any]) -> str:
         """Gradients that overflow float16 are no fault, as long as the scale can be made smaller."""
         if self.schedule.scale is None:
             return ""
-        given |= {"scale": self.schedule.scale, "good": self.field("good")}
+        operands |= {"scale": self.schedule.scale, "good": self.field("good")}
         return f" and scale <= {LEAST}"
 
     def rescale(self, results: list[tuple[Formula, Value]], goes: Formula, before: Formula) -> None:
@@ -262,17 +262,19 @@ class Predication:
             results.append((formula.put(goes=goes, fails=fails), value))
             self.keep(name, value)
 
-    def shrink(self, updateScalars: UpdateScalars, results: list[tuple[Formula, Value]], given: dict[str, Any]) -> None:
+    def shrink(
+        self, updateScalars: UpdateScalars, results: list[tuple[Formula, Value]], operands: dict[str, Any]
+    ) -> None:
         """The Values that replace the factors of gradients of that name."""
         for (_, name, dtype), scalar in updateScalars.numbers.items():
             if name == "shrink":
-                given["clipNorm"] = self.number("clipNorm")
+                operands["clipNorm"] = self.number("clipNorm")
                 self.instead[scalar.number] = made = self.new(dtype, name=name)
                 results.append((Formula(f"minimum(1, clipNorm / (norm + {NORM}))"), made))
 
     def choose(self, updateScalars: UpdateScalars, origin: CallOrigin) -> None:
         """Select the scalars by the number of updates that were skipped and not yet read by the host."""
-        given = {"missed": self.field("missed"), "noticed": self.number("noticed")}
+        operands = {"missed": self.field("missed"), "noticed": self.number("noticed")}
         for (group, name, dtype), scalar in updateScalars.numbers.items():
             if name == "rate" or name in updateScalars.counting:
                 rows = {"n0": scalar}
@@ -282,9 +284,9 @@ class Predication:
                     self.scalars.append(value)
                 which = Formula(f"n{DEPTH - 1}")
                 for fewer in range(DEPTH - 2, -1, -1):
-                    which = Formula(f"where(missed - noticed < {fewer + 0.5}, n{fewer}, rest)").put(rest=which)
+                    which = Formula(f"where(missed - noticed < {fewer + 0.5}, n{fewer}, older)").put(older=which)
                 self.instead[scalar.number] = made = self.new(dtype, name=name)
-                self.compute(origin, [(which, made)], **given, **rows)
+                self.compute(origin, [(which, made)], **operands, **rows)
 
     def update(self, call: Call) -> None:
         """A call of the update: it waits for the others, if there are launches for all of them."""
@@ -304,12 +306,12 @@ class Predication:
         if not self.members:
             return
         calls, members = zip(*self.members)
-        whole = together(calls, members, self.stop, calls[0].origin)
-        if len(calls) > 1 and whole.function.launches() is not NotImplemented:
-            self.calls.append(whole)
+        combined = together(calls, members, self.stop, calls[0].origin)
+        if len(calls) > 1 and combined.function.launches() is not NotImplemented:
+            self.calls.append(combined)
         else:
             old = [[m.arrays[y.name] for y in call.outs] for call, m in self.members]
-            self.calls += [self.choosing(call, each) for call, each in zip(calls, old)]
+            self.calls += [self.choosing(call, oldValues) for call, oldValues in zip(calls, old)]
 
     def choosing(self, call: Call, old: list[Any]) -> Call:
         """A call that keeps the old values unless the step goes on."""
@@ -318,13 +320,13 @@ class Predication:
         arguments: tuple[Any, ...] = call.arguments
         names = [*call.function.names, "go"]
         arguments = (*arguments, self.go)
-        found = []
+        formulas = []
         for y, formula in zip(old, formulasOf(call.function)):
             index = next((i for i, a in enumerate(arguments) if a is y), len(names))
             if index == len(names):
                 names, arguments = [*names, f"old{index}"], (*arguments, y)
-            found.append(Formula("where(go, new, old)").put(new=formula, old=names[index]))
-        function = numpyFrom(found, tuple(names))
+            formulas.append(Formula("where(go, new, old)").put(new=formula, old=names[index]))
+        function = numpyFrom(formulas, tuple(names))
         return Call(function, arguments, {}, call.outs, "pointwise", call.origin, True)
 
     def store(self, target: Any, value: Value, origin: CallOrigin) -> None:

@@ -54,8 +54,9 @@ def into(call: Call, readers: dict[int, int]) -> Call:
             continue
         isOurs = base.base is None and base.role == "made" and readers[base.number] == readers[other.number] == 1
         if isOurs and base.shape == other.shape and base.dtype == other.dtype == call.outs[0].dtype:
-            found = Call(ScatterInto([made, call]), (base, *made.arguments[:2]), {}, call.outs, "launch", call.origin)
-            if found.function.launches(found) is not NotImplemented:
-                call.outs[0].call = found
-                return found
+            function, arguments = ScatterInto([made, call]), (base, *made.arguments[:2])
+            replacement = Call(function, arguments, {}, call.outs, "launch", call.origin)
+            if replacement.function.launches(replacement) is not NotImplemented:
+                call.outs[0].call = replacement
+                return replacement
     return call

@@ -29,7 +29,7 @@ HELD = 1 << 16  # bytes of a row that a block may keep in registers
 SAMPLES = {"p": 0.0, "q": 0.25, "r": 0.5, "s": 0.75, "t": 1.0}  # how far along the axes that are reduced
 LOW, HIGH = "maximum(minimum(p, q), minimum(r, s))", "minimum(maximum(p, q), maximum(r, s))"
 PIVOT = f"maximum(minimum({LOW}, {HIGH}), minimum(maximum({LOW}, {HIGH}), t))"  # their median
-REST, MEAN = Formula(f"x - {PIVOT}"), Formula(f"{PIVOT} + x")
+CENTERED, MEAN = Formula(f"x - {PIVOT}"), Formula(f"{PIVOT} + x")
 
 
 def shiftVariance(schedule: Any) -> Any:
@@ -42,15 +42,15 @@ def shiftVariance(schedule: Any) -> Any:
     instead: dict[int, list[Call]] = {}
     for call in schedule.calls:
         if call.function is np.mean and call.options.get("keepdims") and call.outs[0].number not in kept:
-            found = uses(call, readers)
-            if found is not None and not isHeld(call):
-                rest, mean = found
+            pair = uses(call, readers)
+            if pair is not None and not isHeld(call):
+                centered, mean = pair
                 pivot = list(map(row(schedule, call), SAMPLES.values()))
                 (x,), (slip,) = call.arguments, [v for v in mean.values() if v is not call.outs[0]]
                 views = [v.call for v in pivot if v.call is not None]
-                instead |= {id(call): views, id(rest): [formula(REST, x, pivot, rest)]}
+                instead |= {id(call): views, id(centered): [formula(CENTERED, x, pivot, centered)]}
                 instead[id(mean)] = [formula(MEAN, slip, pivot, mean)]
-    schedule.calls = [each for call in schedule.calls for each in instead.get(id(call), [call])]
+    schedule.calls = [replacement for call in schedule.calls for replacement in instead.get(id(call), [call])]
     return schedule
 
 
@@ -59,16 +59,16 @@ def uses(call: Call, readers: dict[int, list[Call]]) -> tuple[Call, Call] | None
     if len(call.arguments) != 1 or call.options.keys() != {"axis", "keepdims"}:
         return None
     (x,), (first,) = call.arguments, call.outs
-    found = readers.get(first.number, [])
-    rest = next((c for c in found if c.function is np.subtract and c.arguments == (x, first)), None)
-    mean = next((c for c in found if c.function is np.add and c.arguments[0] is first), None)
-    if rest is None or mean is None or len(found) != 2:
+    users = readers.get(first.number, [])
+    centered = next((c for c in users if c.function is np.subtract and c.arguments == (x, first)), None)
+    mean = next((c for c in users if c.function is np.add and c.arguments[0] is first), None)
+    if centered is None or mean is None or len(users) != 2:
         return None
     slip = mean.arguments[1]
-    after = readers.get(rest.outs[0].number, [])
+    after = readers.get(centered.outs[0].number, [])
     isMean = any(c.function is np.mean and c.outs[0] is slip and c.options == call.options for c in after)
-    isSquare = any(c.function is np.multiply and c.arguments == (rest.outs[0],) * 2 for c in after)
-    return (rest, mean) if len(after) == 2 and isMean and isSquare else None
+    isSquare = any(c.function is np.multiply and c.arguments == (centered.outs[0],) * 2 for c in after)
+    return (centered, mean) if len(after) == 2 and isMean and isSquare else None
 
 
 def isHeld(call: Call) -> bool:

@@ -82,30 +82,30 @@ class WeightLayout:
 
     def reading(self, call: Call) -> Call:
         """A call that reads filters channels last; the same call where no library has a plan for that."""
-        x, W, *rest = call.arguments
+        x, W, *settings = call.arguments
         source = sourceOf(W)
         if source.role != "param":
             return call
         known = self.filters.get(W.number)
-        found = Call(call.function, (x, known[1] if known else self.last(W), *rest), call.options, call.outs,
+        replacement = Call(call.function, (x, known[1] if known else self.last(W), *settings), call.options, call.outs,
                      call.kind, call.origin, call.several)  # fmt: skip
-        if libraryOf(found, found.outs[0]) is NotImplemented:
+        if libraryOf(replacement, replacement.outs[0]) is NotImplemented:
             return call
-        self.filters[W.number] = source, found.arguments[1]
+        self.filters[W.number] = source, replacement.arguments[1]
         for y in call.outs:
-            y.call = found
-        return found
+            y.call = replacement
+        return replacement
 
     def making(self, call: Call) -> Call:
         """A call that makes the gradient of filters channels last; the same call where no library has a plan."""
         (dW,) = call.outs
         last = self.last(dW)
-        found = Call(call.function, call.arguments, call.options, [last], call.kind, call.origin, call.several)
-        if libraryOf(found, last) is NotImplemented:
+        replacement = Call(call.function, call.arguments, call.options, [last], call.kind, call.origin, call.several)
+        if libraryOf(replacement, last) is NotImplemented:
             return call
-        last.call = found
+        last.call = replacement
         self.waiting[dW.number] = last, dW
-        return found
+        return replacement
 
     def last(self, W: Value) -> Value:
         """A Value like another, channels last."""

@@ -41,14 +41,14 @@ class DeviceResults:
         self.sources: list[Any] = []  # kept alive until the event comes
         there = {id(x): x for x in self.arrays if device.isDeviceArray(x)}
         if there:
-            found = self.sent(there)
-            self.arrays = [found.get(id(x), x) for x in self.arrays]
+            hostArrays = self.sent(there)
+            self.arrays = [hostArrays.get(id(x), x) for x in self.arrays]
 
     def sent(self, there: dict[int, Any]) -> dict[int, Any]:
         """The host arrays of the results, once they are computed."""
         cuda = sys.modules["cupy"].cuda
-        found = {i: device.toHost(x) for i, x in there.items() if x.nbytes > MOST}
-        sources = {i: dense(x) for i, x in there.items() if i not in found}
+        hostArrays = {i: device.toHost(x) for i, x in there.items() if x.nbytes > MOST}
+        sources = {i: dense(x) for i, x in there.items() if i not in hostArrays}
         stream = carrier = cuda.get_current_stream()
         if sum(x.nbytes for x in sources.values()) > LITTLE:
             sources, carrier = {i: copied(x, stream) for i, x in sources.items()}, sender()
@@ -65,10 +65,10 @@ class DeviceResults:
             if x.nbytes:
                 kind = cuda.runtime.memcpyDeviceToHost
                 cuda.runtime.memcpyAsync(pinned.ptr + starts[i], x.data.ptr, x.nbytes, kind, carrier.ptr)
-            found[i] = np.ndarray(x.shape, x.dtype, buffer, starts[i], x.strides)
+            hostArrays[i] = np.ndarray(x.shape, x.dtype, buffer, starts[i], x.strides)
         self.event, self.sources = cuda.Event(disable_timing=True), list(sources.values())
         self.event.record(carrier)
-        return found
+        return hostArrays
 
     def read(self, copy: bool = False) -> list[Any]:
         """All of them on the host, once they are there; with `copy`, not in pinned memory."""

@@ -109,10 +109,10 @@ class DeviceBuffers(HostMemory):
 
     def pointer(self, root: Value) -> Any:
         """The address of the first byte of a Value."""
-        found = self.pointers.get(root.number)
-        if found is None:
-            found = self.pointers[root.number] = self.pointerOf(root)
-        return found
+        address = self.pointers.get(root.number)
+        if address is None:
+            address = self.pointers[root.number] = self.pointerOf(root)
+        return address
 
     def pointerOf(self, root: Value) -> Any:
         if root.number in self.known:

@@ -62,8 +62,8 @@ class GpuExecutable:
         self.memory = DeviceBuffers(plan, workspace.device, self.deviceInputs)
         workspace.device.users.add(self)
         self.hostUpdate.bind(self.deviceInputs.number)
-        own = self.hostUpdate.own()
-        self.numbers = [(v.source, self.deviceInputs.number(v)) for v in self.schedule.scalars if v not in own]
+        setByUpdate = self.hostUpdate.written()
+        self.numbers = [(v.source, self.deviceInputs.number(v)) for v in self.schedule.scalars if v not in setByUpdate]
         self.wanted = [(v.shape, v.dtype) for v in self.schedule.inputs]
         self.objects: dict[int, Any] = {}
         self.starts: dict[int, int] = {}  # by the number of a result its address; 0 if it has gaps
@@ -91,14 +91,14 @@ class GpuExecutable:
             elif isinstance(call.function, BucketStart):
                 self.startBucket(i, call)
             elif call.kind.isHost:
-                given = [None if v is None else self.memory(v) for v in call.arguments]
-                self.parts.append((call, partial(call.function, *given)))
+                arguments = [None if v is None else self.memory(v) for v in call.arguments]
+                self.parts.append((call, partial(call.function, *arguments)))
             elif not call.kind.isView:
                 self.parts += [(call, step) for step in self.boundTo(i, call)]
             for buffer in ends.get(i, ()):
                 self.section().starts.append(partial(poisoned, *self.memory.region(buffer)))
         for target, value in self.plan.copies:
-            self.launch([GpuTask(each) for each in stored(value, target.array)])
+            self.launch([GpuTask(launch) for launch in stored(value, target.array)])
         for section in {id(s): s for s in self.sections.values() if s.exchange is not None}.values():
             section.starts.append(section.exchange.join)
 
@@ -106,8 +106,8 @@ class GpuExecutable:
         """Add the start of a bucket, which puts launches and library calls on the current stream and a side stream."""
         section = self.sections[i] = self.section()
         section.exchange = call.function.buckets.device
-        given = [None if v is None else self.memory(v) for v in call.arguments]
-        section.starts.append(partial(call.function, *given))
+        arguments = [None if v is None else self.memory(v) for v in call.arguments]
+        section.starts.append(partial(call.function, *arguments))
         section.count += 1
 
     def launch(self, tasks: Sequence[Any]) -> None:
@@ -150,8 +150,8 @@ class GpuExecutable:
         """Bind a call as calls of CuPy."""
         if call.kind.isOpaque:
             outs = [None if y is None or y.role == "object" else self.memory(y) for y in call.outs]
-            given = [None if v is None or v.role == "object" else self.memory(v) for v in call.arguments]
-            return [done(Bound(call, Running(call, outs, self.objects), given, {}))]
+            operands = [None if v is None or v.role == "object" else self.memory(v) for v in call.arguments]
+            return [done(Bound(call, Running(call, outs, self.objects), operands, {}))]
         return list(map(done, bound(call, self.memory, self.plan.overwritten.get(i))))
 
     def release(self) -> None:
@@ -208,11 +208,11 @@ class GpuExecutable:
 
     def refuse(self, inputs: Sequence[Any]) -> None:
         """Run the numpy reference of a kernel, which raises for its indices."""
-        given = {v.number: x for v, x in zip(self.schedule.inputs, inputs) if not device.isDeviceArray(x)}
+        hostInputs = {v.number: x for v, x in zip(self.schedule.inputs, inputs) if not device.isDeviceArray(x)}
         for bounds, call in self.checks.items():
             value = bounds.value
-            if value.root.number in given:
-                x = np.ascontiguousarray(given[value.root.number])
+            if value.root.number in hostInputs:
+                x = np.ascontiguousarray(hostInputs[value.root.number])
                 seen = np.ndarray(value.shape, value.dtype, x, value.offset, value.strides)
                 arguments = [seen if a is value else dummy(a) if type(a) is Value else a for a in call.arguments]
                 try:
@@ -224,9 +224,9 @@ class GpuExecutable:
     def captured(self) -> CapturedGraphs:
         """The captured graphs, and why some calls were not captured."""
         sections = [part for _, part in self.parts if type(part) is Section]
-        found = [s for s in sections if s.graph is not None]
-        numbers = {i: str(found.index(s) + 1) for i, s in self.sections.items() if s in found}
-        notes = [f"{len(found)} graph{'s' * (len(found) != 1)} of CUDA"]
+        graphs = [s for s in sections if s.graph is not None]
+        numbers = {i: str(graphs.index(s) + 1) for i, s in self.sections.items() if s in graphs}
+        notes = [f"{len(graphs)} graph{'s' * (len(graphs) != 1)} of CUDA"]
         notes += ["the first run will show what can be captured"] if not any(s.hasRun for s in sections) else []
         notes += [f"not captured: {s.why}" for s in sections if s.why]
         notes += lacking()

@@ -94,7 +94,7 @@ class PinnedBlock:
         self.pinned = pinnedMemory(size)
         self.bytes = np.frombuffer(self.pinned, np.uint8, size)
         self.views: list[Any] = []
-        self.given: list[Any] = []
+        self.pinnedInputs: list[Any] = []
         self.memory = cuda.Memory(size) if isLarge else None
         self.sent, self.used = cuda.Event(disable_timing=True), cuda.Event(disable_timing=True)
         self.isNew = True
@@ -148,22 +148,22 @@ class DeviceInputs:
 
     # A run ------------------------------------------------------------------------------------------------------------
 
-    def fill(self, given: Sequence[Any]) -> PinnedBlock | None:
+    def fill(self, inputs: Sequence[Any]) -> PinnedBlock | None:
         """The next block in turn, once it may be written to, with the inputs from the host; None if they are out
         of bounds."""
-        there = self.there = tuple([device.isDeviceArray(x) or (self.isLarge and isPinned(x)) for x in given])
+        there = self.there = tuple([device.isDeviceArray(x) or (self.isLarge and isPinned(x)) for x in inputs])
         if len(self.blocks) < (MANY if self.size <= SMALL else 2):
             self.add()
             self.turn = len(self.blocks) - 1
         block = self.blocks[self.turn]
         if not block.isNew:
             block.sent.synchronize()
-        block.given = [None] * len(there)
-        for i, (view, x, isThere) in enumerate(zip(block.views, given, there)):
+        block.pinnedInputs = [None] * len(there)
+        for i, (view, x, isThere) in enumerate(zip(block.views, inputs, there)):
             if not isThere:
                 view[...] = x
             elif type(x) is np.ndarray:
-                block.given[i] = x
+                block.pinnedInputs[i] = x
         if self.bounds:
             if there not in block.guards:
                 block.guards[there] = self.guardFor(block, there)
@@ -171,19 +171,19 @@ class DeviceInputs:
                 return None
         return block
 
-    def put(self, block: PinnedBlock, given: Sequence[Any]) -> None:
+    def put(self, block: PinnedBlock, inputs: Sequence[Any]) -> None:
         """Have the next step read these inputs, and the scalars as they are."""
         spans = self.spans(self.there)
         stream = sys.modules["cupy"].cuda.get_current_stream()
         parts = [(start, size, block.pinned.ptr + start) for start, size in spans]
-        for value, x in zip(self.inputs, block.given):
+        for value, x in zip(self.inputs, block.pinnedInputs):
             if x is not None:
                 parts.append((self.offsets[value.number], value.nbytes, addressOf(x)))
         if parts:
             block.bytes[: self.host.size] = self.host
             self.send(block, parts, stream)
             self.turn = (self.turn + 1) % len(self.blocks)
-        for value, x, isThere, pinned in zip(self.inputs, given, self.there, block.given):
+        for value, x, isThere, pinned in zip(self.inputs, inputs, self.there, block.pinnedInputs):
             if isThere and pinned is None:
                 self.take(value, x, stream)
 
@@ -250,12 +250,12 @@ class DeviceInputs:
 
     def parts(self, haveChanged: bool, there: There) -> list[tuple[int, int]]:
         """Their starts and sizes, neighbours merged."""
-        found = [(0, self.host.size)] if haveChanged else []
+        spans = [(0, self.host.size)] if haveChanged else []
         for value, isThere in zip(self.inputs, there):
             if isThere or not value.nbytes:
                 continue
             start = self.offsets[value.number]
-            if found and start - sum(found[-1]) < PAGE:
-                start, found[-1:] = found[-1][0], []
-            found.append((start, self.offsets[value.number] + value.nbytes - start))
-        return found
+            if spans and start - sum(spans[-1]) < PAGE:
+                start, spans[-1:] = spans[-1][0], []
+            spans.append((start, self.offsets[value.number] + value.nbytes - start))
+        return spans
