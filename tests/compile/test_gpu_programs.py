@@ -598,7 +598,7 @@ def test_too_little_memory_is_said_with_both_figures_and_smaller_batches_go_on(m
     net, programs = inNarrowMemory(machine, 1 << 20)
     machine.total -= 1 << 21
     with pytest.raises(
-        MemoryError, match=r"wants [\d,]+ bytes of the GPU at once, [\d,]+ of [\d,]+ are free: take a smaller"
+        MemoryError, match=r"needs [\d,]+ bytes of GPU memory, [\d,]+ of [\d,]+ are free: take a smaller"
     ):
         programs.get([MANY]).run(MANY)
     close(programs.get([FEW]).run(FEW), device.toHost(net(device.toDevice(FEW))))

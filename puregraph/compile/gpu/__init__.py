@@ -1,7 +1,7 @@
-"""GPU: a step as graphs of CUDA.
+"""GPU: a step as CUDA graphs.
 
 passes     loss scaling, autocast, predication of host decisions, preparation of library calls
-lower      calls become kernel launches and library calls
+lower      turns calls into kernel launches and library calls
 runtime    memory, transfers, captured graphs, and the status of updates
 
 `compile/pipeline.py` lists the passes in their order.

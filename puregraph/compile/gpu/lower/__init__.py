@@ -1,1 +1,1 @@
-"""From the calls of a schedule to kernel launches and calls of NVIDIA's libraries."""
+"""GPU lowering: from the calls of a schedule to kernel launches and calls of NVIDIA's libraries."""

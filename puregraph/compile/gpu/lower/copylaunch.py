@@ -15,7 +15,7 @@ from puregraph.cuda.nests import launches
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import INTEGERS, LoopNest, Operand
 
-BITS = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}  # by bytes: the type that elements are copied as, bit for bit
+BITS = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}  # by itemsize: the type that elements are copied as, bit for bit
 
 
 def kindOf(dtype: Any) -> str:
@@ -69,12 +69,12 @@ def stored(value: Value, array: Any) -> list[Any]:
 
 
 def startsOf(plan: Any) -> list[Any]:
-    """The launches and library calls of a plan, also where there is no GPU to start them on."""
+    """The launches and library calls of a plan; works without a GPU."""
     native = [call.function for call in plan.schedule.calls if call.kind.isNative]
     ends = [launch for target, value in plan.copies for launch in stored(value, target.array)]
     return [*(task.what for step in native for task in step.works), *ends]
 
 
 def moved(call: Call) -> list[Any] | None:
-    """The launches that copy elements; None where there are none for these strides."""
+    """The launches that copy elements; None if these strides are not supported."""
     return COPYING[call.function](call, LAUNCHER) if call.function in COPYING else None

@@ -1,4 +1,4 @@
-"""Fallback GEMM: products and convolutions by kernels of this library, where no library has a plan, with epilogues."""
+"""Fallback GEMM: this package's kernels for products and convolutions that no NVIDIA library has a plan for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from puregraph.kernel import declared
 
 
 class GpuOutputTiling(NamedTuple):
-    """How a product is tiled: which axes of the result count rows, which columns, and which a batch."""
+    """The tiling of a product: the row, column and batch axes of its result."""
 
     rows: tuple[int, ...]
     columns: tuple[int, ...]
@@ -46,14 +46,14 @@ def tilingOf(call: Call) -> GpuOutputTiling | None:
 
 
 def isOne(b: Value) -> bool:
-    """Whether one matrix serves the whole batch."""
+    """True if one matrix serves the entire batch."""
     return all(n == 1 for n in b.shape[:-2])
 
 
 def fallbackLaunches(call: Call, group: Group | None = None, kept: Sequence[Value] = (), isKept: bool = True) -> Any:
     """The launches of a product or convolution and of a group as its epilogue; NotImplemented if there are none.
 
-    `kept` are the results of the group that are read; `isKept` says whether the product itself is read as well.
+    `kept` are the results of the group that are read; `isKept`: the product itself is also read.
     """
     tiling = tilingOf(call)
     epilogue = None if tiling is None else epilogueOf(call.outs[0], tiling, group, kept, isKept)
@@ -99,6 +99,6 @@ def multiplied(call: Call, tiling: GpuOutputTiling, epilogue: EpilogueText) -> A
 
 
 def stepsOf(x: Value, rank: int) -> tuple[int, ...]:
-    """The strides in elements along the axes of a larger result, 0 where an operand is broadcast."""
+    """The strides in elements along the axes of a larger result; 0 where an operand is broadcast."""
     own = [0 if n == 1 else s // x.dtype.itemsize for n, s in zip(x.shape, x.strides)]
     return (*[0] * (rank - x.ndim), *own)

@@ -1,8 +1,8 @@
-"""GPU lowering: the calls of a step as kernel launches and calls of NVIDIA's libraries.
+"""GPU lowering: turn the calls of a step into kernel launches and calls of NVIDIA's libraries.
 
-Pointwise formulas and reductions are fused into groups, which `cuda.nest` makes launches of. Products, convolutions
-and attention are a library's where it has a plan for them; all other Kernels have launches of their own. What has
-none is left as it is: a call on CuPy's arrays.
+Pointwise formulas and reductions are fused into groups, which `cuda.nest` turns into launches. Products, convolutions
+and attention go to a library if it has a plan for them; other Kernels have their own launches. Calls without launches
+stay calls on CuPy arrays.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from puregraph.formula.loopnest import LoopNest
 from puregraph.kernel import Kernel, declared
 
 BYTE = np.dtype(np.uint8)
-TUNING = 256 << 20  # bytes of workspace that proposals of cuDNN find where they are measured
+TUNING = 256 << 20  # workspace bytes that cuDNN's proposals may use when they are measured
 
 
 class GpuTask(NamedTuple):
@@ -65,13 +65,13 @@ class GpuTask(NamedTuple):
 
 
 def fuseForGpu(schedule: Any) -> Any:
-    """Fuse neighbouring calls over one index space into groups, as far as launches can compute them."""
+    """Fuse neighbouring calls over one index space into groups that launches can compute."""
     schedule.calls = Fuser(schedule.calls, GPU).run()
     return schedule
 
 
 def lowerToGpu(schedule: Any) -> Any:
-    """The schedule with its calls lowered to launches, as far as there are any for them."""
+    """Lower the calls that have launches."""
 
     def new(size: int) -> Value:
         schedule.count += 1
@@ -87,7 +87,7 @@ class GpuLowering(Lowering):
 
     def fused(self, nest: LoopNest, group: Group, reads: list[Value], makes: list[Value]) -> Call:
         """The loop nest of a group as one step."""
-        isLone = group.size > 1 and not group.reductions  # beside results that all threads compute
+        isLone = group.size > 1 and not group.reductions  # unlike results that all threads compute
         over = [i for i in lateIn(nest) if isMetOnce(group, reads[i]) and not (isLone and reads[i].size == 1)]
         return self.launched(launches.launches(nest), group.calls, reads, makes, over)
 
@@ -117,17 +117,17 @@ class GpuLowering(Lowering):
     # Products and kernels -------------------------------------------------------------------------------------------
 
     def tilingOf(self, call: Call) -> Any:
-        """Something that is not None, if the result of a call takes an epilogue."""
+        """The call itself if its result takes an epilogue, otherwise None."""
         return call if call.function is np.matmul or declared(call.function, "epilogue") is not None else None
 
     def takesEpilogue(self, p: int, group: Group, kept: list[Value], tiling: OutputTiling) -> bool:
-        """Whether a library computes a group as the epilogue of a product or convolution."""
+        """True if a library computes a group as the epilogue of a product or convolution."""
         call = self.steps[p]
         isKept = self.isRead(call.outs[0], (p, self.indices[id(group)]))
         return fusedLaunches(call, group, kept, isKept) is not None
 
     def call(self, i: int, call: Call) -> list[Call]:
-        """A call as one step, or as it is."""
+        """A call as one step, or unchanged if it has no launches."""
         group = self.epilogues.get(i)
         if group is not None:
             (y,), j = call.outs, self.indices[id(group)]
@@ -157,11 +157,11 @@ class GpuLowering(Lowering):
         return [self.launched(starts, [call], call.values(), call.outs, (), checks)] if starts else [self.nothing(call)]
 
     def nothing(self, call: Call) -> Call:
-        """A call without launches, as its result is empty."""
+        """A step without launches, for an empty result."""
         return self.launched([], [call], call.values(), call.outs)
 
     def launches(self, call: Call) -> tuple[list[Any] | None, list[Any]]:
-        """What runs a call, and the bounds to check before; None where there is nothing."""
+        """The launches of a call, or None, and the input bounds to check first."""
         checks: list[Any] = []
         if call.kind.isContraction:
             return productOf(call), checks

@@ -14,8 +14,10 @@ INT64 = np.dtype(np.int64)
 
 
 def launchesOf(call: Call, checks: list[Bounds]) -> tuple[list[Any] | None, list[Bounds]]:
-    """A library's call, else the launches of the Kernel itself; None where it has none. Indices from the host are
-    checked there."""
+    """A library call, or else the launches of the Kernel; None if it has neither.
+
+    Bounds of indices that come from the host are added to `checks`.
+    """
     rule = declared(call.function, "bounds")
     if rule is not None:
         bounds = Bounds(*rule(*call.arguments, **call.options))
@@ -31,6 +33,6 @@ def launchesOf(call: Call, checks: list[Bounds]) -> tuple[list[Any] | None, list
 
 
 def libraryOf(call: Call, outs: Any) -> Any:
-    """A library's call; NotImplemented where it has none."""
+    """The library call of a Kernel; NotImplemented if no library has a plan."""
     make = declared(call.function, "library")
     return NotImplemented if make is None else make(outs, *call.arguments, **call.options, tf32=call.origin.isTf32)

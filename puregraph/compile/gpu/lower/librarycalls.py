@@ -24,13 +24,16 @@ ACTIVATIONS = {
     "silu": "t * sigmoid(t)",
     "tanh": "tanh(t)",
 }
-PRODUCTS = {"": None, "relu": "relu", "gelu": "gelu"}  # their names in cuBLASLt
+PRODUCTS = {"": None, "relu": "relu", "gelu": "gelu"}  # activations by their cuBLASLt names
 MAPS = {"": "", "relu": "relu", "gelu": "geluTanh", "erf": "gelu", "sigmoid": "sigmoid", "silu": "silu", "tanh": "tanh"}
 
 
 def fusedLaunches(call: Call, group: Group, kept: list[Value], isKept: bool) -> list[Any] | None:
-    """The launches of a product or convolution with a group as its epilogue: a library's where it has a plan for both,
-    this library's where no library has any; None where the group is better launched by itself."""
+    """The launches of a product or convolution with a group as its epilogue.
+
+    A library call if a library has a plan for both; this package's kernels if no library has a plan for the product;
+    None if the group is better launched separately.
+    """
     launches = epilogue(call, group, kept, isKept)
     if launches is not None:
         return [launches]
@@ -60,9 +63,9 @@ def libraryOf(call: Call) -> Any:
 
 
 def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
-    """The library call of a product or convolution with a group as its epilogue; None where no library has it.
+    """The library call of a product or convolution with a group as its epilogue; None if no library has a plan.
 
-    `kept` are the results of the group that are read; `isKept` says whether the product itself is read as well.
+    `kept` are the results of the group that are read; `isKept`: the product itself is also read.
     """
     (sums,) = call.outs
     names = {n: (v, axes) for n, (v, axes) in group.loads.items() if v is not sums}
@@ -100,7 +103,7 @@ def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
 
 
 class Vector:
-    """A Value with one axis longer than one, without its other axes."""
+    """A one-dimensional view of a Value with a single axis longer than one."""
 
     def __init__(self, value: Value, size: int):
         self.value, self.dtype, self.shape, self.size = value, value.dtype, (size,), size
@@ -126,7 +129,7 @@ def inlined(group: Group, name: str) -> Formula:
 
 @cache
 def activationOf(written: Formula, sums: str, terms: tuple[str, ...]) -> str | None:
-    """The activation that a formula applies to the sum of a product and other terms; None if it is no known one."""
+    """The activation that a formula applies to the sum of a product and other terms; None if it is not a known one."""
     wholes = {" + ".join(order) for order in orders((sums, *terms))}
     for name, text in ACTIVATIONS.items():
         if any(Formula(text).put(t=whole) == written for whole in wholes):
@@ -135,7 +138,7 @@ def activationOf(written: Formula, sums: str, terms: tuple[str, ...]) -> str | N
 
 
 def orders(names: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """All orders of some names."""
+    """All permutations of some names."""
     if len(names) < 2:
         return [names]
     return [(n, *rest) for i, n in enumerate(names) for rest in orders(names[:i] + names[i + 1 :])]

@@ -1,10 +1,10 @@
-"""Attention masks: cuDNN adds a mask to the scores as a bias, for which it is stored in the dtype of the queries.
+"""Attention masks: cuDNN adds a mask to the scores as a bias, which is stored in the dtype of the queries.
 
     bias = where(mask, 0, LOW), or maximum(mask, LOW) of a mask of floats
-    y = where(seen, attend(q, k, v, bias), 0),  seen = max over j of mask > FLOOR, over j <= i where it is causal
+    y = where(seen, attend(q, k, v, bias), 0),  seen = max over j of mask > FLOOR, over j <= i if causal
 
-LOW is finite: what a query that sees no key has computed is then finite as well, and taken away, with its gradient, as
-the Kernel has no key for it. A mask that has a gradient itself stays with the Kernel.
+LOW is finite, so the result of a query without visible keys is finite, too. It is then set to 0, and so is its
+gradient, as in the Kernel. If the mask has a gradient, the Kernel computes attention.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from puregraph.formula import Formula
 from puregraph.formula.formula import numpyFrom
 from puregraph.kernels.attention import FLOOR, attend
 
-LOW = {"float16": -6e4, "bfloat16": FLOOR, "float32": FLOOR}  # hides a key, in each dtype of queries
+LOW = {"float16": -6e4, "bfloat16": FLOOR, "float32": FLOOR}  # the bias that hides a key, by dtype of the queries
 
 
 class MaskBias(NamedTuple):
@@ -32,7 +32,7 @@ class MaskBias(NamedTuple):
 
 
 class MaskedAttend:
-    """The function of a call that computes attention with a bias: q, k, v, bias, causal and scale."""
+    """The function of an attention call with a bias: q, k, v, bias, causal and scale."""
 
     __name__ = "attend"
 
@@ -40,13 +40,13 @@ class MaskedAttend:
         self.mask = mask
 
     def launches(self, call: Call) -> Any:
-        """The cuDNN call; NotImplemented where cuDNN has no plan."""
+        """The cuDNN call; NotImplemented if cuDNN has no plan."""
         q, k, v, bias, causal, scale = call.arguments
         return attention.attend(call.outs, q, k, v, causal, scale, tf32=call.origin.isTf32, bias=bias)
 
 
 class MaskLowering:
-    """Rewrites the calls of one schedule; masks that several attentions read are converted once."""
+    """Rewrites the calls of one schedule; a mask that several attentions share is converted once."""
 
     def __init__(self, schedule: Any):
         self.schedule = schedule
@@ -56,7 +56,7 @@ class MaskLowering:
         self.schedule.calls = [new for call in self.schedule.calls for new in self.calls(call)]
 
     def calls(self, call: Call) -> list[Call]:
-        """A call, or those that replace it."""
+        """The calls that replace a call, or the call itself."""
         if call.function is not attend:
             return [call]
         q, k, v, mask, causal, scale = call.arguments
@@ -95,7 +95,7 @@ class MaskLowering:
         return [*calls, peak.call]
 
     def triangle(self, rows: int, keys: int) -> Value:
-        """Whether key j <= query i."""
+        """The constant mask of key j <= query i."""
         reaches = np.tri(rows, keys, dtype=bool)
         self.schedule.count += 1
         return Value(
@@ -103,7 +103,7 @@ class MaskLowering:
         )
 
     def left(self, mask: MaskBias, x: Value, y: Value, call: Call) -> Call:
-        """y = x, and 0 where a query sees no key."""
+        """The call y = x, with 0 for a query without visible keys."""
         return pointwise(mask.left, y, call, peak=mask.peak, x=x)
 
     def new(self, shape: Any, dtype: Any, strides: Any = None) -> Value:
@@ -113,7 +113,7 @@ class MaskLowering:
 
 
 def pointwise(formula: Formula, y: Value, call: Call, **operands: Value) -> Call:
-    """The call that computes a formula of values, for another call."""
+    """A pointwise call of a formula, with the origin of another call."""
     names, values = tuple(operands), tuple(operands.values())
     y.call = Call(numpyFrom([formula], names), values, {}, [y], "pointwise", call.origin, True)
     return y.call

@@ -1,1 +1,1 @@
-"""Passes that only a program on a GPU runs: from a schedule to a schedule."""
+"""Passes of GPU programs only; each is a function from schedule to schedule."""

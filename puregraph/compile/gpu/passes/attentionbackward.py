@@ -1,8 +1,8 @@
-"""Attention backward: the gradient of attention by cuDNN, which computes from y what the kernel reads as `rest`.
+"""Attention backward: the gradient of attention by cuDNN, which computes from y the `rest` that the kernel reads.
 
     rest = sum over e of grad y
 
-A gradient that comes through the log-sum-exp would be a part of `rest` as well: then the kernel stays.
+If a gradient comes through the log-sum-exp, it is also in `rest`, and the kernel is used instead.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from puregraph.kernels.attention import attend, attendGrad
 
 
 class AttendBack:
-    """The function of a call that reads y in place of `rest`; its last arguments are causal, scale and perhaps a bias.
+    """The function of a call that reads y instead of `rest`; its last arguments are causal, scale and an optional bias.
 
-    `parts`  the gradients as views of its one result, if it has but one
+    `parts`  the gradients as views of its result, if it has a single one
     """
 
     __name__ = "attendGrad"
@@ -31,14 +31,14 @@ class AttendBack:
         self.parts = parts
 
     def launches(self, call: Call) -> Any:
-        """The cuDNN call; NotImplemented where cuDNN has no plan."""
+        """The cuDNN call; NotImplemented if cuDNN has no plan."""
         grad, q, k, v, y, lse, causal, scale, bias = call.arguments
         outs, isTf32 = self.parts or call.outs, call.origin.isTf32
         return attention.attendGrad(outs, grad, q, k, v, y, lse, causal, scale, tf32=isTf32, bias=bias)
 
 
 def useLibraryAttention(schedule: Any) -> Any:
-    """The schedule with attention under a mask, and gradients of attention, as calls of cuDNN, where it has plans."""
+    """Use cuDNN for masked attention and for gradients of attention, if it has plans."""
     masks = MaskLowering(schedule)
     results = {call.outs[1].number: call.outs[0] for call in schedule.calls if call.function is attend}
     masks.run()
@@ -50,7 +50,7 @@ def useLibraryAttention(schedule: Any) -> Any:
 
 
 def changed(call: Call, masks: MaskLowering, results: dict[int, Value]) -> list[Call]:
-    """A gradient of attention that reads y, if `rest` is computed from y and its gradient alone, and what it needs."""
+    """The calls for a gradient of attention: it reads y if `rest` depends only on y and its gradient."""
     if call.function is not attendGrad:
         return [call]
     grad, q, k, v, mask, lse, rest, causal, scale, *more = call.arguments
@@ -64,16 +64,16 @@ def changed(call: Call, masks: MaskLowering, results: dict[int, Value]) -> list[
         return [call] if back.function.launches(back) is NotImplemented else [back]
     if type(made.function) is not MaskedAttend:
         return [call]
-    own, seen = made.function.mask, masks.new(grad.shape, grad.dtype, grad.strides)
-    arguments = seen, q, k, v, y, lse, causal, scale, own.bias
+    maskBias, seen = made.function.mask, masks.new(grad.shape, grad.dtype, grad.strides)
+    arguments = seen, q, k, v, y, lse, causal, scale, maskBias.bias
     back = Call(AttendBack(), arguments, {}, call.outs, "launch", call.origin, True)
     if back.function.launches(back) is NotImplemented:
         return [call]
-    return [masks.left(own, grad, seen, call), back]
+    return [masks.left(maskBias, grad, seen, call), back]
 
 
 def isRest(rest: Value, grad: Value, y: Value) -> bool:
-    """Whether a value is the sum over the last axis of the product of two."""
+    """True if `rest` is the sum of grad y over the last axis."""
     total = rest.call
     if total is None or total.function is not np.sum or total.options.get("axis") != -1:
         return False
@@ -84,6 +84,6 @@ def isRest(rest: Value, grad: Value, y: Value) -> bool:
 
 
 def narrow(value: Any) -> Any:
-    """The value before it was widened."""
+    """The value before a conversion."""
     made = getattr(value, "call", None)
     return made.arguments[0] if made is not None and made.function is astype else value

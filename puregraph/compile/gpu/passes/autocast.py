@@ -1,13 +1,13 @@
-"""Autocast: results of modules that allow it are stored and multiplied in 16 bits; all else stays float32.
+"""Autocast: store and multiply the results of modules that allow it in 16 bits; other values stay float32.
 
     y = half(x) half(W),    summed in float32
 
-Formulas and reductions compute in float32 whatever they read and write, so for them only the storage of a value
-changes. Products, convolutions, pooling, attention and cells want all factors in one dtype: others are converted by
-a formula where first wanted, the weights all together at the start. Functions without 16-bit code read and write
-float32 as before. bfloat16 values that are only copied, which have the range of float32, stay bfloat16.
+Formulas and reductions always compute in float32, so for them only the storage of a value changes. Products,
+convolutions, pooling, attention and cells need all factors in one dtype: a formula converts a value before its first
+such use; all weights are converted together at the start. Functions without 16-bit code read and write float32 as
+before. bfloat16 values, which have the range of float32, stay bfloat16 when they are only copied.
 
-Parameters, their gradients, states, sums, costs and what users get are float32 always.
+Parameters, their gradients, states, sums, costs and outputs are always float32.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ HALVES: dict[str, Any] = {"float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
 
 
 def autocast(schedule: Any) -> Any:
-    """Store in 16 bits whatever may be."""
+    """Store values in 16 bits if their modules allow it."""
     if any(call.origin.precision in HALVES for call in schedule.calls):
         Autocast(schedule).run()
     return schedule
 
 
 class Autocast:
-    """Rewrites the calls of one schedule. A call that reads or writes other dtypes than before makes new Values.
+    """Rewrites the calls of one schedule. A call whose dtypes change makes new Values.
 
-    `kept`    by the number of a Value the Value that replaces it
-    `others`  copies of Values in other dtypes, and `views` of those, by number and dtype
-    `wanted`  the dtypes of Values that are to be stored in 16 bits
-    `exact`   by number the Values that stay float32 unless they are wanted otherwise
+    `kept`    the replacements of Values, by number
+    `others`  copies of Values in other dtypes, and `views` of the copies, by number and dtype
+    `wanted`  the dtypes of Values to store in 16 bits
+    `exact`   by number, the Values that stay float32 unless another dtype is wanted
     """
 
     def __init__(self, schedule: Any):
@@ -80,7 +80,7 @@ class Autocast:
         schedule.calls = [*weightCasts(self.weights, self.calls), *self.calls]
 
     def take(self, call: Call) -> None:
-        """One call more."""
+        """Rewrite the next call."""
         halves = declared(call.function, "halves")
         if call.kind.isView:
             if self.now(call.outs[0].root) is call.outs[0].root:
@@ -101,13 +101,13 @@ class Autocast:
     # Values -----------------------------------------------------------------------------------------------------------
 
     def new(self, like: Value, dtype: Any) -> Value:
-        """A Value of the same layout in another dtype."""
+        """A new Value of the same layout in another dtype."""
         self.schedule.count += 1
         role = "object" if like.role == "object" else "made"
         return Value(self.schedule.count, like.shape, dtype, scaled(like, dtype), role, like.name)
 
     def now(self, v: Value) -> Value:
-        """The Value that replaces a Value."""
+        """The replacement of a Value, or the Value itself."""
         root = self.kept.get(v.root.number, v.root)
         return v if root is v.root else root if v.base is None else self.seen(v, root)
 
@@ -136,7 +136,7 @@ class Autocast:
         return y
 
     def seen(self, v: Value, root: Value) -> Value:
-        """The same view of another Value with the same elements."""
+        """The same view of another Value that has the same elements."""
         key = v.number, root.number
         if key not in self.views:
             made: Any = v.call
@@ -151,7 +151,7 @@ class Autocast:
     # Calls ------------------------------------------------------------------------------------------------------------
 
     def made(self, call: Call, now: Callable[[Value], Value], kinds: list[Any] | None = None) -> Call:
-        """Add a call on the new Values, whose results have these dtypes (None: as they were)."""
+        """The call on the new Values with results of these dtypes (None: unchanged)."""
         arguments, options = changed(call.arguments, now), {k: changed(a, now) for k, a in call.options.items()}
         kinds = kinds or [None] * len(call.outs)
         before = {v.number for v in call.values()}
@@ -172,14 +172,14 @@ class Autocast:
             if y is not None and new is not y:
                 self.kept[y.number] = new
             if y is not None and y.number in self.ends:
-                self.to(y, FLOAT)  # where it was just computed
+                self.to(y, FLOAT)  # right after it is computed
 
     def kindOf(self, y: Value | None) -> Any:
-        """The dtype that a result is to be stored in; None: its own."""
+        """The dtype to store a result in; None: unchanged."""
         return None if y is None else self.wanted.get(y.number)
 
     def keepFloat(self, call: Call) -> None:
-        """A call that reads and writes float32; its results are then converted if wanted."""
+        """Add a call that reads and writes float32, and convert its results if wanted."""
         replacement = self.made(call, self.plain)
         self.calls.append(replacement)
         for y, new in zip(call.outs, replacement.outs):
@@ -194,7 +194,7 @@ class Autocast:
                 self.others[half.number, FLOAT.name] = new
 
     def formulas(self, call: Call) -> None:
-        """Formulas and reductions, which read and write any dtype."""
+        """Add formulas and reductions, which read and write any dtype."""
         bias = self.biasOf(call)
 
         def now(v: Value) -> Value:
@@ -208,14 +208,14 @@ class Autocast:
             self.keepFloat(call)
 
     def between(self, y: Value, call: Call) -> Any:
-        """The dtype of an intermediate of a module, if it has as many elements as something stored in it."""
+        """The dtype for an intermediate of a module: that of a stored value with as many elements."""
         isOurs = call.origin.precision == "bfloat16" and call.kind.isElementwise and y.dtype == FLOAT
         if not isOurs or y.number in self.exact:
             return None
         return BFLOAT16 if any(self.now(v).dtype == BFLOAT16 and v.size == y.size for v in call.values()) else None
 
     def biasOf(self, call: Call) -> Any:
-        """The dtype of a product that a parameter is added to: a library that fuses the addition wants both in one."""
+        """The dtype of a product that a parameter is added to: a library that fuses the addition needs one dtype."""
         if call.function is np.add and call.origin.phase == "forward" and call.origin.precision in HALVES:
             for v in call.values():
                 x = self.now(v)
@@ -225,7 +225,7 @@ class Autocast:
         return None
 
     def product(self, call: Call) -> None:
-        """A matrix product: one that stays float32 may have factors of 16 bits."""
+        """Add a matrix product; a float32 result may have 16-bit factors."""
         half, y = HALVES.get(call.origin.precision), call.outs[0]
         if half is not None and all(map(isFloat, (*call.values(), y))):
             kind = self.kindOf(y) or (half if call.origin.phase == "forward" else FLOAT)
@@ -236,7 +236,7 @@ class Autocast:
         self.keepFloat(call)
 
     def move(self, call: Call) -> None:
-        """Elements that are only copied: they keep their dtype; beside those of 16 bits others become 16 bits."""
+        """Add a call that only copies: elements keep their dtype, or become 16 bits if any of them are."""
         values, y = call.values(), call.outs[0]
         kinds, half = {self.now(v).dtype for v in values}, HALVES.get(call.origin.precision)
         kind = self.kindOf(y) or (half if half in kinds else kinds.pop() if len(kinds) == 1 else FLOAT)
@@ -248,7 +248,7 @@ class Autocast:
         self.keepFloat(call)
 
     def kernel(self, call: Call, halves: Halves) -> None:
-        """A Kernel that multiplies, or pools, in one dtype; the gradient of weights is float32 if it may be."""
+        """Add a Kernel that multiplies or pools in one dtype; weight gradients are float32 if a library allows it."""
         half, factors, makes = HALVES.get(call.origin.precision), halves.of(call.arguments), halves.results or 0
         if half is not None and all(type(v) is Value and isFloat(v) for v in (*factors, *call.outs[:makes])):
             numbers = {v.number for v in factors}
@@ -262,7 +262,7 @@ class Autocast:
         self.keepFloat(call)
 
     def cells(self, call: Call, halves: Halves) -> None:
-        """Cells over time steps: inputs and weights are 16 bits, the rest as it is stored."""
+        """Add cells over time steps: inputs and weights in 16 bits, other values as they are stored."""
         half = HALVES.get(call.origin.precision)
         if half is not None and all(map(isFloat, [y for y in call.outs if y is not None])):
             numbers = {v.number for v in halves.of(call.arguments)}
@@ -274,7 +274,7 @@ class Autocast:
         self.keepFloat(call)
 
     def isPlanned(self, call: Call, half: Any) -> bool:
-        """Whether a library computes a call in 16 bits; its result is then of 16 bits."""
+        """True if a library computes a call in 16 bits, with a 16-bit result."""
         replacement = self.made(call, lambda v: self.to(v, half), [half] * len(call.outs))
         return libraryOf(replacement, replacement.outs[0]) is not NotImplemented
 
@@ -287,7 +287,7 @@ def cast(x: Value, y: Value, origin: CallOrigin) -> Call:
 
 
 def weightCasts(weights: dict[str, list[tuple[Value, Value]]], calls: list[Call]) -> list[Call]:
-    """The calls that convert all weights that are read, in one launch where possible."""
+    """The calls that convert all weights that are read, in one launch if possible."""
     casts: list[Call] = []
     read = {v.root.number for call in calls for v in call.values()}
     for copies in weights.values():
@@ -301,17 +301,17 @@ def weightCasts(weights: dict[str, list[tuple[Value, Value]]], calls: list[Call]
 
 
 def isFloat(v: Value) -> bool:
-    """Whether a Value is of the dtype that may be stored otherwise; a program in float16 stays in float16."""
+    """True if a Value is float32, which may be stored in 16 bits; float16 programs do not change."""
     return v.dtype == FLOAT
 
 
 def isHalf(v: Value) -> bool:
-    """Whether a Value is stored in 16 bits."""
+    """True if a Value is stored in 16 bits."""
     return v.dtype in HALVES.values()
 
 
 def scaled(v: Value, dtype: Any) -> tuple[int, ...]:
-    """The strides of a Value of another dtype with the same layout, without gaps."""
+    """The strides for the same layout in another dtype, without gaps."""
     size = v.dtype.itemsize
     if v.base is None and not isDense(v.shape, v.strides, size):
         return contiguous(v.shape, dtype.itemsize)

@@ -1,8 +1,8 @@
-"""Concatenated gradients: attention writes those of q, k and v where the gradient of their common projection is.
+"""Concatenated gradients: attention writes the gradients of q, k and v into the gradient of their common projection.
 
-    concatenate([view(dq), view(dk), view(dv)])    becomes memory that dq, dk and dv are strided views of
+    concatenate([view(dq), view(dk), view(dv)])    becomes memory with dq, dk and dv as strided views
 
-cuDNN writes any strides; the copies that concatenate would read and write all three once more.
+cuDNN writes any strides; separate copies would read and write all three gradients once more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from puregraph.compile.passes.dce import eliminateDeadCode
 
 
 def concatenateGradients(schedule: Any) -> Any:
-    """The schedule with each gradient of attention that is only concatenated written in place."""
+    """Write gradients of attention that are only concatenated directly into the concatenation."""
     readers: dict[int, list[Call]] = {v.root.number: [] for v in schedule.kept()}
     for call in schedule.calls:
         for v in () if call.kind.isView else call.values():
@@ -40,7 +40,7 @@ def concatenateGradients(schedule: Any) -> Any:
 
 
 def inPlace(schedule: Any, call: Call, concatenate: Call) -> Call | None:
-    """The gradient of attention that writes a concatenation; None if that has other parts, or cuDNN no plan."""
+    """The gradient of attention that writes a concatenation; None if it has other parts, or cuDNN has no plan."""
     (y,), pieces = concatenate.outs, concatenate.arguments[0]
     axis = concatenate.options.get("axis", 0)
     if [x.root.number for x in pieces] != [x.number for x in call.outs] or axis is None or y.base is not None:
@@ -63,7 +63,7 @@ def inPlace(schedule: Any, call: Call, concatenate: Call) -> Call | None:
 
 
 def stridesBack(view: Value, root: Value, strides: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The strides of a Value whose view, by transposes and reshapes, has these; None if there are none."""
+    """The strides of `root` that give its view, by transposes and reshapes, these strides; None if there are none."""
     while view is not root:
         made: Any = view.call
         (x, *order), (seen,) = made.arguments, made.outs

@@ -1,4 +1,4 @@
-"""Fused optimizer: the updates of all parameters in as few launches as there are dtypes and layouts (multi-tensor)."""
+"""Fused optimizer: update all parameters with one launch for each dtype and layout (multi-tensor apply)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ParameterUpdate(NamedTuple):
 
 
 class FusedUpdate:
-    """The function of a call that updates many parameters; `stop` is a number that disables the update."""
+    """The function of a call that updates many parameters; if the number `stop` is 1, it updates nothing."""
 
     __name__ = "update"
 
@@ -29,7 +29,7 @@ class FusedUpdate:
         self.members, self.calls, self.stop = list(members), list(calls), stop
 
     def launches(self) -> Any:
-        """One launch for each kind of parameters; NotImplemented if some parameter takes another form."""
+        """One launch for each set of formulas; NotImplemented if a parameter does not fit."""
         kinds: dict[Any, list[ParameterUpdate]] = {}
         for member in self.members:
             kinds.setdefault(tuple(member.formulas.items()), []).append(member)
@@ -44,7 +44,7 @@ class FusedUpdate:
 
 
 class FusedFormula:
-    """The function of a call that applies one formula of x, and of scalars, to every array, in few launches."""
+    """The function of a call that applies a formula of x and scalars to every array, in few launches."""
 
     def __init__(self, name: str, formula: Formula, numbers: Sequence[str] = ()):
         self.__name__, self.formula, self.numbers = name, formula, tuple(numbers)
@@ -57,7 +57,7 @@ class FusedFormula:
         return call
 
     def launches(self, call: Call) -> Any:
-        """One launch for each kind of arrays; NotImplemented if some has gaps."""
+        """One launch for each kind of arrays; NotImplemented if an array has gaps."""
         xs, numbers = call.arguments[: len(call.outs)], call.arguments[len(call.outs) :]
         arrays = [{"x": x, "y": y} for x, y in zip(xs, call.outs)]
         starts = optimizerstep.launches({"y": self.formula}, arrays, [dict(zip(self.numbers, numbers))] * len(arrays))
@@ -65,7 +65,7 @@ class FusedFormula:
 
 
 def memberOf(call: Call, targets: dict[int, Value]) -> ParameterUpdate | None:
-    """The update of a parameter; `targets` are what its results replace, by number. None if it has no formulas."""
+    """The update of a parameter, or None if it has no formulas; `targets` are the Values that its results replace."""
     if not isinstance(call.function, Interpreter) or any(y.number not in targets for y in call.outs):
         return None
     shape = call.outs[0].shape
@@ -81,7 +81,7 @@ def memberOf(call: Call, targets: dict[int, Value]) -> ParameterUpdate | None:
 
 
 def together(calls: Sequence[Call], members: Sequence[ParameterUpdate], stop: Value | None, origin: CallOrigin) -> Call:
-    """One call in place of many."""
+    """One call that replaces many updates."""
     function = FusedUpdate(members, calls, stop)
     reads = [v for m in members for v in (*m.arrays.values(), *m.numbers.values()) if type(v) is Value]
     reads = list({v.number: v for v in [*reads, *([] if stop is None else [stop])]}.values())

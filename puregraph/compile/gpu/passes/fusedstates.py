@@ -1,8 +1,8 @@
-"""Fused state updates: states that are stored apart from what computes them, in as few launches as there are kinds.
+"""Fused state updates: update states at the end of a step, with one launch for each kind.
 
     count += 1;    mean = where(go, new mean, mean)
 
-Each would be a launch of a few threads: the counters of all normalisations, and, where a step is predicated, their
+Each update would be a launch of a few threads: the counters of all normalisations and, in a predicated step, their
 statistics, which wait for its end.
 """
 
@@ -22,14 +22,14 @@ ORIGIN = CallOrigin("states", phase="update")
 
 
 class Sources(NamedTuple):
-    """Of the Values of a schedule, by number: who computes them, at which position, and how often they are read."""
+    """The call that computes each Value of a schedule, with its position, and the number of reads, by Value number."""
 
     makers: dict[int, tuple[int, Call]]
     reads: dict[int, int]
 
 
 def fuseStateUpdates(schedule: Any) -> Any:
-    """The schedule with the updates of states that no reduction can store as one call at its end."""
+    """Combine state updates that no reduction can store into one call at the end of the step."""
     makers = {y.number: (i, call) for i, call in enumerate(schedule.calls) for y in call.outs if y is not None}
     reads: dict[int, int] = {}
     for v in (*(v for call in schedule.calls if not call.kind.isView for v in call.values()), *schedule.kept()):
@@ -53,8 +53,10 @@ def fuseStateUpdates(schedule: Any) -> Any:
 
 
 def updateOf(value: Value, state: Value, sources: Sources) -> ParameterUpdate | None:
-    """The update of a state as a formula of it, and of arrays as large and scalars; None where it is none, or where
-    what is updated with is computed so shortly before that one launch computes both."""
+    """The update of a state as a formula of the state, arrays of its size and scalars.
+
+    None if it has another form, or if its operands are computed so shortly before that one launch computes both.
+    """
     end, call = sources.makers.get(value.number, (0, None))
     read = None if call is None or value.base is not None or sources.reads[value.number] > 1 else lineOf(call)
     if read is None:
@@ -72,13 +74,13 @@ def updateOf(value: Value, state: Value, sources: Sources) -> ParameterUpdate | 
 
 
 def lineOf(call: Call) -> tuple[dict[str, Value], Formula] | None:
-    """The Values that a call on elements reads, by name, and its one formula."""
+    """The Values that an elementwise call reads, by name, and its formula; None if it has several."""
     written = formulas(call) if call.kind.isElementwise and len(call.outs) == 1 else None
     return None if written is None else (written[0], written[1][0])
 
 
 def merged(operands: dict[str, Value], line: Formula, sources: Sources) -> tuple[dict[str, Value], Formula]:
-    """A formula with those of its operands put in that nobody else reads, and that depend on no computed value."""
+    """Inline operands that have no other reader and depend on no computed value; returns operands and formula."""
     wanted = dict(operands)
     for name, v in operands.items():
         maker = sources.makers.get(v.number)

@@ -1,12 +1,12 @@
-"""Fused cross-entropy: its gradient computed from the scores, so that no probabilities are stored.
+"""Fused cross-entropy: compute its gradient from the scores, so that no probabilities are stored.
 
     dx = (exp(x - peak) w / total - onehot(k) w) scale
 
-Stored are the scores, in 16 bits perhaps, and of each position two numbers: no pass writes all probabilities in
-float32, and the backward pass reads half the bytes.
+Only the scores are stored, possibly in 16 bits, and two numbers for each position: no pass writes all probabilities
+in float32, and the backward pass reads half the bytes.
 
-Where formulas compute scores of 16 bits, the reductions before them read values that were not rounded yet, and
-probabilities of rounded scores would not add up to one: they are stored then.
+If formulas compute 16-bit scores, the reductions in the same launch read them before rounding, and probabilities of
+rounded scores would not add up to one. Then the probabilities are stored.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from puregraph.kernels.entropy import entropyGrad, ofScores
 
 
 class FusedCrossEntropyGrad:
-    """The function of a call that reads scores, peak and total in place of probabilities."""
+    """The function of a call that reads scores, peak and total instead of probabilities."""
 
     __name__ = "entropyGrad"
 
     def launches(self, call: Call) -> Any:
-        """Its launches; NotImplemented for dtypes without a kernel."""
-        x, *rest = call.arguments
+        """The launches of the call; NotImplemented for dtypes without a kernel."""
+        x, *others = call.arguments
         dx, x = withGaps(call.outs[0], x)
-        return ofScores(dx, x, *rest)
+        return ofScores(dx, x, *others)
 
 
 class WholeRows:
-    """A Value with the gaps between its rows as further classes, which nobody reads: so rows have an even length."""
+    """A Value with the gaps between its rows as extra, unread classes, so that rows have an even length."""
 
     def __init__(self, value: Value, width: int):
         self.value, self.dtype, self.strides = value, value.dtype, value.strides
@@ -45,7 +45,7 @@ class WholeRows:
 
 
 def withGaps(*values: Value) -> Any:
-    """Values of one shape with the gaps between their rows, if all have the same."""
+    """Values of one shape as WholeRows, if all have the same gaps between rows; otherwise unchanged."""
     size = values[0].dtype.itemsize
     steps = {tuple([s // v.dtype.itemsize for s in v.strides]) for v in values}
     width = min([s for n, s in zip(values[0].shape, values[0].strides) if n > 1 and s > size], default=0) // size
@@ -54,7 +54,7 @@ def withGaps(*values: Value) -> Any:
 
 
 def fuseCrossEntropy(schedule: Any) -> Any:
-    """The schedule with each gradient of a cross-entropy as a call that reads scores."""
+    """Make gradients of cross-entropies read scores instead of probabilities."""
     calls = [changed(call) if call.function is entropyGrad else call for call in schedule.calls]
     if any(type(call.function) is FusedCrossEntropyGrad for call in calls):
         schedule.calls = rounding(calls, {v.root.number for v in schedule.kept()})
@@ -63,7 +63,7 @@ def fuseCrossEntropy(schedule: Any) -> Any:
 
 
 def rounding(calls: list[Call], kept: set[int]) -> list[Call]:
-    """The calls with each gradient computed in the dtype it is read in, where only a call that rounds it reads it."""
+    """Compute a gradient directly in its rounded dtype, if only a rounding call reads it."""
     readers: dict[int, list[Call]] = {}
     for call in calls:
         for v in call.values():
@@ -80,8 +80,8 @@ def rounding(calls: list[Call], kept: set[int]) -> list[Call]:
 
 
 def changed(call: Call) -> Call:
-    """A gradient that reads scores, if its probabilities are a softmax of them."""
-    p, *rest = call.arguments
+    """The gradient that reads scores, if its probabilities are a softmax; otherwise the call itself."""
+    p, *others = call.arguments
     e, total = parts(bare(p), np.divide)
     z = parts(e, np.exp)[0]
     x, peak = parts(z, np.subtract)
@@ -90,25 +90,25 @@ def changed(call: Call) -> Call:
     x = narrow(x) if narrow(x).dtype.itemsize < x.dtype.itemsize else x
     if isRounded(x):
         return call
-    back = Call(FusedCrossEntropyGrad(), (x, peak, total, *rest), {}, call.outs, "launch", call.origin)
+    back = Call(FusedCrossEntropyGrad(), (x, peak, total, *others), {}, call.outs, "launch", call.origin)
     return call if back.function.launches(back) is NotImplemented else back
 
 
 def bare(value: Value) -> Value:
-    """The value before it was rounded and widened."""
+    """The value before all conversions."""
     while narrow(value) is not value:
         value = narrow(value)
     return value
 
 
 def isRounded(x: Value) -> bool:
-    """Whether the readers of a value in its own group see more bits of it than those that read it later."""
+    """True if readers in a value's group see it before rounding, while later readers see the rounded value."""
     made = x.root.call
     return x.dtype.itemsize < 4 and made is not None and (made.kind.isElementwise or made.kind.isReduction)
 
 
 def parts(value: Any, function: Any) -> tuple[Any, ...]:
-    """The arguments of the call that computes a value by a function; two times None if another function does."""
+    """The arguments of the call that computes a value, if its function is this one; otherwise (None, None)."""
     made = getattr(value, "call", None)
     if made is None or made.function is not function or made.options:
         return None, None

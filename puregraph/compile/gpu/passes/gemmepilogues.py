@@ -1,10 +1,10 @@
-"""GEMM epilogues of training: what cuBLASLt computes beside a product, from elements that it has in registers.
+"""GEMM epilogues of training: values that cuBLASLt computes together with a product, from its registers.
 
     y, t = gelu(a b + bias), a b + bias     GELU_AUX: one call for the product, its bias, and GELU
     dt = (dy b') gelu'(t)                   DGELU: the gradient of GELU with the product before it
     dW, db = x' g, sum of the rows of g     BGRAD: the gradient of a bias with that of its weights
 
-Otherwise each is one more pass over t, dt or g. GELU is the approximation by a tanh, the one that the library has.
+Without these epilogues each is another pass over t, dt or g. GELU is the tanh approximation, as in cuBLASLt.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ GELUGRAD = GELU.gradient(("t",), "grad")["t"]
 
 
 class FusedProduct:
-    """The function of a call that stands for a product and others; `options` are those of `librarygemm.product`.
+    """The function of a call that replaces a product and other calls; `options` as in `librarygemm.product`.
 
-    Its arguments are the factors, then what `names` say; its results the product, then what `made` says.
+    Its arguments are the factors, then the operands in `names`. Its results are the product, then those in `made`.
     """
 
     __name__ = "matmul"
@@ -35,7 +35,7 @@ class FusedProduct:
         self.calls, self.names, self.made, self.options = calls, names, made, options
 
     def launches(self, call: Call) -> Any:
-        """The library call; NotImplemented where the library has none."""
+        """The library call; NotImplemented if cuBLASLt has no plan."""
         a, b, *others = call.arguments
         y, *results = call.outs
         extras = dict(zip((*self.names, *self.made), (*others, *results)))
@@ -45,18 +45,18 @@ class FusedProduct:
 
 
 def fuseEpilogues(schedule: Any) -> Any:
-    """The schedule with products that have such an epilogue as one call each."""
+    """Replace each product that has such an epilogue, and the calls of the epilogue, by one call."""
     return EpilogueFusion(schedule).run()
 
 
 class EpilogueFusion:
     """Rewrites the calls of one schedule.
 
-    `readers`  by the number of a Value with memory the calls that read it, or a view of it
+    `readers`  by number of a Value with memory, the calls that read it or a view of it
     `kept`     the numbers of Values that are read after the step
-    `order`    by the id of a call its position
-    `births`   by the number of a Value the position of the call that computes it
-    `gone`     the ids of calls that another one stands for
+    `order`    the position of a call, by id
+    `births`   the position of the call that computes a Value, by number
+    `gone`     the ids of calls that have been replaced
     """
 
     def __init__(self, schedule: Any):
@@ -71,7 +71,7 @@ class EpilogueFusion:
                 self.readers.setdefault(v.root.number, []).append(call)
 
     def run(self) -> Any:
-        """All calls."""
+        """Rewrite all calls."""
         calls = []
         for call in self.schedule.calls:
             if id(call) not in self.gone:
@@ -91,28 +91,28 @@ class EpilogueFusion:
         return replacement
 
     def onlyReader(self, y: Value) -> Call | None:
-        """The one call that reads a Value."""
+        """The only call that reads a Value; None if there are several, or it is kept."""
         users = self.readers.get(y.root.number, [])
         return users[0] if len(users) == 1 and y.root.number not in self.kept else None
 
     def withGelu(self, call: Call) -> Call | None:
-        """A product, the bias that is added and the GELU of that, whose input the backward pass reads."""
-        t, calls, rest = call.outs[0], [call], []
+        """A product, its bias and their GELU as one call, if the backward pass reads the input of the GELU."""
+        t, calls, operands = call.outs[0], [call], []
         add = self.onlyReader(t)
         bias = None if add is None else self.biasOf(add, call)
         if add is not None and bias is not None:
-            calls, rest, t = [call, add], [bias], add.outs[0]
+            calls, operands, t = [call, add], [bias], add.outs[0]
         gelu = next((c for c in self.readers.get(t.number, ()) if formulaOf(c, {t.number: "t"}) == GELU), None)
         if gelu is None or t.number in self.kept or self.onlyReader(t) is not None:
             return None
         (y,) = gelu.outs
         if not y.dtype == t.dtype == call.outs[0].dtype or y.strides != t.strides:
             return None
-        function = FusedProduct([*calls, gelu], ("bias",) * len(rest), ("kept",), activation="gelu")
-        return inPlaceOf(call, function, rest, [y, t])
+        function = FusedProduct([*calls, gelu], ("bias",) * len(operands), ("kept",), activation="gelu")
+        return inPlaceOf(call, function, operands, [y, t])
 
     def withGeluGrad(self, call: Call) -> Call | None:
-        """A product that is the gradient of a GELU, with the gradient of its input."""
+        """A product that is the gradient of a GELU's output, and the gradient of its input, as one call."""
         (dy,) = call.outs
         back = self.onlyReader(dy)
         others = [] if back is None else [v for v in back.values() if v is not dy]
@@ -126,7 +126,7 @@ class EpilogueFusion:
         return inPlaceOf(call, FusedProduct([call, back], ("kept",), back="gelu"), [t], [dt])
 
     def withBiasGrad(self, call: Call) -> Call | None:
-        """The gradient of weights with the sum of the rows of the gradient that it multiplies."""
+        """The gradient of weights and that of the bias, a sum of rows of the same factor, as one call."""
         (dW,), g = call.outs, call.arguments[1]
         for total in self.readers.get(g.root.number, ()):
             isSum = total.function is np.sum and total.arguments[0] is g and not total.options.get("keepdims")
@@ -137,7 +137,7 @@ class EpilogueFusion:
         return None
 
     def biasOf(self, add: Call, call: Call) -> Value | None:
-        """What is added to each row of a product, if it is known before that."""
+        """The bias added to each row of a product, if it is computed before the product; otherwise None."""
         (t,) = call.outs
         others = [v for v in add.values() if v is not t]
         if add.function is not np.add or len(others) != 1 or others[0].dtype != t.dtype:
@@ -148,13 +148,13 @@ class EpilogueFusion:
         return bias if isEarlier and isRow and flat(bias) is not None else None
 
 
-def inPlaceOf(call: Call, function: FusedProduct, rest: list[Value], outs: list[Value]) -> Call:
-    """A call in place of a product: its factors, and what else is read."""
-    return Call(function, (*call.arguments, *rest), {}, outs, "launch", function.calls[-1].origin, True)
+def inPlaceOf(call: Call, function: FusedProduct, operands: list[Value], outs: list[Value]) -> Call:
+    """The call that replaces a product; it reads the factors and other operands."""
+    return Call(function, (*call.arguments, *operands), {}, outs, "launch", function.calls[-1].origin, True)
 
 
 def formulaOf(call: Call, names: dict[Any, str]) -> Formula | None:
-    """The formula of a call with the names of Values by number; None if it has other arguments, or results."""
+    """The formula of a call, with Values named by number; None if it reads other Values or has several results."""
     if not hasattr(call.function, "terms") or len(call.outs) != 1:
         return None
     (formula,) = formulasOf(call.function)

@@ -1,10 +1,10 @@
-"""Loss scaling: gradients that are stored in float16 are multiplied by a factor, so that small ones do not underflow.
+"""Loss scaling: multiply gradients that are stored in float16 by a factor, so that small ones do not underflow.
 
     d cost = scale,    grad = (d cost / d param) / scale
 
 The scale of an optimizer is stored on the GPU. An update whose gradients are not finite is skipped, and halves it;
 2,000 updates in a row double it (`predication`). A step that only accumulates gradients reads the scale, and the
-update behind it changes it. Without an optimizer it is a constant.
+later update changes it. Without an optimizer it is a constant.
 
 Source    Micikevicius et al. 2018, Mixed Precision Training, arXiv:1710.03740, section 3.2
 """
@@ -28,7 +28,7 @@ ORIGIN = CallOrigin("scale", "", (), "backward")
 
 
 def scaleLoss(schedule: Any) -> Any:
-    """The schedule with the gradient of its cost equal to the scale, and all others divided by it."""
+    """Make the gradient of the cost equal to the scale, and divide the resulting gradients by it."""
     if schedule.seed is not None:
         LossScaling(schedule).run()
     elif schedule.scales:
@@ -64,7 +64,7 @@ class LossScaling:
     # Values -----------------------------------------------------------------------------------------------------------
 
     def new(self, like: Value | None, **named: Any) -> Value:
-        """One more Value, a scalar or like another one."""
+        """A new Value: a scalar, or one like another Value."""
         self.schedule.count += 1
         if like is None:
             return Value(self.schedule.count, (), FLOAT, (), **named)
@@ -74,7 +74,7 @@ class LossScaling:
         return self.instead.get(v.number, v)
 
     def now(self, call: Call) -> Call:
-        """A call on the Values that replace the given ones."""
+        """The call on replaced Values, or the call itself if none is replaced."""
         if not any(v.number in self.instead for v in call.values()):
             return call
         arguments = changed(call.arguments, self.value)
@@ -110,7 +110,7 @@ class LossScaling:
     # Calls ------------------------------------------------------------------------------------------------------------
 
     def unscaled(self, grads: list[Value], scale: Value) -> list[Call]:
-        """Divides gradients by the scale: all that are stored without gaps together."""
+        """Divide gradients by the scale, in one call if all are without gaps."""
         by = self.new(None, name="unscale")
         calls = [self.formula("1 / scale", {"scale": scale}, by)]
         ys = [self.new(v) for v in grads]

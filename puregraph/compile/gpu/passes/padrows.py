@@ -1,9 +1,9 @@
-"""Padded rows: wide products are stored with gaps, so that each row begins at an address that suits wide loads.
+"""Padded rows: store wide products with gaps between rows, so that each row is aligned for wide loads.
 
-    scores (16384, 50257) in bfloat16       rows of 50,304 elements, of which 47 are never read
+    scores (16384, 50257) in bfloat16       rows of 50,304 elements; 47 are never read
 
-With rows of an odd length cuBLASLt would read and write two bytes at a time, and a cross-entropy as well. The gradient
-of such scores is stored alike.
+With rows of an odd length, cuBLASLt and the cross-entropy would read and write two bytes at a time. The gradient of
+such scores is stored in the same way.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.nestlines import GPU
 from puregraph.core.tracer import astype
 
-WIDE = 1024  # elements of a row from which gaps are worth it
-STEP = 64  # elements that rows are padded to a multiple of
-BYTES = 16  # of a wide load
+WIDE = 1024  # fewest elements of a row that is worth padding
+STEP = 64  # rows are padded to a multiple of this many elements
+BYTES = 16  # bytes of a wide load
 
 
 def padRows(schedule: Any) -> Any:
-    """The schedule with wide products, and gradients of cross-entropies, in rows that begin at aligned addresses."""
+    """Align the rows of wide products and of gradients of cross-entropies."""
     RowPadding(schedule).run()
     return schedule
 
 
 class RowPadding:
-    """Looks at each product of one schedule.
+    """Pads the products of one schedule.
 
     `kept`     the numbers of Values that are read after the step
-    `views`    by the number of a Value with memory the views of it
-    `readers`  by that number the calls that read it, or a view of it
+    `views`    by number of a Value with memory, its views
+    `readers`  by number of a Value with memory, the calls that read it or a view of it
     """
 
     def __init__(self, schedule: Any):
@@ -57,7 +57,7 @@ class RowPadding:
                 pad(values, [call, *(c for y in alike for c in self.readers.get(y.number, ()))])
 
     def together(self, y: Value) -> list[Value]:
-        """A Value, and what formulas make of it, which is stored alike; none if something reads one of them slowly."""
+        """A Value and results of formulas on it, in the same layout; empty if a reader is slow with gaps."""
         alike, left = {y.number: y}, [y]
         while left:
             v = left.pop()
@@ -73,17 +73,17 @@ class RowPadding:
 
 
 def isProduct(call: Call) -> bool:
-    """Whether a call is one matrix product."""
+    """True if a call is one matrix product."""
     return call.function is np.matmul and not call.options
 
 
 def readsGaps(call: Call) -> bool:
-    """Whether a call reads rows with gaps between them as quickly as others."""
+    """True if a call reads rows with gaps as fast as without."""
     return isProduct(call) or type(call.function) is FusedCrossEntropyGrad or GPU.lines(call) is not None
 
 
 def row(y: Value) -> int:
-    """The bytes of a row that is to be padded; 0 where there is none."""
+    """The bytes of a row to pad; 0 if rows need no padding."""
     size = y.dtype.itemsize
     width = next((n for n, s in zip(y.shape, y.strides) if s == size and n > 1), 0)
     isWide = y.base is None and width >= WIDE and width * size % BYTES
@@ -91,8 +91,7 @@ def row(y: Value) -> int:
 
 
 def pad(values: list[Value], calls: list[Call]) -> None:
-    """Give Values with memory and their views padded rows, unless a view runs across rows, or a product has no launches
-    then."""
+    """Pad the rows of Values and their views, unless a view runs across rows or a product would have no launches."""
     before = [(v.strides, v.offset) for v in values]
     rows = {v.number: (row(v), v.dtype.itemsize * STEP) for v in values if v.base is None}
     after = [padded(v, *rows[v.root.number]) for v in values]
@@ -106,7 +105,7 @@ def pad(values: list[Value], calls: list[Call]) -> None:
 
 
 def padded(v: Value, old: int, step: int) -> tuple[tuple[int, ...], int] | None:
-    """The strides and the offset of a view when rows take a multiple of a step; None if an axis runs across rows."""
+    """The strides and offset of a view with rows padded to a multiple of `step`; None if an axis runs across rows."""
     new = -(-old // step) * step
     end = v.offset % old + v.dtype.itemsize
     end += sum((n - 1) * s for n, s in zip(v.shape, v.strides) if s % old)

@@ -1,9 +1,8 @@
-"""Predication: what would end a step on the CPU becomes, on a GPU, a selection between new values and old ones.
+"""Predication: a check that would end a step on the CPU becomes, on a GPU, a selection between new and old values.
 
-    go = the cost is finite, and so are the gradients;  param = where(go, update, param);  state = where(go, new, state)
+    go = cost and gradients are finite;  param = where(go, update, param);  state = where(go, new, state)
 
-So the host does not decide in the middle of a step. Before a step it writes the scalars of an update, after it, it
-counts the step.
+So the host makes no decision during a step. It writes the scalars of an update before the step and counts it after.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from puregraph.formula.formula import formulasOf, numpyFrom
 from puregraph.kernels.norm import norm as normOf
 
 FLOAT, DOUBLE, BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(bool)
-NORM = 1e-6  # is added to a norm before it divides
+NORM = 1e-6  # added to a norm before a division by it
 GOES = Formula("halt == 0 or clear != 0")
 HALTS = Formula("where(clear != 0, 0, halt)")
 RUNS = Formula(f"where(goes, where(good + 1 < {PATIENCE}, good + 1, 0), where(fails, 0, good))")
@@ -40,10 +39,10 @@ SCALES = Formula(f"where(fails, maximum(scale / 2, {LEAST}), {LARGER})")
 
 
 class HostUpdate:
-    """What the host does before and after a step: it writes the scalars of the update, and counts.
+    """The host's work before and after a step: write the scalars of the update, and count it.
 
     `numbers`  the Values that it writes besides those of `updateScalars`, by name
-    `fewer`    those of the update, had there been 1, 2, 3, ... updates fewer: (group, name, how many fewer)
+    `fewer`    the scalars as if there had been 1, 2, 3, ... updates fewer: (group, name, number of updates fewer)
     """
 
     def __init__(
@@ -68,12 +67,12 @@ class HostUpdate:
             self.updateScalars.bind(arrayOf)
 
     def written(self) -> set[Value]:
-        """All Values that it writes."""
+        """All Values that the host writes."""
         updateScalars = self.updateScalars.numbers.values() if self.updateScalars is not None else ()
         return {*self.numbers.values(), *self.fewer.values(), *updateScalars}
 
     def before(self) -> None:
-        """Write all scalars; if updates may be skipped, also those for the case that some of the last ones were."""
+        """Write all scalars; if updates may be skipped, also those for the case that recent ones were skipped."""
         if self.status is not None:
             self.status.begin()
             self.arrays["clear"][...] = self.status.clear
@@ -97,7 +96,7 @@ class HostUpdate:
 
 
 def predicate(schedule: Any) -> Any:
-    """Replace decisions of the host by selections between new values and old ones."""
+    """Replace decisions of the host by selections between new and old values."""
     return Predication(schedule).run()
 
 
@@ -139,7 +138,7 @@ class Predication:
         return schedule
 
     def take(self, call: Call) -> None:
-        """One call more."""
+        """Rewrite the next call."""
         if call.kind.isStore:
             self.store(call.options["target"], call.arguments[0], call.origin)
         elif not call.kind.isHost and call.origin.phase == "update":
@@ -154,7 +153,7 @@ class Predication:
     # Values -----------------------------------------------------------------------------------------------------------
 
     def new(self, dtype: Any, shape: tuple[int, ...] = (), strides: Any = (), **named: Any) -> Value:
-        """One more Value."""
+        """A new Value."""
         self.schedule.count += 1
         return Value(self.schedule.count, shape, dtype, strides, **named)
 
@@ -166,7 +165,7 @@ class Predication:
         return self.hostUpdate.numbers[name]
 
     def field(self, name: str) -> Value:
-        """A field of the update status, as it is before the step."""
+        """A field of the update status, with its content before the step."""
         target = self.hostUpdate.status.fields[name]  # type: ignore[union-attr]
         if id(target) not in self.held:
             value = self.held[id(target)] = self.new(FLOAT, role="state", name=name, source=target)
@@ -174,12 +173,12 @@ class Predication:
         return self.held[id(target)]
 
     def keep(self, name: str, value: Value) -> None:
-        """Store what a field is after the step."""
+        """Store a field's new content at the end of the step."""
         target = self.hostUpdate.status.fields[name]  # type: ignore[union-attr]
         self.stores = [(t, v) for t, v in self.stores if t is not target] + [(target, value)]
 
     def compute(self, origin: CallOrigin, results: list[tuple[Formula, Value]], **operands: Value) -> None:
-        """A call of formulas of the Values that are given by name."""
+        """Add a call of formulas over named Values."""
         names = tuple([n for n in operands if any(n in f.names for f, _ in results)])
         function = numpyFrom([f for f, _ in results], names)
         outs = [y for _, y in results]
@@ -188,7 +187,7 @@ class Predication:
     # Choices ----------------------------------------------------------------------------------------------------------
 
     def guard(self, cost: Value, origin: CallOrigin) -> None:
-        """Whether to go on with a cost; where there is an update status, and updates have not stopped."""
+        """Add the check of a cost: the step goes on if it is finite and updates have not stopped."""
         self.go, self.stop = self.new(BOOL, name="go"), self.new(FLOAT, name="stop")
         if self.hostUpdate.status is None:
             self.compute(origin, [*self.going(Formula("isfinite(cost)"))], cost=cost)
@@ -201,11 +200,11 @@ class Predication:
         self.keep("halt", self.halt)
 
     def going(self, goes: Formula) -> list[tuple[Formula, Value]]:
-        """Whether to go on, and the contrary as a number."""
+        """The formulas of `go`, and of `stop`, its negation as a number."""
         return [(goes, self.go), (Formula("where(goes, 0, 1)").put(goes=goes), self.stop)]  # type: ignore[list-item]
 
     def normFor(self, call: Call) -> Value | None:
-        """The norm of the gradients, computed here where their scale depends on it."""
+        """The norm of the gradients, if the loss scale depends on it; otherwise None."""
         if self.schedule.scale is None:
             return None
         size = self.new(DOUBLE, name="norm")
@@ -213,7 +212,7 @@ class Predication:
         return size
 
     def judge(self, updateScalars: UpdateScalars, norm: Value | None, origin: CallOrigin) -> None:
-        """Whether to update, and the factor of the gradients."""
+        """Add the decision to update, and the clipping factor of the gradients."""
         status, optimizer = self.hostUpdate.status, updateScalars.optimizer
         if status is None:
             return
@@ -248,14 +247,14 @@ class Predication:
         self.compute(origin, results, **{name: v for name, v in operands.items() if v is not None})
 
     def unlessScaled(self, operands: dict[str, Any]) -> str:
-        """Gradients that overflow float16 are no fault, as long as the scale can be made smaller."""
+        """The condition for an overflow to be a fault: a scale that cannot be made smaller; empty without a scale."""
         if self.schedule.scale is None:
             return ""
         operands |= {"scale": self.schedule.scale, "good": self.field("good")}
         return f" and scale <= {LEAST}"
 
     def rescale(self, results: list[tuple[Formula, Value]], goes: Formula, before: Formula) -> None:
-        """The scale from now on."""
+        """Add the new loss scale."""
         fails = Formula("before and not isfinite(norm)").put(before=before)
         for name, formula in (("scale", SCALES), ("good", RUNS)):
             value = self.new(FLOAT, name=name)
@@ -265,7 +264,7 @@ class Predication:
     def shrink(
         self, updateScalars: UpdateScalars, results: list[tuple[Formula, Value]], operands: dict[str, Any]
     ) -> None:
-        """The Values that replace the factors of gradients of that name."""
+        """Add the clipping factors, which replace the scalars named "shrink"."""
         for (_, name, dtype), scalar in updateScalars.numbers.items():
             if name == "shrink":
                 operands["clipNorm"] = self.number("clipNorm")
@@ -273,7 +272,7 @@ class Predication:
                 results.append((Formula(f"minimum(1, clipNorm / (norm + {NORM}))"), made))
 
     def choose(self, updateScalars: UpdateScalars, origin: CallOrigin) -> None:
-        """Select the scalars by the number of updates that were skipped and not yet read by the host."""
+        """Select the scalars by the number of skipped updates that the host has not read yet."""
         operands = {"missed": self.field("missed"), "noticed": self.number("noticed")}
         for (group, name, dtype), scalar in updateScalars.numbers.items():
             if name == "rate" or name in updateScalars.counting:
@@ -289,7 +288,7 @@ class Predication:
                 self.compute(origin, [(which, made)], **operands, **rows)
 
     def update(self, call: Call) -> None:
-        """A call of the update: it waits for the others, if there are launches for all of them."""
+        """Collect a call of the update, to combine it with the others; a call that does not fit is added at once."""
         arguments = tuple([self.instead.get(a.number, a) if type(a) is Value else a for a in call.arguments])
         call = Call(call.function, arguments, call.options, call.outs, call.kind, call.origin, call.several)
         targets = {v.number: self.held.get(id(target)) for target, v in self.schedule.stores}
@@ -302,7 +301,7 @@ class Predication:
             self.members.append((call, member))
 
     def updateAll(self) -> None:
-        """The updates of all parameters at once, if that can be."""
+        """Add the updates of all parameters as one call, if possible."""
         if not self.members:
             return
         calls, members = zip(*self.members)
@@ -330,7 +329,7 @@ class Predication:
         return Call(function, arguments, {}, call.outs, "pointwise", call.origin, True)
 
     def store(self, target: Any, value: Value, origin: CallOrigin) -> None:
-        """A state, updated in place; unless the step goes on, it stays as it is."""
+        """Store a state in place; it keeps its old value unless the step goes on."""
         old = self.held.get(id(target))
         if self.go is not None and old is not None:
             new = self.new(value.dtype, value.shape, old.strides, name=value.name)

@@ -1,9 +1,9 @@
-"""Scatter into: rows of gradients are added to the gradient that a product has computed of the same table.
+"""Scatter into: add gradient rows to the gradient of the same table that a product has computed.
 
     dW = x' dy,  dE = scatterAdd(g, k),  dW + dE        becomes        dW, with g added to its rows k
 
-The embedding and the last layer of a language model share such a table: otherwise zeros, both gradients and their sum
-pass through memory, of which few rows differ.
+The embedding and the last layer of a language model share such a table. Without this pass, zeros, both gradients and
+their sum go through memory, although few rows differ.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from puregraph.kernels.scatter import scatterAdd, scattered
 
 
 class ScatterInto:
-    """The function of a call that adds rows of gradients to its first argument: base, grad, index."""
+    """The function of a call that adds gradient rows to its first argument: base, grad, index."""
 
     __name__ = "scatterAdd"
 
@@ -26,13 +26,13 @@ class ScatterInto:
         self.calls = calls
 
     def launches(self, call: Call) -> Any:
-        """Its launches; NotImplemented for what has none."""
+        """The launches of the call, or NotImplemented."""
         base, grad, index = call.arguments
         return scattered(call.outs[0], base, grad, index, base.shape[0])
 
 
 def scatterIntoSums(schedule: Any) -> Any:
-    """The schedule with each sum of a gradient and a scatter-add as one call."""
+    """Combine each sum of a gradient and a scatter-add into one call."""
     readers: dict[int, int] = {v.root.number: 2 for v in schedule.kept()}
     for call in schedule.calls:
         for v in () if call.kind.isView else call.values():
@@ -45,7 +45,7 @@ def scatterIntoSums(schedule: Any) -> Any:
 
 
 def into(call: Call, readers: dict[int, int]) -> Call:
-    """A sum as a call that adds to its other part, if both parts are read by it alone."""
+    """The call that adds a scatter-add into the other term of a sum, if only the sum reads both terms."""
     if call.function is not np.add or call.options or len(call.arguments) != 2:
         return call
     for base, other in (call.arguments, call.arguments[::-1]):

@@ -1,14 +1,14 @@
-"""Shifted variance: a mean and a variance in one pass over memory, of what is left of x after subtracting a pivot.
+"""Shifted variance: compute mean and variance in one pass over memory, from x minus a pivot.
 
     mean = p + sum (x - p) / m,    variance = sum (x - p)^2 / m - (sum (x - p) / m)^2
 
-Rules subtract a first mean (`kernels/reduce.py`), which is a pass of its own. Any p will do that is no further from the
-mean than some standard deviations: the variance is off by 1 + ((p - mean) / deviation)^2 ulp. Here p is, for each
-channel, the median of five elements, from the start to the end. Two of them may be anything. Were they drawn at random,
-it would be k deviations away with a probability below 10 / k^6, whatever the distribution; and where all elements are
-equal the variance is 0.
+Rules subtract a first mean (`kernels/reduce.py`), which takes a separate pass. Any p within some standard deviations
+of the mean will do: the error of the variance is 1 + ((p - mean) / deviation)^2 ulp. Here p is, for each channel, the
+median of five elements, spread from the start to the end, so two of them may be outliers. For elements drawn at random
+it is k deviations away with a probability below 10 / k^6, for any distribution. If all elements are equal, the variance
+is exactly 0.
 
-Rows that a block keeps in registers are read once either way, and keep their first mean.
+Rows that a block keeps in registers are read once in either case, and keep their first mean.
 
 Source    Chan, Golub, LeVeque 1983, Algorithms for Computing the Sample Variance, eq. 1.5 and 1.6
 """
@@ -25,15 +25,15 @@ from puregraph.compile.ir.value import Call, Value
 from puregraph.formula import Formula
 from puregraph.formula.formula import numpyFrom
 
-HELD = 1 << 16  # bytes of a row that a block may keep in registers
-SAMPLES = {"p": 0.0, "q": 0.25, "r": 0.5, "s": 0.75, "t": 1.0}  # how far along the axes that are reduced
+HELD = 1 << 16  # most bytes of a row that a block keeps in registers
+SAMPLES = {"p": 0.0, "q": 0.25, "r": 0.5, "s": 0.75, "t": 1.0}  # positions along the reduced axes, as fractions
 LOW, HIGH = "maximum(minimum(p, q), minimum(r, s))", "minimum(maximum(p, q), maximum(r, s))"
-PIVOT = f"maximum(minimum({LOW}, {HIGH}), minimum(maximum({LOW}, {HIGH}), t))"  # their median
+PIVOT = f"maximum(minimum({LOW}, {HIGH}), minimum(maximum({LOW}, {HIGH}), t))"  # the median of the samples
 CENTERED, MEAN = Formula(f"x - {PIVOT}"), Formula(f"{PIVOT} + x")
 
 
 def shiftVariance(schedule: Any) -> Any:
-    """The schedule with a pivot instead of each first mean that costs a pass of its own."""
+    """Replace each first mean that costs a separate pass by a pivot."""
     readers: dict[int, list[Call]] = {v.root.number: [] for v in schedule.kept()}
     kept = set(readers)
     for call in schedule.calls:
@@ -55,7 +55,7 @@ def shiftVariance(schedule: Any) -> Any:
 
 
 def uses(call: Call, readers: dict[int, list[Call]]) -> tuple[Call, Call] | None:
-    """The calls that subtract a first mean, and that correct it; None where no variance is computed so."""
+    """The calls that subtract a first mean and that correct it; None if they are not part of a variance."""
     if len(call.arguments) != 1 or call.options.keys() != {"axis", "keepdims"}:
         return None
     (x,), (first,) = call.arguments, call.outs
@@ -72,7 +72,7 @@ def uses(call: Call, readers: dict[int, list[Call]]) -> tuple[Call, Call] | None
 
 
 def isHeld(call: Call) -> bool:
-    """Whether a block keeps the elements of one mean in registers."""
+    """True if a block keeps the elements of one mean in registers."""
     x = call.arguments[0]
     axes = reduced(call)
     inner = min((a for a in range(x.ndim) if x.shape[a] > 1), key=lambda a: (abs(x.strides[a]), -a), default=0)
@@ -86,7 +86,7 @@ def reduced(call: Call) -> set[int]:
 
 
 def row(schedule: Any, call: Call) -> Any:
-    """What makes the view of one element for each mean, part of the way along the axes that are reduced."""
+    """A function that makes the view of one element for each mean, at a fraction along the reduced axes."""
     (x,), (first,) = call.arguments, call.outs
     axes = reduced(call)
 
@@ -103,7 +103,7 @@ def row(schedule: Any, call: Call) -> Any:
 
 
 def formula(text: Formula, x: Value, pivot: list[Value], call: Call) -> Call:
-    """A formula of a Value and of a pivot that replaces a call."""
+    """The formula of a Value and a pivot that replaces a call."""
     (y,) = call.outs
     made = Call(numpyFrom([text], ("x", *SAMPLES)), (x, *pivot), {}, [y], "pointwise", call.origin, True)
     y.call = made

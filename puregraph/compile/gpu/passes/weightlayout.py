@@ -1,11 +1,11 @@
-"""Weight layout: libraries read the weights of convolutions channels last, like feature maps, and give gradients so.
+"""Weight layout: store convolution weights and their gradients channels last for libraries, like feature maps.
 
-cuDNN's fast kernels for 16 bits and tf32 want that; another layout it transposes in its own workspace, each time it
-is read: forward, for the gradient of the input, and once more for that of the weights. Here all weights are
-transposed once, at the start of a step, by the launch that rounds them to 16 bits; and all gradients in one launch,
-before the first of them is read. Users see neither: parameters and their gradients keep their layout.
+cuDNN's fast kernels for 16 bits and tf32 need this layout; otherwise cuDNN transposes weights in its workspace each
+time they are used: forward, and for the gradients of the input and of the weights. This pass transposes all weights
+once, at the start of a step, in the launch that rounds them to 16 bits, and all gradients in one launch before the
+first is read. Users see neither: parameters and their gradients keep their layout.
 
-In float32 cuDNN's kernels want weights as they are.
+cuDNN's float32 kernels read the original layout.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class WeightTranspose:
 
 
 def transposeWeights(schedule: Any) -> Any:
-    """The schedule with filters channels last wherever a library then has a plan."""
+    """Store filters channels last if a library then has a plan."""
     return WeightLayout(schedule).run()
 
 
 class WeightLayout:
     """Rewrites the calls of one schedule.
 
-    `filters`  by the number of a weight: the Value it was computed from, and itself channels last
-    `waiting`  gradients as they are computed, and as they are read, that have no reader so far
+    `filters`  by number of a weight: the Value it was computed from, and the weight channels last
+    `waiting`  gradients without a reader so far: (channels last, original layout)
     """
 
     def __init__(self, schedule: Any):
@@ -53,19 +53,19 @@ class WeightLayout:
         self.waiting: dict[int, tuple[Value, Value]] = {}
 
     def run(self) -> Any:
-        """All calls."""
+        """Rewrite all calls."""
         for call in self.schedule.calls:
             self.take(call)
         self.flush()
         first = [self.transposed(self.filters, ORIGIN)] if self.filters else []
         read = {v.root.number for call in self.calls for v in call.values()}
         read |= {v.root.number for v in self.schedule.kept()}
-        rest = [fewer(c, read) if type(c.function) is FusedFormula and c.origin == ORIGIN else c for c in self.calls]
-        self.schedule.calls = first + [call for call in rest if call is not None]
+        calls = [fewer(c, read) if type(c.function) is FusedFormula and c.origin == ORIGIN else c for c in self.calls]
+        self.schedule.calls = first + [call for call in calls if call is not None]
         return self.schedule
 
     def take(self, call: Call) -> None:
-        """One call more."""
+        """Rewrite the next call."""
         if self.waiting and any(v.root.number in self.waiting for v in call.values()):
             self.flush()
         use = declared(call.function, "weight")
@@ -76,19 +76,19 @@ class WeightLayout:
         self.calls.append(call)
 
     def isOurs(self, call: Call, W: Value) -> bool:
-        """Whether a call reads or writes filters in the layout of users, and a library prefers another."""
+        """True if a call reads or writes filters in the original layout and a library prefers another."""
         isOther = prod(W.shape[2:]) > 1 and W.shape[1] > 1 and isContiguous(W.shape, W.strides, W.dtype.itemsize)
         return isOther and W.base is None and (W.dtype.itemsize == 2 or call.origin.isTf32)
 
     def reading(self, call: Call) -> Call:
-        """A call that reads filters channels last; the same call where no library has a plan for that."""
+        """The call that reads filters channels last; the same call if no library has a plan for it."""
         x, W, *settings = call.arguments
         source = sourceOf(W)
         if source.role != "param":
             return call
         known = self.filters.get(W.number)
-        replacement = Call(call.function, (x, known[1] if known else self.last(W), *settings), call.options, call.outs,
-                     call.kind, call.origin, call.several)  # fmt: skip
+        arguments = x, known[1] if known else self.last(W), *settings
+        replacement = Call(call.function, arguments, call.options, call.outs, call.kind, call.origin, call.several)
         if libraryOf(replacement, replacement.outs[0]) is NotImplemented:
             return call
         self.filters[W.number] = source, replacement.arguments[1]
@@ -97,7 +97,7 @@ class WeightLayout:
         return replacement
 
     def making(self, call: Call) -> Call:
-        """A call that makes the gradient of filters channels last; the same call where no library has a plan."""
+        """The call that makes the filter gradient channels last; the same call if no library has a plan for it."""
         (dW,) = call.outs
         last = self.last(dW)
         replacement = Call(call.function, call.arguments, call.options, [last], call.kind, call.origin, call.several)
@@ -108,13 +108,13 @@ class WeightLayout:
         return replacement
 
     def last(self, W: Value) -> Value:
-        """A Value like another, channels last."""
+        """A new Value like another one, channels last."""
         self.schedule.count += 1
         strides = tuple([s * W.dtype.itemsize for s in channelsLast(W.shape)])
         return Value(self.schedule.count, W.shape, W.dtype, strides, name=W.name)
 
     def flush(self) -> None:
-        """Transpose the gradients that wait."""
+        """Transpose the waiting gradients."""
         if self.waiting:
             self.calls.append(self.transposed(self.waiting, CallOrigin("gradients", phase="backward")))
             self.waiting = {}
@@ -129,7 +129,7 @@ class WeightLayout:
 
 
 def sourceOf(W: Value) -> Value:
-    """The parameter that filters are a copy of, if they are."""
+    """The parameter that filters are a copy of, or the filters themselves."""
     made = W.call
     if made is None or type(made.function) is not FusedFormula or made.origin != ORIGIN:
         return W
@@ -137,7 +137,7 @@ def sourceOf(W: Value) -> Value:
 
 
 def fewer(call: Call, read: set[int]) -> Call | None:
-    """A call that transposes many arrays, without those that are not read."""
+    """A call that transposes many arrays, without unread ones."""
     pairs = [(x, y) for x, y in zip(call.arguments, call.outs) if y.number in read]
     if len(pairs) in (0, len(call.outs)):
         return call if pairs else None

@@ -1,1 +1,1 @@
-"""What runs a program on a GPU: captured graphs, memory, transfers, and the status of updates."""
+"""Execution of a program on a GPU: captured graphs, memory, transfers, and the status of updates."""

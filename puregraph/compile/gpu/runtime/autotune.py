@@ -1,8 +1,8 @@
-"""Autotune: with PUREGRAPH_TUNE=1 libraries are asked for their algorithms, and the fastest one is kept.
+"""Autotune: with PUREGRAPH_TUNE=1, measure the algorithms that libraries propose and keep the fastest.
 
-A library's first proposal is nearly always good; which one is best depends on the GPU, and is found by measuring. It
-is measured in the first run of a step, when its arguments are there and nothing else uses its memory. The choice for
-a task serves every program; cuDNN's is cached on disk.
+A library's first proposal is nearly always good; the best one depends on the GPU. Measuring happens in the first run
+of a step, when the arguments exist and nothing else uses their memory. The choice for a task serves every program;
+cuDNN's choices are cached on disk.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from puregraph.cuda.runtime import runner
 from puregraph.cuda.runtime.perdevice import ordinal
 
 TIMES = 5  # runs of each proposal
-KNOWN: set[Any] = set()  # tasks that were measured, each with its GPU
+KNOWN: set[Any] = set()  # measured tasks, with their GPU
 
 
 def isWanted() -> bool:
-    """Whether tuning is asked for."""
+    """True if tuning is turned on."""
     return bool(variable("TUNE", False))
 
 
 class Tuned:
-    """Puts a library's call on the current stream, after tuning it the first time."""
+    """Enqueues a library call on the current stream, and tunes it before the first time."""
 
     def __init__(self, call: LibraryCall, operandAddress: Callable[[Any], int], workspace: int, room: int):
         self.call, self.operandAddress, self.hasRun = call, operandAddress, False
-        self.workspace, self.room = workspace, room  # its address, and its bytes
+        self.workspace, self.room = workspace, room  # the workspace's address and bytes
 
     def __call__(self) -> None:
         if not self.hasRun:
@@ -39,10 +39,10 @@ class Tuned:
         runner.start([self.call], self.operandAddress, self.workspace)
 
     def choose(self) -> None:
-        """Measure proposals that find their workspace; where that fails, the first one stays."""
+        """Measure the proposals that fit the workspace; if that fails, keep the first one."""
         task, addresses = self.call.task, [self.operandAddress(what) for _, what in self.call.slots]  # type: ignore[attr-defined]
         if (key := (ordinal(), task)) in KNOWN or getattr(task, "beta", False) or len(set(addresses)) < len(addresses):
-            return  # a call that writes over its operand gives something else the second time
+            return  # a call that overwrites its operand cannot be repeated
         KNOWN.add(key)
         try:
             self.call.tune(addresses, self.workspace, self.room, runner.stream(), seconds)
@@ -51,7 +51,7 @@ class Tuned:
 
 
 def seconds(run: Callable[[], None]) -> float:
-    """The time on the GPU of what a function puts on the current stream."""
+    """The GPU time of the work that a function enqueues on the current stream."""
     cuda = sys.modules["cupy"].cuda
     run()
     first, last = cuda.Event(), cuda.Event()

@@ -1,7 +1,7 @@
-"""Capture: consecutive launches become one CUDA graph, which is started at once.
+"""Capture: record consecutive launches as one CUDA graph, which starts with a single call.
 
-The first run starts them one by one: modules are loaded, plans are made, workspace is allocated. Then a stream
-captures the same calls, with nothing allocated and no synchronisation; from then on the graph runs.
+The first run starts them one by one: it loads modules, makes plans and allocates workspace. Then a stream captures the
+same calls, without allocation or synchronization; later runs launch the graph.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from puregraph.compile.runtime.gc import uncollected
 from puregraph.cuda.runtime.perdevice import PerDevice
 
-CAPTURING = threading.RLock()  # of who captures: an event that another thread asks meanwhile can end a capture
+CAPTURING = threading.RLock()  # held while capturing: an event query by another thread can end a capture
 
 
 @PerDevice
@@ -26,14 +26,15 @@ def capturer() -> Any:
 class Section:
     """Calls on a GPU with no Python between them.
 
-    `starts`  put them on the current stream, one after the other
-    `why`     why they are no graph, if they cannot be captured
-    `exchange`  runs it where gradients are exchanged in it, since all processes then do alike; `version` is its own
+    `starts`  functions that enqueue the calls on the current stream, in order
+    `why`     the reason if they cannot be captured
+    `exchange`  runs the section if gradients are exchanged in it, so that all processes do the same; `version` is its
+                state
     """
 
     def __init__(self) -> None:
         self.starts: list[Callable[[], None]] = []
-        self.count = 0  # of steps
+        self.count = 0  # number of steps
         self.graph: Any = None
         self.why = ""
         self.hasRun = False
@@ -53,19 +54,19 @@ class Section:
             self.capture()
 
     def start(self) -> None:
-        """Put all calls on the current stream."""
+        """Enqueue all calls on the current stream."""
         for start in self.starts:
             start()
         self.hasRun = True
 
     def drop(self) -> None:
-        """Let go of the graph."""
+        """Drop the graph."""
         self.graph = None
 
     def capture(self) -> None:
-        """Have the next run captured."""
+        """Capture the calls as a CUDA graph for later runs."""
         stream = capturer()
-        with CAPTURING, uncollected(), stream:  # freeing memory meanwhile would synchronise
+        with CAPTURING, uncollected(), stream:  # freeing memory during a capture would synchronize
             stream.begin_capture()
             try:
                 for start in self.starts:
@@ -74,8 +75,8 @@ class Section:
                 self.why = f"{type(error).__name__}: {error}"
             try:
                 graph = stream.end_capture()
-            except Exception as error:  # of a capture that has failed already
+            except Exception as error:  # errors after a capture that has failed already
                 self.why = self.why or f"{type(error).__name__}: {error}"
         if not self.why:
-            graph.upload(sys.modules["cupy"].cuda.get_current_stream())  # or the next run would wait for it
+            graph.upload(sys.modules["cupy"].cuda.get_current_stream())  # otherwise the next run would wait for it
             self.graph = graph

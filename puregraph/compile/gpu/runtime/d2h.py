@@ -1,7 +1,8 @@
 """D2H: device-to-host transfers of results, which the host reads some runs later without waiting for the GPU.
 
-Results are copied to pinned memory of the host, behind the run that computes them: small ones on its own stream,
-before the next run writes over them; large ones from a copy on the GPU, on a stream of their own, beside the next run.
+Results are copied to pinned host memory after the run that computes them. Small ones use the run's stream, before the
+next run overwrites them. Large ones are copied on the GPU first, then transferred on a separate stream during the next
+run.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from puregraph.compile.gpu.runtime.h2d import LITTLE
 from puregraph.compile.ir.strides import isDense
 from puregraph.cuda.runtime.perdevice import PerDevice
 
-MOST = 1 << 28  # bytes of the largest pinned array; a larger one is copied synchronously
-UNIT = 64  # bytes between arrays
+MOST = 1 << 28  # most bytes of a pinned array; larger ones are copied synchronously
+UNIT = 64  # arrays start at multiples of this many bytes
 
 
 @PerDevice
@@ -30,22 +31,22 @@ def sender() -> Any:
 
 
 class DeviceResults:
-    """Arrays, of which those on a GPU are being copied to the host; anything else stays as it is.
+    """Results that are being copied from a GPU to the host; host arrays and other values are unchanged.
 
-    `nbytes`  how many bytes of host memory they take
+    `nbytes`  bytes of host memory that they take
     """
 
     def __init__(self, arrays: Iterable[Any]):
         self.arrays, self.nbytes = list(arrays), 0
         self.event: Any = None
-        self.sources: list[Any] = []  # kept alive until the event comes
+        self.sources: list[Any] = []  # kept alive until the event occurs
         there = {id(x): x for x in self.arrays if device.isDeviceArray(x)}
         if there:
             hostArrays = self.sent(there)
             self.arrays = [hostArrays.get(id(x), x) for x in self.arrays]
 
     def sent(self, there: dict[int, Any]) -> dict[int, Any]:
-        """The host arrays of the results, once they are computed."""
+        """Start the transfers; returns the host arrays that will have the results."""
         cuda = sys.modules["cupy"].cuda
         hostArrays = {i: device.toHost(x) for i, x in there.items() if x.nbytes > MOST}
         sources = {i: dense(x) for i, x in there.items() if i not in hostArrays}
@@ -59,7 +60,7 @@ class DeviceResults:
         for i, x in sources.items():
             starts[i], self.nbytes = self.nbytes, self.nbytes + max(-(-x.nbytes // UNIT), 1) * UNIT
         if sources:
-            pinned = cuda.alloc_pinned_memory(self.nbytes)  # CuPy's pool has it again when no array refers to it
+            pinned = cuda.alloc_pinned_memory(self.nbytes)  # goes back to CuPy's pool when no array refers to it
             buffer = np.frombuffer(pinned, np.uint8, self.nbytes)
         for i, x in sources.items():
             if x.nbytes:
@@ -71,15 +72,15 @@ class DeviceResults:
         return hostArrays
 
     def read(self, copy: bool = False) -> list[Any]:
-        """All of them on the host, once they are there; with `copy`, not in pinned memory."""
+        """Wait for the transfers and return all results on the host; `copy`: not in pinned memory."""
         if self.event is not None:
             self.event.synchronize()
             self.event, self.sources = None, []
         return [np.array(x) for x in self.arrays] if copy and self.nbytes else self.arrays
 
     def __del__(self) -> None:
-        with suppress(Exception):  # of a process that ends, or a GPU that has failed
-            self.read()  # memory that is still written to must not be reused
+        with suppress(Exception):  # errors when the process ends, or after a GPU fault
+            self.read()  # memory that is still being written must not be reused
 
 
 def dense(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Device arena: memory on a GPU: one arena outside CuPy's pool, and beside it the block of inputs from the host."""
+"""Device arena: GPU memory of programs: one arena outside CuPy's pool, and a block of inputs from the host."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ OUTOFMEMORY = 2  # cudaErrorMemoryAllocation
 
 
 def block(size: int) -> Any:
-    """n bytes unknown to CuPy's pool: a captured graph may write to them at any time.
+    """n bytes outside CuPy's pool: a captured graph may write to them at any time.
 
-    Raises    MemoryError if there is not so much, even without what CuPy's pool keeps for later
+    Raises    MemoryError if there is not enough memory, even after CuPy's pool has freed its unused blocks
     """
     cupy = sys.modules["cupy"]
     try:
@@ -35,7 +35,7 @@ def block(size: int) -> Any:
 def allocated(size: int) -> Any:
     """n bytes of the device.
 
-    Raises    MemoryError with how much is free
+    Raises    MemoryError that says how much is free
     """
     cuda = sys.modules["cupy"].cuda
     try:
@@ -45,29 +45,29 @@ def allocated(size: int) -> Any:
             raise
         free, total = cuda.runtime.memGetInfo()
         raise MemoryError(
-            f"a step wants {size:,} bytes of the GPU at once, {free:,} of {total:,} are free: take a smaller batch, "
+            f"a step needs {size:,} bytes of GPU memory, {free:,} of {total:,} are free: take a smaller batch, "
             "and Trainer(accumulate=...) for steps as large as before, or calcMode for parameters of fewer bits"
         ) from None
 
 
 def emptied(shape: Any, dtype: Any, strides: Any) -> Any:
-    """An array of CuPy's pool with these strides, without gaps."""
+    """An uninitialized array from CuPy's pool with these strides, without gaps."""
     cupy = sys.modules["cupy"]
     size = math.prod(shape) * np.dtype(dtype).itemsize
     return cupy.ndarray(shape, dtype, cupy.cuda.alloc(size), strides)
 
 
 class DeviceWorkspace:
-    """Memory that several programs use in turn, as large as the largest of them needs."""
+    """Memory that several programs share, as large as the largest of them needs."""
 
     def __init__(self) -> None:
         self.array: Any = None
         self.users: WeakSet[Any] = WeakSet()  # the executables of the programs
 
     def reserve(self, size: int) -> Any:
-        """At least n bytes; if that is more than before, all programs have to move there, and let go of the old first.
+        """Reserve at least n bytes; if the memory grows, all programs first release the old memory, then move.
 
-        Raises    MemoryError if there is not so much
+        Raises    MemoryError if there is not enough memory
         """
         if self.array is None or size > self.array.size:
             self.array = None
@@ -90,7 +90,7 @@ class DeviceBuffers(HostMemory):
         return self.arena is not None and super().isCurrent
 
     def release(self) -> None:
-        """Let go of the memory; it is not current from then on."""
+        """Release the memory; these buffers are not current any more."""
         self.arena = None
         self.known.clear()
         self.pointers.clear()
@@ -125,12 +125,12 @@ class DeviceBuffers(HostMemory):
         return self.arena.data + location.offset if isinstance(location, Buffer) else location.array.data
 
     def region(self, buffer: Buffer) -> tuple[int, int]:
-        """The address of a buffer, and its bytes."""
+        """The address and bytes of a buffer."""
         return self.arena.data.ptr + buffer.offset, buffer.size
 
 
 def onDevice(constant: Value) -> Any:
-    """The memory of a constant, copied to the GPU with its layout; and the address of its first element."""
+    """A copy of a constant on the GPU, in its layout, and the address of its first element."""
     array = constant.source
     if not array.size:
         return block(1).data

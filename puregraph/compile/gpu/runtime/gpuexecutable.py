@@ -1,4 +1,4 @@
-"""GPU executable: a schedule with its memory on a GPU, as captured graphs, and the Python calls between them."""
+"""GPU executable: a schedule with its GPU memory, as captured graphs and the Python calls between them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from puregraph.cuda.runtime.perdevice import ordinal
 from puregraph.errors import DeviceError, addLocation
 from puregraph.kernels.labels import fractions
 
-POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, never right by chance
+POISON = 255  # fills memory after its last use: NaN as float, -1 as integer
 
 
 def fractionsCheck(value: Value) -> Call:
-    """The call that refuses an input that does not hold fractions."""
+    """The call that refuses an input with elements that are not from 0 to 1."""
     return Call(fractions, (value,), {}, [], "kernel", CallOrigin(value.name, "numbers from 0 to 1"))
 
 
@@ -45,7 +45,7 @@ class GpuExecutable:
     """The calls of a schedule on the arrays of a plan.
 
     `parts`    Sections, CuPy calls, and Python calls, in order
-    `numbers`  (name, host array) of the scalars that are set from outside
+    `numbers`  (name, host array) of scalars that the caller sets
     `failed`   the call that raised
     """
 
@@ -66,13 +66,13 @@ class GpuExecutable:
         self.numbers = [(v.source, self.deviceInputs.number(v)) for v in self.schedule.scalars if v not in setByUpdate]
         self.wanted = [(v.shape, v.dtype) for v in self.schedule.inputs]
         self.objects: dict[int, Any] = {}
-        self.starts: dict[int, int] = {}  # by the number of a result its address; 0 if it has gaps
-        self.extra: dict[int, Value] = {}  # by the id of a Scratch
-        self.tables: dict[int, Any] = {}  # by the id of a table, or of the tickets, its memory on the GPU
+        self.starts: dict[int, int] = {}  # the address of a result, by number; 0 if it has gaps
+        self.extra: dict[int, Value] = {}  # by id of a Scratch
+        self.tables: dict[int, Any] = {}  # GPU memory of tables and tickets, by id
         self.failed: Call | None = None
         self.ordinal = ordinal()
         self.parts: list[tuple[Call | None, Callable[[], Any]]] = []
-        self.sections: dict[int, Section] = {}  # by the number of a call
+        self.sections: dict[int, Section] = {}  # by call number
         self.add(poison)
         if poison:
             self.memory.arena[...] = POISON
@@ -103,7 +103,7 @@ class GpuExecutable:
             section.starts.append(section.exchange.join)
 
     def startBucket(self, i: int, call: Call) -> None:
-        """Add the start of a bucket, which puts launches and library calls on the current stream and a side stream."""
+        """Add the start of a bucket, which enqueues launches and library calls on the current and a side stream."""
         section = self.sections[i] = self.section()
         section.exchange = call.function.buckets.device
         arguments = [None if v is None else self.memory(v) for v in call.arguments]
@@ -155,19 +155,19 @@ class GpuExecutable:
         return list(map(done, bound(call, self.memory, self.plan.overwritten.get(i))))
 
     def release(self) -> None:
-        """Let go of the memory, and of the calls that are bound to it; the program builds another one of the plan."""
+        """Release the memory and the calls bound to it; the program then builds another executable from the plan."""
         self.parts.clear()
         self.sections.clear()
         self.objects.clear()
         self.memory.release()
 
     def restore(self) -> None:
-        """Do nothing: what a failed call has changed stays."""
+        """Do nothing: changes by a failed run stay."""
 
     # Running ----------------------------------------------------------------------------------------------------------
 
     def takes(self, inputs: Sequence[Any]) -> bool:
-        """Whether inputs have the shapes and dtypes wanted, on the host or on the GPU."""
+        """True if inputs have the expected shapes and dtypes, on the host or on the GPU."""
         if len(inputs) != len(self.wanted):
             return False
         for x, (shape, dtype) in zip(inputs, self.wanted):
@@ -176,10 +176,10 @@ class GpuExecutable:
         return True
 
     def run(self, inputs: Sequence[Any]) -> bool:
-        """Start everything; the results are in memory once it is done.
+        """Start all parts; the results are in memory once the GPU has finished.
 
-        Raises    the error of a kernel for integers from the host that are out of bounds; whatever a call raises, with
-                  that call in `failed`; what Python does between calls raises as it is; DeviceError on another GPU
+        Raises    the error of a kernel for host integers that are out of bounds; any error of a call, with the call in
+                  `failed`; errors of Python calls between them unchanged; DeviceError on another GPU
         """
         if ordinal() != self.ordinal:
             raise DeviceError(
@@ -222,7 +222,7 @@ class GpuExecutable:
                     raise
 
     def captured(self) -> CapturedGraphs:
-        """The captured graphs, and why some calls were not captured."""
+        """The captured graphs, and the reasons why some calls were not captured."""
         sections = [part for _, part in self.parts if type(part) is Section]
         graphs = [s for s in sections if s.graph is not None]
         numbers = {i: str(graphs.index(s) + 1) for i, s in self.sections.items() if s in graphs}
@@ -233,7 +233,7 @@ class GpuExecutable:
         return CapturedGraphs(numbers, "; ".join(notes))
 
     def taken(self, value: Value, copy: bool) -> Any:
-        """A result as a user gets it: on the GPU, once it is done; a scalar is an array as well."""
+        """A result as the user gets it: an array on the GPU, also for a scalar, valid once the GPU has finished."""
         if not copy:
             return self.memory(value)
         start = self.starts.get(value.number)
@@ -249,7 +249,7 @@ class GpuExecutable:
 
 
 def done(step: Bound) -> Callable[[], Any]:
-    """A CuPy call; its result is discarded."""
+    """A function that makes a CuPy call and discards its result."""
 
     def make() -> None:
         step.function(*step.arguments, **step.options)

@@ -1,9 +1,9 @@
-"""H2D: host-to-device transfers of inputs and scalars, packed into one block of fixed address.
+"""H2D: host-to-device transfers of inputs and scalars, packed into one block with a fixed address.
 
-What is on the host is copied to pinned memory there, and from it by one transfer to the GPU. A large block is
-transferred beside the step before, on a stream of its own, and copied to its address at the start of its own step.
-There are several such blocks, so that nothing waits, unless the host is as many steps ahead. What a thread that
-prepares batches has put into pinned memory itself (`Pinner`) is transferred from there.
+Host arrays are copied to pinned memory and sent to the GPU in one transfer. A large block is sent on a separate stream
+during the step before, then copied to its address at the start of its step. There are several blocks, so nothing waits
+unless the host is that many steps ahead. Batches that a thread has prepared in pinned memory (`Pinner`) are sent from
+there.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from puregraph.compile.runtime.guards import InputGuard
 from puregraph.cuda.runtime.perdevice import PerDevice
 from puregraph.native.llvm import jit
 
-LITTLE = 1 << 17  # bytes that are not worth a stream of their own
-SMALL, MANY = 1 << 20, 8  # up to these bytes there are more blocks
-NUMBER = 8  # bytes between scalars
-PAGE = 512  # bytes between inputs
-There = tuple[bool, ...]  # for each input, whether it is on the GPU already, or transferred by itself
+LITTLE = 1 << 17  # blocks of up to this many bytes need no separate stream
+SMALL, MANY = 1 << 20, 8  # with up to this many bytes there are more blocks
+NUMBER = 8  # scalars start at multiples of this many bytes
+PAGE = 512  # inputs start at multiples of this many bytes
+There = tuple[bool, ...]  # for each input, whether it is on the GPU or pinned
 
 
 @PerDevice
@@ -42,10 +42,11 @@ PINNED: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()  # arrays m
 
 
 class Pinner:
-    """Allocates host arrays in memory that a GPU reads by itself: in any thread, for the device of the thread that made
-    it. Memory that no array refers to any more is used again, as to pin it takes long.
+    """Allocates host arrays in pinned memory, in any thread, for the device of the thread that created the Pinner.
 
-    `free`  large blocks that are, by their size
+    Unreferenced memory is reused, because pinning is slow.
+
+    `free`  unused large blocks, by size
     """
 
     def __init__(self) -> None:
@@ -53,40 +54,40 @@ class Pinner:
         self.free: defaultdict[int, list[Any]] = defaultdict(list)
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """An uninitialised array."""
+        """Allocate an uninitialized array."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         free = self.free[size]
         with self.device:
             memory = free.pop() if free else pinnedMemory(size)
         buffer = np.frombuffer(memory, np.uint8, size)
-        if size > SMALL:  # CuPy's pool has smaller ones again by itself
+        if size > SMALL:  # smaller blocks go back to CuPy's pool
             finalize(buffer, free.append, memory).atexit = False
         made = PINNED[addressOf(buffer)] = np.ndarray(shape, dtype, buffer)
         return made
 
 
 def pinnedMemory(size: int) -> Any:
-    """Memory that stays for long. A large block is none of CuPy's pool, which takes the next power of two."""
+    """Long-lived pinned memory. Large blocks bypass CuPy's pool, which rounds up to a power of two."""
     cuda = sys.modules["cupy"].cuda
     return cuda.alloc_pinned_memory(size) if size <= SMALL else cuda.PinnedMemoryPointer(cuda.PinnedMemory(size), 0)
 
 
 def isPinned(x: Any) -> bool:
-    """Whether a Pinner has allocated an array."""
+    """True if a Pinner has allocated an array."""
     return type(x) is np.ndarray and PINNED.get(addressOf(x)) is x
 
 
 def addressOf(x: np.ndarray) -> int:
-    """The address of an array of the host."""
+    """The address of a host array."""
     return x.__array_interface__["data"][0]
 
 
 class PinnedBlock:
-    """Pinned memory of the host, and memory of the GPU that a large block is transferred to.
+    """Pinned host memory, and the GPU memory that a large block is sent to.
 
     `views`  the memory of each input
-    `given`  inputs that are pinned themselves, and are read in its stead
-    `sent`   the event after which it may be written to again; `used`: after which that of the GPU may be
+    `pinnedInputs`  inputs that are already pinned and are sent from their own memory, or None
+    `sent`   the event after which the host memory may be written again; `used`: after which the GPU memory may be
     """
 
     def __init__(self, size: int, isLarge: bool):
@@ -101,15 +102,15 @@ class PinnedBlock:
         self.guards: dict[There, Callable[[], bool]] = {}
 
     def __del__(self) -> None:
-        with suppress(Exception):  # of a process that ends, or a GPU that has failed
+        with suppress(Exception):  # errors when the process ends, or after a GPU fault
             if not self.isNew:
-                self.sent.synchronize()  # memory that is still read must not be reused
+                self.sent.synchronize()  # memory that is still being read must not be reused
 
 
 class DeviceInputs:
-    """Where scalars and inputs are stored.
+    """The GPU memory of scalars and inputs, and the transfers to it.
 
-    `host`    has the scalars as they will be at the next run
+    `host`    the scalars for the next run
     `bounds`  the bounds of inputs that come from the host
     """
 
@@ -138,7 +139,7 @@ class DeviceInputs:
         return self.memory.data + self.offsets[value.number]
 
     def number(self, value: Value) -> Any:
-        """A scalar on the host: the next run reads what is written there."""
+        """The host array of a scalar; the next run reads it."""
         return self.seen(self.host, value)
 
     def seen(self, bytes: Any, value: Value) -> Any:
@@ -149,8 +150,7 @@ class DeviceInputs:
     # A run ------------------------------------------------------------------------------------------------------------
 
     def fill(self, inputs: Sequence[Any]) -> PinnedBlock | None:
-        """The next block in turn, once it may be written to, with the inputs from the host; None if they are out
-        of bounds."""
+        """Fill the next free block with the host inputs; None if they are out of bounds."""
         there = self.there = tuple([device.isDeviceArray(x) or (self.isLarge and isPinned(x)) for x in inputs])
         if len(self.blocks) < (MANY if self.size <= SMALL else 2):
             self.add()
@@ -172,7 +172,7 @@ class DeviceInputs:
         return block
 
     def put(self, block: PinnedBlock, inputs: Sequence[Any]) -> None:
-        """Have the next step read these inputs, and the scalars as they are."""
+        """Make the next step read these inputs and the current scalars."""
         spans = self.spans(self.there)
         stream = sys.modules["cupy"].cuda.get_current_stream()
         parts = [(start, size, block.pinned.ptr + start) for start, size in spans]
@@ -210,7 +210,7 @@ class DeviceInputs:
         block.used.record(stream)
 
     def take(self, value: Value, x: Any, stream: Any) -> None:
-        """Copy an input that is on the GPU already; one without elements has no memory there."""
+        """Copy an input that is on the GPU already; an empty one has no memory there."""
         if value.nbytes == 0:
             return
         runtime = sys.modules["cupy"].cuda.runtime
@@ -221,7 +221,7 @@ class DeviceInputs:
     # Blocks -----------------------------------------------------------------------------------------------------------
 
     def add(self) -> None:
-        """One more block."""
+        """Add a block."""
         block = PinnedBlock(self.size, self.isLarge)
         block.views = [self.seen(block.bytes, value) for value in self.inputs]
         self.blocks.append(block)
@@ -240,7 +240,7 @@ class DeviceInputs:
         return lambda: all(b.holds(arrayOf(b.value)) for b in bounds)
 
     def spans(self, there: There) -> list[tuple[int, int]]:
-        """The parts of a block that come from the host: scalars that have changed, inputs that are not on the GPU."""
+        """The parts of a block to send: scalars if they have changed, and inputs that are not on the GPU."""
         numbers = self.host.tobytes()
         key = numbers != self.last, there
         self.last = numbers
@@ -249,7 +249,7 @@ class DeviceInputs:
         return self.known[key]
 
     def parts(self, haveChanged: bool, there: There) -> list[tuple[int, int]]:
-        """Their starts and sizes, neighbours merged."""
+        """The start and size of each part to send; neighbours are merged."""
         spans = [(0, self.host.size)] if haveChanged else []
         for value, isThere in zip(self.inputs, there):
             if isThere or not value.nbytes:

@@ -1,7 +1,7 @@
-"""Stream order: runs of programs on a GPU come one after the other, whichever stream is current.
+"""Stream order: run programs on a GPU one after another, on any current stream.
 
-Programs share memory, parameters and states. What is put on one stream is done in order; a run on another one has
-to wait for the last.
+Programs share memory, parameters and states. Work on one stream runs in order; a run on another stream has to wait for
+the last run.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ class StreamOrder:
     """Knows the stream of the last run on one GPU."""
 
     def __init__(self) -> None:
-        self.last: Any = None  # kept alive: an event is recorded there once runs move to another one
+        self.last: Any = None  # kept alive: an event is recorded on it when runs move to another stream
 
     def follow(self) -> None:
-        """Have what comes on the current stream wait for the last run."""
+        """Make later work on the current stream wait for the last run."""
         cuda = sys.modules["cupy"].cuda
         stream = cuda.get_current_stream()
         if self.last is not None and self.last.ptr != stream.ptr:

@@ -1,8 +1,8 @@
-"""Update status: what became of an optimizer's updates on a GPU, stored there, and read by the host some steps later.
+"""Update status: the outcome of an optimizer's updates, stored on the GPU and read by the host some steps later.
 
-A step on a GPU decides itself whether its cost and its gradients are finite, by selecting between new values and old
-ones. It stores its decision in the fields of an update status, which are copied to the host behind every step. The
-host reads a copy some steps later, so that it need not wait; then it takes back what it counted too much.
+A step on a GPU checks its cost and gradients itself and selects between new and old values. It stores the decision in
+the fields of an update status, which are copied to the host after every step. The host reads a copy some steps later,
+so that it does not wait, and then takes back the count of skipped updates.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ import numpy as np
 from puregraph.compile.gpu.runtime.devicearena import block
 from puregraph.errors import NotFiniteError
 
-# why updates have stopped, how many were left out so far, the last norm; by how much gradients in float16 are larger
-# than they are, and how many updates were made since that changed
+# halt: why updates have stopped; missed: number of skipped updates; norm: the last norm; scale: the loss scale of
+# float16 gradients; good: number of updates since the scale changed
 FIELDS = ("halt", "missed", "norm", "scale", "good")
-FIRST, LEAST, MOST = 2.0**16, 1.0, 2.0**24  # of the scale
-PATIENCE = 2000  # updates in a row that double it
-COST, GRADIENT = 1.0, 2.0  # what was not finite; no update is made until the host has taken note
-DEPTH = 8  # steps that the host may be ahead of what it has read
+FIRST, LEAST, MOST = 2.0**16, 1.0, 2.0**24  # bounds of the scale
+PATIENCE = 2000  # consecutive updates after which the scale doubles
+COST, GRADIENT = 1.0, 2.0  # values of halt: what was not finite; updates stop until the host has read it
+DEPTH = 8  # most steps that the host may be ahead of its last report
 FLOAT = np.dtype(np.float32)
 
 
 class StatusField:
-    """A field, as a target that steps read and store."""
+    """A field as a target that steps read and store."""
 
     def __init__(self, array: Any):
         self.array = array
 
 
 class StatusReport:
-    """A copy of the fields behind one step, in pinned memory; `count` steps were started by then.
+    """A copy of the fields after one step, in pinned memory; `count` steps had been started by then.
 
-    `slots` are those that this step updates.
+    `slots` are the slots that this step updates.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class StatusReport:
         self.slots: list[Any] = []
 
     def take(self, memory: Any, count: int, slots: list[Any]) -> None:
-        """Copy the fields once the steps before are done."""
+        """Copy the fields after all previous steps."""
         cuda = sys.modules["cupy"].cuda
         stream, runtime = cuda.get_current_stream(), cuda.runtime
         size, kind = len(FIELDS) * FLOAT.itemsize, runtime.memcpyDeviceToHost
@@ -58,11 +58,11 @@ class StatusReport:
 
 
 class UpdateStatus:
-    """The fields of one optimizer, and what the host has read of them.
+    """The fields of one optimizer, and their contents as last read by the host.
 
-    `clear`   whether the next step is to go on, although updates have stopped
-    `skips`   whether updates are skipped where a gradient is not finite, and training goes on
-    `scale`   the scale of gradients in float16, as last read, if anything `scales` them
+    `clear`   whether the next step resumes updates that have stopped
+    `skips`   whether an update with a gradient that is not finite is skipped, and training goes on
+    `scale`   the loss scale as last read, if float16 gradients are scaled (`scales`)
     """
 
     def __init__(self, optimizer: Any):
@@ -80,18 +80,18 @@ class UpdateStatus:
         cupy.ndarray((1,), FLOAT, addresses[FIELDS.index("scale")])[...] = FIRST
 
     def __reduce__(self) -> Any:
-        return type(None), ()  # a copy of an optimizer gets an update status of its own
+        return type(None), ()  # a copied optimizer gets a new update status
 
     def begin(self, depth: int = DEPTH) -> None:
-        """Before a step: read the reports that are due.
+        """Read the reports that are due before a step.
 
-        Raises    NotFiniteError if a cost or a gradient was not, in one of the last steps; nothing was updated since
+        Raises    NotFiniteError if a cost or gradient of a recent step was not finite; there were no updates since
         """
         while len(self.open) >= depth:
             self.read()
 
     def end(self, slots: list[Any]) -> None:
-        """After a step was started, which updates these slots."""
+        """Add a report after a step that updates these slots has been started."""
         self.clear = False
         self.started += 1
         report = self.free.pop() if self.free else StatusReport()
@@ -99,7 +99,7 @@ class UpdateStatus:
         self.open.append(report)
 
     def read(self) -> None:
-        """Wait for the oldest report, and apply it; where updates have stopped, have the next step go on."""
+        """Wait for the oldest report and apply it; if updates have stopped, let the next step resume and raise."""
         count, halt, norm = self.taken()
         optimizer: Any = self.optimizer()
         if optimizer is not None and optimizer.looks:
@@ -113,7 +113,7 @@ class UpdateStatus:
             raise error
 
     def taken(self) -> tuple[int, float, float]:
-        """The oldest report: how many steps were started by then, why updates have stopped, the norm."""
+        """Take the oldest report: the number of steps started by then, why updates have stopped, the norm."""
         report = self.open.popleft()
         report.event.synchronize()
         halt, missed, norm, self.scale, _ = report.values.tolist()
@@ -122,13 +122,13 @@ class UpdateStatus:
         return report.count, halt, norm
 
     def release(self) -> None:
-        """Wait for the steps that were held back, and have the next one go on."""
+        """Wait for the started steps, and let the next one resume updates."""
         while self.open:
             self.taken()
         self.cleared, self.clear = self.started, True
 
     def takeBack(self, count: int, slots: list[Any]) -> None:
-        """Take back n updates of these slots, which the host has counted, but which were skipped."""
+        """Uncount n updates of these slots that the host has counted but that were skipped."""
         optimizer: Any = self.optimizer()
         self.missed += count
         if count and optimizer is not None:
@@ -139,7 +139,7 @@ class UpdateStatus:
     def sync(self) -> None:
         """Wait for all steps, and apply their reports.
 
-        Raises    NotFiniteError if a cost or a gradient was not
+        Raises    NotFiniteError if a cost or a gradient was not finite
         """
         while self.open:
             self.read()
