@@ -67,18 +67,18 @@ LABELS, YES = np.arange(8) % 2, (np.arange(8) % 2).astype(np.float32)[:, None]
             LABELS,
             "CrossEntropy .* 'sequential.softmax' .SoftMax. gives",
         ),
-        (lambda: Sequential(Linear(4, 2), Sigmoid()), CrossEntropy, LABELS, "gives probabilities: leave that out"),
+        (lambda: Sequential(Linear(4, 2), Sigmoid()), CrossEntropy, LABELS, "gives probabilities: remove it"),
         (
             lambda: Sequential(Linear(4, 1), Relu()),
             BCE,
             YES,
-            "those below 0 mean no, 'sequential.relu' .Relu. gives none below 0",
+            "negative for no, but 'sequential.relu' .Relu. gives no negative",
         ),
         (
             lambda: Sequential(Linear(4, 2), Relu(), Reshape((0, 2))),
             CrossEntropy,
             LABELS,
-            "CrossEntropy takes scores of any sign, 'sequential.relu' .Relu. gives none below 0",
+            "CrossEntropy takes scores of any sign, but 'sequential.relu' .Relu. gives no negative",
         ),
         (
             lambda: Sequential(Linear(4, 1), Sequential(Sigmoid(name="s"), Identity(), name="end"), Dropout(0.1)),

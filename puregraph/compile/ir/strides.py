@@ -199,12 +199,12 @@ def extent(shape: Sequence[int], strides: Strides, itemsize: int) -> tuple[int, 
     return low, high + itemsize
 
 
-def wholeShape(size: int, wanted: Any) -> tuple[int, ...]:
+def resolvedShape(size: int, wanted: Any) -> tuple[int, ...]:
     """A shape with -1 replaced by the remaining size."""
     shape = [int(wanted)] if not isinstance(wanted, (tuple, list)) else [int(n) for n in wanted]
     if -1 in shape:
-        rest = 1
+        known = 1
         for n in shape:
-            rest *= n if n != -1 else 1
-        shape[shape.index(-1)] = size // rest if rest else 0
+            known *= n if n != -1 else 1
+        shape[shape.index(-1)] = size // known if known else 0
     return tuple(shape)

@@ -46,5 +46,5 @@ def loweringOf(function: Any) -> Lowering | None:
 
 
 def isLowered(function: Any) -> bool:
-    """Whether a function has a lowering."""
+    """True if a function has a lowering."""
     return loweringOf(function) is not None

@@ -53,10 +53,10 @@ def eliminateCommonSubexpressions(schedule: Any) -> Any:
 def replace(schedule: Any, now: Any) -> None:
     """Replace Values in the results of the schedule."""
 
-    def each(values: list[Any]) -> list[Any]:
+    def replaced(values: list[Any]) -> list[Any]:
         return [None if v is None else now(v) for v in values]
 
-    schedule.outputs, schedule.inputGrads = each(schedule.outputs), each(schedule.inputGrads)
-    schedule.gradients = each(schedule.gradients)
+    schedule.outputs, schedule.inputGrads = replaced(schedule.outputs), replaced(schedule.inputGrads)
+    schedule.gradients = replaced(schedule.gradients)
     schedule.paramGrads = [(p, now(v)) for p, v in schedule.paramGrads]
     schedule.stores = [(p, now(v)) for p, v in schedule.stores]

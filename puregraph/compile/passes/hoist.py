@@ -18,14 +18,14 @@ def hoistConstants(schedule: Any) -> Any:
     if schedule.packedWeights is None:
         return schedule
     made: set[int] = set()
-    first, rest = [], []
+    first, others = [], []
     for call in schedule.calls:
         if isSmall(call) and all(v.root.role in LEAVES or v.root.number in made for v in call.values()):
             made.update(y.number for y in call.outs)
             first.append(call)
         else:
-            rest.append(call)
-    schedule.calls = first + rest
+            others.append(call)
+    schedule.calls = first + others
     return schedule
 
 

@@ -176,12 +176,12 @@ class Describer:
         if not v.name:
             return self.marks.setdefault(v.number, f"t{len(self.marks) + 1}")
         kind, _, name = v.name.rpartition(":")
-        parts, own = name.split("."), self.path.rpartition(":")[2].split(".")
-        if own[0] in parts:
-            parts = parts[parts.index(own[0]) :]
-        isNear = parts[0] == own[0]
-        while len(parts) > 1 and own and parts[0] == own[0]:
-            parts, own = parts[1:], own[1:]
+        parts, pathParts = name.split("."), self.path.rpartition(":")[2].split(".")
+        if pathParts[0] in parts:
+            parts = parts[parts.index(pathParts[0]) :]
+        isNear = parts[0] == pathParts[0]
+        while len(parts) > 1 and pathParts and parts[0] == pathParts[0]:
+            parts, pathParts = parts[1:], pathParts[1:]
         if kind == "grad" and v.call is not None and v.call.origin.path == v.name:
             parts = [*parts, "dx"]
         elif kind in ("sum", "d"):
@@ -248,5 +248,5 @@ def by(call: Call) -> str:
     if not call.kind.isNative:
         return "Python" if call.kind.isHost or call.kind.isOpaque else "numpy"
     names = dict.fromkeys(w.by for w in call.function.works)
-    first, *rest = [n for n in names if n not in PREPARING] or list(names) or ["nothing"]
-    return f"{first}+" if rest else first
+    first, *others = [n for n in names if n not in PREPARING] or list(names) or ["nothing"]
+    return f"{first}+" if others else first

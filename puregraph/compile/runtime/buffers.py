@@ -61,9 +61,9 @@ class Buffers:
         self.known: dict[int, Any] = {v.number: target.array for target, v in plan.schedule.held}
         self.starts: dict[int, int] = {}
         targets = [t.array for t, _ in (*plan.schedule.held, *plan.schedule.stores)]
-        own = {addressOf(a): addressOf(a) + a.nbytes for a in (self.arena, *targets) if isinstance(a, np.ndarray)}
-        self.begins = sorted(own)
-        self.ends = [own[begin] for begin in self.begins]
+        owned = {addressOf(a): addressOf(a) + a.nbytes for a in (self.arena, *targets) if isinstance(a, np.ndarray)}
+        self.begins = sorted(owned)
+        self.ends = [owned[begin] for begin in self.begins]
 
     def isOwn(self, begin: int, end: int) -> bool:
         """True if bytes are in memory that a run may write to: the arena, parameters, states, gradients."""

@@ -1,1 +1,1 @@
-"""From the rules of a graph to calls on Values: tracing, shapes of results, and the schedule of a whole step."""
+"""Tracing: from the rules of a graph to calls on Values, the shapes of results, and the schedule of a step."""

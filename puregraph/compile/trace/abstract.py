@@ -20,7 +20,7 @@ from puregraph.kernel import LIKEFIRST, Kernel, declared, needReached
 Reader = Callable[[Recorder, Any, list, dict[str, Any]], Any]
 BOOL = np.dtype(bool)
 READERS: dict[Any, Reader] = {}
-RECORDED: dict[Any, tuple[str, ...]] = {}  # the kinds of calls of a function that its reader records
+RECORDED: dict[Any, tuple[str, ...]] = {}  # the kinds of call that a function's reader records
 
 
 def reads(*functions: Any, makes: tuple[str, ...] = ()) -> Callable[[Reader], Reader]:
@@ -46,7 +46,7 @@ def kindsOf(function: Any) -> tuple[str, ...]:
 
 
 def readerOf(function: Any) -> Reader | None:
-    """The abstract evaluation of this function; None if its results may depend on the data, or it is unknown."""
+    """The abstract evaluation of this function; None if it is unknown or its result shapes may depend on data."""
     if isinstance(function, np.ufunc):
         return readProduct if function is np.matmul else readUfunc if function.signature is None else None
     if isinstance(function, Interpreter):
@@ -132,7 +132,7 @@ def readUfunc(recorder: Recorder, ufunc: Any, arguments: list, options: dict[str
     """A ufunc: shapes broadcast, dtypes as numpy promotes them."""
     arguments = [operand(recorder, a) for a in arguments]
     if options and not options.keys() <= {"dtype"}:
-        raise UnreadableError(f"{ufunc.__name__} is given {', '.join(options)}")
+        raise UnreadableError(f"{ufunc.__name__} does not support {', '.join(options)}")
     values = [a for a in arguments if type(a) is Value]
     shape = broadcast([x.shape for x in values])
     dtypes = dtypesOf(ufunc, tuple([kindOf(a) for a in arguments]), options.get("dtype"))
@@ -290,14 +290,14 @@ def readKernel(recorder: Recorder, kernel: Kernel, arguments: list, options: dic
 def readProduct(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
     """np.matmul: the last two axes are the matrices; the axes before them are batch axes and broadcast."""
     if options:
-        raise UnreadableError(f"matmul is given {', '.join(options)}")
+        raise UnreadableError(f"matmul does not support {', '.join(options)}")
     a, b = (operand(recorder, x) for x in arguments)
     if type(a) is not Value or type(b) is not Value:
         raise UnreadableError("matmul of a number")
     left = a.shape if a.ndim > 1 else (1, *a.shape)
     right = b.shape if b.ndim > 1 else (*b.shape, 1)
     if left[-1] != right[-2]:
-        raise ValueError(f"matmul: wanted as many columns as rows, got {a.shape} @ {b.shape}")
+        raise ValueError(f"matmul: wanted as many columns in a as rows in b, got {a.shape} @ {b.shape}")
     lead = broadcast([left[:-2], right[:-2]])
     rows, columns = left[-2:-1] if a.ndim > 1 else (), right[-1:] if b.ndim > 1 else ()
     shape, dtype = (*lead, *rows, *columns), np.result_type(a.dtype, b.dtype)

@@ -1,7 +1,7 @@
-"""Channels last: which feature maps are stored so inside a program. Users see plain arrays; only strides differ.
+"""Channels last: the layout of feature maps inside a program. Users see ordinary arrays; only strides differ.
 
-Results of convolution and pooling are stored channels last, and by numpy's own rule results of pointwise calls have
-the layout of their operands: a whole network stays in this layout, with copies only at its inputs and outputs.
+Results of convolution and pooling are stored channels last. Results of pointwise calls have the layout of their
+operands, as in numpy. So a network stays in this layout, with copies only at its inputs and outputs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def channelsLast(shape: tuple[int, ...]) -> tuple[int, ...]:
 def layoutFor(kernel: Any, shape: tuple[int, ...], dtype: Any) -> tuple[int, ...] | None:
     """The strides in bytes of a kernel's result; None for row-major."""
     wanted = declared(kernel, "layout")
-    if wanted == HEADSLAST and len(shape) == 4 and shape[3] > 1:  # as the matrix products before and after have them
+    if wanted == HEADSLAST and len(shape) == 4 and shape[3] > 1:  # like the matrix products before and after
         n, h, t, d = shape
         return tuple([s * dtype.itemsize for s in (t * h * d, d, h * d, 1)])
     if wanted != CHANNELSLAST or len(shape) < 3:

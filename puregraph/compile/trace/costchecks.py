@@ -1,4 +1,4 @@
-"""Cost checks: warnings of combinations of a network and its cost that run, but are mistakes."""
+"""Cost checks: warn of combinations of a network and a cost that run but are probably mistakes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def warnOf(graph: Graph, cost: Any, shapes: list[Any]) -> None:
 
 
 def doubts(graph: Graph, cost: Any, shapes: list[Any]) -> Iterator[str]:
-    """Warnings about the argument of the cost, given the last module of the network."""
+    """All warnings about a network and its cost."""
     yield from paddingRead(graph, len(shapes))
     yield from mixedAxes(graph, shapes)
     last = lastBefore(graph, cost, len(shapes))
@@ -28,13 +28,13 @@ def doubts(graph: Graph, cost: Any, shapes: list[Any]) -> Iterator[str]:
     label = "" if last is None else f"'{last.path}' ({last.module.label})"
     gives = "" if last is None else last.module.gives
     if takes and gives == "probabilities":
-        yield f"{name} takes scores before sigmoid or softmax, {label} gives probabilities: leave that out in training"
+        yield f"{name} takes scores before sigmoid or softmax, but {label} gives probabilities: remove it for training"
     if takes == "logits" and gives == "no negatives":
-        yield f"{name} takes logits, of which those below 0 mean no, {label} gives none below 0: leave it out"
+        yield f"{name} takes logits, negative for no, but {label} gives no negative values: remove it"
     if takes == "scores" and gives == "no negatives":
         yield (
-            f"{name} takes scores of any sign, {label} gives none below 0, and those that were have no gradient: "
-            "leave it out"
+            f"{name} takes scores of any sign, but {label} gives no negative values and has no gradient for them: "
+            "remove it"
         )
     if takes == "scores":
         x, axis = graph.dataShapeFrom(shapes)[1], getattr(cost, "axis", 1)
@@ -54,7 +54,7 @@ def doubts(graph: Graph, cost: Any, shapes: list[Any]) -> Iterator[str]:
 
 
 def paddingRead(graph: Graph, inputs: int) -> Iterator[str]:
-    """Warnings of what reads the padding of sequences of different lengths: their last time step, or all of them."""
+    """Warnings about nodes that read the padding of sequences: the last time step, or all of them."""
     steps = graph.steps(inputs).items
     made = {step.visible[0]: step for step in steps if step.visible}
     for step in steps:
@@ -68,13 +68,13 @@ def paddingRead(graph: Graph, inputs: int) -> Iterator[str]:
                 f"{reader} takes the last time step of {read}, which is 0 beyond the {name} of each sample: "
                 f"{type(source.module).__name__}(..., outputs='h') gives the last state within them"
             )
-        hint = getattr(step.module, "withPadding", "")  # of a reduction that zeros beyond the lengths change
+        hint = getattr(step.module, "withPadding", "")  # the hint of a reduction that padding changes
         if hint and hasTimeSteps(step.module.axis):
             yield f"{reader} is over all time steps of {read}, the zeros beyond the {name} too: {hint}"
 
 
 def mixedAxes(graph: Graph, shapes: list[Any]) -> Iterator[str]:
-    """Warnings of a reshape that only exchanges sizes, and of a norm of another axis than that of the features."""
+    """Warnings about a reshape that only swaps sizes, and about a norm along another axis than the features."""
     made: dict[int, Any] = {}
     for row in graph.infer(*shapes).rows:
         step, x = row.step, row.inshapes[0] if row.inshapes else None

@@ -1,4 +1,4 @@
-"""Graph tracer: the rules of a graph become calls, each traced once; one that cannot be traced stays opaque."""
+"""Graph tracer: trace each rule of a graph into calls; a rule that cannot be traced becomes an opaque call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RuleResults = tuple[list[Any], list[tuple[int, Value]]]
 
 
 class GraphTracer:
-    """Traces one rule after the other.
+    """Traces the rules of a graph, one after another.
 
     `unread`  the ids of modules with an opaque rule
     `trial`   the results of opaque rules, if they have run
@@ -36,9 +36,9 @@ class GraphTracer:
 
     def __init__(self, trial: RuleProfile | None = None, weights: Any = None):
         self.recorder, self.trial, self.weights = Recorder(readerOf), trial, weights
-        self.gathered: dict[int, Value] = {}  # by the ids of parameters
+        self.gathered: dict[int, Value] = {}  # by parameter id
         self.unread: set[int] = set()
-        self.reads: list[Read | ConstantRead | WeightGather] = []  # reads of rules beside their arguments
+        self.reads: list[Read | ConstantRead | WeightGather] = []  # what rules read besides their arguments
         self.stored: dict[int, tuple[Any, Value]] = {}
         self.now: dict[int, Value] = {}
         self.states: dict[int, int] = {}  # the number of a State's value -> the State's id
@@ -163,7 +163,7 @@ class GraphTracer:
         outcome = self.read(step, values, traced)
         now = vars(module)
         if signature(calls[mark:]) != once or now.keys() != before.keys() or any(now[k] is not before[k] for k in now):
-            raise UnreadableError("a rule does not do the same each time")
+            raise UnreadableError("a rule makes different calls each time")
         if any(tracers[name].current is not value for name, value in attributes.items()):
             raise UnreadableError("a rule writes to an array that its module holds")
         if not all(read.isSame for read in reads.records):

@@ -1,4 +1,4 @@
-"""Memo: a rule is not traced again for an equal module on equal arguments; its calls are cloned."""
+"""Memo: clone the calls of a rule for an equal module on equal arguments instead of tracing it again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from puregraph.core.param import Stored
 from puregraph.formula import Formula
 from puregraph.module import Module
 
-# Attributes that no rule reads, and the mode, which a key has by itself
+# Attributes that no rule reads, and the mode, which is a separate part of a key
 PASSING = ("name", "initArgs", "lastCall", "isTraining", "thawedMode", "precision")
 Key = tuple[Any, ...]
 
@@ -84,7 +84,7 @@ class MemoEntry:
 
 
 def lay(call: Call, again: Call) -> None:
-    """Give views the same offset and strides in the first argument of their call."""
+    """Give cloned views the same offset relative to their first argument."""
     before, now = call.arguments[0], again.arguments[0]
     for old, new in zip(call.outs, again.outs):
         new.base, new.offset = now.root, now.offset + old.offset - before.offset

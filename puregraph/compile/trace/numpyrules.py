@@ -27,13 +27,13 @@ from puregraph.compile.trace.recorder import Fresh, Plain, Recorder, UnreadableE
 from puregraph.core.tracer import astype
 
 __all__ = ["kindsOf", "readerOf"]
-SMALL = 1 << 14  # bytes of a constant that is computed while tracing
+SMALL = 1 << 14  # most bytes of a constant that is computed while tracing
 
 
 def need(x: Any) -> Value:
     """The first argument as a Value."""
     if type(x) is not Value:
-        raise UnreadableError(f"{type(x).__name__} in place of an array")
+        raise UnreadableError(f"expected an array, got {type(x).__name__}")
     return x
 
 
@@ -57,18 +57,18 @@ def readView(recorder: Recorder, function: Any, arguments: list, options: dict[s
 
 @reads(operator.getitem, makes=("view", "other"))
 def readItem(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
-    """x[key]: a view, or a copy where the key has integer arrays."""
+    """x[key]: a view, or a copy if the key has integer arrays."""
     x, key = need(arguments[0]), arguments[1]
     parts = key if type(key) is tuple else (key,)
     if isMask(key):
-        raise UnreadableError("an index picks by truth")
+        raise UnreadableError("an index is a boolean mask")
     if any(type(k) in (Value, list) for k in parts):
         return readPicked(recorder, function, arguments, options)
     if any(type(k) is slice and any(valuesIn((k,))) for k in parts):
-        raise UnreadableError("a slice has ends that are not known ahead of time")
+        raise UnreadableError("the ends of a slice depend on data")
     if isConstant([x]):
         return constantResult(recorder, function, arguments, options)
-    key = parts if Ellipsis in parts else (*parts, Ellipsis)  # a scalar would be read
+    key = parts if Ellipsis in parts else (*parts, Ellipsis)  # so that numpy returns a view, not a scalar
     return readView(recorder, function, [x, key], {})
 
 
@@ -87,11 +87,11 @@ def readPicked(recorder: Recorder, function: Any, arguments: list, options: dict
 
 @reads(np.reshape, makes=("view", "copy"))
 def readReshape(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
-    """A view where the strides allow it, else a copy."""
+    """A reshape: a view if the strides allow it, otherwise a copy."""
     x, shape = need(arguments[0]), arguments[1] if len(arguments) > 1 else options.pop("shape")
     if options.get("order", "C") != "C" or len(arguments) > 2:
         raise UnreadableError("reshape in another order")
-    shape = strides.wholeShape(x.size, shape)
+    shape = strides.resolvedShape(x.size, shape)
     if prod(shape) != x.size:
         raise ValueError(f"cannot reshape {x.shape} into {shape}")
     if isConstant([x]):
@@ -222,7 +222,7 @@ def concatenated(recorder: Recorder, function: Any, parts: list[Value], axis: in
 def readWhere(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
     """A selection between two values, element by element."""
     if len(arguments) != 3 or options:
-        raise UnreadableError("np.where of one argument: its results have shapes that depend on data")
+        raise UnreadableError("np.where with one argument: its result shapes depend on data")
     c, a, b = (operand(recorder, x) for x in arguments)
     values = [x for x in (c, a, b) if type(x) is Value]
     shape = broadcast([x.shape for x in values])
@@ -280,7 +280,7 @@ def reducedDtype(function: Any, dtype: Any, wanted: Any) -> Any:
 
 
 def reducedAxes(axis: Any, rank: int) -> set[int]:
-    """The axes that are summed over, counted from the front."""
+    """The reduced axes, as non-negative numbers."""
     if axis is None:
         return set(range(rank))
     return {range(rank)[a] for a in (axis if isinstance(axis, tuple) else (axis,))}
@@ -313,7 +313,7 @@ COUNTED = {np.repeat, np.tile, np.roll, np.pad}
 def readOther(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
     """The shape, dtype and layout of a result, inferred by running numpy on ones."""
     if function in COUNTED and any(valuesIn([arguments[1:], list(options.values())])):
-        raise UnreadableError(f"{function.__name__} by numbers that are not known ahead of time")
+        raise UnreadableError(f"{function.__name__} with sizes that depend on data")
     if isConstant([arguments, list(options.values())]) and all(x.nbytes <= SMALL for x in valuesIn([arguments])):
         return constantResult(recorder, function, arguments, options)
     layout = None
@@ -330,7 +330,7 @@ def readOther(recorder: Recorder, function: Any, arguments: list, options: dict[
 
 
 def standsFor(a: Any) -> Any:
-    """Ones, or zeros for integers, which may be indices, in place of Values."""
+    """Stand-ins for Values: ones, or zeros for integers, which may be indices."""
     if type(a) is Value:
         return np.broadcast_to(np.zeros((), a.dtype) if a.dtype.kind in "iu" else np.ones((), a.dtype), a.shape)
     return type(a)([standsFor(item) for item in a]) if type(a) in (tuple, list) else a

@@ -67,7 +67,7 @@ class OpaqueRule:
 
 
 class RuleProfile:
-    """The results of rules when the graph ran, by the path of their node."""
+    """The results of rules in a run of the graph, by node path."""
 
     def __init__(self) -> None:
         self.results: dict[str, list[Any]] = {}

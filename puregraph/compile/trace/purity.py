@@ -1,8 +1,7 @@
-"""Purity: whether a rule of a user only computes, and what it reads beside its arguments.
+"""Purity: whether a user's rule only computes, and the values that it reads besides its arguments.
 
-Such a rule is traced once. The plain values it reads elsewhere are checked before every run. Arrays of floats that its
-module holds are values of the program, see `withTracers`. A rule that reads anything else is not traced at all, but
-runs as it is.
+A pure rule is traced once. Plain values that it reads are checked before every run. Float arrays of its module are
+values of the program, see `withTracers`. A rule that reads anything else is not traced and runs as Python.
 """
 
 from __future__ import annotations

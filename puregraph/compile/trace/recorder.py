@@ -1,4 +1,4 @@
-"""Recorder: traces a rule by running it once on tracers that hold no data, and records every call."""
+"""Recorder: run a rule once on tracers, which have no data, and record every call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from puregraph.kernel import CompositeKernel
 
 
 class UnreadableError(TypeError):
-    """A rule does what cannot be traced, such as reading an element; it then stays opaque."""
+    """A rule cannot be traced, for example because it reads an element; it becomes an opaque call."""
 
 
 class RecordedMemory:
@@ -29,10 +29,10 @@ class RecordedMemory:
 
 
 class Recorder:
-    """The calls so far, in order, and their values.
+    """Records calls in order, with their Values.
 
-    `readers` has for every function its abstract evaluation: `reader(recorder, function, arguments, options)` gives the
-    Values of the results, see `abstract`.
+    `readerOf` returns the abstract evaluation of a function: `reader(recorder, function, arguments, options)` returns
+    the Values of its results, see `abstract`.
     """
 
     def __init__(self, readerOf: Callable[[Any], Any]):
@@ -42,10 +42,10 @@ class Recorder:
         self.readerOf = readerOf
         self.constants: dict[Any, Value] = {}
         self.attributes: dict[int, Value] = {}
-        self.layout: Any = None  # the layout of kernels' results, see `channelslast.layoutFor`
-        self.decompositionOf: Any = None  # functions composed of others, see `decompose`
+        self.layout: Any = None  # chooses the layout of kernel results, see `channelslast.layoutFor`
+        self.decompositionOf: Any = None  # writes functions as simpler ones, see `decompose`
         self.keepsComposite: Any = None  # whether a composite kernel is one call
-        self.held: list[Any] = []  # arrays that are known by their id, kept alive
+        self.held: list[Any] = []  # keeps arrays alive that are identified by id
 
     # Values -----------------------------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Recorder:
     def made(
         self, function: Any, arguments: tuple, options: dict, kind: str, shape: Any, dtype: Any, strides: Any = None
     ) -> Value:
-        """Add a call of one result, which has memory of its own."""
+        """Add a call with one result in new memory."""
         y = self.value(shape, dtype, strides)
         self.add(function, arguments, options, [y], kind)
         return y
@@ -133,7 +133,7 @@ class Recorder:
         if value.role == "object":
             raise UnreadableError("a value is not an array")
         if value.role == "constant" and value.dtype.kind in "iub":
-            return readOnly(value.source)  # sizes are read from it, and what is computed from it is a constant again
+            return readOnly(value.source)  # rules may read sizes from it
         return RecordedArray(self, value, RecordedMemory())
 
     def call(self, function: Any, arguments: tuple, options: dict[str, Any]) -> Any:
@@ -174,7 +174,7 @@ class Recorder:
         """A call with `out=`: its result becomes the value of that tracer."""
         targets = out if type(out) is tuple else (out,)
         if not all(type(t) is RecordedArray for t in targets):
-            raise UnreadableError("a result is written to an array that is there already")
+            raise UnreadableError("a result is written to an existing array")
         if len(targets) > 1:
             raise UnreadableError("several results are written in place")
         (target,) = targets
@@ -188,7 +188,7 @@ class Recorder:
         return target
 
     def fitted(self, new: Value, old: Value) -> Value:
-        """A new Value in the shape, dtype and layout of the one it replaces, computed right away by the last call."""
+        """A Value with the shape, dtype and layout of `old`; if possible the last call computes it directly."""
         strides = denseLike(old)
         call = new.call
         if call is not None and self.calls and call is self.calls[-1] and not new.isView:
@@ -218,16 +218,16 @@ class Fresh(Plain):
 
 
 def inPlace(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
-    """An operator such as `+=`, whose result is the left side's value from then on."""
+    """An in-place operator such as `+=`: its result becomes the value of the left side."""
     return lambda x, y: ufunc(x, y, out=x)
 
 
 class RecordedArray(Tracer):
     """A tracer: stands for an array while a rule is traced.
 
-    `x += y`, `np.add(x, y, out=x)` and `x[key] = y` record a call whose result is this tracer's value from then on. A
-    tracer of the same memory (a view, or its base) must not be used after that; it raises, as does whatever reads
-    elements: `if x > 0`, `float(x)`, `np.asarray(x)`.
+    `x += y`, `np.add(x, y, out=x)` and `x[key] = y` record a call whose result becomes this tracer's value. Afterwards,
+    tracers of the same memory (a view, or its base) raise when used. Reading elements also raises: `if x > 0`,
+    `float(x)`, `np.asarray(x)`.
     """
 
     __slots__ = ("known", "memory", "recorder", "value")
@@ -246,13 +246,13 @@ class RecordedArray(Tracer):
 
     @property
     def current(self) -> Value:
-        """The value, which must still be current."""
+        """The value; raises if its memory was written through another tracer."""
         if self.known != self.memory.writes:
             raise UnreadableError("a view is used after its memory was written to through another one")
         return self.value
 
     def become(self, value: Value) -> None:
-        """Set another value, in the same memory."""
+        """Set a new value in the same memory."""
         _ = self.current
         self.memory.writes += 1
         self.value, self.known = value, self.memory.writes
@@ -271,7 +271,7 @@ class RecordedArray(Tracer):
         old = self.current
         operands = [plain(recorder, a) for a in (key, value)]
         if isMask(operands[0]):
-            raise UnreadableError("items are assigned where a mask says")
+            raise UnreadableError("items are assigned by a boolean mask")
         made = old.call
         before = old
         if recorder.decompositionOf is not None and made is not None and made.kind.isFill and old.base is None:
@@ -331,7 +331,7 @@ def plain(recorder: Recorder, a: Any) -> Any:
     """An argument with Values in place of tracers and arrays."""
     if type(a) is RecordedArray:
         if a.recorder is not recorder:
-            raise UnreadableError("a value of another recording is used")
+            raise UnreadableError("a value is used that belongs to another recording")
         return a.current
     if isinstance(a, np.ndarray):
         return recorder.constant(a)

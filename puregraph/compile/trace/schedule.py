@@ -184,7 +184,7 @@ def checkShapes(graph: Graph, shapes: list[Any], dtypes: Sequence[Any] | None = 
     if dtypes is not None and any(row.fault for row in inferred.rows):
         inferred = graph.infer(shapes, dtypes=list(dtypes))
     if any(row.fault for row in inferred.rows):
-        graph.dataShapeFrom(shapes)  # its error lists them all
+        graph.dataShapeFrom(shapes)  # raises an error that lists all faults
     if inferred.isOpen:
         row = next(r for r in inferred.rows if any(symbols(s) for s in r.shapes or ()))
         raise OpenSizesError(f"at '{row.step.path}' ({row.step.label}): sizes depend on the data: {show(row.shapes)}")
@@ -263,7 +263,7 @@ def behindOperands(calls: list[Call], first: int) -> list[Call]:
 
 
 def storeStates(schedule: Schedule, tracer: GraphTracer) -> None:
-    """Store the new values of States, once no call can fail any more."""
+    """Store the new values of States at the end, when no call can fail any more."""
     tracer.recorder.origin = CallOrigin("states", "", (), "backward")
     changes = [(stored, v) for stored, v in tracer.changes if isinstance(stored, State)]
     kept = [(stored, copied(tracer, v) if v.root.role == "state" else v) for stored, v in changes]
@@ -273,7 +273,7 @@ def storeStates(schedule: Schedule, tracer: GraphTracer) -> None:
 
 
 def copied(tracer: GraphTracer, value: Value) -> Value:
-    """A Value in memory of its own."""
+    """A copy of a Value."""
     return tracer.recorder.made(copy, (value,), {}, "copy", value.shape, value.dtype)
 
 
@@ -288,7 +288,7 @@ def ownMemory(schedule: Schedule, tracer: GraphTracer) -> None:
 def addInputs(
     schedule: Schedule, tracer: GraphTracer, shapes: list[Any], dtypes: Sequence[Any], orders: Sequence[Any] | None
 ) -> None:
-    """The Values of the inputs."""
+    """Add the Values of the inputs."""
     steps = schedule.steps
     rows = zip(steps.inputs, shapes, map(np.dtype, dtypes), orders or [None] * len(shapes), strict=True)
     for number, shape, dtype, order in rows:
@@ -297,7 +297,7 @@ def addInputs(
 
 
 def forward(schedule: Schedule, tracer: GraphTracer, converts: bool) -> list[Any]:
-    """The forward rules; the Value of every node."""
+    """Trace the forward rules; returns the Values of all nodes by number."""
     steps, recorder, dtypes = schedule.steps, tracer.recorder, [x.dtype for x in schedule.inputs]
     asked = schedule.graph.inputTypes(len(dtypes), dtypes) if converts else dtypes
     values: list[Any] = [None] * steps.count

@@ -1,4 +1,4 @@
-"""Update rule: an optimizer's update as calls on parameters, states and gradients."""
+"""Update rule: trace an optimizer's update into calls on parameters, states and gradients."""
 
 from __future__ import annotations
 

@@ -58,11 +58,11 @@ LAUNCHER = CopyLauncher()
 
 def stored(value: Value, array: Any) -> list[Any]:
     """The launches that copy the elements of a Value to an array."""
-    shape, own = array.shape, broadcastStrides(value, array.shape)
+    shape, strides = array.shape, broadcastStrides(value, array.shape)
     steps = tuple([s // array.dtype.itemsize for s in array.strides])
     if value.dtype == array.dtype:
-        return LAUNCHER.copies(value, array, array.dtype, shape, own, steps)
-    loads = {"x": Operand(KINDS[named(value.dtype)], value, own)}
+        return LAUNCHER.copies(value, array, array.dtype, shape, strides, steps)
+    loads = {"x": Operand(KINDS[named(value.dtype)], value, strides)}
     stores = {"y": Operand(KINDS[named(array.dtype)], array, steps)}
     work = stores["y"].kind if value.dtype.kind in "iub" and array.dtype.kind in "iu" else "f64"
     return launches.launches(LoopNest(shape, loads, (("y", Formula("x")),), stores, work))

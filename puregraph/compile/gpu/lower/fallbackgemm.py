@@ -92,13 +92,13 @@ def multiplied(call: Call, tiling: GpuOutputTiling, epilogue: EpilogueText) -> A
     left, right = stepsOf(a, y.ndim), stepsOf(b, y.ndim)
     batch = [tuple([steps[i] for i in tiling.batch]) for steps in (left, right)]
     rows, columns, batches = (tuple([y.shape[i] for i in axes]) for axes in tiling)
-    one = ContractionOperand(named(a.dtype), a, tuple([left[i] for i in tiling.rows]), left[-1:], batch[0])
-    two = ContractionOperand(named(b.dtype), b, right[-1:], right[-2:-1], batch[1])
+    first = ContractionOperand(named(a.dtype), a, tuple([left[i] for i in tiling.rows]), left[-1:], batch[0])
+    second = ContractionOperand(named(b.dtype), b, right[-1:], right[-2:-1], batch[1])
     m, n, k = y.shape[-2], y.shape[-1], a.shape[-1]
-    return contraction(f"product {m}x{k}x{n}", Space(rows, columns, (k,), batches), one, two, epilogue)
+    return contraction(f"product {m}x{k}x{n}", Space(rows, columns, (k,), batches), first, second, epilogue)
 
 
 def stepsOf(x: Value, rank: int) -> tuple[int, ...]:
     """The strides in elements along the axes of a larger result; 0 where an operand is broadcast."""
-    own = [0 if n == 1 else s // x.dtype.itemsize for n, s in zip(x.shape, x.strides)]
-    return (*[0] * (rank - x.ndim), *own)
+    steps = [0 if n == 1 else s // x.dtype.itemsize for n, s in zip(x.shape, x.strides)]
+    return (*[0] * (rank - x.ndim), *steps)

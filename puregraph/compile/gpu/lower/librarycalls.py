@@ -130,9 +130,9 @@ def inlined(group: Group, name: str) -> Formula:
 @cache
 def activationOf(written: Formula, sums: str, terms: tuple[str, ...]) -> str | None:
     """The activation that a formula applies to the sum of a product and other terms; None if it is not a known one."""
-    wholes = {" + ".join(order) for order in orders((sums, *terms))}
+    totals = {" + ".join(order) for order in orders((sums, *terms))}
     for name, text in ACTIVATIONS.items():
-        if any(Formula(text).put(t=whole) == written for whole in wholes):
+        if any(Formula(text).put(t=total) == written for total in totals):
             return name
     return None
 
@@ -141,4 +141,4 @@ def orders(names: tuple[str, ...]) -> list[tuple[str, ...]]:
     """All permutations of some names."""
     if len(names) < 2:
         return [names]
-    return [(n, *rest) for i, n in enumerate(names) for rest in orders(names[:i] + names[i + 1 :])]
+    return [(n, *order) for i, n in enumerate(names) for order in orders(names[:i] + names[i + 1 :])]

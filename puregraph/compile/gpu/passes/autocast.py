@@ -140,11 +140,11 @@ class Autocast:
         key = v.number, root.number
         if key not in self.views:
             made: Any = v.call
-            of, *rest = made.arguments
+            of, *others = made.arguments
             view = self.views[key] = self.new(v, root.dtype)
             view.base, view.offset = root, v.offset // v.dtype.itemsize * root.dtype.itemsize
             source = root if of.base is None else self.seen(of, root)
-            view.call = Call(made.function, (source, *rest), made.options, [view], "view", made.origin)
+            view.call = Call(made.function, (source, *others), made.options, [view], "view", made.origin)
             self.calls.append(view.call)
         return self.views[key]
 

@@ -196,13 +196,13 @@ class DeviceInputs:
                 runtime.memcpyAsync(to + start, source, size, runtime.memcpyHostToDevice, stream.ptr)
             block.sent.record(stream)
             return
-        own = copier()
+        copyStream = copier()
         if not isNew:
-            own.wait_event(block.used)
+            copyStream.wait_event(block.used)
         for start, size, source in parts:
             between = block.memory.ptr + start
-            runtime.memcpyAsync(between, source, size, runtime.memcpyHostToDevice, own.ptr)
-        block.sent.record(own)
+            runtime.memcpyAsync(between, source, size, runtime.memcpyHostToDevice, copyStream.ptr)
+        block.sent.record(copyStream)
         stream.wait_event(block.sent)
         for start, size, _ in parts:
             between = block.memory.ptr + start

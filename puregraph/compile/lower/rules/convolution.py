@@ -68,7 +68,7 @@ def lowerConvolveWeight(call: Call, workspace: Any) -> list[KernelCall] | None:
     if not isSingle(grad, x, dW) or dW.ndim not in (3, 4, 5) or not isRowMajor(dW):
         return None
     g = geometry(x.shape, dW.shape, stride, pad, dilation, groups)
-    gradAt, gradPixel, one = toChannelsLast(grad, workspace)
-    xAt, xPixel, two = toChannelsLast(x, workspace)
+    gradAt, gradPixel, gradCopies = toChannelsLast(grad, workspace)
+    xAt, xPixel, xCopies = toChannelsLast(x, workspace)
     temporary = workspace(max(1, convolution.weightWorkspace(g)))
-    return [*one, *two, *convolution.weightGradient(gradAt, xAt, dW, temporary, g, gradPixel, xPixel)]
+    return [*gradCopies, *xCopies, *convolution.weightGradient(gradAt, xAt, dW, temporary, g, gradPixel, xPixel)]

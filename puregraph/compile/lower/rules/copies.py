@@ -90,9 +90,9 @@ def assigned(call: Call, writer: CopyWriter) -> Any:
     (y,) = call.outs
     if not writer.canCopy(y, *[v for v in (x, part) if type(v) is Value]) or not isBasicKey(key):
         return None
-    whole = hidden(y)
-    seen, size = whole[key], y.dtype.itemsize
-    to = Offset(y, seen.__array_interface__["data"][0] - whole.__array_interface__["data"][0])
+    target = hidden(y)
+    seen, size = target[key], y.dtype.itemsize
+    to = Offset(y, seen.__array_interface__["data"][0] - target.__array_interface__["data"][0])
     steps = tuple([s // size if n > 1 else 0 for n, s in zip(seen.shape, seen.strides)])
     before = written(x, y, y.dtype, y.shape, elementStrides(y), writer)
     after = written(part, to, y.dtype, seen.shape, steps, writer)

@@ -63,5 +63,5 @@ def toRowMajor(value: Value, workspace: Any) -> tuple[Any, list[KernelCall]]:
     if isRowMajor(value):
         return value, []
     to = workspace(value.size)
-    own = tuple(s // 4 for s in contiguous(value.shape, 4))
-    return to, copies(value, to, value.shape, elementStrides(value), own)
+    strides = tuple(s // 4 for s in contiguous(value.shape, 4))
+    return to, copies(value, to, value.shape, elementStrides(value), strides)

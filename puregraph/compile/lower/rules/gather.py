@@ -38,8 +38,8 @@ def indicesOf(value: Value, workspace: Any) -> tuple[Any, int, list[KernelCall]]
     if step is not None:
         return value, step, []
     to = workspace(2 * value.size)
-    own = tuple(s // 8 for s in contiguous(value.shape, 8))
-    return to, 1, copies(value, to, value.shape, elementStrides(value), own, 8)
+    strides = tuple(s // 8 for s in contiguous(value.shape, 8))
+    return to, 1, copies(value, to, value.shape, elementStrides(value), strides, 8)
 
 
 def rowLike(value: Value, lead: int) -> int | None:
