@@ -218,7 +218,7 @@ class Fresh(Plain):
 
 
 def inPlace(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
-    """An in-place operator such as `+=`: its result becomes the value of the left side."""
+    """An operator such as `+=`: its result becomes the value of the left side."""
     return lambda x, y: ufunc(x, y, out=x)
 
 

@@ -21,7 +21,7 @@ KNOWN: set[Any] = set()  # measured tasks, with their GPU
 
 
 def isWanted() -> bool:
-    """True if tuning is turned on."""
+    """True if PUREGRAPH_TUNE asks for tuning."""
     return bool(variable("TUNE", False))
 
 
