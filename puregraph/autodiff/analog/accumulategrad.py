@@ -22,7 +22,7 @@ class AccumulateGrad:
         self.module = module
 
     def grad(self, contributions: ArgsKwargs) -> ArgsKwargs:
-        """One gradient per output from a list of contributions per output; None where there are none."""
+        """Sum the contributions of each output; None where there are none."""
         return ArgsKwargs(
             [total(c) for c in contributions.args], {name: total(c) for name, c in contributions.kwargs.items()}
         )
@@ -35,5 +35,5 @@ class AccumulateGrad:
 
 
 def total(contributions: Any) -> Any:
-    """The sum of several contributions, none of which is written to."""
+    """The sum of several contributions, which are not modified; None where there are none."""
     return combine(contributions) if contributions else None

@@ -22,11 +22,11 @@ class ArgsKwargs:
         self.kwargs: dict[str, Any] = {} if kwargs is None else dict(kwargs)
 
     def is_empty(self) -> bool:
-        """Whether there is neither a positional nor a keyword value."""
+        """True without any positional or keyword value."""
         return not (self.args or self.kwargs)
 
     def is_nothing(self) -> bool:
-        """Whether there is no value but None: as gradients, none at all."""
+        """True if every value is None: as gradients, there are none."""
         return all(v is None for v in self.args) and all(v is None for v in self.kwargs.values())
 
     def values(self) -> list[Any]:
@@ -40,7 +40,7 @@ class ArgsKwargs:
         return self.args[port] if port < len(self.args) else None
 
     def has(self, port: int | str) -> bool:
-        """Whether there is a value, be it None, at a position or under a name."""
+        """True if there is a value, even None, at this position or under this name."""
         return port in self.kwargs if isinstance(port, str) else port < len(self.args)
 
     def __repr__(self) -> str:
@@ -49,7 +49,7 @@ class ArgsKwargs:
 
     @staticmethod
     def to_args_kwargs_object(outputs: Any) -> ArgsKwargs:
-        """What a callable returned, as ArgsKwargs.
+        """Wrap a callable's return value in ArgsKwargs.
 
         A dictionary is keyword values; a pair whose second is a dictionary is both; a tuple or list is positional
         values; None is nothing; anything else, types of one's own that are dictionaries included, is one value.
@@ -66,7 +66,7 @@ class ArgsKwargs:
 
     @staticmethod
     def from_args_kwargs_object(outputs: ArgsKwargs) -> Any:
-        """What a caller gets: the only value, a list of several, None for nothing; with keywords the object itself."""
+        """Unwrap for the caller: one value, a list of several, None for nothing; the object itself with keywords."""
         if outputs.kwargs:
             return outputs
         if len(outputs.args) > 1:
@@ -75,7 +75,7 @@ class ArgsKwargs:
 
 
 class InputOutput:
-    """What went into a node and what came out: values in a forward pass, gradients in a backward pass.
+    """A node's inputs and outputs: values in a forward pass, gradients in a backward pass.
 
     >>> seen = InputOutput(ArgsKwargs([2.0]), ArgsKwargs([4.0]))
     >>> seen.inputs.values(), seen.outputs.values()

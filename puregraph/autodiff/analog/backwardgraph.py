@@ -29,10 +29,10 @@ class EditableBackwardGraph(InvertedGraph):
         bg.add_connection(bg.OUTPUT, b, clip, a, bg.INPUT)      # `clip` on gradients; a layer between a and b skipped
         bg.replace(noise, BackwardIdentity())                   # straight through
 
-    What a forward node is given lines up with its outputs, None where no gradient arrives; several for one output
-    are added up in forward order. A node that does not stand in the forward graph is called with the gradients that
-    arrive. An edge from one forward node to another carries the gradients of what the one took from the other, unless
-    `in_arg` or `in_kwarg` say which.
+    A forward node receives one gradient per output, None where no gradient arrives; several gradients of one output are
+    added in forward order. A node that is not in the forward graph is called with the gradients that arrive. An edge
+    between two forward nodes carries the gradients of the values that one took from the other, unless `in_arg` or
+    `in_kwarg` select others.
 
     Source    AnalogVNN's BackwardGraph
     Raises    GraphError (a ValueError) for a graph that cannot run, NoForwardPassError (a ValueError) without a forward
@@ -47,7 +47,7 @@ class EditableBackwardGraph(InvertedGraph):
     # Running ----------------------------------------------------------------------------------------------------------
 
     def __call__(self, gradient: Any = None, retain_graph: bool = False) -> Any:
-        """The gradient of the inputs from that of the outputs.
+        """Compute the input gradients from the output gradient.
 
         `gradient`        one gradient, a list of them, a dictionary or ArgsKwargs where outputs have names; it may be
                           left out where the output is one number, or where the state has a `loss`
@@ -62,8 +62,8 @@ class EditableBackwardGraph(InvertedGraph):
     def calculate(self, *args: Any, retain_graph: bool = False, **kwargs: Any) -> Any:
         """The gradient of the inputs: a value, a list of several, ArgsKwargs where inputs have names.
 
-        One gradient per output, None for one that is not wanted; those of named outputs by name. None without any, or
-        where INPUT is not part of this graph. Gradients of parameters are added to `Param.grad`.
+        Pass one gradient per output: by name for named outputs, None for an output without one. Returns None if no
+        gradient was passed, or if INPUT is not part of this graph. Parameter gradients are added to `Param.grad`.
 
         Raises    NoForwardPassError before a forward pass, and for a second call after one, unless the first had
                   `retain_graph=True`; a call that failed does not count
@@ -87,20 +87,20 @@ class EditableBackwardGraph(InvertedGraph):
         return None if found is None else ArgsKwargs.from_args_kwargs_object(found)
 
     def _pass(self, from_node: Any, *args: Any, **kwargs: Any) -> dict[Any, InputOutput]:
-        """The gradients that reach each node from `from_node` on, and those that it gives, when that is given these.
+        """Run backward from `from_node` with these gradients: the incoming and outgoing gradients of each node.
 
-        A node that no gradient reaches is left out.
+        Nodes that no gradient reaches are left out.
         """
         one = self._commit(self.known(from_node), ArgsKwargs(args, kwargs), self._ready(), True)
         return {n: InputOutput(one.arrived[n], found) for n, found in one.results.items() if found is not None}
 
     def pull(self, records: dict[Any, Any], grads: ArgsKwargs) -> tuple[ArgsKwargs, list[tuple[Any, Any]]]:
-        """One backward pass over given records: the gradients of the inputs, and each parameter with its own."""
+        """Run one backward pass over these records: the input gradients, and (parameter, gradient) pairs."""
         one = self._run(self.OUTPUT, grads, Residuals(records))
         return one.results.get(self.INPUT) or ArgsKwargs(), one.params.totals()
 
     def _run(self, start: Any, grads: ArgsKwargs, residuals: Any, keep: bool = False) -> BackwardPass:
-        """One pass from a node that is given these gradients; `keep` what each node is given and gives."""
+        """Run one pass that starts at this node with these gradients; `keep` stores every node's gradients."""
         before, self._now = self._now, BackwardPass(self, residuals, keep)
         try:
             return self._now.run(self._plan_from(start), grads)
@@ -121,7 +121,7 @@ class EditableBackwardGraph(InvertedGraph):
         return one
 
     def _calculate_gradients(self, module: Any, grad_outputs: Any) -> ArgsKwargs:
-        """The gradients of a node's inputs from those of its outputs, `grad_outputs.inputs`; also outside a pass.
+        """Compute a node's input gradients from its output gradients, `grad_outputs.inputs`; also works outside a pass.
 
         Raises    AutoDiffException naming the node, and what to write, if it has none
         """

@@ -47,7 +47,7 @@ class BackwardModule:
         return ArgsKwargs.from_args_kwargs_object(outputs)
 
     def backward(self, *grads: Any, **named: Any) -> Any:
-        """The gradients of the inputs from those of the outputs."""
+        """Compute the input gradients from the output gradients."""
         raise NotImplementedError(f"{type(self).__name__} has no gradient: write backward(self, *grads)")
 
     def get_layer(self) -> Any:

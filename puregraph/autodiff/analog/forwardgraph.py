@@ -48,8 +48,8 @@ class ForwardGraph(AcyclicDirectedGraph):
 
         `is_training`    keep what a backward pass needs
 
-        On Variables it runs as one piece of their tape and gives Variables; call `backward` on those. So it does with
-        `use_autograd_graph`, on Variables of its own: the backward graph then goes back along that tape.
+        On Variables the graph is recorded on their tape and returns Variables; call `backward` on those. With
+        `use_autograd_graph` it makes its own Variables, and the backward graph follows their tape.
         """
         if len(inputs) == 1 and isinstance(inputs[0], (list, tuple)):
             inputs = tuple(inputs[0])
@@ -71,7 +71,7 @@ class ForwardGraph(AcyclicDirectedGraph):
         return ArgsKwargs.from_args_kwargs_object(records[self.OUTPUT].outputs)
 
     def _pass(self, from_node: Any, *args: Any, **kwargs: Any) -> dict[Any, Record]:
-        """What goes into every node from `from_node` on, and what comes out, when that is called with these values."""
+        """Run from `from_node` with these values: the inputs and outputs of every node after it."""
         return self._run(self.known(from_node), ArgsKwargs(args, kwargs), True)
 
     def run_on_tape(self, inputs: ArgsKwargs) -> ArgsKwargs:
@@ -91,7 +91,7 @@ class ForwardGraph(AcyclicDirectedGraph):
         return records
 
     def _use(self, node: Any, given: ArgsKwargs, is_training: bool, rank: int, on_tape: bool) -> Used:
-        """Run one node; what it raises gains its location."""
+        """Run one node; an exception gains the node's location."""
         if isinstance(node, GraphEnum):
             return given, None
         try:
@@ -108,7 +108,7 @@ class ForwardGraph(AcyclicDirectedGraph):
             raise
 
     def _gather(self, node: Any, edges: tuple[Edge, ...], records: dict[Any, Record]) -> tuple[ArgsKwargs, list[Taken]]:
-        """What a node is called with, and where each value comes from."""
+        """Assemble a node's call arguments, with the source of each value."""
         positional: list[tuple[int, Any, Any, Edge]] = []
         appended: list[tuple[Any, Any, Edge]] = []
         named: dict[str, tuple[Any, Any, Edge]] = {}
@@ -178,9 +178,9 @@ class ForwardGraph(AcyclicDirectedGraph):
     def from_networkx(self, graph: Any) -> ForwardGraph:
         """Take over the nodes and edges of a networkx DiGraph or MultiDiGraph of callables.
 
-        Edges may have `in_arg in_kwarg out_arg out_kwarg`, as in `add_edge`. Without INPUT among the nodes, INPUT
-        feeds those that nothing feeds (one value each where they are several); without OUTPUT, those that feed nothing
-        feed it.
+        Edges may have `in_arg in_kwarg out_arg out_kwarg`, as in `add_edge`. If INPUT is not among the nodes, it feeds
+        every node without an incoming edge (one value per node where there are several). If OUTPUT is not among
+        them, every node without an outgoing edge feeds it.
 
         Raises    GraphError for an undirected graph, or an edge whose parameters do not fit
         """

@@ -35,10 +35,10 @@ class InvertedGraph(AcyclicDirectedGraph):
     def from_forward(self, forward_graph: Any) -> Any:
         """Invert a puregraph Graph, a ForwardGraph, or a networkx DiGraph or MultiDiGraph of callables.
 
-        A networkx graph becomes a ForwardGraph, `self.forward_graph`, which then runs forward. Only what leads to
-        OUTPUT is inverted.
+        A networkx graph becomes a ForwardGraph, `self.forward_graph`, which then runs forward. Only nodes that lead to
+        OUTPUT are inverted.
 
-        Raises    GraphError if it is none of these, or its OUTPUT is not connected
+        Raises    GraphError for any other type, or an OUTPUT that is not connected
         """
         source = None
         if isinstance(forward_graph, Graph):
@@ -64,7 +64,7 @@ class InvertedGraph(AcyclicDirectedGraph):
         return self
 
     def _key(self, edge: Edge) -> tuple:
-        """Several edges may lead to one slot, where gradients add up; none is there twice."""
+        """The identity of an edge. Several edges may share a slot, where gradients add up; no edge is kept twice."""
         taken, given = side(edge.in_arg, edge.in_kwarg), side(edge.out_arg, edge.out_kwarg)
         return edge.source, taken, edge.target, given, id(edge.forward)
 
@@ -149,7 +149,7 @@ class InvertedGraph(AcyclicDirectedGraph):
     # Looking ----------------------------------------------------------------------------------------------------------
 
     def inspect(self) -> list[InspectRow]:
-        """The plan in words: `(step, node, reads, writes)`; what is read and written are gradients."""
+        """List the plan: `(step, node, reads, writes)` per step, where reads and writes are gradients."""
         if self._source is not None:
             self._follow()
             self._source.needs()

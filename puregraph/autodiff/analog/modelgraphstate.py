@@ -43,7 +43,7 @@ class ModelGraphState:
         self._loss = self._leaves = None
 
     def ready_for_backward(self) -> bool:
-        """Whether there is a forward pass that no backward pass has used."""
+        """True if a forward pass is waiting for its backward pass."""
         return self.forward_input_output_graph is not None
 
     @property

@@ -6,11 +6,11 @@ from typing import Any
 
 
 class Occurrence:
-    """One use of a module, Function or callable as a node of its own.
+    """A separate use of a module, Function or callable, as its own node.
 
-    A node of a graph is known by its identity, so a layer that is to run twice needs two: `Occurrence(layer, "first")`
-    and `Occurrence(layer, "second")`. Gradients of its parameters add up within one pass. A `Node` of puregraph,
-    `layer.node()`, does as well.
+    Nodes are identified by object identity, so a layer that runs twice needs two: `Occurrence(layer, "first")` and
+    `Occurrence(layer, "second")`. Its parameters' gradients add up within one pass. A puregraph `Node`,
+    `layer.node()`, works too.
 
     >>> from puregraph import Pointwise
     >>> graph, layer = ForwardGraph(), Pointwise(formula="x / 2")

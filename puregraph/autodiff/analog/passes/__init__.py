@@ -1,1 +1,1 @@
-"""How a graph of callables runs: each kind of node, what a pass keeps, who is given which gradient."""
+"""Running a graph of callables: the kinds of node, the values that a pass keeps, the routes of gradients."""

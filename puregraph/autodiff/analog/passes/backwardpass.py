@@ -39,7 +39,7 @@ class PassNode(TapeNode):
 
 
 class BackwardPass:
-    """One pass: what it is a pass of, what it has found, and what each node is given and gives if that is kept."""
+    """One backward pass: its graph, the gradients so far, and every node's incoming and outgoing gradients if kept."""
 
     def __init__(self, graph: Any, residuals: Any, keep: bool = False):
         self.graph, self.residuals, self.keep = graph, residuals, keep
@@ -66,7 +66,7 @@ class BackwardPass:
         return self
 
     def step(self, node: Any, edges: tuple[Edge, ...], grads: tuple) -> ArgsKwargs | None:
-        """What a node gives, from what the sources of its edges gave; None if no gradient reaches it."""
+        """Compute a node's gradients from its sources' gradients; None if no gradient reaches it."""
         if node == self.start:
             given = grads[0]
         else:
@@ -81,11 +81,11 @@ class BackwardPass:
         return found
 
     def gradients(self, module: Any, grads: ArgsKwargs) -> ArgsKwargs:
-        """The gradients of a node's inputs from those of its outputs.
+        """Compute a node's input gradients from its output gradients.
 
-        In this order: an AccumulateGrad adds up; a node with a `backward` of its own is asked; a puregraph Module or
-        Function has its rule; a callable of the forward pass is differentiated on its tape; a node of the backward
-        graph alone is called with the gradients.
+        The first that applies: an AccumulateGrad adds; a node's own `backward` is called; a puregraph Module or
+        Function uses its gradient rule; a callable of the forward pass is differentiated on its tape; a node that only
+        the backward graph has is called with the gradients.
 
         Raises    AutoDiffException naming the node, and what to write, if none of these is possible
         """
@@ -117,9 +117,9 @@ class BackwardPass:
             raise
 
     def reach_inputs(self) -> None:
-        """Line up what reached INPUT with the inputs, None for an input that can have no gradient.
+        """Order the gradients at INPUT like the inputs, None for an input that can have no gradient.
 
-        Raises    AutoDiffException if none can, and no parameter has one either
+        Raises    AutoDiffException if no input can have a gradient and no parameter has one
         """
         inputs = self.residuals.outputs(GraphEnum.INPUT)
         found = self.results.get(GraphEnum.INPUT) or ArgsKwargs()
@@ -135,7 +135,7 @@ class BackwardPass:
             )
 
     def store(self, grads: ArgsKwargs) -> None:
-        """Add the parameters' gradients to theirs, and copy those of inputs that share memory with the given ones."""
+        """Add the parameter gradients to `Param.grad`; copy input gradients that share memory with these."""
         seeds = [g for g in grads.values() if g is not None]
         given = {id(g) for g in seeds}
         for param, new in self.params.totals():

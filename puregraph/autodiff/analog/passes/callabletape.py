@@ -48,14 +48,14 @@ def use_function(function: type[Function], inputs: ArgsKwargs, is_training: bool
 
 
 def call(function: Callable[..., Any], inputs: ArgsKwargs) -> ArgsKwargs:
-    """What a callable gives."""
+    """Call a function and wrap its result in ArgsKwargs."""
     return ArgsKwargs.to_args_kwargs_object(function(*inputs.args, **inputs.kwargs))
 
 
 def recorded(function: Callable[..., Any], inputs: ArgsKwargs, node: Any) -> Used:
-    """Run a callable on leaves of a tape: the values of what it gives, and the way back through what it recorded.
+    """Run a callable on the leaves of a tape: its output values, and a pullback along the tape.
 
-    A value that cannot have a gradient (a whole number, a flag) is passed on as it is.
+    A value that cannot have a gradient (an integer, a bool) is passed on unchanged.
     """
     given = ArgsKwargs([leaf(v) for v in inputs.args], {name: leaf(v) for name, v in inputs.kwargs.items()})
     with enable_grad():
@@ -78,7 +78,7 @@ def recorded(function: Callable[..., Any], inputs: ArgsKwargs, node: Any) -> Use
 
 
 def on_bare_values(function: type[Function], inputs: ArgsKwargs) -> Used:
-    """Run a Function as a graph of modules does: `forward` and `backward` on arrays."""
+    """Run a Function on plain arrays, with its own `forward` and `backward`, as a graph of modules does."""
     form = (*[HOLE] * len(inputs.args), *(Keyword(name, HOLE) for name in inputs.kwargs))
     context = Context(tuple([can_differ(v) for v in inputs.values()]))
     result = function.call(context, tuple(inputs.args), inputs.kwargs)
@@ -110,13 +110,13 @@ def back_along_tape(
 
 
 def grad_of(value: Any) -> Any:
-    """What reached an input: the sum; None if nothing did."""
+    """The summed gradient of an input; None if no gradient reached it."""
     found = value.grad if isinstance(value, Variable) else None
     return data_of(combine(found) if found else None) if isinstance(found, list) else data_of(found)
 
 
 def loss_seeds(loss: Any, leaves: ArgsKwargs) -> ArgsKwargs:
-    """The gradients of outputs from a loss that was computed from them."""
+    """Differentiate a loss with respect to the outputs that it was computed from."""
     wanted = [v for v in leaves.values() if isinstance(v, Variable)]
     new = iter(grad(loss, wanted, retain_graph=True, allow_unused=True))
     found = [data_of(next(new)) if isinstance(v, Variable) else None for v in leaves.values()]
@@ -124,7 +124,7 @@ def loss_seeds(loss: Any, leaves: ArgsKwargs) -> ArgsKwargs:
 
 
 def unrecorded(function: Any, why: Exception) -> Pull:
-    """The way back through a callable that could not be recorded: none, but a backward graph may pass it by."""
+    """The pullback of a callable that could not be recorded: it raises, unless a backward graph bypasses the node."""
 
     def pull(grads: ArgsKwargs, found: ParamGrads) -> ArgsKwargs:
         raise AutoDiffException(f"'{label_of(function)}' could not be recorded ({why}): {ADVICE}") from why

@@ -29,9 +29,9 @@ def implied_seeds(outputs: ArgsKwargs) -> ArgsKwargs:
 
 
 def checked_seeds(grads: ArgsKwargs, outputs: ArgsKwargs) -> ArgsKwargs:
-    """One gradient per output, of its shape; None for a named one that is not given.
+    """Check that there is one gradient per output, of its shape; None for a named output without one.
 
-    Raises    GraphError for another number of them or an unknown name, ShapeError for another shape
+    Raises    GraphError for the wrong number of gradients or an unknown name, ShapeError for the wrong shape
     """
     unknown = [name for name in grads.kwargs if name not in outputs.kwargs]
     if unknown or len(grads.args) != len(outputs.args):
@@ -47,13 +47,13 @@ def checked_seeds(grads: ArgsKwargs, outputs: ArgsKwargs) -> ArgsKwargs:
 
 
 def owned(g: Any, given: set[int]) -> Any:
-    """A gradient in an array of its own: copied if it is one that the caller gave, or a view of one."""
+    """A gradient that shares no memory with the caller's arrays: copied if it is one of them, or a view of one."""
     shared = id(g) in given or id(getattr(g, "base", None)) in given
     return g.copy() if shared and isArray(g) else g
 
 
 def can_differ(value: Any) -> bool:
-    """Whether a value can have a gradient: floating numbers can, and whatever else can be accumulated."""
+    """True if a value can have a gradient: floating numbers, and other values that can be added up."""
     if isArray(value):
         return value.dtype.kind in "fc"
     return isinstance(value, float) or not isinstance(value, (int, type(None))) and isValue(value)

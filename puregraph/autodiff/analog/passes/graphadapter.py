@@ -46,7 +46,7 @@ class GraphSource:
         self._rules: dict[int, Any] = {}
 
     def edges(self) -> dict[Any, list[tuple[int, Any, int]]]:
-        """For each node, and INPUT: (slot, reader, argument) of everything that reads its outputs, in forward order."""
+        """Map each node, and INPUT, to (slot, reader, argument) of every reader of its outputs, in forward order."""
         found: dict[Any, list[tuple[int, Any, int]]] = {GraphEnum.INPUT: [], **{node: [] for node in self.index}}
         for step in self.steps.items:
             for argument, number in enumerate(step.args[: step.inputs]):
@@ -62,7 +62,7 @@ class GraphSource:
         return self.steps.items[self.index[node]]
 
     def input_label(self, node: Any, position: int) -> str:
-        """Which input of a node, as a listing shows it after the node's name; nothing for the only one."""
+        """The suffix of a node's input in listings; nothing for the only input."""
         if node is GraphEnum.OUTPUT:
             names = [self.steps.names[n] for n in self.steps.outputs]
         elif node in self.index:
@@ -73,7 +73,7 @@ class GraphSource:
         return label_in(names, position)
 
     def output_label(self, node: Any, position: int) -> str:
-        """Which output of a node, likewise."""
+        """The suffix of a node's output in listings; nothing for the only output."""
         if node is GraphEnum.INPUT:
             names = [self.steps.names[n] for n in self.steps.inputs]
         elif node in self.index:
@@ -83,7 +83,7 @@ class GraphSource:
         return label_in(names, position)
 
     def needs(self) -> list[tuple[bool, ...]]:
-        """For each step, which of its arguments get a gradient, as modules and parameters are set now."""
+        """Per step: one flag per argument, true if it gets a gradient with the current modules and parameters."""
         steps = self.steps
         stored = [getattr(module, name) for _, module, name in steps.params]
         key = (
@@ -119,7 +119,7 @@ class GraphSource:
 
 
 class GraphResiduals:
-    """One pass of a Graph, as its backward graph asks for it."""
+    """A Graph's forward pass, in the form that its backward graph reads."""
 
     def __init__(self, source: GraphSource, last: Pass):
         self.source, self.values = source, last.values
@@ -151,7 +151,7 @@ class GraphResiduals:
         return []
 
     def taken_from(self, consumer: Any, source: Any) -> list[tuple[int, Taken]]:
-        """The arguments of one node that another made; for edges that a person added without saying which."""
+        """The arguments that one node takes from another; for an edge added without a position or name."""
         steps = self.source.steps
         if consumer is GraphEnum.OUTPUT:
             numbers: Any = steps.outputs
@@ -212,7 +212,7 @@ def graph_pass(source: GraphSource, spent: Any) -> GraphResiduals:
 
 
 def label_in(names: list[str], position: int) -> str:
-    """One of several values by its name, or by its position where names repeat."""
+    """The suffix for one of several values: its name, or its position where names repeat; nothing for the only one."""
     if len(names) < 2:
         return ""
     return f"[{position}]" if names.count(names[position]) > 1 else f".{names[position]}"

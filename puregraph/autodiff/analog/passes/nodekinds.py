@@ -1,4 +1,4 @@
-"""How a node of each kind runs forward, and what it keeps so that a gradient can be pulled back through it."""
+"""The forward pass of each kind of node, with the residuals that its pullback needs."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def use(node: Any, inputs: ArgsKwargs, is_training: bool, rank: int) -> Used:
 
 
 def has_backward(node: Any) -> bool:
-    """Whether a node brings a `backward(*gradients)` of its own."""
+    """True for a node with its own `backward(*gradients)`."""
     return callable(getattr(node, "backward", None)) and not isinstance(node, (type, Module, Node))
 
 
 def use_module(module: Module, inputs: ArgsKwargs, rank: int, rule_name: str | None) -> Used:
-    """A puregraph Module: its rules on the inputs and its parameters. Nothing is kept on the module."""
+    """Run a puregraph Module's rules on the inputs and its parameters. Nothing is stored on the module."""
     given, positions = positional(module, inputs)
     module.dataShapeFrom(*[None if x is None else shapeOf(x) for x in given])
     params = module.ruleParams()
@@ -93,7 +93,7 @@ def checked(grads: tuple, needs: tuple[bool, ...], arguments: Any) -> list[Any]:
 
 
 def positional(module: Module, inputs: ArgsKwargs) -> tuple[list[Any], list[Any]]:
-    """A module's inputs in its own order, and the position in the call that each came from; None for one left out."""
+    """A module's inputs in its own order, each with its position or name in the call; None for an omitted input."""
     spec = module.inputSpec
     given, positions = list(inputs.args), list(range(len(inputs.args)))
     if spec.variadic:
@@ -113,7 +113,7 @@ def positional(module: Module, inputs: ArgsKwargs) -> tuple[list[Any], list[Any]
 
 
 def use_own(module: Any, inputs: ArgsKwargs) -> Used:
-    """Anything with a `backward` of its own: one gradient per output in, one per input out."""
+    """Run an object with its own `backward`, which takes one gradient per output and returns one per input."""
     outputs = ArgsKwargs.to_args_kwargs_object(module(*inputs.args, **inputs.kwargs))
 
     def pull(grads: ArgsKwargs, found: ParamGrads) -> ArgsKwargs:

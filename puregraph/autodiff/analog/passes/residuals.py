@@ -15,7 +15,7 @@ Pull = Callable[[ArgsKwargs, "ParamGrads"], ArgsKwargs]  # gradients of a node's
 
 
 class Taken(NamedTuple):
-    """One input of a node's call: its position, the port of the producer that it came from, and along which edge."""
+    """One input of a node's call: its position there, its producer's port, and the edge between them."""
 
     position: Port
     port: Port
@@ -25,7 +25,7 @@ class Taken(NamedTuple):
 class Record(InputOutput):
     """One node of a forward pass: inputs, outputs, where the inputs came from, and how to pull a gradient back.
 
-    Where an input came from is remembered when the call is put together; it is never found out by looking at values.
+    Each input's origin is recorded when the call is assembled; it is never inferred by comparing values.
     """
 
     __slots__ = ("_by_edge", "_by_source", "pull", "rank", "taken")
@@ -63,12 +63,12 @@ class ParamGrads:
         self.found: dict[Any, list[tuple[int, int, Any, Any]]] = defaultdict(list)
 
     def add(self, group: Any, rank: int, position: int, param: Any, grad: Any) -> None:
-        """One contribution; those of a group are added up in forward order."""
+        """Record one contribution; the contributions of a group are added in forward order."""
         if grad is not None:
             self.found[group].append((rank, position, param, grad))
 
     def totals(self) -> list[tuple[Any, Any]]:
-        """Each parameter with the sum of its gradients, in forward order; those that are one object count as one."""
+        """Each parameter with the sum of its gradients, in forward order; a shared parameter appears once."""
         found: dict[int, tuple[Any, Any]] = {}
         for _, rows in sorted(self.found.items()):
             param, new = rows[0][2], combine([grad for _, _, _, grad in sorted(rows, key=lambda row: row[:2])])
@@ -92,7 +92,7 @@ class Residuals:
         return float("inf") if record is None else record.rank
 
     def outputs(self, node: Any) -> ArgsKwargs:
-        """What a node gave, gradients of which it is given."""
+        """A node's outputs in the forward pass."""
         return self.records[node].outputs
 
     def along(self, consumer: Any, edge: Edge) -> list[tuple[int, Taken]]:
@@ -107,7 +107,7 @@ class Residuals:
         return self.records[node]
 
     def pull(self, node: Any, grads: ArgsKwargs, params: ParamGrads) -> ArgsKwargs:
-        """The gradients of a node's inputs from those of its outputs."""
+        """Compute a node's input gradients from its output gradients."""
         record = self.records[node]
         return ArgsKwargs() if record.pull is None else record.pull(grads, params)
 

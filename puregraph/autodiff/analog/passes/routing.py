@@ -28,10 +28,10 @@ class Routing:
         self.residuals, self.owner_of, self.name_of = residuals, owner_of, name_of
 
     def gathered(self, node: Any, edges: tuple[Edge, ...], results: Results) -> ArgsKwargs | None:
-        """What a node is given, None if no gradient reaches it.
+        """A node's incoming gradients; None if no gradient reaches it.
 
-        For a forward node one gradient per output, None where there is none; for an AccumulateGrad a list of them per
-        output, in forward order; for any other node the arguments of a call.
+        A forward node gets one gradient per output, None where there is none. An AccumulateGrad gets a list of
+        contributions per output, in forward order. Any other node gets the arguments of a call.
         """
         owner = self.owner_of(node)
         if owner not in self.residuals:
@@ -85,7 +85,7 @@ class Routing:
         return rows
 
     def check(self, node: Any, owner: Any, found: dict[Port, Any], outputs: ArgsKwargs) -> None:
-        """Every gradient belongs to an output, and has its shape."""
+        """Check that every gradient belongs to an output and has its shape."""
         for port, rows in found.items():
             if not outputs.has(port):
                 raise GraphError(
@@ -128,7 +128,7 @@ class Routing:
         return ArgsKwargs(args, named) if args or named else None
 
     def one(self, edge: Edge, values: ArgsKwargs) -> Any:
-        """The one gradient that an edge takes; None if its source gave none at all."""
+        """The gradient that an edge takes; None if its source has no gradients at all."""
         port: Any = edge.taken
         if not values.is_empty() and not values.has(port):
             raise GraphError(
@@ -139,6 +139,6 @@ class Routing:
 
 
 def said(values: ArgsKwargs) -> str:
-    """What values there are, in words."""
+    """The number and the names of the values, for a message."""
     names = f" and {', '.join(values.kwargs)} by name" if values.kwargs else ""
     return f"{plural(len(values.args), 'value')}{names}"

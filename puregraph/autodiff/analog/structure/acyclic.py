@@ -109,7 +109,7 @@ class AcyclicDirectedGraph(LabelledGraph):
     # Planning ---------------------------------------------------------------------------------------------------------
 
     def compile(self, is_static: bool = True) -> Any:
-        """Make the plan now, so that what is wrong with the graph is said now.
+        """Make the plan now, so that errors in the graph are reported now.
 
         `is_static`    keep the plan until the graph is edited; otherwise each pass makes its own
 
@@ -122,7 +122,7 @@ class AcyclicDirectedGraph(LabelledGraph):
 
     @property
     def plan(self) -> ExecutionPlan:
-        """What a pass does: the same object as long as a static graph is not edited."""
+        """The steps of a pass: the same object as long as a static graph is not edited."""
         return self._plan_from(self.START)
 
     def _plan_from(self, start: Any) -> ExecutionPlan:
@@ -175,24 +175,24 @@ class AcyclicDirectedGraph(LabelledGraph):
         ]
 
     def _reads(self, edges: Iterable[Edge]) -> list[str]:
-        """What a step reads, by name."""
+        """The names of the values that a step reads."""
         return list(dict.fromkeys(self.names[edge.source] + self.taken_label(edge) for edge in edges))
 
     def _writes(self, node: Any, running: set[Any]) -> list[str]:
-        """What a step gives, and to whom."""
+        """The names of the nodes that a step's results go to."""
         edges = [edge for edge in self.outgoing[node] if edge.target in running]
         return list(dict.fromkeys(self.names[edge.target] + self.given_label(edge) for edge in edges))
 
     def taken_label(self, edge: Edge) -> str:
-        """Which of its source's values an edge takes; nothing for all of them, or the only one."""
+        """The suffix of the source's value that an edge takes; nothing for all values, or the only one."""
         return value_label(edge.in_arg, edge.in_kwarg)
 
     def given_label(self, edge: Edge) -> str:
-        """Which of its target's slots an edge fills."""
+        """The suffix of the target's slot that an edge fills."""
         return value_label(edge.out_arg, edge.out_kwarg)
 
     def title(self) -> str:
-        """What kind of graph it is, under the name that users know."""
+        """The kind of graph, under its public name."""
         return type(self).__name__.removeprefix("Editable")
 
     def __str__(self) -> str:

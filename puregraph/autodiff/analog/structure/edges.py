@@ -10,13 +10,13 @@ Port = int | str  # a position, or a keyword
 
 
 class Edge:
-    """One edge: `in_*` say what is taken from the source's values, `out_*` where it goes in the target's call.
+    """One edge: `in_*` select from the source's values, `out_*` place them in the target's call.
 
     True is "all of them", a number is one position, a text one keyword; see `check_edge_parameters`.
 
-    An edge of a backward graph may know more. `forward` is the forward edge that it runs against: what it carries are
-    the gradients of what came along there, wherever it went. `consumer` is the forward node whose input gradients it
-    carries, where that is not its source, and `packed` whether the source gives just those, in their order.
+    An edge of a backward graph may have three more attributes. `forward` is the forward edge that it reverses: it
+    carries the gradients of the values that moved along that edge. `consumer` is the forward node whose input gradients
+    it carries, if that is not its source. `packed` is true if the source returns just those gradients, in their order.
     """
 
     __slots__ = ("consumer", "forward", "in_arg", "in_kwarg", "out_arg", "out_kwarg", "packed", "source", "target")
@@ -44,12 +44,12 @@ class Edge:
 
     @property
     def taken(self) -> Port | None:
-        """The one value that is taken from the source; None for all of them."""
+        """The port of the source that the edge takes; None for all values."""
         return one(self.in_arg, self.in_kwarg)
 
     @property
     def given(self) -> Port | None:
-        """The one slot of the target that it goes to; None where it goes to the next ones, or keeps its names."""
+        """The slot of the target that the edge fills; None where values are appended, or keep their names."""
         return one(self.out_arg, self.out_kwarg)
 
     @property
@@ -59,7 +59,7 @@ class Edge:
 
     @property
     def label(self) -> str:
-        """What goes where: `* -> *`, `[0] -> [1]`, `{k} -> []`."""
+        """The label of both ends: `* -> *`, `[0] -> [1]`, `{k} -> []`."""
         return f"{side(self.in_arg, self.in_kwarg)} -> {side(self.out_arg, self.out_kwarg)}"
 
     def reversed_parameters(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def one(arg: Any, kwarg: Any) -> Port | None:
 
 
 def side(arg: Any, kwarg: Any) -> str:
-    """One end of an edge as its label shows it."""
+    """The label of one end of an edge."""
     if arg is True and kwarg is True:
         return "*"
     if arg is not None:
@@ -93,7 +93,7 @@ def side(arg: Any, kwarg: Any) -> str:
 def check_edge_parameters(
     in_arg: Any = None, in_kwarg: Any = None, out_arg: Any = None, out_kwarg: Any = None
 ) -> dict[str, Any]:
-    """The parameters of an edge, completed.
+    """Complete the parameters of an edge.
 
     | given                                    | becomes            |                                              |
     |------------------------------------------|--------------------|----------------------------------------------|
@@ -143,7 +143,7 @@ def check_edge_parameters(
 
 
 def check_parameter(name: str, value: Any) -> None:
-    """Refuse what is neither all nor one position or name."""
+    """Check that a parameter is None, True, or one position or keyword."""
     if value is None or value is True:
         return
     if name.endswith("kwarg"):

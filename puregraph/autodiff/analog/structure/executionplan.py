@@ -11,7 +11,7 @@ from puregraph.errors import GraphError
 
 
 class PlanStep(NamedTuple):
-    """One node, the edges that it reads, and the nodes whose values nobody reads after it."""
+    """One node, the edges that it reads, and the nodes whose values no later step reads."""
 
     node: Any
     edges: tuple[Edge, ...]
@@ -34,7 +34,7 @@ class ExecutionPlan:
 
 
 class InspectRow(NamedTuple):
-    """One step of a plan as people read it."""
+    """One step of a plan, for display."""
 
     step: int
     node: str
@@ -84,7 +84,7 @@ def ordered(
 
 
 def cycle(stuck: set[Any], incoming: Mapping[Any, Iterable[Edge]]) -> list[Any]:
-    """One cycle among nodes that all wait for one of their own."""
+    """A cycle among nodes that all wait for another one of them."""
     path: dict[Any, None] = {}
     node = next(iter(stuck))
     while node not in path:

@@ -21,7 +21,7 @@ def table(head: str, rows: list[InspectRow], notes: list[str]) -> str:
 
 
 def value_label(arg: Any, kwarg: Any) -> str:
-    """One value of a node's, as a listing names it; nothing for all of them."""
+    """The suffix for one of a node's values in listings; nothing for all of them."""
     text = side(arg, kwarg)
     return "" if text in ("*", "[]", "{}") else text
 
@@ -48,16 +48,14 @@ def quoted(text: str) -> str:
 
 
 def networkx_of(graph: Any) -> Any:
-    """A graph as a networkx MultiDiGraph, whose nodes have a `name` and whose edges the four parameters.
+    """A graph as a networkx MultiDiGraph; nodes have a `name`, edges the four parameters.
 
-    Raises    ImportError, with what to install, where networkx is not
+    Raises    ImportError with the install command, if networkx is not installed
     """
     try:
         import networkx  # only looked at, never run
     except ImportError as error:
-        raise ImportError(
-            "a graph is shown as a networkx graph only where networkx is installed: pip install puregraph[networkx]"
-        ) from error
+        raise ImportError("a networkx graph needs networkx: pip install puregraph[networkx]") from error
     found = networkx.MultiDiGraph()
     for node, name in graph.names.items():
         found.add_node(node, name=name)

@@ -99,7 +99,7 @@ class LabelledGraph:
         return self
 
     def _key(self, edge: Edge) -> tuple:
-        """What makes two edges one: the same slot of the same target, or all the same."""
+        """The identity of an edge: its target's slot, or both ends where it fills no single slot."""
         slot = side(edge.out_arg, edge.out_kwarg)
         if edge.given is not None:
             return edge.target, slot
@@ -152,7 +152,7 @@ class LabelledGraph:
         return self.known(node) if isinstance(node, str) else node
 
     def known(self, node: Any) -> Any:
-        """A node of this graph, from itself or its name.
+        """Look up a node of this graph, by itself or by its name.
 
         Raises    GraphError listing the nodes if it is not there
         """

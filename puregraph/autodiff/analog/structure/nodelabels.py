@@ -1,4 +1,4 @@
-"""What nodes of a graph are called in listings and messages."""
+"""Names of a graph's nodes in listings and messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from puregraph.node import Node
 
 
 def names_for(nodes: Iterable[Any], given: dict[Any, str]) -> dict[Any, str]:
-    """A name for each node: the given one, else its own, numbered where it would stand twice."""
+    """A name for each node: from `chosen`, else its default name, numbered where it would repeat."""
     names: dict[Any, str] = {}
     taken = {given[node] for node in nodes if node in given}
     counts: dict[str, int] = {}
@@ -36,7 +36,7 @@ def of(node: AccumulateGrad, names: dict[Any, str]) -> str:
 
 
 def label_of(node: Any) -> str:
-    """What something is called by itself: by its own name, else by its kind."""
+    """The default name of a node: its `name`, else its kind."""
     if isinstance(node, GraphEnum):
         return node.value
     if isinstance(node, Node):
