@@ -44,8 +44,8 @@ class ArgsKwargs:
         return port in self.kwargs if isinstance(port, str) else port < len(self.args)
 
     def __repr__(self) -> str:
-        given = [repr(v) for v in self.args] + [f"{k}={v!r}" for k, v in self.kwargs.items()]
-        return f"ArgsKwargs({', '.join(given)})"
+        arguments = [repr(v) for v in self.args] + [f"{k}={v!r}" for k, v in self.kwargs.items()]
+        return f"ArgsKwargs({', '.join(arguments)})"
 
     @staticmethod
     def to_args_kwargs_object(outputs: Any) -> ArgsKwargs:

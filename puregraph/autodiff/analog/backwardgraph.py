@@ -56,8 +56,8 @@ class EditableBackwardGraph(InvertedGraph):
         Raises    NoForwardPassError before a forward pass, GraphError or ShapeError for a gradient that does not fit
         """
         residuals = self._ready()
-        given = None if gradient is None else ArgsKwargs.to_args_kwargs_object(gradient)
-        return self._calculate(residuals, given, retain_graph)
+        seeds = None if gradient is None else ArgsKwargs.to_args_kwargs_object(gradient)
+        return self._calculate(residuals, seeds, retain_graph)
 
     def calculate(self, *args: Any, retain_graph: bool = False, **kwargs: Any) -> Any:
         """The gradient of the inputs: a value, a list of several, ArgsKwargs where inputs have names.
@@ -74,30 +74,32 @@ class EditableBackwardGraph(InvertedGraph):
         outputs, loss = residuals.outputs(self.OUTPUT), self.graph_state.loss
         if grads is not None and grads.is_nothing():
             return None
-        found: ArgsKwargs | None
+        result: ArgsKwargs | None
         if self._source is None and self.graph_state.is_taped:
-            found = back_along_tape(residuals.outputs(self.INPUT), outputs, grads, loss, retain_graph)
+            result = back_along_tape(residuals.outputs(self.INPUT), outputs, grads, loss, retain_graph)
         else:
             if grads is None:
                 grads = implied_seeds(outputs) if loss is None else loss_seeds(loss, self.graph_state.leaves)
             grads = checked_seeds(grads, outputs)
-            found = self._commit(self.OUTPUT, grads, residuals).results.get(self.INPUT)
+            result = self._commit(self.OUTPUT, grads, residuals).results.get(self.INPUT)
         if not retain_graph:
             self._release()
-        return None if found is None else ArgsKwargs.from_args_kwargs_object(found)
+        return None if result is None else ArgsKwargs.from_args_kwargs_object(result)
 
     def _pass(self, from_node: Any, *args: Any, **kwargs: Any) -> dict[Any, InputOutput]:
         """Run backward from `from_node` with these gradients: the incoming and outgoing gradients of each node.
 
         Nodes that no gradient reaches are left out.
         """
-        one = self._commit(self.known(from_node), ArgsKwargs(args, kwargs), self._ready(), True)
-        return {n: InputOutput(one.arrived[n], found) for n, found in one.results.items() if found is not None}
+        finished = self._commit(self.known(from_node), ArgsKwargs(args, kwargs), self._ready(), True)
+        return {
+            n: InputOutput(finished.arrived[n], grads) for n, grads in finished.results.items() if grads is not None
+        }
 
     def pull(self, records: dict[Any, Any], grads: ArgsKwargs) -> tuple[ArgsKwargs, list[tuple[Any, Any]]]:
         """Run one backward pass over these records: the input gradients, and (parameter, gradient) pairs."""
-        one = self._run(self.OUTPUT, grads, Residuals(records))
-        return one.results.get(self.INPUT) or ArgsKwargs(), one.params.totals()
+        finished = self._run(self.OUTPUT, grads, Residuals(records))
+        return finished.results.get(self.INPUT) or ArgsKwargs(), finished.params.totals()
 
     def _run(self, start: Any, grads: ArgsKwargs, residuals: Any, keep: bool = False) -> BackwardPass:
         """Run one pass that starts at this node with these gradients; `keep` stores every node's gradients."""
@@ -128,10 +130,10 @@ class EditableBackwardGraph(InvertedGraph):
         grads = grad_outputs.inputs if isinstance(grad_outputs, InputOutput) else grad_outputs
         if self._now is not None:
             return self._now.gradients(module, grads)
-        alone = BackwardPass(self, self._ready())
-        found = alone.gradients(module, grads)
-        alone.store(grads)
-        return found
+        single = BackwardPass(self, self._ready())
+        result = single.gradients(module, grads)
+        single.store(grads)
+        return result
 
     # The forward pass -------------------------------------------------------------------------------------------------
 

@@ -55,17 +55,19 @@ class ForwardGraph(AcyclicDirectedGraph):
             inputs = tuple(inputs[0])
         elif len(inputs) == 1 and isinstance(inputs[0], ArgsKwargs):
             inputs, named = tuple(inputs[0].args), {**inputs[0].kwargs, **named}
-        state, given = self.graph_state, ArgsKwargs(inputs, named)
+        state, arguments = self.graph_state, ArgsKwargs(inputs, named)
         state.ready_for_forward()
-        if any(isinstance(v, Variable) for v in given.values()):
-            return ArgsKwargs.from_args_kwargs_object(self.run_on_tape(given))
+        if any(isinstance(v, Variable) for v in arguments.values()):
+            return ArgsKwargs.from_args_kwargs_object(self.run_on_tape(arguments))
         if is_training and state.use_autograd_graph:
             with enable_grad():
-                given = ArgsKwargs([leaf(v) for v in given.args], {name: leaf(v) for name, v in given.kwargs.items()})
-                records = self._run(self.INPUT, given, True, on_tape=True)
+                arguments = ArgsKwargs(
+                    [leaf(v) for v in arguments.args], {name: leaf(v) for name, v in arguments.kwargs.items()}
+                )
+                records = self._run(self.INPUT, arguments, True, on_tape=True)
             state.is_taped = True
         else:
-            records = self._run(self.INPUT, given, is_training)
+            records = self._run(self.INPUT, arguments, is_training)
         if is_training:
             self.graph_state.forward_input_output_graph = records  # type: ignore[assignment]
         return ArgsKwargs.from_args_kwargs_object(records[self.OUTPUT].outputs)
@@ -81,29 +83,31 @@ class ForwardGraph(AcyclicDirectedGraph):
     def _run(self, start: Any, inputs: ArgsKwargs, is_training: bool, on_tape: bool = False) -> dict[Any, Record]:
         records: dict[Any, Record] = {}
         for rank, (node, edges, finished) in enumerate(self._plan_from(start).steps):
-            given, taken = (inputs, []) if node == start else self._gather(node, edges, records)
-            outputs, pull = self._use(node, given, is_training, rank, on_tape)
-            records[node] = Record(given, outputs, taken if is_training else [], pull if is_training else None, rank)
+            arguments, taken = (inputs, []) if node == start else self._gather(node, edges, records)
+            outputs, pull = self._use(node, arguments, is_training, rank, on_tape)
+            records[node] = Record(
+                arguments, outputs, taken if is_training else [], pull if is_training else None, rank
+            )
             if not is_training:
                 for done in finished:
                     if done is not self.OUTPUT:
                         del records[done]
         return records
 
-    def _use(self, node: Any, given: ArgsKwargs, is_training: bool, rank: int, on_tape: bool) -> Used:
+    def _use(self, node: Any, arguments: ArgsKwargs, is_training: bool, rank: int, on_tape: bool) -> Used:
         """Run one node; an exception gains the node's location."""
         if isinstance(node, GraphEnum):
-            return given, None
+            return arguments, None
         try:
             if on_tape:
-                return use_on_tape(node, given, self.name_of(node)), None
-            return use(node, given, is_training, rank)
+                return use_on_tape(node, arguments, self.name_of(node)), None
+            return use(node, arguments, is_training, rank)
         except ShapeError as error:
             raise located(error, self.name_of(node), type(getattr(node, "module", node)).__name__) from None
         except (AutoDiffException, GraphError) as error:
             raise type(error)(f"{self.location_of(node)}: {error}") from error
         except Exception as error:
-            shapes = [shapeOf(v) if hasattr(v, "dtype") else type(v).__name__ for v in given.values()]
+            shapes = [shapeOf(v) if hasattr(v, "dtype") else type(v).__name__ for v in arguments.values()]
             addLocation(error, f"{self.location_of(node)}: given {show(shapes)}")
             raise
 
@@ -191,10 +195,12 @@ class ForwardGraph(AcyclicDirectedGraph):
             self.add_node(node)
         for source, target, data in graph.edges(data=True):
             try:
-                given = check_edge_parameters(*[data.get(n) for n in ("in_arg", "in_kwarg", "out_arg", "out_kwarg")])
+                parameters = check_edge_parameters(
+                    *[data.get(n) for n in ("in_arg", "in_kwarg", "out_arg", "out_kwarg")]
+                )
             except GraphError as error:
                 raise GraphError(f"'{self.name_of(source)}' to '{self.name_of(target)}': {error}") from None
-            self._append(Edge(source, target, **given))
+            self._append(Edge(source, target, **parameters))
         if self.INPUT not in self.nodes:
             first = [node for node in list(self.nodes) if not self.incoming[node] and node is not self.OUTPUT]
             for position, node in enumerate(first):
@@ -209,10 +215,10 @@ def use_graph(forward: ForwardGraph, backward: Any, inputs: ArgsKwargs, is_train
     """Run a graph as a node: its outputs, and its backward graph as the way back."""
     records = forward._run(forward.INPUT, inputs, is_training)
 
-    def pull(grads: ArgsKwargs, found: ParamGrads) -> ArgsKwargs:
+    def pull(grads: ArgsKwargs, paramGrads: ParamGrads) -> ArgsKwargs:
         back, params = backward.pull(records, grads)
         for position, (param, grad) in enumerate(params):
-            found.add(id(param), rank, position, param, grad)
+            paramGrads.add(id(param), rank, position, param, grad)
         return back
 
     return records[forward.OUTPUT].outputs, pull

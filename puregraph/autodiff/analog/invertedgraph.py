@@ -65,8 +65,8 @@ class InvertedGraph(AcyclicDirectedGraph):
 
     def _key(self, edge: Edge) -> tuple:
         """The identity of an edge. Several edges may share a slot, where gradients add up; no edge is kept twice."""
-        taken, given = side(edge.in_arg, edge.in_kwarg), side(edge.out_arg, edge.out_kwarg)
-        return edge.source, taken, edge.target, given, id(edge.forward)
+        port, slot = side(edge.in_arg, edge.in_kwarg), side(edge.out_arg, edge.out_kwarg)
+        return edge.source, port, edge.target, slot, id(edge.forward)
 
     def _halves(self, edge: Edge, node: Any, position: int) -> tuple[Edge, Edge]:
         consumer = edge.reader
@@ -183,5 +183,5 @@ class InvertedGraph(AcyclicDirectedGraph):
             return []
         if self.forward_graph is not None and node not in self.forward_graph.nodes:
             return []
-        found = zip(module.ruleNames, module.ruleParams())
-        return [f"{self.names[node]}.{name}.grad" for name, param in found if module.wants(param)]
+        params = zip(module.ruleNames, module.ruleParams())
+        return [f"{self.names[node]}.{name}.grad" for name, param in params if module.wants(param)]

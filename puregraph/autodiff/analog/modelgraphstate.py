@@ -57,8 +57,8 @@ class ModelGraphState:
         return self._side(GraphEnum.OUTPUT)
 
     def _side(self, node: GraphEnum) -> Any:
-        found = self.forward_input_output_graph
-        return None if found is None or node not in found else found[node].outputs
+        records = self.forward_input_output_graph
+        return None if records is None or node not in records else records[node].outputs
 
     @property
     def leaves(self) -> Any:

@@ -68,17 +68,17 @@ class BackwardPass:
     def step(self, node: Any, edges: tuple[Edge, ...], grads: tuple) -> ArgsKwargs | None:
         """Compute a node's gradients from its sources' gradients; None if no gradient reaches it."""
         if node == self.start:
-            given = grads[0]
+            arriving = grads[0]
         else:
-            given = self.routing.gathered(node, edges, {edge.source: g for edge, g in zip(edges, grads)})
-            if given is None or given.is_nothing():
+            arriving = self.routing.gathered(node, edges, {edge.source: g for edge, g in zip(edges, grads)})
+            if arriving is None or arriving.is_nothing():
                 return None
-        found = self.graph._calculate_gradients(node, InputOutput(given))
+        result = self.graph._calculate_gradients(node, InputOutput(arriving))
         if self.keep:
-            self.arrived[node] = given
+            self.arrived[node] = arriving
         if self.keep or node is GraphEnum.INPUT:
-            self.results[node] = found
-        return found
+            self.results[node] = result
+        return result
 
     def gradients(self, module: Any, grads: ArgsKwargs) -> ArgsKwargs:
         """Compute a node's input gradients from its output gradients.
@@ -122,10 +122,10 @@ class BackwardPass:
         Raises    AutoDiffException if no input can have a gradient and no parameter has one
         """
         inputs = self.residuals.outputs(GraphEnum.INPUT)
-        found = self.results.get(GraphEnum.INPUT) or ArgsKwargs()
+        gradients = self.results.get(GraphEnum.INPUT) or ArgsKwargs()
         self.results[GraphEnum.INPUT] = ArgsKwargs(
-            [found.get(i) if can_differ(x) else None for i, x in enumerate(inputs.args)],
-            {name: found.get(name) if can_differ(x) else None for name, x in inputs.kwargs.items()},
+            [gradients.get(i) if can_differ(x) else None for i, x in enumerate(inputs.args)],
+            {name: gradients.get(name) if can_differ(x) else None for name, x in inputs.kwargs.items()},
         )
         if not self.params.found and inputs.values() and not any(map(can_differ, inputs.values())):
             kinds = ", ".join(str(getattr(x, "dtype", type(x).__name__)) for x in inputs.values())
@@ -137,13 +137,14 @@ class BackwardPass:
     def store(self, grads: ArgsKwargs) -> None:
         """Add the parameter gradients to `Param.grad`; copy input gradients that share memory with these."""
         seeds = [g for g in grads.values() if g is not None]
-        given = {id(g) for g in seeds}
+        taken = {id(g) for g in seeds}
         for param, new in self.params.totals():
-            param.store(new, 1.0, 1.0, alias=id(new) in given)
-            given.add(id(new))
-        found = self.results.get(GraphEnum.INPUT)
-        if found is not None:
-            owners = given | {id(g.base) for g in seeds if getattr(g, "base", None) is not None}
+            param.store(new, 1.0, 1.0, alias=id(new) in taken)
+            taken.add(id(new))
+        inputGrads = self.results.get(GraphEnum.INPUT)
+        if inputGrads is not None:
+            owners = taken | {id(g.base) for g in seeds if getattr(g, "base", None) is not None}
             self.results[GraphEnum.INPUT] = ArgsKwargs(
-                [owned(g, owners) for g in found.args], {name: owned(g, owners) for name, g in found.kwargs.items()}
+                [owned(g, owners) for g in inputGrads.args],
+                {name: owned(g, owners) for name, g in inputGrads.kwargs.items()},
             )

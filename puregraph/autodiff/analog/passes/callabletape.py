@@ -57,13 +57,13 @@ def recorded(function: Callable[..., Any], inputs: ArgsKwargs, node: Any) -> Use
 
     A value that cannot have a gradient (an integer, a bool) is passed on unchanged.
     """
-    given = ArgsKwargs([leaf(v) for v in inputs.args], {name: leaf(v) for name, v in inputs.kwargs.items()})
+    taped = ArgsKwargs([leaf(v) for v in inputs.args], {name: leaf(v) for name, v in inputs.kwargs.items()})
     with enable_grad():
-        result = call(function, given)
+        result = call(function, taped)
     outputs = ArgsKwargs([data_of(y) for y in result.args], {name: data_of(y) for name, y in result.kwargs.items()})
-    leaves = [v for v in given.values() if isinstance(v, Variable)]
+    leaves = [v for v in taped.values() if isinstance(v, Variable)]
 
-    def pull(grads: ArgsKwargs, found: ParamGrads) -> ArgsKwargs:
+    def pull(grads: ArgsKwargs, paramGrads: ParamGrads) -> ArgsKwargs:
         pairs = [(y, number(g)) for y, g in zip(result.values(), grads.values()) if g is not None]
         pairs = [(y, g) for y, g in pairs if can_differ(data_of(y))]
         known = [(y, g) for y, g in pairs if isinstance(y, Variable) and y.requires_grad]
@@ -71,8 +71,8 @@ def recorded(function: Callable[..., Any], inputs: ArgsKwargs, node: Any) -> Use
             return not_recorded(node, pairs, leaves)
         new = grad([y for y, _ in known], leaves, [g for _, g in known], retain_graph=True, allow_unused=True)
         back = iter([data_of(g) for g in new])
-        args = [next(back) if isinstance(v, Variable) else None for v in given.args]
-        return ArgsKwargs(args, {n: next(back) if isinstance(v, Variable) else None for n, v in given.kwargs.items()})
+        args = [next(back) if isinstance(v, Variable) else None for v in taped.args]
+        return ArgsKwargs(args, {n: next(back) if isinstance(v, Variable) else None for n, v in taped.kwargs.items()})
 
     return outputs, pull
 
@@ -84,7 +84,7 @@ def on_bare_values(function: type[Function], inputs: ArgsKwargs) -> Used:
     result = function.call(context, tuple(inputs.args), inputs.kwargs)
     context.outputs = result if type(result) is tuple else (result,)
 
-    def pull(grads: ArgsKwargs, found: ParamGrads) -> ArgsKwargs:
+    def pull(grads: ArgsKwargs, paramGrads: ParamGrads) -> ArgsKwargs:
         new = iter(function.gradients(context, grads.args, form, isHole))
         return ArgsKwargs([next(new) for _ in inputs.args], {name: next(new) for name in inputs.kwargs})
 
@@ -111,22 +111,22 @@ def back_along_tape(
 
 def grad_of(value: Any) -> Any:
     """The summed gradient of an input; None if no gradient reached it."""
-    found = value.grad if isinstance(value, Variable) else None
-    return data_of(combine(found) if found else None) if isinstance(found, list) else data_of(found)
+    gradient = value.grad if isinstance(value, Variable) else None
+    return data_of(combine(gradient) if gradient else None) if isinstance(gradient, list) else data_of(gradient)
 
 
 def loss_seeds(loss: Any, leaves: ArgsKwargs) -> ArgsKwargs:
     """Differentiate a loss with respect to the outputs that it was computed from."""
     wanted = [v for v in leaves.values() if isinstance(v, Variable)]
     new = iter(grad(loss, wanted, retain_graph=True, allow_unused=True))
-    found = [data_of(next(new)) if isinstance(v, Variable) else None for v in leaves.values()]
-    return ArgsKwargs(found[: len(leaves.args)], dict(zip(leaves.kwargs, found[len(leaves.args) :])))
+    seeds = [data_of(next(new)) if isinstance(v, Variable) else None for v in leaves.values()]
+    return ArgsKwargs(seeds[: len(leaves.args)], dict(zip(leaves.kwargs, seeds[len(leaves.args) :])))
 
 
 def unrecorded(function: Any, why: Exception) -> Pull:
     """The pullback of a callable that could not be recorded: it raises, unless a backward graph bypasses the node."""
 
-    def pull(grads: ArgsKwargs, found: ParamGrads) -> ArgsKwargs:
+    def pull(grads: ArgsKwargs, paramGrads: ParamGrads) -> ArgsKwargs:
         raise AutoDiffException(f"'{label_of(function)}' could not be recorded ({why}): {ADVICE}") from why
 
     return pull

@@ -37,8 +37,8 @@ def checked_seeds(grads: ArgsKwargs, outputs: ArgsKwargs) -> ArgsKwargs:
     if unknown or len(grads.args) != len(outputs.args):
         got = f"{len(grads.args)}" + (f" and {', '.join(grads.kwargs)} by name" if grads.kwargs else "")
         raise GraphError(f"at 'OUTPUT': wanted a gradient (or None) for each of {said(outputs)}, got {got}")
-    given: list[tuple[Port, Any]] = [*enumerate(grads.args), *grads.kwargs.items()]
-    for port, g in given:
+    byPort: list[tuple[Port, Any]] = [*enumerate(grads.args), *grads.kwargs.items()]
+    for port, g in byPort:
         wanted = shapeOf(outputs.get(port))
         if g is not None and shapeOf(g) != wanted:
             fault = Fault(f"a gradient of shape {show(wanted)} for output {port!r}", show(shapeOf(g)))
@@ -46,9 +46,9 @@ def checked_seeds(grads: ArgsKwargs, outputs: ArgsKwargs) -> ArgsKwargs:
     return ArgsKwargs(grads.args, {name: grads.kwargs.get(name) for name in outputs.kwargs})
 
 
-def owned(g: Any, given: set[int]) -> Any:
+def owned(g: Any, callers: set[int]) -> Any:
     """A gradient that shares no memory with the caller's arrays: copied if it is one of them, or a view of one."""
-    shared = id(g) in given or id(getattr(g, "base", None)) in given
+    shared = id(g) in callers or id(getattr(g, "base", None)) in callers
     return g.copy() if shared and isArray(g) else g
 
 

@@ -47,16 +47,16 @@ class GraphSource:
 
     def edges(self) -> dict[Any, list[tuple[int, Any, int]]]:
         """Map each node, and INPUT, to (slot, reader, argument) of every reader of its outputs, in forward order."""
-        found: dict[Any, list[tuple[int, Any, int]]] = {GraphEnum.INPUT: [], **{node: [] for node in self.index}}
+        readers: dict[Any, list[tuple[int, Any, int]]] = {GraphEnum.INPUT: [], **{node: [] for node in self.index}}
         for step in self.steps.items:
             for argument, number in enumerate(step.args[: step.inputs]):
                 if number != ABSENT:
                     node, slot = self.maker[number]
-                    found[node].append((slot, step.node, argument))
+                    readers[node].append((slot, step.node, argument))
         for position, number in enumerate(self.steps.outputs):
             node, slot = self.maker[number]
-            found[node].append((slot, GraphEnum.OUTPUT, position))
-        return found
+            readers[node].append((slot, GraphEnum.OUTPUT, position))
+        return readers
 
     def step(self, node: Any) -> GraphStep:
         return self.steps.items[self.index[node]]
@@ -95,12 +95,12 @@ class GraphSource:
             requires = dict.fromkeys(steps.inputs, True)
             for (number, module, _), param in zip(steps.params, stored):
                 requires[number] = module.wants(param)
-            found = []
+            flags = []
             for step in steps.items:
                 needs = needsOf(step, requires)
                 requires.update(dict.fromkeys(step.outs, any(needs)))
-                found.append(needs)
-            self._key, self.known = key, found
+                flags.append(needs)
+            self._key, self.known = key, flags
             self._rules = {}
         return self.known
 
@@ -163,7 +163,9 @@ class GraphResiduals:
         made = [self.source.maker.get(n) for n in numbers]
         edge: Any = None
         return [
-            (i, Taken(i, found[1], edge)) for i, found in enumerate(made) if found is not None and found[0] is source
+            (i, Taken(i, origin[1], edge))
+            for i, origin in enumerate(made)
+            if origin is not None and origin[0] is source
         ]
 
     def record(self, node: Any) -> Any:

@@ -18,25 +18,25 @@ from puregraph.module import Module
 from puregraph.node import Node
 
 
-def use_on_tape(node: Any, given: ArgsKwargs, path: str) -> ArgsKwargs:
+def use_on_tape(node: Any, arguments: ArgsKwargs, path: str) -> ArgsKwargs:
     """Run a node on Variables."""
     module = node.module if isinstance(node, (Node, Occurrence)) else node
     if isinstance(module, Module):
-        values, _ = positional(module, given)
+        values, _ = positional(module, arguments)
         if isinstance(module, Graph):
             return ArgsKwargs(run_graph(module, values))
         return ArgsKwargs(record(module, values, rule_of(node), path))
     if isinstance(module, type) and issubclass(module, Function):
-        return ArgsKwargs.to_args_kwargs_object(apply(module, *given.args, **given.kwargs))
+        return ArgsKwargs.to_args_kwargs_object(apply(module, *arguments.args, **arguments.kwargs))
     nested = getattr(module, "run_on_tape", None)
     if callable(nested):
-        return nested(given)
+        return nested(arguments)
     if has_backward(module):
         box = NodeHolder(module)
-        values = apply(CustomBackward, box, *given.args, **given.kwargs)
+        values = apply(CustomBackward, box, *arguments.args, **arguments.kwargs)
         count = len(box.outputs.args)
         return ArgsKwargs(values[:count], dict(zip(box.outputs.kwargs, values[count:])))
-    return ArgsKwargs.to_args_kwargs_object(module(*given.args, **given.kwargs))
+    return ArgsKwargs.to_args_kwargs_object(module(*arguments.args, **arguments.kwargs))
 
 
 def rule_of(node: Any) -> str | None:
@@ -65,6 +65,6 @@ class CustomBackward(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple:
         positions, names, count, outputs = ctx.names
-        given = [data_of(g) for g in grads]
-        found = ctx.pull(ArgsKwargs(given[:count], dict(zip(outputs, given[count:]))), ParamGrads())
-        return None, *(found.get(i) for i in range(positions)), *(found.get(name) for name in names)
+        arrays = [data_of(g) for g in grads]
+        inputGrads = ctx.pull(ArgsKwargs(arrays[:count], dict(zip(outputs, arrays[count:]))), ParamGrads())
+        return None, *(inputGrads.get(i) for i in range(positions)), *(inputGrads.get(name) for name in names)

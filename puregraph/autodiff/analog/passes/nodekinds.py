@@ -49,10 +49,10 @@ def has_backward(node: Any) -> bool:
 
 def use_module(module: Module, inputs: ArgsKwargs, rank: int, rule_name: str | None) -> Used:
     """Run a puregraph Module's rules on the inputs and its parameters. Nothing is stored on the module."""
-    given, positions = positional(module, inputs)
-    module.dataShapeFrom(*[None if x is None else shapeOf(x) for x in given])
+    ordered, positions = positional(module, inputs)
+    module.dataShapeFrom(*[None if x is None else shapeOf(x) for x in ordered])
     params = module.ruleParams()
-    arguments = [*given, *module.ruleValues()]
+    arguments = [*ordered, *module.ruleValues()]
     result = module.updateData(*arguments)
     outputs = result if type(result) is tuple else (result,)
     count, train = len(module.outputNames), module.isTraining
@@ -60,10 +60,10 @@ def use_module(module: Module, inputs: ArgsKwargs, rank: int, rule_name: str | N
     stored = [(n, p) for n, p in zip(module.ruleNames, params) if isMarked(p) and (reads is None or n in reads)]
     saved = [(n, p, p.mark()) for n, p in stored if p is not None]
 
-    def pull(grads: ArgsKwargs, found: ParamGrads) -> ArgsKwargs:
+    def pull(grads: ArgsKwargs, paramGrads: ParamGrads) -> ArgsKwargs:
         checkMode(module, train, name)
         checkSaved(module, saved, name)
-        needs = module.needs(given)
+        needs = module.needs(ordered)
         if not any(needs):
             return ArgsKwargs()
         rule = gradientRule(module, needs, rule_name)
@@ -72,7 +72,7 @@ def use_module(module: Module, inputs: ArgsKwargs, rank: int, rule_name: str | N
         new = checked(result, needs, arguments)
         for position, param in enumerate(params):
             if isinstance(param, Param):
-                found.add(id(param), rank, position, param, new[len(given) + position])
+                paramGrads.add(id(param), rank, position, param, new[len(ordered) + position])
         back = ArgsKwargs([None] * len(inputs.args), dict.fromkeys(inputs.kwargs))
         for position, g in zip(positions, new):
             if isinstance(position, str):
@@ -95,20 +95,20 @@ def checked(grads: tuple, needs: tuple[bool, ...], arguments: Any) -> list[Any]:
 def positional(module: Module, inputs: ArgsKwargs) -> tuple[list[Any], list[Any]]:
     """A module's inputs in its own order, each with its position or name in the call; None for an omitted input."""
     spec = module.inputSpec
-    given, positions = list(inputs.args), list(range(len(inputs.args)))
+    values, positions = list(inputs.args), list(range(len(inputs.args)))
     if spec.variadic:
         if inputs.kwargs:
             raise GraphError(f"{type(module).__name__} takes any number of inputs by position, none by name")
-        return given, positions
-    rest = spec.names[len(given) :]
-    wrong = [name for name in inputs.kwargs if name not in rest]
-    missing = [name for name in rest if name not in inputs.kwargs and name not in spec.optional]
-    if wrong or missing or len(given) > len(spec.names):
-        got = f"{len(given)} by position" + (f" and {', '.join(inputs.kwargs)} by name" if inputs.kwargs else "")
+        return values, positions
+    remaining = spec.names[len(values) :]
+    wrong = [name for name in inputs.kwargs if name not in remaining]
+    missing = [name for name in remaining if name not in inputs.kwargs and name not in spec.optional]
+    if wrong or missing or len(values) > len(spec.names):
+        got = f"{len(values)} by position" + (f" and {', '.join(inputs.kwargs)} by name" if inputs.kwargs else "")
         raise GraphError(f"{type(module).__name__} wanted {', '.join(spec.names)}, got {got}")
     return (
-        [*given, *(inputs.kwargs.get(name) for name in rest)],
-        [*positions, *(name if name in inputs.kwargs else None for name in rest)],
+        [*values, *(inputs.kwargs.get(name) for name in remaining)],
+        [*positions, *(name if name in inputs.kwargs else None for name in remaining)],
     )
 
 
@@ -116,7 +116,7 @@ def use_own(module: Any, inputs: ArgsKwargs) -> Used:
     """Run an object with its own `backward`, which takes one gradient per output and returns one per input."""
     outputs = ArgsKwargs.to_args_kwargs_object(module(*inputs.args, **inputs.kwargs))
 
-    def pull(grads: ArgsKwargs, found: ParamGrads) -> ArgsKwargs:
+    def pull(grads: ArgsKwargs, paramGrads: ParamGrads) -> ArgsKwargs:
         return call_backward(module, grads, inputs, outputs)
 
     return outputs, pull

@@ -69,12 +69,12 @@ class ParamGrads:
 
     def totals(self) -> list[tuple[Any, Any]]:
         """Each parameter with the sum of its gradients, in forward order; a shared parameter appears once."""
-        found: dict[int, tuple[Any, Any]] = {}
+        sums: dict[int, tuple[Any, Any]] = {}
         for _, rows in sorted(self.found.items()):
             param, new = rows[0][2], combine([grad for _, _, _, grad in sorted(rows, key=lambda row: row[:2])])
-            old = found.get(id(param))
-            found[id(param)] = param, new if old is None else old[1] + new
-        return list(found.values())
+            old = sums.get(id(param))
+            sums[id(param)] = param, new if old is None else old[1] + new
+        return list(sums.values())
 
 
 class Residuals:

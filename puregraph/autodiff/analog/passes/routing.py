@@ -36,23 +36,23 @@ class Routing:
         owner = self.owner_of(node)
         if owner not in self.residuals:
             return self.arguments(edges, results)
-        found: dict[Port, list[tuple[float, int, Any]]] = {}
+        contributions: dict[Port, list[tuple[float, int, Any]]] = {}
         for edge in edges:
             values = results[edge.source]
             if values is not None:
                 rank = self.residuals.rank(edge.reader)
                 for position, port, g in self.carried(edge, values, owner):
                     if g is not None:
-                        found.setdefault(port, []).append((rank, position, g))
-        if not found:
+                        contributions.setdefault(port, []).append((rank, position, g))
+        if not contributions:
             return None
         outputs = self.residuals.outputs(owner)
-        self.check(node, owner, found, outputs)
-        for rows in found.values():
+        self.check(node, owner, contributions, outputs)
+        for rows in contributions.values():
             if len(rows) > 1:
                 rows.sort(key=lambda row: row[:2])
-        lists: list[Any] = [[g for _, _, g in found.get(port, ())] for port in range(len(outputs.args))]
-        named = {name: [g for _, _, g in found.get(name, ())] for name in outputs.kwargs}
+        lists: list[Any] = [[g for _, _, g in contributions.get(port, ())] for port in range(len(outputs.args))]
+        named = {name: [g for _, _, g in contributions.get(name, ())] for name in outputs.kwargs}
         if isinstance(node, AccumulateGrad):
             return ArgsKwargs(lists, named)
         return ArgsKwargs([total(c) for c in lists], {name: total(c) for name, c in named.items()})
@@ -84,9 +84,9 @@ class Routing:
             rows += [(len(rows) + i, k if keeps else i, g) for i, (k, g) in enumerate(values.kwargs.items())]
         return rows
 
-    def check(self, node: Any, owner: Any, found: dict[Port, Any], outputs: ArgsKwargs) -> None:
+    def check(self, node: Any, owner: Any, contributions: dict[Port, Any], outputs: ArgsKwargs) -> None:
         """Check that every gradient belongs to an output and has its shape."""
-        for port, rows in found.items():
+        for port, rows in contributions.items():
             if not outputs.has(port):
                 raise GraphError(
                     f"at '{self.name_of(node)}': got a gradient for output {port!r}, but it gave {said(outputs)} in "

@@ -44,10 +44,10 @@ class AcyclicDirectedGraph(LabelledGraph):
         Raises    GraphError if there is none
         """
         source, target = self.known(source), self.known(target)
-        found = [edge for edge in self.outgoing[source] if edge.target == target]
-        if not found:
+        edges = [edge for edge in self.outgoing[source] if edge.target == target]
+        if not edges:
             raise GraphError(f"there is no edge from '{self.name_of(source)}' to '{self.name_of(target)}'")
-        return found
+        return edges
 
     def remove_edge(self, source: Any, target: Any) -> AcyclicDirectedGraph:
         """Remove all edges from one node to another."""

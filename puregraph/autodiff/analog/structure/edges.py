@@ -111,10 +111,10 @@ def check_edge_parameters(
     Raises    GraphError for two sources, two destinations, all on one side and one on the other, a position that is
               not a whole number from 0 up, a keyword that is no text
     """
-    given = {"in_arg": in_arg, "in_kwarg": in_kwarg, "out_arg": out_arg, "out_kwarg": out_kwarg}
-    if all(v is None for v in given.values()) or all(v is True for v in given.values()):
-        return dict.fromkeys(given, True)
-    for name, value in given.items():
+    parameters = {"in_arg": in_arg, "in_kwarg": in_kwarg, "out_arg": out_arg, "out_kwarg": out_kwarg}
+    if all(v is None for v in parameters.values()) or all(v is True for v in parameters.values()):
+        return dict.fromkeys(parameters, True)
+    for name, value in parameters.items():
         check_parameter(name, value)
     if in_arg is not None and in_kwarg is not None:
         raise GraphError(f"an edge takes either in_arg or in_kwarg, got in_arg={in_arg!r} and in_kwarg={in_kwarg!r}")
@@ -134,7 +134,7 @@ def check_edge_parameters(
             out_kwarg = in_kwarg
     takes_all, gives_all = in_arg is True or in_kwarg is True, out_arg is True or out_kwarg is True
     if takes_all and not gives_all or out_kwarg is True and in_kwarg is not True:
-        said = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
+        said = ", ".join(f"{name}={value!r}" for name, value in parameters.items() if value is not None)
         raise GraphError(
             f"an edge with {said} would take all on one side and one on the other, or positions as names: "
             "give True on both sides, or one position or name on both"

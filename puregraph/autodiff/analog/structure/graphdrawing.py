@@ -56,10 +56,10 @@ def networkx_of(graph: Any) -> Any:
         import networkx  # only looked at, never run
     except ImportError as error:
         raise ImportError("a networkx graph needs networkx: pip install puregraph[networkx]") from error
-    found = networkx.MultiDiGraph()
+    digraph = networkx.MultiDiGraph()
     for node, name in graph.names.items():
-        found.add_node(node, name=name)
+        digraph.add_node(node, name=name)
     for edges in graph.outgoing.values():
         for edge in edges:
-            found.add_edge(edge.source, edge.target, label=edge.label, **edge.parameters)
-    return found
+            digraph.add_edge(edge.source, edge.target, label=edge.label, **edge.parameters)
+    return digraph

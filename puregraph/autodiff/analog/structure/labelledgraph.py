@@ -156,13 +156,13 @@ class LabelledGraph:
 
         Raises    GraphError listing the nodes if it is not there
         """
-        found = self._named()[1].get(node) if isinstance(node, str) else node
-        if found is None or found not in self.nodes:
+        match = self._named()[1].get(node) if isinstance(node, str) else node
+        if match is None or match not in self.nodes:
             names = list(self.names.values())
             more = f" and {len(names) - 8} more" if len(names) > 8 else ""
             said = repr(node) if isinstance(node, str) else f"'{label_of(node)}'"
             raise GraphError(f"the graph has no node {said}; it has {', '.join(names[:8]) or 'none'}{more}")
-        return found
+        return match
 
     def __contains__(self, node: Any) -> bool:
         return (node in self._named()[1]) if isinstance(node, str) else node in self.nodes

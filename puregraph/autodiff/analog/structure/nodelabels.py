@@ -12,13 +12,13 @@ from puregraph.module import Module
 from puregraph.node import Node
 
 
-def names_for(nodes: Iterable[Any], given: dict[Any, str]) -> dict[Any, str]:
+def names_for(nodes: Iterable[Any], chosen: dict[Any, str]) -> dict[Any, str]:
     """A name for each node: from `chosen`, else its default name, numbered where it would repeat."""
     names: dict[Any, str] = {}
-    taken = {given[node] for node in nodes if node in given}
+    taken = {chosen[node] for node in nodes if node in chosen}
     counts: dict[str, int] = {}
     for node in sorted(nodes, key=lambda node: isinstance(node, AccumulateGrad)):  # these are named after the others
-        name = given.get(node)
+        name = chosen.get(node)
         if name is None:
             base = f"AccumulateGrad({of(node, names)})" if isinstance(node, AccumulateGrad) else label_of(node)
             name = base
@@ -50,8 +50,8 @@ def label_of(node: Any) -> str:
         return name
     if isinstance(node, Module):
         return type(node).__name__.lower()
-    found = getattr(node, "__name__", None) or type(node).__name__
-    return "lambda" if found == "<lambda>" else found
+    kind = getattr(node, "__name__", None) or type(node).__name__
+    return "lambda" if kind == "<lambda>" else kind
 
 
 def kind_of(node: Any) -> str:
