@@ -144,7 +144,7 @@ class ForwardGraph(AcyclicDirectedGraph):
                     f"the edge from '{self.name_of(edge.source)}' to '{self.name_of(edge.target)}' takes "
                     f"{edge.taken!r}, but '{self.name_of(edge.source)}' gave {said(values)}"
                 )
-            return [(edge.taken, edge.given)]
+            return [(edge.taken, edge.slot)]
         routes: list[tuple[Any, Any]] = []
         if edge.in_arg is True:
             routes += [(i, None) for i in range(len(values.args))]

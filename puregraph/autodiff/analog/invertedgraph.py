@@ -163,8 +163,8 @@ class InvertedGraph(AcyclicDirectedGraph):
 
     def given_label(self, edge: Edge) -> str:
         owner = self._owner_of(edge.target)
-        if self._source is not None and isinstance(edge.given, int):
-            return self._source.output_label(owner, edge.given)
+        if self._source is not None and isinstance(edge.slot, int):
+            return self._source.output_label(owner, edge.slot)
         return super().given_label(edge)
 
     def _owner_of(self, node: Any) -> Any:

@@ -61,7 +61,7 @@ class Routing:
         """The gradients that an edge brings to a forward node: each with its position at the reader, and its port."""
         if edge.forward is None and edge.taken is not None:
             position = edge.taken if isinstance(edge.taken, int) else len(values.args)
-            return [(position, 0 if edge.given is None else edge.given, self.one(edge, values))]
+            return [(position, 0 if edge.slot is None else edge.slot, self.one(edge, values))]
         consumer = edge.reader
         if edge.forward is not None:
             along = self.residuals.along(consumer, edge.forward)
@@ -118,12 +118,12 @@ class Routing:
                         named.update(values.kwargs)
                     else:
                         appended += values.kwargs.values()
-            elif edge.given is None:
+            elif edge.slot is None:
                 appended.append(self.one(edge, values))
-            elif isinstance(edge.given, int):
-                numbered.append((edge.given, self.one(edge, values)))
+            elif isinstance(edge.slot, int):
+                numbered.append((edge.slot, self.one(edge, values)))
             else:
-                named[edge.given] = self.one(edge, values)
+                named[edge.slot] = self.one(edge, values)
         args = [g for _, g in sorted(numbered, key=lambda row: row[0])] + appended
         return ArgsKwargs(args, named) if args or named else None
 

@@ -73,7 +73,7 @@ class AcyclicDirectedGraph(LabelledGraph):
         edges = self.edges_between(source, target)
         if node in self.nodes:
             raise GraphError(f"'{self.name_of(node)}' stands in the graph already: insert an Occurrence of it")
-        if len(edges) > 1 and any(edge.taken is None or edge.given is None for edge in edges):
+        if len(edges) > 1 and any(edge.taken is None or edge.slot is None for edge in edges):
             raise GraphError(
                 f"'{self.name_of(edges[0].source)}' and '{self.name_of(edges[0].target)}' have {len(edges)} edges, "
                 "and not all say which value goes where: give them in_arg and out_arg"

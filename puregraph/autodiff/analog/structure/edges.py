@@ -48,7 +48,7 @@ class Edge:
         return one(self.in_arg, self.in_kwarg)
 
     @property
-    def given(self) -> Port | None:
+    def slot(self) -> Port | None:
         """The slot of the target that the edge fills; None where values are appended, or keep their names."""
         return one(self.out_arg, self.out_kwarg)
 

@@ -101,7 +101,7 @@ class LabelledGraph:
     def _key(self, edge: Edge) -> tuple:
         """The identity of an edge: its target's slot, or both ends where it fills no single slot."""
         slot = side(edge.out_arg, edge.out_kwarg)
-        if edge.given is not None:
+        if edge.slot is not None:
             return edge.target, slot
         return edge.source, side(edge.in_arg, edge.in_kwarg), edge.target, slot
 
