@@ -18,10 +18,10 @@ from puregraph.node import Node
 
 
 class Pure:
-    """A Graph or Module as a function of its inputs and parameters: running it leaves no trace.
+    """A Graph or Module as a pure function of its inputs and parameters.
 
-    Running statistics stay as they are, and so do the counters of random numbers: the masks are those of the next
-    call of the module itself. `params` has every parameter by its path (of a lone module, by its name).
+    Running statistics and random counters are left unchanged, so the masks are those that the module's next call draws.
+    `params` maps paths to parameters (names, for a single module).
 
     >>> from puregraph import Linear, Sequential
     >>> x = np.ones((5, 3), np.float32)
@@ -56,15 +56,15 @@ class Pure:
     def stored(self, wrap: Callable[[Any, Any], Any] = lambda stored, array: array) -> dict[int, Any]:
         """Parameters, and copies of states, by number; `wrap(stored, array)` may replace each array."""
         made: dict[int, Any] = {}
-        found = {}
+        arrays = {}
         for number, module, name in self.steps.params:
             stored = getattr(module, name)
             if stored is not None:
                 if id(stored) not in made:
                     isParam = isinstance(stored, Param)
                     made[id(stored)] = wrap(stored, stored.data if isParam else stored.data.copy())
-                found[number] = made[id(stored)]
-        return found
+                arrays[number] = made[id(stored)]
+        return arrays
 
     def run(self, inputs: Sequence[Any], stored: dict[int, Any] | None = None) -> list[Any]:
         """Every value of a pass, by number."""
@@ -81,16 +81,16 @@ class Pure:
         return outputs[0] if len(outputs) == 1 else outputs
 
     def pull(self, grads: list[Any], values: list[Any], updGrad: bool, params: Iterable[Param]) -> tuple[list, dict]:
-        """The gradients of the inputs, and of these parameters by id, in whatever mode their modules are."""
+        """The gradients of the inputs, and of these parameters by id, regardless of their modules' modes."""
         back = backwardOf(self.graph, self.steps, updGrad, frozenset(map(id, params)))
-        inputs, found = back.gradients(grads, values, shows=False)
-        return inputs, {id(p): g for p, g in found}
+        inputs, pairs = back.gradients(grads, values, shows=False)
+        return inputs, {id(p): g for p, g in pairs}
 
 
 class _Wanted(BackwardGraph):
-    """The backward pass that gives gradients to chosen parameters, whatever the mode and whether frozen or not.
+    """The backward pass that gives gradients to chosen parameters, whatever their modes, frozen or not.
 
-    Shapes    those of the forward graph's outputs -> those of its inputs
+    Shapes    as the forward graph's outputs -> as its inputs
     Source    `BackwardGraph`
     """
 

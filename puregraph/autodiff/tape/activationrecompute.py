@@ -1,10 +1,10 @@
-"""Checkpoint: a part of a graph that keeps only its inputs, and computes what is between again when going backward.
+"""Checkpoint: a part of a graph that stores only its inputs and recomputes its inner values in the backward pass.
 
     block = Sequential(Conv2D(64, 64, 3, pad=1), BatchNorm(64), Relu(), name="block")
     y = Checkpoint(block).node(x)          in place of block.node(x)
 
-What a deep net keeps for its backward pass then grows with the number of such parts instead of with that of all nodes,
-for one more forward pass of each.
+Activation memory then grows with the number of checkpoints instead of the number of nodes, at the cost of one more
+forward pass of each checkpoint.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class _Before:
 
 
 class Checkpoint(GraphHolder):
-    """y = f(x), f a Graph or Module of which only x is kept: its inner values are computed again for its gradient.
+    """y = f(x), where f is a Graph or Module. Only x is stored; inner values are recomputed for the gradient.
 
-    Values and gradients are those of f, to the last bit. (Only where an inner and two or more outer nodes read the same
-    value are the contributions to its gradient added in another order: those from inside first.) Random modules draw
-    the masks that they drew; running statistics move once. Parameters and states have the paths that they would have
-    without it, so that files of either kind can be loaded into the other. The hidden output `before` holds the states
-    as they were. Inside, nodes keep no `data` and no `grad`.
+    Values and gradients equal those of f to the last bit. (One exception: if an inner node and two or more outer nodes
+    read the same value, its gradient is summed in another order, inner contributions first.) Random modules repeat
+    their masks; running statistics are updated once. Parameters and states keep their paths, so files saved with and
+    without a checkpoint are interchangeable. The hidden output `before` holds the states before the pass. Inner nodes
+    store no `data` and no `grad`.
 
     Shapes    those of f
     Source    Griewank, Walther 2000, Algorithm 799: Revolve; Chen, Xu, Zhang, Guestrin 2016, arXiv:1604.06174
@@ -110,9 +110,9 @@ class Checkpoint(GraphHolder):
         names = self.ruleNames
         inputs, stored = values[: len(values) - len(names)], dict(zip(names, values[len(values) - len(names) :]))
         arrays = [stored[name].copy() for name in self.states]
-        steps, found = self.replay(inputs, stored)
+        steps, results = self.replay(inputs, stored)
         before = _Before(arrays, [step.module.isTraining for step in steps.items])
-        return (*(found[n] for n in steps.outputs), before)
+        return (*(results[n] for n in steps.outputs), before)
 
     def updateGrad(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
         names, outputs = self.ruleNames, len(self.outputNames)
@@ -123,19 +123,19 @@ class Checkpoint(GraphHolder):
             stored[name] = Variable(array) if isinstance(stored[name], Variable) else array.copy()
         for (path, module), train in zip(self.inside(), before.modes):
             checkMode(module, train, path or module.name or module.label)
-        steps, found = self.replay(inputs, stored)
+        steps, results = self.replay(inputs, stored)
         wanted = {id(getattr(self, name)) for name, need in zip(names, needs[count:]) if need}
         back = backwardOf(self.graph, steps, any(needs[:count]), frozenset(wanted))
-        new, params = back.gradients(list(grad) if outputs > 1 else [grad], found, shows=False)
+        new, params = back.gradients(list(grad) if outputs > 1 else [grad], results, shows=False)
         return (*new, *[None] * (count - len(new)), *self.inOrder({id(p): g for p, g in params}))
 
     def replay(self, inputs: Any, stored: dict[str, Any]) -> tuple[Steps, list[Any]]:
-        """A pass on these parameters and states, and its values."""
-        given = list(inputs)
-        while given and given[-1] is None:  # left out; one before others keeps its position
-            given.pop()
-        steps = self.graph.steps(len(given))
-        return steps, steps.run(given, self.numbered(steps, stored))
+        """Run a forward pass with these parameters and states; return its steps and values."""
+        present = list(inputs)
+        while present and present[-1] is None:  # left out; one before others keeps its position
+            present.pop()
+        steps = self.graph.steps(len(present))
+        return steps, steps.run(present, self.numbered(steps, stored))
 
     def brief(self) -> str:
         return f"Checkpoint of {self.inner.brief()}"
@@ -147,15 +147,14 @@ class Checkpoint(GraphHolder):
 
 
 def checkpoint(function: Any, *inputs: Any) -> Any:
-    """What a function gives, keeping only its inputs for the gradient: all else is computed again going backward.
+    """Call a function and store only its inputs; its inner values are recomputed in the backward pass.
 
-    `function` is a Graph or Module, on Nodes, arrays or Variables, or any function of Variables. Leaves that a function
-    finds elsewhere, such as the parameters of modules that it calls, get their gradients too. States of modules are as
-    they were when it runs again, so that masks repeat, and move once; random numbers drawn in any other way do not
-    repeat.
+    `function` is a Graph or Module, on Nodes, arrays or Variables, or any function of Variables. Leaves that are not
+    among the inputs, such as the parameters of called modules, get gradients too. The second run starts from the same
+    module states, so masks repeat and states are updated once. Other random numbers do not repeat.
 
     Source    torch.utils.checkpoint
-    Raises    AutoDiffException for a function that takes from elsewhere what an operation made: make it an input
+    Raises    AutoDiffException for a function that reads an operation's result that is not an input: make it one
     """
     if isinstance(function, Module):
         return Checkpoint(function)(*inputs)
@@ -166,17 +165,17 @@ def checkpoint(function: Any, *inputs: Any) -> Any:
         fresh = [copied(v) for v in inputs]
         result = function(*fresh)
     outputs = list(result) if isinstance(result, (tuple, list)) else [result]
-    found = boundary([y for y in outputs if isinstance(y, Variable)], start, fresh)
+    outside = boundary([y for y in outputs if isinstance(y, Variable)], start, fresh)
     if not is_grad_enabled() or not any(isinstance(y, Variable) and y.requires_grad for y in outputs):
         node = None
     else:
-        node = CheckpointBackward(function, inputs, found, len(outputs), before, modes)
+        node = CheckpointBackward(function, inputs, outside, len(outputs), before, modes)
     new = [output(y, node, i) for i, y in enumerate(outputs)]
     return type(result)(new) if isinstance(result, (tuple, list)) else new[0]
 
 
 def output(value: Any, node: TapeNode | None, number: int) -> Any:
-    """What a function gave, cut off from how it came about."""
+    """An output of the function, detached from the tape that the function recorded."""
     if not isinstance(value, Variable):
         return value
     return variable(value.data, node if value.requires_grad else None, number)
@@ -234,28 +233,28 @@ def linked(value: Any) -> Any:
 
 
 def boundary(outputs: list[Variable], start: int, fresh: list[Any]) -> list[GradientEdge]:
-    """The edges to leaves that a function found elsewhere, once each.
+    """The edges to leaves that are not among the function's inputs, without repeats.
 
-    Raises    AutoDiffException if it took what an operation before it made
+    Raises    AutoDiffException if the function read the result of an earlier operation
     """
-    own = {v.edge() for v in fresh if isinstance(v, Variable)}
-    found: dict[GradientEdge, None] = {}
+    inner = {v.edge() for v in fresh if isinstance(v, Variable)}
+    outside: dict[GradientEdge, None] = {}
     stack: list[Any] = [y.edge().node for y in outputs if y.edge().node is not None]
     seen = set(stack)
     while stack:
         node = stack.pop()
         if isinstance(node, LeafAccumulator):
-            if GradientEdge(node, 0) not in own:
-                found[GradientEdge(node, 0)] = None
+            if GradientEdge(node, 0) not in inner:
+                outside[GradientEdge(node, 0)] = None
         elif node.sequence_nr < start:
             raise AutoDiffException(
-                f"checkpoint: the function takes from elsewhere what {node.name()} made: make it one of its inputs"
+                f"checkpoint: the function reads the result of {node.name()}, which is not an input: make it one"
             )
         for target, _ in node.edges:
             if target is not None and target not in seen:
                 seen.add(target)
                 stack.append(target)
-    return sorted(found, key=lambda edge: edge.node.sequence_nr)  # type: ignore[union-attr]
+    return sorted(outside, key=lambda edge: edge.node.sequence_nr)  # type: ignore[union-attr]
 
 
 @contextmanager

@@ -49,10 +49,10 @@ def run(
     create_graph: bool = False,
     stores: bool | None = None,
 ) -> list[Any]:
-    """Send seeds through the graph behind them: the gradients at the edges of `capture`, if any are wanted.
+    """Send seeds backward through the graph and return the gradients at the edges of `capture`.
 
-    `stores` says whether leaves (those of `capture`, else all) and `retain_grad` receive theirs; left out, they do if
-    nothing is captured.
+    `stores`: store gradients in leaves (those of `capture`, or all) and for `retain_grad`; by default only if nothing
+    is captured.
 
     Raises    what a rule raises, with the name of its node; CycleError
     """
@@ -70,27 +70,29 @@ def walk(
     retain_graph: bool,
     stores: bool,
 ) -> list[Any]:
-    """What `run` does, in the mode that it has set."""
+    """Run the backward pass in the current recording mode; see `run`."""
     order, wanted, pending = planned(seeds, capture)
     captured: dict[tuple[TapeNode, int], Any] = {}
-    news: list[tuple[Any, list[Any]]] = []  # for whom, what
+    news: list[tuple[Any, list[Any]]] = []  # (receiver, gradients)
     ran: list[TapeNode] = []
     node: Any = None
     look = HOOKS.look
     try:
         for node in order:
-            found = pending.pop(node)
+            arriving = pending.pop(node)
             if type(node) is LeafAccumulator:
-                if found:
-                    parts = settled(node, found, add)
+                if arriving:
+                    parts = settled(node, arriving, add)
                     news.append((node.variable, parts))
                     if node in wanted:
                         captured[node, 0] = combine(parts, add)
                 continue
             isOne = node.num_outputs == 1
-            if not found or not isOne and not any(found):
+            if not arriving or not isOne and not any(arriving):
                 continue
-            grads: tuple = (total(found, add),) if isOne else tuple([total(each, add) for each in found])
+            grads: tuple = (
+                (total(arriving, add),) if isOne else tuple([total(contributions, add) for contributions in arriving])
+            )
             if node.hooks or node.kept:
                 grads = watched(node, grads, news)
             edges = node.edges
@@ -156,9 +158,9 @@ def deliver(news: list[tuple[Any, list[Any]]]) -> None:
                 variable.receive(parts)
 
 
-def settled(leaf: LeafAccumulator, found: list[Any], add: Add | None) -> list[Any]:
-    """What a leaf receives: one gradient for an array, or with an `accumulate` of the pass; else each, in order."""
-    parts = [total(found, add)] if add is not None or isArray(found[0]) else found[::-1]
+def settled(leaf: LeafAccumulator, gradients: list[Any], add: Add | None) -> list[Any]:
+    """A leaf's new gradients: their sum for an array or with `accumulate`; otherwise a list in order."""
+    parts = [total(gradients, add)] if add is not None or isArray(gradients[0]) else gradients[::-1]
     return [hooked(leaf.hooks.get(0, ()), g) for g in parts] if leaf.hooks else parts
 
 
@@ -224,7 +226,7 @@ def hooked(hooks: Sequence[Callable[[Any], Any]], g: Any) -> Any:
 
 
 def afterwards(hooks: Sequence[Callable[..., Any]], results: tuple, grads: Any) -> tuple:
-    """What a node gave, as its hooks leave it."""
+    """Pass a node's results through its hooks, which may replace them."""
     for hook in list(hooks):
         new = hook(results, tuple(grads))
         results = results if new is None else tuple(new)
@@ -242,15 +244,15 @@ def backward(
     inputs: Any = None,
     accumulate: Add | None = None,
 ) -> None:
-    """Add to the `grad` of every leaf behind some Variables what it owes to them: sum of grad_variable * dv/dleaf.
+    """Add d(sum of grad_variable * v)/dleaf to the `grad` of every leaf behind these Variables.
 
-    `grad_variables`  a gradient for each; may be left out for a single number (it is 1) and for what is no array
-    `retain_graph`    keep what rules need, for another pass; default: as `create_graph`
+    `grad_variables`  one gradient per Variable; optional for a single number (it is 1) and for values other than arrays
+    `retain_graph`    keep the residuals of the rules for another pass; default: as `create_graph`
     `create_graph`    record the pass itself, so that gradients can be differentiated again
     `inputs`          only these Variables or GradientEdges get their gradient
     `accumulate`      how contributions are combined in this pass, in place of `puregraph.core.accumulate.accumulate`
 
-    Raises    AutoDiffException for a Variable without a gradient, TypeError for what is no Variable
+    Raises    AutoDiffException for a Variable without a gradient, TypeError for any other type
     """
     seeds = seedsFor(variables, grad_variables)
     retain = create_graph if retain_graph is None else retain_graph
@@ -278,7 +280,7 @@ def grad(
     allow_unused: bool = False,
     accumulate: Add | None = None,
 ) -> tuple:
-    """The gradients of some Variables by others (or by GradientEdges), returned and not stored.
+    """Compute and return the gradients of outputs with respect to inputs (Variables or GradientEdges); store nothing.
 
     Arrays come back as arrays, with `create_graph` as Variables that can be differentiated again.
 
@@ -288,20 +290,20 @@ def grad(
     edges = [edgeOf(v) for v in wanted]
     seeds = seedsFor(outputs, grad_outputs)
     retain = create_graph if retain_graph is None else retain_graph
-    found = run(seeds, edges, accumulate, retain, create_graph)
-    for position, (v, g) in enumerate(zip(wanted, found)):
+    gradients = run(seeds, edges, accumulate, retain, create_graph)
+    for position, (v, g) in enumerate(zip(wanted, gradients)):
         if g is None and not allow_unused:
             raise AutoDiffException(
                 f"grad: the outputs do not depend on input {position}, {v!r:.80}; allow_unused=True gives None for it"
             )
     if create_graph:
-        kind: Any = next(type(v) for v in (*wanted, *listed(outputs), *found) if isinstance(v, Tracer))
-        return tuple([kind(g) if isArray(g) and not isinstance(g, Tracer) else g for g in found])
-    return tuple([g.copy() if isArray(g) else g for g in found])  # no seed, and nobody else's
+        kind: Any = next(type(v) for v in (*wanted, *listed(outputs), *gradients) if isinstance(v, Tracer))
+        return tuple([kind(g) if isArray(g) and not isinstance(g, Tracer) else g for g in gradients])
+    return tuple([g.copy() if isArray(g) else g for g in gradients])  # never a caller's seed or shared memory
 
 
 def listed(value: Any) -> list[Any]:
-    """What may be one Variable, edge or gradient, or several."""
+    """Wrap a single Variable, edge or gradient in a list; copy a sequence."""
     isOne = isinstance(value, (Tracer, GradientEdge, str)) or not isinstance(value, Sequence)
     return [value] if isOne else list(value)
 
@@ -316,14 +318,14 @@ def edgeOf(value: Any) -> GradientEdge:
 
 
 def seedsFor(outputs: Any, grads: Any) -> list[tuple[GradientEdge, Any]]:
-    """An edge and a gradient for each output."""
+    """Pair each output's edge with its gradient."""
     listedOutputs = listed(outputs)
     isRow = isinstance(getattr(outputs, "data", None), list)  # one Variable whose gradient is a list
-    given = [None] * len(listedOutputs) if grads is None else [grads] if isRow else listed(grads)
-    if len(given) != len(listedOutputs):
-        raise AutoDiffException(f"wanted {len(listedOutputs)} gradients, one per output, got {len(given)}")
+    gradients = [None] * len(listedOutputs) if grads is None else [grads] if isRow else listed(grads)
+    if len(gradients) != len(listedOutputs):
+        raise AutoDiffException(f"wanted {len(listedOutputs)} gradients, one per output, got {len(gradients)}")
     seeds = []
-    for v, g in zip(listedOutputs, given):
+    for v, g in zip(listedOutputs, gradients):
         edge = edgeOf(v)
         seeds.append((edge, seed(getattr(v, "data", None), g)))
     return seeds

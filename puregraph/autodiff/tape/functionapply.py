@@ -47,7 +47,7 @@ class FunctionCtx(Context):
 
     @property
     def saved_variables(self) -> tuple:
-        """What `save_for_backward` kept; an output as the Variable that `apply` returned.
+        """The values saved by `save_for_backward`; an output is the Variable that `apply` returned.
 
         Raises    AutoDiffException if one was modified since, or the graph was freed
         """
@@ -100,9 +100,9 @@ class FunctionBackward(TapeNode):
         ctx = self.ctx
         if ctx is None:
             raise AutoDiffException(f"{self.name()}: {AGAIN}")
-        given = [g if g is None or isinstance(g, Variable) else Variable(g) for g in grads]
-        found = self.function.gradients(ctx, given, self.form, isVariable)
-        return tuple([self.stored(g, v, i) for i, (g, v) in enumerate(zip(found, self.leaves))])
+        variables = [g if g is None or isinstance(g, Variable) else Variable(g) for g in grads]
+        gradients = self.function.gradients(ctx, variables, self.form, isVariable)
+        return tuple([self.stored(g, v, i) for i, (g, v) in enumerate(zip(gradients, self.leaves))])
 
     def stored(self, g: Any, v: Variable, number: int) -> Any:
         """A gradient as the engine carries it: an array in its input's dtype, bare unless recorded; text with its role.
@@ -130,10 +130,10 @@ class FunctionBackward(TapeNode):
 
 
 def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
-    """The operation on Variables, recorded; what is no Variable among the inputs, lists included, is a constant.
+    """Run and record the operation on Variables; all other inputs, lists included, are constants.
 
-    Raises    what `forward` raises; GraphError for nodes; AutoDiffException, in backward, for another number of
-              gradients than inputs
+    Raises    the errors of `forward`; GraphError for nodes; in backward, AutoDiffException if the number of gradients
+              differs from the number of inputs
     """
     if not kwargs and all(map(isVariable, args)):
         form, leaves = args, list(args)
@@ -171,7 +171,7 @@ def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
 
 
 def wrapped(value: Any) -> Any:
-    """What `forward` returned as a Variable; None stays None."""
+    """A result of `forward` as a Variable; None stays None."""
     return value if value is None or isinstance(value, Variable) else Variable(value)
 
 
@@ -181,7 +181,7 @@ def unlinked(value: Any) -> Any:
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """For a `backward` that leaves numpy: trying to differentiate its gradients again is an error.
+    """Mark a `backward` that leaves numpy: differentiating its gradients again raises an error.
 
     >>> class Doubled(Function):
     ...     @staticmethod
@@ -200,11 +200,11 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(backward)
     def once(ctx: Context, *grads: Any) -> Any:
         with no_grad():
-            found = backward(ctx, *grads)
+            gradients = backward(ctx, *grads)
         if not MODE.enabled or not isinstance(ctx, FunctionCtx):
-            return found
+            return gradients
         node = OnceBackward(ctx.node, grads)
-        many = found if type(found) is tuple else (found,)
+        many = gradients if type(gradients) is tuple else (gradients,)
         return tuple([g if g is None else variable(bare(g), node) for g in many])
 
     return once

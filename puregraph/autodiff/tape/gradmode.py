@@ -1,4 +1,4 @@
-"""Whether operations are recorded: a switch of each thread, on at first."""
+"""The switch that records operations: one per thread, initially on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Mode(threading.local):
-    """One thread's switch."""
+    """The recording switch of one thread."""
 
     enabled = True
 
@@ -18,7 +18,7 @@ MODE = Mode()
 
 
 def is_grad_enabled() -> bool:
-    """Whether operations on Variables are recorded in this thread."""
+    """True if operations on Variables are recorded in this thread."""
     return MODE.enabled
 
 
@@ -41,7 +41,7 @@ class set_grad_enabled:  # noqa: N801 - torch's name
         MODE.enabled = self.before
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """As a decorator it is for the function only."""
+        """Decorate a function so that only its calls run in this mode."""
         mode, MODE.enabled = MODE.enabled, self.before
         return (enable_grad if mode else no_grad)(function)
 

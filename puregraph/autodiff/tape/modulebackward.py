@@ -58,7 +58,7 @@ def leafOver(param: Param, array: Any) -> Variable:
 
 
 def leafOf(param: Param) -> LeafAccumulator:
-    """Where the gradient of a Param goes."""
+    """The leaf that receives a Param's gradient."""
     leaf = LEAVES.get(param)
     if leaf is None:
         leaf = LEAVES[param] = LeafAccumulator(ParamTarget(param))
@@ -99,24 +99,24 @@ class ModuleBackward(TapeNode):
         checkMode(self.module, self.train, self.path)
         checkSaved(self.module, self.saved, self.path)
         values, outputs = self.values, self.outputs
-        given = [g._value if isinstance(g, Variable) else g for g in grads]
+        gradients = [g._value if isinstance(g, Variable) else g for g in grads]
         if MODE.enabled:
             values, outputs = self.recorded()
-            given = [g if g is None or isinstance(g, Variable) else Variable(g) for g in grads]
+            gradients = [g if g is None or isinstance(g, Variable) else Variable(g) for g in grads]
         rule = gradientRule(self.module, self.needs, self.rule)
         try:
-            found = gradRule(rule, given if len(given) > 1 else given[0], [*values, *outputs])
+            results = gradRule(rule, gradients if len(gradients) > 1 else gradients[0], [*values, *outputs])
         except Exception as error:
             addLocation(error, f"at '{self.path}' ({type(self.module).__name__}), backward")
             if MODE.enabled and isinstance(error, TypeError):
                 raise AutoDiffException(f"{self.name()}: its rule cannot be recorded: {error}") from error
             raise
-        found = asGrads(found, len(values), type(self.module).__name__)
-        for i, (g, needed) in enumerate(zip(found, self.needs)):
+        results = asGrads(results, len(values), type(self.module).__name__)
+        for i, (g, needed) in enumerate(zip(results, self.needs)):
             if needed and g is not None and shapeOf(g) != shapeOf(self.values[i]):
                 wanted = f"its gradient rule to give shape {show(shapeOf(self.values[i]))} for argument {i}"
                 raise located(ShapeError(Fault(wanted, show(shapeOf(g)))), self.path, type(self.module).__name__)
-        return tuple([g for g, n in zip(found, self.needs) if n])
+        return tuple([g for g, n in zip(results, self.needs) if n])
 
     def recorded(self) -> tuple[list[Any], tuple]:
         """Arguments and outputs as Variables of the graph, for a gradient that is to be differentiated again.
@@ -176,29 +176,29 @@ def use(module: Module, inputs: list[Any], rule: Any = None, path: str = "") -> 
 
 
 def record_module(module: Module, arguments: tuple, options: dict[str, Any]) -> Any:
-    """What calling a module, or a Graph, on Variables gives."""
-    given = list(arguments)
-    if len(given) == 1 and isinstance(given[0], (list, tuple)):
-        given = list(given[0])
-    outputs = run_graph(module, given) if isinstance(module, Graph) else use(module, filled(module, given))
+    """Call a module or Graph on Variables and record it."""
+    inputs = list(arguments)
+    if len(inputs) == 1 and isinstance(inputs[0], (list, tuple)):
+        inputs = list(inputs[0])
+    outputs = run_graph(module, inputs) if isinstance(module, Graph) else use(module, filled(module, inputs))
     return outputs[0] if len(outputs) == 1 else list(outputs)
 
 
-def filled(module: Module, given: list[Any]) -> list[Any]:
-    """One value per input of a module, None for optional ones left out."""
+def filled(module: Module, inputs: list[Any]) -> list[Any]:
+    """One value per input of a module, None for an omitted optional input."""
     spec = module.inputSpec
     required = len(spec.names) - len(spec.optional)
-    if not spec.variadic and not required <= len(given) <= len(spec.names):
-        raise GraphError(f"{type(module).__name__}: wanted {', '.join(spec.names)}, got {len(given)} inputs")
-    return given if spec.variadic else given + [None] * (len(spec.names) - len(given))
+    if not spec.variadic and not required <= len(inputs) <= len(spec.names):
+        raise GraphError(f"{type(module).__name__}: wanted {', '.join(spec.names)}, got {len(inputs)} inputs")
+    return inputs if spec.variadic else inputs + [None] * (len(spec.names) - len(inputs))
 
 
-def run_graph(graph: Graph, given: list[Any]) -> tuple:
-    """Run the steps of a graph on Variables: one node of the tape for each."""
-    steps = graph.steps(len(given))
-    graph.checkData([bare(v) for v in given], steps)
+def run_graph(graph: Graph, variables: list[Any]) -> tuple:
+    """Run the steps of a graph on Variables; each step records one node."""
+    steps = graph.steps(len(variables))
+    graph.checkData([bare(v) for v in variables], steps)
     values: list[Any] = [None] * steps.count
-    for number, v in zip(steps.inputs, given):
+    for number, v in zip(steps.inputs, variables):
         values[number] = v
     for step in steps.items:
         inputs = [None if n == ABSENT else values[n] for n in step.args[: step.inputs]]

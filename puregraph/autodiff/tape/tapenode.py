@@ -20,7 +20,7 @@ NUMBERS = itertools.count(1)
 
 
 class GradientEdge(NamedTuple):
-    """Where a gradient goes next: a node, and which of that node's outputs it is the gradient of.
+    """The destination of a gradient: a node, and the number of that node's output.
 
     `node` is None for an input that needs no gradient.
 
@@ -41,11 +41,11 @@ NOWHERE = GradientEdge(None, 0)
 
 
 class TapeNode:
-    """One operation in the backward graph: takes the gradients of its outputs, gives those of its inputs.
+    """One operation in the backward graph: maps output gradients to input gradients.
 
     `next_functions`  one GradientEdge per input, in the order of the arguments
-    `num_outputs`     how many gradients `apply` takes
-    `sequence_nr`     when it was made: an operation comes after everything that it read
+    `num_outputs`     number of gradients that `apply` takes
+    `sequence_nr`     creation order: an operation has a higher number than everything that it read
 
     >>> x = Variable(np.ones(2), requires_grad=True)
     >>> node = (x * x).sum().grad_fn
@@ -54,7 +54,7 @@ class TapeNode:
     """
 
     __slots__ = ("__weakref__", "edges", "hooks", "kept", "num_outputs", "sequence_nr")
-    locates_errors = False  # whether what `apply` raises names the node already
+    locates_errors = False  # True if the errors of `apply` name the node already
 
     def __init__(self, next_functions: Iterable[GradientEdge] = (), num_outputs: int = 1):
         self.edges: tuple[tuple[Any, int], ...] = ()  # the engine's: plain pairs are made quickly
@@ -67,9 +67,9 @@ class TapeNode:
 
     @property
     def next_functions(self) -> tuple[GradientEdge, ...]:
-        """Where the gradients that `apply` gives go.
+        """The destinations of the gradients that `apply` returns.
 
-        Raises    TypeError for anything but pairs of a Node (or None) and a whole number that the Node has
+        Raises    TypeError for anything but pairs of a Node (or None) and one of its output numbers
         """
         return tuple([GradientEdge(*edge) for edge in self.edges])
 
@@ -78,11 +78,11 @@ class TapeNode:
         self.edges = tuple([checked(edge, self) for edge in edges])
 
     def name(self) -> str:
-        """What made it, as `MulBackward0`."""
+        """The name of the operation, as `MulBackward0`."""
         return type(self).__name__
 
     def apply(self, *grads: Any) -> Any:
-        """The gradients of the inputs, one for each of `next_functions`, from those of the outputs."""
+        """Compute the input gradients, one per entry of `next_functions`, from the output gradients."""
         raise NotImplementedError("Subclasses should implement this method.")
 
     def release(self) -> None:
@@ -115,7 +115,7 @@ class TapeNode:
 
 
 class Handle:
-    """What `register_hook` gives: `remove()` takes the hook away again."""
+    """A registered hook; `remove()` unregisters it."""
 
     def __init__(self, hooks: list[Callable], hook: Callable):
         self.hooks, self.own = hooks, hook

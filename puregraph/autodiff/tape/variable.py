@@ -71,7 +71,7 @@ def sides(op: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any],
 
 
 class RecordedValue(Tracer):
-    """Every operation on a Variable, each of which is recorded."""
+    """The operations of a Variable; each is recorded."""
 
     __slots__ = ()
     _value: Any
@@ -215,12 +215,12 @@ class Variable(RecordedValue):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether no recorded operation made it."""
+        """True if no recorded operation made this Variable."""
         return self._node is None
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients are wanted; setting it is `requires_grad_`."""
+        """True if this Variable gets gradients; setting it calls `requires_grad_`."""
         return self._wants
 
     @requires_grad.setter
@@ -258,10 +258,10 @@ class Variable(RecordedValue):
 
     @property
     def grad(self) -> Any:
-        """What the last passes gave: the sum for arrays, a list of contributions for anything else."""
+        """The accumulated gradient: a sum for arrays, a list of contributions for other types."""
         if self._node is not None and not self._retains:
             raise AutoDiffException(
-                f"the gradient of what {self._node.name()} made is not kept: call retain_grad() before backward"
+                f"the gradient of {self._node.name()}'s result is not kept: call retain_grad() before backward"
             )
         return self._grad if self._grad is not None or adds(self._value) else []
 
@@ -308,7 +308,7 @@ class Variable(RecordedValue):
         return node.hook(number, hook)  # type: ignore[union-attr]
 
     def edge(self) -> GradientEdge:
-        """Where its gradient goes; nowhere if it needs none."""
+        """The destination of its gradient; NOWHERE if it needs none."""
         node, number = targetOf(self)
         return NOWHERE if node is None else GradientEdge(node, number)
 
@@ -346,11 +346,11 @@ class Variable(RecordedValue):
         return np.array(self._value, dtype)
 
     def __float__(self) -> float:
-        """As for `__array__`: numpy's `array[0] = v`, and Python's math, would lose the gradient without a word."""
+        """Refuse a Variable that requires a gradient, as `__array__` does: the gradient would be lost silently."""
         if self._wants:
             raise TypeError(
-                "a Variable that requires a gradient is no plain number: use v.item() or its data for a number without "
-                "one, functions of numpy in place of Python's math, and np.stack in place of array[i] = v"
+                "a Variable that requires a gradient is no plain number: use v.item() or v.data for a number without a "
+                "gradient, numpy functions in place of Python's math, and np.stack in place of array[i] = v"
             )
         return float(self._value)
 
@@ -388,10 +388,10 @@ def zero_variable(value: Variable) -> Variable:
 
 
 def restored(data: Any, role: str, requires_grad: bool) -> Variable:
-    """A Variable out of a pickle: a leaf with the value of the one that went in."""
-    found = Variable(data, role)
-    found._wants = requires_grad
-    return found
+    """Unpickle a Variable: a leaf with the pickled value."""
+    leaf = Variable(data, role)
+    leaf._wants = requires_grad
+    return leaf
 
 
 def lend(v: Variable) -> None:
@@ -414,7 +414,7 @@ LOCK = Mutex()
 
 
 def targetOf(v: Variable) -> tuple[Any, int]:
-    """Where a Variable's gradient goes: a node, and which of its outputs it is; (None, 0) if it needs none."""
+    """The destination of a Variable's gradient: a node and its output number; NOWHERE if it needs none."""
     if v._node is not None:
         return v._node, v.output_nr
     if not v._wants:
@@ -432,14 +432,14 @@ def targetOf(v: Variable) -> tuple[Any, int]:
 
 
 def owned(g: Any) -> Any:
-    """A gradient that nobody else holds: what comes in may be a seed, a view, or another leaf's, too."""
+    """A gradient in memory of its own: the argument may be a seed, a view, or another leaf's gradient."""
     if isinstance(g, Variable):
         return g if g._wants else Variable(owned(g._value), g.role)
     return g.copy() if isArray(g) else g
 
 
 class Operation(TapeNode):
-    """One recorded call: what it was called with, what it gave, and the rule for its gradient."""
+    """One recorded call: its arguments, result and gradient rule."""
 
     __slots__ = ("arguments", "function", "leaves", "needs", "options", "result", "rule", "versions")
 
@@ -469,15 +469,15 @@ class Operation(TapeNode):
             arguments = bare(arguments)
             grads = tuple([g._value if isinstance(g, Variable) else g for g in grads])
         grad = grads if type(result) is tuple else grads[0]
-        found = aligned(self.rule(grad, result, arguments, self.options, self.needs), self.arguments)
-        return tuple([g if g is None else typed(g, v) for g, v in zip(found, self.leaves)])
+        gradients = aligned(self.rule(grad, result, arguments, self.options, self.needs), self.arguments)
+        return tuple([g if g is None else typed(g, v) for g, v in zip(gradients, self.leaves)])
 
     def release(self) -> None:
         self.arguments = self.leaves = self.result = None  # type: ignore[assignment]
 
 
 class BinaryOp(TapeNode):
-    """One recorded operator between two values: most of what a tape holds, so it goes without what other calls need."""
+    """One recorded binary operator. Most nodes of a tape are of this kind, so it stores less than Operation."""
 
     __slots__ = ("isSame", "left", "operator", "result", "right", "versions")
 
@@ -520,7 +520,7 @@ class BinaryOp(TapeNode):
 
 
 class UnaryOp(TapeNode):
-    """One recorded function of one value, whose derivative is so short that it is written down here."""
+    """One recorded function of one value, with its derivative stored as a short formula."""
 
     __slots__ = ("argument", "function", "result", "slope", "version")
 
@@ -638,7 +638,7 @@ def record(function: Any, arguments: tuple, options: dict[str, Any], rule: Any =
 
 
 def written(function: Any, arguments: tuple, options: dict[str, Any], isRecorded: bool) -> Any:
-    """What a call gives that writes its result somewhere: a Variable becomes what was written, an array cannot.
+    """Run a call with `out=`: a Variable takes the written value, an array that would lose a gradient is refused.
 
     Raises    AutoDiffException for a leaf that requires a gradient, or an array that would lose one
     """
@@ -702,21 +702,21 @@ NEW = object.__new__
 
 
 def isVariable(value: Any) -> bool:
-    """Whether a value is one."""
+    """True if a value is a Variable."""
     return isinstance(value, Variable)
 
 
 def variables(value: Any) -> list[Variable]:
     """All Variables inside arguments, in order."""
-    found = []
+    collected = []
     for v in value:
         if isinstance(v, Variable):
-            found.append(v)
+            collected.append(v)
         elif type(v) in (list, tuple):
-            found += variables(v)
+            collected += variables(v)
         elif type(v) is dict:
-            found += variables(v.values())
-    return found
+            collected += variables(v.values())
+    return collected
 
 
 def bare(value: Any) -> Any:
@@ -731,38 +731,38 @@ def bare(value: Any) -> Any:
 
 
 def aligned(grads: Any, arguments: Any) -> tuple:
-    """From one gradient per argument (a list for a list), those of the Variables among them."""
-    found: list[Any] = []
+    """Flatten one gradient per argument (a list for a list) to one per Variable."""
+    flat: list[Any] = []
     for g, a in zip(grads, arguments):
         if isinstance(a, Variable):
-            found.append(g)
+            flat.append(g)
         elif type(a) in (list, tuple):
-            found += aligned(g if g is not None else [None] * len(a), a)
-    return tuple(found)
+            flat += aligned(g if g is not None else [None] * len(a), a)
+    return tuple(flat)
 
 
 def differentiable(data: Any) -> bool:
-    """Whether a value can have a gradient: floating point, or no number at all."""
+    """True if a value can have a gradient: floating point, or no number at all."""
     kind = getattr(data, "dtype", None)
     return isFloating(kind) if kind is not None else not isinstance(data, (bool, int, complex, type(None)))
 
 
 def hasKind(result: Any, kind: str) -> bool:
-    """Whether there are numbers of a kind of dtype in a result."""
+    """True if a result contains an array of this kind of dtype."""
     if isinstance(result, (tuple, list)):
         return any(hasKind(y, kind) for y in result)
     return isArray(result) and result.dtype.kind == kind
 
 
 def hasFloats(result: Any) -> bool:
-    """Whether there is anything in a result that could have a gradient."""
+    """True if any part of a result can have a gradient."""
     if isinstance(result, (tuple, list)):
         return any(map(hasFloats, result))
     return differentiable(result) or hasKind(result, "c")
 
 
 def adds(data: Any) -> bool:
-    """Whether gradients of this type are summed (arrays, numbers) or collected in a list (text, own types)."""
+    """True if gradients of this type are summed (arrays, numbers); others are collected in a list (text, own types)."""
     return isArray(data) or isinstance(data, (int, float, complex))
 
 
