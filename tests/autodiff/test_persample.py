@@ -324,7 +324,7 @@ def test_statistics_of_the_batch_are_refused(rng):
     net = Sequential(Linear(3, 4, name="fc"), BatchNorm(4, name="norm"), Tanh(), Linear(4, 2)).calcMode("float64")
     x, us = rng.standard_normal((5, 3)), np.ones((5, 2))
     text = refused(net, x, r"at 'norm' \(BatchNorm\): it mixes the samples", grad=us)
-    assert "a sample alone has another gradient than together" in text and "use evalMode()" in text
+    assert "the gradient of a sample depends on the others" in text and "use evalMode()" in text
     assert per_sample_gradients(net.evalMode(), x, us)
 
 
@@ -350,7 +350,7 @@ def test_a_cost_in_the_middle_is_refused(rng):
     cost = costs.MSE(name="cost")(Linear(3, 2, name="fc")(x), t)
     scale = Learned(name="scale")(cost)
     net = Graph([x, t], scale).calcMode("float64")
-    refused(net, [rng.standard_normal((4, 3)), np.ones((4, 2))], r"at 'scale'.*no sample has a part of its own")
+    refused(net, [rng.standard_normal((4, 3)), np.ones((4, 2))], r"at 'scale'.*cannot be divided among the samples")
 
 
 class Learned(Module):

@@ -27,14 +27,14 @@ from puregraph.graph.backward import Accumulate, Gradient, inputNames
 from puregraph.module import Module
 
 PARAMETER = "an earlier update spoiled it: lower the learning rate, clip gradients, or go back to a saved state"
-OUTSIDE = "it came in from outside: check the data, or what was given to backward"
-HALF = "float16 holds nothing above 65504: scale the loss, or compute in float32"
-FORWARD = "look for a division by 0, a logarithm or root of what is not positive, an overflow: clip, or add an epsilon"
+OUTSIDE = "it came in from outside: check the data, or the gradient passed to backward"
+HALF = "the largest float16 is 65504: scale the loss, or compute in float32"
+FORWARD = "look for a division by 0, a logarithm or root of a number <= 0, an overflow: clip, or add an epsilon"
 BACKWARD = "look for a root, a norm or a power at 0, whose derivative is infinite there: add an epsilon before it"
 
 
 class AnomalyError(AutoDiffException, ArithmeticError):
-    """The first node with NaN or infinity in what it gives: its `path`, the `name` of the value, and the `stage`.
+    """The first node whose results hold NaN or infinity: its `path`, the `name` of the value, and the `stage`.
 
     >>> x = Variable(np.zeros(2), requires_grad=True)
     >>> try:
@@ -53,13 +53,14 @@ class AnomalyError(AutoDiffException, ArithmeticError):
 
 
 class detect_anomaly(ContextDecorator):  # noqa: N801 - it is called like a function, as in torch
-    """Within this block, in this thread, the first node that gives NaN or infinity raises an AnomalyError.
+    """Raise an AnomalyError at the first node that returns NaN or infinity, within this block and thread.
 
-    Both passes are looked at, of Graphs, of lone modules and of Variables: the message says which node and which of its
-    outputs or gradients, how many of its values, whether they were bad before, and what to try. Every value is read
-    once more, so that a pass takes up to twice as long, and on a GPU waits for each node. It may decorate a function.
+    Checks the forward and backward passes of Graphs, single modules and Variables. The message names the node and its
+    output or gradient, counts the bad values, says whether an argument was bad already, and suggests what to try. Every
+    value is read once more, so a pass takes up to twice as long, and a GPU synchronizes after each node. It may
+    decorate a function.
 
-    `check_inf=False` lets infinities pass, as a mask of -inf before a softmax needs them; `check_nan=False` NaN.
+    `check_inf=False` allows infinities, such as a mask of -inf before a softmax; `check_nan=False` allows NaN.
 
     Source    torch.autograd.detect_anomaly
     """
@@ -78,7 +79,7 @@ class detect_anomaly(ContextDecorator):  # noqa: N801 - it is called like a func
 
 
 class set_detect_anomaly:  # noqa: N801 - it is called like a function, as in torch
-    """Look for NaN and infinity from now on in this thread, or no longer; as `with` block until its end.
+    """Switch the check for NaN and infinity on or off in this thread; as a `with` block, until its end.
 
     Source    torch.autograd.set_detect_anomaly
 
@@ -92,19 +93,19 @@ class set_detect_anomaly:  # noqa: N801 - it is called like a function, as in to
         HOOKS.look = _Look(check_nan, check_inf) if mode else None
 
     def __enter__(self) -> None:
-        """It has begun already."""
+        """The mode is set in __init__ already."""
 
     def __exit__(self, *failure: Any) -> None:
         HOOKS.look = self.before
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether this thread looks for NaN or infinity."""
+    """True if this thread checks for NaN or infinity."""
     return isinstance(HOOKS.look, _Look)
 
 
 class _Bad(NamedTuple):
-    """How many values are NaN, and how many infinite."""
+    """The number of NaN and of infinite values."""
 
     nan: int
     inf: int
@@ -115,7 +116,7 @@ class _Bad(NamedTuple):
 
 
 class _Look:
-    """What is called after every rule: raises if one of the results is bad."""
+    """The hook called after every rule; it raises if a result is bad."""
 
     def __init__(self, nan: bool, inf: bool):
         self.nan, self.inf = nan, inf
@@ -131,13 +132,13 @@ class _Look:
                     raise self.error(at, index, y, bad, [bare(a) for a in arguments])
 
     def count(self, y: Any) -> _Bad | None:
-        """The values that count as bad; None if there are none."""
+        """Count the bad values; None if there are none."""
         nan = int(toHost(np.isnan(y)).sum()) if self.nan else 0
         inf = int(toHost(np.isinf(y)).sum()) if self.inf else 0
         return _Bad(nan, inf) if nan or inf else None
 
     def error(self, at: _Location, index: int, y: Any, bad: _Bad, arguments: Sequence[Any]) -> AnomalyError:
-        """What happened, what was there before, and what to try."""
+        """The error for a bad result: its location, the bad arguments, and a hint."""
         name = at.results[index]
         mask = ~np.isfinite(y) if self.nan and self.inf else np.isnan(y) if self.nan else np.isinf(y)
         first = tuple(int(i[0]) for i in np.nonzero(toHost(mask))) if y.shape else ()
@@ -160,7 +161,7 @@ class _Look:
 
 
 def allFinite(x: Any) -> bool:
-    """Whether no value is NaN or infinite; a GPU is waited for."""
+    """True if no value is NaN or infinite; synchronizes a GPU."""
     return bool(toHost(np.isfinite(x).all()))
 
 
@@ -175,7 +176,7 @@ def high(x: Any) -> float:
 
 
 def bare(x: Any) -> Any:
-    """What a tracer for an array holds: the value of a number with its tangent, the data of a Variable."""
+    """The plain array behind tracers: a Dual's value, a Variable's data."""
     while isinstance(x, Tracer):
         x = x.value if isinstance(x, Dual) else x.data  # type: ignore[attr-defined]
     return x

@@ -67,20 +67,21 @@ def gradcheck(
     skip: Iterable[str] = (),
     seed: int = 0,
 ) -> bool:
-    """True if the backward pass of a function gives what central differences in float64 give, at these inputs.
+    """Compare a function's backward pass with central differences in float64, at these inputs; True if they agree.
 
         dy/dx along v = (y(x + eps v) - y(x - eps v)) / (2 eps),    error about eps^2 y''' + 1e-16 y / eps
 
-    `function` is a Graph, a Module or a `Function`: a copy of it is checked, in float64 on the CPU, with the modes as
-    they are, and nothing in it moves. Or it is a function of Variables, which is run as it is, on inputs in float64.
-    Each node's own rule is checked with the values that it gets here, in the order in which they run, so that the first
-    wrong one is named; then the whole. Noticed besides: rules that write to what they are given, gradients of another
-    shape or dtype, results that differ from run to run. Inputs should stay away from kinks, such as 0 for a rectifier;
-    inside, what is at one and does not move is let be, as the equal zeros are that a rectifier gives to a maximum
-    pooling. `skip` has paths of nodes whose gradient is another one on purpose; the whole is not checked then.
+    `function` is a Graph, a Module or a `Function`: a float64 copy is checked on the CPU, in its current modes. No
+    state changes. A function of Variables is run directly, on float64 inputs.
+
+    Each node's rule is checked with its actual values, in execution order, so that the first wrong node is named; then
+    the complete gradient is checked. The check also reports rules that write to their arguments, gradients of the wrong
+    shape or dtype, and results that differ between runs. Keep inputs away from kinks, such as 0 for a rectifier; inner
+    values at a kink that do not move are accepted, such as the equal zeros that a rectifier passes to max pooling.
+    `skip` has paths of nodes whose gradient deliberately differs; the complete gradient is not checked then.
 
     Source    torch.autograd.gradcheck
-    Raises    GradcheckError naming the node, the argument, what was expected and what was found
+    Raises    GradcheckError with the node, the argument, the expected and the actual derivative
     """
     xs = [doubled(bare(x)) for x in (inputs if isinstance(inputs, (list, tuple)) else [inputs])]
     limits = _Limits(eps, atol, rtol)
@@ -114,7 +115,7 @@ class _Limits:
         self.eps, self.atol, self.rtol = eps, atol, rtol
 
     def near(self, analytic: float, numeric: float, size: float, loss: float) -> bool:
-        """Whether two derivatives agree, but for rounding; `size` is that of the gradient."""
+        """True if two derivatives agree up to rounding; `size` is the size of the gradient."""
         rounding = 4e-16 * max(1.0, loss) / self.eps
         return abs(analytic - numeric) <= self.atol + self.rtol * max(size, abs(numeric)) + rounding
 
@@ -157,7 +158,7 @@ def checkSteps(pure: Pure, xs: list[Any], limits: _Limits, rng: Any, skip: froze
 
 
 def moved(pure: Pure, xs: list[Any], eps: float, rng: Any) -> list[Any]:
-    """How each value of a pass moves when all inputs and parameters do, in random directions; None for what cannot."""
+    """The derivative of each value of a pass along random directions of inputs and parameters; None if not float."""
     vs = [rng.standard_normal(x.shape) if isFloat(x) else 0 for x in xs]
     by = {id(p): rng.standard_normal(p.shape) for p in pure.params.values()}
     ends = []
@@ -170,7 +171,7 @@ def moved(pure: Pure, xs: list[Any], eps: float, rng: Any) -> list[Any]:
 
 
 class _Local:
-    """One rule with the values of its arguments, and the `lines` along which they move together."""
+    """One rule with its argument values, and the `lines` along which they move together."""
 
     lines: list[Any]
 
@@ -183,12 +184,12 @@ class _Local:
         self.visible = len(step.visible)
 
     def error(self, text: str, argument: str = "", expected: Any = None, got: Any = None) -> GradcheckError:
-        """What is wrong, with its location."""
+        """The error with this rule's location."""
         where = f"at '{self.step.path}' ({self.module.brief()})"
         return GradcheckError(f"{where}: {text}", self.step.path, self.module, argument, expected, got)
 
     def run(self, arguments: list[Any]) -> tuple:
-        """The outputs; states stay as they were."""
+        """Run the rule and return its outputs; states are not changed."""
         given = [a.copy() if i in self.states else a for i, a in enumerate(arguments)]
         result = self.step.call(*given)
         return result if type(result) is tuple else (result,)
@@ -224,7 +225,7 @@ class _Local:
                 )
 
     def backward(self, outputs: tuple, limits: _Limits, rng: Any) -> None:
-        """The gradient rule on random gradients of the outputs, against differences."""
+        """Check the gradient rule against differences, with random output gradients."""
         visible = outputs[: self.visible]
         seeds = [rng.standard_normal(y.shape) if isArray(y) and isFloat(y) else None for y in visible]
         needs = tuple(map(self.differentiable, range(len(self.arguments))))
@@ -243,7 +244,7 @@ class _Local:
                 self.checkValues(i, grads[i], seeds, limits, rng)
 
     def differentiable(self, i: int) -> bool:
-        """Whether an argument has a gradient."""
+        """True if an argument has a gradient."""
         x = self.arguments[i]
         if not isArray(x) or not isFloat(x) or i in self.states:
             return False
@@ -308,11 +309,11 @@ class _Local:
         return loss
 
     def size(self, seeds: list[Any]) -> float:
-        """How large the terms are that a loss adds up: what its rounding goes by."""
+        """The size of the terms that a loss sums; its rounding error is relative to this."""
         return sum(inner(abs(u), abs(y)) for u, y in zip(seeds, self.run(self.arguments)) if u is not None)
 
     def wrong(self, i: int, grad: Any, loss: Callable, positions: Any, eps: float) -> GradcheckError:
-        """Where a gradient is wrong most, and how it may be put right."""
+        """Describe the largest error of a gradient, with a hint."""
         x, name = self.arguments[i], self.names[i]
         rows = []
         for position in positions:
@@ -353,7 +354,7 @@ def slope(loss: Callable[[Any], float], x: Any, v: Any, eps: float) -> float:
 
 
 def isKink(loss: Callable[[Any], float], x: Any, v: Any, eps: float) -> bool:
-    """Whether the differences to both sides are not those of one tangent, or there is a jump."""
+    """True if the left and right differences disagree, as at a kink or a jump."""
     left, at, right = loss(x - eps * v), loss(x), loss(x + eps * v)
     return abs(right - 2 * at + left) > 1e-2 * abs(right - left) + 1e-12 * max(1.0, abs(at))
 
@@ -364,7 +365,7 @@ def kept(values: Iterable[Any]) -> list[Any]:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two arrays are equal to the last bit, NaN like NaN."""
+    """True if two arrays are equal to the last bit; NaN equals NaN."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     equal = (a == b) | ((a != a) & (b != b))
@@ -375,7 +376,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def checkWhole(pure: Pure, xs: list[Any], limits: _Limits, rng: Any) -> None:
-    """All gradients of the graph at once, along random directions."""
+    """Check all gradients of the graph at once, along random directions."""
     values = pure.run(xs)
     outputs = pure.outputs(values)
     seeds = [rng.standard_normal(y.shape) if isArray(y) and isFloat(y) else None for y in outputs]

@@ -25,7 +25,7 @@ Run = Callable[[list[Any]], list[Any]]
 
 
 def faultOnTape(function: Callable[..., Any], xs: list[Any], near: Near, eps: float, rng: Any) -> Fault | None:
-    """What is wrong with the gradients of a function of Variables, its first wrong node named; None: nothing."""
+    """Check the gradients of a function of Variables: the first wrong node, or None."""
     before: dict = {}
     vs = [Variable(x, requires_grad=isFloat(x)) for x in xs]
     with enable_grad():
@@ -43,7 +43,7 @@ def faultOnTape(function: Callable[..., Any], xs: list[Any], near: Near, eps: fl
 def faultBehind(
     function: Callable[..., Any], vs: list[Variable], outputs: list[Any], before: dict, near: Near, eps: float, rng: Any
 ) -> Fault | None:
-    """The whole compared with differences, and if that is wrong each node, in the order in which they ran."""
+    """Compare the complete gradient with differences; if it is wrong, check each node in execution order."""
     wanted = [v for v in vs if v.requires_grad]
     seeds = {i: rng.standard_normal(y.shape) for i, y in enumerate(outputs) if getattr(y, "requires_grad", False)}
     if not seeds or not wanted:
@@ -65,11 +65,11 @@ def faultBehind(
         if fault is not None:
             return fault
     i, expected, got = wrong or (0, 0.0, 0.0)
-    return f"the gradient of input {i} is wrong, though that of each operation is right", str(i), expected, got
+    return f"the gradient of input {i} is wrong, though the gradient of each operation is right", str(i), expected, got
 
 
 def listed(result: Any) -> list[Any]:
-    """What a function gave, as a list."""
+    """A function's result as a list."""
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
@@ -100,7 +100,7 @@ def formOf(x: Any) -> tuple:
 
 
 def faultAt(node: TapeNode, near: Near, eps: float, rng: Any) -> Fault | None:
-    """What is wrong with a node's own gradient, with the values that it has."""
+    """Check a node's gradient at its values: the fault, or None."""
     parts = opened(node)
     if parts is None:
         return None
@@ -123,7 +123,7 @@ def faultAt(node: TapeNode, near: Near, eps: float, rng: Any) -> Fault | None:
 
 
 def opened(node: Any) -> tuple[Run, list[Any]] | None:
-    """What a node did, as a function of the values that its edges belong to, and those values; None: nobody knows."""
+    """A node as a function of its edges' values, and those values; None if it cannot be run again."""
     if isinstance(node, Operation):
         return lambda values: listed(node.function(*filled(node.arguments, iter(values)), **node.options)), [
             v.data for v in node.leaves
@@ -138,7 +138,7 @@ def opened(node: Any) -> tuple[Run, list[Any]] | None:
 
 
 def useOf(node: ModuleBackward, values: list[Any]) -> list[Any]:
-    """One use of a module on other values; its states stay as they are."""
+    """Run a module again on other values; its states are not changed."""
     left = iter(values)
     stored = [None] * len(node.inputs) + node.module.ruleParams()
     given = [next(left) if need else x for need, x in zip(node.needs, node.values)]
@@ -147,7 +147,7 @@ def useOf(node: ModuleBackward, values: list[Any]) -> list[Any]:
 
 
 def callOf(node: FunctionBackward, values: list[Any]) -> list[Any]:
-    """One use of a Function on other values."""
+    """Run a Function again on other values."""
     form = filled(node.form, map(Variable, values))
     keywords = {part.name: part.value for part in form if isKeyword(part)}
     context = Context((False,) * len(form))

@@ -107,9 +107,9 @@ class Dual(Tracer):
 
 
 def push(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """What a function gives, and the tangent of that; None: it does not change.
+    """Compute a function's result and its tangent; None if the result is constant.
 
-    Raises    AutoDiffException if nothing is known of the function's tangent
+    Raises    AutoDiffException for a function without a tangent rule
     """
     if not changes(tangents) or function in CONSTANT:
         return function(*values, **options), None
@@ -129,12 +129,12 @@ def push(function: Any, values: list, tangents: list, options: dict) -> tuple[An
 
 
 def isDual(x: Any, level: int) -> bool:
-    """Whether this is a Dual of that level; those of lower ones are values like any other."""
+    """True for a Dual of this level; Duals of lower levels are plain values here."""
     return isinstance(x, Dual) and x.level == level
 
 
 def levels(values: Any) -> list[int]:
-    """The levels of all Duals among values, in lists and tuples too."""
+    """Collect the levels of all Duals in values, also in lists and tuples."""
     found = []
     for x in values:
         if isinstance(x, Dual):
@@ -171,7 +171,7 @@ def whole(result: Any, tangent: Any, level: int) -> Any:
 
 
 def write(found: Any, out: Any) -> Any:
-    """A result in the array that was given for it: into a Dual with its tangent, into an array without."""
+    """Write a result into its `out` array; a Dual takes the tangent too."""
     value = found.value if isinstance(found, Dual) else found
     target = out.value if isinstance(out, Dual) else out
     target[...] = value
@@ -183,7 +183,7 @@ def write(found: Any, out: Any) -> Any:
 
 
 def throughReference(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """The reference itself on Duals: it is written in functions of numpy that have tangents."""
+    """Run the kernel's numpy reference on Duals; its functions have tangents."""
     level = max([0, *(known + 1 for known in levels(values))])
     given = [x if t is None else Dual(x, t, level) for x, t in zip(values, tangents)]
     found = [part((y,), level) for y in function.reference(*given, **options)]

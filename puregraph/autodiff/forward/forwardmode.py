@@ -1,15 +1,15 @@
-"""Forward mode: derivatives along a direction, and by them products with Hessians, from the rules that exist.
+"""Forward mode: directional derivatives and Hessian-vector products, from the existing rules.
 
     y, dy = jvp(net, x, v)               the derivative of the outputs along v
     y, gx, _ = vjp(net, x, u)            its transpose: the gradient of <u, y>
     y, hx, _ = hvp(net, x, v)            the Hessian of a single number, times v: forward over reverse
 
-A Graph or Module shows no trace of it: running statistics and random counters stay as they are, nodes keep their data,
-parameters their `grad`. Masks are those of the next call: `jvp(net, ...)` and then `net(...)` see the same ones.
+A Graph or Module is not changed: running statistics, random counters, the nodes' data and the parameters' `grad` stay.
+Masks are those of the next call: `jvp(net, ...)` and then `net(...)` use the same ones.
 
-What is differentiated is the forward rule as it is written, and for `hvp` the gradient rule as it is written. Where a
-gradient is deliberately not the derivative (a straight-through `Function`, a rule named on a node), `jvp` gives the
-true derivative, `vjp` the deliberate one, and `hvp` the derivative of the deliberate one.
+`jvp` differentiates the forward rule, `hvp` the gradient rule. If a gradient deliberately differs from the derivative
+(a straight-through `Function`, a rule named on a node), `jvp` returns the true derivative, `vjp` the custom gradient,
+and `hvp` the derivative of the custom gradient.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from puregraph.module import Module, checkGrads, isFloat
 
 
 class Derivatives(NamedTuple):
-    """What was computed on the way, and what was asked for: by the inputs, and by the parameters' paths.
+    """The function's value, and the derivatives with respect to inputs and to parameters by path.
 
-    >>> found = vjp(lambda x: x * x, np.array([1.0, 2.0]), np.ones(2))
-    >>> type(found).__name__, found.inputs
+    >>> result = vjp(lambda x: x * x, np.array([1.0, 2.0]), np.ones(2))
+    >>> type(result).__name__, result.inputs
     ('Derivatives', array([2., 4.]))
     """
 
@@ -73,12 +73,12 @@ def vjp(function: Any, inputs: Any, cotangents: Any = None, params: Any = ()) ->
     """The outputs, and the gradients of <u, y>: of the inputs, and of parameters by path; `params=True` means all.
 
     `function` is a Graph, a Module, or a function of arrays, which runs on Variables.
-    `cotangents` is u, one for each output; it may be left out where the output is one number. Other than `backward`, it
-    gives parameters a gradient in evalMode too, and leaves no trace.
+    `cotangents` is u, one per output; it is optional if the output is one number. Unlike `backward`, `vjp` also
+    differentiates parameters in evalMode, and changes no state.
 
     Shapes    cotangents as the outputs -> gradients as inputs and parameters
     Source    Griewank, Walther 2008, Evaluating Derivatives, section 3.2
-    Raises    ShapeError for a cotangent of another shape than its output's
+    Raises    ShapeError for a cotangent whose shape differs from its output's
     """
     xs = listOf(inputs)
     if not isinstance(function, Module):
@@ -96,16 +96,15 @@ def vjp(function: Any, inputs: Any, cotangents: Any = None, params: Any = ()) ->
 
 
 def hvp(function: Any, inputs: Any, vectors: Any = None, params: dict[str, Any] | None = None) -> Derivatives:
-    """The value of a function that gives one number, and its Hessian times a vector: H v = d/dt grad f(x + t v).
+    """Compute a scalar function's value and its Hessian-vector product: H v = d/dt grad f(x + t v).
 
     `function` is a Graph, a Module, or a function of arrays, which is differentiated twice on a tape.
-    The Hessian is that by the inputs, if `vectors` has a direction for each (None: no change), and by the parameters
-    that `params` gives a direction by path: leave out either, or give both. The gradient is run on Duals, so that it
-    costs about two passes forward and two back, whatever the size.
+    `vectors` has a direction for each input (None: constant), `params` maps parameter paths to directions. Pass one of
+    them or both. The gradient runs on Duals, so it costs about two forward and two backward passes at any size.
 
     Shapes    vectors as inputs, params as the parameters -> products of the same shapes
     Source    Pearlmutter 1994, Fast Exact Multiplication by the Hessian, Neural Computation 6(1)
-    Raises    AutoDiffException if the output is not one number, or a rule's own tangent is not known
+    Raises    AutoDiffException if the output is not one number, or a rule has no tangent
     """
     xs, vs = beside(inputs, vectors)
     if not isinstance(function, Module):
@@ -186,7 +185,7 @@ DEPTH = _Depth()
 
 @contextmanager
 def deeper() -> Any:
-    """One differentiation inside those that run: its Duals are of a level of their own."""
+    """Enter one more nested differentiation, with its own level of Duals."""
     DEPTH.level += 1
     try:
         yield DEPTH.level
@@ -195,13 +194,13 @@ def deeper() -> Any:
 
 
 def listOf(given: Any) -> list[Any]:
-    """What a user gives for inputs, as a list of arrays; a number is one without axes."""
+    """Inputs as a list of arrays; a number becomes an array without axes."""
     several = list(given) if isinstance(given, (list, tuple)) else [given]
     return [np.asarray(x) if isinstance(x, (int, float)) else x for x in several]
 
 
 def oneOf(found: list[Any], given: Any) -> Any:
-    """Results in the form in which inputs were given; a lone one without its list."""
+    """Results in the form of the inputs: a list, or a single value."""
     return found if isinstance(given, (list, tuple)) or len(found) != 1 else found[0]
 
 
@@ -240,7 +239,7 @@ def moving(x: Any, v: Any, level: int) -> Any:
 
 
 def direction(pure: Pure, params: dict[str, Any], level: int) -> Callable[[Any, Any], Any]:
-    """What stands for parameters and states: Duals, of which those named have a direction."""
+    """A function that makes Duals of parameters and states; only the named parameters have a tangent."""
     named = pure.named(params)
     vectors = {}
     for path, p in named.items():
@@ -269,7 +268,7 @@ def tangentOf(x: Any, level: int) -> Any:
 
 
 def orZeros(found: Any, like: Any) -> Any:
-    """What was found, or zeros; None for what holds no floats."""
+    """The gradient, or zeros if it is None; None for values without floats."""
     if found is None and isArray(like) and isFloat(like):
         return np.zeros_like(like)
     return found
@@ -279,7 +278,7 @@ def orZeros(found: Any, like: Any) -> Any:
 
 
 def leaves(function: Callable[..., Any], xs: list[Any]) -> tuple[list[Variable], list[Variable], Any]:
-    """A function's inputs as Variables, those of them that have a gradient, and what it gives."""
+    """A function's inputs as Variables, those that require a gradient, and the function's result."""
     vs = [Variable(x, requires_grad=isArray(x) and isFloat(x)) for x in xs]
     with enable_grad():
         result = function(*vs)
@@ -287,13 +286,13 @@ def leaves(function: Callable[..., Any], xs: list[Any]) -> tuple[list[Variable],
 
 
 def sideBySide(vs: list[Variable], found: Sequence[Any]) -> list[Any]:
-    """One gradient for each input: zeros where nothing depends on it, None where it has none."""
+    """One gradient per input: zeros where no output depends on it, None where it has none."""
     left = iter(found)
     return [orZeros(bare(next(left)), v.data) if v.requires_grad else None for v in vs]
 
 
 def taped(function: Callable[..., Any], xs: list[Any], inputs: Any, cotangents: Any) -> Derivatives:
-    """`vjp` of a function that is written in numpy."""
+    """Compute `vjp` of a function of arrays."""
     vs, wanted, result = leaves(function, xs)
     grads = None if cotangents is None else listOf(cotangents)
     several = list(result) if isinstance(result, (list, tuple)) else [result]
@@ -305,7 +304,7 @@ def taped(function: Callable[..., Any], xs: list[Any], inputs: Any, cotangents: 
 
 
 def tapedTwice(function: Callable[..., Any], xs: list[Any], directions: list[Any], inputs: Any) -> Derivatives:
-    """`hvp` of a function that is written in numpy: the gradient of <v, gradient>."""
+    """Compute `hvp` of a function of arrays: the gradient of <v, gradient>."""
     vs, wanted, y = leaves(function, xs)
     if not isinstance(y, Variable) or y.shape != ():
         raise AutoDiffException(f"hvp: wanted one number from the function, got shape {np.shape(bare(y))}")

@@ -39,20 +39,19 @@ class PerSample(NamedTuple):
 
 
 def per_sample_gradients(graph: Module, inputs: Any, grad: Any = None, shared: Iterable[str] = ()) -> PerSample:
-    """The part of the gradient of every parameter that flows through each sample: `params[path][i]` of sample i.
+    """Compute each sample's contribution to every parameter's gradient: `params[path][i]` of sample i.
 
-        sum over i of params[path][i] = the gradient that `backward` gives
+        sum over i of params[path][i] = the gradient of `backward`
 
-    `grad` is the gradient of the output (a list where there are several); without it the output must be one number. If
-    that is a mean over the batch, as costs are, then a sample's part is 1 / n of the gradient of its own cost.
+    `grad` is the gradient of the output (a list for several outputs); without it the output must be one number. If that
+    number is a mean over the batch, as for costs, a sample's contribution is 1 / n of the gradient of its own cost.
 
-    One pass forward and one back over the whole batch give the gradients of all values; then each node's own rule gives
-    those of its parameters, for all samples at once where that is known of the functions it uses, else sample by
-    sample. Frozen parameters have none; the mode does not matter, and nothing moves. Each rule is tried on the first
-    and the last sample alone, so that a module that mixes samples is noticed. `shared` names inputs that all samples
-    have in common.
+    One forward and one backward pass over the batch compute the gradients of all values. Each node's rule then computes
+    its parameters' gradients: for all samples at once if its functions support that, otherwise sample by sample. Frozen
+    parameters have none. The mode does not matter, and no state changes. Each rule is also run on the first and the
+    last sample alone, to detect modules that mix samples. `shared` names inputs that all samples share.
 
-    Shapes    inputs (n, ...), grad as the outputs -> params (n, *shape), inputs as they are (those shared: (n, *shape))
+    Shapes    inputs (n, ...), grad as the outputs -> params (n, *shape), inputs unchanged (shared ones: (n, *shape))
     Source    Goodfellow 2015, arXiv:1510.01799; Rochette, Manoel, Tramel 2019, arXiv:1912.06015
     Raises    AutoDiffException naming the node that mixes samples, such as BatchNorm in trainMode
     """
@@ -62,7 +61,7 @@ def per_sample_gradients(graph: Module, inputs: Any, grad: Any = None, shared: I
 
 
 def grad_norms(gradients: PerSample | dict[str, Any]) -> Any:
-    """The length of each sample's gradient, over all parameters: sqrt(sum g^2).
+    """Compute the norm of each sample's gradient over all parameters: sqrt(sum g^2).
 
     Shapes    each gradient (n, ...) -> (n,)
     Source    Abadi et al. 2016, arXiv:1607.00133, algorithm 1
@@ -73,7 +72,7 @@ def grad_norms(gradients: PerSample | dict[str, Any]) -> Any:
 
 
 class _Attribution(SampleKinds):
-    """One batch, and what its samples contribute."""
+    """The gradient contributions of a batch's samples."""
 
     def __init__(self, pure: Pure, xs: list[Any], shared: frozenset[str]):
         super().__init__(pure, xs, shared)
@@ -82,7 +81,7 @@ class _Attribution(SampleKinds):
     # Backward -----------------------------------------------------------------------------------------------------
 
     def run(self, grad: Any) -> PerSample:
-        """Back through all steps; the gradients of parameters and inputs."""
+        """Run backward through all steps; return the gradients of parameters and inputs."""
         outputs = self.pure.outputs(self.values)
         for number, g in zip(self.steps.outputs, checkGrads(grad, outputs, self.pure.title)):
             if g is not None:
@@ -125,14 +124,14 @@ class _Attribution(SampleKinds):
             self.totals.setdefault(number, []).append(grad)
 
     def total(self, number: int) -> Any:
-        """The whole gradient of a value; of a common one, with an axis of samples."""
+        """Sum the gradient of a value; a value common to all samples has an axis of samples."""
         found = self.totals.get(number)
         if found is not None and len(found) > 1:
             found[:] = [combine(found)]
         return found[0] if found else None
 
     def pull(self, step: GraphStep, grads: list[Any], needs: list[bool]) -> None:
-        """The gradients of a step's arguments from those of its outputs."""
+        """Add the gradients of a step's arguments, from its output gradients."""
         kinds = [self.kind(n) for n in step.args]
         if all(self.kind(n) == COMMON for n in step.outs):
             parts = [self.call(step, [part(g, i) for g in grads], needs) for i in range(self.count)]
@@ -163,16 +162,16 @@ class _Attribution(SampleKinds):
         return asGrads(rule(grads[0] if len(grads) == 1 else list(grads), *arguments, *outputs), len(needs), step.label)
 
     def stacked(self, each: list[Any], like: Any) -> Any:
-        """Gradients of the samples as one array."""
+        """Stack the samples' gradients into one array."""
         return np.stack([np.zeros_like(like) if g is None else g for g in each])
 
     # Samples ------------------------------------------------------------------------------------------------------
 
     def shares(self, step: GraphStep, grads: list[Any], needs: list[bool]) -> list[Any]:
-        """The gradients of what all samples have in common, with an axis of samples."""
+        """Compute the gradients of values that all samples share, with an axis of samples."""
         try:
             found = self.atOnce(step, grads, needs)
-        except (_Unknown, TypeError, ValueError, IndexError):  # of a rule that does with shapes what is not known here
+        except (_Unknown, TypeError, ValueError, IndexError):  # a rule with unsupported shape arithmetic
             found = None
         if found is None or not self.agree(step, grads, needs, found):
             parts = [self.single(step, grads, needs, i) for i in range(self.count)]
@@ -183,12 +182,12 @@ class _Attribution(SampleKinds):
         return found
 
     def atOnce(self, step: GraphStep, grads: list[Any], needs: list[bool]) -> list[Any]:
-        """The rule on all samples together.
+        """Run the rule on all samples together.
 
-        Raises    _Unknown if it uses a function of which that is not known
+        Raises    _Unknown if it uses a function without a rule for samples
         """
         if any(not isArray(self.values[n]) for n in step.outs):
-            raise _Unknown("what is no array")
+            raise _Unknown("a value that is no array")
         arguments = [each(self.values[n]) if self.kind(n) == EACH and n else self.values[n] for n in step.args]
         outputs = [each(self.values[n]) if self.batched.get(n) else self.values[n] for n in step.outs]
         made = self.call(step, [None if g is None else each(g) for g in grads], needs, (arguments, outputs))
@@ -204,7 +203,7 @@ class _Attribution(SampleKinds):
         return found
 
     def agree(self, step: GraphStep, grads: list[Any], needs: list[bool], found: list[Any]) -> bool:
-        """Whether the first and the last sample alone have the same gradients."""
+        """True if the first and the last sample, run alone, have the same gradients."""
         for i in {0, self.count - 1}:
             for need, g, one in zip(needs, found, self.single(step, grads, needs, i)):
                 if need and ((g is None) is not (one is None) or (g is not None and not near(g[i], one, one))):
@@ -265,28 +264,28 @@ class _Attribution(SampleKinds):
                 if a is not None and one is not None and isCost:
                     a, one = unit(a), unit(one)
                 if a is None or one is None or a.shape != one.shape or not near(a, one, one):
-                    raise self.mixes(step, "a sample alone has another gradient than together with others")
+                    raise self.mixes(step, "the gradient of a sample depends on the others")
 
     def checkJoint(self, step: GraphStep, kinds: list[str], asked: set[str]) -> None:
-        """What is made from all samples together is one number, and nothing that samples share has a part in it."""
+        """Check that values made from all samples together are single numbers, independent of shared values."""
         shapes = [shapeOf(self.values[n]) for n in step.visible]
         joined = [self.steps.names[n] for n, kind in zip(step.args, kinds) if kind == JOINT]
         if EACH in kinds and joined:
             raise self.mixes(step, f"it takes '{joined[0]}', which is made from all of them")
         if EACH in kinds and not all(s == () for s in shapes):
             symbols = ", ".join(show(self.symbols.get(n, s)) for n, s in zip(step.visible, shapes))
-            raise self.mixes(step, f"for N samples it gives {symbols}, where N is not the first axis and no other")
+            raise self.mixes(step, f"for N samples it returns {symbols}; only the first axis may be N")
         if COMMON in asked:
-            raise self.mixes(step, "no sample has a part of its own in the gradient of its parameters")
+            raise self.mixes(step, "the gradient of its parameters cannot be divided among the samples")
 
     def mixes(self, step: GraphStep, why: str) -> AutoDiffException:
-        """That a step mixes samples, and what to try."""
+        """The error for a step that mixes samples, with a hint."""
         hint = ""
         if step.module.isTraining and step.module.states:
-            hint = "; it has statistics of the batch: use evalMode(), or a normalisation of each sample, as LayerNorm"
+            hint = "; it uses batch statistics: call evalMode(), or normalize each sample, as LayerNorm does"
         return AutoDiffException(
-            f"at '{step.path}' ({step.label}): it mixes the samples of a batch, which then have no gradients of their "
-            f"own: {why}{hint}"
+            f"at '{step.path}' ({step.label}): it mixes the samples of a batch, so there are no gradients per sample: "
+            f"{why}{hint}"
         )
 
 
@@ -296,12 +295,12 @@ def each(x: Any) -> Samples:
 
 
 def part(x: Any, i: int, batch: bool = False) -> Any:
-    """One sample; as a batch of one."""
+    """One sample; with `batch`, as a batch of one."""
     return None if x is None else x[i : i + 1] if batch else x[i]
 
 
 def near(a: Any, b: Any, like: Any) -> bool:
-    """Whether two arrays are equal, but for rounding."""
+    """True if two arrays are equal up to rounding."""
     if not a.size:
         return True
     largest, error = (float(toHost(abs(x).max())) for x in (like, a - b))
@@ -309,7 +308,7 @@ def near(a: Any, b: Any, like: Any) -> bool:
 
 
 def wave(like: Any) -> Any:
-    """Numbers of which no two are alike."""
+    """An array of distinct numbers."""
     count = np.cumsum(np.ones_like(like, shape=(like.size,), dtype=np.float32))
     return np.cos(count * count).astype(like.dtype).reshape(like.shape)
 

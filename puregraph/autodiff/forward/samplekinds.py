@@ -19,10 +19,10 @@ EACH, COMMON, JOINT = "each", "common", "joint"
 
 
 class SampleKinds:
-    """The values of one pass over a batch.
+    """The values of one pass over a batch, classified.
 
-    Every value is of one sample each (`EACH`), the same for all samples (`COMMON`: parameters and what is computed from
-    them), or computed from all samples together (`JOINT`: a cost).
+    A value holds one entry per sample (`EACH`), is the same for all samples (`COMMON`: parameters and values computed
+    from them), or is computed from all samples together (`JOINT`: a cost).
     """
 
     def __init__(self, pure: Pure, xs: list[Any], shared: frozenset[str]):
@@ -62,7 +62,7 @@ class SampleKinds:
         return self.kinds.get(number, COMMON)  # parameters and states are those of all
 
     def classify(self, step: GraphStep) -> None:
-        """What the outputs of a step are, by its shape rule with a symbol for the number of samples."""
+        """Classify the outputs of a step, by its shape rule with a symbol for the number of samples."""
         numbers = step.args[: step.inputs]
         kinds = {self.kind(n) for n in numbers if n}
         if EACH not in kinds:
@@ -76,7 +76,7 @@ class SampleKinds:
         self.kinds.update(dict.fromkeys(step.outs, EACH if each else JOINT))
 
     def shapesOf(self, step: GraphStep, given: list[Any]) -> list[Any]:
-        """The shapes of the outputs with N samples; where the shape rule knows no symbols, by their number."""
+        """The output shapes with N samples; if the shape rule does not support symbols, from the actual sizes."""
         hidden = step.outs[len(step.visible) :]
         try:
             shapes = step.module.dataShapeFrom(*given)
@@ -90,7 +90,7 @@ class SampleKinds:
             return [(N, *s[1:]) if s[:1] == (self.count,) else s for s in shapes]
 
     def requirements(self) -> dict[int, bool]:
-        """Whether some gradient is wanted through a value."""
+        """Per value: true if a gradient is wanted through it."""
         steps = self.steps
         wanted = {n: isFloat(self.values[n]) for n in steps.inputs}
         for number, module, name in steps.params:
@@ -101,11 +101,11 @@ class SampleKinds:
         return wanted
 
     def needs(self, step: GraphStep, wanted: dict[int, bool]) -> list[bool]:
-        """Which arguments of a step get a gradient."""
+        """Per argument of a step: true if it gets a gradient."""
         names, indices = inputNames(step.module, step.inputs), step.module.indices
         return [bool(wanted.get(n)) and not (i < step.inputs and names[i] in indices) for i, n in enumerate(step.args)]
 
 
 def isEach(shape: Any) -> bool:
-    """Whether the first axis, and no other, counts samples."""
+    """True if the first axis, and no other, counts samples."""
     return len(shape) > 0 and shape[0] == N and not any(isinstance(d, Dim) for d in shape[1:])

@@ -20,16 +20,16 @@ Rule = Callable[..., Any]
 
 
 class _Unknown(AutoDiffException):
-    """A function of which it is not known what it does for many samples at once."""
+    """A function without a rule for many samples at once."""
 
 
 class Samples(Tracer):
     """Arrays of one shape for each of n samples, held as one array of shape (n, *shape).
 
-    A call with Samples among its arguments is made for all samples at once, by giving every axis that it names its
-    position behind the axis of samples; other arrays are the same for all.
+    A call on Samples runs for all samples at once: every axis that it names is shifted past the axis of samples. Other
+    arrays are the same for all samples.
 
-    Raises    _Unknown for a function that has no rule here; then each sample has its own turn
+    Raises    _Unknown for a function without a rule here; the caller then runs sample by sample
 
     >>> np.sum(Samples(np.ones((5, 2, 3))), axis=0).batch.shape      # axis 0 of each of five samples
     (5, 3)
@@ -92,12 +92,12 @@ def forAll(*functions: Any) -> Callable[[Rule], Rule]:
 
 
 def rankOf(x: Any) -> int:
-    """How many axes a sample has, or what all have in common."""
+    """The number of axes within a sample, or of an array that all samples share."""
     return x.ndim if isinstance(x, Samples) else np.ndim(x)
 
 
 def aligned(arguments: tuple) -> list[Any]:
-    """Arrays that broadcast as those of each sample do: the missing axes are put in behind that of samples."""
+    """Arrays that broadcast like those of a single sample: missing axes are inserted after the axis of samples."""
     rank = max(map(rankOf, arguments))
     return [
         a.batch.reshape(a.batch.shape[0], *(1,) * (rank - a.ndim), *a.shape) if isinstance(a, Samples) else a
@@ -111,10 +111,10 @@ def wrapped(result: Any, count: int, rank: int) -> Any:
 
 
 def ofAll(function: Any, *arguments: Any, **options: Any) -> Any:
-    """A Kernel that says itself what it does with the samples of its first arguments."""
+    """Call a Kernel that declares a rule for samples of its first arguments."""
     count = declared(function, "sampled") or 1
     if any(isinstance(a, Samples) != (i < count) for i, a in enumerate(arguments)):
-        raise _Unknown(f"samples of {function.__name__} but of its first {count} arguments")
+        raise _Unknown(f"samples in arguments of {function.__name__} other than the first {count}")
     given = [a.batch if isinstance(a, Samples) else a for a in arguments]
     found = declared(function, "samples")(*given, **options)
     if found is NotImplemented:
@@ -124,7 +124,7 @@ def ofAll(function: Any, *arguments: Any, **options: Any) -> Any:
 
 @forAll(np.where)
 def pointwise(function: Any, *arguments: Any, **options: Any) -> Any:
-    """Element by element."""
+    """Call an elementwise function."""
     given = aligned(arguments)
     count = next(len(a.batch) for a in arguments if isinstance(a, Samples))
     rank = max(map(rankOf, arguments))
@@ -135,7 +135,7 @@ def pointwise(function: Any, *arguments: Any, **options: Any) -> Any:
 
 
 def along(axis: Any, rank: int) -> Any:
-    """The axes meant within a sample, as those of the whole."""
+    """Shift axes within a sample past the axis of samples."""
     if axis is None:
         return tuple(range(1, rank + 1))
     if isinstance(axis, tuple):
@@ -146,7 +146,7 @@ def along(axis: Any, rank: int) -> Any:
 @forAll(np.sum, np.mean, np.max, np.min, np.prod, np.var, np.std, np.any, np.all, np.amax, np.amin)
 @forAll(np.cumsum, np.flip, np.swapaxes, np.moveaxis)
 def alongAxes(function: Any, x: Any, *arguments: Any, **options: Any) -> Any:
-    """What a function does along axes, within each sample."""
+    """Call a function along axes within each sample."""
     names = namesOf(function)
     given = {**dict(zip(names[1:], arguments)), **options}
     axes = {name: along(given.get(name), x.ndim) for name in names if name in AXES}
