@@ -149,11 +149,11 @@ class _Look:
             for n, a in zip(at.arguments, arguments)
             if isArray(a) and isFloating(a.dtype) and not allFinite(a)
         ]
-        spoiled = [(n, found) for n, _, found in there if found]
+        spoiled = [(n, counts) for n, _, counts in there if counts]
         if spoiled:
-            n, found = spoiled[0]
+            n, counts = spoiled[0]
             hint = PARAMETER if n in at.params else OUTSIDE
-            return AnomalyError(f"{what}; {n} held {found} before: {hint}", at.path, name, at.stage)
+            return AnomalyError(f"{what}; {n} held {counts} before: {hint}", at.path, name, at.stage)
         floats = [(n, a) for n, a in zip(at.arguments, arguments) if isArray(a) and isFloating(a.dtype) and a.size]
         ranges = ", ".join(f"{n} {show(a.shape)} from {low(a):.3g} to {high(a):.3g}" for n, a in floats)
         hint = HALF if y.dtype == np.float16 else BACKWARD if at.stage == "backward" else FORWARD
@@ -216,14 +216,17 @@ class _Location(NamedTuple):
             grads = int(backward)
             inputs = count - len(of.ruleNames) - grads - (len(of.outputNames) + len(of.hidden) if backward else 0)
         params = [f"parameter '{n}'" for n in of.ruleNames]
-        given = [*(f"input '{n}'" for n in inputNames(of, inputs)), *params]
+        operands = [*(f"input '{n}'" for n in inputNames(of, inputs)), *params]
         made = [f"output '{n}'" for n in (*of.outputNames, *of.hidden)]
         made = ["its output", *made[1:]] if len(of.outputNames) == 1 else made
         stage = "backward" if grads else "forward"
         title = f"{stage} at '{path}' ({type(of).__name__})"
         if not grads:
-            return cls(path, stage, title, given, made, set(params))
-        asked = range(len(given)) if wanted is None else wanted
-        given, called = ["the gradient of its output"] * grads + given + made, [f"the gradient of {n}" for n in given]
-        names = list(compress(given, present or repeat(True)))
+            return cls(path, stage, title, operands, made, set(params))
+        asked = range(len(operands)) if wanted is None else wanted
+        operands, called = (
+            ["the gradient of its output"] * grads + operands + made,
+            [f"the gradient of {n}" for n in operands],
+        )
+        names = list(compress(operands, present or repeat(True)))
         return cls(path, stage, title, names, [called[i] for i in asked], set(params))

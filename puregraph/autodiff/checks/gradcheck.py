@@ -190,8 +190,8 @@ class _Local:
 
     def run(self, arguments: list[Any]) -> tuple:
         """Run the rule and return its outputs; states are not changed."""
-        given = [a.copy() if i in self.states else a for i, a in enumerate(arguments)]
-        result = self.step.call(*given)
+        copies = [a.copy() if i in self.states else a for i, a in enumerate(arguments)]
+        result = self.step.call(*copies)
         return result if type(result) is tuple else (result,)
 
     def forward(self) -> tuple:
@@ -232,12 +232,12 @@ class _Local:
         if not any(needs) or all(s is None for s in seeds):
             return
         rule = gradientRule(self.module, needs, self.step.node.rule, RuleContext(self.step.node))
-        given = [*seeds, *self.arguments, *outputs]
-        before = kept(given)
+        operands = [*seeds, *self.arguments, *outputs]
+        before = kept(operands)
         made = rule(seeds[0] if self.visible == 1 else list(seeds), *self.arguments, *outputs)
         grads = asGrads(made, len(needs), self.step.label)
         names = [*("the gradient" for _ in seeds), *self.names, *self.module.outputNames, *self.module.hidden]
-        self.unwritten(self.rule, names, before, given)
+        self.unwritten(self.rule, names, before, operands)
         for i, name in enumerate(self.names):
             if needs[i]:
                 self.checkForm(name, grads[i], self.arguments[i])
@@ -318,10 +318,10 @@ class _Local:
         rows = []
         for position in positions:
             v = only(np.ones(x.shape), [position])
-            found = 0.0 if grad is None else float(grad.reshape(-1)[position])
+            analytic = 0.0 if grad is None else float(grad.reshape(-1)[position])
             numeric = slope(loss, x, v, eps)
-            error, smooth = abs(found - numeric), not isKink(loss, x, v, eps)
-            rows.append((smooth and error > 1e-4 * (abs(numeric) + 1e-3), error, int(position), numeric, found))
+            error, smooth = abs(analytic - numeric), not isKink(loss, x, v, eps)
+            rows.append((smooth and error > 1e-4 * (abs(numeric) + 1e-3), error, int(position), numeric, analytic))
         smooth, _, position, expected, got = max(rows)
         index = tuple(map(int, np.unravel_index(position, x.shape)))
         hint = f"compare {self.rule} with the formula" if grad is not None else "return its gradient instead of None"
@@ -380,11 +380,11 @@ def checkWhole(pure: Pure, xs: list[Any], limits: _Limits, rng: Any) -> None:
     values = pure.run(xs)
     outputs = pure.outputs(values)
     seeds = [rng.standard_normal(y.shape) if isArray(y) and isFloat(y) else None for y in outputs]
-    inputs, found = pure.pull(seeds, values, True, pure.params.values())
+    inputs, paramGrads = pure.pull(seeds, values, True, pure.params.values())
     names = [pure.steps.names[n] for n in pure.steps.inputs]
     params = {id(p): (path, p) for path, p in pure.params.items()}
     rows: list[tuple] = [(f"input '{n}'", x, g, None) for n, x, g in zip(names, xs, inputs) if isFloat(x)]
-    rows += [(f"parameter '{path}'", p.data, found.get(key), key) for key, (path, p) in params.items()]
+    rows += [(f"parameter '{path}'", p.data, paramGrads.get(key), key) for key, (path, p) in params.items()]
 
     def loss(moves: list[Any]) -> float:
         at = [x + moves[i] if moves[i] is not None else x for i, x in enumerate(xs)]

@@ -53,8 +53,8 @@ def faultBehind(
     def run(values: list[Any]) -> list[Any]:
         left = iter(values)
         with no_grad(), restored(before):
-            found = listed(function(*[Variable(next(left)) if v.requires_grad else v for v in vs]))
-        return [found[i] for i in seeds]
+            results = listed(function(*[Variable(next(left)) if v.requires_grad else v for v in vs]))
+        return [results[i] for i in seeds]
 
     values = [v.data for v in wanted]
     wrong = compare(run, values, grads, list(seeds.values()), near, eps, rng)
@@ -109,8 +109,8 @@ def faultAt(node: TapeNode, near: Near, eps: float, rng: Any) -> Fault | None:
     with no_grad():
         made = [bare(y) for y in run(values)][: node.num_outputs]
         seeds = [rng.standard_normal(np.shape(y)) if isArray(y) and isFloat(y) else None for y in made]
-        found = node.apply(*seeds)
-        grads = [bare(g) for g in (found if type(found) is tuple else (found,))]
+        gradients = node.apply(*seeds)
+        grads = [bare(g) for g in (gradients if type(gradients) is tuple else (gradients,))]
         for i, (g, x) in enumerate(zip(grads, values)):
             if isArray(g) and isArray(x) and formOf(g) != formOf(x):
                 what = f"a gradient of shape {g.shape} in {g.dtype} for argument {i} of shape {x.shape} in {x.dtype}"
@@ -141,8 +141,8 @@ def useOf(node: ModuleBackward, values: list[Any]) -> list[Any]:
     """Run a module again on other values; its states are not changed."""
     left = iter(values)
     stored = [None] * len(node.inputs) + node.module.ruleParams()
-    given = [next(left) if need else x for need, x in zip(node.needs, node.values)]
-    result = node.module.updateData(*[p.data.copy() if isinstance(p, State) else x for p, x in zip(stored, given)])
+    arguments = [next(left) if need else x for need, x in zip(node.needs, node.values)]
+    result = node.module.updateData(*[p.data.copy() if isinstance(p, State) else x for p, x in zip(stored, arguments)])
     return list(result) if type(result) is tuple else [result]
 
 

@@ -58,13 +58,13 @@ class Dual(Tracer):
             return Pure(function, arguments).call(arguments, lambda x: Dual(x, None, level))
         values, tangents = part(arguments, level)
         out = options.pop("out", None)
-        given, changes = part(tuple(options.values()), level)
+        settings, changes = part(tuple(options.values()), level)
         wrong = [name for name, t in zip(options, changes) if t is not None]
         if wrong:
             raise AutoDiffException(f"forward mode wants {', '.join(wrong)} of {function.__name__} by position")
-        result, tangent = push(function, values, tangents, dict(zip(options, given)))
-        found = whole(result, tangent, level)
-        return found if out is None else write(found, out[0] if type(out) is tuple else out)
+        result, tangent = push(function, values, tangents, dict(zip(options, settings)))
+        dual = whole(result, tangent, level)
+        return dual if out is None else write(dual, out[0] if type(out) is tuple else out)
 
     def __setitem__(self, key: Any, new: Any) -> None:
         if self.value.base is not None:
@@ -135,13 +135,13 @@ def isDual(x: Any, level: int) -> bool:
 
 def levels(values: Any) -> list[int]:
     """Collect the levels of all Duals in values, also in lists and tuples."""
-    found = []
+    collected = []
     for x in values:
         if isinstance(x, Dual):
-            found.append(x.level)
+            collected.append(x.level)
         elif type(x) in (list, tuple):
-            found += levels(x)
-    return found
+            collected += levels(x)
+    return collected
 
 
 def part(arguments: Any, level: int) -> tuple[list, list]:
@@ -170,21 +170,21 @@ def whole(result: Any, tangent: Any, level: int) -> Any:
     return Dual(result, tangent, level) if kind == "f" else result
 
 
-def write(found: Any, out: Any) -> Any:
+def write(result: Any, out: Any) -> Any:
     """Write a result into its `out` array; a Dual takes the tangent too."""
-    value = found.value if isinstance(found, Dual) else found
+    value = result.value if isinstance(result, Dual) else result
     target = out.value if isinstance(out, Dual) else out
     target[...] = value
-    tangent = found.tangent if isinstance(found, Dual) else None
+    tangent = result.tangent if isinstance(result, Dual) else None
     if isinstance(out, Dual):
         out.tangent, out.owns = tangent, False
         return out
-    return Dual(target, tangent, found.level) if isinstance(found, Dual) else target
+    return Dual(target, tangent, result.level) if isinstance(result, Dual) else target
 
 
 def throughReference(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """Run the kernel's numpy reference on Duals; its functions have tangents."""
     level = max([0, *(known + 1 for known in levels(values))])
-    given = [x if t is None else Dual(x, t, level) for x, t in zip(values, tangents)]
-    found = [part((y,), level) for y in function.reference(*given, **options)]
-    return tuple([y for (y,), _ in found]), [t for _, (t,) in found]
+    duals = [x if t is None else Dual(x, t, level) for x, t in zip(values, tangents)]
+    pairs = [part((y,), level) for y in function.reference(*duals, **options)]
+    return tuple([y for (y,), _ in pairs]), [t for _, (t,) in pairs]

@@ -87,10 +87,10 @@ def vjp(function: Any, inputs: Any, cotangents: Any = None, params: Any = ()) ->
     chosen = pure.named(pure.params if params is True else params)
     values = pure.run(xs)
     outputs = pure.outputs(values)
-    found, grads = pure.pull(checkGrads(cotangents, outputs, pure.title), values, True, chosen.values())
+    inputGrads, grads = pure.pull(checkGrads(cotangents, outputs, pure.title), values, True, chosen.values())
     return Derivatives(
         oneOf(outputs, None),
-        oneOf([orZeros(g, x) for g, x in zip(found, xs)], inputs),
+        oneOf([orZeros(g, x) for g, x in zip(inputGrads, xs)], inputs),
         {path: orZeros(grads.get(id(p)), p.data) for path, p in chosen.items()},
     )
 
@@ -121,10 +121,10 @@ def hvp(function: Any, inputs: Any, vectors: Any = None, params: dict[str, Any] 
             shapes = ", ".join(str(y.shape) for y in outputs)
             raise AutoDiffException(f"hvp: wanted one number from {pure.title}, got {shapes}; put a cost at its end")
         seed = seedLike(valueOf(outputs[0], level))
-        found, grads = pure.pull([seed], values, vectors is not None, chosen.values())
+        inputGrads, grads = pure.pull([seed], values, vectors is not None, chosen.values())
         products = None
         if vectors is not None:
-            products = oneOf([orZeros(tangentOf(g, level), x) for g, x in zip(found, xs)], inputs)
+            products = oneOf([orZeros(tangentOf(g, level), x) for g, x in zip(inputGrads, xs)], inputs)
         return Derivatives(
             valueOf(outputs[0], level),
             products,
@@ -155,12 +155,12 @@ def hessian(function: Any, x: Any) -> Any:
 
 def basis(x: Any) -> list[Any]:
     """The unit vectors in the shape of x."""
-    found = []
+    vectors = []
     for i in range(x.size):
         v = np.zeros_like(x, shape=(x.size,))
         v[i] = 1
-        found.append(v.reshape(x.shape))
-    return found
+        vectors.append(v.reshape(x.shape))
+    return vectors
 
 
 def stacked(columns: list[Any], x: Any) -> Any:
@@ -193,15 +193,15 @@ def deeper() -> Any:
         DEPTH.level -= 1
 
 
-def listOf(given: Any) -> list[Any]:
+def listOf(inputs: Any) -> list[Any]:
     """Inputs as a list of arrays; a number becomes an array without axes."""
-    several = list(given) if isinstance(given, (list, tuple)) else [given]
+    several = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
     return [np.asarray(x) if isinstance(x, (int, float)) else x for x in several]
 
 
-def oneOf(found: list[Any], given: Any) -> Any:
+def oneOf(results: list[Any], inputs: Any) -> Any:
     """Results in the form of the inputs: a list, or a single value."""
-    return found if isinstance(given, (list, tuple)) or len(found) != 1 else found[0]
+    return results if isinstance(inputs, (list, tuple)) or len(results) != 1 else results[0]
 
 
 def beside(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
@@ -267,11 +267,11 @@ def tangentOf(x: Any, level: int) -> Any:
     return x.tangent if isinstance(x, Dual) and x.level == level else None
 
 
-def orZeros(found: Any, like: Any) -> Any:
+def orZeros(gradient: Any, like: Any) -> Any:
     """The gradient, or zeros if it is None; None for values without floats."""
-    if found is None and isArray(like) and isFloat(like):
+    if gradient is None and isArray(like) and isFloat(like):
         return np.zeros_like(like)
-    return found
+    return gradient
 
 
 # ---- functions of arrays, on a tape -------------------------------------------------------------------------
@@ -285,9 +285,9 @@ def leaves(function: Callable[..., Any], xs: list[Any]) -> tuple[list[Variable],
     return vs, [v for v in vs if v.requires_grad], result
 
 
-def sideBySide(vs: list[Variable], found: Sequence[Any]) -> list[Any]:
+def sideBySide(vs: list[Variable], gradients: Sequence[Any]) -> list[Any]:
     """One gradient per input: zeros where no output depends on it, None where it has none."""
-    left = iter(found)
+    left = iter(gradients)
     return [orZeros(bare(next(left)), v.data) if v.requires_grad else None for v in vs]
 
 
@@ -297,10 +297,10 @@ def taped(function: Callable[..., Any], xs: list[Any], inputs: Any, cotangents: 
     grads = None if cotangents is None else listOf(cotangents)
     several = list(result) if isinstance(result, (list, tuple)) else [result]
     rows = [(y, None if grads is None else grads[i]) for i, y in enumerate(several) if y.requires_grad]
-    found: Sequence[Any] = [None] * len(wanted)
+    gradients: Sequence[Any] = [None] * len(wanted)
     if rows:
-        found = grad([y for y, _ in rows], wanted, grads and [g for _, g in rows], allow_unused=True)
-    return Derivatives(bare(result), oneOf(sideBySide(vs, found), inputs), {})
+        gradients = grad([y for y, _ in rows], wanted, grads and [g for _, g in rows], allow_unused=True)
+    return Derivatives(bare(result), oneOf(sideBySide(vs, gradients), inputs), {})
 
 
 def tapedTwice(function: Callable[..., Any], xs: list[Any], directions: list[Any], inputs: Any) -> Derivatives:
@@ -311,7 +311,7 @@ def tapedTwice(function: Callable[..., Any], xs: list[Any], directions: list[Any
     first = grad(y, wanted, create_graph=True, allow_unused=True) if y.requires_grad else [None] * len(wanted)
     moving = [v for x, v in zip(vs, directions) if x.requires_grad]
     rows = [(g, v) for g, v in zip(first, moving) if v is not None and getattr(g, "requires_grad", False)]
-    found: Sequence[Any] = [None] * len(wanted)
+    gradients: Sequence[Any] = [None] * len(wanted)
     if rows:
-        found = grad([g for g, _ in rows], wanted, [v for _, v in rows], allow_unused=True)
-    return Derivatives(bare(y), oneOf(sideBySide(vs, found), inputs), {})
+        gradients = grad([g for g, _ in rows], wanted, [v for _, v in rows], allow_unused=True)
+    return Derivatives(bare(y), oneOf(sideBySide(vs, gradients), inputs), {})

@@ -56,8 +56,8 @@ def per_sample_gradients(graph: Module, inputs: Any, grad: Any = None, shared: I
     Raises    AutoDiffException naming the node that mixes samples, such as BatchNorm in trainMode
     """
     xs = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-    found = _Attribution(Pure(graph, xs), xs, frozenset(shared)).run(grad)
-    return found if isinstance(inputs, (list, tuple)) else found._replace(inputs=found.inputs[0])
+    result = _Attribution(Pure(graph, xs), xs, frozenset(shared)).run(grad)
+    return result if isinstance(inputs, (list, tuple)) else result._replace(inputs=result.inputs[0])
 
 
 def grad_norms(gradients: PerSample | dict[str, Any]) -> Any:
@@ -66,8 +66,8 @@ def grad_norms(gradients: PerSample | dict[str, Any]) -> Any:
     Shapes    each gradient (n, ...) -> (n,)
     Source    Abadi et al. 2016, arXiv:1607.00133, algorithm 1
     """
-    found = gradients.params if isinstance(gradients, PerSample) else gradients
-    squares = [(g * g).reshape(len(g), -1).sum(axis=1) for g in found.values()]
+    params = gradients.params if isinstance(gradients, PerSample) else gradients
+    squares = [(g * g).reshape(len(g), -1).sum(axis=1) for g in params.values()]
     return np.sqrt(combine(squares or [None]))
 
 
@@ -97,11 +97,15 @@ class _Attribution(SampleKinds):
                 except Exception as error:
                     addLocation(error, f"at '{step.path}' ({step.label}), backward, sample by sample")
                     raise
-        found: dict[int, list[Any]] = {}
+        contributions: dict[int, list[Any]] = {}
         for number, module, name in self.steps.params:
             if self.wanted.get(number):
-                found.setdefault(id(getattr(module, name)), []).append(self.total(number))
-        params = {path: self.sumOf(found.get(id(p), []), p.data) for path, p in self.pure.params.items() if p.trainable}
+                contributions.setdefault(id(getattr(module, name)), []).append(self.total(number))
+        params = {
+            path: self.sumOf(contributions.get(id(p), []), p.data)
+            for path, p in self.pure.params.items()
+            if p.trainable
+        }
         return PerSample(params, [self.inputGrad(n) for n in self.steps.inputs])
 
     def divided(self, number: int) -> Any:
@@ -125,27 +129,27 @@ class _Attribution(SampleKinds):
 
     def total(self, number: int) -> Any:
         """Sum the gradient of a value; a value common to all samples has an axis of samples."""
-        found = self.totals.get(number)
-        if found is not None and len(found) > 1:
-            found[:] = [combine(found)]
-        return found[0] if found else None
+        contributions = self.totals.get(number)
+        if contributions is not None and len(contributions) > 1:
+            contributions[:] = [combine(contributions)]
+        return contributions[0] if contributions else None
 
     def pull(self, step: GraphStep, grads: list[Any], needs: list[bool]) -> None:
         """Add the gradients of a step's arguments, from its output gradients."""
         kinds = [self.kind(n) for n in step.args]
         if all(self.kind(n) == COMMON for n in step.outs):
             parts = [self.call(step, [part(g, i) for g in grads], needs) for i in range(self.count)]
-            for number, need, *each in zip(step.args, needs, *parts):
+            for number, need, *sampleGrads in zip(step.args, needs, *parts):
                 if need:
-                    self.add(number, self.stacked(each, self.values[number]))
+                    self.add(number, self.stacked(sampleGrads, self.values[number]))
             return
         if any(self.kind(n) == JOINT for n in step.visible):
             self.checkJoint(step, kinds, {kind for kind, need in zip(kinds, needs) if need})
         self.checkAlone(step, grads, needs)
-        own = [need and kind != COMMON for need, kind in zip(needs, kinds)]
+        varying = [need and kind != COMMON for need, kind in zip(needs, kinds)]
         common = [need and kind == COMMON for need, kind in zip(needs, kinds)]
-        if any(own):
-            for number, need, g in zip(step.args, own, self.call(step, grads, own)):
+        if any(varying):
+            for number, need, g in zip(step.args, varying, self.call(step, grads, varying)):
                 if need:
                     self.add(number, g)
         if any(common):
@@ -161,25 +165,25 @@ class _Attribution(SampleKinds):
         )
         return asGrads(rule(grads[0] if len(grads) == 1 else list(grads), *arguments, *outputs), len(needs), step.label)
 
-    def stacked(self, each: list[Any], like: Any) -> Any:
+    def stacked(self, sampleGrads: list[Any], like: Any) -> Any:
         """Stack the samples' gradients into one array."""
-        return np.stack([np.zeros_like(like) if g is None else g for g in each])
+        return np.stack([np.zeros_like(like) if g is None else g for g in sampleGrads])
 
     # Samples ------------------------------------------------------------------------------------------------------
 
     def shares(self, step: GraphStep, grads: list[Any], needs: list[bool]) -> list[Any]:
         """Compute the gradients of values that all samples share, with an axis of samples."""
         try:
-            found = self.atOnce(step, grads, needs)
+            gradients = self.atOnce(step, grads, needs)
         except (_Unknown, TypeError, ValueError, IndexError):  # a rule with unsupported shape arithmetic
-            found = None
-        if found is None or not self.agree(step, grads, needs, found):
+            gradients = None
+        if gradients is None or not self.agree(step, grads, needs, gradients):
             parts = [self.single(step, grads, needs, i) for i in range(self.count)]
-            found = [
-                self.stacked(list(each), self.values[n]) if need else None
-                for n, need, *each in zip(step.args, needs, *parts)
+            gradients = [
+                self.stacked(list(sampleGrads), self.values[n]) if need else None
+                for n, need, *sampleGrads in zip(step.args, needs, *parts)
             ]
-        return found
+        return gradients
 
     def atOnce(self, step: GraphStep, grads: list[Any], needs: list[bool]) -> list[Any]:
         """Run the rule on all samples together.
@@ -191,7 +195,7 @@ class _Attribution(SampleKinds):
         arguments = [each(self.values[n]) if self.kind(n) == EACH and n else self.values[n] for n in step.args]
         outputs = [each(self.values[n]) if self.batched.get(n) else self.values[n] for n in step.outs]
         made = self.call(step, [None if g is None else each(g) for g in grads], needs, (arguments, outputs))
-        found: list[Any] = []
+        gradients: list[Any] = []
         g: Any
         for n, need, g in zip(step.args, needs, made):
             shape = (self.count, *shapeOf(self.values[n]))
@@ -199,14 +203,14 @@ class _Attribution(SampleKinds):
                 g = g.batch if isinstance(g, Samples) else np.broadcast_to(g, shape)
                 if g.shape != shape:
                     raise _Unknown("a gradient of another shape")
-            found.append(g if need else None)
-        return found
+            gradients.append(g if need else None)
+        return gradients
 
-    def agree(self, step: GraphStep, grads: list[Any], needs: list[bool], found: list[Any]) -> bool:
+    def agree(self, step: GraphStep, grads: list[Any], needs: list[bool], gradients: list[Any]) -> bool:
         """True if the first and the last sample, run alone, have the same gradients."""
         for i in {0, self.count - 1}:
-            for need, g, one in zip(needs, found, self.single(step, grads, needs, i)):
-                if need and ((g is None) is not (one is None) or (g is not None and not near(g[i], one, one))):
+            for need, g, alone in zip(needs, gradients, self.single(step, grads, needs, i)):
+                if need and ((g is None) is not (alone is None) or (g is not None and not near(g[i], alone, alone))):
                     return False
         return True
 

@@ -72,16 +72,16 @@ class SampleKinds:
         shapes = self.shapesOf(step, [self.symbols.get(n, shapeOf(self.values[n])) if n else None for n in numbers])
         self.symbols.update(zip(step.outs, shapes))
         self.batched.update({n: isEach(s) for n, s in zip(step.outs, shapes)})
-        each = JOINT not in kinds and all(map(isEach, shapes[: len(step.visible)]))
-        self.kinds.update(dict.fromkeys(step.outs, EACH if each else JOINT))
+        isPerSample = JOINT not in kinds and all(map(isEach, shapes[: len(step.visible)]))
+        self.kinds.update(dict.fromkeys(step.outs, EACH if isPerSample else JOINT))
 
-    def shapesOf(self, step: GraphStep, given: list[Any]) -> list[Any]:
+    def shapesOf(self, step: GraphStep, inputShapes: list[Any]) -> list[Any]:
         """The output shapes with N samples; if the shape rule does not support symbols, from the actual sizes."""
         hidden = step.outs[len(step.visible) :]
         try:
-            shapes = step.module.dataShapeFrom(*given)
+            shapes = step.module.dataShapeFrom(*inputShapes)
             shapes = shapes if isinstance(shapes, list) else [shapes]
-            inner = step.module.hiddenShapeFrom(*given) if hidden else []
+            inner = step.module.hiddenShapeFrom(*inputShapes) if hidden else []
             return [*shapes, *inner]
         except Exception as error:
             if isAsynchronous(error):

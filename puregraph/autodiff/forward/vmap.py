@@ -115,20 +115,20 @@ def ofAll(function: Any, *arguments: Any, **options: Any) -> Any:
     count = declared(function, "sampled") or 1
     if any(isinstance(a, Samples) != (i < count) for i, a in enumerate(arguments)):
         raise _Unknown(f"samples in arguments of {function.__name__} other than the first {count}")
-    given = [a.batch if isinstance(a, Samples) else a for a in arguments]
-    found = declared(function, "samples")(*given, **options)
-    if found is NotImplemented:
+    arrays = [a.batch if isinstance(a, Samples) else a for a in arguments]
+    result = declared(function, "samples")(*arrays, **options)
+    if result is NotImplemented:
         raise _Unknown(f"samples of {function.__name__} for these shapes")
-    return Samples(found)
+    return Samples(result)
 
 
 @forAll(np.where)
 def pointwise(function: Any, *arguments: Any, **options: Any) -> Any:
     """Call an elementwise function."""
-    given = aligned(arguments)
+    arrays = aligned(arguments)
     count = next(len(a.batch) for a in arguments if isinstance(a, Samples))
     rank = max(map(rankOf, arguments))
-    result = function(*given, **options)
+    result = function(*arrays, **options)
     if isinstance(result, (list, tuple)):
         return [wrapped(y, count, rank) for y in result]
     return wrapped(result, count, rank)
@@ -148,9 +148,9 @@ def along(axis: Any, rank: int) -> Any:
 def alongAxes(function: Any, x: Any, *arguments: Any, **options: Any) -> Any:
     """Call a function along axes within each sample."""
     names = namesOf(function)
-    given = {**dict(zip(names[1:], arguments)), **options}
-    axes = {name: along(given.get(name), x.ndim) for name in names if name in AXES}
-    return Samples(function(x.batch, **{**given, **axes}))
+    bound = {**dict(zip(names[1:], arguments)), **options}
+    axes = {name: along(bound.get(name), x.ndim) for name in names if name in AXES}
+    return Samples(function(x.batch, **{**bound, **axes}))
 
 
 @forAll(np.reshape)
