@@ -264,9 +264,9 @@ def test_what_is_not_exactly_one_value_is_named_and_nothing_has_changed(outputs,
 
 def test_a_name_of_several_values_lists_them():
     net = Sequential(Linear(3, 4, name="a"), Linear(4, 2, name="b"), Split(1, (1, 1), name="parts"))
-    with pytest.raises(AutoDiffException, match="'W' must be one value, and is 2: a.W, b.W; give the name of one"):
+    with pytest.raises(AutoDiffException, match="'W' must name one value, but names 2: a.W, b.W; give the name of one"):
         add_backward_pass(net, "parts.0", "W")
-    with pytest.raises(AutoDiffException, match="output 'parts.0, parts.1' must be one value, and is 2"):
+    with pytest.raises(AutoDiffException, match="output 'parts.0, parts.1' must name one value, but names 2"):
         add_backward_pass(net, net.getNodeByName("parts"), "a.W")
     with pytest.raises(AutoDiffException, match="has no output 5; it has 2"):
         add_backward_pass(net, (net.getNodeByName("parts"), 5), "a.W")

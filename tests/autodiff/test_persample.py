@@ -324,7 +324,7 @@ def test_statistics_of_the_batch_are_refused(rng):
     net = Sequential(Linear(3, 4, name="fc"), BatchNorm(4, name="norm"), Tanh(), Linear(4, 2)).calcMode("float64")
     x, us = rng.standard_normal((5, 3)), np.ones((5, 2))
     text = refused(net, x, r"at 'norm' \(BatchNorm\): it mixes the samples", grad=us)
-    assert "the gradient of a sample depends on the others" in text and "use evalMode()" in text
+    assert "the gradient of a sample depends on the others" in text and "call evalMode()" in text
     assert per_sample_gradients(net.evalMode(), x, us)
 
 

@@ -78,7 +78,7 @@ def measured(joint, *data):
 
 def least(graph, shape):
     """What the error for a budget that cannot be met says is the least."""
-    with pytest.raises(AutoDiffException, match="a budget of 1,000 bytes cannot be met: the least found is") as caught:
+    with pytest.raises(AutoDiffException, match="a budget of 1,000 bytes cannot be met: the smallest peak is") as caught:
         passes(graph, budget=1000, shapes=[shape])
     return int(str(caught.value).split()[-1].replace(",", ""))
 
@@ -265,8 +265,8 @@ def test_a_value_is_made_again_once_however_many_read_it(rng):
     "options, words",
     [
         ({"data_forwarding_strategy": "some"}, "wanted one of store_all, recompute_all, user_defined, got 'some'"),
-        ({"data_forwarding_strategy": "user_defined"}, "data_to_recompute names what is made again"),
-        ({"data_to_recompute": ["t0"]}, "data_to_recompute names what is made again .* and only then"),
+        ({"data_forwarding_strategy": "user_defined"}, "data_to_recompute is needed with"),
+        ({"data_to_recompute": ["t0"]}, "data_to_recompute is needed with .* and only then"),
         (
             {"data_forwarding_strategy": "user_defined", "data_to_recompute": ["tt"]},
             "data_to_recompute: .* no value named 'tt'; the nearest names are",

@@ -20,7 +20,7 @@ def axesOf(x: Any, axis: Any) -> tuple[int, ...]:
 
 
 def listOf(value: Any) -> list[Any]:
-    """What may be one number or several."""
+    """A number or a sequence of numbers as a list."""
     return list(value) if isinstance(value, (tuple, list, np.ndarray)) else [value]
 
 
@@ -31,7 +31,7 @@ def spread(g: Any, x: Any, axis: Any) -> Any:
 
 
 def counted(x: Any, axis: Any) -> int:
-    """How many values a reduction takes together, at least one: of none there is no gradient to divide."""
+    """The number of values that a reduction combines; at least 1, so that it can be divided by."""
     return max(1, prod([x.shape[i] for i in axesOf(x, axis)]))
 
 
@@ -102,7 +102,7 @@ def centered(a: Any, axis: Any) -> Any:
 
 @jvp(np.var, np.std)
 def spreadOf(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """2 sum (x - m) t / (k - ddof), and half of that over the deviation; 0 where that is, as going backward."""
+    """The tangent of var, 2 sum (x - m) t / (k - ddof), and of std, half of that over std; 0 where std is 0."""
     alone(function, tangents, 0)
     x, t = map(widen, (values[0], tangents[0]))
     y = function(*values, **options)
@@ -203,7 +203,7 @@ def diffRule(g, y, a, n=1, axis=-1):
 
 @jvp(np.diff)
 def differences(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """Linear; what is put before and after does not move."""
+    """The tangent of diff, which is linear; a constant `prepend` or `append` has tangent 0."""
     alone(function, tangents, 0, 3, 4)
     ends = dict(zip(("prepend", "append"), zip(values[3:], tangents[3:])))
     ends |= {name: (options[name], None) for name in ("prepend", "append") if name in options}

@@ -139,7 +139,7 @@ def multilinear(*functions: Any) -> Callable[[Callable], Callable]:
 
 
 def each(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """The sum, over the arrays with a tangent, of the function applied to that array's tangent instead of the array."""
+    """The tangent of a multilinear function: for each array with a tangent, the function of that tangent; summed."""
     found = [function(*values[:i], t, *values[i + 1 :], **options) for i, t in enumerate(tangents) if t is not None]
     return function(*values, **options), combine(found)
 
@@ -153,7 +153,7 @@ def moves(*functions: Any, at: int = 0) -> None:
 
 
 def movedBack(function: Any, at: int) -> Vjp:
-    """The gradient of a function that only moves elements: it is added up where the elements came from."""
+    """The gradient of a function that only moves elements: added to the positions that they came from."""
 
     def rule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
         x = dataOf(arguments[at])
@@ -163,7 +163,7 @@ def movedBack(function: Any, at: int) -> Vjp:
         found = [putAt(part, (dataOf(p),), (x.size,)) for part, p in pairs if part is not None]
         return (*[None] * at, combine(found).reshape(x.shape), *[None] * (len(arguments) - at - 1))
 
-    rule.reads = None  # type: ignore[attr-defined]  # every option is one of the move
+    rule.reads = None  # type: ignore[attr-defined]  # every option belongs to the move
     return rule
 
 
@@ -174,7 +174,7 @@ def constant(*functions: Any) -> None:
 
 
 def bound(function: Any, rule: Callable) -> Vjp:
-    """A rule that is given its arguments in one order, however the call gave them."""
+    """Call a rule with arguments by name, whether the call passed them by position or by name."""
     wanted = tuple(inspect.signature(rule).parameters)[2:]
     if wanted == RAW:
         return rule
@@ -190,7 +190,7 @@ def bound(function: Any, rule: Callable) -> Vjp:
 
 
 def namesOf(function: Any) -> tuple[str, ...]:
-    """What a function calls its arguments, in order."""
+    """The names of a function's arguments, in order."""
     known = NAMES.get(function)
     if known is None:
         known = NAMES[function] = tuple(parametersOf(function))
@@ -207,7 +207,7 @@ def parametersOf(function: Any) -> dict[str, inspect.Parameter]:
 
 
 def refused(function: Any, rule: Vjp, arguments: tuple, options: dict[str, Any]) -> str:
-    """The options of a call that its rule does not know and that change the result, in words; usually none."""
+    """The options of a call that change the result and that its rule does not support, for a message; usually none."""
     reads = getattr(rule, "reads", PLAIN)
     if reads is None:
         return ""
@@ -216,7 +216,7 @@ def refused(function: Any, rule: Vjp, arguments: tuple, options: dict[str, Any])
 
 
 def isDefault(function: Any, name: str, value: Any) -> bool:
-    """Whether an option has the value that it has when left out."""
+    """True if an option has its default value."""
     if isLeftOut(value):
         return True
     if isinstance(function, np.ufunc):
@@ -226,7 +226,7 @@ def isDefault(function: Any, name: str, value: Any) -> bool:
 
 
 def isLeftOut(value: Any) -> bool:
-    """Whether an option was not given."""
+    """True if an option was left out."""
     return value is None or value is LEFTOUT
 
 
@@ -252,7 +252,7 @@ def positioned(
 
 
 def holds(value: Any, isVariable: Callable[[Any], bool]) -> bool:
-    """Whether a value is a Variable, or has one in it."""
+    """True if a value is a Variable, or a sequence with one inside."""
     return isVariable(value) or type(value) in (list, tuple) and any(holds(v, isVariable) for v in value)
 
 
@@ -265,7 +265,7 @@ def nameOf(function: Any) -> str:
 
 
 def changes(tangents: Any) -> bool:
-    """Whether there is a tangent among these."""
+    """True if there is any tangent."""
     if isinstance(tangents, (list, tuple)):
         return any(map(changes, tangents))
     return tangents is not None

@@ -36,7 +36,7 @@ moves(np.take_along_axis, np.repeat, np.diagonal)
 
 @linear(np.trace)
 def traceRule(g, y, a, offset=0, axis1=0, axis2=1):
-    """The same for every position of the diagonal."""
+    """The same gradient at every position of the diagonal."""
     rows, columns = a.shape[axis1], a.shape[axis2]
     n = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
     each = np.broadcast_to(g.reshape((*g.shape, 1)), (*g.shape, n))
@@ -51,7 +51,7 @@ def diagRule(g, y, v, k=0):
 
 @linear(putAt)
 def putAtRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
-    """What is at those positions."""
+    """The gradient at the written positions."""
     return g[arguments[1]], None, None
 
 

@@ -1,4 +1,4 @@
-"""The derivatives of products of matrices, and of what is computed from matrices.
+"""The derivatives of matrix products and other functions of matrices.
 
 Source    Giles 2008, An extended collection of matrix derivative results for forward and reverse mode automatic
           differentiation
@@ -47,7 +47,7 @@ def matmulRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) ->
 
 @multilinear(np.tensordot)
 def tensordotRule(g: Any, y: Any, a: Any, b: Any, axes: Any = 2) -> Any:
-    """A sum over pairs of axes: each side's gradient is the sum with the other over the axes that stayed."""
+    """The gradient of each operand: g contracted with the other operand over its free axes."""
     if isinstance(axes, int):
         axes = (range(a.ndim - axes, a.ndim), range(axes))
     first, second = ([int(i) % x.ndim for i in listOf(each)] for x, each in zip((a, b), map(tupled, axes)))
@@ -112,10 +112,10 @@ def spelled(equation: str, xs: list[Any]) -> tuple[list[str], str]:
 
 @multilinear(np.einsum)
 def einsumRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
-    """Each operand's gradient is the same contraction, with the result's gradient for that operand."""
+    """The gradient of each operand: the same contraction, with g in place of the operand."""
     equation, *given = arguments
     if not isinstance(equation, str):
-        raise AutoDiffException("the gradient of einsum is known for an equation as text, as in einsum('ij,jk', a, b)")
+        raise AutoDiffException("the gradient of einsum needs the equation as text, as in einsum('ij,jk', a, b)")
     xs = [arrayOf(x) for x in given]
     inputs, out = spelled(equation, xs)
     found: list[Any] = [None]

@@ -20,13 +20,13 @@ moves(np.compress, at=1)
 
 @linear(np.reshape, np.ravel, np.squeeze, np.expand_dims)
 def reshapeRule(g, y, a, shape=None, axis=None):
-    """The old shape again."""
+    """The gradient in the argument's shape."""
     return g.reshape(a.shape)
 
 
 @linear(np.atleast_1d, np.atleast_2d, np.atleast_3d)
 def atleastRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
-    """The old shape again."""
+    """The gradient in the argument's shape."""
     grads = g if type(y) is tuple else (g,)
     return tuple([each if each is None else each.reshape(np.shape(a)) for each, a in zip(grads, arguments)])
 
@@ -83,19 +83,19 @@ def broadcasted(function: Any, values: list, tangents: list, options: dict) -> t
 
 @linear(np.tril)
 def trilRule(g, y, m, k=0):
-    """What was kept."""
+    """The lower triangle of the gradient."""
     return np.tril(g, k)
 
 
 @linear(np.triu)
 def triuRule(g, y, m, k=0):
-    """What was kept."""
+    """The upper triangle of the gradient."""
     return np.triu(g, k)
 
 
 @vjp(np.pad)
 def padRule(g, y, array, pad_width, constant_values=0):
-    """What is not padding."""
+    """The gradient without the padding."""
     before = np.broadcast_to(pad_width, (array.ndim, 2))[:, 0]
     return g[tuple([slice(int(b), int(b) + n) for b, n in zip(before, array.shape)])]
 
@@ -121,7 +121,7 @@ JOINS: dict[Any, Callable[[Any, int], int | None]] = {  # the axis of the result
 
 
 def joinRule(function: Any) -> Callable[..., Any]:
-    """The gradient of what joins a list of arrays: each gets its part. One array counts as the list of its rows."""
+    """The gradient of joining a list of arrays: each gets its slice. A single array counts as the list of its rows."""
 
     def rule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
         given = arguments[0]
@@ -151,7 +151,7 @@ def joined(function: Any, values: list, tangents: list, options: dict) -> tuple[
 
 @linear(np.split, np.array_split)
 def splitRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
-    """All parts together again; zeros for one that nobody read."""
+    """Join the gradients of the slices; zeros for a slice without a gradient."""
     axis = arguments[2] if len(arguments) > 2 else options.get("axis", 0)
     found = [np.zeros_like(part) if each is None else each for each, part in zip(g, y)]
     return (np.concatenate(found, axis), *[None] * (len(arguments) - 1))

@@ -1,4 +1,4 @@
-"""The derivatives of ufuncs, Formulas and what else is pointwise: those of a formula, in both modes."""
+"""The derivatives of ufuncs, Formulas and other elementwise functions, by formula in both modes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def formulaOf(function: Any) -> Formula | None:
 
 
 def formulaRule(formulas: list[Formula], names: tuple[str, ...], several: bool) -> Vjp:
-    """The rule of pointwise expressions of named arguments, from their derivatives."""
+    """The gradient rule of elementwise expressions of named arguments."""
 
     def rule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
         grads, values = (g, y) if several else ((g,), (y,))
@@ -102,7 +102,7 @@ def fit(g: Any, a: Any) -> Any:
 
 
 def composed(t: Term) -> Callable[..., Any]:
-    """A term of g, y, a and b as a function of these four, by Python's operators: for the short rules of a tape."""
+    """Compile a term of g, y, a and b to a Python function of these four: for short rules on a tape."""
     value = t.value
     if t.op == "number":
         return lambda *v: value
@@ -127,7 +127,7 @@ def composed(t: Term) -> Callable[..., Any]:
 
 
 def slopesOf(name: str) -> tuple[Callable[..., Any], ...]:
-    """What a row of the table passes of a gradient g to each argument, as functions of g, y, a and b."""
+    """The gradients of a table row's arguments, as functions of g, y, a and b."""
     return tuple([composed(Formula(pull).term) for pull in TABLE[name].pulls if pull is not None])
 
 
@@ -163,7 +163,7 @@ def slope(formula: Formula, names: tuple[str, ...], active: tuple[bool, ...]) ->
 def slopes(
     formulas: tuple[Formula, ...], names: tuple[str, ...], active: tuple[bool, ...]
 ) -> tuple[Interpreter | None, list[int]]:
-    """The function (values, tangents that are there) -> the tangents of formulas, and which of them are not zero."""
+    """The function (values, tangents) -> nonzero tangents of formulas, and the indices of those formulas."""
     found = [slope(formula, names, active) for formula in formulas]
     there = [i for i, (total, _) in enumerate(found) if total != ZERO]
     if not there:
@@ -179,7 +179,7 @@ def throughFormulas(function: Any, values: list, tangents: list, options: dict) 
 
 
 def tangentsOf(formulas: tuple, names: tuple, values: list, tangents: list, results: Any) -> list[Any]:
-    """The tangent of the value of each formula, in its shape."""
+    """Compute the tangent of each formula's value, in its shape."""
     active = tuple([t is not None for t in tangents])
     evaluate, there = slopes(tuple(map(unlogical, formulas)), names, active)
     found: list[Any] = [None] * len(formulas)
@@ -251,7 +251,7 @@ def roundRule(g, y, a, decimals=0):
 
 @jvp(np.round, np.around)
 def rounded(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """It stays between its steps."""
+    """The tangent of a step function: none, as it is constant between its steps."""
     return function(*values, **options), None
 
 

@@ -35,13 +35,13 @@ def putAt(g: Any, key: Any, shape: Any) -> Any:
 
 
 def isBasic(key: Any) -> bool:
-    """Whether an index names no position twice: of slices, whole numbers and masks."""
+    """True if an index names no position twice: slices, integers and masks."""
     parts = key if type(key) is tuple else (key,)
     return all(isinstance(part, (int, slice, type(None), type(Ellipsis))) or isMask(part) for part in parts)
 
 
 def isMask(part: Any) -> bool:
-    """Whether an index is an array of bools."""
+    """True if an index is an array of bools."""
     return isArray(part) and part.dtype == bool
 
 

@@ -43,19 +43,19 @@ class JointGraph(GradientGraph):
     def prepare(self) -> None:
         """The forward pass."""
         self.entries, values = self.repeat(self.forwardSteps)
-        self.given |= values
+        self.outside |= values
         self.known.update(self.forwardGraph.outputNames)
 
     def finish(self, edges: list[Edge]) -> None:
         self.optional = tuple(seed.name for seed in self.seeds)
         self.labels = (*self.forwardGraph.outputNames, *self.grad_names)
-        self.link([*self.entries, *self.seeds], [*(self.given[n] for n in self.forwardSteps.outputs), *edges])
+        self.link([*self.entries, *self.seeds], [*(self.outside[n] for n in self.forwardSteps.outputs), *edges])
 
     def seed(self, position: int) -> Node:
         entry = super().seed(position)
         (number, *_) = self.outputTargets[position].numbers
         key, edge = self.contributions[number][-1]
-        node = self.grow(CotangentInput(), [self.given[number], edge], f"seed:{self.outputTargets[position].name}")
+        node = self.grow(CotangentInput(), [self.outside[number], edge], f"seed:{self.outputTargets[position].name}")
         self.contributions[number][-1] = key, (node, 0)
         return entry
 
@@ -77,9 +77,9 @@ class BackwardPassGraph(GradientGraph):
         return None if number == ABSENT else self.outside(number) if number in self.keep else self.value(number)
 
     def finish(self, edges: list[Edge]) -> None:
-        self.numbers = [n for n in self.given if n not in self.params_by_number]
+        self.numbers = [n for n in self.outside if n not in self.params_by_number]
         self.labels = self.grad_names
-        self.link([*(self.given[n][0] for n in self.numbers), *self.seeds], edges)
+        self.link([*(self.outside[n][0] for n in self.numbers), *self.seeds], edges)
 
     def title(self) -> str:
         return f"backward function of {self.forwardGraph.title()}"
@@ -108,7 +108,7 @@ class ForwardPassGraph(FreeingGraph):
 
 
 class ReadModel:
-    """What reads models of other formats, which stands above this package."""
+    """The reader of ONNX models, imported late because it is built on this package."""
 
     onnx = Late("puregraph.onnx.reader", "fromOnnx")
 
@@ -139,28 +139,28 @@ def add_backward_pass(
     budget: int | None = None,
     shapes: Any = None,
 ) -> JointGraph:
-    """A new graph that gives a graph's outputs, and the gradients of some values with respect to others.
+    """Build a new graph that computes a graph's outputs and the gradients of `outputs` with respect to `inputs`.
 
     `graph`               a Graph, an ONNX model, or the path of one
-    `outputs`, `inputs`   Nodes, `(node, slot)`, or names: of an input, of a node, of a parameter (`"fc.W"`, or its last
-                          part where that is only one value's). Any value may be either; outputs need be neither scalar
-                          nor the graph's own.
-    `accumulate`          whether gradients are added to the arrays given to `run`, which are overwritten otherwise
-    `data_forwarding_strategy`   what of the forward pass is kept: "store_all", "recompute_all" or "user_defined", which
-                          recomputes what `data_to_recompute` names
-    `budget`              or: the bytes that a run on inputs of these `shapes` may take; what is recomputed is chosen
+    `outputs`, `inputs`   Nodes, `(node, slot)`, or names: of an input, of a node, of a parameter (`"fc.W"`, or just its
+                          last part if that is unique). Any value may be either; outputs need not be scalars or outputs
+                          of the graph.
+    `accumulate`          add gradients to the arrays passed to `run` instead of overwriting them
+    `data_forwarding_strategy`   values of the forward pass to store: "store_all", "recompute_all", or "user_defined",
+                          which recomputes the values that `data_to_recompute` names
+    `budget`              instead of a strategy: the most bytes that a run on inputs of these `shapes` may take
 
-    The new graph takes the graph's inputs and then, named `gradient_<output>`, the gradients of the outputs, which may
-    be left out where an output is one number; it gives the graph's outputs and then the gradients of the inputs, named
-    `gradient_<input>`. Its `result` has these names. The graph itself is not changed. All strategies give equal bits.
+    The new graph takes the graph's inputs, then the output gradients, named `gradient_<output>` (optional for an
+    output of one number). It returns the graph's outputs, then the input gradients, named `gradient_<input>`.
+    Its `result` has these names. The original graph is not changed. All strategies give bitwise equal results.
 
-    Within one graph "recompute_all" saves little, as all is made again at once when the first gradient wants it; it is
-    for `make_backward_function`. What lowers the peak is storing a few values and making the rest again in between,
-    which a budget finds.
+    Within one graph "recompute_all" saves little memory, because everything is recomputed when the first gradient needs
+    it; it is meant for `make_backward_function`. Storing a few values and recomputing the others in segments lowers the
+    peak; a budget chooses them.
 
     Source    DaceML's add_backward_pass; Chen, Xu, Zhang, Guestrin 2016, arXiv:1604.06174
-    Raises    AutoDiffException for what is no graph, for a name that is not exactly one value, for an output or input
-              that no gradient goes between, for a node without a gradient rule, for a budget that cannot be met
+    Raises    AutoDiffException for an object that is no graph, a name that is not exactly one value, an output or
+              input without a gradient path, a node without a gradient rule, or a budget that cannot be met
     """
     graph = graph_of(graph)
     names = names_of(graph)
@@ -184,27 +184,27 @@ def make_backward_function(
     data_to_recompute: Any = (),
     shapes: Any = None,
 ) -> tuple[ForwardPassGraph, BackwardPassGraph, BackwardResult, dict[str, Descriptor]]:
-    """A graph as two: forward, and the gradients of its inputs and parameters from what forward leaves for them.
+    """Split a graph in two: the forward pass, and a backward pass that reads the values forwarded by it.
 
         forward, backward, result, forwarded = make_backward_function(graph)
-        found = forward(x)                                      # the outputs, then the forwarded values
-        grads = backward(*found[-len(forwarded):], dy)          # in the order of result.required_grad_names
+        values = forward(x)                                     # the outputs, then the forwarded values
+        grads = backward(*values[-len(forwarded):], dy)         # in the order of result.required_grad_names
 
     `required_grads`   nodes or names as for `add_backward_pass`; by default every input and trained parameter that the
                        outputs depend on
     `graph_or_model`   a Graph, an ONNX model, or the path of one
-    `apply_strict`     for models that are converted first; a Graph is taken as it is
-    `shapes`           of the inputs, where the forwarded values' shapes and dtypes are to be known
+    `apply_strict`     passed to the model converter; has no effect on a Graph
+    `shapes`           input shapes, to infer the shapes and dtypes of the forwarded values
 
-    Parameters are not forwarded: the backward graph reads them where they are. `data_forwarding_strategy` says which
-    values are forwarded and which made again.
+    Parameters are not forwarded: the backward graph reads them directly. `data_forwarding_strategy` selects the values
+    that are forwarded; the others are recomputed.
 
     Raises    AutoDiffException as `add_backward_pass` does
 
     >>> from puregraph import Linear, Sequential
     >>> forward, backward, result, forwarded = make_backward_function(Sequential(Linear(3, 2, name="fc")))
-    >>> found = forward(np.ones((5, 3), np.float32))
-    >>> gradients = backward(*found[-len(forwarded):], np.ones((5, 2), np.float32))
+    >>> values = forward(np.ones((5, 3), np.float32))
+    >>> gradients = backward(*values[-len(forwarded):], np.ones((5, 2), np.float32))
     >>> {name: gradient.shape for name, gradient in zip(result.required_grad_names, gradients)}
     {'fc.x': (5, 3), 'fc.W': (3, 2), 'fc.b': (2,)}
     """
@@ -235,12 +235,12 @@ def make_backward_function(
 def names_of(graph: Any) -> _Names:
     """The names of a graph's values.
 
-    Raises    AutoDiffException for what is no graph
+    Raises    AutoDiffException for an object that is no graph
     """
     if not isinstance(graph, Graph):
         raise AutoDiffException(
-            f"wanted a Graph, got {type(graph).__name__} {graph!r:.60}; models of other kinds are "
-            "converted to one first, and modules put into a Sequential"
+            f"wanted a Graph, got {type(graph).__name__} {graph!r:.60}; convert other models to "
+            "a Graph first, and wrap modules in a Sequential"
         )
     return _Names(graph)
 

@@ -16,11 +16,11 @@ from puregraph.node import Node
 
 @dataclass(frozen=True)
 class BackwardContext:
-    """Where a reverse node will stand. There is one level, so a graph is its own state.
+    """The location of a reverse node. There is one level, so a graph is its own state.
 
-    What is not known, as when a module is used without a graph, is None.
+    Unknown entries are None, as for a module without a graph.
 
-    >>> BackwardContext().forward_sdfg is None              # of a module that is used without a graph
+    >>> BackwardContext().forward_sdfg is None              # a module without a graph
     True
     """
 
@@ -84,7 +84,7 @@ class BackwardImplementation:
 
     @staticmethod
     def backward_can_be_applied(node: Node, state: Any, sdfg: Any) -> bool:
-        """Whether `backward` can be used for a node; `state` and `sdfg` are both the graph that it stands in."""
+        """True if `backward` can be used for a node; `state` and `sdfg` are both the node's graph."""
         return True
 
     @staticmethod
@@ -107,7 +107,7 @@ class BackwardImplementation:
 
     @classmethod
     def rule(cls, module: Module, needs: tuple[bool, ...], where: RuleContext) -> _Reverse:
-        """The reverse node as a gradient rule, for the one lookup that all gradients go through."""
+        """The reverse node as a gradient rule, for the lookup that all gradients share."""
         names = argumentNames(module, len(needs))
         given = where.given or (True,) * len(module.outputNames)
         required = [name for name, needed in zip(names, needs, strict=True) if needed]

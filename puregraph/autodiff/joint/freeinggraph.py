@@ -25,7 +25,7 @@ WHOLE = np.dtype(np.int64)
 
 
 class Descriptor(NamedTuple):
-    """What is known of a value ahead of time; None where it depends on the data.
+    """A value's shape and dtype before the run; None where they depend on the data.
 
     >>> Descriptor((5, 3), np.dtype("float32"))
     Descriptor(shape=(5, 3), dtype=dtype('float32'))
@@ -88,7 +88,7 @@ class FreeingGraph(Graph):
         return [node for node in self.made if node in inside]
 
     def warnLeftOut(self) -> None:
-        """Whatever the outputs do not need was asked for by nobody."""
+        """Give no warning about unused steps: they are expected here."""
 
     def unfold(self, sizes: list[int]) -> Steps:
         steps = Graph.unfold(self, sizes)
@@ -98,7 +98,7 @@ class FreeingGraph(Graph):
     # Running ----------------------------------------------------------------------------------------------------------
 
     def __call__(self, *data: Any, **keywords: Any) -> Any:
-        """The outputs from the inputs in order; the last ones may be left out if they are gradients of numbers."""
+        """Run on inputs in order; trailing gradients of scalar outputs may be left out."""
         given = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
         if keywords or any(map(holdsNode, given)):
             return self.node(*data, **keywords)
@@ -112,13 +112,13 @@ class FreeingGraph(Graph):
         return found[0] if len(found) == 1 else found
 
     def run(self, **arrays: Any) -> dict[str, Any]:
-        """The outputs by name, from the inputs by name.
+        """Run on inputs by name; return the outputs by name.
 
-        An output whose name is given too is written into that array: overwritten, or, for a gradient in a graph made
-        with `accumulate`, added to. Nothing is written unless everything could be computed.
+        An array passed under an output's name receives that output: it is overwritten, or added to for a gradient in a
+        graph made with `accumulate`. Nothing is written unless every output was computed.
 
-        Raises    AutoDiffException naming an input that is missing, or a name that is none; ShapeError, DtypeError for
-                  a buffer that does not fit
+        Raises    AutoDiffException naming a missing input or an unknown name; ShapeError, DtypeError for a buffer that
+                  does not fit
         """
         names, made = self.arguments, self.outputNames
         unknown = [name for name in arrays if name not in names and name not in made]
@@ -143,7 +143,7 @@ class FreeingGraph(Graph):
         return found | buffers
 
     def results(self, data: list[Any]) -> list[Any]:
-        """All outputs; None in place of a gradient that was left out stands for 1."""
+        """Compute all outputs; None in place of an omitted gradient stands for 1."""
         names = self.arguments
         for name, x in zip(names, data):
             if name in self.required and not isFloat(x):
@@ -163,12 +163,12 @@ class FreeingGraph(Graph):
         return self.ownGradients(data, found)
 
     def ownGradients(self, data: list[Any], found: list[Any]) -> list[Any]:
-        """The outputs, a gradient copied where it is an array that somebody else has."""
+        """The outputs, with each gradient copied that shares its array with an input or another output."""
         others = {id(x) for x in data}
         for i, name in enumerate(self.outputNames):
             if name in self.grad_names:
                 if found[i] is None:
-                    raise AutoDiffException(f"{self.title()}: {name!r} is nothing: a rule on the way to it gave None")
+                    raise AutoDiffException(f"{self.title()}: {name!r} is None: a rule on its path returned None")
                 if id(found[i]) in others and isArray(found[i]):
                     found[i] = found[i].copy()
             others.add(id(found[i]))
@@ -186,9 +186,9 @@ class FreeingGraph(Graph):
     # Measuring --------------------------------------------------------------------------------------------------------
 
     def peak(self, *shapes: Any) -> int:
-        """The peak bytes of a run on inputs of these shapes: values, parameters and states.
+        """Estimate the peak bytes of a run on inputs of these shapes: values, parameters and states.
 
-        What a rule uses inside does not count. Without parameters to say otherwise, a number is a float32.
+        Working memory inside rules is not counted. Without parameters, values are assumed to be float32.
 
         Raises    ShapeError listing every faulty node
         """
@@ -208,7 +208,7 @@ class FreeingGraph(Graph):
         return sum(p.nbytes for p in stored) + lives.peak({})
 
     def described(self, *shapes: Any) -> dict[int, Descriptor]:
-        """The shape and dtype of every value, by number, on inputs of these shapes; no dtype for whole numbers."""
+        """Infer the shape and dtype of every value, by number, for inputs of these shapes; integers have dtype None."""
         rows = self.inferShapes(list(shapes))
         faults = [row.fault for row in rows if row.fault]
         if faults:

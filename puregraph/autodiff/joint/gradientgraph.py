@@ -33,7 +33,7 @@ class GradientGraph(FreeingGraph, BackwardGraph):
         self.keep = keep
         self.params_by_number = {number: (module, name) for number, module, name in self.forwardSteps.params}
         self.maker = {n: i for i, step in enumerate(self.forwardSteps.items) for n in step.outs}
-        self.given: dict[int, Edge] = {}  # edges of values that come from outside this backward pass
+        self.outside: dict[int, Edge] = {}  # edges of values that come from outside this backward pass
         self.again: dict[int, Edge] = {}  # and of those that are made again
         self.remade: list[GraphStep] = []
         self.read: dict[int, None] = {}  # the stored values whose data is read
@@ -61,9 +61,9 @@ class GradientGraph(FreeingGraph, BackwardGraph):
         return [self.forwardSteps.names[n] for n in self.read if n not in self.params_by_number]
 
     def check(self, reached: set[int], led: set[int]) -> None:
-        """Every input is reached by a gradient, and every output depends on some input.
+        """Check that a gradient reaches every input, and that every output depends on some input.
 
-        Raises    AutoDiffException naming the one that is not
+        Raises    AutoDiffException naming the input or output that fails
         """
         outputs, inputs = (few([t.name for t in found]) for found in (self.outputTargets, self.inputTargets))
         for target in self.inputTargets:
@@ -75,7 +75,7 @@ class GradientGraph(FreeingGraph, BackwardGraph):
                 raise AutoDiffException(f"output '{target.name}' depends on none of the inputs {inputs}; leave it out")
 
     def whole(self, target: _Target) -> str:
-        """Which node reads a value as whole numbers, if one does."""
+        """The node that reads a value as integers, for a message; empty if none does."""
         for step in self.forwardSteps.items:
             for name, number in zip(inputNames(step.module, step.inputs), step.args):
                 if name in step.module.indices and number in target.numbers:
@@ -103,7 +103,7 @@ class GradientGraph(FreeingGraph, BackwardGraph):
     # Values of the forward pass ---------------------------------------------------------------------------------------
 
     def taken(self, step: GraphStep, module: Gradient, grads: list[Edge | None]) -> list[Edge | None]:
-        """Where a rule asks only the shape of an output, its gradient will do, which is of the same."""
+        """The arguments of a gradient rule; an output of which it reads only the shape is replaced by its gradient."""
         numbers, flags = (*step.args, *step.outs), module.readsData[module.grads :]
         like = dict(zip(step.visible, grads))
         return [self.value(n) if reads else like.get(n) or self.shape(n) for n, reads in zip(numbers, flags)]
@@ -120,19 +120,19 @@ class GradientGraph(FreeingGraph, BackwardGraph):
         return self.again[number]
 
     def shape(self, number: int) -> Edge | None:
-        """The edge of a value of which only the shape is asked."""
+        """The edge of a value that is read only for its shape."""
         return self.value(number)
 
     def outside(self, number: int) -> Edge:
         """The edge of a value that is stored; a parameter is read where it is."""
-        if number not in self.given:
+        if number not in self.outside:
             label = self.forwardSteps.names[number]
             if number in self.params_by_number:
                 node = self.grow(Parameter(*self.params_by_number[number]), None, f"value:{label}")
             else:
                 node = self.grow(Input(), None, label)
-            self.given[number] = node, 0
-        return self.given[number]
+            self.outside[number] = node, 0
+        return self.outside[number]
 
     def make_again(self, number: int) -> None:
         """Clones of the steps that lead from stored values, or from those made again before, to this one."""

@@ -17,9 +17,9 @@ from puregraph.node import Node
 
 
 class Exposed(Module):
-    """y, h = f(x): a module whose hidden outputs are visible, so that other nodes may read them.
+    """y, h = f(x): a module with its hidden outputs made visible, so that other nodes can read them.
 
-    Shapes    those of the module -> its outputs, then its hidden ones
+    Shapes    as the module's inputs -> its outputs, then its hidden outputs
     Source    the hidden outputs of `Module`
     """
 
@@ -74,7 +74,7 @@ class Exposed(Module):
 class Parameter(Module):
     """y = W: the value of a parameter or state of another module.
 
-    Shapes    none -> those of the parameter
+    Shapes    none -> as the parameter
     Source    `Param` and `State`
     """
 
@@ -155,9 +155,9 @@ class Outline(Module):
 def rematerialized(
     step: GraphStep, source: Callable[[int], Edge], grow: Callable[..., Node], name: str
 ) -> dict[int, Edge]:
-    """The edges of all outputs of a node that runs the module of a step once more; `source` gives those of its inputs.
+    """Add a node that runs a step's module again; return its output edges. `source` maps a value to its edge.
 
-    It is linked to nothing but the nodes of those.
+    The node is linked only to the nodes of its inputs.
     """
     module: Module = Exposed(step.module, step.node.rule) if step.module.hidden else step.module
     node = grow(module, None, name)

@@ -1,4 +1,4 @@
-"""What a backward pass keeps of the forward pass, and what it makes again: by rule, by name, or to fit into memory."""
+"""Selection of the forward values to store and to recompute: by strategy, by name, or to fit into memory."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ TRIALS = 32  # how many ways of cutting a graph are measured for a budget
 
 
 def stored_by(strategy: str, names: _Names, data_to_recompute: Any) -> set[int]:
-    """The numbers of the values that are stored; those of steps that are not repeatable always are.
+    """The numbers of the stored values; outputs of steps that cannot be repeated are always stored.
 
-    Raises    AutoDiffException for a strategy that is none, and for a name that is not of a value to be made again
+    Raises    AutoDiffException for an unknown strategy, or a name of a value that cannot be recomputed
     """
     if strategy not in STRATEGIES:
         raise AutoDiffException(f"data_forwarding_strategy: wanted one of {', '.join(STRATEGIES)}, got {strategy!r}")
     if (strategy == "user_defined") != bool(data_to_recompute):
         raise AutoDiffException(
-            "data_to_recompute names what is made again with data_forwarding_strategy='user_defined', and only then; "
+            "data_to_recompute is needed with data_forwarding_strategy='user_defined', and only then; "
             f"got {data_to_recompute!r} with {strategy!r}"
         )
     everything = set(range(names.flat.count))
@@ -44,12 +44,12 @@ def stored_by(strategy: str, names: _Names, data_to_recompute: Any) -> set[int]:
 
 
 def repeatable(step: GraphStep) -> bool:
-    """Whether a step may run twice: it changes no running state, such as a mean or the count of a random stream."""
+    """True if a step can run twice: it updates no state, such as a running mean or a random counter."""
     return not step.module.states
 
 
 def fixed(names: _Names) -> set[int]:
-    """The values that nobody can make again: inputs, parameters, and what steps that run only once give."""
+    """The values that cannot be recomputed: inputs, parameters, and outputs of steps that run only once."""
     once = {n for step in names.flat.items if not repeatable(step) for n in step.outs}
     return {*names.flat.inputs, *names.params, *once}
 
@@ -57,11 +57,11 @@ def fixed(names: _Names) -> set[int]:
 def choices(names: _Names, make: Callable[[set[int]], Any], budget: int, shapes: Any, strategy: str) -> Any:
     """The joint graph that fits into `budget` bytes with the least recomputation.
 
-    Measured are: storing everything; cutting the graph into 2, 3, ... segments of equal bytes, of which only what later
-    ones read is stored, and the last one whole; and making again only what is cheap for its bytes, the cheapest first.
+    Three kinds of candidate are measured. Store everything. Cut the graph into 2, 3, ... segments of equal bytes, and
+    store the values that cross segments and all of the last segment. Recompute only the cheapest values per byte.
 
     Source    Chen, Xu, Zhang, Guestrin 2016, arXiv:1604.06174, sections 4.1 and 4.2
-    Raises    AutoDiffException if `shapes` is missing, or none of them fits: it says what the least takes
+    Raises    AutoDiffException if `shapes` is missing, or no candidate fits; it reports the smallest peak
     """
     if strategy != "store_all":
         raise AutoDiffException(f"give budget= or data_forwarding_strategy=, not both; got {budget} and {strategy!r}")
@@ -87,12 +87,12 @@ def choices(names: _Names, make: Callable[[set[int]], Any], budget: int, shapes:
         if peaks[-1] <= budget:
             found.append((sum(work[step] for step in joint.remade), peaks[-1], len(found), joint))
     if not found:
-        raise AutoDiffException(f"a budget of {budget:,} bytes cannot be met: the least found is {min(peaks):,}")
+        raise AutoDiffException(f"a budget of {budget:,} bytes cannot be met: the smallest peak is {min(peaks):,}")
     return min(found)[-1]
 
 
 def ways(names: _Names, sizes: list[int], work: list[int]) -> Iterator[set[int]]:
-    """Sets of values to store, of which the first is all."""
+    """Generate candidate sets of values to store; the first is all of them."""
     everything, items = stored_by("store_all", names, ()), names.flat.items
     yield everything
     for segments in spaced(len(items)):
@@ -110,7 +110,7 @@ def spaced(most: int) -> list[int]:
 
 
 def crossing(names: _Names, sizes: list[int], segments: int) -> set[int]:
-    """What is read of earlier segments, if the graph is cut into n of equal bytes, and all of the last one."""
+    """The values to store for n segments of equal bytes: values that cross segments, and the last segment."""
     total, before = max(sum(sizes), 1), 0
     segment: dict[int, int] = {}
     found: set[int] = set()
@@ -119,6 +119,6 @@ def crossing(names: _Names, sizes: list[int], segments: int) -> set[int]:
         segment |= dict.fromkeys(step.outs, own)
         before += size
         found |= {n for n in step.args if segment.get(n, own) < own}
-        if own == segments - 1:  # it is gone through first, and so would be made again at once
+        if own == segments - 1:  # the backward pass starts here, so it would be recomputed at once
             found.update(step.outs)
     return found

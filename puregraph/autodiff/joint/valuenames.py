@@ -11,7 +11,7 @@ from puregraph.node import Node
 
 
 class _Target(NamedTuple):
-    """A value that somebody named: its numbers, of which a parameter that modules share has several."""
+    """A value selected by name, with its number; a parameter shared by several modules has several numbers."""
 
     name: str
     numbers: tuple[int, ...]
@@ -51,9 +51,9 @@ class _Names:
         return (number,) if param is None else tuple(self.shared[id(param)])
 
     def all(self, given: Any, role: str) -> list[_Target]:
-        """Each of `given`, a node, `(node, slot)` or name or a list of those.
+        """Resolve a node, `(node, slot)` or name, or a list of them.
 
-        Raises    AutoDiffException for one that is not exactly one value of the graph, or that is given twice
+        Raises    AutoDiffException for an item that is not exactly one value of the graph, or that is repeated
         """
         found = [self.one(item, role) for item in (given if isMany(given) else [given])]
         if not found:
@@ -67,13 +67,13 @@ class _Names:
         name, found = self.byName(given, role) if isinstance(given, str) else self.byNode(given, role)
         if len(found) != 1:
             raise AutoDiffException(
-                f"{self.graph.title()}: {role} {name!r} must be one value, and is {len(found)}: "
+                f"{self.graph.title()}: {role} {name!r} must name one value, but names {len(found)}: "
                 f"{few([self.flat.names[numbers[0]] for numbers in found], 12)}; give the name of one"
             )
         return _Target(name, found[0])
 
     def byName(self, name: str, role: str) -> tuple[str, list[tuple[int, ...]]]:
-        """The values of a whole name, else those of which it is the last part."""
+        """The values with this full name, or else with this last part of the name."""
         found = dict(self.table.get(name, {}))
         if not found:
             for known, numbers in self.table.items():
@@ -96,7 +96,7 @@ class _Names:
         if node not in self.nodes:
             raise AutoDiffException(
                 f"{self.graph.title()} does not hold {role} '{node}' ({node.label}) itself; it holds "
-                f"{few(list(self.graph.paths.values()))}, and what is inside a nested graph goes by its name"
+                f"{few(list(self.graph.paths.values()))}, and a value inside a nested graph is selected by its name"
             )
         try:
             slots = node.slotsFrom(slot, node)
@@ -110,6 +110,6 @@ class _Names:
 
 
 def isMany(given: Any) -> bool:
-    """Whether a list of values is given; `(node, slot)` is one."""
+    """True for a list of values; `(node, slot)` is a single one."""
     slotted = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], Node)
     return isinstance(given, (list, tuple)) and not (slotted and not isinstance(given[1], (Node, tuple)))
