@@ -107,16 +107,16 @@ def spreadOf(function: Any, values: list, tangents: list, options: dict) -> tupl
     x, t = map(widen, (values[0], tangents[0]))
     y = function(*values, **options)
     axis, keepdims = alongAxis(values, options)
-    where, given = optionOf(options, "where"), optionOf(options, "mean")
+    where, mean = optionOf(options, "where"), optionOf(options, "mean")
     counts = {} if where is None else {"where": where}
-    rest = x - (x.mean(axis=axis, keepdims=True, **counts) if given is None else given)
+    centered = x - (x.mean(axis=axis, keepdims=True, **counts) if mean is None else mean)
     ddof = values[4] if len(values) > 4 else options.get("ddof", 0)
     fewer = ddof or (optionOf(options, "correction") or 0)
     count = np.broadcast_to(counts.get("where", True), x.shape).sum(axis=axis, keepdims=keepdims) - fewer
-    found = (rest * t).sum(axis=axis, keepdims=keepdims, **counts) * (2 / count)
+    tangent = (centered * t).sum(axis=axis, keepdims=keepdims, **counts) * (2 / count)
     if function is np.std:
-        found = np.where(y == 0, 0, found / np.where(y == 0, 1, 2 * y))
-    return y, inShape(found, y)
+        tangent = np.where(y == 0, 0, tangent / np.where(y == 0, 1, 2 * y))
+    return y, inShape(tangent, y)
 
 
 @vjp(np.max, np.min, np.amax, np.amin)
@@ -208,11 +208,11 @@ def differences(function: Any, values: list, tangents: list, options: dict) -> t
     ends = dict(zip(("prepend", "append"), zip(values[3:], tangents[3:])))
     ends |= {name: (options[name], None) for name in ("prepend", "append") if name in options}
     known = {name: (x, t) for name, (x, t) in ends.items() if not isLeftOut(x)}
-    rest = {name: option for name, option in options.items() if name not in known}
+    settings = {name: option for name, option in options.items() if name not in known}
     change = np.zeros_like(values[0]) if tangents[0] is None else tangents[0]
     moved = {name: np.zeros_like(x, dtype=change.dtype) if t is None else t for name, (x, t) in known.items()}
-    y = function(*values[:3], **rest, **{name: x for name, (x, _) in known.items()})
-    return y, function(change, *values[1:3], **rest, **moved)
+    y = function(*values[:3], **settings, **{name: x for name, (x, _) in known.items()})
+    return y, function(change, *values[1:3], **settings, **moved)
 
 
 @vjp(np.sort)

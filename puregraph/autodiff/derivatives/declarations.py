@@ -140,8 +140,8 @@ def multilinear(*functions: Any) -> Callable[[Callable], Callable]:
 
 def each(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """The tangent of a multilinear function: for each array with a tangent, the function of that tangent; summed."""
-    found = [function(*values[:i], t, *values[i + 1 :], **options) for i, t in enumerate(tangents) if t is not None]
-    return function(*values, **options), combine(found)
+    terms = [function(*values[:i], t, *values[i + 1 :], **options) for i, t in enumerate(tangents) if t is not None]
+    return function(*values, **options), combine(terms)
 
 
 def moves(*functions: Any, at: int = 0) -> None:
@@ -160,8 +160,8 @@ def movedBack(function: Any, at: int) -> Vjp:
         positions = np.cumsum(np.ones_like(x, dtype=np.intp)).reshape(x.shape) - 1  # where x is, on a GPU too
         read = function(*arguments[:at], positions, *arguments[at + 1 :], **options)
         pairs = zip(g, read) if type(y) is tuple else [(g, read)]
-        found = [putAt(part, (dataOf(p),), (x.size,)) for part, p in pairs if part is not None]
-        return (*[None] * at, combine(found).reshape(x.shape), *[None] * (len(arguments) - at - 1))
+        placed = [putAt(part, (dataOf(p),), (x.size,)) for part, p in pairs if part is not None]
+        return (*[None] * at, combine(placed).reshape(x.shape), *[None] * (len(arguments) - at - 1))
 
     rule.reads = None  # type: ignore[attr-defined]  # every option belongs to the move
     return rule
@@ -181,9 +181,9 @@ def bound(function: Any, rule: Callable) -> Vjp:
     names = namesOf(function)
 
     def call(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
-        given = {**dict(zip(names, arguments)), **options}
-        found = rule(g, y, **{name: given[name] for name in wanted if name in given})
-        return tuple(found) if type(found) is tuple else (found,) + (None,) * (len(arguments) - 1)
+        byName = {**dict(zip(names, arguments)), **options}
+        grads = rule(g, y, **{name: byName[name] for name in wanted if name in byName})
+        return tuple(grads) if type(grads) is tuple else (grads,) + (None,) * (len(arguments) - 1)
 
     call.reads = {*wanted, *(names if hasattr(function, "reference") else HARMLESS)}  # type: ignore[attr-defined]
     return call
@@ -211,8 +211,8 @@ def refused(function: Any, rule: Vjp, arguments: tuple, options: dict[str, Any])
     reads = getattr(rule, "reads", PLAIN)
     if reads is None:
         return ""
-    given = {**dict(zip(namesOf(function), arguments)), **options} if hasattr(rule, "reads") else options
-    return ", ".join([f"{k}={v!r:.40}" for k, v in given.items() if k not in reads and not isDefault(function, k, v)])
+    byName = {**dict(zip(namesOf(function), arguments)), **options} if hasattr(rule, "reads") else options
+    return ", ".join([f"{k}={v!r:.40}" for k, v in byName.items() if k not in reads and not isDefault(function, k, v)])
 
 
 def isDefault(function: Any, name: str, value: Any) -> bool:

@@ -39,8 +39,8 @@ def traceRule(g, y, a, offset=0, axis1=0, axis2=1):
     """The same gradient at every position of the diagonal."""
     rows, columns = a.shape[axis1], a.shape[axis2]
     n = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
-    each = np.broadcast_to(g.reshape((*g.shape, 1)), (*g.shape, n))
-    return VJPS[np.diagonal](each, each, (a, offset, axis1, axis2), {}, (True,))[0]
+    diagonal = np.broadcast_to(g.reshape((*g.shape, 1)), (*g.shape, n))
+    return VJPS[np.diagonal](diagonal, diagonal, (a, offset, axis1, axis2), {}, (True,))[0]
 
 
 @linear(np.diag)

@@ -50,7 +50,7 @@ def tensordotRule(g: Any, y: Any, a: Any, b: Any, axes: Any = 2) -> Any:
     """The gradient of each operand: g contracted with the other operand over its free axes."""
     if isinstance(axes, int):
         axes = (range(a.ndim - axes, a.ndim), range(axes))
-    first, second = ([int(i) % x.ndim for i in listOf(each)] for x, each in zip((a, b), map(tupled, axes)))
+    first, second = ([int(i) % x.ndim for i in listOf(chosen)] for x, chosen in zip((a, b), map(tupled, axes)))
     freeA = [i for i in range(a.ndim) if i not in first]
     freeB = [i for i in range(b.ndim) if i not in second]
     ofA = freeA + [first[second.index(i)] for i in sorted(second)]
@@ -113,15 +113,15 @@ def spelled(equation: str, xs: list[Any]) -> tuple[list[str], str]:
 @multilinear(np.einsum)
 def einsumRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
     """The gradient of each operand: the same contraction, with g in place of the operand."""
-    equation, *given = arguments
+    equation, *operands = arguments
     if not isinstance(equation, str):
         raise AutoDiffException("the gradient of einsum needs the equation as text, as in einsum('ij,jk', a, b)")
-    xs = [arrayOf(x) for x in given]
+    xs = [arrayOf(x) for x in operands]
     inputs, out = spelled(equation, xs)
-    found: list[Any] = [None]
+    grads: list[Any] = [None]
     for i, (letters, x) in enumerate(zip(inputs, xs)):
         if not needs[i + 1]:
-            found.append(None)
+            grads.append(None)
             continue
         others = [(t, z) for j, (t, z) in enumerate(zip(inputs, xs)) if j != i]
         known = set(out).union(*[t for t, _ in others])
@@ -129,10 +129,10 @@ def einsumRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) ->
         target = "".join(c for c in distinct if c in known)
         part = np.einsum(",".join([out, *(t for t, _ in others)]) + "->" + target, g, *(z for _, z in others))
         part = part.reshape([part.shape[target.index(c)] if c in known else 1 for c in distinct])
-        own = [x.shape[letters.index(c)] for c in distinct]
-        part = unbroadcast(part, tuple([min(n, m) for n, m in zip(own, part.shape)]))
-        found.append(spreadOver(part, letters, x.shape))
-    return tuple(found)
+        sizes = [x.shape[letters.index(c)] for c in distinct]
+        part = unbroadcast(part, tuple([min(n, m) for n, m in zip(sizes, part.shape)]))
+        grads.append(spreadOver(part, letters, x.shape))
+    return tuple(grads)
 
 
 @vjp(np.linalg.norm)

@@ -28,7 +28,7 @@ def reshapeRule(g, y, a, shape=None, axis=None):
 def atleastRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
     """The gradient in the argument's shape."""
     grads = g if type(y) is tuple else (g,)
-    return tuple([each if each is None else each.reshape(np.shape(a)) for each, a in zip(grads, arguments)])
+    return tuple([grad if grad is None else grad.reshape(np.shape(a)) for grad, a in zip(grads, arguments)])
 
 
 @linear(np.copy)
@@ -124,16 +124,16 @@ def joinRule(function: Any) -> Callable[..., Any]:
     """The gradient of joining a list of arrays: each gets its slice. A single array counts as the list of its rows."""
 
     def rule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
-        given = arguments[0]
-        arrays = [a if isArray(a) else np.asarray(a) for a in given]
+        joined = arguments[0]
+        arrays = [a if isArray(a) else np.asarray(a) for a in joined]
         axis = JOINS[function](arguments[1] if len(arguments) > 1 else options.get("axis", 0), y.ndim)
         flat = g.reshape(-1) if axis is None else g
         axis = (axis or 0) % flat.ndim
         across = max(1, flat.size // max(1, flat.shape[axis]))
         ends = np.cumsum([0, *[a.size // across for a in arrays]]).tolist()
-        found = [flat[(slice(None),) * axis + (slice(i, j),)] for i, j in zip(ends, ends[1:])]
-        found = [part.reshape(a.shape) for part, a in zip(found, arrays)]
-        return (np.stack(found) if isArray(given) else found, *[None] * (len(arguments) - 1))
+        slices = [flat[(slice(None),) * axis + (slice(i, j),)] for i, j in zip(ends, ends[1:])]
+        slices = [part.reshape(a.shape) for part, a in zip(slices, arrays)]
+        return (np.stack(slices) if isArray(joined) else slices, *[None] * (len(arguments) - 1))
 
     return rule
 
@@ -153,8 +153,8 @@ def joined(function: Any, values: list, tangents: list, options: dict) -> tuple[
 def splitRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
     """Join the gradients of the slices; zeros for a slice without a gradient."""
     axis = arguments[2] if len(arguments) > 2 else options.get("axis", 0)
-    found = [np.zeros_like(part) if each is None else each for each, part in zip(g, y)]
-    return (np.concatenate(found, axis), *[None] * (len(arguments) - 1))
+    slices = [np.zeros_like(part) if grad is None else grad for grad, part in zip(g, y)]
+    return (np.concatenate(slices, axis), *[None] * (len(arguments) - 1))
 
 
 @linear(np.tile)

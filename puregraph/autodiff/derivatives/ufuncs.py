@@ -71,13 +71,13 @@ def formulaRule(formulas: list[Formula], names: tuple[str, ...], several: bool) 
     def rule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
         grads, values = (g, y) if several else ((g,), (y,))
         parts: list[list[Any]] = [[] for _ in arguments]
-        for formula, each, value in zip(formulas, grads, values):
-            if each is None:
+        for formula, grad, value in zip(formulas, grads, values):
+            if grad is None:
                 continue
-            found = iter(pullback(formula, names, needs)(each, *arguments, value))
+            partials = iter(pullback(formula, names, needs)(grad, *arguments, value))
             for part, a, needed in zip(parts, arguments, needs):
                 if needed:
-                    part.append(asGradient(next(found), each, shapeOf(a)))
+                    part.append(asGradient(next(partials), grad, shapeOf(a)))
         return tuple([combine(part) if part else None for part in parts])
 
     return rule
@@ -164,11 +164,11 @@ def slopes(
     formulas: tuple[Formula, ...], names: tuple[str, ...], active: tuple[bool, ...]
 ) -> tuple[Interpreter | None, list[int]]:
     """The function (values, tangents) -> nonzero tangents of formulas, and the indices of those formulas."""
-    found = [slope(formula, names, active) for formula in formulas]
-    there = [i for i, (total, _) in enumerate(found) if total != ZERO]
+    pairs = [slope(formula, names, active) for formula in formulas]
+    there = [i for i, (total, _) in enumerate(pairs) if total != ZERO]
     if not there:
         return None, []
-    return numpyFrom([found[i][0] for i in there], (*names, *found[0][1])), there
+    return numpyFrom([pairs[i][0] for i in there], (*names, *pairs[0][1])), there
 
 
 def throughFormulas(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
@@ -182,11 +182,11 @@ def tangentsOf(formulas: tuple, names: tuple, values: list, tangents: list, resu
     """Compute the tangent of each formula's value, in its shape."""
     active = tuple([t is not None for t in tangents])
     evaluate, there = slopes(tuple(map(unlogical, formulas)), names, active)
-    found: list[Any] = [None] * len(formulas)
+    changes: list[Any] = [None] * len(formulas)
     if evaluate is not None:
         for i, t in zip(there, evaluate(*values, *[t for t in tangents if t is not None])):
-            found[i] = inShape(t, results[i])
-    return found
+            changes[i] = inShape(t, results[i])
+    return changes
 
 
 def unlogical(formula: Formula) -> Formula:

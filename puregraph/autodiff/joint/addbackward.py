@@ -214,8 +214,8 @@ def make_backward_function(
     if required_grads is None:
         trained = [n for n, module, _ in flat.params if module.wants(names.params[n])]
         reached, _ = connected(flat, flat.outputs, [*flat.inputs, *trained])
-        found = dict.fromkeys(names.numbers(n) for n in (*flat.inputs, *trained) if n in reached)
-        ins = [_Target(flat.names[numbers[0]], numbers) for numbers in found]
+        chosen = dict.fromkeys(names.numbers(n) for n in (*flat.inputs, *trained) if n in reached)
+        ins = [_Target(flat.names[numbers[0]], numbers) for numbers in chosen]
     else:
         ins = names.all(required_grads, "required_grads")
     if not ins:

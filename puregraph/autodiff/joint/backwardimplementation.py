@@ -109,19 +109,19 @@ class BackwardImplementation:
     def rule(cls, module: Module, needs: tuple[bool, ...], where: RuleContext) -> _Reverse:
         """The reverse node as a gradient rule, for the lookup that all gradients share."""
         names = argumentNames(module, len(needs))
-        given = where.given or (True,) * len(module.outputNames)
+        hasGrad = where.given or (True,) * len(module.outputNames)
         required = [name for name, needed in zip(names, needs, strict=True) if needed]
         forward, backward = where.graph, where.backward
-        found = cls.backward(
+        reverse = cls.backward(
             nodeOf(module, where),
             BackwardContext(forward, forward, backward, backward, backward),
-            [name for name, there in zip(module.outputNames, given, strict=True) if there],
+            [name for name, there in zip(module.outputNames, hasGrad, strict=True) if there],
             required,
         )
-        node, result = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+        node, result = reverse if isinstance(reverse, tuple) and len(reverse) == 2 else (reverse, None)
         if not (isinstance(node, Node) and isinstance(result, BackwardResult)):
-            raise AutoDiffException(f"{cls.__name__}.backward: wanted (Node, BackwardResult), got {found!r}")
-        return _Reverse(cls.__name__, module, needs, given, node, result)
+            raise AutoDiffException(f"{cls.__name__}.backward: wanted (Node, BackwardResult), got {reverse!r}")
+        return _Reverse(cls.__name__, module, needs, hasGrad, node, result)
 
 
 def nodeOf(module: Module, where: RuleContext) -> Node:
@@ -140,7 +140,7 @@ class _Reverse:
         label: str,
         module: Module,
         needs: tuple[bool, ...],
-        given: tuple[bool, ...],
+        hasGrad: tuple[bool, ...],
         reverse: Node,
         result: BackwardResult,
     ):
@@ -149,7 +149,7 @@ class _Reverse:
         self.grads = [result.given_grad_names.get(name) for name in module.outputNames]
         self.results = [result.required_grad_names.get(name) for name in names]
         self.values = [*names, *module.outputNames, *module.hidden]
-        for name, grad, there in zip(module.outputNames, self.grads, given, strict=True):
+        for name, grad, there in zip(module.outputNames, self.grads, hasGrad, strict=True):
             if there:
                 self.check(f"the gradient of output {name!r}", "an input", grad, self.module.arguments)
         for name, made, needed in zip(names, self.results, needs, strict=True):
@@ -182,6 +182,6 @@ class _Reverse:
         outputs = values[len(self.needs) :]
         for name, g, y in zip(self.grads, grad if isinstance(grad, list) else [grad], outputs):
             table[name] = zeroLike(y) if g is None else g
-        found = self.module.updateData(*map(table.get, self.module.arguments), *self.module.ruleValues())
-        made = dict(zip(self.module.outputNames, found if type(found) is tuple else (found,)))
+        result = self.module.updateData(*map(table.get, self.module.arguments), *self.module.ruleValues())
+        made = dict(zip(self.module.outputNames, result if type(result) is tuple else (result,)))
         return tuple([made[name] if needed else None for name, needed in zip(self.results, self.needs)])

@@ -99,17 +99,17 @@ class FreeingGraph(Graph):
 
     def __call__(self, *data: Any, **keywords: Any) -> Any:
         """Run on inputs in order; trailing gradients of scalar outputs may be left out."""
-        given = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
-        if keywords or any(map(holdsNode, given)):
+        inputs = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
+        if keywords or any(map(holdsNode, inputs)):
             return self.node(*data, **keywords)
         names = self.arguments
-        lacking = names[len(given) :]
-        if len(given) > len(names) or not set(lacking) <= set(self.optional):
+        lacking = names[len(inputs) :]
+        if len(inputs) > len(names) or not set(lacking) <= set(self.optional):
             raise AutoDiffException(
-                f"{self.title()}: wanted {len(names)} inputs ({', '.join(names)}), got {len(given)}"
+                f"{self.title()}: wanted {len(names)} inputs ({', '.join(names)}), got {len(inputs)}"
             )
-        found = self.results(given + [None] * len(lacking))
-        return found[0] if len(found) == 1 else found
+        outputs = self.results(inputs + [None] * len(lacking))
+        return outputs[0] if len(outputs) == 1 else outputs
 
     def run(self, **arrays: Any) -> dict[str, Any]:
         """Run on inputs by name; return the outputs by name.
@@ -128,19 +128,19 @@ class FreeingGraph(Graph):
         lacking = [name for name in names if name not in arrays and name not in self.optional]
         if lacking:
             raise AutoDiffException(f"{self.title()}: {', '.join(lacking)} is missing")
-        found = dict(zip(made, self.results([arrays.get(name) for name in names])))
+        outputs = dict(zip(made, self.results([arrays.get(name) for name in names])))
         buffers = {name: arrays[name] for name in made if name in arrays and name not in names}
         for name, buffer in buffers.items():
-            y = found[name]
+            y = outputs[name]
             need(shapeOf(buffer) == shapeOf(y), f"{name} of shape {shapeOf(y)}", shapeOf(buffer))
             if buffer.dtype != y.dtype:
                 raise DtypeError(f"{self.title()}: wanted {name} of {y.dtype}, got {buffer.dtype}")
         for name, buffer in buffers.items():
             if self.accumulate and name in self.grad_names:
-                buffer += found[name]
+                buffer += outputs[name]
             else:
-                buffer[...] = found[name]
-        return found | buffers
+                buffer[...] = outputs[name]
+        return outputs | buffers
 
     def results(self, data: list[Any]) -> list[Any]:
         """Compute all outputs; None in place of an omitted gradient stands for 1."""
@@ -159,20 +159,20 @@ class FreeingGraph(Graph):
         self.last = None
         self.checkData(data, steps)
         values = steps.run(data)
-        found = [values[number] for number in steps.outputs]
-        return self.ownGradients(data, found)
+        outputs = [values[number] for number in steps.outputs]
+        return self.ownGradients(data, outputs)
 
-    def ownGradients(self, data: list[Any], found: list[Any]) -> list[Any]:
+    def ownGradients(self, data: list[Any], outputs: list[Any]) -> list[Any]:
         """The outputs, with each gradient copied that shares its array with an input or another output."""
         others = {id(x) for x in data}
         for i, name in enumerate(self.outputNames):
             if name in self.grad_names:
-                if found[i] is None:
+                if outputs[i] is None:
                     raise AutoDiffException(f"{self.title()}: {name!r} is None: a rule on its path returned None")
-                if id(found[i]) in others and isArray(found[i]):
-                    found[i] = found[i].copy()
-            others.add(id(found[i]))
-        return found
+                if id(outputs[i]) in others and isArray(outputs[i]):
+                    outputs[i] = outputs[i].copy()
+            others.add(id(outputs[i]))
+        return outputs
 
     def backward(self, *grad: Any, **options: Any) -> None:
         raise AutoDiffException(
@@ -214,20 +214,20 @@ class FreeingGraph(Graph):
         if faults:
             raise ShapeError(*faults)
         steps, dtype = self.steps(len(shapes)), np.dtype(self.dtype or np.float32)
-        found = {n: Descriptor(shape, dtype) for n, shape in zip(steps.inputs, self.inferredShapes or ())}
+        descriptors = {n: Descriptor(shape, dtype) for n, shape in zip(steps.inputs, self.inferredShapes or ())}
         for step, _, outshapes, *_ in rows:
             module, dtypes = step.module, [dtype] * len(step.outs)
             for name, n in zip(inputNames(module, step.inputs), step.args):
                 if name in module.indices and n != ABSENT:
-                    found[n] = Descriptor(found[n].shape, None)
+                    descriptors[n] = Descriptor(descriptors[n].shape, None)
             if isinstance(module, Exposed):
-                given = [found[n].dtype if n in found else None for n in step.args[: step.inputs]]
-                hidden = [d or dtype for d in module.inner.hiddenTypeFrom(*given)]
+                dtypesIn = [descriptors[n].dtype if n in descriptors else None for n in step.args[: step.inputs]]
+                hidden = [d or dtype for d in module.inner.hiddenTypeFrom(*dtypesIn)]
                 dtypes[len(dtypes) - len(hidden) :] = hidden
             if isinstance(module, Outline):
-                dtypes = [found[step.args[0]].dtype]
-            found |= {n: Descriptor(*known) for n, *known in zip(step.outs, outshapes or (), dtypes)}
-        return found
+                dtypes = [descriptors[step.args[0]].dtype]
+            descriptors |= {n: Descriptor(*known) for n, *known in zip(step.outs, outshapes or (), dtypes)}
+        return descriptors
 
 
 def within(step: GraphStep, size: int, lives: Liveness) -> int | None:

@@ -65,7 +65,7 @@ class GradientGraph(FreeingGraph, BackwardGraph):
 
         Raises    AutoDiffException naming the input or output that fails
         """
-        outputs, inputs = (few([t.name for t in found]) for found in (self.outputTargets, self.inputTargets))
+        outputs, inputs = (few([t.name for t in targets]) for targets in (self.outputTargets, self.inputTargets))
         for target in self.inputTargets:
             if reached.isdisjoint(target.numbers):
                 why = self.whole(target) or f"none of the outputs {outputs} depends on it"

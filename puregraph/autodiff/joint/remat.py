@@ -44,16 +44,16 @@ class Exposed(Module):
         return getattr(self.inner, name)  # a parameter or state, which a run reads by its name
 
     def dataShapeFrom(self, *shapes: Any) -> list:
-        found = self.inner.dataShapeFrom(*shapes)
+        visible = self.inner.dataShapeFrom(*shapes)
         hidden = self.inner.hiddenShapeFrom(*shapes)
-        return [*(found if isinstance(found, list) else [found]), *hidden]
+        return [*(visible if isinstance(visible, list) else [visible]), *hidden]
 
     def dataTypeFrom(self, *dtypes: Any) -> list:
         count = len(self.inner.outputNames)
         if all(d is None for d in dtypes):
             return [None] * len(self.outputNames)
-        found = self.inner.dataTypeFrom(*dtypes)
-        visible = found if isinstance(found, list) else [found] * count
+        inferred = self.inner.dataTypeFrom(*dtypes)
+        visible = inferred if isinstance(inferred, list) else [inferred] * count
         return [*visible, *self.inner.hiddenTypeFrom(*dtypes)]
 
     def updateData(self, *arguments: Any) -> Any:

@@ -79,16 +79,16 @@ def choices(names: _Names, make: Callable[[set[int]], Any], budget: int, shapes:
         known |= zip(row.step.visible, row.shapes or ())
     sizes = [sum(map(product, row.shapes or ())) for row in rows]
     work = {row.step: row.step.module.flopsFrom(*row.inshapes) for row in rows}
-    found: list[tuple[Any, ...]] = []
+    fitting: list[tuple[Any, ...]] = []
     peaks: list[int] = []
     for stored in dict.fromkeys(map(frozenset, ways(names, sizes, list(work.values())))):
         joint = make(set(stored))
         peaks.append(joint.peak(*shapes, *(known[n] for n in joint.targets)))
         if peaks[-1] <= budget:
-            found.append((sum(work[step] for step in joint.remade), peaks[-1], len(found), joint))
-    if not found:
+            fitting.append((sum(work[step] for step in joint.remade), peaks[-1], len(fitting), joint))
+    if not fitting:
         raise AutoDiffException(f"a budget of {budget:,} bytes cannot be met: the smallest peak is {min(peaks):,}")
-    return min(found)[-1]
+    return min(fitting)[-1]
 
 
 def ways(names: _Names, sizes: list[int], work: list[int]) -> Iterator[set[int]]:
@@ -113,12 +113,12 @@ def crossing(names: _Names, sizes: list[int], segments: int) -> set[int]:
     """The values to store for n segments of equal bytes: values that cross segments, and the last segment."""
     total, before = max(sum(sizes), 1), 0
     segment: dict[int, int] = {}
-    found: set[int] = set()
+    stored: set[int] = set()
     for step, size in zip(names.flat.items, sizes):
-        own = min(before * segments // total, segments - 1)
-        segment |= dict.fromkeys(step.outs, own)
+        current = min(before * segments // total, segments - 1)
+        segment |= dict.fromkeys(step.outs, current)
         before += size
-        found |= {n for n in step.args if segment.get(n, own) < own}
-        if own == segments - 1:  # the backward pass starts here, so it would be recomputed at once
-            found.update(step.outs)
-    return found
+        stored |= {n for n in step.args if segment.get(n, current) < current}
+        if current == segments - 1:  # the backward pass starts here, so it would be recomputed at once
+            stored.update(step.outs)
+    return stored

@@ -50,48 +50,48 @@ class _Names:
         param = self.params.get(number)
         return (number,) if param is None else tuple(self.shared[id(param)])
 
-    def all(self, given: Any, role: str) -> list[_Target]:
+    def all(self, items: Any, role: str) -> list[_Target]:
         """Resolve a node, `(node, slot)` or name, or a list of them.
 
         Raises    AutoDiffException for an item that is not exactly one value of the graph, or that is repeated
         """
-        found = [self.one(item, role) for item in (given if isMany(given) else [given])]
-        if not found:
+        targets = [self.one(item, role) for item in (items if isMany(items) else [items])]
+        if not targets:
             raise AutoDiffException(f"{self.graph.title()}: wanted at least one {role}, got none")
-        twice = [t.name for i, t in enumerate(found) if t.numbers in [other.numbers for other in found[:i]]]
+        twice = [t.name for i, t in enumerate(targets) if t.numbers in [other.numbers for other in targets[:i]]]
         if twice:
             raise AutoDiffException(f"{self.graph.title()}: {role} '{twice[0]}' is given twice")
-        return found
+        return targets
 
-    def one(self, given: Any, role: str) -> _Target:
-        name, found = self.byName(given, role) if isinstance(given, str) else self.byNode(given, role)
-        if len(found) != 1:
+    def one(self, selector: Any, role: str) -> _Target:
+        name, matches = self.byName(selector, role) if isinstance(selector, str) else self.byNode(selector, role)
+        if len(matches) != 1:
             raise AutoDiffException(
-                f"{self.graph.title()}: {role} {name!r} must name one value, but names {len(found)}: "
-                f"{few([self.flat.names[numbers[0]] for numbers in found], 12)}; give the name of one"
+                f"{self.graph.title()}: {role} {name!r} must name one value, but names {len(matches)}: "
+                f"{few([self.flat.names[numbers[0]] for numbers in matches], 12)}; give the name of one"
             )
-        return _Target(name, found[0])
+        return _Target(name, matches[0])
 
     def byName(self, name: str, role: str) -> tuple[str, list[tuple[int, ...]]]:
         """The values with this full name, or else with this last part of the name."""
-        found = dict(self.table.get(name, {}))
-        if not found:
+        matches = dict(self.table.get(name, {}))
+        if not matches:
             for known, numbers in self.table.items():
                 if ":" not in known and known.rpartition(".")[2] == name:
-                    found |= numbers
-        if not found:
+                    matches |= numbers
+        if not matches:
             raise AutoDiffException(
                 f"{role}: {self.graph.title()} has no value named {name!r}; the nearest names are "
                 + ", ".join(nearest(name, list(self.table)))
             )
-        return name, list(found)
+        return name, list(matches)
 
-    def byNode(self, given: Any, role: str) -> tuple[str, list[tuple[int, ...]]]:
+    def byNode(self, selector: Any, role: str) -> tuple[str, list[tuple[int, ...]]]:
         """The outputs of a node, or one of them."""
-        node, slot = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+        node, slot = selector if isinstance(selector, tuple) and len(selector) == 2 else (selector, None)
         if not isinstance(node, Node):
             raise AutoDiffException(
-                f"{self.graph.title()}: {role} must be a Node, (node, slot) or a name, got {given!r}"
+                f"{self.graph.title()}: {role} must be a Node, (node, slot) or a name, got {selector!r}"
             )
         if node not in self.nodes:
             raise AutoDiffException(
@@ -109,7 +109,7 @@ class _Names:
         return ", ".join(self.flat.names[n] for n in chosen), [(n,) for n in chosen]
 
 
-def isMany(given: Any) -> bool:
+def isMany(items: Any) -> bool:
     """True for a list of values; `(node, slot)` is a single one."""
-    slotted = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], Node)
-    return isinstance(given, (list, tuple)) and not (slotted and not isinstance(given[1], (Node, tuple)))
+    slotted = isinstance(items, tuple) and len(items) == 2 and isinstance(items[0], Node)
+    return isinstance(items, (list, tuple)) and not (slotted and not isinstance(items[1], (Node, tuple)))
