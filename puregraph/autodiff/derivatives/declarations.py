@@ -113,7 +113,7 @@ def jvpOf(function: Any) -> Jvp | None:
     """The tangent of a function: of the table, or what a Kernel declares; itself where that is its adjoint."""
     rule = JVPS.get(function) or declared(function, "jvp")
     if rule is None and declared(function, "multilinear") is not None:
-        return each
+        return multilinearJvp
     return itself() if rule is None and declared(function, "adjoint") is not None else rule
 
 
@@ -132,13 +132,13 @@ def multilinear(*functions: Any) -> Callable[[Callable], Callable]:
     """Register the gradients of functions that are linear in each of their arrays."""
 
     def keep(rule: Callable) -> Callable:
-        jvp(*functions)(each)
+        jvp(*functions)(multilinearJvp)
         return vjp(*functions)(rule)
 
     return keep
 
 
-def each(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def multilinearJvp(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """The tangent of a multilinear function: for each array with a tangent, the function of that tangent; summed."""
     terms = [function(*values[:i], t, *values[i + 1 :], **options) for i, t in enumerate(tangents) if t is not None]
     return function(*values, **options), combine(terms)

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from puregraph.autodiff.derivatives.axisreductions import alongAxis, listOf, spread
-from puregraph.autodiff.derivatives.declarations import each, jvp, multilinear, vjp
+from puregraph.autodiff.derivatives.declarations import jvp, multilinear, multilinearJvp, vjp
 from puregraph.autodiff.derivatives.ufuncs import fit
 from puregraph.core.accumulate import isArray
 from puregraph.errors import AutoDiffException
 from puregraph.kernels.einsum import spread as spreadOver
 from puregraph.kernels.reduce import unbroadcast
 
-jvp(np.kron, np.cross, np.convolve, np.multiply.outer)(each)
+jvp(np.kron, np.cross, np.convolve, np.multiply.outer)(multilinearJvp)
 
 
 def arrayOf(x: Any) -> Any:

@@ -192,9 +192,9 @@ class _Attribution(SampleKinds):
         """
         if any(not isArray(self.values[n]) for n in step.outs):
             raise _Unknown("a value that is no array")
-        arguments = [each(self.values[n]) if self.kind(n) == EACH and n else self.values[n] for n in step.args]
-        outputs = [each(self.values[n]) if self.batched.get(n) else self.values[n] for n in step.outs]
-        made = self.call(step, [None if g is None else each(g) for g in grads], needs, (arguments, outputs))
+        arguments = [samplesOf(self.values[n]) if self.kind(n) == EACH and n else self.values[n] for n in step.args]
+        outputs = [samplesOf(self.values[n]) if self.batched.get(n) else self.values[n] for n in step.outs]
+        made = self.call(step, [None if g is None else samplesOf(g) for g in grads], needs, (arguments, outputs))
         gradients: list[Any] = []
         g: Any
         for n, need, g in zip(step.args, needs, made):
@@ -293,7 +293,7 @@ class _Attribution(SampleKinds):
         )
 
 
-def each(x: Any) -> Samples:
+def samplesOf(x: Any) -> Samples:
     """A batch as a batch of one for each sample."""
     return Samples(x.reshape(len(x), 1, *x.shape[1:]))
 
