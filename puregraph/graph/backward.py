@@ -127,12 +127,12 @@ class Accumulate(Module):
 class BackwardGraph(Graph):
     """The backward pass of a graph as a graph: Gradient nodes, and Accumulate where a value has several readers.
 
-    Its inputs are the gradients of the forward graph's outputs and the forward values that the rules take; its outputs
-    the gradients of the forward graph's inputs and of its parameters. It never touches the forward nodes' links.
+    Its inputs are the output gradients and the forward values that the rules read. Its outputs are the gradients of the
+    forward graph's inputs and parameters. The forward nodes' links are not changed.
 
-    Calling it with the gradient of the output gives the gradient of the input, from the forward graph's last pass.
+    Called with the gradient of the output, it computes the gradient of the input from the forward graph's last pass.
 
-    Shapes    those of the forward graph's outputs -> those of its inputs
+    Shapes    as the forward graph's outputs -> as its inputs
     Source    AnalogVNN's BackwardGraph
     Raises    AutoDiffException if a node has no gradient rule; PuregraphError when called before a forward pass
 
@@ -160,7 +160,7 @@ class BackwardGraph(Graph):
     # Building ---------------------------------------------------------------------------------------------------------
 
     def build(self, updGrad: bool, updParamGrads: bool) -> None:
-        """Make the nodes, from the outputs' gradients back to those of the inputs and parameters."""
+        """Make the nodes, from the output gradients back to the gradients of inputs and parameters."""
         flat = self.forwardSteps
         stored = {number: getattr(module, name) for number, module, name in flat.params}
         wanted = dict.fromkeys(flat.inputs if updGrad else ())
@@ -174,7 +174,7 @@ class BackwardGraph(Graph):
         self.link([*self.seeds, *(self.values[n] for n in self.numbers)], outputs)
 
     def plan(self, targets: list[int], wanted: Iterable[int]) -> list[tuple[int, GraphStep, Gradient]]:
-        """The steps from some values back to wanted ones, the last first, each with its rule; no node is made yet."""
+        """List the steps from targets back to wanted values, last first, each with its rule; no node is made yet."""
         flat = self.forwardSteps
         self.targets, self.reached = targets, set(targets)
         wants = self.requirements(wanted)
@@ -223,7 +223,7 @@ class BackwardGraph(Graph):
         return node
 
     def asks(self, module: Any, param: Any) -> bool:
-        """Whether a parameter of a module gets a gradient."""
+        """True if a module's parameter gets a gradient."""
         return module.wants(param)
 
     def seed(self, index: int) -> Node:
@@ -239,7 +239,7 @@ class BackwardGraph(Graph):
         """A seed that leads to no gradient is no mistake: nothing that is wanted depends on that output."""
 
     def total(self, number: int) -> Edge | None:
-        """The edge that carries the whole gradient of a value; None if none flows to it."""
+        """The edge with the summed gradient of a value; None if no gradient reaches it."""
         found = self.contributions.get(number, [])
         if len(found) > 1:
             edges = [edge for _, edge in sorted(found, key=lambda c: c[0])]
@@ -268,7 +268,7 @@ class BackwardGraph(Graph):
         return self.values[number], 0
 
     def unfold(self, sizes: list[int]) -> Steps:
-        """As for any graph; what its nodes compute is shown on the forward nodes, and not kept twice."""
+        """Unfold like any graph; its nodes' results are stored on the forward nodes only."""
         steps = super().unfold(sizes)
         steps.keepsData = False
         outs = {step.node: step.outs for step in steps.items}
@@ -293,14 +293,15 @@ class BackwardGraph(Graph):
         shows: bool = True,
         run: Callable[..., list[Any]] | None = None,
     ) -> tuple[list[Any], list[tuple[Param, Any]]]:
-        """The gradients of the inputs, and each parameter with its own, from those of the outputs and a pass.
+        """Compute the gradients of the inputs, and (parameter, gradient) pairs, from output gradients and a pass.
 
-        A parameter that wants a gradient, and that none of the outputs' gradients reaches, has None.
-        Without `shows` the forward nodes keep the gradients that they have. `run` gives every value of this graph for
-        those of its inputs, if somebody else is to run it.
+        The gradient is None for a trainable parameter that no output gradient reaches.
+
+        Without `shows` the forward nodes keep their previous gradients. `run` replaces the execution: it maps this
+        graph's input values to all of its values.
         """
         results = (run or self.steps().run)([*grads, *[values[n] for n in self.numbers]], outside=len(grads))
-        inputs, params = self.found(results)
+        inputs, params = self.collected(results)
         for index, number in enumerate(self.forwardSteps.inputs):
             if not isFloat(values[number]):
                 inputs[index] = None
@@ -308,8 +309,8 @@ class BackwardGraph(Graph):
             self.show(results, inputs)
         return inputs, params
 
-    def found(self, results: list[Any]) -> tuple[list[Any], list[tuple[Param, Any]]]:
-        """The gradients of the inputs, and each parameter with its own, among all values of a pass."""
+    def collected(self, results: list[Any]) -> tuple[list[Any], list[tuple[Param, Any]]]:
+        """Pick the input gradients, and (parameter, gradient) pairs, from all values of a pass."""
         found = iter([results[n] for n in self.steps().outputs])
         inputs = [None if edge is None else next(found) for edge in self.inputGrads]
         params: dict[int, tuple[Param, Any]] = {}
@@ -342,7 +343,7 @@ class BackwardGraph(Graph):
         return inputs[0] if len(inputs) == 1 else inputs
 
     def sources(self, step: GraphStep, steps: Steps) -> list[str]:
-        """The values that a step reads, without those of which it only takes the shape."""
+        """The values that a step reads; without values of which it reads only the shape."""
         return [steps.names[n] for n in readsOf(step)]
 
     def __repr__(self) -> str:
@@ -357,7 +358,7 @@ class BackwardGraph(Graph):
 
 
 def needsOf(step: GraphStep, requires: dict[int, bool]) -> tuple[bool, ...]:
-    """Which arguments of a step get a gradient: those that some wanted gradient depends on."""
+    """Per argument of a step: true if it gets a gradient, because some wanted gradient depends on it."""
     names, skipped = step.module.arguments, (*step.module.indices, *step.module.masks)
     if step.module.isDiscrete:
         return (False,) * len(step.args)
@@ -395,5 +396,5 @@ def readsOf(step: GraphStep) -> list[int]:
 
 
 def isOwn(rule: Any, module: Any) -> bool:
-    """Whether a gradient rule is the module's own, for which alone its `reads` holds."""
+    """True if a gradient rule is the module's own; only then does `reads` describe it."""
     return getattr(getattr(rule, "func", rule), "__self__", None) is module

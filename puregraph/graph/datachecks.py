@@ -53,7 +53,7 @@ def checkInputTypes(data: list[Any], steps: Steps, rows: list[StepShapes], dtype
 def checkResults(rows: list[StepShapes], values: list[Any], isPartial: bool = False) -> dict[str, int]:
     """Check that outputs have the inferred shapes and dtypes; bind data-dependent sizes.
 
-    `isPartial`: values that nobody reads are None.
+    `isPartial`: values that no step reads are None.
     """
     sizes: dict[str, int] = {}
     for step, inshapes, shapes, _, dtypes in rows:
@@ -81,7 +81,7 @@ def checkResults(rows: list[StepShapes], values: list[Any], isPartial: bool = Fa
 
 
 def fitsSizes(shape: Any, said: Any, sizes: dict[str, int]) -> bool:
-    """Whether a shape is what a rule said, with these values of symbols; a new symbol gets its value."""
+    """True if a shape matches the inferred one under these symbol values; a new symbol gets its value."""
     if len(shape) != len(said):
         return False
     for size, wanted in zip(shape, said):
@@ -91,7 +91,7 @@ def fitsSizes(shape: Any, said: Any, sizes: dict[str, int]) -> bool:
 
 
 def isOfData(said: list[Any], shapes: list[Any]) -> bool:
-    """Whether shapes are there, in which sizes are that a rule could not know ahead of data."""
+    """True if the actual shapes are known and differ from the inferred ones, which could not know some sizes."""
     return said != shapes and all(shape is not None or wanted is None for shape, wanted in zip(shapes, said))
 
 
@@ -102,5 +102,5 @@ def boundIn(sizes: dict[str, int], shape: Any) -> str:
 
 
 def areMixed(arrays: list[Any]) -> bool:
-    """Whether some arrays are on a GPU, and some on the host."""
+    """True if some arrays are on a GPU and others on the host."""
     return len({isDeviceArray(x) for x in arrays if x is not None and hasattr(x, "dtype")}) > 1

@@ -30,9 +30,9 @@ class Graph(NodeGraph):
     """The nodes between `inputs` and `outputs`, checked when it is built and run in a fixed order.
 
     `inputs`    a Node without parents, or a list of them: their order is the order of the data
-    `outputs`   a Node, `(node, slot)`, or a list of those; a node inside may be an output
+    `outputs`   a Node, `(node, slot)`, or a list of them; an inner node may be an output
 
-    Shapes    those of its inputs -> those of its outputs
+    Shapes    as its inputs -> as its outputs
     Source    PuzzleLib's Graph and Node
     Raises    GraphError naming the nodes: a cycle, an output that no input reaches, an input with parents, a bad slot,
               two nodes of one name. A branch that leads to no output is left out, with one GraphWarning.
@@ -58,7 +58,7 @@ class Graph(NodeGraph):
         return (*(values[n] for n in steps.outputs), Pass(steps, values, modes, savedOf(steps, values)))
 
     def updateGrad(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
-        """The gradient rule of a graph that is run as one node: of its inputs, then of its parameters."""
+        """Gradient rule of a graph run as one node: input gradients, then parameter gradients."""
         last: Pass = values[-1]
         last.check()
         params = list(self.params.values())
@@ -70,7 +70,7 @@ class Graph(NodeGraph):
         return (*inputs, *(new.get(id(p)) for p in params))
 
     def gradShapeFrom(self, gradShape: Any, *shapes: Any) -> Any:
-        """The shapes of the inputs' gradients, after checking `gradShape`; without `shapes`, of the last ones given."""
+        """Check `gradShape`, return the shapes of the input gradients; `shapes` default to the last inferred ones."""
         given = shapesOf(shapes[0]) if len(shapes) == 1 else [s for shape in shapes for s in shapesOf(shape)]
         if not shapes:
             if self.inferredShapes is None:
@@ -89,12 +89,12 @@ class Graph(NodeGraph):
     # Shapes -----------------------------------------------------------------------------------------------------------
 
     def dataShapeFrom(self, *shapes: Any, onmodule: Callable | None = None) -> Any:
-        """The shape of the output (a list where there are several), ahead of any data.
+        """Infer the shape of the output (a list for several), without data.
 
         `shapes` are the inputs', one list of them, or a dict by their names; a dimension may be a symbol: `("N", 28)`.
         `onmodule(module, inshape)` is called after each module's own rule.
 
-        Raises    ShapeError listing every faulty node, with what it wanted, what it was given, and from where
+        Raises    ShapeError listing every faulty node with its expected and actual shapes, and their origin
         """
         found = self.infer(*shapes)
         faults = [row.fault for row in found.rows if row.fault]
@@ -106,16 +106,16 @@ class Graph(NodeGraph):
         return tuple(found.shapes[0]) if len(found.shapes) == 1 else list(map(tuple, found.shapes))
 
     def valueFrom(self, *shapes: Any) -> Any:
-        """The elements of the output (a list where several) that follow from shapes and constants; else None."""
+        """The output's elements (a list for several) if shapes and constants determine them; otherwise None."""
         found = list(map(valueOf, self.infer(*shapes).shapes))
         return found[0] if len(found) == 1 else found
 
     def dataTypeFrom(self, *dtypes: Any) -> Any:
-        """The dtype of the output (a list where there are several) from those of the inputs, ahead of any data.
+        """Infer the dtype of the output (a list for several) from the input dtypes, without data.
 
-        `dtypes` are the inputs' dtypes, or one list of them; None is one that is not known.
+        `dtypes` are the inputs' dtypes, or one list of them; None if unknown.
 
-        Raises    DtypeError listing every faulty node, with what it wanted, what it was given, and from where
+        Raises    DtypeError listing every faulty node with its expected and actual dtypes, and their origin
         """
         whole = dtypes[0] if len(dtypes) == 1 and isinstance(dtypes[0], (list, tuple)) else dtypes
         wrong = [d for d in whole if d is not None and not isType(d)]
@@ -128,17 +128,17 @@ class Graph(NodeGraph):
         return outs[0] if len(outs) == 1 else outs
 
     def inputTypes(self, count: int | None = None, given: list[Any] | None = None) -> list[Any]:
-        """The dtype that each input is to have; integers and booleans that are `given` stay so, if rules take them."""
+        """The dtype that each input is cast to; `given` integers and booleans are kept if the rules accept them."""
         steps = self.steps(count)
         asked = inputTypes(steps, np.dtype(self.dtype or np.float32))
         return asked if given is None else takenTypes(steps, asked, given)
 
     def inferShapes(self, *shapes: Any) -> list[StepShapes]:
-        """What every step takes and gives, with faults noted instead of raised."""
+        """Infer the input and output shapes of every step; faults are recorded instead of raised."""
         return self.infer(*shapes).rows
 
     def infer(self, *shapes: Any, dtypes: list[Any] | None = None) -> Inferred:
-        """The same, and what the outputs are; inputs without `dtypes` have those that rules ask for."""
+        """Infer all steps and the outputs; without `dtypes`, inputs have the dtypes that the rules ask for."""
         whole: Any = inOrder(self, shapes, "a shape")
         whole = whole[0] if len(whole) == 1 and isinstance(whole[0], list) else whole
         given = [s for shape in whole for s in shapesOf(shape)]
@@ -162,7 +162,7 @@ class Graph(NodeGraph):
         tracer = tracerOf(given)
         if tracer is not None:
             return tracer.handle(self, tuple(given), {})
-        own = vars(self)  # what is set in every pass is set past what looks for misspelt names
+        own = vars(self)  # attributes set in every pass bypass the check for misspelt names
         own["last"] = None
         steps = self.steps(len(given))
         fresh = self.checkData(given, steps)
@@ -184,10 +184,10 @@ class Graph(NodeGraph):
         return found  # another thread may have set `data` again
 
     def checkData(self, data: list[Any], steps: Steps) -> list[StepShapes]:
-        """Check shapes and dtypes, once for every new combination: the rows whose results are still to be checked."""
+        """Check shapes and dtypes once per combination; return the rows whose results are still unchecked."""
         try:
             key: Any = tuple([(type(x), x.shape, x.dtype) for x in data])
-        except AttributeError:  # a value that is no array
+        except AttributeError:  # a value other than an array
             key = tuple([(shapeOf(x), getattr(x, "dtype", type(x))) for x in data])
         if key in self.checked:
             return self.checked[key]
@@ -211,12 +211,13 @@ class Graph(NodeGraph):
     ) -> None:
         """Back-propagate through the last pass.
 
-        `grad` is the gradient of the output (a list where there are several, None for one that is not wanted); it may
-        be left out where the output is one number. The gradient of the inputs is then in `grad` (None without
-        `updGrad`), that of each parameter, scale * new + momentum * old, in its own `grad`; of one that this pass does
-        not reach, new is nothing, so that without momentum its `grad` is None. In `evalMode` parameters get none.
+        `grad` is the gradient of the output (a list for several outputs, None for an output without one); it is
+        optional if the output is one number. The gradient of the inputs is stored in `grad` (None without `updGrad`),
+        the gradient of each parameter, scale * new + momentum * old, in the parameter's `grad`. For a parameter that
+        this pass does not reach, new is None, so without momentum its `grad` is None. In `evalMode` parameters get no
+        gradient.
 
-        Raises    PuregraphError before a forward pass, ShapeError for a gradient of another shape than the output's
+        Raises    PuregraphError before a forward pass, ShapeError for a gradient whose shape differs from the output's
         """
         if self.last is None:
             raise PuregraphError(f"{self.title()}: backward needs a forward pass first")
@@ -270,6 +271,6 @@ class Graph(NodeGraph):
 
 
 def inOrder(graph: Graph, given: tuple, what: str) -> tuple:
-    """What a graph is given; a dict by the names of its inputs, in their order."""
-    isNamed = len(given) == 1 and type(given[0]) is dict  # a type of its own may be a value
+    """A graph's inputs; a dict by input names is put in order."""
+    isNamed = len(given) == 1 and type(given[0]) is dict  # a subclass of dict may be a value
     return tuple(graph.inputSpec.order(given[0], what, graph.title())) if isNamed else given

@@ -16,11 +16,11 @@ Location = tuple[Module, str]  # a module, and the name of a parameter or state 
 
 
 class GraphHolder(Module):
-    """A Module with graphs inside, which are no part of the graph around it: only its rules run them.
+    """A Module that holds graphs. They are not part of the surrounding graph; only the holder's rules run them.
 
-    `held` are the graphs, or lone modules, each by what its paths begin with: in {"then": graph}, `then.fc.W` is the
-    parameter W of the graph's node `fc`. Their parameters and states are those of the holder, each once; their modes
-    and precisions are set with its own.
+    `held` maps path prefixes to graphs or single modules: for {"then": graph}, `then.fc.W` is the parameter W of the
+    graph's node `fc`. The holder has their parameters and states, without repeats; setting its mode or precision sets
+    theirs.
     """
 
     def __init__(self, held: dict[str, Module], name: str | None = None):
@@ -39,7 +39,7 @@ class GraphHolder(Module):
 
     @property
     def locations(self) -> dict[str, Location]:
-        """Where the parameters and states are that rules take, each once."""
+        """The module and attribute name of each parameter and state that the rules take, without repeats."""
         steps = [part.steps() for part in self.held.values() if isinstance(part, Graph)]
         known, found = self.knownLocations or (None, {})
         if known is None or len(steps) != len(known) or any(a is not b for a, b in zip(steps, known)):
@@ -59,7 +59,7 @@ class GraphHolder(Module):
         raise AttributeError(f"{type(self).__name__} has no {name!r}")
 
     def storedInside(self, kind: type) -> dict[str, Any]:
-        """Parameters or states by path."""
+        """The parameters or states, by path."""
         found = {path: getattr(*location) for path, location in self.locations.items()}
         return StoredArrays((path, stored) for path, stored in found.items() if isinstance(stored, kind))
 
@@ -76,7 +76,7 @@ class GraphHolder(Module):
         return (*self.params, *self.states)
 
     def wants(self, param: Any) -> bool:
-        """Whether one of the modules that hold a parameter wants its gradient."""
+        """True if any module that holds the parameter wants its gradient."""
         return any(m.wants(param) for m, name in self.locations.values() if getattr(m, name) is param)
 
     def numbered(self, steps: Steps, stored: dict[str, Any]) -> dict[int, Any]:
@@ -86,7 +86,7 @@ class GraphHolder(Module):
         return {n: arrays[key] for n, key in numbers.items() if key in arrays}
 
     def inOrder(self, found: dict[int, Any]) -> list[Any]:
-        """Gradients of parameters by their ids, in the order of `ruleNames`; of several names the first has it."""
+        """Order gradients by parameter id like `ruleNames`; a shared parameter's gradient goes to its first name."""
         left = dict(found)
         return [left.pop(id(getattr(self, name)), None) for name in self.ruleNames]
 

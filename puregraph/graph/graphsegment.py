@@ -22,15 +22,15 @@ class Crossing(NamedTuple):
 
 
 class Crossings:
-    """What goes from the steps before a cut to those behind it.
+    """The values that cross the cuts between segments of a graph.
 
-    A value that is read on both sides of a cut goes over once for each reader behind it: its gradient is then added up
-    in the order in which the whole graph adds it, and no bit depends on the cuts. Any other value goes over once.
+    A value with readers on both sides of a cut crosses once per reader behind it: its gradient is then summed in the
+    same order as in the uncut graph, so results do not depend on the cuts. Any other value crosses once.
 
-    `isCarried`  whether inputs of the graph go over as well, through all segments that are before their readers; else
-                 each segment is given those that it reads
-    `made`       by number the index of the step that makes a value; -1 for inputs of the graph
-    `readers`    by number who reads a value, in order
+    `isCarried`  if true, graph inputs cross too, through all segments before their readers; otherwise each segment
+                 receives the inputs that it reads directly
+    `made`       value number -> index of the step that makes it; -1 for graph inputs
+    `readers`    value number -> its readers, in order
     """
 
     def __init__(self, steps: Steps, isCarried: bool = True):
@@ -46,7 +46,7 @@ class Crossings:
         self.readers.pop(ABSENT, None)
 
     def at(self, cut: int) -> list[Crossing]:
-        """What goes over a cut, in the order in which it is made; over the last one, the outputs of the graph."""
+        """The values that cross a cut, in the order in which they are made; at the last cut, the graph's outputs."""
         if cut == self.end:
             return [Crossing(n, ((cut, i),)) for i, n in enumerate(self.steps.outputs)]
         found = []
@@ -57,8 +57,8 @@ class Crossings:
                 found += [Crossing(number, (r,)) for r in behind] if isShared else [Crossing(number, behind)]
         return found
 
-    def given(self, begin: int, end: int) -> list[Crossing]:
-        """The inputs of the graph that the steps from `begin` to before `end` are given from outside."""
+    def inputsOf(self, begin: int, end: int) -> list[Crossing]:
+        """The graph inputs that the steps from `begin` to before `end` receive directly."""
         inputs = [Crossing(n, tuple(self.readers.get(n, ()))) for n in self.steps.inputs]
         if self.isCarried:
             return [] if begin else inputs
@@ -67,7 +67,7 @@ class Crossings:
 
 
 class GraphSegment(NamedTuple):
-    """Some steps as a graph, which takes inputs of the whole, then what comes over its first cut, and gives `left`."""
+    """A slice of the steps as a graph: takes graph inputs, then the values of its first cut; returns `left`."""
 
     graph: Graph
     given: list[Crossing]
@@ -76,12 +76,12 @@ class GraphSegment(NamedTuple):
 
 
 def segmentFrom(crossings: Crossings, begin: int, end: int, name: str | None = None) -> GraphSegment:
-    """The steps from `begin` to before `end`: nodes of the same modules, with their paths and in their order.
+    """Build a graph of the steps from `begin` to before `end`: the same modules, paths and order.
 
-    A copy of the graph has an order of its own, as any graph.
+    A copy of the result computes its own order, as for any graph.
     """
     steps = crossings.steps
-    given, taken = crossings.given(begin, end), crossings.at(begin) if begin else []
+    given, taken = crossings.inputsOf(begin, end), crossings.at(begin) if begin else []
     entered: dict[tuple[int, Reader], Edge] = {}
     inputs: list[Node] = []
     numbers = [each.number for each in (*given, *taken)]
@@ -89,7 +89,7 @@ def segmentFrom(crossings: Crossings, begin: int, end: int, name: str | None = N
         again = f"[{numbers[: len(inputs)].count(number)}]" if numbers.count(number) > 1 else ""
         inputs.append(Input().node())
         inputs[-1].rename = steps.names[number] + again
-        inputs[-1].noticed = True  # the whole has said which of its inputs it leaves out
+        inputs[-1].noticed = True  # the original graph has warned of its unused inputs
         entered.update({(number, reader): (inputs[-1], 0) for reader in readers})
     made: dict[int, Edge] = {}
 
@@ -102,9 +102,7 @@ def segmentFrom(crossings: Crossings, begin: int, end: int, name: str | None = N
     left = crossings.at(end)
     graph = Graph(inputs, [edge(number, readers[0]) for number, readers in left], name)
     order = {step.path: index for index, step in enumerate(steps.items[begin:end])}
-    graph.nodes.sort(
-        key=lambda node: order.get(str(node.rename), -1)
-    )  # in which gradients are added, and states written
+    graph.nodes.sort(key=lambda node: order.get(str(node.rename), -1))  # the order of gradient sums and state updates
     graph.paths = {node: graph.paths[node] for node in graph.nodes}
     return GraphSegment(graph, given, taken, left)
 

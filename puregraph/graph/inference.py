@@ -1,4 +1,4 @@
-"""Inference: the shapes and dtypes of all values of a graph from those of its inputs, each rule once."""
+"""Inference of the shapes and dtypes of all values of a graph from its inputs; each rule runs once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from puregraph.graph.steps import GraphStep, Steps, inputNames
 
 
 class StepShapes(NamedTuple):
-    """What is known of one step ahead of time; `shapes` is None where a fault here or above leaves it unknown, and a
-    dtype is None where it is not known."""
+    """The inferred shapes and dtypes of one step; `shapes` is None after a fault here or upstream, a dtype is None if
+    unknown."""
 
     step: GraphStep
     inshapes: list[Any]
@@ -25,7 +25,7 @@ class StepShapes(NamedTuple):
 
 
 class Inferred(NamedTuple):
-    """What is known of every step, and shapes and dtypes of the outputs; `isOpen`: some sizes depend on the data."""
+    """All inferred steps, with shapes and dtypes of the outputs; `isOpen`: some sizes depend on the data."""
 
     rows: list[StepShapes]
     shapes: list[Any]
@@ -34,7 +34,7 @@ class Inferred(NamedTuple):
 
 
 def inferShapes(steps: Steps, given: list[Any], dtypes: list[Any] | None = None) -> Inferred:
-    """What every step takes and gives, with faults noted instead of raised; without `dtypes` none is known."""
+    """Infer every step; faults are recorded instead of raised. Without `dtypes` no dtypes are inferred."""
     known: list[Any] = [None] * steps.count
     kinds: list[Any] = [None] * steps.count
     unknown: set[int] = set()
@@ -63,7 +63,7 @@ def inferShapes(steps: Steps, given: list[Any], dtypes: list[Any] | None = None)
 
 
 def undeclared(steps: Steps, shapes: list[Any], dtypes: list[Any]) -> list[StepShapes]:
-    """The inputs that get something else than they declare."""
+    """The inputs whose shape or dtype differs from their declaration."""
     found = []
     for step in steps.declared:
         shape, dtype = shapes[step.args[0]], dtypes[step.args[0]]
@@ -74,7 +74,7 @@ def undeclared(steps: Steps, shapes: list[Any], dtypes: list[Any]) -> list[StepS
 
 
 def inferTypes(steps: Steps, given: list[Any]) -> tuple[list[Any], list[Fault]]:
-    """The dtype of every value from those of the inputs, and the steps that do not take theirs."""
+    """Infer the dtype of every value from the input dtypes, and the faults of steps that refuse theirs."""
     known: list[Any] = [None] * steps.count
     faults = []
     for number, dtype in zip(steps.inputs, given, strict=True):
@@ -88,7 +88,7 @@ def inferTypes(steps: Steps, given: list[Any]) -> tuple[list[Any], list[Fault]]:
 
 
 def setTypes(step: GraphStep, visible: list[Any], known: list[Any], steps: Steps) -> None:
-    """Note the dtypes of what a step gives, of hidden outputs where another step reads one."""
+    """Record the dtypes of a step's outputs; of hidden outputs only if another step reads one."""
     for number, dtype in zip(step.visible, visible):
         known[number] = dtype
     if visible and readsHidden(step, steps):
@@ -98,12 +98,12 @@ def setTypes(step: GraphStep, visible: list[Any], known: list[Any], steps: Steps
 
 
 def readsHidden(step: GraphStep, steps: Steps) -> bool:
-    """Whether any step reads a hidden output of this one, or the graph gives it."""
+    """True if any step reads a hidden output of this one, or the graph returns it."""
     return bool(step.module.hidden) and not steps.readValues.isdisjoint(step.outs[len(step.visible) :])
 
 
 def hiddenTypes(module: Any, given: list[Any]) -> list[Any]:
-    """The dtypes of a module's hidden outputs, which are not rounded to bfloat16; None for what is no array."""
+    """The dtypes of a module's hidden outputs, which are not rounded to bfloat16; None for values without a dtype."""
     wide = [np.dtype(np.float32) if d is not None and isBfloat16(d) else d for d in given]
     return [None if d is None or d.kind == "O" else d for d in module.hiddenTypeFrom(*wide)]
 
@@ -125,8 +125,8 @@ def inputTypes(steps: Steps, real: Any) -> list[Any]:
 
 
 def takenTypes(steps: Steps, asked: list[Any], given: list[Any]) -> list[Any]:
-    """The dtype that each input is to have when it comes in a `given` one: that one if every rule takes it, the graph
-    computes in the same floats, and some step computes with it as it is; else the one that is `asked` for."""
+    """The dtype that each input is cast to. An input keeps its actual dtype if every rule accepts it, the graph
+    computes in the same floats, and some step uses that dtype directly; otherwise it is cast to the `asked` one."""
     found = list(asked)
     others = [i for i, dtype in enumerate(given) if dtype is not None and dtype != asked[i] and dtype.kind in "iub"]
     if not others:
@@ -144,7 +144,7 @@ def takenTypes(steps: Steps, asked: list[Any], given: list[Any]) -> list[Any]:
 
 
 def isComputed(steps: Steps, known: list[Any], number: int) -> bool:
-    """Whether some step gives integers or booleans from this value."""
+    """True if some step that reads this value has an integer or boolean output."""
     return any(
         number in step.args[: step.inputs] and any(not isFloating(known[n]) for n in step.visible)
         for step in steps.items
@@ -152,7 +152,7 @@ def isComputed(steps: Steps, known: list[Any], number: int) -> bool:
 
 
 def dtypesFrom(step: GraphStep, given: list[Any], steps: Steps) -> tuple[list[Any], Fault | None]:
-    """The dtypes that a step gives, or what is wrong with those that it takes; none is known then."""
+    """Infer the dtypes of a step's outputs, or the fault of its inputs; after a fault no dtype is known."""
     if given and not any(d is not None for d in given):
         return [None] * len(step.visible), None
     try:
@@ -168,7 +168,7 @@ def dtypesFrom(step: GraphStep, given: list[Any], steps: Steps) -> tuple[list[An
 
 
 def shapesFrom(step: GraphStep, inshapes: list[Any], steps: Steps) -> tuple[list[Any] | None, Fault | None]:
-    """The shapes that a step gives, or what is wrong with those that it takes."""
+    """Infer the shapes of a step's outputs, or the fault of its inputs."""
     try:
         result = step.module.dataShapeFrom(*inshapes)
     except ShapeError as error:

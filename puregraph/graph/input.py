@@ -11,12 +11,12 @@ from puregraph.module import Module
 class Input(Module):
     """y = x: a named input of a graph. Takes no time and no memory.
 
-    `shape` and `dtype` declare what comes in, and are checked ahead of data; a symbol in the shape stands for any size.
-    A lone text is the name.
+    `shape` and `dtype` declare the input and are checked without data; a symbol in the shape stands for any size. A
+    single text argument is the name.
 
     Shapes    x any, or as declared -> y the same
     Source    the placeholder of every define-by-graph system
-    Raises    ShapeError, DtypeError for anything else than what is declared
+    Raises    ShapeError, DtypeError for an input that differs from the declaration
     """
 
     views = True
@@ -30,11 +30,11 @@ class Input(Module):
 
     @property
     def isDeclared(self):
-        """Whether something is known, and so checked, of what comes in."""
+        """True if a shape or dtype is declared, and so checked."""
         return self.shape is not None or self.dtype is not None
 
     def calcMode(self, mode):
-        """As for parameters: a declared dtype of floats becomes another one."""
+        """Convert a declared floating dtype, as for parameters."""
         super().calcMode(mode)
         isDtype = type(mode) is not str or mode not in PRECISIONS[1:]
         if isDtype and self.dtype is not None and isFloating(self.dtype):

@@ -14,9 +14,9 @@ MODE = attrgetter("module.isTraining")
 
 
 class Pass(NamedTuple):
-    """One forward pass: the steps that ran, all their values, and the modes that the modules were in.
+    """One forward pass: the steps that ran, all their values, and the modules' modes.
 
-    `saved` shows by number whether inputs, outputs and parameters that gradient rules read were modified since.
+    `saved` has marks of the inputs, outputs and parameters that gradient rules read, to detect later changes.
     """
 
     steps: Steps
@@ -39,7 +39,7 @@ class Pass(NamedTuple):
 
 
 def savedOf(steps: Steps, values: list[Any]) -> list[tuple[int, Any, Any]]:
-    """What gradient rules read of what a user can reach, each with a mark or fingerprint to find a later change by."""
+    """Marks or fingerprints of the values that gradient rules read and a user can modify."""
     numbers, stored = steps.saved
     found: list[tuple[int, Any, Any]] = []
     for n in numbers:
@@ -52,7 +52,7 @@ def savedOf(steps: Steps, values: list[Any]) -> list[tuple[int, Any, Any]]:
 
 
 def storeGrads(grads: list[Any], inputs: list[Any], found: list[tuple[Any, Any]], scale: float, momentum: float) -> Any:
-    """Store the gradients of parameters; those of the inputs, in memory of their own."""
+    """Store the parameter gradients; return the input gradients, in memory of their own."""
     given = {id(g) for g in grads}
     for param, new in found:
         param.store(new, scale, momentum, alias=id(new) in given)

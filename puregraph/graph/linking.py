@@ -20,7 +20,7 @@ def asList(outputs: Any) -> list[Any]:
 
 
 def edgesOf(output: Any) -> list[tuple[Node, int]]:
-    """The edges of one output as a user gives it."""
+    """The edges of one output: a Node or (node, slot)."""
     node, slots = output if isinstance(output, tuple) and len(output) == 2 else (output, None)
     if not isinstance(node, Node):
         hint = nodeInstead(node)
@@ -75,9 +75,9 @@ def warnLeftOut(nodes: list[Node], inputs: list[Node], outputs: list[Node]) -> N
 
 
 def namesFor(nodes: list[Node]) -> dict[Node, str]:
-    """A name for each node: the given one, else by position (`relu`, `relu2`); never from a global counter.
+    """A name for each node: its own, or one by position (`relu`, `relu2`); never from a global counter.
 
-    Raises    GraphError if two nodes were given one name
+    Raises    GraphError if two nodes have the same name
     """
     given: dict[str, Node] = {}
     paths: dict[Node, str | None] = {}

@@ -1,4 +1,4 @@
-"""Lookup: nodes by their paths, what is set on all modules inside, and a graph in words."""
+"""Lookup of nodes by path, settings for all inner modules, and the text listing of a graph."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def setInside(graph: Any, name: str, value: Any) -> None:
 
 
 def listing(graph: Any) -> str:
-    """One line a node: its path, its module, and where its inputs come from."""
+    """One line per node: its path, its module and its sources."""
     steps = graph.steps()
     rows = [(s.path, s.module.brief(), ", ".join(graph.sources(s, steps))) for s in steps.items]
     wide = [max((len(r[i]) for r in rows), default=0) for i in (0, 1)]

@@ -21,9 +21,9 @@ from puregraph.node import Node
 
 
 class NodeGraph(Module):
-    """What a Graph is before it runs: nodes in a fixed order, their paths, the arrays that they hold, the flat steps.
+    """The static part of a Graph: nodes in a fixed order, their paths, the arrays that they hold, and the flat steps.
 
-    `version` counts how often it was linked, so that graphs around it notice.
+    `version` counts its changes of links, so that enclosing graphs notice them.
     """
 
     isGraph = True
@@ -73,7 +73,7 @@ class NodeGraph(Module):
         return super().__getattribute__(name)  # which raises what it raised
 
     def insteadOf(self, name: str, value: Any) -> str:
-        """How another module replaces one that has this name, as setting an attribute does elsewhere."""
+        """Suggest how to replace the module of this name, as setting an attribute does elsewhere."""
         if not isinstance(value, Module) or name not in self.paths.values():
             return ""
         if hasattr(type(self), "__setitem__"):
@@ -85,11 +85,11 @@ class NodeGraph(Module):
         self.last = self.data = self.grad = None
 
     def steps(self, count: int | None = None, innerKnown: bool = False) -> Steps:
-        """The graph unfolded, for `count` inputs (which matters where an input node takes any number).
+        """Unfold the graph for `count` inputs (which matters if an input node takes any number).
 
-        Graphs inside are unfolded before it, the innermost first, so that no call is nested deeply; unless they were.
+        Nested graphs are unfolded first, innermost first, to avoid deep recursion; `innerKnown` skips this.
         """
-        mark = COUNTER.version  # before anything is looked at: what changes meanwhile is seen the next time
+        mark = COUNTER.version  # read first, so that a change during unfolding is noticed next time
         known = self.unfolded.get(count)
         if known is not None and known[0] is mark:
             return known[1]
@@ -135,7 +135,7 @@ class NodeGraph(Module):
         return list(self.params.values())
 
     def modules(self) -> dict[str, Module]:
-        """Every module in use by the path of its first node."""
+        """All modules in use, by the path of their first node."""
         found: dict[int, tuple[str, Module]] = {}
         for step in self.steps().items:
             found.setdefault(id(step.module), (step.path, step.module))
@@ -191,9 +191,9 @@ class NodeGraph(Module):
         return self
 
     def getNodeByName(self, name: str) -> Node:
-        """The node of a path such as `stem.conv`: its `data` and `grad` are those of the last pass.
+        """Look up a node by its path, such as `stem.conv`; its `data` and `grad` are from the last pass.
 
-        Raises    GraphError listing names that come near
+        Raises    GraphError listing similar names
         """
         return nodeNamed(self, name)
 
@@ -224,11 +224,11 @@ class NodeGraph(Module):
         return f"<{self.title()}: {self.nodeCount()}, {few(self.arguments)} -> {few(self.outputNames)}>"
 
     def nodeCount(self) -> str:
-        """How many nodes compute something, as a listing, a summary or a picture counts them: inputs are none."""
+        """The number of computing nodes for listings, summaries and pictures; inputs do not count."""
         return plural(len(self.steps().items), "node")
 
     def __str__(self) -> str:
-        """One line a node: its path, its module, and where its inputs come from."""
+        """One line per node: its path, its module and its sources."""
         return listing(self)
 
     def __getstate__(self) -> dict:

@@ -54,7 +54,7 @@ class ModuleList(Graph):
         return [(node.module, node.rule) for node in self.itemNodes if node.rule is not None]
 
     def ask(self, rules: list[tuple[Module, str]]) -> None:
-        """Give new nodes the names of the rules that the nodes of their modules had."""
+        """Copy to new nodes the rule names that their modules' previous nodes had."""
         left = list(rules)
         for node in self.itemNodes:
             found = next((row for row in left if row[0] is node.module), None)
@@ -136,7 +136,7 @@ class ModuleList(Graph):
 
 
 def moduleInstead(value: Any) -> str:
-    """What to try where something else is given in place of a module; nothing where nobody knows."""
+    """A hint for a value that is not a module; empty if there is none."""
     if isinstance(value, type):
         return f"; make one: {value.__name__}(...)"
     if isinstance(value, Node):
@@ -162,7 +162,7 @@ def warnOfRepeats(modules: ModuleList) -> None:
 
 
 def holds(modules: list[Module], sought: Module) -> bool:
-    """Whether a module is among these, or in a list among them, however deep."""
+    """True if a module is in this list, or in a nested list."""
     waiting, seen = list(modules), set()
     while waiting:
         module = waiting.pop()
@@ -180,9 +180,9 @@ class Sequential(ModuleList):
     `Sequential(Linear(3, 4), Relu())`, or one list of modules. `append extend insert pop del`, `[i]`, `["name"]` and
     slices edit and read it like a list.
 
-    Shapes    those of the first module's inputs -> those of the last module's outputs
+    Shapes    as the first module's inputs -> as the last module's outputs
     Source    PuzzleLib's and torch's Sequential
-    Raises    GraphError if something else than Modules is given, or two of them have one name
+    Raises    GraphError for an argument that is no Module, or two modules of the same name
     """
 
     def chain(self) -> None:

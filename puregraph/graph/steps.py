@@ -22,9 +22,9 @@ ABSENT = 0  # the number of the value that is always None: an optional input or 
 class GraphStep:
     """One call of a module's rule, over numbered values.
 
-    `args` are the numbers of its inputs (the first `inputs` of them) and parameters, `outs` those of its outputs, of
-    which other nodes may read the `visible` ones. `frees` are the values that are freed after it, each with whether a
-    later step still asks for its shape, `stored` the numbers of its parameters and states.
+    `args` are the numbers of its inputs (the first `inputs` of them) and parameters, `outs` of its outputs. Other nodes
+    may read only the `visible` ones. `frees` are the values that are freed after it, each with a flag if a later step
+    still reads its shape. `stored` are the numbers of its parameters and states.
     """
 
     __slots__ = ("args", "frees", "inputs", "module", "node", "outs", "path", "stored", "visible")
@@ -36,7 +36,7 @@ class GraphStep:
         self.frees: tuple[tuple[int, bool], ...] = ()
 
     def call(self, *arguments: Any) -> Any:
-        """What the rule, as it is now, gives for these arguments."""
+        """Call the module's current rule with these arguments."""
         return forwardRule(self.module, arguments, self.inputs)
 
     @property
@@ -48,12 +48,12 @@ class GraphStep:
 
 
 class Steps:
-    """The flat list, and where its values come from.
+    """The flat list of steps, with the origin of every value.
 
-    `inputs`   the numbers of the graph's inputs, `outputs` those of its outputs
+    `inputs`   the numbers of the graph's inputs, `outputs` of its outputs
     `params`   (number, module, name) of every parameter and state that a rule takes
-    `shown`    (node, numbers) of nodes that have no step of their own: inputs and nested graphs
-    `keepsData` whether a run leaves every node its `data`
+    `shown`    (node, numbers) of nodes without a step: inputs and nested graphs
+    `keepsData` if true, a run stores every node's `data`
     `producer` the path of the node that makes a value, and `names` a name for every value
     """
 
@@ -129,7 +129,7 @@ class Steps:
 
     @CachedProperty
     def saved(self) -> tuple[list[int], list[tuple[int, Any, str]]]:
-        """What gradient rules read of what a user can reach: inputs and outputs by number, and parameters."""
+        """The values that gradient rules read and a user can modify: inputs and outputs by number, and parameters."""
         read: set[int] = set()
         for step in self.items:
             reads, module = readBy(step.module, step.node.rule), step.module
@@ -216,9 +216,9 @@ class Steps:
 
 
 def explain(error: Exception, step: GraphStep, given: list[Any]) -> None:
-    """Note at which step a rule failed.
+    """Add the step to the error of its rule.
 
-    Raises    ShapeError in place of an error that is not the library's, if the step does not take these shapes
+    Raises    ShapeError in place of a foreign error, if the step does not accept these shapes
     """
     shapes = [getattr(x, "shape", None) for x in given]
     types = [getattr(x, "dtype", None) for x in given]
@@ -243,7 +243,7 @@ def misfitOf(step: GraphStep, shapes: list[Any], types: Sequence[Any] = ()) -> S
 
 
 def apart(result: tuple, stored: list[Any]) -> tuple:
-    """What a rule gave, copied where it is a view of a parameter or state: nobody is to have the memory of that."""
+    """A rule's results; views of a parameter or state are copied, so that no result shares its memory."""
     kept = [a for a in stored if type(a) is np.ndarray]
     return tuple(
         [y.copy() if type(y) is np.ndarray and any(np.may_share_memory(y, a) for a in kept) else y for y in result]
@@ -251,7 +251,7 @@ def apart(result: tuple, stored: list[Any]) -> tuple:
 
 
 def inputNames(module: Any, count: int) -> list[str]:
-    """The name of each of `count` inputs; those of any number share one."""
+    """The name of each of `count` inputs; a variadic module's inputs share one name."""
     names = module.arguments
     return [names[min(i, len(names) - 1)] for i in range(count)]
 

@@ -24,7 +24,7 @@ def graphsIn(graph: Any) -> list[Any]:
 
 
 def nestedVersions(graph: Any) -> tuple:
-    """What a graph's steps were made from: the versions of the graphs inside, each once."""
+    """The versions of all nested graphs, without repeats; they identify the source of a graph's steps."""
     found: dict[int, int] = {}
     waiting = [graph]
     while waiting:
@@ -73,7 +73,7 @@ def inputNames(graph: Any, node: Node, count: int) -> list[str]:
 
 
 def inputCounts(graph: Any, count: int | None) -> list[int]:
-    """How many of `count` values each input node takes; what is left over goes to what is optional."""
+    """Divide `count` values among the input nodes; extra values go to optional inputs."""
     specs = [n.module.inputSpec for n in graph.inputs]
     sizes = [len(s.names) - len(s.optional) for s in specs]
     free = [i for i, s in enumerate(specs) if s.variadic or s.optional]
@@ -93,7 +93,7 @@ def inputCounts(graph: Any, count: int | None) -> list[int]:
 
 
 def inputSpecOf(root: Any) -> Inputs:
-    """What a graph takes: the inputs of its input nodes, each under its path."""
+    """The inputs of a graph: its input nodes' inputs, under their paths."""
     known: dict[int, Inputs] = {}
     for graph in postorder([root], lambda graph: onlyGraphs(graph.inputs)):
         names, variadic = [], False
