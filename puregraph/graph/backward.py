@@ -71,31 +71,33 @@ class Gradient(Module):
         return tuple([next(left) if there else None for there in self.present])
 
     def dataShapeFrom(self, *shapes: Any) -> Any:
-        given = self.complete(shapes)[self.grads :]
-        found = [given[i] for i in self.wanted]
-        return found if len(found) > 1 else found[0]
+        known = self.complete(shapes)[self.grads :]
+        results = [known[i] for i in self.wanted]
+        return results if len(results) > 1 else results[0]
 
     def dataTypeFrom(self, *dtypes: Any) -> Any:
-        given = self.complete(dtypes)[self.grads :]
-        found = [given[i] for i in self.wanted]
-        return found if len(found) > 1 else found[0]
+        known = self.complete(dtypes)[self.grads :]
+        results = [known[i] for i in self.wanted]
+        return results if len(results) > 1 else results[0]
 
     def updateData(self, *values: Any) -> tuple:
         values = self.complete(values)
-        grads, rest = values[: self.grads], values[self.grads :]
+        grads, arguments = values[: self.grads], values[self.grads :]
         if all(g is None for g in grads):
             return (None,) * len(self.wanted)
-        found = asGrads(
-            self.rule(grads[0] if self.grads == 1 else list(grads), *rest), len(self.needed), type(self.of).__name__
+        results = asGrads(
+            self.rule(grads[0] if self.grads == 1 else list(grads), *arguments),
+            len(self.needed),
+            type(self.of).__name__,
         )
         for i in self.wanted:
-            if found[i] is not None and shapeOf(found[i]) != shapeOf(rest[i]):
+            if results[i] is not None and shapeOf(results[i]) != shapeOf(arguments[i]):
                 need(
                     False,
-                    f"its gradient rule to give shape {show(shapeOf(rest[i]))} for argument {i}",
-                    shapeOf(found[i]),
+                    f"its gradient rule to give shape {show(shapeOf(arguments[i]))} for argument {i}",
+                    shapeOf(results[i]),
                 )
-        return tuple([found[i] for i in self.wanted])
+        return tuple([results[i] for i in self.wanted])
 
     def flopsFrom(self, *shapes: Any) -> Any:
         inputs = self.complete(shapes)[self.grads : self.grads + len(self.needed) - len(self.of.ruleNames)]
@@ -178,21 +180,21 @@ class BackwardGraph(Graph):
         flat = self.forwardSteps
         self.targets, self.reached = targets, set(targets)
         wants = self.requirements(wanted)
-        found = []
+        planned = []
         for index in range(len(flat.items) - 1, -1, -1):
             step = flat.items[index]
-            needs, given = wants[step], [n in self.reached for n in step.visible]
-            if any(needs) and any(given):
-                present = [*given, *(n != ABSENT for n in (*step.args, *step.outs))]
-                context = RuleContext(step.node, self.forwardGraph, self, tuple(given))
+            needs, hasGrad = wants[step], [n in self.reached for n in step.visible]
+            if any(needs) and any(hasGrad):
+                present = [*hasGrad, *(n != ABSENT for n in (*step.args, *step.outs))]
+                context = RuleContext(step.node, self.forwardGraph, self, tuple(hasGrad))
                 try:
                     rule = gradientRule(step.module, needs, step.node.rule, context)
                 except AutoDiffException as error:
                     raise AutoDiffException(f"at '{step.path}' ({step.label}): {error}") from None
                 module = Gradient(step.module, needs, rule, present)
-                found.append((index, step, module))
+                planned.append((index, step, module))
                 self.reached.update(step.args[i] for i in module.wanted)
-        return found
+        return planned
 
     def follow(self, plan: list[tuple[int, GraphStep, Gradient]]) -> None:
         """Make the nodes of a plan, from the gradients of its targets on."""
@@ -240,12 +242,12 @@ class BackwardGraph(Graph):
 
     def total(self, number: int) -> Edge | None:
         """The edge with the summed gradient of a value; None if no gradient reaches it."""
-        found = self.contributions.get(number, [])
-        if len(found) > 1:
-            edges = [edge for _, edge in sorted(found, key=lambda c: c[0])]
-            found = [((0, 0), (self.grow(Accumulate(), edges, f"sum:{self.forwardSteps.names[number]}"), 0))]
-            self.contributions[number] = found
-        return found[0][1] if found else None
+        terms = self.contributions.get(number, [])
+        if len(terms) > 1:
+            edges = [edge for _, edge in sorted(terms, key=lambda c: c[0])]
+            terms = [((0, 0), (self.grow(Accumulate(), edges, f"sum:{self.forwardSteps.names[number]}"), 0))]
+            self.contributions[number] = terms
+        return terms[0][1] if terms else None
 
     def gradientNode(self, step: GraphStep, module: Gradient) -> Node:
         """The node that runs the gradient rule of a step."""
@@ -338,8 +340,8 @@ class BackwardGraph(Graph):
             )
         last.check()
         outputs = [last.values[n] for n in last.steps.outputs]
-        given: Any = gradient[0] if len(gradient) == 1 else list(gradient) or None
-        inputs, _ = self.gradients(checkGrads(given, outputs, self.title()), last.values)
+        grads: Any = gradient[0] if len(gradient) == 1 else list(gradient) or None
+        inputs, _ = self.gradients(checkGrads(grads, outputs, self.title()), last.values)
         return inputs[0] if len(inputs) == 1 else inputs
 
     def sources(self, step: GraphStep, steps: Steps) -> list[str]:

@@ -57,8 +57,8 @@ def checkResults(rows: list[StepShapes], values: list[Any], isPartial: bool = Fa
     """
     sizes: dict[str, int] = {}
     for step, inshapes, shapes, _, dtypes in rows:
-        given = [getattr(values[n], "shape", None) for n in step.args[: step.inputs]]
-        fault = misfitOf(step, given) if isOfData(inshapes, given) else None
+        inputShapes = [getattr(values[n], "shape", None) for n in step.args[: step.inputs]]
+        fault = misfitOf(step, inputShapes) if isOfData(inshapes, inputShapes) else None
         if fault is not None:
             raise fault
         for number, shape, dtype in zip(step.visible, shapes or [], dtypes, strict=True):
@@ -71,10 +71,10 @@ def checkResults(rows: list[StepShapes], values: list[Any], isPartial: bool = Fa
                     "one of the two rules is wrong"
                 )
             if not isValue(value) or shapeOf(value) != shape and not fitsSizes(shapeOf(value), shape, sizes):
-                found = f"shape {show(shapeOf(value))}" if isArray(value) else type(value).__name__
+                actual = f"shape {show(shapeOf(value))}" if isArray(value) else type(value).__name__
                 raise PuregraphError(
                     f"at '{step.path}' ({step.label}): dataShapeFrom says {show(shape)}{boundIn(sizes, shape)}, "
-                    f"updateData gave {found}; "
+                    f"updateData gave {actual}; "
                     "one of the two rules is wrong"
                 )
     return sizes

@@ -65,23 +65,23 @@ class Graph(NodeGraph):
         back = self.backwardGraph(
             any(needs[: len(needs) - len(params)]), any(needs[len(needs) - len(params) :]), last.steps
         )
-        inputs, found = back.gradients(grad if len(self.outputs) > 1 else [grad], last.values)
-        new = {id(p): g for p, g in found}
+        inputs, pairs = back.gradients(grad if len(self.outputs) > 1 else [grad], last.values)
+        new = {id(p): g for p, g in pairs}
         return (*inputs, *(new.get(id(p)) for p in params))
 
     def gradShapeFrom(self, gradShape: Any, *shapes: Any) -> Any:
         """Check `gradShape`, return the shapes of the input gradients; `shapes` default to the last inferred ones."""
-        given = shapesOf(shapes[0]) if len(shapes) == 1 else [s for shape in shapes for s in shapesOf(shape)]
+        inputShapes = shapesOf(shapes[0]) if len(shapes) == 1 else [s for shape in shapes for s in shapesOf(shape)]
         if not shapes:
             if self.inferredShapes is None:
                 raise GraphError(
                     f"{self.title()}: gradShapeFrom needs the inputs' shapes: give them, or call dataShapeFrom first"
                 )
-            given = self.inferredShapes
-        wanted = self.dataShapeFrom(list(given))
+            inputShapes = self.inferredShapes
+        wanted = self.dataShapeFrom(list(inputShapes))
         fits = isinstance(gradShape, (tuple, list)) and gradShape == wanted
         need(fits, f"a gradient of shape {show(wanted)}", gradShape)
-        return given[0] if len(given) == 1 else given
+        return inputShapes[0] if len(inputShapes) == 1 else inputShapes
 
     def flopsFrom(self, *shapes: Any) -> Any:
         return sum(row.step.module.flopsFrom(*row.inshapes) for row in self.inferShapes(*shapes))
@@ -96,19 +96,19 @@ class Graph(NodeGraph):
 
         Raises    ShapeError listing every faulty node with its expected and actual shapes, and their origin
         """
-        found = self.infer(*shapes)
-        faults = [row.fault for row in found.rows if row.fault]
+        inferred = self.infer(*shapes)
+        faults = [row.fault for row in inferred.rows if row.fault]
         if faults:
             raise misfit(faults)
         if onmodule is not None:
-            for row in found.rows:
+            for row in inferred.rows:
                 onmodule(row.step.module, row.inshapes[0] if len(row.inshapes) == 1 else row.inshapes)
-        return tuple(found.shapes[0]) if len(found.shapes) == 1 else list(map(tuple, found.shapes))
+        return tuple(inferred.shapes[0]) if len(inferred.shapes) == 1 else list(map(tuple, inferred.shapes))
 
     def valueFrom(self, *shapes: Any) -> Any:
         """The output's elements (a list for several) if shapes and constants determine them; otherwise None."""
-        found = list(map(valueOf, self.infer(*shapes).shapes))
-        return found[0] if len(found) == 1 else found
+        values = list(map(valueOf, self.infer(*shapes).shapes))
+        return values[0] if len(values) == 1 else values
 
     def dataTypeFrom(self, *dtypes: Any) -> Any:
         """Infer the dtype of the output (a list for several) from the input dtypes, without data.
@@ -117,14 +117,14 @@ class Graph(NodeGraph):
 
         Raises    DtypeError listing every faulty node with its expected and actual dtypes, and their origin
         """
-        whole = dtypes[0] if len(dtypes) == 1 and isinstance(dtypes[0], (list, tuple)) else dtypes
-        wrong = [d for d in whole if d is not None and not isType(d)]
+        listed = dtypes[0] if len(dtypes) == 1 and isinstance(dtypes[0], (list, tuple)) else dtypes
+        wrong = [d for d in listed if d is not None and not isType(d)]
         needType(not wrong, "dtypes, such as np.float32", wrong)
-        given = [None if d is None else np.dtype(d) for d in whole]
-        found, faults = inferTypes(self.steps(len(given)), given)
+        inputDtypes = [None if d is None else np.dtype(d) for d in listed]
+        known, faults = inferTypes(self.steps(len(inputDtypes)), inputDtypes)
         if faults:
             raise DtypeError(*faults)
-        outs = [found[n] for n in self.steps(len(given)).outputs]
+        outs = [known[n] for n in self.steps(len(inputDtypes)).outputs]
         return outs[0] if len(outs) == 1 else outs
 
     def inputTypes(self, count: int | None = None, given: list[Any] | None = None) -> list[Any]:
@@ -139,12 +139,14 @@ class Graph(NodeGraph):
 
     def infer(self, *shapes: Any, dtypes: list[Any] | None = None) -> Inferred:
         """Infer all steps and the outputs; without `dtypes`, inputs have the dtypes that the rules ask for."""
-        whole: Any = inOrder(self, shapes, "a shape")
-        whole = whole[0] if len(whole) == 1 and isinstance(whole[0], list) else whole
-        given = [s for shape in whole for s in shapesOf(shape)]
-        found = inferShapes(self.steps(len(given)), given, self.inputTypes(len(given)) if dtypes is None else dtypes)
-        self.inferredShapes, self.outshapes = given, found.shapes
-        return found
+        ordered: Any = inOrder(self, shapes, "a shape")
+        ordered = ordered[0] if len(ordered) == 1 and isinstance(ordered[0], list) else ordered
+        inputShapes = [s for shape in ordered for s in shapesOf(shape)]
+        inferred = inferShapes(
+            self.steps(len(inputShapes)), inputShapes, self.inputTypes(len(inputShapes)) if dtypes is None else dtypes
+        )
+        self.inferredShapes, self.outshapes = inputShapes, inferred.shapes
+        return inferred
 
     # Running ----------------------------------------------------------------------------------------------------------
 
@@ -156,21 +158,21 @@ class Graph(NodeGraph):
         """
         if len(data) == 1 and type(data[0]) is dict:
             data = inOrder(self, data, "an array")
-        given = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
-        if keywords or any(map(holdsNode, given)):
+        inputs = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
+        if keywords or any(map(holdsNode, inputs)):
             return self.node(*data, **keywords)
-        tracer = tracerOf(given)
+        tracer = tracerOf(inputs)
         if tracer is not None:
-            return tracer.handle(self, tuple(given), {})
-        own = vars(self)  # attributes set in every pass bypass the check for misspelt names
-        own["last"] = None
-        steps = self.steps(len(given))
-        fresh = self.checkData(given, steps)
+            return tracer.handle(self, tuple(inputs), {})
+        attributes = vars(self)  # attributes set in every pass bypass the check for misspelt names
+        attributes["last"] = None
+        steps = self.steps(len(inputs))
+        fresh = self.checkData(inputs, steps)
         modes = list(map(MODE, steps.items))
         try:
-            values = steps.run(given)
+            values = steps.run(inputs)
         except TypeError as error:
-            if areMixed([*given, *(s.array for s in (*self.params.values(), *self.states.values()))]):
+            if areMixed([*inputs, *(s.array for s in (*self.params.values(), *self.states.values()))]):
                 addLocation(error, "some arrays are on a GPU, others are not: device.toDevice(x) moves an array there")
             raise
         try:
@@ -178,10 +180,10 @@ class Graph(NodeGraph):
         except PuregraphError:
             self.checked.clear()
             raise
-        own["last"] = Pass(steps, values, modes, savedOf(steps, values))
-        found = values[steps.outputs[0]] if len(steps.outputs) == 1 else [values[n] for n in steps.outputs]
-        own["data"] = found
-        return found  # another thread may have set `data` again
+        attributes["last"] = Pass(steps, values, modes, savedOf(steps, values))
+        output = values[steps.outputs[0]] if len(steps.outputs) == 1 else [values[n] for n in steps.outputs]
+        attributes["data"] = output
+        return output  # another thread may have set `data` again
 
     def checkData(self, data: list[Any], steps: Steps) -> list[StepShapes]:
         """Check shapes and dtypes once per combination; return the rows whose results are still unchecked."""
@@ -193,12 +195,12 @@ class Graph(NodeGraph):
             return self.checked[key]
         checkValues(data, self.title())
         dtypes = [getattr(x, "dtype", None) for x in data]
-        found = self.infer([shapeOf(x) for x in data], dtypes=dtypes)
-        checkInputTypes(data, steps, found.rows, self.dtype)
+        inferred = self.infer([shapeOf(x) for x in data], dtypes=dtypes)
+        checkInputTypes(data, steps, inferred.rows, self.dtype)
         if len(self.checked) > 256:
             self.checked.clear()
-        self.checked[key] = found.rows if found.isOpen else []
-        return found.rows
+        self.checked[key] = inferred.rows if inferred.isOpen else []
+        return inferred.rows
 
     @takes(updParamGrads=Flag, updGrad=Flag, scale=Number, momentum=Number)
     def backward(
@@ -226,8 +228,8 @@ class Graph(NodeGraph):
         outputs = [values[n] for n in steps.outputs]
         grads = checkGrads(grad, outputs, self.title())
         back = self.backwardGraph(updGrad, updParamGrads, steps)
-        inputs, found = back.gradients(grads, values)
-        inputs = storeGrads(grads, inputs, found, scale, momentum)
+        inputs, paramGrads = back.gradients(grads, values)
+        inputs = storeGrads(grads, inputs, paramGrads, scale, momentum)
         self.grad = None if not updGrad else inputs[0] if len(inputs) == 1 else inputs
 
     def backwardGraph(self, updGrad: bool = True, updParamGrads: bool = True, steps: Steps | None = None) -> Any:
@@ -270,7 +272,7 @@ class Graph(NodeGraph):
         return self
 
 
-def inOrder(graph: Graph, given: tuple, what: str) -> tuple:
+def inOrder(graph: Graph, arguments: tuple, what: str) -> tuple:
     """A graph's inputs; a dict by input names is put in order."""
-    isNamed = len(given) == 1 and type(given[0]) is dict  # a subclass of dict may be a value
-    return tuple(graph.inputSpec.order(given[0], what, graph.title())) if isNamed else given
+    isNamed = len(arguments) == 1 and type(arguments[0]) is dict  # a subclass of dict may be a value
+    return tuple(graph.inputSpec.order(arguments[0], what, graph.title())) if isNamed else arguments

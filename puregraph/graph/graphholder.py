@@ -41,15 +41,15 @@ class GraphHolder(Module):
     def locations(self) -> dict[str, Location]:
         """The module and attribute name of each parameter and state that the rules take, without repeats."""
         steps = [part.steps() for part in self.held.values() if isinstance(part, Graph)]
-        known, found = self.knownLocations or (None, {})
+        known, located = self.knownLocations or (None, {})
         if known is None or len(steps) != len(known) or any(a is not b for a, b in zip(steps, known)):
             rows: dict[tuple[int, str], tuple[str, Location]] = {}
             for path, module in self.inside():
                 for name in (*module.params, *module.states):
                     rows.setdefault((id(module), name), (joined(path, name), (module, name)))
-            found = dict(rows.values())
-            vars(self)["knownLocations"] = steps, found
-        return found
+            located = dict(rows.values())
+            vars(self)["knownLocations"] = steps, located
+        return located
 
     def __getattr__(self, name: str) -> Any:
         if "held" in vars(self) and "knownLocations" in vars(self):
@@ -60,8 +60,8 @@ class GraphHolder(Module):
 
     def storedInside(self, kind: type) -> dict[str, Any]:
         """The parameters or states, by path."""
-        found = {path: getattr(*location) for path, location in self.locations.items()}
-        return StoredArrays((path, stored) for path, stored in found.items() if isinstance(stored, kind))
+        arrays = {path: getattr(*location) for path, location in self.locations.items()}
+        return StoredArrays((path, stored) for path, stored in arrays.items() if isinstance(stored, kind))
 
     @property
     def params(self) -> dict[str, Param]:
@@ -85,9 +85,9 @@ class GraphHolder(Module):
         numbers = {number: id(getattr(module, name)) for number, module, name in steps.params}
         return {n: arrays[key] for n, key in numbers.items() if key in arrays}
 
-    def inOrder(self, found: dict[int, Any]) -> list[Any]:
+    def inOrder(self, gradients: dict[int, Any]) -> list[Any]:
         """Order gradients by parameter id like `ruleNames`; a shared parameter's gradient goes to its first name."""
-        left = dict(found)
+        left = dict(gradients)
         return [left.pop(id(getattr(self, name)), None) for name in self.ruleNames]
 
     # Modes ------------------------------------------------------------------------------------------------------------

@@ -81,11 +81,11 @@ def segmentFrom(crossings: Crossings, begin: int, end: int, name: str | None = N
     A copy of the result computes its own order, as for any graph.
     """
     steps = crossings.steps
-    given, taken = crossings.inputsOf(begin, end), crossings.at(begin) if begin else []
+    received, taken = crossings.inputsOf(begin, end), crossings.at(begin) if begin else []
     entered: dict[tuple[int, Reader], Edge] = {}
     inputs: list[Node] = []
-    numbers = [each.number for each in (*given, *taken)]
-    for number, readers in (*given, *taken):
+    numbers = [crossing.number for crossing in (*received, *taken)]
+    for number, readers in (*received, *taken):
         again = f"[{numbers[: len(inputs)].count(number)}]" if numbers.count(number) > 1 else ""
         inputs.append(Input().node())
         inputs[-1].rename = steps.names[number] + again
@@ -104,7 +104,7 @@ def segmentFrom(crossings: Crossings, begin: int, end: int, name: str | None = N
     order = {step.path: index for index, step in enumerate(steps.items[begin:end])}
     graph.nodes.sort(key=lambda node: order.get(str(node.rename), -1))  # the order of gradient sums and state updates
     graph.paths = {node: graph.paths[node] for node in graph.nodes}
-    return GraphSegment(graph, given, taken, left)
+    return GraphSegment(graph, received, taken, left)
 
 
 def nodeOf(step: GraphStep, sources: Sequence[Edge | None]) -> Node:

@@ -33,13 +33,13 @@ class Inferred(NamedTuple):
     isOpen: bool = False
 
 
-def inferShapes(steps: Steps, given: list[Any], dtypes: list[Any] | None = None) -> Inferred:
+def inferShapes(steps: Steps, inputShapes: list[Any], dtypes: list[Any] | None = None) -> Inferred:
     """Infer every step; faults are recorded instead of raised. Without `dtypes` no dtypes are inferred."""
     known: list[Any] = [None] * steps.count
     kinds: list[Any] = [None] * steps.count
     unknown: set[int] = set()
-    fresh = FreshSymbols(given)
-    for number, shape, dtype in zip(steps.inputs, given, dtypes or [None] * len(given), strict=True):
+    fresh = FreshSymbols(inputShapes)
+    for number, shape, dtype in zip(steps.inputs, inputShapes, dtypes or [None] * len(inputShapes), strict=True):
         known[number], kinds[number] = shape, dtype
     rows = []
     for step in steps.items:
@@ -64,25 +64,25 @@ def inferShapes(steps: Steps, given: list[Any], dtypes: list[Any] | None = None)
 
 def undeclared(steps: Steps, shapes: list[Any], dtypes: list[Any]) -> list[StepShapes]:
     """The inputs whose shape or dtype differs from their declaration."""
-    found = []
+    rows = []
     for step in steps.declared:
         shape, dtype = shapes[step.args[0]], dtypes[step.args[0]]
         fault = shapesFrom(step, [shape], steps)[1] if shape is not None else None
         fault = fault or dtypesFrom(step, [dtype], steps)[1]
-        found += [StepShapes(step, [shape], None, fault, [dtype])] if fault else []
-    return found
+        rows += [StepShapes(step, [shape], None, fault, [dtype])] if fault else []
+    return rows
 
 
-def inferTypes(steps: Steps, given: list[Any]) -> tuple[list[Any], list[Fault]]:
+def inferTypes(steps: Steps, inputDtypes: list[Any]) -> tuple[list[Any], list[Fault]]:
     """Infer the dtype of every value from the input dtypes, and the faults of steps that refuse theirs."""
     known: list[Any] = [None] * steps.count
     faults = []
-    for number, dtype in zip(steps.inputs, given, strict=True):
+    for number, dtype in zip(steps.inputs, inputDtypes, strict=True):
         known[number] = dtype
     for step in steps.items:
-        found, fault = dtypesFrom(step, [known[n] for n in step.args[: step.inputs]], steps)
+        visible, fault = dtypesFrom(step, [known[n] for n in step.args[: step.inputs]], steps)
         faults += [fault] if fault else []
-        setTypes(step, found, known, steps)
+        setTypes(step, visible, known, steps)
     faults += [row.fault for row in undeclared(steps, [None] * steps.count, known) if row.fault]
     return known, faults
 
@@ -92,8 +92,8 @@ def setTypes(step: GraphStep, visible: list[Any], known: list[Any], steps: Steps
     for number, dtype in zip(step.visible, visible):
         known[number] = dtype
     if visible and readsHidden(step, steps):
-        given = [known[n] for n in step.args[: step.inputs]]
-        for number, dtype in zip(step.outs[len(step.visible) :], hiddenTypes(step.module, given), strict=True):
+        inputDtypes = [known[n] for n in step.args[: step.inputs]]
+        for number, dtype in zip(step.outs[len(step.visible) :], hiddenTypes(step.module, inputDtypes), strict=True):
             known[number] = dtype
 
 
@@ -102,9 +102,9 @@ def readsHidden(step: GraphStep, steps: Steps) -> bool:
     return bool(step.module.hidden) and not steps.readValues.isdisjoint(step.outs[len(step.visible) :])
 
 
-def hiddenTypes(module: Any, given: list[Any]) -> list[Any]:
+def hiddenTypes(module: Any, dtypes: list[Any]) -> list[Any]:
     """The dtypes of a module's hidden outputs, which are not rounded to bfloat16; None for values without a dtype."""
-    wide = [np.dtype(np.float32) if d is not None and isBfloat16(d) else d for d in given]
+    wide = [np.dtype(np.float32) if d is not None and isBfloat16(d) else d for d in dtypes]
     return [None if d is None or d.kind == "O" else d for d in module.hiddenTypeFrom(*wide)]
 
 
@@ -124,23 +124,23 @@ def inputTypes(steps: Steps, real: Any) -> list[Any]:
     return [declared.get(n) or asked.get(n, real) for n in steps.inputs]
 
 
-def takenTypes(steps: Steps, asked: list[Any], given: list[Any]) -> list[Any]:
+def takenTypes(steps: Steps, asked: list[Any], actual: list[Any]) -> list[Any]:
     """The dtype that each input is cast to. An input keeps its actual dtype if every rule accepts it, the graph
     computes in the same floats, and some step uses that dtype directly; otherwise it is cast to the `asked` one."""
-    found = list(asked)
-    others = [i for i, dtype in enumerate(given) if dtype is not None and dtype != asked[i] and dtype.kind in "iub"]
+    chosen = list(asked)
+    others = [i for i, dtype in enumerate(actual) if dtype is not None and dtype != asked[i] and dtype.kind in "iub"]
     if not others:
-        return found
+        return chosen
     floats = {d for d in inferTypes(steps, asked)[0] if d is not None and isFloating(d)}
     for i in others:
-        dtype = given[i]
-        trial = [*found[:i], dtype, *found[i + 1 :]]
+        dtype = actual[i]
+        trial = [*chosen[:i], dtype, *chosen[i + 1 :]]
         known, faults = inferTypes(steps, trial)
         isSame = not faults and floats.issuperset(d for d in known if d is not None and isFloating(d))
         isMask = dtype.kind == "b" and isFloating(asked[i])
         if isSame and (isMask or isComputed(steps, known, steps.inputs[i])):
-            found = trial
-    return found
+            chosen = trial
+    return chosen
 
 
 def isComputed(steps: Steps, known: list[Any], number: int) -> bool:
@@ -151,20 +151,22 @@ def isComputed(steps: Steps, known: list[Any], number: int) -> bool:
     )
 
 
-def dtypesFrom(step: GraphStep, given: list[Any], steps: Steps) -> tuple[list[Any], Fault | None]:
+def dtypesFrom(step: GraphStep, inputDtypes: list[Any], steps: Steps) -> tuple[list[Any], Fault | None]:
     """Infer the dtypes of a step's outputs, or the fault of its inputs; after a fault no dtype is known."""
-    if given and not any(d is not None for d in given):
+    if inputDtypes and not any(d is not None for d in inputDtypes):
         return [None] * len(step.visible), None
     try:
-        result = step.module.dataTypeFrom(*given)
+        result = step.module.dataTypeFrom(*inputDtypes)
     except DtypeError as error:
-        fault = error.faults[0] if error.faults else Fault("other dtypes", f"{show(given)}: {error}", kind="dtype")
+        fault = (
+            error.faults[0] if error.faults else Fault("other dtypes", f"{show(inputDtypes)}: {error}", kind="dtype")
+        )
         return [None] * len(step.visible), locate(fault, step, steps)
-    found = result if isinstance(result, list) else [result]
-    if len(found) != len(step.visible):
+    dtypes = result if isinstance(result, list) else [result]
+    if len(dtypes) != len(step.visible):
         wanted = "a dtype" if len(step.visible) == 1 else f"a list of {len(step.visible)} dtypes"
         raise PuregraphError(f"at '{step.path}' ({step.label}): dataTypeFrom wanted to give {wanted}, gave {result!r}")
-    return found, None
+    return dtypes, None
 
 
 def shapesFrom(step: GraphStep, inshapes: list[Any], steps: Steps) -> tuple[list[Any] | None, Fault | None]:

@@ -41,20 +41,22 @@ class Pass(NamedTuple):
 def savedOf(steps: Steps, values: list[Any]) -> list[tuple[int, Any, Any]]:
     """Marks or fingerprints of the values that gradient rules read and a user can modify."""
     numbers, stored = steps.saved
-    found: list[tuple[int, Any, Any]] = []
+    marks: list[tuple[int, Any, Any]] = []
     for n in numbers:
-        found.append((n, values[n], fingerprint(values[n])))
+        marks.append((n, values[n], fingerprint(values[n])))
     for n, module, name in stored:
         param = getattr(module, name)
         if isMarked(param):
-            found.append((n, param, param.mark()))
-    return found
+            marks.append((n, param, param.mark()))
+    return marks
 
 
-def storeGrads(grads: list[Any], inputs: list[Any], found: list[tuple[Any, Any]], scale: float, momentum: float) -> Any:
+def storeGrads(
+    grads: list[Any], inputs: list[Any], paramGrads: list[tuple[Any, Any]], scale: float, momentum: float
+) -> Any:
     """Store the parameter gradients; return the input gradients, in memory of their own."""
-    given = {id(g) for g in grads}
-    for param, new in found:
-        param.store(new, scale, momentum, alias=id(new) in given)
-        given.add(id(new))
-    return [g.copy() if id(g) in given and isArray(g) else g for g in inputs]
+    taken = {id(g) for g in grads}
+    for param, new in paramGrads:
+        param.store(new, scale, momentum, alias=id(new) in taken)
+        taken.add(id(new))
+    return [g.copy() if id(g) in taken and isArray(g) else g for g in inputs]

@@ -25,8 +25,8 @@ def edgesOf(output: Any) -> list[tuple[Node, int]]:
     if not isinstance(node, Node):
         hint = nodeInstead(node)
         raise GraphError(f"an output of a graph must be a Node or (node, slot), got {type(node).__name__}{hint}")
-    found = node.slotsFrom(slots, node)
-    return [(node, slot) for slot in (range(len(node.module.outputNames)) if found is None else found)]
+    chosen = node.slotsFrom(slots, node)
+    return [(node, slot) for slot in (range(len(node.module.outputNames)) if chosen is None else chosen)]
 
 
 def checkInputs(inputs: list[Node]) -> None:
@@ -79,17 +79,17 @@ def namesFor(nodes: list[Node]) -> dict[Node, str]:
 
     Raises    GraphError if two nodes have the same name
     """
-    given: dict[str, Node] = {}
+    owners: dict[str, Node] = {}
     paths: dict[Node, str | None] = {}
     for node in nodes:
         name = node.rename or node.module.name
-        other = given.get(name) if name else None
+        other = owners.get(name) if name else None
         if other is not None and (other.module is not node.module or node.rename):
             raise GraphError(f"two nodes are named '{name}': a {other.label} and a {node.label}; give one another name")
         paths[node] = name if other is None else None
         if name:
-            given.setdefault(name, node)
-    taken = set(given)
+            owners.setdefault(name, node)
+    taken = set(owners)
     counts: dict[str, int] = {}
     for node, name in paths.items():
         if name is None:

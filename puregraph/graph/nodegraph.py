@@ -101,10 +101,10 @@ class NodeGraph(Module):
             for inner in postorder([self], graphsIn)[:-1] if now and not innerKnown else ():
                 inner.steps(innerKnown=True)
             self.cache[key] = now, self.unfold(sizes)
-        found = self.cache[key][1]
+        unfolded = self.cache[key][1]
         if self.isVersioned:
-            self.unfolded[count] = mark, found
-        return found
+            self.unfolded[count] = mark, unfolded
+        return unfolded
 
     def unfold(self, sizes: list[int]) -> Steps:
         """The flat list of steps, when each input node takes as many values as `sizes` say."""
@@ -136,10 +136,10 @@ class NodeGraph(Module):
 
     def modules(self) -> dict[str, Module]:
         """All modules in use, by the path of their first node."""
-        found: dict[int, tuple[str, Module]] = {}
+        located: dict[int, tuple[str, Module]] = {}
         for step in self.steps().items:
-            found.setdefault(id(step.module), (step.path, step.module))
-        return dict(found.values())
+            located.setdefault(id(step.module), (step.path, step.module))
+        return dict(located.values())
 
     @property
     def params(self) -> dict[str, Param]:

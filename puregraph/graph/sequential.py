@@ -24,10 +24,10 @@ class ModuleList(Graph):
 
     def __init__(self, *modules: Any, name: str | None = None):
         Module.__init__(self, name)
-        given = modules[0] if len(modules) == 1 and isinstance(modules[0], (list, tuple)) else modules
+        items = modules[0] if len(modules) == 1 and isinstance(modules[0], (list, tuple)) else modules
         self.version = 0
         self.items: list[Module] = []
-        self.edit(list(given))
+        self.edit(list(items))
         warnOfRepeats(self)
 
     def edit(self, items: list[Module]) -> None:
@@ -57,10 +57,10 @@ class ModuleList(Graph):
         """Copy to new nodes the rule names that their modules' previous nodes had."""
         left = list(rules)
         for node in self.itemNodes:
-            found = next((row for row in left if row[0] is node.module), None)
-            if found is not None:
-                node.rule = found[1]
-                left.remove(found)
+            previous = next((row for row in left if row[0] is node.module), None)
+            if previous is not None:
+                node.rule = previous[1]
+                left.remove(previous)
 
     def chain(self) -> None:
         """Make the nodes that the list stands for."""

@@ -215,13 +215,13 @@ class Steps:
         return values
 
 
-def explain(error: Exception, step: GraphStep, given: list[Any]) -> None:
+def explain(error: Exception, step: GraphStep, values: list[Any]) -> None:
     """Add the step to the error of its rule.
 
     Raises    ShapeError in place of a foreign error, if the step does not accept these shapes
     """
-    shapes = [getattr(x, "shape", None) for x in given]
-    types = [getattr(x, "dtype", None) for x in given]
+    shapes = [getattr(x, "shape", None) for x in values]
+    types = [getattr(x, "dtype", None) for x in values]
     fault = None if isinstance(error, PuregraphError) else misfitOf(step, shapes, types)
     if fault is not None:
         raise fault from None

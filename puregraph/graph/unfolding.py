@@ -25,14 +25,14 @@ def graphsIn(graph: Any) -> list[Any]:
 
 def nestedVersions(graph: Any) -> tuple:
     """The versions of all nested graphs, without repeats; they identify the source of a graph's steps."""
-    found: dict[int, int] = {}
+    versions: dict[int, int] = {}
     waiting = [graph]
     while waiting:
         for inner in graphsIn(waiting.pop()):
-            if id(inner) not in found:
-                found[id(inner)] = inner.version
+            if id(inner) not in versions:
+                versions[id(inner)] = inner.version
                 waiting.append(inner)
-    return tuple(found.items())
+    return tuple(versions.items())
 
 
 def unfold(graph: Any, sizes: list[int]) -> Steps:
