@@ -1,1 +1,1 @@
-"""What everything else stands on: locks, signals, environment variables, budgets, aligned memory, attribute checks."""
+"""Common foundations: locks, signals, environment variables, budgets, aligned memory, attribute checks."""

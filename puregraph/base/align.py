@@ -12,9 +12,9 @@ LARGE = 1 << 26  # bytes, which come from memory, slower than vectors are read
 
 
 def aligned(array: Any) -> Any:
-    """The array itself if it begins so, is on a GPU, or is too large for that to matter; else a copy that does.
+    """The array if it starts at a cache line, is on a GPU, or is too large for that to matter; else an aligned copy.
 
-    The copy has its axes in the same order in memory.
+    The copy keeps the memory order of the axes.
     """
     if type(array) is not np.ndarray or array.ctypes.data % LINE == 0 or array.nbytes > LARGE or array.dtype.hasobject:
         return array
@@ -24,19 +24,19 @@ def aligned(array: Any) -> Any:
 
 
 def fitting(array: Any, dtype: Any) -> Any:
-    """An array that nobody else has as memory for compiled code, which writes to it row by row: a view, or a copy.
+    """Row-major memory that compiled code may write to, from an array that has no other owner: a view, or a copy.
 
-    Arrays in memory that others have so have a base, and what a rule makes has mostly none.
+    The view has a base, so shared memory can be told from a rule's new arrays, which mostly have none.
     """
     if not isinstance(array, np.ndarray):
-        isNumber = isinstance(array, np.generic)  # what arithmetic makes of an array without axes
+        isNumber = isinstance(array, np.generic)  # the result of arithmetic on an array without axes
         return ownCopy(array, dtype) if isNumber or array.dtype != dtype else array
     isFit = type(array) is np.ndarray and array.flags.carray and array.dtype == dtype
     return array.view() if isFit else ownCopy(array, dtype)
 
 
 def ownCopy(array: Any, dtype: Any) -> Any:
-    """The numbers of an array in new memory of its own, row by row, writeable and aligned, on the same device."""
+    """Copy an array to new memory on the same device: row-major, writeable and aligned."""
     if not isinstance(array, (np.ndarray, np.generic)):
         return array.astype(dtype, order="C", copy=True)
     if dtype.hasobject:
@@ -54,7 +54,7 @@ def empty(shape: tuple[int, ...], dtype: Any, strides: Any = None) -> Any:
 
 
 def readOnly(array: Any) -> Any:
-    """An array of numpy through which nobody can write; anything else as it is."""
+    """A read-only view of a numpy array; other values are returned unchanged."""
     if type(array) is not np.ndarray:
         return array
     found = array.view()

@@ -15,11 +15,11 @@ NEAR = 0.85  # of 1: how like names are that are taken for misspelt
 
 
 class Settable(ForeignAttributes):
-    """What users set options on. Methods of an object may set whatever they like on it, and so may anybody, unless the
-    name is nearly that of an option, or another framework's for one.
+    """An object with options that users set. Its methods may set any attribute. So may users, unless the name is
+    similar to an option, or is another framework's name for one.
 
-    `options`   names that have an effect when they are set, besides the constructor's arguments
-    `elsewhere` by a name that has none what to do instead
+    `options`   names that have an effect when set, besides the constructor's arguments
+    `elsewhere` names without effect, each with what to do instead
     """
 
     options: tuple[str, ...] = ()
@@ -36,14 +36,14 @@ class Settable(ForeignAttributes):
         super().__setattr__(name, value)
 
     def insteadOf(self, name: str, value: Any) -> str:
-        """What to do instead of setting this attribute, which nobody reads; nothing where somebody may."""
+        """A hint for an attribute that would have no effect; empty if it may have one."""
         return ""
 
 
 def checkAttribute(thing: Any, name: str, value: Any) -> None:
-    """Refuse a new attribute that somebody else than the object's own methods sets, where it is nearly an option.
+    """Refuse a new attribute, set from outside the object's methods, whose name is similar to an option.
 
-    Raises    UnknownAttributeError saying what to do instead
+    Raises    UnknownAttributeError with what to do instead
     """
     caller = callerOf(2)
     isOurs = caller.f_globals.get("__name__", "").startswith("puregraph.")
@@ -60,13 +60,13 @@ def checkAttribute(thing: Any, name: str, value: Any) -> None:
         if near:
             hint = f"set {near}"
         elif name in arguments and cls.__module__.startswith("puregraph."):
-            hint = f"it is an argument of {cls.__name__}(...), which looks at it once: make another one"
+            hint = f"it is an argument of {cls.__name__}(...), read only once: make a new one"
     if hint:
         raise UnknownAttributeError(f"{cls.__name__}: setting {name} has no effect; {hint}")
 
 
 def isRead(cls: Any, name: str) -> bool:
-    """Whether a class of a user's has a method that names this attribute."""
+    """True if a method of a user-defined class reads this attribute."""
     for each in cls.__mro__:
         if not each.__module__.startswith("puregraph."):
             for value in vars(each).values():
@@ -77,7 +77,7 @@ def isRead(cls: Any, name: str) -> bool:
 
 
 def argumentsOf(cls: Any) -> list[str]:
-    """The names of what a class and those that it extends are made with."""
+    """The names of the constructor arguments of a class and its bases."""
     found = [
         inspect.signature(each.__init__) for each in cls.__mro__ if "__init__" in vars(each) and each is not object
     ]
@@ -86,8 +86,8 @@ def argumentsOf(cls: Any) -> list[str]:
 
 
 def nearest(name: str, known: Iterable[str], hasPlurals: bool = False) -> str:
-    """The known name that another one is nearly, or nothing; a plural may be a name of its own."""
-    from difflib import get_close_matches  # nobody needs it until something is misspelt
+    """The known name that is most similar to this one, or an empty text; a plural may be a different name."""
+    from difflib import get_close_matches  # needed only for misspelt names
 
     alike = {each.replace("_", "").lower(): each for each in known}
     plain = name.replace("_", "").lower()
@@ -98,9 +98,9 @@ def nearest(name: str, known: Iterable[str], hasPlurals: bool = False) -> str:
 
 
 def checkMethods(cls: Any, known: Iterable[str], prefix: str, elsewhere: dict[str, str]) -> None:
-    """Refuse a class with a method that nobody calls, though its name begins as theirs do that somebody calls.
+    """Refuse a class with a method whose name has the prefix but is never called.
 
-    Raises    ArgumentError naming the method, and the one that was probably meant
+    Raises    ArgumentError naming the method, and the one probably meant
     """
     known = list(known)
     for name, value in vars(cls).items():
@@ -108,5 +108,5 @@ def checkMethods(cls: Any, known: Iterable[str], prefix: str, elsewhere: dict[st
             near = elsewhere.get(name) or nearest(name, [each for each in known if each not in vars(cls)])
             if near:
                 raise ArgumentError(
-                    f"{cls.__name__}: nobody calls {name}; did you mean {near}? Valid names: {', '.join(known)}"
+                    f"{cls.__name__}: {name} is never called; did you mean {near}? Valid names: {', '.join(known)}"
                 )

@@ -41,9 +41,9 @@ class Budget:
         self.started = time.thread_time(), time.perf_counter()
 
     def spend(self, what: str, amount: int = 1) -> None:
-        """Count some of what is read or built, before it is.
+        """Count items before they are read or built.
 
-        Raises    CheckpointError where the file asks for more than its size allows, or the time is over
+        Raises    CheckpointError if the file asks for more than its size allows, or takes too long
         """
         self.spent[what] += amount
         if self.spent[what] > self.limits[what]:
@@ -51,6 +51,6 @@ class Budget:
                 f"{self.of} asks for {self.spent[what]:,} {what} or more, a file of its size may have "
                 f"{self.limits[what]:,}"
             )
-        isLate = time.perf_counter() - self.started[1] > self.seconds  # to ask for a thread's time takes longer
+        isLate = time.perf_counter() - self.started[1] > self.seconds  # reading the thread's time is slower
         if isLate and time.thread_time() - self.started[0] > self.seconds:
-            raise BudgetError(f"{self.of} takes more than {self.seconds:.1f} s to read, so much cannot be in it")
+            raise BudgetError(f"{self.of} takes more than {self.seconds:.1f} s to read, too long for its size")

@@ -20,10 +20,10 @@ def needType(condition: Any, wanted: Any, given: Any, hint: str = "") -> None:
 
 
 def promoted(dtypes: Iterable[Any]) -> Any:
-    """The dtype of a result of these, without those that are not known (None); None if none is known.
+    """The promoted dtype of the known ones (None is unknown); None if none is known.
 
-    Floats decide: integers and booleans beside them become floats of theirs. Else it is numpy's promotion. bfloat16 is
-    promoted as float16 is, and with float16 to float32, which has the range of the one and the bits of the other.
+    If there are floats, integers and booleans do not count. Otherwise numpy's promotion applies. bfloat16 is promoted
+    like float16; together they give float32, which has bfloat16's range and float16's precision.
     """
     known = [d for d in dtypes if d is not None]
     known = [d for d in known if isFloating(d)] or known
@@ -59,22 +59,22 @@ def nativeType(dtype: Any) -> Any:
 
 
 def isFloating(dtype: Any) -> bool:
-    """Whether a dtype, if it is known, is a float."""
+    """True if a dtype is a float or unknown."""
     return dtype is None or dtype.kind == "f" or isBfloat16(dtype)
 
 
 def isByte(dtype: Any) -> bool:
-    """Whether a dtype is an integer of one byte, as the pixels of pictures are."""
+    """True if a dtype is an integer of one byte, as for pixels."""
     return dtype.kind in "iu" and dtype.itemsize == 1
 
 
 def isBfloat16(dtype: Any) -> bool:
-    """Whether a dtype is the bfloat16 of `ml_dtypes`, which numpy has for a kind of its own."""
+    """True if a dtype is `ml_dtypes.bfloat16`, which numpy treats as a user-defined kind."""
     return dtype.kind == "V" and dtype.name == "bfloat16"
 
 
 def isNumeric(dtype: Any) -> bool:
-    """Whether a dtype is a float, an integer or a boolean."""
+    """True if a dtype is a float, an integer or a boolean."""
     return dtype.kind in "fiub" or isBfloat16(dtype)
 
 
@@ -97,7 +97,7 @@ def dtypeNamed(name: str) -> Any:
 def inferredType(module: Any, dtypes: tuple[Any, ...]) -> Any:
     """The promoted dtype of a module's floating inputs and parameters, and of all inputs if it keeps their dtype.
 
-    Raises    DtypeError for indices that are no integers, and for inputs that are no floats where they have to be
+    Raises    DtypeError for indices that are no integers, and for inputs that must be floats but are not
     """
     names, count = module.inputSpec.names, len(module.outputNames)
     given = [(names[min(i, len(names) - 1)], d) for i, d in enumerate(dtypes) if d is not None]

@@ -15,7 +15,7 @@ MOSTTHREADS = 512
 
 
 class EnvironmentVariable(NamedTuple):
-    """What a variable may be, in words, and what reads it from its text: None where it may not be that."""
+    """The allowed values of a variable, for messages, and the function that reads its text; None if not allowed."""
 
     wanted: str
     read: Callable[[str], Any]
@@ -27,12 +27,12 @@ def switch(text: str) -> bool | None:
 
 
 def count(text: str) -> int | None:
-    """How many threads."""
+    """Read a number of threads."""
     return int(text) if text.isascii() and text.isdecimal() and 1 <= int(text) <= MOSTTHREADS else None
 
 
 def seconds(text: str) -> float | None:
-    """A time above 0."""
+    """Read a time above 0."""
     try:
         found = float(text)
     except ValueError:
@@ -65,9 +65,9 @@ LOOKED: list[bool] = []
 
 
 def variable(name: str, default: Any = None) -> Any:
-    """What PUREGRAPH_name says; `default` where it is not set, or empty.
+    """The value of PUREGRAPH_name; `default` if it is not set, or empty.
 
-    Raises    PuregraphError naming a variable that says what it may not, or is nearly one that there is
+    Raises    PuregraphError naming a variable with an invalid value, or with a misspelt name
     """
     if not LOOKED:
         checkNames()
@@ -82,7 +82,7 @@ def variable(name: str, default: Any = None) -> Any:
 
 
 def checkNames() -> None:
-    """Refuse names that are nearly those of variables that there are."""
+    """Refuse names that are misspelt names of variables."""
     for key in os.environ:
         if key.startswith(PREFIX) and key[len(PREFIX) :] not in VARIABLES:
             near = nearest(key, [PREFIX + name for name in VARIABLES])

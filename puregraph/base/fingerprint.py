@@ -12,10 +12,10 @@ SHORT = 1 << 14  # bytes up to which a checksum is the quickest
 
 
 def fingerprint(x: Any) -> int | None:
-    """A checksum that differs, but for one case in 2^32, when anything in an array changes.
+    """A checksum that changes with the array's contents; collisions have a chance of 1 in 2^32.
 
-    None for what is no array of numpy, or holds objects. Long arrays are summed as whole numbers in `LANES` sums, at
-    the speed of the memory.
+    None for values that are no numpy arrays, and arrays of objects. Long arrays are summed as integers in `LANES` sums,
+    at memory bandwidth.
     """
     if type(x) is not np.ndarray or x.dtype.hasobject:
         return None

@@ -32,7 +32,7 @@ GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME"}
 
 
 def namesIn(code: CodeType) -> Iterator[tuple[str, str]]:
-    """What a function's code does with names, and the functions inside it: ("write" "global" or "attribute", name)."""
+    """The uses of names in a function's code and its inner functions: ("write", "global" or "attribute", name)."""
     for step in dis.get_instructions(code):
         if step.opname in WRITES:
             yield "write", step.argval
@@ -51,7 +51,7 @@ def numpyCore() -> str:
 
 
 def isAlone(objects: list[Any], i: int) -> bool:
-    """Whether nobody has one of some objects but this list; never, where Python does not count references."""
+    """True if this list holds the only reference to its i-th object; false if Python does not count references."""
     return isCounted() and references(objects, i) == ALONE
 
 
@@ -61,7 +61,7 @@ def references(objects: list[Any], i: int) -> int:
 
 
 def isCounted() -> bool:
-    """Whether this Python counts references, all of them."""
+    """True if this Python counts all references."""
     isLocked: Any = getattr(sys, "_is_gil_enabled", lambda: True)
     return hasattr(sys, "getrefcount") and bool(isLocked())
 

@@ -16,9 +16,9 @@ GIVESPARAMS = "a Trainer gives an optimizer its parameters, as setupOn(net) does
 
 @functools.cache
 def keywords(cls: type) -> tuple[str, ...] | None:
-    """The names of what a class can be made with; None where that is for its constructors to say.
+    """The names of a class's constructor arguments; None if its constructors check them themselves.
 
-    A constructor hands on what it does not know as `**options`, and itself what the next one must have.
+    A constructor passes unknown arguments on as `**options`, and supplies the next one's required arguments itself.
     """
     found: list[str] = []
     for each in cls.__mro__:
@@ -34,9 +34,9 @@ def keywords(cls: type) -> tuple[str, ...] | None:
 
 
 def checkKeywords(cls: type, given: Any) -> None:
-    """Refuse an argument that a class cannot be made with.
+    """Refuse an unknown constructor argument.
 
-    Raises    ArgumentError with the name that was probably meant, and those that there are
+    Raises    ArgumentError with the name probably meant, and the valid ones
     """
     known = keywords(cls) if given else None
     if known is not None:
@@ -55,9 +55,9 @@ def positions(cls: Any) -> tuple[str, ...] | None:
 
 
 def checkPositions(cls: type, given: tuple) -> None:
-    """Refuse more arguments by position than a class takes, and a number for its name, as of a tuple without brackets.
+    """Refuse too many positional arguments, and a number in place of the name, as from a tuple without brackets.
 
-    Raises    ArgumentError with those that it takes
+    Raises    ArgumentError with the valid ones
     """
     known = positions(cls)
     if known is None or len(given) < 2 or given[: len(known)] == given and not isNumbered(known, given):
@@ -70,12 +70,12 @@ def checkPositions(cls: type, given: tuple) -> None:
 
 
 def holdsParams(value: Any) -> bool:
-    """Whether this is a network, or parameters, such as other optimizers are made with."""
+    """True for a network or parameters, as other frameworks' optimizers take."""
     return hasattr(value, "params") or isinstance(value, (dict, list, tuple)) or type(value).__name__ == "dict_values"
 
 
 def isNumbered(known: tuple[str, ...], given: tuple) -> bool:
-    """Whether a number is given for a name."""
+    """True if a number is passed in the position of the name."""
     return any(name == "name" and isinstance(value, int) for name, value in zip(known, given))
 
 
@@ -103,7 +103,7 @@ def similar(name: str, known: Iterable[str]) -> str:
 
 
 class ChecksKeywords:
-    """What refuses keyword arguments that its class cannot be made with."""
+    """A class that refuses unknown keyword arguments."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         checkKeywords(cls, kwargs)
@@ -113,7 +113,7 @@ class ChecksKeywords:
 
 
 class KeepsInitArgs(ChecksKeywords):
-    """What keeps its constructor's arguments: `initArgs`, as (positional, by name)."""
+    """A class that keeps its constructor's arguments: `initArgs`, as (positional, by name)."""
 
     initArgs: tuple[tuple, dict]
 
@@ -132,5 +132,5 @@ class KeepsInitArgs(ChecksKeywords):
         return f"{type(self).__name__}({', '.join(given)})"
 
     def brief(self) -> str:
-        """As it was written, without its name and starting values: `Linear(3, 4)`, `Relu`."""
+        """The constructor call without name and initial values: `Linear(3, 4)`, `Relu`."""
         return self.written(("name", "initscheme", "wscale")).removesuffix("()")

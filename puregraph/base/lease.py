@@ -26,10 +26,10 @@ class Outer(np.ndarray):
 
 
 class Lease(ref):
-    """Knows whether anybody has an array over the memory of `of`; called, it gives that array, or None.
+    """A weak reference to a lent array over the memory of `of`; call it to get that array, or None.
 
-    An array keeps its base alive. So every view of a leased array, and every buffer or tensor over it, keeps that very
-    array alive: once it has died, nobody can write by it any more.
+    An array keeps its base alive, so every view, buffer or tensor of a lent array keeps the lent array alive. Once it
+    is gone, nothing can write through it.
     """
 
     __slots__ = ("of",)
@@ -37,7 +37,7 @@ class Lease(ref):
 
 
 def lend(array: Any, leases: list[Lease]) -> Any:
-    """A new array over the memory of another one; its lease is among `leases` for as long as anybody has it."""
+    """Make a new array over another one's memory; its lease is in `leases` as long as it is alive."""
     found = array.view(Inner).view(Outer).view(np.ndarray)
     lease = Lease(found, leases.remove)
     lease.of = array
@@ -46,5 +46,5 @@ def lend(array: Any, leases: list[Lease]) -> Any:
 
 
 def isLendable(array: Any) -> bool:
-    """Whether it is known when an array that is handed out dies: numpy's, of numbers."""
+    """True if the end of a handed-out array's life can be detected: numpy arrays of numbers."""
     return type(array) is np.ndarray and (array.dtype.kind in PLAIN or isBfloat16(array.dtype))

@@ -29,7 +29,7 @@ class Mutex:
 
 
 def renew() -> None:
-    """After a fork, in the child: locks are free, but for those of the thread that forked."""
+    """Free the locks in the child after a fork, except those of the thread that forked."""
     for mutex in list(MUTEXES):
         if mutex.lock.acquire(blocking=False):
             mutex.lock.release()

@@ -15,9 +15,9 @@ VARIADIC = 4  # of a code's flags: it takes *arguments
 
 
 def isAsynchronous(error: BaseException) -> bool:
-    """Whether a signal's handler raised an exception: it says nothing of the code that it passed through.
+    """True if a signal handler raised the exception; it then has nothing to do with the code that was interrupted.
 
-    A handler's frame is known by its code, or by the frame that it was given: that of what it interrupted.
+    A handler's frame is recognized by its code, or by its argument: the interrupted frame.
     """
     codes = {code for handler in handlers() if (code := codeOf(handler)) is not None}
     trace, before = error.__traceback__, None
@@ -35,23 +35,23 @@ def handlers() -> list[Any]:
 
 
 def codeOf(handler: Any) -> Any:
-    """The code that runs when a function, method, partial or other object is called; None for what is not Python's."""
+    """The code that runs when a function, method, partial or other object is called; None for native code."""
     for name in ("func", "__func__"):  # of a partial, of a method
         handler = getattr(handler, name, handler)
     return getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
 
 
 def isGiven(frame: FrameType, before: FrameType) -> bool:
-    """Whether a frame was called with the one before it, as handlers are."""
+    """True if a frame has the previous frame among its arguments, as handlers do."""
     code, values = frame.f_code, frame.f_locals
     given = [values.get(name) for name in code.co_varnames[: code.co_argcount + bool(code.co_flags & VARIADIC)]]
     return any(x is before for value in given for x in (value if type(value) is tuple else (value,)))
 
 
 class Deferred:
-    """Have the handlers of signals run behind what is done inside, not within.
+    """Delay signal handlers until the end of the block.
 
-    Only the main thread runs handlers, so elsewhere there is nothing to do. This takes one or two microseconds.
+    Only the main thread runs handlers, so other threads do nothing here. This takes one or two microseconds.
     """
 
     __slots__ = ("before", "heard")

@@ -36,7 +36,7 @@ def asResultType(*xs: Any) -> Sequence[Any]:
 
 
 def isHalf(value: Any) -> bool:
-    """Whether `value` is an array of float16."""
+    """True if `value` is an array of float16."""
     return hasattr(value, "dtype") and value.dtype == HALF
 
 
@@ -46,7 +46,7 @@ def widen(value: Any) -> Any:
 
 
 def isNarrow(dtype: Any) -> bool:
-    """Whether a dtype is a float of 16 bits."""
+    """True if a dtype is a 16-bit float."""
     return dtype == HALF or isBfloat16(dtype)
 
 
@@ -57,9 +57,9 @@ def divided(g: Any, count: Any) -> Any:
 
 
 class Met:
-    """What this process has met so far: until then nobody looks for it in every pass."""
+    """Dtypes that this process has used; until then no pass looks for them."""
 
-    bfloat16 = False  # whether anything has been of this dtype
+    bfloat16 = False  # True once any value had this dtype
 
 
 def noteDtype(dtype: Any) -> None:
@@ -69,7 +69,7 @@ def noteDtype(dtype: Any) -> None:
 
 
 def hasBfloat16(given: Iterable[Any], others: Iterable[Any] = ()) -> bool:
-    """Whether any of some values has the dtype bfloat16: given from outside, or `others`, which were noted if so."""
+    """True if any value has the dtype bfloat16; `others` are checked only once one was seen."""
     for x in (*given, *others) if Met.bfloat16 else given:
         dtype = getattr(x, "dtype", None)
         if getattr(dtype, "kind", None) == "V" and isBfloat16(dtype):
@@ -79,10 +79,10 @@ def hasBfloat16(given: Iterable[Any], others: Iterable[Any] = ()) -> bool:
 
 
 def forwardRule(module: Any, arguments: Sequence[Any], count: int) -> Any:
-    """What the forward rule of a module gives for these arguments, the first `count` of which are its inputs.
+    """Call a module's forward rule; the first `count` arguments are its inputs.
 
-    The rule never meets bfloat16: floats of 16 bits are cast to float32, and its outputs to what the dtype rule says.
-    Views are made as they are, and so are the parts of a graph.
+    The rule never receives bfloat16: 16-bit floats are cast to float32, and outputs to the inferred dtypes. Views and
+    nested graphs run without casts.
     """
     if module.views or module.isGraph or not hasBfloat16(arguments):
         return module.updateData(*arguments)
@@ -101,9 +101,9 @@ def forwardRule(module: Any, arguments: Sequence[Any], count: int) -> Any:
 
 
 def gradRule(rule: Callable[..., Any], grad: Any, values: list[Any]) -> Any:
-    """What a gradient rule gives for the gradient of the outputs, and the arguments and outputs of the forward rule.
+    """Call a gradient rule with the output gradient and the forward rule's arguments and outputs.
 
-    As in `forwardRule`; each gradient is cast to the dtype of its argument.
+    Casts as in `forwardRule`; each gradient is cast to the dtype of its argument.
     """
     if not hasBfloat16(values):
         return rule(grad, *values)

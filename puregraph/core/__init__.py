@@ -1,1 +1,1 @@
-"""What modules and nodes consist of: sizes and shapes, parameters, gradients' sums, tracers, versions, rules."""
+"""Building blocks of modules and nodes: sizes, shapes, parameters, gradient sums, tracers, versions, rules."""

@@ -25,7 +25,7 @@ def accumulate(total: Any, new: Any) -> Any:
 
 @accumulate.register
 def accumulateText(total: str, new: Any) -> Any:
-    """Both texts, a line each; an empty one says nothing. The second may come as a Variable, or as a list of texts."""
+    """Join two texts as lines; empty ones are dropped. The second may be a Variable or a list of texts."""
     text = getattr(new, "data", new)
     if isinstance(text, list):
         return [accumulate(total, each) for each in text]
@@ -49,7 +49,7 @@ def zeroLike(value: Any) -> Any:
 
 @zeroLike.register
 def zeroList(value: list) -> list:
-    """As many gradients that say nothing."""
+    """A zero gradient for each element."""
     return [zeroLike(v) for v in value]
 
 
@@ -68,7 +68,7 @@ def seedLike(value: Any) -> Any:
 
 @seedLike.register
 def seedList(value: list) -> list:
-    """One for every element."""
+    """A seed gradient for each element."""
     return [seedLike(v) for v in value]
 
 
@@ -97,14 +97,14 @@ def combine(grads: Sequence[Any], add: Callable[[Any, Any], Any] | None = None) 
 
 
 def isArray(value: Any) -> bool:
-    """Whether a value has a shape and a dtype."""
+    """True if a value has a shape and a dtype."""
     return hasattr(value, "dtype")
 
 
 def isValue(value: Any) -> bool:
-    """Whether a value may flow through a graph: an array with a dtype of numpy's, one of a type whose `accumulate` is
-    registered, or what says so itself. A list may not: where a graph takes a list, it means several values; nor may an
-    array of numpy with operators of its own."""
+    """True if a value may flow through a graph: an array with a numpy dtype, a type with a registered `accumulate`, or
+    an object with `flows`. A list may not, because a graph reads a list as several values; nor may a numpy subclass
+    with its own operators."""
     if type(value) is np.ndarray:
         return True
     isOwn = accumulate.dispatch(type(value)) not in (PLAIN, accumulateList)

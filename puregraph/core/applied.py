@@ -10,10 +10,10 @@ from puregraph.errors import PuregraphError
 
 
 class Applied(NamedTuple):
-    """One call of a module's rule: what it was given, what it gave, and the mode that the module was in.
+    """One call of a module's rule: its arguments, its outputs, and the module's mode.
 
-    `saved` shows whether what the gradient rule reads was modified since: parameters with their marks, other arguments
-    and visible outputs with their fingerprints, each by its name.
+    `saved` detects later changes of values that the gradient rule reads, by name: parameters with their marks, other
+    arguments and visible outputs with their fingerprints.
     """
 
     arguments: list[Any]
@@ -41,9 +41,9 @@ def checkMode(module: Any, train: bool, name: str) -> None:
 
 
 def checkSaved(module: Any, saved: list[tuple[str, Any, Any]], name: str) -> None:
-    """What the gradient rule of a module reads is what it was in the forward pass.
+    """Check that the values that a module's gradient rule reads are unchanged since the forward pass.
 
-    Raises    PuregraphError if any of it was modified in place since
+    Raises    PuregraphError if one was modified in place
     """
     for what, value, before in saved:
         if isModified(value, before):
@@ -51,7 +51,7 @@ def checkSaved(module: Any, saved: list[tuple[str, Any, Any]], name: str) -> Non
 
 
 def isModified(value: Any, before: Any) -> bool:
-    """Whether a parameter with its mark, or an array with its fingerprint, was modified in place since."""
+    """True if a parameter differs from its mark, or an array from its fingerprint."""
     if isMarked(value):
         return not value.isAsMarked(before)
     return before is not None and fingerprint(value) != before
@@ -66,12 +66,12 @@ def modified(name: str, label: str, what: str) -> PuregraphError:
 
 
 def isMarked(value: Any) -> bool:
-    """Whether a value has a version that a pass marks: a parameter has; a running state changes in every pass."""
+    """True if a value has a version that a pass marks: parameters do; states do not, they change in every pass."""
     return isinstance(value, Param)
 
 
 def asGrads(result: Any, count: int, label: str) -> tuple:
-    """What a gradient rule returned, as one gradient per argument."""
+    """Check a gradient rule's result: one gradient per argument."""
     grads = result if type(result) is tuple else (result,)
     if len(grads) != count:
         raise PuregraphError(

@@ -62,12 +62,12 @@ def termsOf(size: Size) -> Terms:
 
 
 def order(factors: Iterable) -> list:
-    """What factors are sorted by: names first, then floor divisions and minima."""
+    """The sort key of factors: names first, then floor divisions and minima."""
     return [(not isinstance(factor, str), str(factor)) for factor in factors]
 
 
 def degree(term: tuple[tuple, int]) -> tuple[int, list]:
-    """What terms are sorted by: those with most factors first, then alphabetically, floor divisions last."""
+    """The sort key of terms: most factors first, then alphabetically, floor divisions last."""
     return -len(term[0]), order(term[0])
 
 
@@ -126,7 +126,7 @@ def multiply(a: Size, b: Size) -> Size:
 
 
 def without(factors: tuple, divisor: tuple) -> tuple | None:
-    """Factors without those of a divisor; None if it does not divide them."""
+    """Remove a divisor's factors; None if it does not divide them."""
     left = list(factors)
     for factor in divisor:
         if factor not in left:
@@ -217,7 +217,7 @@ def least(factor: str | Floor | Minimum) -> float:
 
 
 def dependsOnData(size: Size) -> bool:
-    """Whether a symbol whose size depends on the data is part of a size, which may be 0 then."""
+    """True if a size contains a symbol that depends on the data; such a size may be 0."""
     parts = [factor for factors in termsOf(size) for factor in factors]
     return any(isinstance(f, DataDependent) if isinstance(f, str) else any(map(dependsOnData, f)) for f in parts)
 
@@ -268,7 +268,7 @@ class Dim(str):
 
     @property
     def isOfData(self) -> bool:
-        """Whether it is a symbol whose size depends on the data."""
+        """True if this is a single symbol whose size depends on the data."""
         (factors, count), *others = self.terms.items()
         return not others and count == 1 and len(factors) == 1 and isinstance(factors[0], DataDependent)
 

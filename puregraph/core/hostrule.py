@@ -26,7 +26,7 @@ def onHost(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def flat(args: Any) -> list[Any]:
-    """The arguments, with those of lists and tuples among them in place of these."""
+    """Flatten the arguments by one level of lists and tuples."""
     return [x for arg in args for x in (arg if type(arg) in (list, tuple) else (arg,))]
 
 

@@ -17,7 +17,7 @@ Start = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
 
 class SeedCounter:
-    """Where every random number of puregraph comes from: one entropy, and a count of the streams handed out."""
+    """The source of all random numbers of puregraph: one entropy, and a count of the streams handed out."""
 
     def __init__(self) -> None:
         self.mutex = Mutex()
@@ -35,7 +35,7 @@ class SeedCounter:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """What is made inside takes no stream from what is made later."""
+        """Restore the stream count afterwards, so that objects made inside do not shift later streams."""
         count = self.count
         try:
             yield

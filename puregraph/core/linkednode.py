@@ -116,7 +116,7 @@ class LinkedNode(ForeignAttributes):
             node.addBackwards(self if slots is None else (self, slots))
 
     def slotsFrom(self, slots: Any, reader: LinkedNode) -> tuple[int, ...] | None:
-        """Slots by index or name, checked, as indices; those of hidden outputs come after the visible ones."""
+        """Convert slots, by index or name, to checked indices; hidden outputs come after the visible ones."""
         if slots is None:
             return None
         names = (*self.module.outputNames, *(() if self.module.isGraph else self.module.hidden))
@@ -242,7 +242,7 @@ def kindOf(value: Any) -> str:
 
 
 def nodeInstead(value: Any) -> str:
-    """What to try where a module is given in place of a node; nothing for any other value."""
+    """A hint for a module passed in place of a node; empty for any other value."""
     if isinstance(value, LinkedNode) or not ModuleLike.holds(value):
         return ""
     if value.label == "Input":

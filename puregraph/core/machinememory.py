@@ -47,7 +47,7 @@ def needMemory(what: str, shape: Sequence[int], dtype: Any) -> None:
 def needOutputs(module: Any, shapes: Sequence[Any], dtypes: Sequence[Any]) -> None:
     """Check the outputs of a module for inputs of these shapes and dtypes.
 
-    Raises    ShapeError for one that is larger than the memory of this machine
+    Raises    ShapeError for an output larger than the memory of this machine
     """
     outs = module.dataShapeFrom(*shapes)
     try:

@@ -51,16 +51,16 @@ KEPT = 4  # versions whose fingerprint is known after the array was handed out
 
 
 class Stored(Settable, Kept):
-    """Shape, dtype and starting values of an array that is made when `data` is first read.
+    """Shape, dtype and initial values of an array that is made when `data` is first read.
 
-    A model of any size can so be built and checked without memory. Two modules may hold the same one.
+    So a model of any size can be built and checked without memory. Two modules may share one.
 
-    Its memory is its own: what is assigned to `data` is copied, so that whoever assigned it shares nothing with it, and
-    it is always writeable, aligned, and row by row. What `data` gives is a `Lease` of that memory: to write to it, or
-    to any view of it, is to change the array. `version` is another number after every change, and after `data` was
-    handed out; as long as somebody `hasLease`, there may be changes without a new version. Programs that keep weights
-    in an order of their own go by both. The library itself reads `array`, or `materialize()` where it may not be made
-    yet, and calls `bumpVersion` after it has written to it; what an eager rule makes of states does not count.
+    It has its own memory: an array assigned to `data` is copied, so the caller shares no memory with it. The array is
+    always writeable, aligned and row-major. Reading `data` returns a `Lease` of that memory: writing to it or to a view
+    of it changes the array. `version` changes after every update, and after `data` was handed out. While `hasLease` is
+    true, the array may change without a new version. Compiled programs that repack weights check both. The library
+    reads `array`, or `materialize()` if it may not exist yet, and calls `bumpVersion` after writing to it. Updates of
+    states by eager rules do not change the version.
     """
 
     kind = "array"
@@ -90,7 +90,7 @@ class Stored(Settable, Kept):
         return self.array, version, fingerprint(self.array) if self.leases else None
 
     def isAsMarked(self, mark: Mark) -> bool:
-        """Whether the array that a pass has read still holds what it held; `data` may be another one by now."""
+        """True if the array that a pass read is unchanged, even if `data` is another array by now."""
         array, version, before = mark
         if self.array is not array or self.version == version and before is None:
             return True
@@ -115,9 +115,9 @@ class Stored(Settable, Kept):
         return self.materialize()
 
     def startingValues(self) -> Any:
-        """What `initial` gives, which is often a function of a user.
+        """Call `initial`, often a user's function, and check its result.
 
-        Raises    ArgumentError unless that are numbers of this shape
+        Raises    ArgumentError unless it returns numbers of this shape
         """
         given = self.initial(generator(self.key), self.shape)
         if not hasattr(given, "dtype") or given.shape != self.shape or given.dtype.kind not in "fiubV":
@@ -134,12 +134,12 @@ class Stored(Settable, Kept):
 
     @property
     def hasLease(self) -> bool:
-        """Whether anybody has what `data` gave, or a view of it, and may so write to it at any time."""
+        """True if anyone holds the array that `data` returned, or a view of it, and may write to it at any time."""
         return bool(self.leases)
 
     @property
     def data(self) -> Any:
-        """The array: the same object as before for as long as anybody has that; on a GPU the very array."""
+        """The array, as a lease: the same object as long as any caller holds it. On a GPU the array itself."""
         array = self.materialize()
         if not isLendable(array):
             return array
@@ -176,7 +176,7 @@ class Stored(Settable, Kept):
             raise ShapeError(Fault(f"{name} with as many axes as {show(self.shape)}", show(value.shape)))
 
     def isOwn(self, array: Any) -> bool:
-        """Whether an array is what `data` gives now."""
+        """True if an array is the one that `data` returns now."""
         return array is self.array or any(x() is array and x.of is self.array for x in self.leases)
 
     def check(self, array: Any) -> None:
@@ -200,7 +200,7 @@ class Stored(Settable, Kept):
 
     @property
     def made(self) -> bool:
-        """Whether the data exists, or is still only declared."""
+        """True if the array exists; false if it is only declared."""
         return self.array is not None
 
     @property
@@ -264,7 +264,7 @@ class GradOfPass:
 
 
 class Trainable(VersionedAttribute):
-    """Whether a parameter is trained: integers have no gradient."""
+    """True if a parameter is trained; integers have no gradient."""
 
     def __set__(self, owner: Any, value: Any) -> None:
         if not isinstance(value, (bool, np.bool_)):
@@ -371,7 +371,7 @@ class FixedState(State):
 
     @property
     def isAhead(self) -> bool:
-        """Whether compiled steps and shape rules go by the elements: integers, booleans, and one float alone."""
+        """True if compiled steps and shape rules depend on the elements: integers, booleans, and single floats."""
         return self.dtype.kind in "iub" or self.dtype.kind == "f" and self.shape == ()
 
     @property

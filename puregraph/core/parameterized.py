@@ -44,11 +44,11 @@ class StoredArrays(dict):
 
 
 class Parameterized(Versioned):
-    """What has a Param or State among its attributes; a Module adds rules of them."""
+    """An object with Params or States among its attributes; a Module adds rules."""
 
     isTraining = True
     isFrozen = False
-    thawedMode = True  # of what is frozen: whether it trains once it is not
+    thawedMode = True  # the mode that a frozen module returns to when unfrozen
     precision = "float32"
 
     @property
@@ -63,7 +63,7 @@ class Parameterized(Versioned):
 
     @property
     def trainable(self) -> bool:
-        """Whether any parameter is trained; setting it sets it on all of them."""
+        """True if any parameter is trained; setting it sets all of them."""
         return any(param.trainable for param in self.params.values())
 
     @trainable.setter
@@ -90,7 +90,7 @@ class Parameterized(Versioned):
         return self
 
     def numOfParams(self) -> int:
-        """How many numbers are trained."""
+        """The number of trained elements."""
         return sum(p.size for p in self.params.values())
 
     def paramSize(self) -> int:
@@ -98,7 +98,7 @@ class Parameterized(Versioned):
         return sum(p.nbytes for p in self.params.values())
 
     def wants(self, param: Param | State | None) -> bool:
-        """Whether a parameter is to get a gradient: in training mode, unless it is frozen."""
+        """True if a parameter gets a gradient: in training mode, unless it is frozen."""
         return self.isTraining and isinstance(param, Param) and param.trainable
 
     def trainMode(self) -> Any:
@@ -112,24 +112,24 @@ class Parameterized(Versioned):
         return self
 
     def setMode(self, train: bool) -> None:
-        """Set the mode; what is frozen stays as in evalMode until it is unfrozen."""
+        """Set the mode; a frozen module stays in evalMode until it is unfrozen."""
         if self.isFrozen:
             self.thawedMode = train
         self.isTraining = train and not self.isFrozen
 
     def calcMode(self, mode: Any) -> Any:
-        """How to calculate from now on: the name of a precision, or a dtype that everything is converted to.
+        """Set the precision of computation by name, or convert parameters and states to a dtype.
 
-        "bfloat16", "float16"  compiled steps on a GPU may keep what this module computes, and its gradients,
-                               in 16 bits, and multiply it so; parameters, their gradients, states, sums, costs and
-                               checkpoints stay in float32
-        "tf32"                 they may multiply float32 with ten bits of its fraction
-        "float32"              none of that, and all parameters become float32
+        "bfloat16", "float16"  compiled steps on a GPU may store this module's results and their gradients in
+                               16 bits, and multiply in 16 bits; parameters, their gradients, states, sums, costs
+                               and checkpoints stay in float32
+        "tf32"                 compiled steps may round float32 factors to ten fraction bits
+        "float32"              full precision; all parameters become float32
         np.float16, np.float32, np.float64, "float64", ml_dtypes.bfloat16
                                parameters and floating states get this dtype, wherever they are used
 
-        A precision is a permission: what knows no quicker way (a CPU, or a graph that is not compiled) calculates in
-        float32. The mode of a graph is that of all its modules; one that is given another afterwards is an exception.
+        A precision is a permission: a CPU, or a graph that is not compiled, still computes in float32. Calling this on
+        a graph sets all its modules; set a single module afterwards to make an exception.
 
         Raises    PuregraphError for anything else
         """
@@ -143,9 +143,9 @@ class Parameterized(Versioned):
 
 
 def dtypeOf(mode: Any) -> Any:
-    """The dtype that parameters are to have.
+    """The dtype to convert parameters to.
 
-    Raises    PuregraphError if they cannot have it
+    Raises    PuregraphError if it is not supported for parameters
     """
     try:
         isOther = mode is None or type(mode) is str and mode not in ("float32", "float64")

@@ -1,8 +1,8 @@
-"""Which gradient rule a node gets. One lookup, used by everything; the order of imports decides nothing.
+"""Selection of a node's gradient rule: one lookup for the library; the order of imports has no effect.
 
     1. the rule named on the node                       `Linear(3, 4).node(x, rule="mine")`
     2. a rule registered for the module's type          `@registerRule(Linear)`, `@BackwardImplementation.register(...)`
-       that can be applied: of the nearest type, then "default", then the first by name
+       that can be applied: nearest type first, then "default", then by name
     3. the module's own `updateGrad`
     4. the derivative of its `formula`
     5. an error that lists what was tried and what to write
@@ -26,23 +26,23 @@ DEFAULT = "default"  # the name of a rule that was registered without one
 
 
 class RuleContext(NamedTuple):
-    """Where a gradient is asked for, as far as that is known.
+    """The location of a gradient request; unknown entries are None.
 
-    The node, its graph, the backward graph in the making, and for each output whether it has a gradient.
+    It has the node, its graph, the backward graph under construction, and per output whether it has a gradient.
     """
 
     node: Any = None
     graph: Any = None
     backward: Any = None
-    given: tuple[bool, ...] | None = None
+    hasGrad: tuple[bool, ...] | None = None
 
 
 NOWHERE = RuleContext()
 
 
 class Registered(NamedTuple):
-    """How to make the rule `(grad, *arguments, *outputs)` of a module, whether it applies in a context, and whether
-    nodes must ask for it by name."""
+    """A registered gradient rule: `make` builds `(grad, *arguments, *outputs)`, `applies` tests a context, and an
+    `asked` rule is used only by name."""
 
     make: Callable[[Any, tuple[bool, ...], RuleContext], Rule]
     applies: Callable[[Any, RuleContext], bool]
@@ -90,7 +90,7 @@ def register(kind: type | str, name: str, registered: Registered) -> None:
 
 
 def rulesFor(nodes: Iterable[Any]) -> tuple:
-    """What decides the gradient rules of nodes: as long as it is equal, a backward pass made from them still holds."""
+    """The state that determines the gradient rules of nodes: while it is equal, a backward pass stays valid."""
     return tuple(REGISTRY.items()), tuple([(node.rule, node.module.updateGrad) for node in nodes])
 
 
@@ -113,7 +113,7 @@ def candidates(module: Any) -> list[tuple[str, Registered]]:
 
 @cache
 def kinds(moduleType: Any) -> dict[Any, int]:
-    """What a rule for modules of a type may be registered for, the nearest first: the type, its name, its bases."""
+    """The keys under which rules for a type may be registered, nearest first: the type, its name, its bases."""
     return {kind: i for i, kind in enumerate((moduleType, moduleType.__name__, *moduleType.__mro__[1:]))}
 
 
@@ -153,5 +153,5 @@ def withNeeds(call: Rule, signed: Rule, needs: tuple[bool, ...]) -> Rule:
 
 @cache
 def takesNeeds(rule: Rule) -> bool:
-    """Whether a rule asks which gradients are needed."""
+    """True if a rule takes the argument `needs`."""
     return "needs" in inspect.signature(rule).parameters

@@ -34,7 +34,7 @@ class ValuedShape(tuple):
 
 
 def valued(shape: Any, value: Any) -> Any:
-    """A shape with the elements that are known of its input; None: none are."""
+    """A shape with the statically known elements of its array, or the plain shape for None."""
     if value is None:
         return shape
     found = ValuedShape(shape)
@@ -48,7 +48,7 @@ def valueOf(shape: Any) -> Any:
 
 
 def asValue(found: Any) -> Any:
-    """Elements that are known, as arrays: numpy gives a lone int or Dim for one without axes."""
+    """Known elements as arrays; numpy returns a bare int or Dim for an array without axes."""
     if isinstance(found, list):
         return list(map(asValue, found))
     if isinstance(found, (int, Dim)):
@@ -79,7 +79,7 @@ def givenSizes(shape: Any, name: str) -> list[Size] | None:
 def withValues(module: Any, inshapes: Sequence, shapes: list[Any]) -> list[Any]:
     """A module's output shapes, with constant values where they are known statically.
 
-    A rule may give the very shape that it got: what is known of the input is not known of the output.
+    A rule may return its input's shape object; the input's known elements do not apply to the output.
     """
     shapes = [tuple(shape) if isinstance(shape, ValuedShape) else shape for shape in shapes]
     if not module.followsValues or any(None in shape for shape in shapes) or not areSmall(inshapes, shapes):
@@ -87,7 +87,7 @@ def withValues(module: Any, inshapes: Sequence, shapes: list[Any]) -> list[Any]:
     try:
         found = module.valueFrom(*inshapes)
     except (PuregraphError, ValueError, IndexError, ArithmeticError, TypeError):
-        return shapes  # numpy takes no symbol for a size or an index; of other faults the rule itself will say why
+        return shapes  # numpy refuses symbols as sizes or indices; the rule itself reports other faults
     if found is None:
         return shapes
     values = found if isinstance(found, list) else [found]
@@ -97,13 +97,13 @@ def withValues(module: Any, inshapes: Sequence, shapes: list[Any]) -> list[Any]:
 
 
 def areSmall(inshapes: Sequence, shapes: Sequence) -> bool:
-    """Whether the elements of results are few enough to be followed ahead of data."""
+    """True if results have few enough elements to be tracked without data."""
     hasSymbols = any(value.dtype.kind == "O" for value in map(valueOf, inshapes) if value is not None)
     return all(product(shape) <= (MOST if hasSymbols else KNOWN) for shape in shapes if not symbols(shape))
 
 
 def isLong(value: Any) -> bool:
-    """Whether elements with symbols are too many, or too long, to compute with."""
+    """True if symbolic elements are too many, or too long, to compute with."""
     return value.dtype.kind == "O" and (value.size > MOST or sum(len(str(n)) for n in value.flat) > LONGEST)
 
 
@@ -142,7 +142,7 @@ class FreshSymbols:
 def asSize(size: Any) -> Size:
     """One size as an int or a Dim.
 
-    Raises: ShapeError where it is neither a whole number of at least 0 nor an expression of symbols.
+    Raises    ShapeError if it is neither an integer of at least 0 nor an expression of symbols
     """
     isText = isinstance(size, str)
     need(isText or isinstance(size, Integral) and not isinstance(size, bool), wanted=SIZE, given=repr(size))
@@ -163,14 +163,14 @@ def asShape(shape: Any) -> Shape:
 
 
 def isShape(shape: Any) -> bool:
-    """Whether this is one shape, not a list of shapes; () and [] are the shape of a number."""
+    """True for one shape, false for a list of shapes; () and [] are the shape of a number."""
     return isinstance(shape, (tuple, list)) and all(
         isinstance(size, (str, Integral)) and not isinstance(size, bool) for size in shape
     )
 
 
 def fits(shape: Any, wanted: Any) -> bool:
-    """Whether shapes are those that a rule gave, in which None is any size."""
+    """True if shapes match a rule's shapes, in which None is any size."""
     if isinstance(wanted, list):
         return isinstance(shape, list) and len(shape) == len(wanted) and all(map(fits, shape, wanted))
     if None not in wanted:
@@ -179,7 +179,7 @@ def fits(shape: Any, wanted: Any) -> bool:
 
 
 def isInstance(shape: Sequence, declared: Sequence) -> bool:
-    """Whether a shape is one of those that a declared one, whose symbols stand for any size, describes."""
+    """True if a shape matches a declared one, in which symbols stand for any size."""
     sizes: dict[Any, Any] = {}
     fits = len(shape) == len(declared)
     return fits and all(n == m or isinstance(m, Dim) and sizes.setdefault(m, n) == n for n, m in zip(shape, declared))

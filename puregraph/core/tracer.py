@@ -82,7 +82,7 @@ class Tracer:
         return device.toHost(self.carrier).tolist()
 
     def handle(self, function: Callable[..., Any], arguments: tuple, options: dict[str, Any]) -> Any:
-        """What a call gives that has this Tracer among its arguments."""
+        """Run a call that has this Tracer among its arguments."""
         raise NotImplementedError
 
     def __array_ufunc__(self, ufunc: Any, how: str, *inputs: Any, **options: Any) -> Any:

@@ -12,10 +12,10 @@ Vertex = TypeVar("Vertex")
 
 
 class Link:
-    """One end of the edges between two nodes: unpacks as `(node, slots)`.
+    """One end of the edges between two nodes; unpacks as `(node, slots)`.
 
-    `slots` are the outputs of the parent that are carried, in order; `None` carries all of them. `argument` is the
-    name of the argument of the child that they go to, or `None` for the next free ones.
+    `slots` are the parent's outputs that the edges carry, in order; `None` carries all. `argument` is the name of the
+    child's argument that receives them, or `None` for the next free ones.
     """
 
     __slots__ = ("argument", "node", "slots")

@@ -29,8 +29,8 @@ ARRAYVERSIONS = count(1)  # of arrays; none is given twice, whichever thread ask
 
 
 class LastUpdate:
-    """The version that arrays had when an optimizer last applied a gradient: older gradients are of a pass that served
-    its purpose, such as those of a discriminator in the generator's step."""
+    """The version at the last optimizer update. Older gradients belong to a finished pass, such as a discriminator's
+    gradients in the generator's step."""
 
     version = 0
 
@@ -39,11 +39,11 @@ class Kept:
     """An attribute that says itself what may be set instead."""
 
     def checkSuccessor(self, owner: Any, name: str, value: Any) -> None:
-        """Refuse what is set instead of it."""
+        """Check a value that is to replace this one."""
 
 
 class Versioned(Settable):
-    """What has attributes that compiled steps depend on. Those named in `unversioned` are set during every run."""
+    """An object with attributes that compiled steps depend on. Attributes in `unversioned` are set during every run."""
 
     unversioned: frozenset[str] = frozenset()
 
@@ -86,6 +86,6 @@ class VersionedAttribute:
 
 
 def isVersioned(thing: Any) -> bool:
-    """Whether all that is set on an object is noted: its class has not another way of its own."""
+    """True if every attribute that is set on an object is recorded: its class does not override __setattr__."""
     ways: list[Any] = [type(thing).__setattr__, type(thing).__delattr__]
     return ways == [Versioned.__setattr__, Versioned.__delattr__]

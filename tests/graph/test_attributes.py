@@ -45,7 +45,7 @@ def net():
         (lambda: net()["fc"], "lr", "it belongs to parameters"),
         (lambda: net()["fc"], "requires_grad", "set trainable"),
         (lambda: net()["fc"], "weight", "set by its name, such as fc.W.data"),
-        (lambda: net()["fc"], "useBias", r"it is an argument of Linear\(...\), which looks at it once"),
+        (lambda: net()["fc"], "useBias", r"it is an argument of Linear\(...\), read only once"),
         (lambda: net()["norm"], "momentun", "set momentum"),
         (lambda: net()["drop"], "P", "set p"),
         (net, "training", r"Sequential: .* call trainMode\(\) or evalMode\(\)"),
@@ -64,7 +64,7 @@ def net():
         (lambda: Trainer(net(), MSE(), SGD()), "epochs", r"give it to train\(...\)"),
         (lambda: Trainer(net(), MSE(), SGD()), "batchSize", "set batchsize"),
         (lambda: Trainer(net(), MSE(), SGD()), "optimiser", "set optimizer"),
-        (lambda: Trainer(net(), MSE(), SGD()), "seed", "which looks at it once"),
+        (lambda: Trainer(net(), MSE(), SGD()), "seed", "read only once"),
         (EarlyStop, "Patience", "set patience"),
     ],
 )
@@ -151,7 +151,7 @@ def test_a_module_is_frozen_as_a_whole(rng):
 )
 def test_a_hook_that_nobody_calls_is_refused_when_its_class_is_written(name, meant):
     with pytest.raises(
-        ArgumentError, match=f"Mine: nobody calls {name}; did you mean {meant}. Valid names: onTrainBegin, "
+        ArgumentError, match=f"Mine: {name} is never called; did you mean {meant}. Valid names: onTrainBegin, "
     ):
         type("Mine", (Callback,), {name: lambda self, trainer: None})
 

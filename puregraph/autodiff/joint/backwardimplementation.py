@@ -109,7 +109,7 @@ class BackwardImplementation:
     def rule(cls, module: Module, needs: tuple[bool, ...], where: RuleContext) -> _Reverse:
         """The reverse node as a gradient rule, for the lookup that all gradients share."""
         names = argumentNames(module, len(needs))
-        hasGrad = where.given or (True,) * len(module.outputNames)
+        hasGrad = where.hasGrad or (True,) * len(module.outputNames)
         required = [name for name, needed in zip(names, needs, strict=True) if needed]
         forward, backward = where.graph, where.backward
         reverse = cls.backward(
