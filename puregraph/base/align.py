@@ -18,9 +18,9 @@ def aligned(array: Any) -> Any:
     """
     if type(array) is not np.ndarray or array.ctypes.data % LINE == 0 or array.nbytes > LARGE or array.dtype.hasobject:
         return array
-    found = empty(array.shape, array.dtype, np.empty_like(array).strides)
-    found[...] = array
-    return found
+    copy = empty(array.shape, array.dtype, np.empty_like(array).strides)
+    copy[...] = array
+    return copy
 
 
 def fitting(array: Any, dtype: Any) -> Any:
@@ -41,9 +41,9 @@ def ownCopy(array: Any, dtype: Any) -> Any:
         return array.astype(dtype, order="C", copy=True)
     if dtype.hasobject:
         return np.array(array, dtype, order="C")
-    found = empty(array.shape, dtype)
-    np.copyto(found, array, casting="unsafe")
-    return found
+    copy = empty(array.shape, dtype)
+    np.copyto(copy, array, casting="unsafe")
+    return copy
 
 
 def empty(shape: tuple[int, ...], dtype: Any, strides: Any = None) -> Any:
@@ -57,9 +57,9 @@ def readOnly(array: Any) -> Any:
     """A read-only view of a numpy array; other values are returned unchanged."""
     if type(array) is not np.ndarray:
         return array
-    found = array.view()
-    found.flags.writeable = False
-    return found
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def addressOf(array: Any) -> int:

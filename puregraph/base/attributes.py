@@ -52,7 +52,7 @@ def checkAttribute(thing: Any, name: str, value: Any) -> None:
     cls: Any = type(thing)
     if isRead(cls, name):
         return
-    hint = next((vars(each)["elsewhere"][name] for each in cls.__mro__ if name in vars(each).get("elsewhere", ())), "")
+    hint = next((vars(base)["elsewhere"][name] for base in cls.__mro__ if name in vars(base).get("elsewhere", ())), "")
     hint = hint or thing.insteadOf(name, value)
     if not hint:
         arguments = argumentsOf(cls)
@@ -67,9 +67,9 @@ def checkAttribute(thing: Any, name: str, value: Any) -> None:
 
 def isRead(cls: Any, name: str) -> bool:
     """True if a method of a user-defined class reads this attribute."""
-    for each in cls.__mro__:
-        if not each.__module__.startswith("puregraph."):
-            for value in vars(each).values():
+    for base in cls.__mro__:
+        if not base.__module__.startswith("puregraph."):
+            for value in vars(base).values():
                 function = getattr(value, "fget", None) or getattr(value, "__func__", value)
                 if name in getattr(getattr(function, "__code__", None), "co_names", ()):
                     return True
@@ -78,10 +78,10 @@ def isRead(cls: Any, name: str) -> bool:
 
 def argumentsOf(cls: Any) -> list[str]:
     """The names of the constructor arguments of a class and its bases."""
-    found = [
-        inspect.signature(each.__init__) for each in cls.__mro__ if "__init__" in vars(each) and each is not object
+    signatures = [
+        inspect.signature(base.__init__) for base in cls.__mro__ if "__init__" in vars(base) and base is not object
     ]
-    names = [p.name for signature in found for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    names = [p.name for signature in signatures for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     return [name for name in dict.fromkeys(names) if name not in ("self", "name")]
 
 
@@ -89,12 +89,12 @@ def nearest(name: str, known: Iterable[str], hasPlurals: bool = False) -> str:
     """The known name that is most similar to this one, or an empty text; a plural may be a different name."""
     from difflib import get_close_matches  # needed only for misspelt names
 
-    alike = {each.replace("_", "").lower(): each for each in known}
+    alike = {candidate.replace("_", "").lower(): candidate for candidate in known}
     plain = name.replace("_", "").lower()
     if hasPlurals and plain.rstrip("s") in alike and plain not in alike:
         return ""
-    found = get_close_matches(plain, alike, 1, NEAR)
-    return alike[found[0]] if found else ""
+    matches = get_close_matches(plain, alike, 1, NEAR)
+    return alike[matches[0]] if matches else ""
 
 
 def checkMethods(cls: Any, known: Iterable[str], prefix: str, elsewhere: dict[str, str]) -> None:
@@ -105,7 +105,7 @@ def checkMethods(cls: Any, known: Iterable[str], prefix: str, elsewhere: dict[st
     known = list(known)
     for name, value in vars(cls).items():
         if callable(value) and name.startswith(prefix) and name not in known and not hasattr(cls.__base__, name):
-            near = elsewhere.get(name) or nearest(name, [each for each in known if each not in vars(cls)])
+            near = elsewhere.get(name) or nearest(name, [method for method in known if method not in vars(cls)])
             if near:
                 raise ArgumentError(
                     f"{cls.__name__}: {name} is never called; did you mean {near}? Valid names: {', '.join(known)}"

@@ -35,7 +35,7 @@ class Budget:
 
     def __init__(self, size: int, of: str = "it"):
         self.of = of
-        self.limits = {what: int(most + each * size) for what, (most, each) in LIMITS.items()}
+        self.limits = {what: int(most + perByte * size) for what, (most, perByte) in LIMITS.items()}
         self.spent = dict.fromkeys(LIMITS, 0)
         self.seconds = SECONDS[0] + SECONDS[1] * size
         self.started = time.thread_time(), time.perf_counter()

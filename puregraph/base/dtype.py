@@ -13,10 +13,10 @@ BOOL = np.dtype(bool)
 INDEX = np.dtype(np.int64)  # of labels and token ids, unless they come in another
 
 
-def needType(condition: Any, wanted: Any, given: Any, hint: str = "") -> None:
+def needType(condition: Any, wanted: Any, actual: Any, hint: str = "") -> None:
     """Raise a DtypeError unless `condition` holds."""
     if not condition:
-        raise DtypeError(Fault(str(wanted), str(given), hint, kind="dtype"))
+        raise DtypeError(Fault(str(wanted), str(actual), hint, kind="dtype"))
 
 
 def promoted(dtypes: Iterable[Any]) -> Any:
@@ -31,8 +31,8 @@ def promoted(dtypes: Iterable[Any]) -> Any:
     if brain is None:
         return np.result_type(*known) if known else None
     stand = np.float32 if np.float16 in known else np.float16
-    found = np.result_type(*[stand if d.kind == "V" else d for d in known])
-    return brain if found == np.float16 else found
+    common = np.result_type(*[stand if d.kind == "V" else d for d in known])
+    return brain if common == np.float16 else common
 
 
 def needFloats(named: Iterable[tuple[str, Any]], like: Any = None) -> None:
@@ -100,19 +100,19 @@ def inferredType(module: Any, dtypes: tuple[Any, ...]) -> Any:
     Raises    DtypeError for indices that are no integers, and for inputs that must be floats but are not
     """
     names, count = module.inputSpec.names, len(module.outputNames)
-    given = [(names[min(i, len(names) - 1)], d) for i, d in enumerate(dtypes) if d is not None]
-    for name, dtype in given:
+    named = [(names[min(i, len(names) - 1)], d) for i, d in enumerate(dtypes) if d is not None]
+    for name, dtype in named:
         if name in module.indices:
             needType(dtype.kind in "iub", f"integers for {name}", dtype, "convert the data with .astype('int64')")
         if name in module.masks:
             hint = "compare it, as in NotEqual, or convert with .astype(bool)"
             needType(dtype == BOOL, f"booleans for {name}", dtype, hint)
-    given = [(name, dtype) for name, dtype in given if name not in module.indices and name not in module.masks]
-    own = promoted(p.dtype for p in module.params.values() if isFloating(p.dtype))
-    if own is not None or module.needsFloats:
-        needFloats(given, own)
+    named = [(name, dtype) for name, dtype in named if name not in module.indices and name not in module.masks]
+    paramDtype = promoted(p.dtype for p in module.params.values() if isFloating(p.dtype))
+    if paramDtype is not None or module.needsFloats:
+        needFloats(named, paramDtype)
     if module.needsOneFloat:
-        needOneFloat(given, own)
-    kept = [d for _, d in given if module.keepsDtype or module.views or isFloating(d)]
-    found = promoted([own, *kept])
-    return found if count == 1 else [found] * count
+        needOneFloat(named, paramDtype)
+    kept = [d for _, d in named if module.keepsDtype or module.views or isFloating(d)]
+    result = promoted([paramDtype, *kept])
+    return result if count == 1 else [result] * count

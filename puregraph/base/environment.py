@@ -34,10 +34,10 @@ def count(text: str) -> int | None:
 def seconds(text: str) -> float | None:
     """Read a time above 0."""
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
         return None
-    return found if 0 < found < float("inf") else None
+    return value if 0 < value < float("inf") else None
 
 
 SWITCH = EnvironmentVariable("1 or 0, on or off, yes or no", switch)

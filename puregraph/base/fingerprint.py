@@ -23,6 +23,6 @@ def fingerprint(x: Any) -> int | None:
         return zlib.crc32(x.tobytes())
     raw = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
     words = raw[: len(raw) // 8 * 8].view(np.uint64)
-    whole = len(words) // LANES * LANES
-    sums = np.add.reduce(words[:whole].reshape(-1, LANES), axis=0)
-    return zlib.crc32(raw[8 * whole :].tobytes(), zlib.crc32(sums.tobytes()))
+    even = len(words) // LANES * LANES
+    sums = np.add.reduce(words[:even].reshape(-1, LANES), axis=0)
+    return zlib.crc32(raw[8 * even :].tobytes(), zlib.crc32(sums.tobytes()))

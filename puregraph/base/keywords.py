@@ -20,27 +20,27 @@ def keywords(cls: type) -> tuple[str, ...] | None:
 
     A constructor passes unknown arguments on as `**options`, and supplies the next one's required arguments itself.
     """
-    found: list[str] = []
-    for each in cls.__mro__:
-        if "__init__" not in vars(each) or each is object:
+    names: list[str] = []
+    for base in cls.__mro__:
+        if "__init__" not in vars(base) or base is object:
             continue
-        parameters = list(inspect.signature(vars(each)["__init__"]).parameters.values())[1:]
+        parameters = list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]
         named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-        found += [p.name for p in named if not found or p.default is not p.empty]
-        rest = [p.name for p in parameters if p.kind is p.VAR_KEYWORD]
-        if rest != ["options"]:
-            return None if rest else tuple(dict.fromkeys(found))
+        names += [p.name for p in named if not names or p.default is not p.empty]
+        variadic = [p.name for p in parameters if p.kind is p.VAR_KEYWORD]
+        if variadic != ["options"]:
+            return None if variadic else tuple(dict.fromkeys(names))
     return None
 
 
-def checkKeywords(cls: type, given: Any) -> None:
+def checkKeywords(cls: type, arguments: Any) -> None:
     """Refuse an unknown constructor argument.
 
     Raises    ArgumentError with the name probably meant, and the valid ones
     """
-    known = keywords(cls) if given else None
+    known = keywords(cls) if arguments else None
     if known is not None:
-        for name in given:
+        for name in arguments:
             if name not in known:
                 refuseKeyword(cls.__name__, name, known)
 
@@ -54,18 +54,18 @@ def positions(cls: Any) -> tuple[str, ...] | None:
     return tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY and p.kind is not p.VAR_KEYWORD)
 
 
-def checkPositions(cls: type, given: tuple) -> None:
+def checkPositions(cls: type, arguments: tuple) -> None:
     """Refuse too many positional arguments, and a number in place of the name, as from a tuple without brackets.
 
     Raises    ArgumentError with the valid ones
     """
     known = positions(cls)
-    if known is None or len(given) < 2 or given[: len(known)] == given and not isNumbered(known, given):
+    if known is None or len(arguments) < 2 or arguments[: len(known)] == arguments and not isNumbered(known, arguments):
         return
-    got = ", ".join(f"{value!r:.40}" for value in given)
-    isShape = all(isinstance(value, int) for value in given)
+    got = ", ".join(f"{value!r:.40}" for value in arguments)
+    isShape = all(isinstance(value, int) for value in arguments)
     hint = f"; several sizes or axes are one tuple: {cls.__name__}(({got}))" if isShape else ""
-    hint += f"; {GIVESPARAMS}" * (hasattr(cls, "setupOn") and holdsParams(given[0]))
+    hint += f"; {GIVESPARAMS}" * (hasattr(cls, "setupOn") and holdsParams(arguments[0]))
     raise ArgumentError(f"{cls.__name__}: wanted {', '.join(known) or 'nothing'} by position, got {got}{hint}")
 
 
@@ -74,9 +74,9 @@ def holdsParams(value: Any) -> bool:
     return hasattr(value, "params") or isinstance(value, (dict, list, tuple)) or type(value).__name__ == "dict_values"
 
 
-def isNumbered(known: tuple[str, ...], given: tuple) -> bool:
+def isNumbered(known: tuple[str, ...], arguments: tuple) -> bool:
     """True if a number is passed in the position of the name."""
-    return any(name == "name" and isinstance(value, int) for name, value in zip(known, given))
+    return any(name == "name" and isinstance(value, int) for name, value in zip(known, arguments))
 
 
 def refuseKeyword(owner: str, name: str, known: Iterable[str], maker: type | None = None) -> None:
@@ -128,8 +128,8 @@ class KeepsInitArgs(ChecksKeywords):
     def written(self, without: tuple[str, ...] = ()) -> str:
         """The call that made this."""
         args, kwargs = self.initArgs
-        given = [repr(a) for a in args] + [f"{k}={v!r}" for k, v in kwargs.items() if k not in without]
-        return f"{type(self).__name__}({', '.join(given)})"
+        parts = [repr(a) for a in args] + [f"{k}={v!r}" for k, v in kwargs.items() if k not in without]
+        return f"{type(self).__name__}({', '.join(parts)})"
 
     def brief(self) -> str:
         """The constructor call without name and initial values: `Linear(3, 4)`, `Relu`."""

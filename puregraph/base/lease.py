@@ -38,11 +38,11 @@ class Lease(ref):
 
 def lend(array: Any, leases: list[Lease]) -> Any:
     """Make a new array over another one's memory; its lease is in `leases` as long as it is alive."""
-    found = array.view(Inner).view(Outer).view(np.ndarray)
-    lease = Lease(found, leases.remove)
+    lent = array.view(Inner).view(Outer).view(np.ndarray)
+    lease = Lease(lent, leases.remove)
     lease.of = array
     leases.append(lease)
-    return found
+    return lent
 
 
 def isLendable(array: Any) -> bool:

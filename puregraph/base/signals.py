@@ -44,8 +44,8 @@ def codeOf(handler: Any) -> Any:
 def isGiven(frame: FrameType, before: FrameType) -> bool:
     """True if a frame has the previous frame among its arguments, as handlers do."""
     code, values = frame.f_code, frame.f_locals
-    given = [values.get(name) for name in code.co_varnames[: code.co_argcount + bool(code.co_flags & VARIADIC)]]
-    return any(x is before for value in given for x in (value if type(value) is tuple else (value,)))
+    arguments = [values.get(name) for name in code.co_varnames[: code.co_argcount + bool(code.co_flags & VARIADIC)]]
+    return any(x is before for value in arguments for x in (value if type(value) is tuple else (value,)))
 
 
 class Deferred:

@@ -68,9 +68,9 @@ def noteDtype(dtype: Any) -> None:
         Met.bfloat16 = True
 
 
-def hasBfloat16(given: Iterable[Any], others: Iterable[Any] = ()) -> bool:
+def hasBfloat16(values: Iterable[Any], others: Iterable[Any] = ()) -> bool:
     """True if any value has the dtype bfloat16; `others` are checked only once one was seen."""
-    for x in (*given, *others) if Met.bfloat16 else given:
+    for x in (*values, *others) if Met.bfloat16 else values:
         dtype = getattr(x, "dtype", None)
         if getattr(dtype, "kind", None) == "V" and isBfloat16(dtype):
             Met.bfloat16 = True
@@ -86,11 +86,11 @@ def forwardRule(module: Any, arguments: Sequence[Any], count: int) -> Any:
     """
     if module.views or module.isGraph or not hasBfloat16(arguments):
         return module.updateData(*arguments)
-    given = list(map(widen, arguments))
-    result = module.updateData(*given)
-    for p, own, wide in zip(module.ruleParams(), arguments[count:], given[count:]):
-        if wide is not own and p.kind == "state":  # which a rule may write
-            own[...] = wide
+    wideArguments = list(map(widen, arguments))
+    result = module.updateData(*wideArguments)
+    for p, narrow, wide in zip(module.ruleParams(), arguments[count:], wideArguments[count:]):
+        if wide is not narrow and p.kind == "state":  # which a rule may write
+            narrow[...] = wide
     dtypes = [getattr(x, "dtype", None) for x in arguments]
     said = module.dataTypeFrom(*dtypes[:count])
     usual = promoted(d for d in dtypes if d is not None and isFloating(d))

@@ -28,7 +28,7 @@ def accumulateText(total: str, new: Any) -> Any:
     """Join two texts as lines; empty ones are dropped. The second may be a Variable or a list of texts."""
     text = getattr(new, "data", new)
     if isinstance(text, list):
-        return [accumulate(total, each) for each in text]
+        return [accumulate(total, line) for line in text]
     return "\n".join(filter(None, (total, text)))
 
 

@@ -120,18 +120,18 @@ class LinkedNode(ForeignAttributes):
         if slots is None:
             return None
         names = (*self.module.outputNames, *(() if self.module.isGraph else self.module.hidden))
-        found = []
+        indices = []
         for slot in slots if isinstance(slots, (list, tuple)) else [slots]:
             index = names.index(slot) if isinstance(slot, str) and slot in names else slot
             if isinstance(index, (int, np.integer)) and not isinstance(index, bool) and 0 <= index < len(names):
-                found.append(int(index))
+                indices.append(int(index))
             else:
                 hint = "; to give several parents, pass a list of them" if isinstance(slot, LinkedNode) else ""
                 raise GraphError(
                     f"at '{reader.name}' ({reader.label}): '{self.name}' ({self.label}) has no output {slot!r}; "
                     f"it has {len(names)}: {', '.join(f'{i} {n!r}' for i, n in enumerate(names))}{hint}"
                 )
-        return tuple(found)
+        return tuple(indices)
 
     @property
     def sources(self) -> list[Edge | None]:

@@ -154,9 +154,9 @@ def dtypeOf(mode: Any) -> Any:
         dtype = None
     if dtype is None or not isFloating(dtype) or dtype.itemsize > 8:
         names = ", ".join(map(repr, PRECISIONS))
-        given = repr(mode) if dtype is None else dtype
+        got = repr(mode) if dtype is None else dtype
         raise PuregraphError(
             f"calcMode: wanted how to calculate, one of {names}, or what to convert parameters to: np.float16, "
-            f"np.float32, np.float64 or ml_dtypes.bfloat16; got {given}"
+            f"np.float32, np.float64 or ml_dtypes.bfloat16; got {got}"
         )
     return dtype

@@ -106,9 +106,9 @@ def candidates(module: Any) -> list[tuple[str, Registered]]:
         return []
     moduleType: Any = type(module)
     rank = kinds(moduleType)
-    found = [(rank[kind], name != DEFAULT, name) for kind, name in REGISTRY if kind in rank]
+    ranked = [(rank[kind], name != DEFAULT, name) for kind, name in REGISTRY if kind in rank]
     order = list(rank)
-    return [(name, REGISTRY[order[distance], name]) for distance, _, name in sorted(found)]
+    return [(name, REGISTRY[order[distance], name]) for distance, _, name in sorted(ranked)]
 
 
 @cache
@@ -123,13 +123,13 @@ def gradientRule(module: Any, needs: tuple[bool, ...], name: str | None = None, 
     Raises    AutoDiffException if there is none; the message lists what was tried and what to write
     """
     label = type(module).__name__
-    found = candidates(module)
-    tried = [(n, r) for n, r in found if (n == name if name is not None else not r.asked)]
+    rules = candidates(module)
+    tried = [(n, r) for n, r in rules if (n == name if name is not None else not r.asked)]
     for _, registered in tried:
         if registered.applies(module, context):
             return registered.make(module, needs, context)
     if name is not None:
-        known = ", ".join(dict.fromkeys(n for n, _ in found)) or "none"
+        known = ", ".join(dict.fromkeys(n for n, _ in rules)) or "none"
         why = "it says that it cannot be applied here" if tried else f"known for {label}: {known}"
         raise AutoDiffException(f"no gradient rule named {name!r} for {label}: {why}")
     if getattr(module, "isDiscrete", False):

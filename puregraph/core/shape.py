@@ -37,9 +37,9 @@ def valued(shape: Any, value: Any) -> Any:
     """A shape with the statically known elements of its array, or the plain shape for None."""
     if value is None:
         return shape
-    found = ValuedShape(shape)
-    found.value = value
-    return found
+    shaped = ValuedShape(shape)
+    shaped.value = value
+    return shaped
 
 
 def valueOf(shape: Any) -> Any:
@@ -47,13 +47,13 @@ def valueOf(shape: Any) -> Any:
     return getattr(shape, "value", None)
 
 
-def asValue(found: Any) -> Any:
+def asValue(elements: Any) -> Any:
     """Known elements as arrays; numpy returns a bare int or Dim for an array without axes."""
-    if isinstance(found, list):
-        return list(map(asValue, found))
-    if isinstance(found, (int, Dim)):
-        return np.asarray(found, object if isinstance(found, Dim) else None)
-    return found
+    if isinstance(elements, list):
+        return list(map(asValue, elements))
+    if isinstance(elements, (int, Dim)):
+        return np.asarray(elements, object if isinstance(elements, Dim) else None)
+    return elements
 
 
 def sizesOf(value: Any) -> list[Size]:
@@ -85,12 +85,12 @@ def withValues(module: Any, inshapes: Sequence, shapes: list[Any]) -> list[Any]:
     if not module.followsValues or any(None in shape for shape in shapes) or not areSmall(inshapes, shapes):
         return shapes
     try:
-        found = module.valueFrom(*inshapes)
+        known = module.valueFrom(*inshapes)
     except (PuregraphError, ValueError, IndexError, ArithmeticError, TypeError):
         return shapes  # numpy refuses symbols as sizes or indices; the rule itself reports other faults
-    if found is None:
+    if known is None:
         return shapes
-    values = found if isinstance(found, list) else [found]
+    values = known if isinstance(known, list) else [known]
     return [
         shape if v is None or v.shape != shape or isLong(v) else valued(shape, v) for shape, v in zip(shapes, values)
     ]
@@ -110,8 +110,8 @@ def isLong(value: Any) -> bool:
 class FreshSymbols:
     """Symbols for the sizes that depend on the data, named after the node that gives them: `nonzero_1` is axis 1."""
 
-    def __init__(self, given: Iterable):
-        self.taken = {name for shape in given if shape is not None for name in symbols(shape)}
+    def __init__(self, shapes: Iterable):
+        self.taken = {name for shape in shapes if shape is not None for name in symbols(shape)}
         self.isUsed = False
 
     def named(self, path: str, module: Any, shapes: list[Any]) -> list[Any]:

@@ -175,7 +175,7 @@ def tracerOf(arguments: Iterable[Any]) -> Tracer | None:
         if isinstance(a, Tracer):
             return a
         if type(a) in (list, tuple):
-            found = tracerOf(a)
-            if found is not None:
-                return found
+            inner = tracerOf(a)
+            if inner is not None:
+                return inner
     return None
