@@ -26,7 +26,7 @@ def aligned(array: Any) -> Any:
 def fitting(array: Any, dtype: Any) -> Any:
     """Row-major memory that compiled code may write to, from an array that has no other owner: a view, or a copy.
 
-    The view has a base, so shared memory can be told from a rule's new arrays, which mostly have none.
+    The view has a base, which distinguishes shared memory from a rule's new arrays, which mostly have none.
     """
     if not isinstance(array, np.ndarray):
         isNumber = isinstance(array, np.generic)  # the result of arithmetic on an array without axes

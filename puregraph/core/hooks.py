@@ -11,7 +11,7 @@ class RuleHooks(threading.local):
     """`look(path, module, arguments, outputs)` is called after every rule that runs; None for no hook.
 
     After a gradient rule that is not a node: `look(path, module, [grad, *arguments, *outputs], gradients, True)`. On a
-    tape, the function takes the place of the module, and in the backward pass the node: `look(path, node, grads,
+    tape, the function stands for the module, and in the backward pass the node: `look(path, node, grads,
     gradients, True)`. `enter(module)` is called before a module runs on Variables.
     """
 

@@ -119,14 +119,14 @@ class Stored(Settable, Kept):
 
         Raises    ArgumentError unless it returns numbers of this shape
         """
-        given = self.initial(generator(self.key), self.shape)
-        if not hasattr(given, "dtype") or given.shape != self.shape or given.dtype.kind not in "fiubV":
-            found = f"{given.dtype} of shape {show(given.shape)}" if hasattr(given, "dtype") else f"{given!r:.60}"
+        values = self.initial(generator(self.key), self.shape)
+        if not hasattr(values, "dtype") or values.shape != self.shape or values.dtype.kind not in "fiubV":
+            got = f"{values.dtype} of shape {show(values.shape)}" if hasattr(values, "dtype") else f"{values!r:.60}"
             raise ArgumentError(
                 f"initial: wanted a function (rng, shape) that gives an array of numbers of shape {show(self.shape)}, "
-                f"got {found}"
+                f"got {got}"
             )
-        return given
+        return values
 
     def bumpVersion(self) -> None:
         """Note that the array holds other numbers, or is another one."""
@@ -144,16 +144,16 @@ class Stored(Settable, Kept):
         if not isLendable(array):
             return array
         for lease in self.leases:
-            found = lease()
-            if found is not None and lease.of is array:
-                return found
+            lent = lease()
+            if lent is not None and lease.of is array:
+                return lent
         if self.marked == self.version:
             self.lent[self.version] = fingerprint(array)
             while len(self.lent) > KEPT:
                 del self.lent[next(iter(self.lent))]
-        found = lend(array, self.leases)
+        lent = lend(array, self.leases)
         self.bumpVersion()
-        return found
+        return lent
 
     @data.setter
     def data(self, array: Any) -> None:
@@ -219,10 +219,10 @@ class Stored(Settable, Kept):
             self.adopt(ownCopy(self.array, self.dtype))
 
     def __getstate__(self) -> dict:
-        found = {**vars(self), "initial": None if self.made else self.initial}
+        state = {**vars(self), "initial": None if self.made else self.initial}
         for name in ("leases", "version", "marked", "lent"):
-            del found[name]
-        return found
+            del state[name]
+        return state
 
     def __setstate__(self, state: dict) -> None:
         """Copies, and what comes from a pickle, have memory of their own as well."""

@@ -43,19 +43,19 @@ class JointGraph(GradientGraph):
     def prepare(self) -> None:
         """The forward pass."""
         self.entries, values = self.repeat(self.forwardSteps)
-        self.outside |= values
+        self.external |= values
         self.known.update(self.forwardGraph.outputNames)
 
     def finish(self, edges: list[Edge]) -> None:
         self.optional = tuple(seed.name for seed in self.seeds)
         self.labels = (*self.forwardGraph.outputNames, *self.grad_names)
-        self.link([*self.entries, *self.seeds], [*(self.outside[n] for n in self.forwardSteps.outputs), *edges])
+        self.link([*self.entries, *self.seeds], [*(self.external[n] for n in self.forwardSteps.outputs), *edges])
 
     def seed(self, position: int) -> Node:
         entry = super().seed(position)
         (number, *_) = self.outputTargets[position].numbers
         key, edge = self.contributions[number][-1]
-        node = self.grow(CotangentInput(), [self.outside[number], edge], f"seed:{self.outputTargets[position].name}")
+        node = self.grow(CotangentInput(), [self.external[number], edge], f"seed:{self.outputTargets[position].name}")
         self.contributions[number][-1] = key, (node, 0)
         return entry
 
@@ -77,9 +77,9 @@ class BackwardPassGraph(GradientGraph):
         return None if number == ABSENT else self.outside(number) if number in self.keep else self.value(number)
 
     def finish(self, edges: list[Edge]) -> None:
-        self.numbers = [n for n in self.outside if n not in self.params_by_number]
+        self.numbers = [n for n in self.external if n not in self.params_by_number]
         self.labels = self.grad_names
-        self.link([*(self.outside[n][0] for n in self.numbers), *self.seeds], edges)
+        self.link([*(self.external[n][0] for n in self.numbers), *self.seeds], edges)
 
     def title(self) -> str:
         return f"backward function of {self.forwardGraph.title()}"

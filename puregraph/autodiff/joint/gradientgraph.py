@@ -33,7 +33,7 @@ class GradientGraph(FreeingGraph, BackwardGraph):
         self.keep = keep
         self.params_by_number = {number: (module, name) for number, module, name in self.forwardSteps.params}
         self.maker = {n: i for i, step in enumerate(self.forwardSteps.items) for n in step.outs}
-        self.outside: dict[int, Edge] = {}  # edges of values that come from outside this backward pass
+        self.external: dict[int, Edge] = {}  # edges of values that come from outside this backward pass
         self.again: dict[int, Edge] = {}  # and of those that are made again
         self.remade: list[GraphStep] = []
         self.read: dict[int, None] = {}  # the stored values whose data is read
@@ -125,14 +125,14 @@ class GradientGraph(FreeingGraph, BackwardGraph):
 
     def outside(self, number: int) -> Edge:
         """The edge of a value that is stored; a parameter is read where it is."""
-        if number not in self.outside:
+        if number not in self.external:
             label = self.forwardSteps.names[number]
             if number in self.params_by_number:
                 node = self.grow(Parameter(*self.params_by_number[number]), None, f"value:{label}")
             else:
                 node = self.grow(Input(), None, label)
-            self.outside[number] = node, 0
-        return self.outside[number]
+            self.external[number] = node, 0
+        return self.external[number]
 
     def make_again(self, number: int) -> None:
         """Clones of the steps that lead from stored values, or from those made again before, to this one."""

@@ -10,7 +10,7 @@ Port = int | str  # a position, or a keyword
 
 
 class Edge:
-    """One edge: `in_*` select from the source's values, `out_*` place them in the target's call.
+    """One edge: `in_*` select from the source's values, `out_*` are their slots in the target's call.
 
     True is "all of them", a number is one position, a text one keyword; see `check_edge_parameters`.
 
