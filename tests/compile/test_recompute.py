@@ -78,7 +78,9 @@ def measured(joint, *data):
 
 def least(graph, shape):
     """What the error for a budget that cannot be met says is the least."""
-    with pytest.raises(AutoDiffException, match="a budget of 1,000 bytes cannot be met: the smallest peak is") as caught:
+    with pytest.raises(
+        AutoDiffException, match="a budget of 1,000 bytes cannot be met: the smallest peak is"
+    ) as caught:
         passes(graph, budget=1000, shapes=[shape])
     return int(str(caught.value).split()[-1].replace(",", ""))
 
