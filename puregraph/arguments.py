@@ -30,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Argument:
-    """What an argument has to be: the words for it, a test, and where it is something else an error and a hint."""
+    """The requirement on an argument: its words, a test, and the error and hint for other values."""
 
     def __init__(
         self, wanted: str, holds: Callable[[Any], bool], error: type[PuregraphError] = ArgumentError, hint: str = ""
@@ -38,7 +38,7 @@ class Argument:
         self.wanted, self.holds, self.error, self.hint = wanted, holds, error, hint
 
     def check(self, owner: str, name: str, value: Any, hint: str = "") -> None:
-        """Refuse what is something else.
+        """Refuse a value that fails the test.
 
         Raises    ArgumentError, or ShapeError for a size
         """
@@ -53,22 +53,22 @@ class Argument:
 
 
 def isWhole(value: Any, least: int) -> bool:
-    """Whether this is a whole number of at least `least`."""
+    """True for a whole number of at least `least`."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def areWhole(value: Any, least: int = 1 - LARGEST) -> bool:
-    """Whether this is a tuple or list of whole numbers from `least` to those that numpy can count with."""
+    """True for a tuple or list of whole numbers, each at least `least` and small enough for numpy."""
     return isinstance(value, (tuple, list)) and all(isWhole(n, least) and n < LARGEST for n in value)
 
 
 def isNumber(value: Any) -> bool:
-    """Whether this is one finite number."""
+    """True for a single finite number."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def isType(value: Any) -> bool:
-    """Whether numpy knows the dtype that this names; None, which numpy takes for float64, names none."""
+    """True if numpy knows this dtype; None, which numpy reads as float64, is refused."""
     try:
         return value is not None and bool(np.dtype(value).itemsize)
     except (TypeError, ValueError):
@@ -76,7 +76,7 @@ def isType(value: Any) -> bool:
 
 
 def isPath(value: Any) -> bool:
-    """Whether this is a path that a system may have: none has NUL characters."""
+    """True for a valid path, without NUL characters."""
     return isinstance(value, (str, os.PathLike)) and "\0" not in os.fsdecode(value)
 
 
@@ -138,34 +138,34 @@ Count = Argument("a whole number of at least 1", lambda value: isWhole(value, 1)
 
 
 def optional(kind: Argument) -> Argument:
-    """That, or None."""
+    """The same requirement, or None."""
     return Argument(f"{kind.wanted}, or None", lambda value: value is None or kind.holds(value), kind.error, kind.hint)
 
 
 def hinted(kind: Argument, hint: str) -> Argument:
-    """That, and what to try where it is something else."""
+    """The same requirement, with a hint."""
     return Argument(kind.wanted, kind.holds, kind.error, hint)
 
 
 def choice(*values: str) -> Argument:
-    """One of these texts."""
+    """The requirement to be one of these texts."""
     return Argument(f"one of {', '.join(map(repr, values))}", lambda value: isinstance(value, str) and value in values)
 
 
 def takes(**kinds: Argument) -> Callable[[F], F]:
-    """A decorator that looks at arguments by the names of their parameters, before the function runs.
+    """Decorate a function to check its arguments by parameter name before it runs.
 
     @takes(patience=Size, mode=choice("min", "max"))
     """
 
     def misplaced(kind: Argument, value: Any, number: int, name: str, later: tuple[str, ...]) -> str:
-        """What to say of a value at the position of a flag, a text or a path that is none: which one it may be for."""
+        """The hint for a wrong value at the position of a flag, text or path: the argument that was probably meant."""
         if kind not in (Flag, Text, FilePath):
             return ""
         if kind is FilePath and isinstance(value, (str, os.PathLike)):
             return "no path has NUL characters"
         fits = [each for each in later if each in kinds and kinds[each].holds(value)]
-        other = fits[0] if fits and kind is not Flag else ""  # what is given for a flag may be for any of them
+        other = fits[0] if fits and kind is not Flag else ""  # a flag's value may be meant for any argument
         meant = f"did you mean {other}={value!r}?" if other else "give another one by its name"
         return f"argument {number} is {name}: {meant}"
 
@@ -195,7 +195,7 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
 
         @functools.wraps(function)
         def checkedFirst(*args: Any, **kwargs: Any) -> Any:
-            if kwargs or len(args) > first:  # else there is nothing to look at
+            if kwargs or len(args) > first:  # otherwise there is nothing to check
                 check(args, kwargs)
             try:
                 return function(*args, **kwargs)
@@ -224,7 +224,7 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
 
 
 def missing(owner: str, function: Any, required: tuple[str, ...], given: dict[str, Any]) -> ArgumentError:
-    """The error for a call without an argument that there must be."""
+    """The error for a call without a required argument."""
     isConstructor = function.__name__ == "__init__"
     name = owner if isConstructor else function.__name__
     got = ", ".join(f"{key}={value!r:.40}" for key, value in given.items()) or "nothing"
@@ -235,7 +235,7 @@ def missing(owner: str, function: Any, required: tuple[str, ...], given: dict[st
 
 
 def tooMany(owner: str, function: Any, names: tuple[str, ...], given: tuple[Any, ...]) -> ArgumentError:
-    """The error for a call with more arguments by position than there are."""
+    """The error for a call with too many positional arguments."""
     name = owner if function.__name__ == "__init__" else function.__name__
     hint = "; several arrays are one argument, a list: [a, b]" if names[:1] == ("data",) else ""
     got = ", ".join(f"{value!r:.40}" for value in given)

@@ -1,4 +1,4 @@
-"""What every Module must satisfy, as checks that need no line of test: for the suite, and for your own modules.
+"""Checks of the contract that every Module satisfies: for the test suite and for your own modules.
 
     from puregraph import checkModule
     checkModule(Linear(3, 4), [(5, 3)])
@@ -71,7 +71,7 @@ class Case:
 
     @property
     def absent(self) -> int:
-        """How many optional inputs are left out."""
+        """The number of omitted optional inputs."""
         spec = self.module.inputSpec
         return 0 if spec.variadic else max(0, len(spec.names) - len(self.inputs))
 
@@ -140,7 +140,7 @@ class Case:
     def gradients(
         self, outputs: tuple, needs: tuple[bool, ...] | None = None, values: list[Any] | None = None
     ) -> tuple:
-        """What the gradient rule gives."""
+        """Call the gradient rule."""
         needs = needs or tuple(i in self.floats for i in range(len(self.arguments)))
         rule = gradientRule(self.module, needs)
         seeds = self.seeds(outputs)
@@ -182,7 +182,7 @@ def shapeRule(case: Case) -> None:
 
 
 def symbols(case: Case) -> None:
-    """A symbolic dimension is carried through: bound to a number it gives what the number gives."""
+    """A symbolic dimension is propagated: bound to a number, it gives the same shapes as the number."""
     sizes = sorted({s[axis] for s in case.shapes for axis in range(len(s))})
     wanted = case.module.dataShapeFrom(*case.shapes)
     for size in sizes:
@@ -336,7 +336,7 @@ def needsIsTrue(case: Case) -> None:
 
 
 def dtypeRule(case: Case) -> None:
-    """For inputs of every dtype the dtype rule says what execution gives, or refuses them with a DtypeError."""
+    """For every input dtype, the dtype rule predicts the result's dtype, or raises a DtypeError."""
     module, count = case.module, len(case.inputs)
     for kind in [*map(np.dtype, np.typecodes["AllInteger"] + "?"), *floatTypes()] if module.isTraining else ():
         trial = copy.copy(case)
@@ -373,7 +373,7 @@ def asKind(x: Any, kind: Any) -> Any:
 
 
 def dtypes(case: Case) -> None:
-    """In float32, float16 and bfloat16 the results keep the dtype and come near those of float64 for the same data."""
+    """In float32, float16 and bfloat16 the results keep the dtype and approximate the float64 results."""
     for dtype in floatTypes()[:-1]:
         trial = copy.copy(case)
         trial.module = copy.deepcopy(case.module)
@@ -401,7 +401,7 @@ def dtypes(case: Case) -> None:
 
 
 def inDouble(case: Case, states: dict[str, Any]) -> Case:
-    """A case with the same data in float64: rounding may have made two elements equal, or put one on the other side."""
+    """A case with the same rounded data in float64: rounding can make elements equal or move them across a kink."""
     found = copy.copy(case)
     found.module = copy.deepcopy(case.module).calcMode(np.float64)
     found.inputs = [frozen(x.astype(np.float64)) if isFloating(x.dtype) else x for x in case.inputs]
@@ -436,7 +436,7 @@ def extremes(case: Case) -> None:
 
 
 def twoNodes(case: Case) -> None:
-    """One module at two nodes gets the sum of both gradients, each input its own."""
+    """A module at two nodes gets the sum of both gradients; each input gets its own gradient."""
     if not case.module.isTraining:  # no parameter has a gradient in evalMode
         return
     arity = len(case.inputs)
@@ -492,7 +492,7 @@ def evaluation(case: Case) -> None:
 
 
 def compiled(case: Case) -> None:
-    """Compiled, it gives what the graph itself gives, to the last bit: outputs, gradients, states, twice in a row."""
+    """The compiled program matches the graph to the last bit: outputs, gradients and states, twice in a row."""
     ins = [Input(name=f"i{i}").node() for i in range(len(case.inputs))]
     net = Graph(ins, Node(case.module, list(ins)))
     case.restore()
@@ -517,7 +517,7 @@ def compiled(case: Case) -> None:
 
 
 def stateOf(case: Case, outputs: list[Any], grads: list[Any]) -> list[tuple[str, Any]]:
-    """What a pass leaves, with names."""
+    """The results of a pass, with names."""
     found = [(f"output {i}", y) for i, y in enumerate(outputs)]
     found += [(f"the gradient of input {i}", g) for i, g in enumerate(grads[: len(case.inputs)])]
     found += [(f"the gradient of '{name}'", p.grad) for name, p in case.module.params.items()]
@@ -530,13 +530,13 @@ def listed(value: Any) -> list[Any]:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Whether two arrays are equal to the last bit."""
+    """True if two arrays are equal to the last bit."""
     a, b = np.asarray(a), np.asarray(b)
     return (a.shape, a.dtype, a.tobytes()) == (b.shape, b.dtype, b.tobytes())
 
 
 def onDevice(case: Case) -> None:
-    """Where there is a GPU, its values and gradients are the CPU's."""
+    """On a GPU, values and gradients match the CPU's."""
     if device.name() != "cuda":
         return
     reference = case.run()
@@ -561,7 +561,7 @@ def onDevice(case: Case) -> None:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether arrays are equal; of the contexts of Functions only that there is one."""
+    """True if arrays are equal; contexts of Functions only have to exist."""
     return all(
         type(u) is type(v) and (not hasattr(u, "dtype") or np.array_equal(u, v, equal_nan=True))
         for u, v in zip(a, b, strict=True)
@@ -599,7 +599,7 @@ def checkModule(module: Module, shapes: list[Any], seed: int = 0) -> None:
 
 @takes(graph=ModuleLike, shapes=Shapes, seed=Natural)
 def checkGraph(graph: Graph, shapes: list[Any], seed: int = 0) -> list[tuple[str, str]]:
-    """Check every node of a graph at the shapes it has there: (path, what is wrong), empty if all is well."""
+    """Check every node of a graph at its shapes: a list of (path, problem), empty if there is none."""
     problems = []
     for row in graph.inferShapes(list(shapes)):
         if row.fault is not None:

@@ -1,4 +1,4 @@
-"""Which device computes: numpy on the CPU or CuPy on a GPU, chosen once, with a reason; moving arrays."""
+"""The compute device: numpy on the CPU or CuPy on a GPU, chosen once, with a reason; moving arrays."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Choice(NamedTuple):
 
 
 class DeviceChooser:
-    """The one piece of state: the device in use, and what the search for a GPU found, once."""
+    """The only state of this module: the device in use, and the result of the search for a GPU."""
 
     def __init__(self) -> None:
         self.mutex = Mutex()
         self.chosen: Choice | None = None
-        self.found: tuple[Any, str] | None = None
+        self.probed: tuple[Any, str] | None = None
 
     def current(self) -> Choice:
         """The device in use; at first need the one that the environment asks for."""
@@ -54,9 +54,9 @@ class DeviceChooser:
         if wanted == "cpu":
             return Choice("cpu", np, f"cpu, because {asker}")
         with self.mutex.lock:
-            if self.found is None:
-                self.found = probe()
-        cupy, reason = self.found
+            if self.probed is None:
+                self.probed = probe()
+        cupy, reason = self.probed
         if cupy is not None:
             return Choice("cuda", cupy, f"cuda, because {reason}")
         if wanted == "cuda":
@@ -120,7 +120,7 @@ def name() -> str:
 
 
 def reason() -> str:
-    """One sentence: the device in use, and why that one."""
+    """One sentence: the device in use, and the reason for it."""
     return chooser.current().reason
 
 
@@ -168,7 +168,7 @@ def synchronize() -> None:
 
 
 def threads() -> int:
-    """How many CPU threads numpy's matrix products may use."""
+    """The number of CPU threads for numpy's matrix products."""
     hasAffinity = hasattr(os, "sched_getaffinity")  # Linux only
     cores = len(os.sched_getaffinity(0)) if hasAffinity else os.cpu_count() or 1
     limits = [os.environ.get(limit, "").split(",")[0].strip() for limit in LIMITS]
@@ -177,8 +177,8 @@ def threads() -> int:
 
 
 def versions() -> dict[str, str]:
-    """Python, the platform, and each package that matters here with its version or "not installed"."""
-    import importlib.metadata  # which costs each start 30 ms, for a table that few ask for
+    """The versions of Python, the platform and the relevant packages, or "not installed"."""
+    import importlib.metadata  # takes 30 ms, so it is imported only for this table
 
     found = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
     for package in PACKAGES:

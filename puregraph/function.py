@@ -19,12 +19,12 @@ from puregraph.node import Node
 
 
 class Context:
-    """What one use of a Function keeps for its gradient. Every use has its own, so nothing is shared by accident.
+    """The values that one use of a Function saves for its gradient; contexts are not shared between uses.
 
-    `form` is the inputs as they were given: by name or not, with Variables inside, or the holes of a graph's nodes.
+    `form` has the inputs as passed: by position or name, with Variables inside, or with holes for a graph's nodes.
     """
 
-    flows = True  # from a forward graph to a backward graph, where those are two
+    flows = True  # from a forward graph to a separate backward graph
 
     def __init__(self, needs: tuple[bool, ...], form: tuple = ()):
         self.needs_input_grad, self.form = needs, form
@@ -39,7 +39,7 @@ class Context:
 
     @property
     def saved_variables(self) -> tuple:
-        """What `save_for_backward` kept."""
+        """The values saved by `save_for_backward`."""
         return self.saved
 
     @property
@@ -58,7 +58,7 @@ class Context:
         self.dead = outputs
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether `backward` gets zeros for an output that nothing depends on, as it does at first, or None."""
+        """Choose if `backward` gets zeros (the default) or None for an output that nothing depends on."""
         self.materializes = value
 
     def complete(self, grads: Sequence[Any]) -> list[Any]:
@@ -118,7 +118,7 @@ class Function:
 
     @staticmethod
     def backward(ctx: Context, *grads: Any) -> Any:
-        """The gradient of each input from those of the outputs."""
+        """Compute the gradient of each input from the output gradients."""
         raise NotImplementedError("a Function needs a static method backward(ctx, *grads)")
 
     @classmethod
@@ -133,9 +133,9 @@ class Function:
 
     @classmethod
     def gradients(cls, ctx: Context, grads: Sequence[Any], form: tuple, isLeaf: Callable[[Any], bool]) -> list[Any]:
-        """Run `backward`: one gradient for each leaf of the inputs, whose positions `form` shows.
+        """Run `backward`: one gradient per leaf of the inputs; `form` has their positions.
 
-        Raises    AutoDiffException if `backward` returns another number of gradients than there are inputs
+        Raises    AutoDiffException if the number of gradients differs from the number of inputs
         """
         found = cls.backward(ctx, *ctx.complete(grads))
         found = found if type(found) is tuple else (found,)
@@ -153,7 +153,7 @@ class Function:
 
     @classmethod
     def node(cls, *parents: Any, name: str | None = None, **keywords: Any) -> Node:
-        """A Node that uses this operation in a graph; what is no Node among the inputs is a constant.
+        """Make a Node of this operation in a graph; all inputs other than Nodes are constants.
 
         Raises    GraphError for a Variable, which belongs to one pass
         """
@@ -188,12 +188,12 @@ class Keyword(NamedTuple):
 
 
 def isHole(value: Any) -> bool:
-    """Whether a value stands for a node's."""
+    """True for a placeholder of a node's value."""
     return value is HOLE
 
 
 def isKeyword(part: Any) -> bool:
-    """Whether an input was given by name."""
+    """True for an input passed by name."""
     return type(part) is Keyword
 
 
@@ -216,7 +216,7 @@ def leavesOf(value: Any, isLeaf: Callable[[Any], bool]) -> list[Any]:
 
 
 def alongside(value: Any, grad: Any, isLeaf: Callable[[Any], bool], label: str) -> list[Any]:
-    """The gradients of the leaves inside an input, out of a gradient that mirrors it."""
+    """The gradients of the leaves inside an input, from a gradient of the same structure."""
     if isLeaf(value):
         return [grad]
     if type(value) is Keyword:
@@ -290,8 +290,8 @@ class FunctionCall(Module):
     def inputSpec(self) -> Inputs:
         return Inputs(("inputs",), (), True)
 
-    def given(self, values: Sequence[Any]) -> tuple[tuple, dict[str, Any]]:
-        """The Function's inputs, by position and by keyword, from those of the node."""
+    def bound(self, values: Sequence[Any]) -> tuple[tuple, dict[str, Any]]:
+        """The Function's inputs, by position and by keyword, from the node's inputs."""
         if self.form is None:
             return tuple(values), {}
         left = iter(values)
@@ -308,7 +308,7 @@ class FunctionCall(Module):
         label = self.function.__name__
         if not all(isinstance(d, int) for s in shapes for d in s):
             raise PuregraphError(f"{label} has no shape rule for symbols: write a static method dataShapeFrom(*shapes)")
-        arguments, keywords = self.given([np.zeros(s, np.float32) for s in shapes])
+        arguments, keywords = self.bound([np.zeros(s, np.float32) for s in shapes])
         needs = (False,) * (len(arguments) + len(keywords))
         try:
             result = self.function.call(Context(needs), arguments, keywords)
@@ -322,7 +322,7 @@ class FunctionCall(Module):
         return [shapeOf(y) for y in result] if isinstance(result, tuple) else tuple(np.shape(result))
 
     def dataTypeFrom(self, *dtypes: Any) -> Any:
-        """As its function says; nothing is known of one without a rule."""
+        """The dtypes by the function's rule; None without a rule."""
         rule = getattr(self.function, "dataTypeFrom", None)
         unknown = [None] * len(self.outputNames)
         return rule(*dtypes) if rule is not None else unknown if len(unknown) > 1 else None
@@ -335,14 +335,14 @@ class FunctionCall(Module):
 
     def updateData(self, *inputs: Any) -> tuple:
         views = list(map(readOnly, inputs))
-        arguments, keywords = self.given(views)
+        arguments, keywords = self.bound(views)
         form = self.form or (HOLE,) * len(inputs)
         context = Context((True,) * len(form), form)
         try:
             result = self.function.call(context, arguments, keywords)
         except ValueError as error:
             raise writeRefusal(error, f"{self.label}.forward", "an input")  # noqa: B904 - it has its cause
-        given = {id(view): x for view, x in zip(views, inputs)}  # an input that is returned as it is
+        given = {id(view): x for view, x in zip(views, inputs)}  # an input that is returned unchanged
         results = result if isinstance(result, tuple) else (result,)
         context.outputs = tuple([given.get(id(y), y) for y in results])
         return (*context.outputs, context)

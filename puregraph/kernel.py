@@ -85,7 +85,7 @@ def declaring(what: str) -> Callable[[Kernel, Any], Kernel]:
 
 
 class Allowed(threading.local):
-    """Whether fast CPU implementations may run; each thread decides for itself."""
+    """The switch for fast CPU implementations; one per thread."""
 
     fast = True
 
@@ -94,7 +94,7 @@ allowed = Allowed()
 
 
 class Kernel:
-    """One operation: `reference` (numpy), and its `implementations` "fast" (CPU), "cuda" and "device" (GPU)."""
+    """An operation with a numpy `reference` and `implementations` "fast" (CPU), "cuda" and "device" (GPU)."""
 
     __qualname__: str
 
@@ -122,8 +122,8 @@ class Kernel:
         return self.addImplementation("device", implementation)
 
     def shape(self, rule: Callable[..., Any]) -> Kernel:
-        """Register what its results are, computed from arguments of which only shape and dtype may be asked:
-        (shape, dtype), or a list of such pairs where it gives several."""
+        """Register the rule of its results' shapes and dtypes: (shape, dtype), or a list of pairs for several results.
+        The rule reads only shapes and dtypes of the arguments."""
         self.shapeRule = rule
         return self
 
@@ -221,12 +221,12 @@ def compositeKernel(reference: Callable[..., Any]) -> CompositeKernel:
 
 
 def declared(function: Any, what: str) -> Any:
-    """What a function declares, if it is a Kernel that does; else None."""
+    """A Kernel's declaration of this kind; None for other functions, or without one."""
     return function.declarations.get(what) if isinstance(function, Kernel) else None
 
 
 def needReached(what: str, functions: Iterable[Any], table: Container[Any] = ()) -> None:
-    """Check that what is registered for functions is reached: tracers are handed their calls, and nothing is there yet.
+    """Check that a registration takes effect: tracers receive the functions' calls, and none is registered yet.
 
     Raises    ValueError otherwise
     """
@@ -248,7 +248,7 @@ def useFast(wanted: bool) -> ExitStack:
 
 
 def holdsDeviceArray(value: Any) -> bool:
-    """Whether a value, or anything inside its tuples, lists and dicts, is a CuPy array."""
+    """True if a value, or anything inside its tuples, lists and dicts, is a CuPy array."""
     if isinstance(value, dict):
         value = tuple(value.values())
     return any(map(holdsDeviceArray, value)) if isinstance(value, (tuple, list)) else isDeviceArray(value)

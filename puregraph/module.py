@@ -40,9 +40,9 @@ class Inputs(NamedTuple):
     variadic: bool = False
 
     def order(self, given: dict[str, Any], what: str, owner: str) -> list[Any]:
-        """What is given by the names of inputs, in their order.
+        """Values by input name, in the order of the inputs.
 
-        Raises    GraphError for a name that is missing, and for one that is none of theirs
+        Raises    GraphError for a missing or unknown name
         """
         if set(given) != set(self.names):
             wanted, names = ", ".join(self.names), ", ".join(map(str, given)) or "none"
@@ -50,7 +50,7 @@ class Inputs(NamedTuple):
         return [given[name] for name in self.names]
 
     def fill(self, data: Any, owner: Any) -> list[Any]:
-        """One value per input from what a caller gives: a value, or a list of them where there are several."""
+        """One value per input, from a single value, or a list for several inputs."""
         several = self.variadic or len(self.names) != 1
         given = list(data) if several and isinstance(data, (list, tuple)) else [data]
         required = len(self.names) - len(self.optional)
@@ -62,7 +62,7 @@ class Inputs(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """What `updateData` is written to take."""
+    """The signature of `updateData`."""
 
     names: tuple[str, ...]
     optional: tuple[str, ...]
@@ -95,7 +95,7 @@ class LastCall:
 
 
 class KeepsLastCall:
-    """What keeps its last call on arrays, though no copy or file does."""
+    """A module that keeps its last call on arrays; copies and files do not."""
 
     lastCall: LastCall | None = None
 
@@ -122,27 +122,27 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
 
     A subclass writes `dataShapeFrom`, `updateData` and, unless its gradient comes from elsewhere, `updateGrad`.
 
-    `reads`     names of the arguments and outputs whose data the gradient rule reads; None: all of them. The shape and
-                dtype of any may always be asked.
+    `reads`     names of the arguments and outputs whose data the gradient rule reads; None: all of them. Shapes and
+                dtypes may always be read.
     `hidden`    names of hidden outputs, which `updateData` returns after the visible ones (a mask, pooling indices)
     `indices`, `masks`  names of the inputs that hold integers (labels, token ids), or booleans: they have no gradient
-    `needsFloats`   whether all other inputs have to be floats, as with float parameters; `needsOneFloat`: of one dtype
-    `keepsDtype`    whether the output has the dtype of the inputs, the promoted one of several
-    `isDiscrete`    whether the outputs are integers or booleans, or depend on such alone: they pass no gradient on
-    `shapeInputs`   names of the inputs whose elements the output's shape follows from; they are integers too
-    `sharesSize`    whether all sizes that depend on the data are one and the same
-    `followsValues` whether `valueFrom` gives elements ahead of data: by `updateData` from those of the inputs
+    `needsFloats`   if all other inputs must be floats, as with float parameters; `needsOneFloat`: of one dtype
+    `keepsDtype`    if the output has the inputs' (promoted) dtype
+    `isDiscrete`    if the outputs are integers or booleans, or depend only on such values: they pass no gradient
+    `shapeInputs`   names of the integer inputs whose elements determine the output's shape
+    `sharesSize`    if all sizes that depend on the data are equal
+    `followsValues` if `valueFrom` computes elements without data: by `updateData` from the inputs' known elements
     `fractions` names of the inputs that hold numbers from 0 to 1, as is checked before a step, compiled or not
-    `zeroBeyond` the name of the input that says from which time step on, along axis 1, the first output is 0
-    `gives`     what a cost behind it has to know of the output: "probabilities", "no negatives", "features last" (along
-                the last axis), "as taken" (what the input is); a cost `takes` "logits" or "scores"
-    `views`     whether the output is the first input, or a view of it, and so takes no memory
-    `gradAliases`   whether the gradient of an input of the output's shape is the very gradient that comes in
-    `exchanges`     whether a rule exchanges arrays with other processes, and is so called as it is in compiled steps: a
-                forward rule of one output, of the dtype of the first input, or a gradient like the one that comes in
-    `flopsPerElement`   arithmetic operations of a forward pass for each element of the first input; None: `flopsFrom`
+    `zeroBeyond` the name of the input with the time step (axis 1) from which the first output is 0
+    `gives`     the kind of output, for a following cost: "probabilities", "no negatives", "features last" (along the
+                last axis), "as taken" (same as the input); a cost `takes` "logits" or "scores"
+    `views`     if the output is the first input, or a view of it, and so takes no memory
+    `gradAliases`   if an input of the output's shape gets the output gradient itself
+    `exchanges`     if a rule exchanges arrays with other processes; compiled steps call it directly. It is a forward
+                rule with one output of the first input's dtype, or a gradient like the output gradient
+    `flopsPerElement`   arithmetic operations of a forward pass per element of the first input; None: `flopsFrom`
     `isTraining`    the mode: `trainMode()` and `evalMode()` set it
-    `precision` how compiled steps on a GPU may calculate: `calcMode()` sets it; it is no part of a checkpoint
+    `precision` of compiled steps on a GPU: `calcMode()` sets it; it is not saved in checkpoints
     """
 
     reads: tuple[str, ...] | None = None
@@ -200,20 +200,21 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
     # Rules ------------------------------------------------------------------------------------------------------------
 
     def dataShapeFrom(self, *shapes: Any, **options: Any) -> Any:
-        """The shape of the output (a list where there are several) from those of the inputs.
+        """Infer the shape of the output (a list for several) from the input shapes.
 
-        A size that depends on the data is None; `valueOf(shape)` gives elements that are known ahead of data.
+        A size that depends on the data is None; `valueOf(shape)` has the elements that are known without data.
 
         Raises    ShapeError if they do not fit
         """
         raise NotImplementedError(missingRule(self, "shape rule", "dataShapeFrom(self, *shapes)"))
 
     def dataTypeFrom(self, *dtypes: Any) -> Any:
-        """The dtype of the output (a list where there are several) from those of the inputs, ahead of any data.
+        """Infer the dtype of the output (a list for several) from the input dtypes.
 
-        By default that of the floating inputs and parameters, promoted. None is one that is not known, or not given.
+        By default the promoted dtype of floating inputs and parameters. None stands for an unknown dtype or an omitted
+        input.
 
-        Raises    DtypeError for an input that the rule does not take
+        Raises    DtypeError for an input that the rule refuses
         """
         return inferredType(self, dtypes)
 
@@ -229,7 +230,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
         return [shapes[0] for _ in self.hidden]
 
     def hiddenTypeFrom(self, *dtypes: Any) -> list[Any]:
-        """The dtype of each hidden output, by default the float of the visible ones; None where it is not known."""
+        """The dtype of each hidden output, by default the float of the visible ones; None if unknown."""
         found = self.dataTypeFrom(*dtypes)
         floats = [d for d in (found if isinstance(found, list) else [found]) if d is not None and isFloating(d)]
         return [floats[0] if floats else None] * len(self.hidden)
@@ -258,7 +259,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
 
     @property
     def label(self) -> str:
-        """What kind of module it is, as messages and names by position say it."""
+        """The kind of module, for messages and default names."""
         return type(self).__name__
 
     @property
@@ -301,7 +302,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
         return [None if p is None else p.materialize() for p in self.ruleParams()]
 
     def needs(self, inputs: list[Any], updGrad: bool = True, updParamGrads: bool = True) -> tuple[bool, ...]:
-        """Which arguments of the rules get a gradient: one bool per input and parameter."""
+        """Per input and parameter: true if it gets a gradient."""
         if self.isDiscrete:
             return (False,) * (len(inputs) + len(self.ruleNames))
         names, indices = self.inputSpec.names, self.indices
@@ -376,7 +377,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
 
 
 def missingRule(module: Module, kind: str, written: str) -> str:
-    """What to write for a rule that a class has not, or has under the name that other frameworks give it."""
+    """The error text for a missing rule; hints at other frameworks' names for it."""
     own = next((name for name in ("forward", "call") if inspect.isfunction(getattr_static(module, name, None))), "")
     arguments = ", ".join(("self", "x", *module.params))
     hint = f"; its {own} is updateData here, which gets arrays, inputs first: updateData({arguments})" if own else ""
@@ -384,7 +385,7 @@ def missingRule(module: Module, kind: str, written: str) -> str:
 
 
 def unpacked(found: Any) -> Any:
-    """What a rule gave, several outputs as a list."""
+    """A rule's result, with several outputs as a list."""
     return list(found) if type(found) is tuple else found
 
 
@@ -399,7 +400,7 @@ def withDims(rule: Any) -> Any:
 
 
 def shapesAlone(rule: Any) -> Any:
-    """A rule of hidden shapes that may still give pairs of shape and dtype, as before there was `hiddenTypeFrom`."""
+    """Wrap a rule of hidden shapes to accept its old form, pairs of shape and dtype, with a warning."""
 
     @functools.wraps(rule)
     def hiddenShapes(self: Any, *shapes: Any, **options: Any) -> Any:
@@ -414,17 +415,17 @@ def shapesAlone(rule: Any) -> Any:
 
 
 def hasText(shape: Any) -> bool:
-    """Whether a shape holds a symbol as a plain text."""
+    """True if a shape holds a symbol as plain text."""
     return isinstance(shape, tuple) and str in map(type, shape)
 
 
 def isFloat(x: Any) -> bool:
-    """Whether a value can have a gradient; of a shape alone one cannot tell."""
+    """True if a value can have a gradient; always true for bare shapes."""
     return not hasattr(x, "dtype") or isFloating(x.dtype)
 
 
 def holdsNode(value: Any) -> bool:
-    """Whether a value is a Node, or a list or tuple with one inside.
+    """True for a Node, or a list or tuple with one inside.
 
     Raises    GraphError for a Module, which is no value
     """
@@ -449,7 +450,7 @@ def refuseNodes(cls: type, args: tuple) -> None:
 
 
 def checkGrads(grad: Any, outputs: list[Any], label: str) -> list[Any]:
-    """One gradient per output, of its shape and dtype; the gradient of a lone number may be left out, and is 1."""
+    """Check one gradient per output, of its shape and dtype; for a single number it is optional and defaults to 1."""
     if grad is None and len(outputs) == 1 and shapeOf(outputs[0]) == ():
         return [seedLike(outputs[0])]
     grads = list(grad) if isinstance(grad, (list, tuple)) else [grad]

@@ -55,9 +55,9 @@ class MovedFinder(MetaPathFinder, Loader):
 
 
 def attribute(name: str) -> ModuleType:
-    """A public package that nobody has imported yet, or the module of an old name, as an attribute of puregraph.
+    """Import a public package on first use, or the module of an old name, as an attribute of puregraph.
 
-    Raises    AttributeError for a name that never was one
+    Raises    AttributeError for any other name
     """
     if name not in NEW and name not in LATE:
         hint = hintFor(name)

@@ -42,17 +42,17 @@ def refuseLarge(error: Exception, module: Any, given: Sequence[Any], path: str, 
         needOutputs(module, *([getattr(x, key, None) for x in given] for key in ("shape", "dtype")))
     except ShapeError as fault:
         raise located(fault, path, label) from None
-    except Exception:  # the rule itself has said why
+    except Exception:  # the rule's own error says why
         return
 
 
 class Node(LinkedNode):
     """One use of a Module in a graph, and the values of its last pass.
 
-    `bwds` are the links to its parents, `fwds` those to its children. `data` is the output of the last forward pass (a
-    list where there are several), `grad` the gradient with respect to its inputs (likewise).
+    `bwds` are the links to its parents, `fwds` to its children. `data` is the output of the last forward pass (a list
+    for several), `grad` the gradient of its inputs (likewise).
 
-    `parents`   None, a Node, `(node, slots)`, or a list of those. Slots are an output's index or name, or a list.
+    `parents`   None, a Node, `(node, slots)`, or a list of them. Slots are an output's index or name, or a list.
     `keywords`  parents for arguments given by name.
     `rule`      the name of a registered gradient rule to use here in place of the module's own.
     """
@@ -97,7 +97,7 @@ class Node(LinkedNode):
             given = [None if edge is None else edge[0].output(edge[1]) for edge in self.sources]
         else:
             given = spec.fill(data, self)
-        self.checkGiven(given, spec)
+        self.checkInputs(given, spec)
         shapes = [None if x is None else shapeOf(x) for x in given]
         try:
             self.module.dataShapeFrom(*shapes)
@@ -120,8 +120,8 @@ class Node(LinkedNode):
         self.values = Applied(arguments, outputs, self.module.isTraining, saved)
         self.made = visible[0] if len(visible) == 1 else list(visible)
 
-    def checkGiven(self, given: list[Any], spec: Any) -> None:
-        """Refuse inputs that are missing or no values; of what computes with numbers alone, arrays of anything else."""
+    def checkInputs(self, given: list[Any], spec: Any) -> None:
+        """Refuse missing inputs and unsupported values; for numeric modules, also arrays of anything but numbers."""
         names, optional, _ = spec
         takesNumbers = type(self.module).__module__.startswith(NUMERIC)
         for i, x in enumerate(given):
@@ -148,28 +148,28 @@ class Node(LinkedNode):
                 raise DtypeError(*(faults or [f"at '{self.name}' ({self.label}): {error}"])) from None
 
     def saved(self, arrays: list[tuple[str, Any]], stored: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-        """What the gradient rule reads of these by name, each with a mark or fingerprint to find a later change by."""
+        """Marks or fingerprints, by name, of the values that the gradient rule reads, to detect later changes."""
         reads = readBy(self.module, self.rule)
         found = [(name, x, fingerprint(x)) for name, x in arrays if reads is None or name in reads]
         return found + [(n, p, p.mark()) for n, p in stored.items() if isMarked(p) and (reads is None or n in reads)]
 
     def output(self, slot: int) -> Any:
-        """One output of the last forward pass, be it a hidden one."""
+        """One output of the last forward pass; hidden ones included."""
         visible = self.made if isinstance(self.made, list) else [self.made]
         return visible[slot] if slot < len(visible) or self.values is None else self.values.outputs[slot]
 
     @property
     def data(self) -> Any:
-        """What the last forward pass computed from the inputs: an array, or a list of them.
+        """The output of the last forward pass: an array, or a list of them.
 
-        It can be read, but not written to: gradient rules read it too, and would see another value without a word.
+        It is read-only, because gradient rules read it too.
         """
         return list(map(readOnly, self.made)) if isinstance(self.made, list) else readOnly(self.made)
 
     def dataShapeFrom(self, inshapes: dict, shapes: dict, onmodule: Callable | None = None) -> None:
         """Infer this node's output shape from `shapes` (of nodes so far) or `inshapes` (of input nodes); needs no data.
 
-        Both map a node, or its name, to a shape (a list of shapes where there are several); the answer is put into
+        Both map a node, or its name, to a shape (a list for several); the result is stored in
         `shapes[self]`. `onmodule(module, inshape)` is called after the module's own rule.
         """
         if self.bwds:
@@ -217,7 +217,7 @@ class Node(LinkedNode):
     def updateGrad(
         self, grad: Any, updParamGrads: bool = True, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0
     ) -> None:
-        """Compute the gradients of the module's parameters and inputs from that of its output.
+        """Compute the gradients of the module's parameters and inputs from its output gradient.
 
         Raises    PuregraphError if there was no forward pass, or the module's mode has changed since
         """
@@ -305,7 +305,7 @@ def atNode(fault: Fault, path: str, label: str, source: str = "") -> Fault:
 
 
 def lookup(table: dict, node: Node) -> Any:
-    """The entry of a node in a table by node or by name."""
+    """Look up a node in a table by node or by name."""
     found = table.get(node, table.get(node.name))
     if found is None:
         raise GraphError(f"no shape is known for '{node}': give it in the dictionary, or visit its parents first")
@@ -313,7 +313,7 @@ def lookup(table: dict, node: Node) -> Any:
 
 
 def isNothing(grad: Any) -> bool:
-    """Whether no gradient comes from any output."""
+    """True if no output has a gradient."""
     return grad is None or isinstance(grad, list) and all(g is None for g in grad)
 
 

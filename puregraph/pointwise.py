@@ -35,15 +35,16 @@ class Pointwise(Module):
             def __init__(self, alpha=1.0, name=None):
                 super().__init__(name, alpha=alpha)
 
-    Names in the formula are the constants given to `super().__init__`, parameters held by the module (an attribute that
-    is a Param), and otherwise inputs, in the order in which they appear, or of `inputs = ("x", "t")` on the class.
-    `Pointwise(formula="x * sigmoid(x)")` needs no class at all. At kinks the derivative is torch's.
+    Names in the formula are constants passed to `super().__init__`, the module's parameters (attributes that are
+    Params), or inputs, in order of appearance or as in `inputs = ("x", "t")` on the class.
 
-    A class whose docstring has no line of Shapes finds its formula, its derivatives and its shapes written there;
-    `describe` writes those of a module, with its constants.
+    `Pointwise(formula="x * sigmoid(x)")` needs no class. At kinks the derivative is torch's.
+
+    A class whose docstring has no line of Shapes gets its formula, derivatives and shapes added to it; `describe`
+    writes them for one module, with its constants.
 
     Shapes    any that broadcast -> their broadcast
-    Source    the gradient is the formula's derivative, summed back over axes that were broadcast
+    Source    the gradient is the formula's derivative, summed over axes that were broadcast
     Raises    FormulaError for a formula that cannot be read, or that constants have made independent of an input;
               ShapeError for shapes that do not broadcast
     """
@@ -90,7 +91,7 @@ class Pointwise(Module):
 
     @CachedProperty
     def hasIdle(self) -> bool:
-        """Whether the result is that of fewer arguments, as of y alone in `x ** 0 + y`, and lacks the others' shape."""
+        """True if the result depends on fewer arguments, as on y alone in `x ** 0 + y`, and lacks the others' shape."""
         return len(numpyFrom([self.formula], self.order).reads[0]) < len(self.order)
 
     def holds(self, name: str) -> bool:
@@ -111,7 +112,7 @@ class Pointwise(Module):
 
     @property
     def views(self) -> bool:  # type: ignore[override]
-        """Whether the formula is an input itself, as `1 * x` is."""
+        """True if the formula is just an input, as `1 * x` is."""
         return self.formula == Formula(self.order[0])
 
     def dataShapeFrom(self, *shapes: Any) -> Any:
@@ -199,7 +200,7 @@ def partials(formula: Formula, names: tuple[str, ...]) -> list[Formula]:
 
 @lru_cache(maxsize=REMEMBERED)
 def gradients(formula: Formula, names: tuple[str, ...]) -> tuple[Formula, ...]:
-    """grad * dy/dx for each name x, written with the output where that spares reading an input."""
+    """grad * dy/dx for each name x, written with the output if that saves reading an input."""
     grad, output = besides(names)
     plain = formula.gradient(names, grad)
     lean = formula.gradient(names, grad, output)
@@ -216,7 +217,7 @@ def pullback(formula: Formula, names: tuple[str, ...], needs: tuple[bool, ...]) 
 
 
 def besides(names: tuple[str, ...]) -> tuple[str, str]:
-    """What the gradient of the output, and the output itself, are called where these are the names of others."""
+    """Names for the output gradient and the output that differ from these names."""
     grad, output = GRAD, OUTPUT
     while grad in names or output in names:
         grad, output = f"_{grad}", f"_{output}"
@@ -224,5 +225,5 @@ def besides(names: tuple[str, ...]) -> tuple[str, str]:
 
 
 def asGradient(found: Any, grad: Any, shape: Any) -> Any:
-    """What the formula of a gradient gave, in the shape of its argument: a derivative of 0 is a lone number."""
+    """A gradient formula's result in the shape of its argument; a derivative of 0 is a single number."""
     return unbroadcast(found, shape) if found.ndim == grad.ndim else np.zeros_like(grad, shape=shape)

@@ -145,7 +145,7 @@ class ModuleBackward(TapeNode):
 def use(module: Module, inputs: list[Any], rule: Any = None, path: str = "") -> tuple:
     """Run a module on Variables and arrays, recorded: its visible outputs."""
     if isinstance(module, FunctionCall):
-        arguments, keywords = module.given(inputs)
+        arguments, keywords = module.bound(inputs)
         result = module.function.apply(*arguments, **keywords)
         return result if type(result) is tuple else (result,)
     path = path or module.name or type(module).__name__.lower()
