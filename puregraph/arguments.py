@@ -164,7 +164,7 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
             return ""
         if kind is FilePath and isinstance(value, (str, os.PathLike)):
             return "no path has NUL characters"
-        fits = [each for each in later if each in kinds and kinds[each].holds(value)]
+        fits = [candidate for candidate in later if candidate in kinds and kinds[candidate].holds(value)]
         other = fits[0] if fits and kind is not Flag else ""  # a flag's value may be meant for any argument
         meant = f"did you mean {other}={value!r}?" if other else "give another one by its name"
         return f"argument {number} is {name}: {meant}"
@@ -212,10 +212,10 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
                         f"{owners(args)}: wanted {twice} once, got {placed[twice]!r:.60} by position and "
                         f"{twice}={kwargs[twice]!r:.60}"
                     ) from None
-                given = placed | kwargs
-                if all(name in given for name in required):
+                bound = placed | kwargs
+                if all(name in bound for name in required):
                     raise
-                fault = missing(type(args[0]).__name__ if isMethod and args else "", function, required, given)
+                fault = missing(type(args[0]).__name__ if isMethod and args else "", function, required, bound)
             raise fault
 
         return checkedFirst  # type: ignore[return-value]
@@ -223,22 +223,22 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
     return decorate
 
 
-def missing(owner: str, function: Any, required: tuple[str, ...], given: dict[str, Any]) -> ArgumentError:
+def missing(owner: str, function: Any, required: tuple[str, ...], arguments: dict[str, Any]) -> ArgumentError:
     """The error for a call without a required argument."""
     isConstructor = function.__name__ == "__init__"
     name = owner if isConstructor else function.__name__
-    got = ", ".join(f"{key}={value!r:.40}" for key, value in given.items()) or "nothing"
+    got = ", ".join(f"{key}={value!r:.40}" for key, value in arguments.items()) or "nothing"
     sizes = (
         "; sizes are never taken from the data" if isConstructor and {"insize", "inmaps", "maps"} & {*required} else ""
     )
     return ArgumentError(f"{name}: wanted {', '.join(required)}, got {got}: write {name}({', '.join(required)}){sizes}")
 
 
-def tooMany(owner: str, function: Any, names: tuple[str, ...], given: tuple[Any, ...]) -> ArgumentError:
+def tooMany(owner: str, function: Any, names: tuple[str, ...], arguments: tuple[Any, ...]) -> ArgumentError:
     """The error for a call with too many positional arguments."""
     name = owner if function.__name__ == "__init__" else function.__name__
     hint = "; several arrays are one argument, a list: [a, b]" if names[:1] == ("data",) else ""
-    got = ", ".join(f"{value!r:.40}" for value in given)
+    got = ", ".join(f"{value!r:.40}" for value in arguments)
     return ArgumentError(f"{name}: wanted {', '.join(names) or 'nothing'} by position, got {got}{hint}")
 
 

@@ -145,8 +145,8 @@ class Case:
         rule = gradientRule(self.module, needs)
         seeds = self.seeds(outputs)
         values = [*self.arguments, *outputs] if values is None else values
-        found = gradRule(rule, seeds if len(seeds) > 1 else seeds[0], values)
-        return asGrads(found, len(self.arguments), type(self.module).__name__)
+        grads = gradRule(rule, seeds if len(seeds) > 1 else seeds[0], values)
+        return asGrads(grads, len(self.arguments), type(self.module).__name__)
 
 
 @cache
@@ -187,13 +187,13 @@ def symbols(case: Case) -> None:
     wanted = case.module.dataShapeFrom(*case.shapes)
     for size in sizes:
         for axis in range(max(map(len, case.shapes), default=0)):
-            given = [
+            trial = [
                 s if axis >= len(s) or s[axis] != size else (*s[:axis], Dim("N"), *s[axis + 1 :]) for s in case.shapes
             ]
-            if given == case.shapes:
+            if trial == case.shapes:
                 continue
             try:
-                got = case.module.dataShapeFrom(*given)
+                got = case.module.dataShapeFrom(*trial)
             except ShapeError:
                 continue
             bound = [
@@ -204,7 +204,7 @@ def symbols(case: Case) -> None:
                 bound == (wanted if isinstance(wanted, list) else [wanted]),
                 f"{case.label}: with N for {size} the shape rule says {got}, which is not {wanted}",
             )
-            case.module.flopsFrom(*given)
+            case.module.flopsFrom(*trial)
 
 
 def wrongShapes(case: Case) -> None:
@@ -347,19 +347,19 @@ def dtypeRule(case: Case) -> None:
         isIndex = [index or x.dtype.kind != "f" for index, x in zip(isIndex, case.inputs)]
         trial.inputs = [x if index else frozen(asKind(x, kind)) for x, index in zip(case.inputs, isIndex)]
         trial.states = {n: v.astype(getattr(trial.module, n).dtype) for n, v in case.states.items()}
-        given = [x.dtype for x in trial.inputs]
+        inputTypes = [x.dtype for x in trial.inputs]
         try:
-            found = trial.module.dataTypeFrom(*given, *[None] * case.absent)
+            predicted = trial.module.dataTypeFrom(*inputTypes, *[None] * case.absent)
         except DtypeError as error:
             expect(not isFloating(kind), f"{case.label}: refuses {kind}: {error}")
             continue
         with np.errstate(all="ignore"):
             outputs = trial.run()
-        found = [
-            *(found if isinstance(found, list) else [found]),
-            *hiddenTypes(trial.module, [*given, *[None] * case.absent]),
+        predicted = [
+            *(predicted if isinstance(predicted, list) else [predicted]),
+            *hiddenTypes(trial.module, [*inputTypes, *[None] * case.absent]),
         ]
-        for name, said, y in zip((*module.outputNames, *module.hidden), found, outputs, strict=True):
+        for name, said, y in zip((*module.outputNames, *module.hidden), predicted, outputs, strict=True):
             gave = getattr(y, "dtype", None)
             expect(
                 said is None or said == gave,
@@ -402,11 +402,11 @@ def dtypes(case: Case) -> None:
 
 def inDouble(case: Case, states: dict[str, Any]) -> Case:
     """A case with the same rounded data in float64: rounding can make elements equal or move them across a kink."""
-    found = copy.copy(case)
-    found.module = copy.deepcopy(case.module).calcMode(np.float64)
-    found.inputs = [frozen(x.astype(np.float64)) if isFloating(x.dtype) else x for x in case.inputs]
-    found.states = states
-    return found
+    double = copy.copy(case)
+    double.module = copy.deepcopy(case.module).calcMode(np.float64)
+    double.inputs = [frozen(x.astype(np.float64)) if isFloating(x.dtype) else x for x in case.inputs]
+    double.states = states
+    return double
 
 
 def extremes(case: Case) -> None:
@@ -511,17 +511,17 @@ def compiled(case: Case) -> None:
         wanted = stateOf(case, listed(net.data), listed(net.grad))
         case.restore()
         outputs = listed(program.run(*case.inputs, *seeds))
-        found = stateOf(case, outputs, listed(program.grad))
-        for (what, a), (_, b) in zip(wanted, found, strict=True):
+        actual = stateOf(case, outputs, listed(program.grad))
+        for (what, a), (_, b) in zip(wanted, actual, strict=True):
             expect(a is b if a is None or b is None else alike(a, b), f"{case.label}: compiled, {what} is another")
 
 
 def stateOf(case: Case, outputs: list[Any], grads: list[Any]) -> list[tuple[str, Any]]:
     """The results of a pass, with names."""
-    found = [(f"output {i}", y) for i, y in enumerate(outputs)]
-    found += [(f"the gradient of input {i}", g) for i, g in enumerate(grads[: len(case.inputs)])]
-    found += [(f"the gradient of '{name}'", p.grad) for name, p in case.module.params.items()]
-    return found + [(f"'{name}'", s.data.copy()) for name, s in case.module.states.items()]
+    named = [(f"output {i}", y) for i, y in enumerate(outputs)]
+    named += [(f"the gradient of input {i}", g) for i, g in enumerate(grads[: len(case.inputs)])]
+    named += [(f"the gradient of '{name}'", p.grad) for name, p in case.module.params.items()]
+    return named + [(f"'{name}'", s.data.copy()) for name, s in case.module.states.items()]
 
 
 def listed(value: Any) -> list[Any]:

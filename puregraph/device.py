@@ -180,10 +180,10 @@ def versions() -> dict[str, str]:
     """The versions of Python, the platform and the relevant packages, or "not installed"."""
     import importlib.metadata  # takes 30 ms, so it is imported only for this table
 
-    found = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
+    table = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
     for package in PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            table[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            table[package] = "not installed"
+    return table

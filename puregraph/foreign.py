@@ -348,9 +348,9 @@ class ForeignAttribute:
 
     def __get__(self, thing: Any, owner: Any) -> Any:
         for cls in owner.__mro__:
-            found = vars(cls).get(self.name, self)
-            if not isinstance(found, ForeignAttribute):  # from another base class
-                return found.__get__(thing, owner) if hasattr(found, "__get__") else found
+            attribute = vars(cls).get(self.name, self)
+            if not isinstance(attribute, ForeignAttribute):  # from another base class
+                return attribute.__get__(thing, owner) if hasattr(attribute, "__get__") else attribute
         kind = f"{owner.__name__!r} object" if thing is not None else f"type object {owner.__name__!r}"
         raise UnknownAttributeError(f"{kind} has no attribute {self.name!r}; {self.hint}")
 

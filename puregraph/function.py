@@ -137,19 +137,19 @@ class Function:
 
         Raises    AutoDiffException if the number of gradients differs from the number of inputs
         """
-        found = cls.backward(ctx, *ctx.complete(grads))
-        found = found if type(found) is tuple else (found,)
-        if len(found) == len(form) and all(map(isLeaf, form)):
-            return list(found)
+        newGrads = cls.backward(ctx, *ctx.complete(grads))
+        newGrads = newGrads if type(newGrads) is tuple else (newGrads,)
+        if len(newGrads) == len(form) and all(map(isLeaf, form)):
+            return list(newGrads)
         spare = [not leavesOf(part, isLeaf) for part in form]
-        if len(found) < len(form) and all(spare[len(found) :]):
-            found += (None,) * (len(form) - len(found)) if any(map(isKeyword, form[len(found) :])) else ()
-        if len(found) != len(form):
+        if len(newGrads) < len(form) and all(spare[len(newGrads) :]):
+            newGrads += (None,) * (len(form) - len(newGrads)) if any(map(isKeyword, form[len(newGrads) :])) else ()
+        if len(newGrads) != len(form):
             raise AutoDiffException(
-                f"{cls.__name__}.backward returned {plural(len(found), 'gradient')}, expected {len(form)}: "
+                f"{cls.__name__}.backward returned {plural(len(newGrads), 'gradient')}, expected {len(form)}: "
                 "one per input of forward, None where there is none"
             )
-        return [g for part, new in zip(form, found) for g in alongside(part, new, isLeaf, cls.__name__)]
+        return [g for part, new in zip(form, newGrads) for g in alongside(part, new, isLeaf, cls.__name__)]
 
     @classmethod
     def node(cls, *parents: Any, name: str | None = None, **keywords: Any) -> Node:
@@ -231,7 +231,7 @@ def alongside(value: Any, grad: Any, isLeaf: Callable[[Any], bool], label: str) 
             f"{label}.backward: an input that is a {type(value).__name__} of {len(parts)} wants a list of as many "
             f"gradients, or None; got {type(grad).__name__}"
         )
-    return [g for part, each in zip(parts, grads) for g in alongside(part, each, isLeaf, label)]
+    return [g for part, gradient in zip(parts, grads) for g in alongside(part, gradient, isLeaf, label)]
 
 
 def filled(value: Any, values: Iterator[Any]) -> Any:
@@ -342,9 +342,9 @@ class FunctionCall(Module):
             result = self.function.call(context, arguments, keywords)
         except ValueError as error:
             raise writeRefusal(error, f"{self.label}.forward", "an input")  # noqa: B904 - it has its cause
-        given = {id(view): x for view, x in zip(views, inputs)}  # an input that is returned unchanged
+        originals = {id(view): x for view, x in zip(views, inputs)}  # an input that is returned unchanged
         results = result if isinstance(result, tuple) else (result,)
-        context.outputs = tuple([given.get(id(y), y) for y in results])
+        context.outputs = tuple([originals.get(id(y), y) for y in results])
         return (*context.outputs, context)
 
     def updateGrad(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
@@ -355,12 +355,12 @@ class FunctionCall(Module):
         context.needs_input_grad = tuple(map(any, wanted))
         grads = list(map(readOnly, grad if isinstance(grad, list) else [grad]))
         try:
-            found = self.function.gradients(context, grads, form, isHole)
+            results = self.function.gradients(context, grads, form, isHole)
         except ValueError as error:
             raise writeRefusal(error, f"{self.label}.backward", "a gradient or a saved value")  # noqa: B904
-        for g in found:
+        for g in results:
             needPlain(g, f"{self.label}.backward")
-        return tuple(found)
+        return tuple(results)
 
     def written(self, without: tuple[str, ...] = ()) -> str:
         return f"Call({self.function.__name__})"

@@ -39,25 +39,25 @@ class Inputs(NamedTuple):
     optional: tuple[str, ...] = ()
     variadic: bool = False
 
-    def order(self, given: dict[str, Any], what: str, owner: str) -> list[Any]:
+    def order(self, named: dict[str, Any], what: str, owner: str) -> list[Any]:
         """Values by input name, in the order of the inputs.
 
         Raises    GraphError for a missing or unknown name
         """
-        if set(given) != set(self.names):
-            wanted, names = ", ".join(self.names), ", ".join(map(str, given)) or "none"
+        if set(named) != set(self.names):
+            wanted, names = ", ".join(self.names), ", ".join(map(str, named)) or "none"
             raise GraphError(f"{owner}: wanted a dict with {what} for each input ({wanted}), got {names}")
-        return [given[name] for name in self.names]
+        return [named[name] for name in self.names]
 
     def fill(self, data: Any, owner: Any) -> list[Any]:
         """One value per input, from a single value, or a list for several inputs."""
         several = self.variadic or len(self.names) != 1
-        given = list(data) if several and isinstance(data, (list, tuple)) else [data]
+        values = list(data) if several and isinstance(data, (list, tuple)) else [data]
         required = len(self.names) - len(self.optional)
-        if self.variadic or required <= len(given) <= len(self.names):
-            return given + [None] * (0 if self.variadic else len(self.names) - len(given))
+        if self.variadic or required <= len(values) <= len(self.names):
+            return values + [None] * (0 if self.variadic else len(self.names) - len(values))
         raise GraphError(
-            f"{owner}: wanted {plural(len(self.names), 'input')} ({', '.join(self.names)}), got {len(given)}"
+            f"{owner}: wanted {plural(len(self.names), 'input')} ({', '.join(self.names)}), got {len(values)}"
         )
 
 
@@ -231,8 +231,8 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
 
     def hiddenTypeFrom(self, *dtypes: Any) -> list[Any]:
         """The dtype of each hidden output, by default the float of the visible ones; None if unknown."""
-        found = self.dataTypeFrom(*dtypes)
-        floats = [d for d in (found if isinstance(found, list) else [found]) if d is not None and isFloating(d)]
+        visible = self.dataTypeFrom(*dtypes)
+        floats = [d for d in (visible if isinstance(visible, list) else [visible]) if d is not None and isFloating(d)]
         return [floats[0] if floats else None] * len(self.hidden)
 
     def updateData(self, *arguments: Any, **options: Any) -> Any:
@@ -378,15 +378,19 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
 
 def missingRule(module: Module, kind: str, written: str) -> str:
     """The error text for a missing rule; hints at other frameworks' names for it."""
-    own = next((name for name in ("forward", "call") if inspect.isfunction(getattr_static(module, name, None))), "")
+    foreign = next((name for name in ("forward", "call") if inspect.isfunction(getattr_static(module, name, None))), "")
     arguments = ", ".join(("self", "x", *module.params))
-    hint = f"; its {own} is updateData here, which gets arrays, inputs first: updateData({arguments})" if own else ""
+    hint = (
+        f"; its {foreign} is updateData here, which gets arrays, inputs first: updateData({arguments})"
+        if foreign
+        else ""
+    )
     return f"{type(module).__name__} has no {kind}: write {written}{hint}"
 
 
-def unpacked(found: Any) -> Any:
+def unpacked(result: Any) -> Any:
     """A rule's result, with several outputs as a list."""
-    return list(found) if type(found) is tuple else found
+    return list(result) if type(result) is tuple else result
 
 
 def withDims(rule: Any) -> Any:
@@ -404,12 +408,12 @@ def shapesAlone(rule: Any) -> Any:
 
     @functools.wraps(rule)
     def hiddenShapes(self: Any, *shapes: Any, **options: Any) -> Any:
-        found = rule(self, *shapes, **options)
-        if any(isinstance(s, tuple) and len(s) == 2 and isinstance(s[0], tuple) for s in found):
+        results = rule(self, *shapes, **options)
+        if any(isinstance(s, tuple) and len(s) == 2 and isinstance(s[0], tuple) for s in results):
             text = f"{type(self).__name__}.hiddenShapeFrom gives shapes alone now: give the dtypes in hiddenTypeFrom"
             warnings.warn(text, DeprecationWarning, stacklevel=2)
-            return [shape for shape, _ in found]
-        return found
+            return [shape for shape, _ in results]
+        return results
 
     return hiddenShapes
 

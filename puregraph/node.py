@@ -34,12 +34,12 @@ from puregraph.errors import (
 NUMERIC = ("puregraph.modules.", "puregraph.costs.", "puregraph.pointwise")  # what computes with numbers alone
 
 
-def refuseLarge(error: Exception, module: Any, given: Sequence[Any], path: str, label: str) -> None:
+def refuseLarge(error: Exception, module: Any, inputs: Sequence[Any], path: str, label: str) -> None:
     """Raises    ShapeError in place of the error of a rule whose outputs are larger than the memory of this machine"""
     if isinstance(error, PuregraphError) or not isinstance(error, (MemoryError, ValueError, OverflowError)):
         return
     try:
-        needOutputs(module, *([getattr(x, key, None) for x in given] for key in ("shape", "dtype")))
+        needOutputs(module, *([getattr(x, key, None) for x in inputs] for key in ("shape", "dtype")))
     except ShapeError as fault:
         raise located(fault, path, label) from None
     except Exception:  # the rule's own error says why
@@ -94,37 +94,37 @@ class Node(LinkedNode):
         """
         spec = self.module.inputSpec
         if self.bwds:
-            given = [None if edge is None else edge[0].output(edge[1]) for edge in self.sources]
+            inputs = [None if edge is None else edge[0].output(edge[1]) for edge in self.sources]
         else:
-            given = spec.fill(data, self)
-        self.checkInputs(given, spec)
-        shapes = [None if x is None else shapeOf(x) for x in given]
+            inputs = spec.fill(data, self)
+        self.checkInputs(inputs, spec)
+        shapes = [None if x is None else shapeOf(x) for x in inputs]
         try:
             self.module.dataShapeFrom(*shapes)
             stored = dict(zip(self.module.ruleNames, self.module.ruleParams()))
-            arguments = given + [None if p is None else p.materialize() for p in stored.values()]
-            isPlain = not hasBfloat16(given, arguments)
-            result = self.module.updateData(*arguments) if isPlain else forwardRule(self.module, arguments, len(given))
+            arguments = inputs + [None if p is None else p.materialize() for p in stored.values()]
+            isPlain = not hasBfloat16(inputs, arguments)
+            result = self.module.updateData(*arguments) if isPlain else forwardRule(self.module, arguments, len(inputs))
             outputs = result if type(result) is tuple else (result,)
             if HOOKS.look is not None:
                 HOOKS.look(self.name, self.module, arguments, outputs)
         except ShapeError as error:
             raise located(error, self.name, self.label) from None
         except Exception as error:
-            refuseLarge(error, self.module, given, self.name, self.label)
+            refuseLarge(error, self.module, inputs, self.name, self.label)
             addLocation(error, f"at '{self.name}' ({self.label}): given {show(shapes)}")
             raise
         visible = outputs[: len(self.module.outputNames)]
-        ends = [*zip(spec.names, given), *zip(repeat(spec.names[-1]), given[len(spec.names) :])] if given else []
+        ends = [*zip(spec.names, inputs), *zip(repeat(spec.names[-1]), inputs[len(spec.names) :])] if inputs else []
         saved = self.saved([*ends, *zip(self.module.outputNames, visible)], stored)
         self.values = Applied(arguments, outputs, self.module.isTraining, saved)
         self.made = visible[0] if len(visible) == 1 else list(visible)
 
-    def checkInputs(self, given: list[Any], spec: Any) -> None:
+    def checkInputs(self, inputs: list[Any], spec: Any) -> None:
         """Refuse missing inputs and unsupported values; for numeric modules, also arrays of anything but numbers."""
         names, optional, _ = spec
         takesNumbers = type(self.module).__module__.startswith(NUMERIC)
-        for i, x in enumerate(given):
+        for i, x in enumerate(inputs):
             name = names[min(i, len(names) - 1)]
             if x is None:
                 if not self.bwds and name not in optional:
@@ -139,10 +139,10 @@ class Node(LinkedNode):
                 kind = kindOf(x) if isinstance(x, str) else f"dtype {x.dtype}; convert with .astype('float32')"
                 where = f"at '{self.name}' ({self.label})"
                 raise DtypeError(f"{where}: wanted an array of real numbers for {name}, got {kind}")
-        dtypes = {x.dtype for x in given if type(x) is np.ndarray}
+        dtypes = {x.dtype for x in inputs if type(x) is np.ndarray}
         if self.module.masks or len(dtypes) > 1 or any(dtype.kind in "iub" for dtype in dtypes):
             try:
-                self.module.dataTypeFrom(*[getattr(x, "dtype", None) for x in given])
+                self.module.dataTypeFrom(*[getattr(x, "dtype", None) for x in inputs])
             except DtypeError as error:
                 faults: list[Fault | str] = [atNode(fault, self.name, self.label) for fault in error.faults]
                 raise DtypeError(*(faults or [f"at '{self.name}' ({self.label}): {error}"])) from None
@@ -150,8 +150,8 @@ class Node(LinkedNode):
     def saved(self, arrays: list[tuple[str, Any]], stored: dict[str, Any]) -> list[tuple[str, Any, Any]]:
         """Marks or fingerprints, by name, of the values that the gradient rule reads, to detect later changes."""
         reads = readBy(self.module, self.rule)
-        found = [(name, x, fingerprint(x)) for name, x in arrays if reads is None or name in reads]
-        return found + [(n, p, p.mark()) for n, p in stored.items() if isMarked(p) and (reads is None or n in reads)]
+        marks = [(name, x, fingerprint(x)) for name, x in arrays if reads is None or name in reads]
+        return marks + [(n, p, p.mark()) for n, p in stored.items() if isMarked(p) and (reads is None or n in reads)]
 
     def output(self, slot: int) -> Any:
         """One output of the last forward pass; hidden ones included."""
@@ -173,20 +173,20 @@ class Node(LinkedNode):
         `shapes[self]`. `onmodule(module, inshape)` is called after the module's own rule.
         """
         if self.bwds:
-            given = [None if edge is None else shapeAt(edge[0], edge[1], shapes) for edge in self.sources]
+            inputShapes = [None if edge is None else shapeAt(edge[0], edge[1], shapes) for edge in self.sources]
         else:
             inshape = lookup(inshapes, self)
-            given = list(inshape) if isinstance(inshape, list) else [inshape]
+            inputShapes = list(inshape) if isinstance(inshape, list) else [inshape]
         try:
-            found = self.module.dataShapeFrom(*given)
+            inferred = self.module.dataShapeFrom(*inputShapes)
         except ShapeError as error:
             raise located(error, self.name, self.label) from None
-        outs = withValues(self.module, given, found if isinstance(found, list) else [found])
-        outs = FreshSymbols(s for s in given if isinstance(s, tuple)).named(self.name, self.module, outs)
-        shapes[self] = outs if isinstance(found, list) else outs[0]
-        self.inshapes, self.shape = given, shapes[self]
+        outs = withValues(self.module, inputShapes, inferred if isinstance(inferred, list) else [inferred])
+        outs = FreshSymbols(s for s in inputShapes if isinstance(s, tuple)).named(self.name, self.module, outs)
+        shapes[self] = outs if isinstance(inferred, list) else outs[0]
+        self.inshapes, self.shape = inputShapes, shapes[self]
         if onmodule is not None:
-            onmodule(self.module, given[0] if len(given) == 1 else given)
+            onmodule(self.module, inputShapes[0] if len(inputShapes) == 1 else inputShapes)
 
     # Backward ---------------------------------------------------------------------------------------------------------
 
@@ -234,8 +234,8 @@ class Node(LinkedNode):
             try:
                 rule = gradientRule(self.module, needs, self.rule, RuleContext(self))
                 isPlain = not hasBfloat16((), (*arguments, *outputs))
-                found = rule(grad, *arguments, *outputs) if isPlain else gradRule(rule, grad, [*arguments, *outputs])
-                grads = asGrads(found, len(arguments), self.label)
+                result = rule(grad, *arguments, *outputs) if isPlain else gradRule(rule, grad, [*arguments, *outputs])
+                grads = asGrads(result, len(arguments), self.label)
                 if HOOKS.look is not None:
                     HOOKS.look(self.name, self.module, [grad, *arguments, *outputs], grads, True)
             except Exception as error:
@@ -306,10 +306,10 @@ def atNode(fault: Fault, path: str, label: str, source: str = "") -> Fault:
 
 def lookup(table: dict, node: Node) -> Any:
     """Look up a node in a table by node or by name."""
-    found = table.get(node, table.get(node.name))
-    if found is None:
+    entry = table.get(node, table.get(node.name))
+    if entry is None:
         raise GraphError(f"no shape is known for '{node}': give it in the dictionary, or visit its parents first")
-    return found
+    return entry
 
 
 def isNothing(grad: Any) -> bool:

@@ -119,17 +119,19 @@ class Pointwise(Module):
         return broadcast(*shapes, *(p.shape for p in self.ruleParams() if p is not None))
 
     def dataTypeFrom(self, *dtypes: Any) -> Any:
-        own = iter(dtypes)
+        remaining = iter(dtypes)
         held = {n: getattr(self, n) for n in self.ruleNames}
-        given = [(None if held[n] is None else held[n].dtype) if n in held else next(own) for n in self.order]
+        operandTypes = [
+            (None if held[n] is None else held[n].dtype) if n in held else next(remaining) for n in self.order
+        ]
         needFloats(zip(self.arguments, dtypes), promoted(p.dtype for p in held.values())) if held else None
-        if any(d is None for d in given):
+        if any(d is None for d in operandTypes):
             return None
-        brain = next((d for d in given if isBfloat16(d)), None)
-        wide = given if brain is None else [np.dtype(np.float32) if isBfloat16(d) else d for d in given]
-        found = numpyFrom([self.formula], self.order).plan(tuple(wide)).results[0]
-        isWide = brain is None or found.kind != "f"
-        return found if isWide else promoted([d for d in given if isFloating(d)])
+        brain = next((d for d in operandTypes if isBfloat16(d)), None)
+        wide = operandTypes if brain is None else [np.dtype(np.float32) if isBfloat16(d) else d for d in operandTypes]
+        resultType = numpyFrom([self.formula], self.order).plan(tuple(wide)).results[0]
+        isWide = brain is None or resultType.kind != "f"
+        return resultType if isWide else promoted([d for d in operandTypes if isFloating(d)])
 
     def valueFrom(self, *shapes: Any) -> Any:
         values = [valueOf(s) for s in shapes]
@@ -148,8 +150,8 @@ class Pointwise(Module):
     def derivative(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
         """grad * dy/dx for every argument x that needs it."""
         *arguments, y = values
-        found = iter(pullback(self.formula, self.order, needs)(grad, *arguments, y))
-        return tuple([asGradient(next(found), grad, x.shape) if n else None for x, n in zip(arguments, needs)])
+        grads = iter(pullback(self.formula, self.order, needs)(grad, *arguments, y))
+        return tuple([asGradient(next(grads), grad, x.shape) if n else None for x, n in zip(arguments, needs)])
 
     def flopsFrom(self, *shapes: Any) -> Any:
         return self.formula.flops * product(self.dataShapeFrom(*shapes))
@@ -204,7 +206,7 @@ def gradients(formula: Formula, names: tuple[str, ...]) -> tuple[Formula, ...]:
     grad, output = besides(names)
     plain = formula.gradient(names, grad)
     lean = formula.gradient(names, grad, output)
-    plainReads, leanReads = (len({n for d in each.values() for n in d.names}) for each in (plain, lean))
+    plainReads, leanReads = (len({n for d in pulled.values() for n in d.names}) for pulled in (plain, lean))
     return tuple((lean if leanReads <= plainReads else plain).values())
 
 
@@ -224,6 +226,6 @@ def besides(names: tuple[str, ...]) -> tuple[str, str]:
     return grad, output
 
 
-def asGradient(found: Any, grad: Any, shape: Any) -> Any:
+def asGradient(derivative: Any, grad: Any, shape: Any) -> Any:
     """A gradient formula's result in the shape of its argument; a derivative of 0 is a single number."""
-    return unbroadcast(found, shape) if found.ndim == grad.ndim else np.zeros_like(grad, shape=shape)
+    return unbroadcast(derivative, shape) if derivative.ndim == grad.ndim else np.zeros_like(grad, shape=shape)
