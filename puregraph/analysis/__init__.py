@@ -1,1 +1,1 @@
-"""What a graph will take, computed from shapes alone: liveness, footprint, and the table of both."""
+"""Cost of a graph, computed from shapes alone: liveness, footprint, and the table of both."""

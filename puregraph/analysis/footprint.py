@@ -20,7 +20,7 @@ from puregraph.graph.steps import GraphStep
 
 
 class FootprintLine(NamedTuple):
-    """One node: where its inputs come from, the shapes of its outputs and of its inputs' gradients, and its cost."""
+    """One node: the sources of its inputs, the shapes of its outputs and input gradients, and its cost."""
 
     path: str
     module: Any
@@ -35,21 +35,21 @@ class FootprintLine(NamedTuple):
 
 
 class Footprint:
-    """What a graph takes at given input shapes. Nothing is allocated; a symbol in a shape stays one in every size.
+    """Memory and operations of a graph at given input shapes. Nothing is allocated; symbols stay symbols in sizes.
 
-    `lines`    one a node, in order; `shapes` is None where a fault here or above leaves them unknown, and in
-               `gradShapes` None stands for an input without a gradient
+    `lines`    one per node, in order; `shapes` is None after a fault here or upstream, and in `gradShapes` None stands
+               for an input without a gradient
     `faults`   the nodes that do not fit
-    `params`   how many numbers are trained; `paramBytes` theirs, `stateBytes` those of running statistics
+    `params`   number of trained elements; `paramBytes` their bytes, `stateBytes` the bytes of running statistics
     `flops`    operations of one forward pass
-    `batch`    the only symbol, if all sizes grow in proportion to it or not at all; else None
+    `batch`    the only symbol, if every size is proportional to it or constant; else None
 
-    `kept`, `peak` and `eager` measure a training step, and want a size for each symbol: `found.peak(N=32)`. A step is a
-    forward pass and a backward pass for the parameters, or for the inputs where no parameter is, in the modes that the
-    modules have: in evalMode no parameter has a gradient. They are None where there are faults or a gradient rule is
-    missing.
+    `kept`, `peak` and `eager` measure a training step, and take a size for each symbol: `footprint.peak(N=32)`. A
+    step is a forward pass and a backward pass for the parameters (for the inputs, if there are no parameters), in the
+    modules' current modes: in evalMode no parameter has a gradient. They are None if there are faults or a
+    gradient rule is missing.
 
-    Raises    GraphError for what is no Graph; ShapeError for what is no shape
+    Raises    GraphError for an object that is no Graph; ShapeError for an invalid shape
     """
 
     _repr_html_: Any = Late("puregraph.draw.notebook", "footprintHtml")
@@ -77,13 +77,13 @@ class Footprint:
 
     @property
     def wantsTrainMode(self) -> bool:
-        """Whether no module with parameters trains, though some would in trainMode: those that are not frozen."""
+        """True if no module with parameters trains, but some that are not frozen would in trainMode."""
         holders = [step.module for step in self.steps.items if step.module.params]
         return not any(module.isTraining for module in holders) and not all(module.isFrozen for module in holders)
 
     @property
     def givesInputGrads(self) -> bool:
-        """Whether a backward pass gives the gradients of inputs as well."""
+        """True if a backward pass also computes input gradients."""
         return not self.graph.params
 
     # A training step --------------------------------------------------------------------------------------------------
@@ -107,8 +107,8 @@ class Footprint:
         return None if self.liveness is None else self.paramBytes + self.stateBytes + self.liveness.heldBytes(sizes)
 
     def attention(self, **sizes: int) -> tuple[int, int] | None:
-        """Bytes that the largest gradient of attention takes beside all this on a GPU by cuDNN: deterministic, which is
-        the default up to 256 MB, and not; None where there is no attention. PUREGRAPH_DETERMINISTIC chooses."""
+        """Extra cuDNN workspace bytes of the largest attention gradient on a GPU: deterministic (the default up to
+        256 MB) and nondeterministic; None without attention. PUREGRAPH_DETERMINISTIC selects one."""
         found: list[Any] = []
         for step, inshapes, shapes, *_ in self.rows:
             make = getattr(step.module, "workspaceFrom", None)
@@ -141,7 +141,7 @@ class Footprint:
         lives.hold(self.sizes)
 
     def livenessBackward(self, lives: Liveness, back: Any) -> None:
-        """The cost makes the first gradients, each step those of its inputs; those of parameters stay to the end."""
+        """Record the backward pass: the cost makes the first gradients; parameter gradients live to the end."""
         steps, outside = back.steps(), [*self.steps.outputs, *back.numbers]
         for i, (inner, number) in enumerate(zip(steps.inputs, outside, strict=True)):
             lives.make(-inner, self.sizes[number], None if i < len(back.seeds) else number)
@@ -160,7 +160,7 @@ class Footprint:
     # Sizes ------------------------------------------------------------------------------------------------------------
 
     def measure(self) -> tuple[dict[int, Any], dict[int, Size]]:
-        """The shape and the bytes of every value that is known, by number."""
+        """The shape and the bytes of every known value, by number."""
         shapes: dict[int, Any] = dict(zip(self.steps.inputs, self.inshapes, strict=True))
         dtypes: dict[int, Any] = dict(zip(self.steps.inputs, self.graph.inputTypes(len(self.inshapes)), strict=True))
         for number, module, name in self.steps.params:
@@ -180,7 +180,7 @@ class Footprint:
         return shapes, sizes
 
     def lineFrom(self, row: StepShapes, counted: set[int]) -> FootprintLine:
-        """The line of a node; a parameter counts where it is first used."""
+        """The line of a node; a shared parameter counts at its first use."""
         step, inshapes, shapes, fault, dtypes = row
         module = step.module
         own = [p for p in module.params.values() if id(p) not in counted]
@@ -204,7 +204,7 @@ class Footprint:
         )
 
     def hasGrad(self, number: int | None) -> bool:
-        """Whether the value of a number has a gradient: integers and booleans have none."""
+        """True if a value has a gradient; integers and booleans have none."""
         return number is not None and isFloating(self.dtypes.get(number))
 
     def batchFrom(self) -> str | None:
@@ -215,13 +215,13 @@ class Footprint:
 
 
 def gradAliases(step: GraphStep) -> bool:
-    """Whether a step of a backward graph gives the very gradient that it takes, where it has the input's shape."""
+    """True if a step of a backward graph returns its incoming gradient itself when the shapes are equal."""
     of = getattr(step.module, "of", None)
     return of is not None and (of.views or of.gradAliases)
 
 
 def shownOf(step: GraphStep) -> list[int]:
-    """The gradients that a backward pass leaves on a forward node: those of its inputs."""
+    """The gradients that a backward pass stores on a forward node: its input gradients."""
     module = step.module
     if not hasattr(module, "of"):
         return []

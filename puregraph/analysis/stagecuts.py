@@ -26,24 +26,24 @@ class StageCuts:
     that come over its first cut.
     """
 
-    def __init__(self, found: Footprint, crossings: Crossings):
-        self.found, self.crossings, steps = found, crossings, found.steps
-        self.flops = np.array([float(line.flops) for line in found.lines])
+    def __init__(self, footprint: Footprint, crossings: Crossings):
+        self.footprint, self.crossings, steps = footprint, crossings, footprint.steps
+        self.flops = np.array([float(line.flops) for line in footprint.lines])
         held = {id(p): p.nbytes for step in steps.items for p in step.module.params.values()}
         kept = [[held.pop(id(p), 0) for p in step.module.params.values()] for step in steps.items]
-        self.nbytes = np.array([float(sum(each) + line.nbytes) for each, line in zip(kept, found.lines)])
+        self.nbytes = np.array([float(sum(each) + line.nbytes) for each, line in zip(kept, footprint.lines)])
         count = len(steps.items)
         self.crossing = np.zeros(count + 1)
         for number, readers in crossings.readers.items():
             made = crossings.made.get(number, count)
             if made >= 0 or crossings.isCarried:
-                self.crossing[made + 1 : readers[-1][0] + 1] += float(found.sizes.get(number, 0))
+                self.crossing[made + 1 : readers[-1][0] + 1] += float(footprint.sizes.get(number, 0))
         self.refused = dict[int, str]()
         self.keepTogether()
 
     def keepTogether(self) -> None:
-        """Refuse the cuts that would change bits, or that nobody could run."""
-        steps, found = self.found.steps, self.found
+        """Refuse cuts that would change results, or that cannot run."""
+        steps, footprint = self.footprint.steps, self.footprint
         uses: dict[int, list[int]] = {}
         for index, step in enumerate(steps.items):
             for number in step.stored:
@@ -57,35 +57,35 @@ class StageCuts:
                 params.setdefault(id(stored), []).append(number)
         for numbers in params.values():
             order = [index for number in numbers for index in uses[number]]
-            if len(order) > 2:  # of three gradients only the last one in the order of their sum may be apart
+            if len(order) > 2:  # of three gradients only the last one in the order of their sum may be in another stage
                 last = order[-1] if order[-1] == max(order) else min(order)
                 others = [index for index in order if index != last] or order
                 name = steps.names[numbers[0]]
                 self.refuse(min(others), max(others), f"'{name}' has several readers on both sides")
         for number, readers in self.crossings.readers.items():
-            shape = found.shapes.get(number)
+            shape = footprint.shapes.get(number)
             made = self.crossings.made.get(number, -1)
             isKnown = shape is not None and valueOf(shape) is not None
             if isKnown or shape is None or symbols(shape):
-                self.refuse(made, readers[-1][0], f"'{steps.names[number]}' has a size that only a pass knows")
+                self.refuse(made, readers[-1][0], f"'{steps.names[number]}' has a size that depends on the data")
 
     def refuse(self, first: int, last: int, why: str) -> None:
         """Refuse all cuts behind step `first`, up to that before `last`."""
-        for cut in range(max(first + 1, 1), min(last, len(self.found.steps.items) - 1) + 1):
+        for cut in range(max(first + 1, 1), min(last, len(self.footprint.steps.items) - 1) + 1):
             self.refused.setdefault(cut, why)
 
     def best(self, count: int, last: int | None = None) -> list[int]:
-        """The steps with which the stages begin, and the end; no stage begins behind step `last`.
+        """The first steps of the stages, and the end; no stage begins behind step `last`.
 
-        The largest load is the smallest that there is, within five percent; among those, the fewest bytes go over.
+        The largest load is within five percent of the smallest possible; among such cuts, the fewest bytes cross.
 
         Raises    GraphError if there are not enough cuts
         """
-        end = len(self.found.steps.items)
+        end = len(self.footprint.steps.items)
         free = [c for c in range(1, end if last is None else last + 1) if c not in self.refused]
         if len(free) < count - 1:
             why = f": {few(list(dict.fromkeys(self.refused.values())))}" if self.refused else ""
-            title = self.found.graph.title()
+            title = self.footprint.graph.title()
             raise GraphError(f"stages: {title} can be cut in {len(free) + 1} at most, wanted {count}{why}")
         bounds = np.array([0, *free, end])
         load = self.loads(bounds)
@@ -107,7 +107,7 @@ class StageCuts:
         return [int(bounds[i]) for i in reversed(found)]
 
     def loads(self, bounds: np.ndarray) -> np.ndarray:
-        """The load of the stage from each of these cuts to each other; inf where there is none between."""
+        """The load of a stage between each pair of cuts; inf if the first is not before the second."""
 
         def shares(each: np.ndarray, before: np.ndarray) -> np.ndarray:
             ends = np.concatenate([[0.0], np.cumsum(each)])[bounds]

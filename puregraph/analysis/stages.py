@@ -17,8 +17,8 @@ from puregraph.graph.graphsegment import Crossings, GraphSegment, segmentFrom
 
 
 class StageLine(NamedTuple):
-    """What a stage takes: its first and last node, how many there are, numbers that are trained, bytes of these and of
-    the values that it makes, operations of a forward pass, and the bytes that it is sent."""
+    """One stage: its first and last node, the number of nodes, trained elements,
+    their bytes, bytes of its values, operations of a forward pass, and received bytes."""
 
     first: str
     last: str
@@ -31,12 +31,12 @@ class StageLine(NamedTuple):
 
 
 class Stages(Sequence[Graph]):
-    """Graphs that follow each other, each of which takes what the one before gives; `stages(net, 4, shape)` makes them.
+    """A chain of graphs: each takes the outputs of the previous one; `stages(net, 4, shape)` makes them.
 
-    `lines`  what each of them takes, at the shapes that the graph was cut for
+    `lines`  the cost of each stage, at the shapes that the graph was cut for
 
-    They have the modules of the net, under its paths. What a later stage reads goes through those between. Called one
-    after the other they give what the net gives, to the bit, and so does `backward`.
+    They share the net's modules and paths. A value for a later stage passes through the stages between. Run one after
+    the other they give the net's results to the last bit, and so does `backward`.
     """
 
     def __init__(self, segments: list[GraphSegment], lines: list[StageLine]):
@@ -50,7 +50,7 @@ class Stages(Sequence[Graph]):
         return len(self.graphs)
 
     def __call__(self, *data: Any) -> Any:
-        """What the last stage gives for the inputs of the first: arrays, or one list of them."""
+        """Run all stages on the inputs of the first: arrays, or one list of them."""
         found: Any = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
         for graph in self.graphs:
             found = graph(found if isinstance(found, list) else [found])
@@ -89,14 +89,14 @@ class Stages(Sequence[Graph]):
 
 @takes(k=Count)
 def stages(net: Graph, k: int, *shapes: Any) -> Stages:
-    """`k` graphs that follow each other and together are the net, with about as many operations and bytes each.
+    """Cut a net into a chain of `k` graphs with about equal operations and bytes.
 
-    `shapes`  those of the inputs, in numbers: of one microbatch, as it goes through a pipeline
+    `shapes`  the input shapes of one microbatch, without symbols
 
-    Nothing is allocated. A state stays in one stage, and so does a parameter with several readers, except for one of
-    them: embeddings and scores may share an array.
+    Nothing is allocated. All uses of a state stay in one stage. So do all uses of a parameter with several readers,
+    except one: embeddings and scores may share an array.
 
-    Raises    ShapeError if the shapes do not fit; GraphError if there are fewer cuts; ArgumentError for symbols
+    Raises    ShapeError if the shapes do not fit; GraphError if there are too few cuts; ArgumentError for symbols
     """
     given = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else list(shapes)
     if any(symbols(shape) for shape in given):
@@ -108,14 +108,14 @@ def stages(net: Graph, k: int, *shapes: Any) -> Stages:
 
 
 def stagesAt(found: Footprint, crossings: Crossings, cuts: list[int]) -> Stages:
-    """The stages that begin with these steps, the last of which is their end."""
+    """The stages between these cuts; the last cut is the end."""
     pairs = list(pairwise(cuts))
     segments = [segmentFrom(crossings, *pair, f"stage{number}") for number, pair in enumerate(pairs, 1)]
     return Stages(segments, [lineFrom(found, segment, *pair) for segment, pair in zip(segments, pairs)])
 
 
 def lineFrom(found: Footprint, segment: GraphSegment, begin: int, end: int) -> StageLine:
-    """What the steps from `begin` to before `end` take."""
+    """The cost of the steps from `begin` to before `end`."""
     lines, params = found.lines[begin:end], segment.graph.params.values()
     sizes = [found.sizes[number] for number in {each.number for each in segment.taken}]
     paths = [line.path for line in lines] or [""]

@@ -62,7 +62,7 @@ def declaredShapes(graph: Graph) -> list[Any]:
 
 
 def render(found: Footprint, width: int | None = None, color: bool = False) -> str:
-    """The table of a footprint as text, with the codes for a terminal's colours if wanted."""
+    """The table of a footprint as text, optionally with terminal color codes."""
     lines = [*tableLines(found, width), StyledText(""), *totalLines(found, width), *faultLines(found, width)]
     if width is not None:
         lines = [line._replace(text=cut(line.text, width)) for line in lines]
@@ -73,7 +73,7 @@ def render(found: Footprint, width: int | None = None, color: bool = False) -> s
 
 
 def tableLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
-    """One line a node, in as many columns as fit."""
+    """One line per node, with as many columns as fit."""
     dropped: list[str] = []
     while True:
         names = [n for n in (*LEFT, *RIGHT) if n not in dropped]
@@ -119,7 +119,7 @@ def rowOf(line: FootprintLine, found: Footprint, withArguments: bool) -> dict[st
 
 
 def dtypesOf(line: FootprintLine, found: Footprint) -> str:
-    """The dtypes of a node's outputs, where they are not what the graph computes in."""
+    """The dtypes of a node's outputs, if they differ from the graph's dtype."""
     names = dict.fromkeys(str(d) for d in line.dtypes if d is not None)
     return "" if set(names) <= {str(found.dtype)} else f" {', '.join(names)}"
 
@@ -141,7 +141,7 @@ def near(name: str, path: str) -> str:
 
 
 def totalLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
-    """What the whole graph takes: for several batch sizes, as many as fit, where the batch is a symbol."""
+    """The totals of the graph; if the batch is a symbol, for several batch sizes."""
     outputs = "unknown" if found.faults else several(found.outshapes)
     states = f", and {bytesText(found.stateBytes)} of running statistics" if found.stateBytes else ""
     yield StyledText(f"{several(found.inshapes)} -> {outputs}")
@@ -182,7 +182,7 @@ def wrapped(text: str, width: int | None) -> Iterator[StyledText]:
 
 
 def faultLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
-    """Every fault in full."""
+    """List every fault in full."""
     if not found.faults:
         return
     count = len(found.faults)
@@ -203,7 +203,7 @@ def faultLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
 
 
 def cell(size: Size, found: Footprint, text: Callable[[Size], str]) -> str:
-    """A size, for one sample where the batch is a symbol; an expression of several symbols only while it is short."""
+    """A size as text, for one sample if the batch is a symbol; long expressions of several symbols are cut to "..."."""
     shown = text(at(size, {found.batch: 1}) if found.batch else size)
     return "" if size == 0 else shown if len(shown) <= 20 else "..."
 
@@ -214,7 +214,7 @@ def at(size: Size, sizes: dict[str, int]) -> Size:
 
 
 def several(shapes: list[Any]) -> str:
-    """One shape plainly, several with commas between, equal ones as `2 x (3, 4)`."""
+    """Shapes separated by commas, equal ones as `2 x (3, 4)`."""
     if len(shapes) > 1 and all(s == shapes[0] for s in shapes):
         return f"{len(shapes)} x {show(shapes[0])}"
     return ", ".join(map(show, shapes))

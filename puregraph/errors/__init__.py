@@ -25,7 +25,7 @@ from puregraph.errors.shorttraceback import install, notebookLines
 
 
 class PuregraphError(Exception):
-    """The root of every error that puregraph raises itself; where nobody catches one, its traceback is short."""
+    """The base of every error that puregraph raises; if uncaught, its traceback is shortened."""
 
     def __new__(cls, *given: Any, **options: Any) -> Any:
         install()
@@ -118,7 +118,7 @@ class GraphWarning(UserWarning):
 
 
 class Fault(NamedTuple):
-    """One node that does not fit: where it is, what it wanted, what it was given, and what to try."""
+    """One node that does not fit: its path, what it wanted, what it got, and a hint."""
 
     wanted: str
     given: str
@@ -136,7 +136,7 @@ class Fault(NamedTuple):
 
 
 class ShapeError(PuregraphError, ValueError):
-    """One or more nodes do not fit their inputs; `faults` lists every one of them."""
+    """One or more nodes do not fit their inputs; `faults` lists them all."""
 
     def __init__(self, *faults: Fault):
         self.faults = faults
@@ -153,7 +153,7 @@ class ShapeError(PuregraphError, ValueError):
 
 
 def listed(faults: tuple[Any, ...]) -> str:
-    """One fault as it is, several as a list."""
+    """Format one fault plainly, several as a list."""
     lines = [str(fault) for fault in faults]
     if len(lines) > 1:
         lines = [f"{len(lines)} nodes do not fit their inputs", *(f"  {line}" for line in lines)]

@@ -1,6 +1,6 @@
-"""Short tracebacks: where nobody catches an error of puregraph, the user's own lines are shown, not those of puregraph.
+"""Short tracebacks: an uncaught error of puregraph shows the user's lines, without puregraph's frames.
 
-The exception itself is left as it is: whoever catches it, debuggers, loggers and tests see every frame.
+The exception itself is not changed: handlers, debuggers, loggers and tests see every frame.
 PUREGRAPH_TRACEBACK=1 shows every frame to all.
 """
 
@@ -29,7 +29,7 @@ def install() -> None:
 
 
 def showError(kind: Any, error: BaseException, trace: Any) -> None:
-    """What Python shows of an exception that nobody caught."""
+    """Print an uncaught exception, as sys.excepthook."""
     instead = getattr(error, INSTEAD, None)
     if instead is None:
         with shortened(error, getattr(kind, MARK, False)) as left:
@@ -40,7 +40,7 @@ def showError(kind: Any, error: BaseException, trace: Any) -> None:
 
 
 def notebookLines(error: BaseException) -> list[str]:
-    """What a notebook shows of an error."""
+    """The lines that a notebook shows for an error."""
     from IPython import get_ipython  # it is there: IPython asks
 
     shell = get_ipython().InteractiveTB
@@ -50,22 +50,22 @@ def notebookLines(error: BaseException) -> list[str]:
 
 
 def leftOut(count: int) -> str:
-    """How many frames are not shown, and how to see them."""
+    """The note with the number of hidden frames, and how to show them."""
     return f"({count} frames within puregraph are not shown: PUREGRAPH_TRACEBACK=1 shows them)" if count else ""
 
 
 @contextmanager
 def shortened(error: BaseException, isWanted: bool = True) -> Iterator[int]:
-    """An exception, and those it came from, without frames of puregraph until the block ends; how many these are.
+    """Hide puregraph's frames of an exception and its causes until the block ends; yields the number of hidden frames.
 
-    One that it came from within puregraph alone is not shown at all: the message says what it said.
+    A cause from inside puregraph is hidden completely, because the message repeats it.
     """
     before = [(each, each.__traceback__, each.__cause__, each.__suppress_context__) for each in chain(error)]
     left = 0
     if isWanted and os.environ.get("PUREGRAPH_TRACEBACK", "").lower() not in ("1", "on", "yes"):
         inner = next((i for i, (_, trace, _, _) in enumerate(before) if i and isInner(trace)), len(before))
         if inner < len(before):
-            before[inner - 1][0].__cause__ = None  # which suppresses a context, too
+            before[inner - 1][0].__cause__ = None  # this suppresses the context, too
             left += sum(len(framesOf(trace)) for _, trace, _, _ in before[inner:])
         for each, trace, _, _ in before[:inner]:
             each.__traceback__, count = withoutOwn(trace)
@@ -79,7 +79,7 @@ def shortened(error: BaseException, isWanted: bool = True) -> Iterator[int]:
 
 
 def chain(error: BaseException | None) -> list[BaseException]:
-    """An exception, and those that it came from."""
+    """An exception and its causes."""
     found: list[BaseException] = []
     while error is not None and all(error is not each for each in found):
         found.append(error)
@@ -97,13 +97,13 @@ def framesOf(trace: TracebackType | None) -> list[TracebackType]:
 
 
 def isInner(trace: TracebackType | None) -> bool:
-    """Whether an exception was raised and caught by puregraph, with no line of a user's between."""
+    """True if an exception was raised and caught inside puregraph, with no user code between."""
     files = [each.tb_frame.f_code.co_filename for each in framesOf(trace)]
     return bool(files) and files[0].startswith(PACKAGE) and all(file.startswith(INSTALLED) for file in files)
 
 
 def withoutOwn(trace: TracebackType | None) -> tuple[TracebackType | None, int]:
-    """A traceback without frames of puregraph, and how many these are; unchanged where there are no others."""
+    """A traceback without puregraph's frames, and their number; unchanged if there are no others."""
     frames = framesOf(trace)
     kept = [each for each in frames if not each.tb_frame.f_code.co_filename.startswith((PACKAGE, *BETWEEN))]
     if not kept:

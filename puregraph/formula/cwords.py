@@ -33,15 +33,15 @@ WORDS = frozenset(
 
 
 def isWord(name: str) -> bool:
-    """Whether a name has a meaning of its own in the text of a kernel."""
+    """True for a keyword or vector type of the kernel language."""
     return name in WORDS or VECTOR.fullmatch(name) is not None
 
 
 def asVariable(name: str) -> str:
-    """A name as a variable of a kernel may have it; different names stay different.
+    """A valid kernel variable for a name; different names stay different.
 
-    Words have an underscore behind them, and names that begin with two underscores, which are the compiler's, a v
-    before them. So that these are nobody's own, `float_` and `v__x` have one more as well.
+    Keywords get an underscore at the end; names that begin with two underscores, reserved for the compiler, get a v in
+    front. To avoid collisions, `float_` and `v__x` get one more, too.
     """
     if OURS.match(name):
         return f"v{name}"

@@ -53,7 +53,7 @@ def term(op: str, *args: Term) -> Term:
 
 def _pooled(op: str, args: tuple[Term, ...], value: Any) -> Term:
     key = (op, args, repr(value))  # repr: 2, 2.0 and -0.0 are different texts
-    # what `POOL.get` does, without its cost: formulas consist of a great many terms
+    # as `POOL.get`, but faster: formulas consist of very many terms
     known = POOL.data.get(key)  # type: ignore[attr-defined]
     found = known() if known is not None else None
     if found is not None:
@@ -331,12 +331,12 @@ def loose(op: str, *args: Term) -> Term:
 
 
 def _isGuarded(t: Term) -> bool:
-    """Whether a term is where(p, a, 0) or where(p, 0, a)."""
+    """True if a term is where(p, a, 0) or where(p, 0, a)."""
     return t.op == "where" and ZERO in t.args[1:]
 
 
 def _outside(t: Term, build: Callable[[Term], Term]) -> Term:
-    """What is built from the guarded value, under the same guards."""
+    """Build from the guarded value and put the same guards around the result."""
     guards = []
     while _isGuarded(t):
         p, a, b = t.args
@@ -356,7 +356,7 @@ def _times(t: Term) -> tuple[Term, Term]:
 
 
 def _alike(a: Term, b: Term) -> bool:
-    """Whether two terms differ at most by the number in front, or in the order of two factors."""
+    """True if two terms differ only by a numeric factor, or in the order of two factors."""
     a, b = _times(a)[1], _times(b)[1]
     return a is b or (a.op == b.op == "*" and a.args == b.args[::-1])
 

@@ -30,11 +30,11 @@ Part = Union[str, float, "Formula"]
 
 
 class Formula:
-    """A pointwise expression of named arrays; its functions and their derivatives are in `table.TABLE`.
+    """An elementwise expression of named arrays; its functions and their derivatives are in `table.TABLE`.
 
-    Formulas are values: equal expressions are equal, and none ever changes. Results have the promoted type of
-    the float arguments (those of 16 bits are computed in float32 and rounded once); ints, bools and Python numbers are
-    converted to it. Overflow and the like give inf and nan without warnings, as on a GPU.
+    Formulas are immutable values: equal expressions compare equal. Results have the promoted type of the float
+    arguments (16-bit floats are computed in float32 and rounded once); ints, bools and Python numbers are converted to
+    it. Overflow and similar faults give inf and nan without warnings, as on a GPU.
     """
 
     term: Term
@@ -142,7 +142,7 @@ class Formula:
 
 
 def numpyFrom(formulas: Sequence[Formula], names: Iterable[str]) -> Interpreter:
-    """One function of arrays for several formulas, sharing what they have in common; `out` is a sequence."""
+    """One function of arrays for several formulas, with shared subexpressions; `out` is a sequence."""
     return _evaluator(tuple([f.term for f in formulas]), tuple(names))
 
 
@@ -165,7 +165,7 @@ def _function(formula: Formula, names: tuple[str, ...]) -> Callable[..., Any]:
 
 
 def cudaFrom(formulas: Sequence[Formula], outputs: Sequence[str], T: str = "T", isWhole: bool = False) -> str:
-    """One kernel body for several formulas, which may assign to their own inputs; `isWhole`: T is of integers."""
+    """One kernel body for several formulas, which may assign to their own inputs; `isWhole`: T is an integer type."""
 
     def c(t: Term) -> str:
         return INTEGERS[t.op] if isWhole and t.args else _c(t)

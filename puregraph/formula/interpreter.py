@@ -41,7 +41,7 @@ ROUNDING = {function: exact(function) for function in (np.floor, np.ceil, np.rin
 
 
 class EvalPlan(NamedTuple):
-    """What depends on the arguments' dtypes."""
+    """The part of an evaluation that depends on the arguments' dtypes."""
 
     casts: list[int]  # the registers to convert
     work: np.dtype[Any] | None  # the float type to compute in; None: each operation in numpy's own, for integers
@@ -51,13 +51,12 @@ class EvalPlan(NamedTuple):
 
 
 class Interpreter:
-    """A function of arrays in the order of `names`, giving the values of several terms.
+    """A function of arrays, in the order of `names`, that computes several terms.
 
-    Arguments and numbers are stored in registers; each operation reads some and writes one, which is free again
-    after its last reader. Equal terms are computed once. All is done in the promoted type of the float arguments
-    (those of 16 bits in float32, rounded once at the end), to which constants, integers and booleans are converted.
-    Without a float argument nothing is converted: each operation has numpy's own result type, so that integers stay
-    exact.
+    Arguments and numbers are stored in registers; each operation reads registers and writes one, which is reused after
+    its last reader. Equal terms are computed once. Computation is in the promoted type of the float arguments (float32
+    for 16-bit floats, rounded once at the end); constants, integers and booleans are converted to it. Without a float
+    argument nothing is converted: each operation has numpy's result type, so integers stay exact.
     """
 
     def __init__(self, terms: Sequence[Term], names: Sequence[str]):
@@ -123,9 +122,9 @@ class Interpreter:
         return EvalPlan(casts, work, rest, exact if exact != work else None, results)
 
     def integerPlan(self, dtypes: tuple[Any, ...]) -> EvalPlan:
-        """The plan for arguments of which none is a float: numpy's own result types, as it finds for ones.
+        """The plan for arguments without floats: numpy's result types, taken from a run on ones.
 
-        Raises    DtypeError for an operation that numpy has not for them, such as the difference of booleans
+        Raises    DtypeError for an operation that numpy does not support, such as the difference of booleans
         """
         rest = [*self.numbers, *[None] * (self.size - len(self.names) - len(self.numbers))]
         plan = EvalPlan([], None, rest, None, [])
@@ -190,7 +189,7 @@ class Interpreter:
 
 
 def isLarge(arrays: Sequence[Any]) -> bool:
-    """Whether some array is worked on in pieces."""
+    """True if any array is processed in blocks."""
     for a in arrays:
         if type(a) is np.ndarray and a.size >= 2 * BLOCK:
             return True

@@ -52,11 +52,11 @@ Line = tuple[str, "Formula | Reduce"]
 
 
 class LoopNest(NamedTuple):
-    """Lines over a space. A name "axis0" is the index along axis 0.
+    """Lines of computation over an index space. A name "axis0" is the index along axis 0.
 
-    `ragged` is (axis, whole): axis 0 counts blocks of that axis, and the last one has only what is left of `whole`.
-    `beside` is how many rows a task does, where it keeps reductions over them, which are stored task by task.
-    `last` is the axis to be taken in vectors; None: that along which the largest operand is contiguous.
+    `ragged` is (axis, whole): axis 0 counts blocks of that axis; the last block is shortened to the size `whole`.
+    `beside` is the number of rows per task, if the task reduces over them; such reductions are stored per task.
+    `last` is the axis to vectorize; None: the axis along which the largest operand is contiguous.
     """
 
     space: tuple[int, ...]
@@ -70,7 +70,7 @@ class LoopNest(NamedTuple):
 
 
 def startOf(how: str, kind: str) -> float:
-    """What a reduction starts from: it changes no element that it is joined with."""
+    """The neutral element of a reduction."""
     if kind not in INTEGERS:
         return STARTS[how]
     ends = np.iinfo(INTEGERS[kind])
@@ -83,7 +83,7 @@ def reduceSets(nest: LoopNest) -> list[frozenset[int]]:
 
 
 def ordered(nest: LoopNest) -> LoopNest:
-    """The axes in the order in which the largest operand is stored, those of length one left out."""
+    """Reorder the axes as the largest operand is stored, and drop axes of length one."""
     if all(n == 1 for n in nest.space):
         one = rearranged(nest, [])
         return one._replace(space=(1,), loads=lone(one.loads), stores=lone(one.stores), last=None)
@@ -137,7 +137,7 @@ def rearranged(nest: LoopNest, groups: list[list[int]]) -> LoopNest:
 
 
 def isAxis(name: str) -> bool:
-    """Whether a name stands for the index along an axis."""
+    """True if a name is the index along an axis."""
     return name.startswith("axis") and name[4:].isdigit()
 
 
@@ -166,7 +166,7 @@ def chunked(nest: LoopNest, axis: int, size: int) -> LoopNest:
 
 
 def varying(nest: LoopNest, axes: frozenset[int]) -> dict[str, bool]:
-    """For each name, whether it varies along the axes."""
+    """Per name: true if it varies along the axes."""
     found = {k: any(o.strides[a] for a in axes) for k, o in nest.loads.items()}
     for name, x in nest.lines:
         if isinstance(x, Reduce):
@@ -179,7 +179,7 @@ def varying(nest: LoopNest, axes: frozenset[int]) -> dict[str, bool]:
 def needed(
     nest: LoopNest, names: Iterable[str], known: Iterable[str] = ()
 ) -> tuple[dict[str, Operand], tuple[Line, ...]]:
-    """What must be loaded and computed for some names, when others are known."""
+    """The loads and lines needed to compute some names when others are known."""
     wanted, known = set(names), set(known)
     lines = []
     for name, x in reversed(nest.lines):
@@ -230,7 +230,7 @@ def besides(
 
 
 def reducedOver(nest: LoopNest, axes: frozenset[int]) -> set[str]:
-    """The lines that need a reduction over these axes, and none over others."""
+    """The lines that need a reduction over these axes, and over no others."""
     found: set[str] = set()
     other: set[str] = set()
     for name, x in nest.lines:
@@ -311,12 +311,12 @@ class ReducedNest:
         return reductions, [n for n, x in self.beside.items() if self.phase[x.of] == phase], stores
 
     def wanted(self, phase: int) -> list[str]:
-        """What a phase of the rows reduces and stores."""
+        """The names that a phase of the rows reduces and stores."""
         reductions, beside, stores = self.at(phase)
         return [self.lines[n].of for n in (*reductions, *beside)] + stores  # type: ignore[union-attr]
 
     def dependencies(self, names: Iterable[str]) -> list[str]:
-        """What does not vary along the loops, of what these names depend on."""
+        """The values that these names depend on and that do not vary along the loops."""
         found, stack = dict[str, None](), [*names]
         seen = set()
         while stack:
@@ -333,7 +333,7 @@ class ReducedNest:
 
 
 def saved(shape: ReducedNest) -> dict[str, int]:
-    """What is costly to compute and wanted in several phases, with the first of these, which computes it."""
+    """Expensive values needed in several phases, each with the first phase, which computes it."""
     first: dict[str, int] = {}
     again: set[str] = set()
     for p in range(shape.count):
@@ -352,7 +352,7 @@ def saved(shape: ReducedNest) -> dict[str, int]:
 
 
 def title(nest: LoopNest) -> str:
-    """What the nest computes, for a table."""
+    """The computation of the nest, for a table."""
     lines = nest.lines
     if len(lines) == 1 and isinstance(lines[0][1], Formula):
         return str(lines[0][1])

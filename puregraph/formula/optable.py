@@ -22,9 +22,9 @@ OPERATORS: dict[str, Callable[..., Any]] = {  # those that are operators of Pyth
 
 
 class OpRow(NamedTuple):
-    """What numpy and C call a function, and what its value y passes of a gradient g to arguments a, b, c."""
+    """A function's names in numpy and C, and the gradients of its arguments a, b, c from its output gradient g."""
 
-    numpy: Any  # a numpy function; or, for both languages at once, its definition as a formula of a, b, c
+    numpy: Any  # a numpy function; or a formula of a, b, c, for both languages
     cuda: str | None
     pulls: tuple[str | None, ...]  # where(p, ..., 0) is a guard: nothing outside it can spoil the sum, not even 0 * inf
 

@@ -25,7 +25,7 @@ class UnknownError(Exception):
 
 
 def symbolicValue(root: Term, values: dict[str, Any]) -> Any:
-    """The elements of a formula from those of its variables, arrays of ints and Dims; None where they are not known."""
+    """The elements of a formula, from its variables' arrays of ints and Dims; None if unknown."""
     try:
         return asValue(evaluate(root, values))
     except (UnknownError, ArithmeticError):
@@ -33,9 +33,9 @@ def symbolicValue(root: Term, values: dict[str, Any]) -> Any:
 
 
 def evaluate(root: Term, values: dict[str, Any]) -> Any:
-    """The elements of one term.
+    """Compute the elements of one term.
 
-    Raises    UnknownError for what cannot be known of symbols
+    Raises    UnknownError if they depend on the values of symbols
     """
     if root.op == "name" and root.value in values:
         return values[root.value]
@@ -50,9 +50,9 @@ def evaluate(root: Term, values: dict[str, Any]) -> Any:
 
 
 def areEqual(a: Any, b: Any) -> bool:
-    """Whether two sizes are equal, whatever their symbols stand for.
+    """True if two sizes are equal for all values of their symbols.
 
-    Raises    UnknownError if that depends on it
+    Raises    UnknownError if that depends on the values
     """
     rest = a - b
     if isinstance(rest, Dim) and not (most(rest) < 0 or most(-rest) < 0):

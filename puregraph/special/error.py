@@ -111,7 +111,7 @@ def _scaledTail(x: np.ndarray) -> np.ndarray:
 
 
 def _expSquare(x: np.ndarray, sign: float) -> np.ndarray:
-    """exp(x^2), or with a minus: in two steps, of which the first is exact, it keeps the relative accuracy."""
+    """exp(x^2), or exp(-x^2): computed in two steps, the first of them exact, to keep the relative accuracy."""
     x = np.clip(x, -32.0, 32.0)
     near = np.trunc(x * 16.0) / 16.0
     return np.exp(sign * near * near) * np.exp(sign * (x - near) * (x + near))

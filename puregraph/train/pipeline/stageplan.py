@@ -176,7 +176,7 @@ class StagePlan:
         if key not in self.found:
             cuts, counted = self.cutsFor(samples), set[int]()
             segments = [segmentFrom(cuts.crossings, *pair) for pair in pairwise(cuts.best(count))]
-            self.found[key] = [self.stage(cuts.found, segment, counted) for segment in segments]
+            self.found[key] = [self.stage(cuts.footprint, segment, counted) for segment in segments]
         return self.found[key]
 
     def cutsFor(self, samples: int) -> StageCuts:
