@@ -109,12 +109,12 @@ class Footprint:
     def attention(self, **sizes: int) -> tuple[int, int] | None:
         """Extra cuDNN workspace bytes of the largest attention gradient on a GPU: deterministic (the default up to
         256 MB) and nondeterministic; None without attention. PUREGRAPH_DETERMINISTIC selects one."""
-        found: list[Any] = []
+        workspaces: list[Any] = []
         for step, inshapes, shapes, *_ in self.rows:
             make = getattr(step.module, "workspaceFrom", None)
             if make is not None and shapes is not None:
-                found.append(tuple(make(*[s if s is None else bind(s, sizes, complete=True) for s in inshapes])))
-        return max(found, default=None)
+                workspaces.append(tuple(make(*[s if s is None else bind(s, sizes, complete=True) for s in inshapes])))
+        return max(workspaces, default=None)
 
     def livenessFrom(self) -> Liveness | None:
         """Walk through a training step. Values of the backward graph are numbered below 0."""
@@ -172,9 +172,9 @@ class Footprint:
             if outshapes is not None:
                 shapes.update(zip(step.visible, outshapes, strict=True))
                 if step.module.hidden:
-                    hidden, given = step.outs[len(outshapes) :], [dtypes.get(n) for n in step.args[: step.inputs]]
+                    hidden, inputTypes = step.outs[len(outshapes) :], [dtypes.get(n) for n in step.args[: step.inputs]]
                     shapes.update(zip(hidden, step.module.hiddenShapeFrom(*inshapes), strict=True))
-                    dtypes.update(zip(hidden, hiddenTypes(step.module, given), strict=True))
+                    dtypes.update(zip(hidden, hiddenTypes(step.module, inputTypes), strict=True))
         sizes = {n: product(shape) * np.dtype(dtypes.get(n) or self.dtype).itemsize for n, shape in shapes.items()}
         self.dtypes = dtypes
         return shapes, sizes
@@ -183,10 +183,10 @@ class Footprint:
         """The line of a node; a shared parameter counts at its first use."""
         step, inshapes, shapes, fault, dtypes = row
         module = step.module
-        own = [p for p in module.params.values() if id(p) not in counted]
-        counted.update(map(id, own))
+        counting = [p for p in module.params.values() if id(p) not in counted]
+        counted.update(map(id, counting))
         known = shapes is not None
-        given = [
+        differentiable = [
             None if module.isDiscrete or name in module.indices else n
             for n, name in zip(step.args, inputNames(module, step.inputs))
         ]
@@ -195,8 +195,8 @@ class Footprint:
             module,
             sourceNames(step, self.steps),
             shapes,
-            [s if self.hasGrad(n) else None for s, n in zip(inshapes, given)] if known else [],
-            sum(p.size for p in own),
+            [s if self.hasGrad(n) else None for s, n in zip(inshapes, differentiable)] if known else [],
+            sum(p.size for p in counting),
             sum(self.sizes[n] for n in step.outs) if known and not module.views else 0,
             module.flopsFrom(*inshapes) if known else 0,
             fault,

@@ -31,7 +31,7 @@ class StageCuts:
         self.flops = np.array([float(line.flops) for line in footprint.lines])
         held = {id(p): p.nbytes for step in steps.items for p in step.module.params.values()}
         kept = [[held.pop(id(p), 0) for p in step.module.params.values()] for step in steps.items]
-        self.nbytes = np.array([float(sum(each) + line.nbytes) for each, line in zip(kept, footprint.lines)])
+        self.nbytes = np.array([float(sum(sizes) + line.nbytes) for sizes, line in zip(kept, footprint.lines)])
         count = len(steps.items)
         self.crossing = np.zeros(count + 1)
         for number, readers in crossings.readers.items():
@@ -101,18 +101,18 @@ class StageCuts:
             cost = np.where(load <= most, sent[:, None] + price, np.inf)
             back.append(cost.argmin(0))
             sent = cost.min(0)
-        found = [len(bounds) - 1]
+        chosen = [len(bounds) - 1]
         for choice in reversed(back):
-            found.append(int(choice[found[-1]]))
-        return [int(bounds[i]) for i in reversed(found)]
+            chosen.append(int(choice[chosen[-1]]))
+        return [int(bounds[i]) for i in reversed(chosen)]
 
     def loads(self, bounds: np.ndarray) -> np.ndarray:
         """The load of a stage between each pair of cuts; inf if the first is not before the second."""
 
-        def shares(each: np.ndarray, before: np.ndarray) -> np.ndarray:
-            ends = np.concatenate([[0.0], np.cumsum(each)])[bounds]
+        def shares(cost: np.ndarray, before: np.ndarray) -> np.ndarray:
+            ends = np.concatenate([[0.0], np.cumsum(cost)])[bounds]
             return (ends[None, :] - ends[:, None] + before[:, None]) / max(ends[-1], 1.0)
 
         entering = np.where(bounds > 0, self.crossing[bounds], 0.0)
-        found = (shares(self.flops, np.zeros(len(bounds))) + shares(self.nbytes, entering)) / 2
-        return np.where(bounds[None, :] > bounds[:, None], found, np.inf)
+        mean = (shares(self.flops, np.zeros(len(bounds))) + shares(self.nbytes, entering)) / 2
+        return np.where(bounds[None, :] > bounds[:, None], mean, np.inf)

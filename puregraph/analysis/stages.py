@@ -51,10 +51,10 @@ class Stages(Sequence[Graph]):
 
     def __call__(self, *data: Any) -> Any:
         """Run all stages on the inputs of the first: arrays, or one list of them."""
-        found: Any = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
+        values: Any = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
         for graph in self.graphs:
-            found = graph(found if isinstance(found, list) else [found])
-        return found
+            values = graph(values if isinstance(values, list) else [values])
+        return values
 
     def backward(self, grad: Any = None, updGrad: bool = True) -> Any:
         """Back-propagate through the last pass, from the last stage to the first: the gradient of the inputs.
@@ -98,26 +98,26 @@ def stages(net: Graph, k: int, *shapes: Any) -> Stages:
 
     Raises    ShapeError if the shapes do not fit; GraphError if there are too few cuts; ArgumentError for symbols
     """
-    given = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else list(shapes)
-    if any(symbols(shape) for shape in given):
-        raise ArgumentError(f"stages: wanted a number for each symbol, got {', '.join(map(show, given))}")
-    net.dataShapeFrom(given)
-    found = Footprint(net, *given)
-    crossings = Crossings(found.steps)
-    return stagesAt(found, crossings, StageCuts(found, crossings).best(k))
+    inputShapes = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else list(shapes)
+    if any(symbols(shape) for shape in inputShapes):
+        raise ArgumentError(f"stages: wanted a number for each symbol, got {', '.join(map(show, inputShapes))}")
+    net.dataShapeFrom(inputShapes)
+    footprint = Footprint(net, *inputShapes)
+    crossings = Crossings(footprint.steps)
+    return stagesAt(footprint, crossings, StageCuts(footprint, crossings).best(k))
 
 
-def stagesAt(found: Footprint, crossings: Crossings, cuts: list[int]) -> Stages:
+def stagesAt(footprint: Footprint, crossings: Crossings, cuts: list[int]) -> Stages:
     """The stages between these cuts; the last cut is the end."""
     pairs = list(pairwise(cuts))
     segments = [segmentFrom(crossings, *pair, f"stage{number}") for number, pair in enumerate(pairs, 1)]
-    return Stages(segments, [lineFrom(found, segment, *pair) for segment, pair in zip(segments, pairs)])
+    return Stages(segments, [lineFrom(footprint, segment, *pair) for segment, pair in zip(segments, pairs)])
 
 
-def lineFrom(found: Footprint, segment: GraphSegment, begin: int, end: int) -> StageLine:
+def lineFrom(footprint: Footprint, segment: GraphSegment, begin: int, end: int) -> StageLine:
     """The cost of the steps from `begin` to before `end`."""
-    lines, params = found.lines[begin:end], segment.graph.params.values()
-    sizes = [found.sizes[number] for number in {each.number for each in segment.taken}]
+    lines, params = footprint.lines[begin:end], segment.graph.params.values()
+    sizes = [footprint.sizes[number] for number in {crossing.number for crossing in segment.taken}]
     paths = [line.path for line in lines] or [""]
     return StageLine(
         paths[0],

@@ -61,9 +61,14 @@ def declaredShapes(graph: Graph) -> list[Any]:
     return shapes
 
 
-def render(found: Footprint, width: int | None = None, color: bool = False) -> str:
+def render(footprint: Footprint, width: int | None = None, color: bool = False) -> str:
     """The table of a footprint as text, optionally with terminal color codes."""
-    lines = [*tableLines(found, width), StyledText(""), *totalLines(found, width), *faultLines(found, width)]
+    lines = [
+        *tableLines(footprint, width),
+        StyledText(""),
+        *totalLines(footprint, width),
+        *faultLines(footprint, width),
+    ]
     if width is not None:
         lines = [line._replace(text=cut(line.text, width)) for line in lines]
     return "\n".join(f"\x1b[{s}m{t}\x1b[0m" if color and s and t else t for t, s in lines)
@@ -72,12 +77,12 @@ def render(found: Footprint, width: int | None = None, color: bool = False) -> s
 # The nodes ------------------------------------------------------------------------------------------------------------
 
 
-def tableLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
+def tableLines(footprint: Footprint, width: int | None) -> Iterator[StyledText]:
     """One line per node, with as many columns as fit."""
     dropped: list[str] = []
     while True:
         names = [n for n in (*LEFT, *RIGHT) if n not in dropped]
-        rows = [rowOf(line, found, "arguments" not in dropped) for line in found.lines]
+        rows = [rowOf(line, footprint, "arguments" not in dropped) for line in footprint.lines]
         cells = [[row[name] for name in names] for row in rows]
         wide = [max(map(len, column)) for column in zip(names, *cells)]
         total = sum(wide) + 2 * len(wide) - 2
@@ -91,20 +96,20 @@ def tableLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
 
     yield StyledText(joined(names), BOLD)
     yield StyledText("-" * total, DIM)
-    for line, row in zip(found.lines, cells):
+    for line, row in zip(footprint.lines, cells):
         yield StyledText(joined(row), RED if line.fault else DIM if line.shapes is None else "")
     yield StyledText("-" * total, DIM)
     if dropped:
         yield from wrapped(f"not shown in {width} columns: {', '.join(dropped)}", width)
 
 
-def rowOf(line: FootprintLine, found: Footprint, withArguments: bool) -> dict[str, str]:
+def rowOf(line: FootprintLine, footprint: Footprint, withArguments: bool) -> dict[str, str]:
     """The cells of a node, by column."""
     cells = {
         "node": line.path,
         "module": brief(line.module) if withArguments else type(line.module).__name__,
         "from": ", ".join(near(name, line.path) for name in line.source),
-        "data shape": several(line.shapes) + dtypesOf(line, found) if line.shapes is not None else "unknown",
+        "data shape": several(line.shapes) + dtypesOf(line, footprint) if line.shapes is not None else "unknown",
         "gradient shape": several([s for s in line.gradShapes if s is not None]),
         "params": f"{line.params:,}" if line.params else "",
         "bytes": "",
@@ -113,15 +118,15 @@ def rowOf(line: FootprintLine, found: Footprint, withArguments: bool) -> dict[st
     if line.fault:
         cells["data shape"] = "DOES NOT FIT"
     elif line.shapes is not None:
-        cells["bytes"] = cell(line.nbytes, found, bytesText)
-        cells["flops"] = cell(line.flops, found, countText)
+        cells["bytes"] = cell(line.nbytes, footprint, bytesText)
+        cells["flops"] = cell(line.flops, footprint, countText)
     return cells
 
 
-def dtypesOf(line: FootprintLine, found: Footprint) -> str:
+def dtypesOf(line: FootprintLine, footprint: Footprint) -> str:
     """The dtypes of a node's outputs, if they differ from the graph's dtype."""
     names = dict.fromkeys(str(d) for d in line.dtypes if d is not None)
-    return "" if set(names) <= {str(found.dtype)} else f" {', '.join(names)}"
+    return "" if set(names) <= {str(footprint.dtype)} else f" {', '.join(names)}"
 
 
 def brief(module: Any) -> str:
@@ -140,28 +145,28 @@ def near(name: str, path: str) -> str:
 # Under the table ------------------------------------------------------------------------------------------------------
 
 
-def totalLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
+def totalLines(footprint: Footprint, width: int | None) -> Iterator[StyledText]:
     """The totals of the graph; if the batch is a symbol, for several batch sizes."""
-    outputs = "unknown" if found.faults else several(found.outshapes)
-    states = f", and {bytesText(found.stateBytes)} of running statistics" if found.stateBytes else ""
-    yield StyledText(f"{several(found.inshapes)} -> {outputs}")
-    yield StyledText(f"{found.params:,} parameters, {bytesText(found.paramBytes)} of {found.dtype}{states}")
-    if found.faults:
+    outputs = "unknown" if footprint.faults else several(footprint.outshapes)
+    states = f", and {bytesText(footprint.stateBytes)} of running statistics" if footprint.stateBytes else ""
+    yield StyledText(f"{several(footprint.inshapes)} -> {outputs}")
+    yield StyledText(f"{footprint.params:,} parameters, {bytesText(footprint.paramBytes)} of {footprint.dtype}{states}")
+    if footprint.faults:
         return
-    if found.symbols and not found.batch:
-        yield from wrapped(f"Give {', '.join(found.symbols)} sizes to see what a training step takes.", width)
+    if footprint.symbols and not footprint.batch:
+        yield from wrapped(f"Give {', '.join(footprint.symbols)} sizes to see what a training step takes.", width)
         return
-    columns = [{found.batch: n} for n in BATCHES] if found.batch else [{}]
-    rows = [["", *(f"{k} = {v}" for sizes in columns for k, v in sizes.items())]] if found.batch else []
-    rows.append(["flops forward", *(countText(at(found.flops, sizes)) for sizes in columns)])
-    if found.liveness is not None and not found.wantsTrainMode:
-        rows.append(["kept for backward", *(bytesText(found.kept(**sizes)) for sizes in columns)])
-        rows.append(["training step, peak", *(bytesText(found.peak(**sizes)) for sizes in columns)])
-        rows.append(["training step, nothing freed", *(bytesText(found.eager(**sizes)) for sizes in columns)])
-        workspaces = [each for sizes in columns if (each := found.attention(**sizes)) is not None]
+    columns = [{footprint.batch: n} for n in BATCHES] if footprint.batch else [{}]
+    rows = [["", *(f"{k} = {v}" for sizes in columns for k, v in sizes.items())]] if footprint.batch else []
+    rows.append(["flops forward", *(countText(at(footprint.flops, sizes)) for sizes in columns)])
+    if footprint.liveness is not None and not footprint.wantsTrainMode:
+        rows.append(["kept for backward", *(bytesText(footprint.kept(**sizes)) for sizes in columns)])
+        rows.append(["training step, peak", *(bytesText(footprint.peak(**sizes)) for sizes in columns)])
+        rows.append(["training step, nothing freed", *(bytesText(footprint.eager(**sizes)) for sizes in columns)])
+        workspaces = [workspace for sizes in columns if (workspace := footprint.attention(**sizes)) is not None]
         if workspaces:
-            rows.append(["attention on a GPU, workspace", *(bytesText(each[1]) for each in workspaces)])
-            rows.append(["... where it is deterministic", *(bytesText(each[0]) for each in workspaces)])
+            rows.append(["attention on a GPU, workspace", *(bytesText(workspace[1]) for workspace in workspaces)])
+            rows.append(["... where it is deterministic", *(bytesText(workspace[0]) for workspace in workspaces)])
     wide = [max(map(len, column)) for column in zip(*rows)]
     while width is not None and len(wide) > 2 and sum(wide) + 3 * len(wide) - 3 > width:
         wide.pop()
@@ -170,9 +175,9 @@ def totalLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
         cells = [cell.rjust(w) for cell, w in zip(row[1:], wide[1:], strict=False)]
         yield StyledText("   ".join([row[0].ljust(wide[0]), *cells]), BOLD if not row[0] else "")
     yield StyledText("")
-    if found.batch:
-        yield from wrapped(f"In the table, bytes and flops are for {found.batch} = 1.", width)
-    yield from wrapped(EVALUATES if found.wantsTrainMode else ONTOP, width)
+    if footprint.batch:
+        yield from wrapped(f"In the table, bytes and flops are for {footprint.batch} = 1.", width)
+    yield from wrapped(EVALUATES if footprint.wantsTrainMode else ONTOP, width)
 
 
 def wrapped(text: str, width: int | None) -> Iterator[StyledText]:
@@ -181,16 +186,16 @@ def wrapped(text: str, width: int | None) -> Iterator[StyledText]:
         yield StyledText(line, DIM)
 
 
-def faultLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
+def faultLines(footprint: Footprint, width: int | None) -> Iterator[StyledText]:
     """List every fault in full."""
-    if not found.faults:
+    if not footprint.faults:
         return
-    count = len(found.faults)
+    count = len(footprint.faults)
     yield StyledText("")
     yield StyledText(
         "1 node does not fit its inputs:" if count == 1 else f"{count} nodes do not fit their inputs:", RED
     )
-    for fault in found.faults:
+    for fault in footprint.faults:
         yield StyledText("")
         yield StyledText(f"  {fault.path} ({fault.module})", RED)
         source = f" from {fault.source}" if fault.source else ""
@@ -202,9 +207,9 @@ def faultLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
 # Cells ----------------------------------------------------------------------------------------------------------------
 
 
-def cell(size: Size, found: Footprint, text: Callable[[Size], str]) -> str:
+def cell(size: Size, footprint: Footprint, text: Callable[[Size], str]) -> str:
     """A size as text, for one sample if the batch is a symbol; long expressions of several symbols are cut to "..."."""
-    shown = text(at(size, {found.batch: 1}) if found.batch else size)
+    shown = text(at(size, {footprint.batch: 1}) if footprint.batch else size)
     return "" if size == 0 else shown if len(shown) <= 20 else "..."
 
 

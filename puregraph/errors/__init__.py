@@ -27,9 +27,9 @@ from puregraph.errors.shorttraceback import install, notebookLines
 class PuregraphError(Exception):
     """The base of every error that puregraph raises; if uncaught, its traceback is shortened."""
 
-    def __new__(cls, *given: Any, **options: Any) -> Any:
+    def __new__(cls, *arguments: Any, **options: Any) -> Any:
         install()
-        return super().__new__(cls, *given, **options)
+        return super().__new__(cls, *arguments, **options)
 
     def __str__(self) -> str:
         return printable(super().__str__())  # a message may quote a file from somewhere

@@ -60,31 +60,31 @@ def shortened(error: BaseException, isWanted: bool = True) -> Iterator[int]:
 
     A cause from inside puregraph is hidden completely, because the message repeats it.
     """
-    before = [(each, each.__traceback__, each.__cause__, each.__suppress_context__) for each in chain(error)]
+    before = [(link, link.__traceback__, link.__cause__, link.__suppress_context__) for link in chain(error)]
     left = 0
     if isWanted and os.environ.get("PUREGRAPH_TRACEBACK", "").lower() not in ("1", "on", "yes"):
         inner = next((i for i, (_, trace, _, _) in enumerate(before) if i and isInner(trace)), len(before))
         if inner < len(before):
             before[inner - 1][0].__cause__ = None  # this suppresses the context, too
             left += sum(len(framesOf(trace)) for _, trace, _, _ in before[inner:])
-        for each, trace, _, _ in before[:inner]:
-            each.__traceback__, count = withoutOwn(trace)
+        for link, trace, _, _ in before[:inner]:
+            link.__traceback__, count = withoutOwn(trace)
             left += count
     try:
         yield left
     finally:
-        for each, trace, cause, isSuppressed in before:
-            each.__traceback__, each.__cause__ = trace, cause
-            each.__suppress_context__ = isSuppressed
+        for link, trace, cause, isSuppressed in before:
+            link.__traceback__, link.__cause__ = trace, cause
+            link.__suppress_context__ = isSuppressed
 
 
 def chain(error: BaseException | None) -> list[BaseException]:
     """An exception and its causes."""
-    found: list[BaseException] = []
-    while error is not None and all(error is not each for each in found):
-        found.append(error)
+    links: list[BaseException] = []
+    while error is not None and all(error is not link for link in links):
+        links.append(error)
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return found
+    return links
 
 
 def framesOf(trace: TracebackType | None) -> list[TracebackType]:
@@ -98,17 +98,17 @@ def framesOf(trace: TracebackType | None) -> list[TracebackType]:
 
 def isInner(trace: TracebackType | None) -> bool:
     """True if an exception was raised and caught inside puregraph, with no user code between."""
-    files = [each.tb_frame.f_code.co_filename for each in framesOf(trace)]
+    files = [frame.tb_frame.f_code.co_filename for frame in framesOf(trace)]
     return bool(files) and files[0].startswith(PACKAGE) and all(file.startswith(INSTALLED) for file in files)
 
 
 def withoutOwn(trace: TracebackType | None) -> tuple[TracebackType | None, int]:
     """A traceback without puregraph's frames, and their number; unchanged if there are no others."""
     frames = framesOf(trace)
-    kept = [each for each in frames if not each.tb_frame.f_code.co_filename.startswith((PACKAGE, *BETWEEN))]
+    kept = [frame for frame in frames if not frame.tb_frame.f_code.co_filename.startswith((PACKAGE, *BETWEEN))]
     if not kept:
         return (frames[0] if frames else None), 0
-    found: TracebackType | None = None
-    for each in reversed(kept):
-        found = TracebackType(found, each.tb_frame, each.tb_lasti, each.tb_lineno)
-    return found, len(frames) - len(kept)
+    shorter: TracebackType | None = None
+    for frame in reversed(kept):
+        shorter = TracebackType(shorter, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return shorter, len(frames) - len(kept)

@@ -55,16 +55,16 @@ def _pooled(op: str, args: tuple[Term, ...], value: Any) -> Term:
     key = (op, args, repr(value))  # repr: 2, 2.0 and -0.0 are different texts
     # as `POOL.get`, but faster: formulas consist of very many terms
     known = POOL.data.get(key)  # type: ignore[attr-defined]
-    found = known() if known is not None else None
-    if found is not None:
-        return found
+    pooled = known() if known is not None else None
+    if pooled is not None:
+        return pooled
     with LOCK.lock:
-        found = POOL.get(key)
-        if found is None:
-            found = Term()
-            found.op, found.args, found.value = op, args, value
-            found = POOL.setdefault(key, found)  # a signal's handler may have made it meanwhile
-        return found
+        pooled = POOL.get(key)
+        if pooled is None:
+            pooled = Term()
+            pooled.op, pooled.args, pooled.value = op, args, value
+            pooled = POOL.setdefault(key, pooled)  # a signal's handler may have made it meanwhile
+        return pooled
 
 
 ZERO, ONE = leaf(0), leaf(1)
@@ -213,9 +213,9 @@ class _Reader(ast.NodeVisitor):
         name = ALIASES.get(name, name)
         if name not in FUNCTIONS:
             self.refuse(f"{name} is not one of the functions")
-        wanted, given = len(TABLE[name].pulls), len(node.args) + len(node.keywords)
-        if wanted != given or node.keywords:
-            self.refuse(f"{name} wants {wanted} argument{'s' * (wanted > 1)}, got {given}")
+        wanted, count = len(TABLE[name].pulls), len(node.args) + len(node.keywords)
+        if wanted != count or node.keywords:
+            self.refuse(f"{name} wants {wanted} argument{'s' * (wanted > 1)}, got {count}")
         return term(name, *[self.visit(argument) for argument in node.args])
 
 

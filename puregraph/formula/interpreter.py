@@ -129,13 +129,13 @@ class Interpreter:
         rest = [*self.numbers, *[None] * (self.size - len(self.names) - len(self.numbers))]
         plan = EvalPlan([], None, rest, None, [])
         ones = [1 if d is None else np.ones(1, d) for d in dtypes]
-        given = ", ".join(f"{name} {d}" for name, d in zip(self.names, dtypes) if d is not None)
+        named = ", ".join(f"{name} {d}" for name, d in zip(self.names, dtypes) if d is not None)
         try:
             with np.errstate(all="ignore"):
-                found = self.evaluate(plan, ones)
+                results = self.evaluate(plan, ones)
         except (TypeError, ValueError, OverflowError) as error:
-            raise DtypeError(f"a formula has no result for {given}: {error}; convert with .astype('float32')") from None
-        return plan._replace(results=[np.asarray(y).dtype for y in found])
+            raise DtypeError(f"a formula has no result for {named}: {error}; convert with .astype('float32')") from None
+        return plan._replace(results=[np.asarray(y).dtype for y in results])
 
     def evaluate(self, plan: EvalPlan, arrays: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         casts, work, rest, back, kinds = plan

@@ -167,13 +167,13 @@ def chunked(nest: LoopNest, axis: int, size: int) -> LoopNest:
 
 def varying(nest: LoopNest, axes: frozenset[int]) -> dict[str, bool]:
     """Per name: true if it varies along the axes."""
-    found = {k: any(o.strides[a] for a in axes) for k, o in nest.loads.items()}
+    varies = {k: any(o.strides[a] for a in axes) for k, o in nest.loads.items()}
     for name, x in nest.lines:
         if isinstance(x, Reduce):
-            found[name] = found[x.of] and not axes <= x.axes
+            varies[name] = varies[x.of] and not axes <= x.axes
         else:
-            found[name] = any(found.get(n, isAxis(n) and int(n[4:]) in axes) for n in x.names)
-    return found
+            varies[name] = any(varies.get(n, isAxis(n) and int(n[4:]) in axes) for n in x.names)
+    return varies
 
 
 def needed(
@@ -231,15 +231,15 @@ def besides(
 
 def reducedOver(nest: LoopNest, axes: frozenset[int]) -> set[str]:
     """The lines that need a reduction over these axes, and over no others."""
-    found: set[str] = set()
+    reduced: set[str] = set()
     other: set[str] = set()
     for name, x in nest.lines:
         names = {x.of} if isinstance(x, Reduce) else set(x.names)
         if isinstance(x, Reduce) and x.axes != axes or not other.isdisjoint(names):
             other.add(name)
-        elif isinstance(x, Reduce) or not found.isdisjoint(names):
-            found.add(name)
-    return found
+        elif isinstance(x, Reduce) or not reduced.isdisjoint(names):
+            reduced.add(name)
+    return reduced
 
 
 def joined(
@@ -317,7 +317,7 @@ class ReducedNest:
 
     def dependencies(self, names: Iterable[str]) -> list[str]:
         """The values that these names depend on and that do not vary along the loops."""
-        found, stack = dict[str, None](), [*names]
+        invariant, stack = dict[str, None](), [*names]
         seen = set()
         while stack:
             name = stack.pop()
@@ -325,11 +325,11 @@ class ReducedNest:
                 continue
             seen.add(name)
             if name in self.varies and not self.varies[name]:
-                found[name] = None
+                invariant[name] = None
             elif name in self.lines:
                 x = self.lines[name]
                 stack += [x.of] if isinstance(x, Reduce) else x.names
-        return list(found)
+        return list(invariant)
 
 
 def saved(shape: ReducedNest) -> dict[str, int]:

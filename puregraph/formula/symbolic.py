@@ -43,10 +43,10 @@ def evaluate(root: Term, values: dict[str, Any]) -> Any:
         return root.value
     if root.op not in EXACT and root.op not in ("==", "where"):
         raise UnknownError(root.op)
-    given = [evaluate(each, values) for each in root.args]
+    operands = [evaluate(argument, values) for argument in root.args]
     if root.op in EXACT:
-        return EXACT[root.op](*given)
-    return np.where(*given) if root.op == "where" else np.asarray(EQUAL(*given), bool)
+        return EXACT[root.op](*operands)
+    return np.where(*operands) if root.op == "where" else np.asarray(EQUAL(*operands), bool)
 
 
 def areEqual(a: Any, b: Any) -> bool:
@@ -54,10 +54,10 @@ def areEqual(a: Any, b: Any) -> bool:
 
     Raises    UnknownError if that depends on the values
     """
-    rest = a - b
-    if isinstance(rest, Dim) and not (most(rest) < 0 or most(-rest) < 0):
-        raise UnknownError(rest)
-    return not isinstance(rest, Dim) and rest == 0
+    difference = a - b
+    if isinstance(difference, Dim) and not (most(difference) < 0 or most(-difference) < 0):
+        raise UnknownError(difference)
+    return not isinstance(difference, Dim) and difference == 0
 
 
 EQUAL = np.frompyfunc(areEqual, 2, 1)

@@ -313,11 +313,11 @@ class BackwardGraph(Graph):
 
     def collected(self, results: list[Any]) -> tuple[list[Any], list[tuple[Param, Any]]]:
         """Pick the input gradients, and (parameter, gradient) pairs, from all values of a pass."""
-        found = iter([results[n] for n in self.steps().outputs])
-        inputs = [None if edge is None else next(found) for edge in self.inputGrads]
+        remaining = iter([results[n] for n in self.steps().outputs])
+        inputs = [None if edge is None else next(remaining) for edge in self.inputGrads]
         params: dict[int, tuple[Param, Any]] = {}
         for param, edge in self.paramGrads:
-            new = None if edge is None else next(found)
+            new = None if edge is None else next(remaining)
             _, old = params.get(id(param), (param, None))
             params[id(param)] = param, old if new is None else new if old is None else old + new
         return inputs, list(params.values())

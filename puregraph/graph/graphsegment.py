@@ -49,13 +49,13 @@ class Crossings:
         """The values that cross a cut, in the order in which they are made; at the last cut, the graph's outputs."""
         if cut == self.end:
             return [Crossing(n, ((cut, i),)) for i, n in enumerate(self.steps.outputs)]
-        found = []
+        crossings = []
         for number, readers in self.readers.items():
             behind = tuple([reader for reader in readers if reader[0] >= cut])
             if behind and self.made[number] < cut and (self.made[number] >= 0 or self.isCarried):
                 isShared = 1 < len(behind) < len(readers)
-                found += [Crossing(number, (r,)) for r in behind] if isShared else [Crossing(number, behind)]
-        return found
+                crossings += [Crossing(number, (r,)) for r in behind] if isShared else [Crossing(number, behind)]
+        return crossings
 
     def inputsOf(self, begin: int, end: int) -> list[Crossing]:
         """The graph inputs that the steps from `begin` to before `end` receive directly."""
@@ -63,7 +63,7 @@ class Crossings:
         if self.isCarried:
             return [] if begin else inputs
         behind = end + (end == self.end)
-        return [each for each in inputs if any(begin <= index < behind for index, _ in each.readers)]
+        return [crossing for crossing in inputs if any(begin <= index < behind for index, _ in crossing.readers)]
 
 
 class GraphSegment(NamedTuple):
