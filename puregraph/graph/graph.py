@@ -127,11 +127,11 @@ class Graph(NodeGraph):
         outs = [known[n] for n in self.steps(len(inputDtypes)).outputs]
         return outs[0] if len(outs) == 1 else outs
 
-    def inputTypes(self, count: int | None = None, given: list[Any] | None = None) -> list[Any]:
-        """The dtype that each input is cast to; `given` integers and booleans are kept if the rules accept them."""
+    def inputTypes(self, count: int | None = None, actual: list[Any] | None = None) -> list[Any]:
+        """The dtype that each input is cast to; `actual` integers and booleans are kept if the rules accept them."""
         steps = self.steps(count)
         asked = inputTypes(steps, np.dtype(self.dtype or np.float32))
-        return asked if given is None else takenTypes(steps, asked, given)
+        return asked if actual is None else takenTypes(steps, asked, actual)
 
     def inferShapes(self, *shapes: Any) -> list[StepShapes]:
         """Infer the input and output shapes of every step; faults are recorded instead of raised."""
