@@ -70,7 +70,7 @@ class GraphSegment(NamedTuple):
     """A slice of the steps as a graph: takes graph inputs, then the values of its first cut; returns `left`."""
 
     graph: Graph
-    given: list[Crossing]
+    received: list[Crossing]
     taken: list[Crossing]
     left: list[Crossing]
 

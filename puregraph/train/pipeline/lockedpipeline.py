@@ -88,7 +88,7 @@ class LockedPipeline(StagePipeline):
             given[grain] = self.entering(stage, unit)
             states[grain] = {id(state): state.materialize().copy() for state in held}
         known, inputs = self.shapesOf(smallest), dict(zip(self.steps.inputs, smallest))
-        like = [inputs[each.number] for each in segment.given]
+        like = [inputs[each.number] for each in segment.received]
         like += [np.empty(*known[each.number]) for each in segment.taken]
         passed = self.lockstep.forward(segment.graph, like, given, states, one.isCompiled, one.isAsked)
         for unit, (grain, _, _) in enumerate(self.units):

@@ -145,7 +145,7 @@ class StagePipeline:
     def entering(self, stage: int, unit: int) -> list[Any]:
         """What a stage goes forward from."""
         segment, inputs = self.segments[stage], dict(zip(self.steps.inputs, self.units[unit].arrays))
-        given = [inputs[each.number] for each in segment.given]
+        given = [inputs[each.number] for each in segment.received]
         return given + [self.take(FORWARD, stage, unit, each.number) for each in segment.taken]
 
     def handOn(self, stage: int, unit: int, found: list[Any]) -> None:
@@ -175,7 +175,7 @@ class StagePipeline:
         """Give the stage before the gradients of what it has made; those of parameters, of all stages together."""
         segment = self.segments[stage]
         if stage:
-            for each, grad in zip(segment.taken, grads[len(segment.given) :]):
+            for each, grad in zip(segment.taken, grads[len(segment.received) :]):
                 if self.flows(each):
                     shape, dtype = self.shapes(unit)[each.number]
                     self.give(BACK, stage - 1, unit, each, np.zeros(shape, dtype) if grad is None else grad, 1)

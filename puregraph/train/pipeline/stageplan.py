@@ -197,7 +197,7 @@ class StagePlan:
         params = {id(param): param for param in graph.params.values() if param.trainable}
         size = sum(param.size for key, param in params.items() if key not in counted)
         counted |= params.keys()
-        entering = [each.number for each in (*segment.given, *segment.taken)]
+        entering = [each.number for each in (*segment.received, *segment.taken)]
         found = StageFootprint(graph, [whole.shapes[n] for n in entering], len(segment.taken) > 0)
         gradients = [param.nbytes for param in params.values()]
         added = sum(gradients) + max(gradients, default=0)  # of which one is multiplied
