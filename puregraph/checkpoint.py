@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from operator import methodcaller
 from typing import Any, BinaryIO, NamedTuple
 
@@ -43,7 +44,6 @@ from puregraph.serialize.blueprintwriter import toBlueprint
 from puregraph.serialize.classnames import classNamed, nameOf
 from puregraph.serialize.loadreport import LoadReport, listed, match
 from puregraph.serialize.nativefile import NativeFile, require
-from puregraph.serialize.puzzlelib import PuzzleFile
 from puregraph.storage.archive import write
 from puregraph.storage.atomicwrite import whole
 from puregraph.storage.hdf import Array
@@ -229,7 +229,10 @@ def remake(row: Any, isChanged: bool = True) -> Any:
 # Loading ------------------------------------------------------------------------------------------------------------
 
 
-FORMATS = ("puregraph", "puzzlelib")
+FORMATS: dict[str, Callable[..., Any]] = {  # the reader of each format, given the file, its folder and a root in it
+    "puregraph": lambda file, folder, root: NativeFile(file, folder),
+    "puzzlelib": lambda file, folder, root: import_module("puregraph.serialize.puzzlelib").PuzzleFile(file, root),
+}
 
 
 @contextmanager
@@ -241,7 +244,7 @@ def opened(source: Any, format: str = "puregraph", root: str | None = None) -> I
         with openFile(source) as file:
             if format not in FORMATS:
                 raise CheckpointError(f"format: wanted {' or '.join(map(repr, FORMATS))}, got {format!r:.60}")
-            found = PuzzleFile(file, root) if format == "puzzlelib" else NativeFile(file, folderOf(source))
+            found = FORMATS[format](file, folderOf(source), root)
             try:
                 yield found
             finally:
@@ -426,7 +429,7 @@ def assign(steps: list[Callable[[], Any]]) -> None:
 def contents(path: Any, format: str = "puregraph") -> Contents:
     """What a file says of itself, without reading its arrays."""
     with opened(path, format) as source:
-        if isinstance(source, PuzzleFile):
+        if not isinstance(source, NativeFile):
             return Contents(dict(source.arrays), {}, {}, None, None)
         archive = source.archive
         return Contents(archive.arrays, archive.crcs, source.blueprint, source.optimizer, source.extraJson)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 
 from puregraph.foreign import ForeignFinder, hintFor
@@ -39,19 +40,32 @@ LATE = ("models", "onnx", "text")  # public packages that importing puregraph do
 
 
 class MovedFinder(MetaPathFinder, Loader):
-    """Gives the module of a new name for an old one, with a DeprecationWarning that says so."""
+    """Gives the module of a new name for an old one, with a DeprecationWarning that says so.
+
+    It is asked before all other finders: a module in a package of an old name would else be loaded a second time.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        package, _, name = fullname.partition(".")
-        return ModuleSpec(fullname, self) if package == "puregraph" and name in NEW else None
+        new = newName(fullname)
+        isThere = new != fullname and not new.endswith(".__main__") and find_spec(new) is not None
+        return ModuleSpec(fullname, self) if isThere else None
 
     def exec_module(self, module: ModuleType) -> None:
         old = module.__name__
-        new = f"puregraph.{NEW[old.partition('.')[2]]}"
-        warnings.warn(f"{old} is now {new}", DeprecationWarning, stacklevel=2)
-        sys.modules[old] = import_module(new)
+        if old.partition(".")[2] in NEW:
+            warnings.warn(f"{old} is now {newName(old)}", DeprecationWarning, stacklevel=2)
+        sys.modules[old] = import_module(newName(old))
+
+
+def newName(name: str) -> str:
+    """The dotted name of a module today; modules in a package of an old name are looked for in the new one."""
+    package, _, rest = name.partition(".")
+    old, _, inner = rest.partition(".")
+    if package != "puregraph" or old not in NEW:
+        return name
+    return ".".join([package, NEW[old], *([inner] if inner else [])])
 
 
 def attribute(name: str) -> ModuleType:
@@ -66,6 +80,7 @@ def attribute(name: str) -> ModuleType:
 
 
 def install() -> None:
-    """Have old names found after all others, and foreign ones refused with what they are here."""
+    """Have old names found, and foreign ones refused with what they are here."""
     if not any(type(finder) is MovedFinder for finder in sys.meta_path):
-        sys.meta_path.extend([MovedFinder(), ForeignFinder()])
+        sys.meta_path.insert(0, MovedFinder())
+        sys.meta_path.append(ForeignFinder())

@@ -3,22 +3,9 @@
 A tape of Variables (torch, afnio), backward graphs ahead of time (DaceML), and rules registered for them.
 """
 
-from puregraph.autodiff.analog.accumulategrad import AccumulateGrad
-from puregraph.autodiff.analog.argskwargs import ArgsKwargs, InputOutput
-from puregraph.autodiff.analog.backwardgraph import EditableBackwardGraph as BackwardGraph
-from puregraph.autodiff.analog.backwardgraph import NoForwardPassError
-from puregraph.autodiff.analog.backwardmodule import (
-    BackwardFunction,
-    BackwardIdentity,
-    BackwardModule,
-    BackwardUsingForward,
-)
-from puregraph.autodiff.analog.forwardgraph import ForwardGraph
-from puregraph.autodiff.analog.modelgraph import ModelGraph
-from puregraph.autodiff.analog.modelgraphstate import ModelGraphState
-from puregraph.autodiff.analog.occurrence import Occurrence
-from puregraph.autodiff.analog.structure.acyclic import AcyclicDirectedGraph
-from puregraph.autodiff.analog.structure.graphenum import GraphEnum
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from puregraph.autodiff.checks.anomaly import AnomalyError, detect_anomaly, is_anomaly_enabled, set_detect_anomaly
 from puregraph.autodiff.checks.gradcheck import GradcheckError, gradcheck
 from puregraph.autodiff.derivatives.declarations import jvp as register_tangent
@@ -41,6 +28,25 @@ from puregraph.autodiff.tape.variable import Variable
 from puregraph.core.accumulate import accumulate, seedLike, zeroLike
 from puregraph.errors import AutoDiffException
 from puregraph.function import Function
+
+if TYPE_CHECKING:
+    from puregraph.autodiff.analog import (
+        AccumulateGrad,
+        AcyclicDirectedGraph,
+        ArgsKwargs,
+        BackwardFunction,
+        BackwardGraph,
+        BackwardIdentity,
+        BackwardModule,
+        BackwardUsingForward,
+        ForwardGraph,
+        GraphEnum,
+        InputOutput,
+        ModelGraph,
+        ModelGraphState,
+        NoForwardPassError,
+        Occurrence,
+    )
 
 seed_like, zero_like = seedLike, zeroLike
 
@@ -107,3 +113,13 @@ __all__ = [
     "vjp",
     "zero_like",
 ]
+
+ANALOG = "puregraph.autodiff.analog"
+
+
+def __getattr__(name: str) -> Any:
+    """A class of AnalogVNN's graphs, which stand on all of this and are imported at their first use."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(ANALOG), name)
+    return value

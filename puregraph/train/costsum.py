@@ -7,12 +7,13 @@ from typing import Any
 
 from puregraph.arguments import Text, optional, takes
 from puregraph.compile.trace.withcost import WEIGHT
+from puregraph.costs.counted import countedIn
 from puregraph.errors import ArgumentError, DataError, GraphError
 from puregraph.graph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.module import Module
 from puregraph.pointwise import Pointwise
-from puregraph.train.metrics.metric import Metric, countedIn
+from puregraph.train.metrics.metric import Metric
 
 
 class CostSum(Graph):

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from puregraph.compile.trace.updaterule import isPlain
+from puregraph.costs.counted import countedIn
 from puregraph.data.batches import Arrays, Batch, Stream, groups
 from puregraph.data.prefetch import ahead
 from puregraph.data.trainedsamples import remember
@@ -14,7 +15,6 @@ from puregraph.errors import NotFiniteError, PuregraphError, addLocation
 from puregraph.train.callbacks.callback import Callback, callbacksFrom
 from puregraph.train.callbacks.checkpointing import Checkpoint
 from puregraph.train.callbacks.progress import Progress, progressFrom
-from puregraph.train.metrics.metric import countedIn
 from puregraph.train.pipeline.lockedpipelinestep import LockedPipelineStep
 from puregraph.train.pipeline.pipelinestep import PipelineStep
 from puregraph.train.tensor.tensorstep import TensorStep

@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph import device
-from puregraph.base.dtype import isFloating
 from puregraph.compile.gpu.runtime.d2h import DeviceResults
+from puregraph.costs.counted import countedIn
 from puregraph.data import Batch
+from puregraph.data.nonfinite import blamed, named, remedy
 from puregraph.errors import DataError, NotFiniteError
 from puregraph.train.metrics import Metric
-from puregraph.train.metrics.metric import countedIn
-from puregraph.train.objective import named
 
 EVERY = 16  # batches whose results are read together from a GPU
 BYTES = 1 << 26  # of results that are on their way, and of data that is kept to say what was wrong with it
@@ -70,7 +69,7 @@ class Meters:
         as an attribute; where nothing is learnt from it, only if the data are to blame."""
         figures = [cost, countedIn(self.cost, batch.target[0] if batch.target else None, batch.size)]
         for metric in self.metrics:
-            figures += [chosen(outputs, metric, "outputs"), chosen(batch.target, metric, "targets")]
+            figures += [metric.chosen(outputs, "outputs"), metric.chosen(batch.target, "targets")]
         self.samples += batch.size
         if not device.isDeviceArray(cost):
             self.count(figures, batch, location, step, batch.size)
@@ -164,33 +163,3 @@ class Meters:
         self.samples = int(state.get("samples", self.weight))
         for metric in self.metrics:
             metric.restore(state["metrics"][metric.name])
-
-
-def blamed(batch: Batch | None) -> str:
-    """What of a batch is not finite, with the first sample that is not; nothing if all is."""
-    found = []
-    for name, x in [] if batch is None else named(batch):
-        if isFloating(x.dtype):
-            wrong = device.toHost(~np.isfinite(x))
-            if wrong.any():
-                found.append(f"{name} (sample {np.argwhere(wrong)[0][0]})" if wrong.ndim else name)
-    if not found:
-        return ""
-    holds = f"hold{'s' * (len(found) == 1)} values that are not finite"
-    return f"{' and '.join(found)} of this batch {holds}; np.argwhere(~np.isfinite(x)) says where"
-
-
-def remedy(batch: Batch | None) -> str:
-    """What to do about a cost that is not finite."""
-    return blamed(batch) or (
-        "lower the learning rate, clip the gradient, or look at the data; "
-        "with detect_anomaly(), from puregraph.autodiff, names the node that made it"
-    )
-
-
-def chosen(arrays: list[Any], metric: Metric, what: str) -> Any:
-    """The output or target that a metric looks at."""
-    which = metric.which if metric.target is None or what == "outputs" else metric.target
-    if which >= len(arrays):
-        raise DataError(f"{metric.name}: wanted number {which} of the {what}, got {len(arrays)}")
-    return arrays[which]

@@ -17,6 +17,7 @@ from puregraph.compile.trace.costchecks import lastBefore, warnOf
 from puregraph.compile.trace.updaterule import isPlain
 from puregraph.core.versioning import COUNTER
 from puregraph.data.batches import Batch, Names
+from puregraph.data.nonfinite import named
 from puregraph.errors import DataError, GraphError, GraphWarning, show
 from puregraph.errors.userwarning import warnUser
 from puregraph.graph import Graph
@@ -223,14 +224,6 @@ def metricDoubt(metric: Any, cost: Any, last: Any, label: str, x: Any, target: A
             f"write {kind}(axis={cost.axis})"
         )
     return ""
-
-
-def named(batch: Batch) -> list[tuple[str, Any]]:
-    """The arrays of a batch with names for messages: data, target; or data[0], data[1], where there are several."""
-    found = []
-    for what, arrays in (("data", batch.data), ("target", batch.target)):
-        found += [(what if len(arrays) == 1 else f"{what}[{i}]", x) for i, x in enumerate(arrays)]
-    return found
 
 
 def checkKind(what: str, value: Any, wanted: tuple[str, ...], example: str) -> None:

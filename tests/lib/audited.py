@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from processes import environment
 
+import puregraph.serialize.puzzlelib  # noqa: F401 - here, so that no load opens its file
 from puregraph import checkpoint, device
 
 WATCHED = (

@@ -53,6 +53,13 @@ class Metric(ChecksKeywords):
         """What a batch adds to the sums: numerator and denominator."""
         raise NotImplementedError(f"{type(self).__name__} counts nothing: write share(self, prediction, target)")
 
+    def chosen(self, arrays: list[Any], what: str) -> Any:
+        """The output or target that this metric looks at; `what` is "outputs" or "targets"."""
+        which = self.which if self.target is None or what == "outputs" else self.target
+        if which >= len(arrays):
+            raise DataError(f"{self.name}: wanted number {which} of the {what}, got {len(arrays)}")
+        return arrays[which]
+
     def value(self) -> Any:
         """The figure so far; nan before anything was counted."""
         over, under = self.sums
@@ -68,16 +75,6 @@ class Metric(ChecksKeywords):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name} = {self.value()})"
-
-
-def countedIn(cost: Any, target: Any, size: int) -> Any:
-    """What the cost of a batch is a mean over: its samples, or what a cost that leaves some out or weighs them counts.
-
-    So the mean over a data set does not depend on how it is cut into batches.
-    """
-    counted = getattr(cost, "counted", None)
-    found = None if counted is None or target is None else counted(target)
-    return size if found is None else found
 
 
 def labelled(prediction: np.ndarray, target: np.ndarray, metric: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from puregraph.optimizers.slot import Slot
 from puregraph.optimizers.updateformulas import states
-from puregraph.train.objective import Objective
 from puregraph.train.tensor.splitgraph import SplitGraph
 from puregraph.train.tensor.splitweights import SplitState, SplitWeights
 from puregraph.train.tensor.tensorgrid import TensorGrid
@@ -36,7 +35,7 @@ class SplitTrainer:
         self.pairs = self.divideState()
         self.optimizer.slots = [own for _, owns in self.pairs for own in owns]
         self.weights = SplitWeights(grid, split)
-        self.objective = Objective(split.graph, trainer.cost, trainer.objective.compile)
+        self.objective = type(trainer.objective)(split.graph, trainer.cost, trainer.objective.compile)
         self.objective.say = trainer.objective.say
 
     def __getattr__(self, name: str) -> Any:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
+from puregraph.costs.counted import countedIn
 from puregraph.data.batches import Batch, sharedBatch
+from puregraph.data.nonfinite import remedy
 from puregraph.errors import DataError, NotFiniteError
 from puregraph.many.grains import Grains
 from puregraph.many.treenorm import treeNorm
-from puregraph.train.meters import chosen, remedy
-from puregraph.train.metrics.metric import countedIn
 from puregraph.train.together.deviceexchange import exchangeFor
 from puregraph.train.together.lockstep import LockStep, isSynchronized
 from puregraph.train.together.partedupdate import PartedUpdate
@@ -293,7 +293,7 @@ def costRow(step: SharedStep, part: Batch, cost: Any, outputs: list[Any]) -> dic
         row["ignored"] = int((part.target[0] == trainer.cost.ignoreIndex).sum()), part.target[0].size
     for metric in trainer.metrics:
         metric.reset()
-        metric.update(chosen(outputs, metric, "outputs"), chosen(part.target, metric, "targets"))
+        metric.update(metric.chosen(outputs, "outputs"), metric.chosen(part.target, "targets"))
     for metric, name, value in metricSums(trainer.metrics):
         row[f"metric {metric.name} {name}"] = value
     if not np.isfinite(row["cost"]):
