@@ -6,7 +6,7 @@ python scripts/operations.py
 from pathlib import Path
 
 import puregraph  # noqa: F401 - all Kernels
-from puregraph.autodiff.derivatives.declarations import CONSTANT, each, itself, jvpOf, vjpOf
+from puregraph.autodiff.derivatives.declarations import CONSTANT, itself, jvpOf, multilinearJvp, vjpOf
 from puregraph.autodiff.derivatives.ufuncs import pullbackOf
 from puregraph.autodiff.forward.vmap import RULES
 from puregraph.compile.decompose import decompositionOf
@@ -18,7 +18,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
 COLUMNS = {
     "shape, dtype": lambda f: getattr(f, "shapeRule", None) or READERS.get(f),
     "gradient": lambda f: f in CONSTANT or vjpOf(f) or pullbackOf(f),
-    "linear": lambda f: jvpOf(f) is each or getattr(jvpOf(f), "__qualname__", "").startswith(itself.__name__),
+    "linear": lambda f: jvpOf(f) is multilinearJvp or getattr(jvpOf(f), "__qualname__", "").startswith(itself.__name__),
     "tangent": lambda f: f in CONSTANT or jvpOf(f),
     "per sample": lambda f: f in RULES or declared(f, "samples"),
     "FLOPs": lambda f: declared(f, "flops"),

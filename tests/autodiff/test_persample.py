@@ -332,7 +332,7 @@ def test_statistics_of_the_batch_are_refused(rng):
     ("build", "words"),
     [
         (lambda h: Sub(name="less")(h, Mean(axis=0, keepdims=True, name="mean")(h)), r"at 'less' \(Sub\).*'mean'"),
-        (lambda h: Transpose((1, 0), name="turn")(h), r"at 'turn' \(Transpose\).*for N samples it gives \(4, N\)"),
+        (lambda h: Transpose((1, 0), name="turn")(h), r"at 'turn' \(Transpose\).*for N samples it returns \(4, N\)"),
         (lambda h: MatMul(name="gram")(h, Transpose((1, 0), name="turn")(h)), r"it mixes the samples"),
         (lambda h: h[::-1], r"at 'slice' \(Slice\).*it mixes the samples"),
         (lambda h: h[:2], r"at 'slice' \(Slice\).*it mixes the samples"),
