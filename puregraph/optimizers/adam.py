@@ -17,7 +17,7 @@ class Adam(Optimizer):
     correcting v.
 
     Source    Kingma, Ba 2015, arXiv:1412.6980, algorithm 1
-    Raises    ArgumentError for a setting or option out of range; the options are those of `Optimizer`
+    Raises    ArgumentError for a setting or option out of range; options as in `Optimizer`
     """
 
     scalars = {

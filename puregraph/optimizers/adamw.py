@@ -14,7 +14,7 @@ class AdamW(Adam):
     As PyTorch's AdamW.
 
     Source    Loshchilov, Hutter 2019, arXiv:1711.05101, algorithm 2
-    Raises    ArgumentError for a setting or option out of range; the options are those of `Optimizer`
+    Raises    ArgumentError for a setting or option out of range; options as in `Optimizer`
 
     >>> net = Sequential(Linear(3, 1))
     >>> trainer = Trainer(net, MSE(), AdamW(1e-3, decay=0.1), progress="none")

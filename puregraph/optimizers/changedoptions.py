@@ -31,29 +31,29 @@ def changedOptions(optimizer: Any) -> dict[str, Any]:
 
 
 def restoringOptions(optimizer: Any, made: Any, saved: Any) -> tuple[list[Callable[[], Any]], list[str]]:
-    """What gives an optimizer the settings that a saved one had, and a sentence for each that stays as it is.
+    """Return the steps that restore an optimizer's saved settings, and a sentence for each setting that is kept.
 
-    `made` is the saved one as its constructor left it. A setting is taken over where both were made with the same
-    value, and nobody has changed it here; who has made the optimizer with another value, or set one, wants that.
+    `made` is the saved optimizer as its constructor left it. A setting is restored if both were made with the same
+    value and it has not been changed here. A value that differs on purpose is kept.
     """
     steps: list[Callable[[], Any]] = []
     kept = []
-    every = [dict.fromkeys([each, *each.members]) for each in (optimizer, made, saved)]  # a lone one is its own member
-    for own, before, after in zip(*every):
-        given = madeWith(own)
-        for name in given.keys() & madeWith(before).keys():
-            now, was = getattr(own, name), getattr(after, name)
+    every = [dict.fromkeys([o, *o.members]) for o in (optimizer, made, saved)]  # a single optimizer is its only member
+    for current, before, after in zip(*every):
+        options = madeWith(current)
+        for name in options.keys() & madeWith(before).keys():
+            now, was = getattr(current, name), getattr(after, name)
             if now == was:
                 continue
-            if now == given[name] == getattr(before, name):
-                steps.append(partial(setattr, own, name, was))
+            if now == options[name] == getattr(before, name):
+                steps.append(partial(setattr, current, name, was))
             else:
                 kept.append(
-                    f"{name}: the run had {was}, it goes on with {now}, as the {type(own).__name__} here has it"
+                    f"{name}: the run had {was}, it goes on with {now}, as the {type(current).__name__} here has it"
                 )
     return steps, sorted(kept)
 
 
 def isPlain(value: Any) -> bool:
-    """Whether this is one number, flag or text, or None."""
+    """True for one number, flag or text, or None."""
     return value is None or isinstance(value, (bool, int, float, str))

@@ -16,9 +16,9 @@ from puregraph.optimizers.updateformulas import attributes, formulasOf, scalarsA
 
 
 class FormulaRule(InitRecorder):
-    """The update of one parameter, as the formulas of a class say it; its settings are those of `Optimizer`.
+    """The update of one parameter by the formulas of a class; its settings are the attributes of `Optimizer`.
 
-    Raises    TypeError for a class whose rule does not say what param becomes
+    Raises    TypeError for a class whose rule has no formula for param
     """
 
     rule: Mapping[str, str] = {}
@@ -57,9 +57,9 @@ class FormulaRule(InitRecorder):
         return self.learnRate * (1.0 if self.schedule is None else factorAt(self.schedule, step))
 
     def formulas(self, decays: bool) -> dict[str, Formula]:
-        """What a step makes of each state and of `param`, all at once: formulas of what they were before it.
+        """Return the formulas of each state and of `param` after a step, in terms of the values before it.
 
-        They name these arrays, `grad`, and the scalars of `numbers`. With `decays`, weight decay is among them.
+        They name these arrays, `grad`, and the scalars of `numbers`. With `decays`, weight decay is included.
         """
         if self.clipNorm is not None:
             grad = "shrink * grad"
@@ -99,7 +99,7 @@ class FormulaRule(InitRecorder):
     def prepare(self, slot: Slot) -> None:
         """Make the arrays of the state that a parameter does not have yet.
 
-        Raises    PuregraphError if the state is shared with other processes, of which each updates its own part
+        Raises    PuregraphError if the state is sharded over several processes
         """
         if slot.part is not None:
             raise PuregraphError(

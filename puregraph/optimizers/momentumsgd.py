@@ -14,7 +14,7 @@ class MomentumSGD(Optimizer):
     As PyTorch's SGD with momentum. PuzzleLib keeps rate v instead, which is the same while the rate does not change.
 
     Source    Polyak 1964, USSR Computational Mathematics and Mathematical Physics 4(5), eq. 9
-    Raises    ArgumentError for a setting or option out of range; the options are those of `Optimizer`
+    Raises    ArgumentError for a setting or option out of range; options as in `Optimizer`
     """
 
     rule = {

@@ -15,27 +15,27 @@ SHARED = ("update", "setupOn", "shrinkFor")  # done once for all parameters, and
 
 
 class MultiOptimizer(Optimizer):
-    """Each parameter is updated by the optimizer of the first pattern that its path matches.
+    """Update each parameter with the optimizer of the first pattern that its path matches.
 
-    A Trainer and `compile` make one of a dict:
+    A Trainer and `compile` convert a dict to a MultiOptimizer:
 
         Trainer(net, CrossEntropy(), {"stem": MomentumSGD(1e-3), "*.b": SGD(1e-2), "*": Adam(1e-3)})
 
     A pattern is the path of a node, `stem` or `stem.conv1`, or of a parameter, `stem.conv1.W`, with `*`, `?` and
-    `[...]` as in names of files. Options that look at all gradients together are its own:
+    `[...]` as in names of files. Options that use all gradients together are arguments of MultiOptimizer:
 
         MultiOptimizer({"stem": SGD(1e-2), "*": Adam(1e-3)}, clipNorm=1.0)
 
-    `optimizers`   by pattern; each has a learnRate, schedule, decay and clipValue of its own
-    `learnRate`    a factor of all their learning rates, and `schedule` another one
+    `optimizers`   by pattern; each keeps its learnRate, schedule, decay and clipValue
+    `learnRate`    a factor of all learning rates; `schedule` is a second factor
     `clipNorm`     an upper bound of the norm of the gradients of all parameters
     `onNonFinite`  what to do when a gradient holds nan or inf: "raise", or "skip" the update of all parameters
 
-    Schedules are functions of its `step`. `rates` has the learning rates of the next update by pattern; `rate`, as in a
-    history, is the first of them.
+    Schedules are functions of `step`. `rates` has the learning rates of the next update by pattern; `rate`, as in a
+    history, is the first one.
 
-    Raises    ArgumentError for what is no optimizer, or has options that look at all gradients; on setup PuregraphError
-              naming parameters that match no pattern, and patterns that no parameter is left for
+    Raises    ArgumentError for a value that is not an optimizer, or has options that use all gradients; on setup
+              PuregraphError naming parameters without a pattern, and patterns without a parameter
 
     >>> net = Sequential(Linear(3, 4, name="stem"), Relu(), Linear(4, 1, name="head"))
     >>> MultiOptimizer({"stem": SGD(1e-2), "*": Adam(1e-3)}, clipNorm=1.0).setupOn(net).rates
@@ -67,10 +67,10 @@ class MultiOptimizer(Optimizer):
     @clipNorm.setter
     def clipNorm(self, value: float | None) -> None:
         self.mostNorm = value
-        for pattern, each in self.optimizers.items():
-            if value is not None and each.clipValue is not None:
+        for pattern, member in self.optimizers.items():
+            if value is not None and member.clipValue is not None:
                 raise ArgumentError(f"MultiOptimizer: wanted clipNorm, or clipValue for {pattern!r}, got both")
-            each.clipNorm = value
+            member.clipNorm = value
 
     @property
     def decay(self) -> float:
@@ -101,13 +101,13 @@ class MultiOptimizer(Optimizer):
         return tuple(self.optimizers.values())
 
     def settings(self, step: int) -> tuple[Any, ...]:
-        return (self.rateAt(step), *(each.settings(step) for each in self.members))
+        return (self.rateAt(step), *(member.settings(step) for member in self.members))
 
     @property
     def rates(self) -> dict[str, float]:
         """The learning rates of the next update, by pattern."""
         factor = self.rateAt(self.step)
-        return {pattern: factor * each.rateAt(self.step) for pattern, each in self.optimizers.items()}
+        return {pattern: factor * member.rateAt(self.step) for pattern, member in self.optimizers.items()}
 
     @Optimizer.rate.getter  # type: ignore[attr-defined]
     def rate(self) -> float:
@@ -138,7 +138,7 @@ class MultiOptimizer(Optimizer):
         if without:
             named = ", ".join(map(repr, without[:5])) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
             raise PuregraphError(f"MultiOptimizer: no pattern matches {named}; add '*' with an optimizer for the rest")
-        for pattern in [each for each in self.optimizers if each not in chosen.values()]:
+        for pattern in [p for p in self.optimizers if p not in chosen.values()]:
             before = next((chosen[path] for path in chosen if matches(path, pattern)), None)
             if before is not None:
                 raise PuregraphError(
@@ -151,17 +151,17 @@ class MultiOptimizer(Optimizer):
 
 
 def optimizerFrom(given: Any) -> Any:
-    """An optimizer as it is, and one for those of a dict."""
+    """Convert a dict to a MultiOptimizer; return anything else as it is."""
     return MultiOptimizer(given) if isinstance(given, dict) else given
 
 
 def matches(path: str, pattern: str) -> bool:
-    """Whether a parameter is what a pattern names, or within it."""
+    """True if a parameter's path matches a pattern, or is inside a module that matches."""
     return fnmatchcase(path, pattern) or fnmatchcase(path, f"{pattern}.*")
 
 
 def checkOptimizers(optimizers: Any) -> None:
-    """Raise    ArgumentError for what no MultiOptimizer can have"""
+    """Raise    ArgumentError for members that a MultiOptimizer cannot have"""
     if not isinstance(optimizers, Mapping) or not optimizers:
         raise ArgumentError(
             f'MultiOptimizer: wanted a dict such as {{"stem": SGD(), "*": Adam()}}, got {optimizers!r:.60}'

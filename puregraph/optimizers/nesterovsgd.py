@@ -16,7 +16,7 @@ class NesterovSGD(Optimizer):
 
     Source    Nesterov 1983, Soviet Mathematics Doklady 27; in this form Sutskever et al. 2013, ICML, section 2, and
               Bengio et al. 2013, arXiv:1212.0901, eq. 7
-    Raises    ArgumentError for a setting or option out of range; the options are those of `Optimizer`
+    Raises    ArgumentError for a setting or option out of range; options as in `Optimizer`
 
     >>> net = Sequential(Linear(3, 1))
     >>> trainer = Trainer(net, MSE(), NesterovSGD(0.01, momRate=0.9), progress="none")

@@ -65,7 +65,7 @@ class Optimizer(FormulaRule):
     unversioned = frozenset(("step", "norm", "later", "measured"))
     step: Any = CountedSteps()
     later: Any = None  # what steps on a GPU have still to tell
-    whole: Any = None  # the MultiOptimizer that it is one of
+    whole: Any = None  # the MultiOptimizer that this is a member of
     measured: float | None = None  # the norm of all gradients, where several processes have found it together
 
     @takes(schedule=optional(AnyFunction), onNonFinite=optional(choice("raise", "skip")))
@@ -89,13 +89,13 @@ class Optimizer(FormulaRule):
 
     @takes(net=ModuleLike)
     def setupOn(self, net: Any) -> Any:
-        """Update the parameters of this module from now on; the optimizer itself is returned.
+        """Update the parameters of this module from now on. Returns the optimizer.
 
-        A part of a network may be given, `setupOn(net["head"])`: a Trainer or a compiled step of the whole network then
-        updates that part alone. After a change of the network this is called again: parameters that are still there
-        keep their state. On another network everything starts anew.
+        Pass a part of a network, `setupOn(net["head"])`, to update that part alone, also in a Trainer or a compiled
+        step of the full network. Call setupOn again after a change of the network: remaining parameters keep their
+        state. On another network the state starts anew.
 
-        Raises    ArgumentError if the rule names what is neither state nor an attribute
+        Raises    ArgumentError if the rule names something that is neither a state nor an attribute
         """
         self.constants()
         self.net = net
@@ -131,7 +131,7 @@ class Optimizer(FormulaRule):
         return self
 
     def update(self) -> bool:
-        """One step. False if it was skipped because of a gradient that is not finite, see `onNonFinite`.
+        """Make one step. Returns False if it was skipped because of a gradient that is not finite, see `onNonFinite`.
 
         Raises    PuregraphError if no parameter has a gradient, or one is not finite
         """
@@ -147,7 +147,7 @@ class Optimizer(FormulaRule):
         if shrink is None:
             return False
         rate = self.rateAt(self.step)
-        with Deferred():  # half an update is none: what is kept of some parameters would be a step ahead of others
+        with Deferred():  # all or nothing: otherwise the state of some parameters would be a step ahead of others
             for slot in ready:
                 rule = slot.rule or self
                 rule.advance(slot, rate if rule is self else self.rateOf(slot, rate, self.step), shrink)
@@ -155,12 +155,12 @@ class Optimizer(FormulaRule):
         return True
 
     def ready(self) -> list[Slot]:
-        """The parameters that an update changes: those with a gradient; where some of these are new, those alone."""
+        """Return the parameters to update: those with a new gradient, or with any gradient if none is new."""
         ready = [s for s in self.slots if s.param.trainable and s.param.grad is not None]
         return [s for s in ready if s.param.gradVersion != s.applied] or ready
 
     def sync(self) -> None:
-        """Wait for what was started on a GPU: `step`, `norm` and the state are then those of all updates so far.
+        """Wait for pending updates on a GPU, so that `step`, `norm` and the state include all updates so far.
 
         Raises    PuregraphError if a gradient was not finite, see `onNonFinite`
         """
@@ -197,7 +197,7 @@ class Optimizer(FormulaRule):
         return (self,)
 
     def ruleOf(self, slot: Slot) -> FormulaRule:
-        """What updates the parameter of a slot."""
+        """Return the rule that updates the parameter of a slot."""
         return slot.rule or self
 
     def rateOf(self, slot: Slot, rate: float, step: int) -> float:
@@ -214,20 +214,20 @@ class Optimizer(FormulaRule):
         return {slot.path: slot.param for slot in self.slots}
 
     @property
-    def looks(self) -> bool:
-        """Whether every update takes the norm of all gradients."""
+    def needsNorm(self) -> bool:
+        """True if every update computes the norm of all gradients."""
         return self.clipNorm is not None or self.onNonFinite is not None
 
-    def shrinkFor(self, ready: list[Slot], grads: list[Any], found: float | None = None) -> float | None:
-        """The factor that brings all gradients together to `clipNorm`; None to skip this update.
+    def shrinkFor(self, ready: list[Slot], grads: list[Any], total: float | None = None) -> float | None:
+        """Return the factor that scales the norm of all gradients to `clipNorm`; None to skip this update.
 
-        `found` is their norm, where it is known already.
+        `total` is their norm, if it is known already.
         """
-        if not self.looks:
+        if not self.needsNorm:
             return 1.0
-        if found is None or not math.isfinite(found):
-            found = normOf(grads) if self.measured is None else self.measured
-        self.norm = found
+        if total is None or not math.isfinite(total):
+            total = normOf(grads) if self.measured is None else self.measured
+        self.norm = total
         if math.isfinite(self.norm):
             return 1.0 if self.clipNorm is None else min(1.0, self.clipNorm / (self.norm + 1e-6))
         if self.onNonFinite == "skip":
@@ -238,18 +238,19 @@ class Optimizer(FormulaRule):
 
     @property
     def state(self) -> dict[str, Any]:
-        """The arrays of the state by name, "velocity/stem.conv.W": themselves, not copies. None before an update.
+        """The state arrays by name, such as "velocity/stem.conv.W": the arrays themselves, not copies. None before an
+        update.
 
-        Where the rule needs it, "step/stem.conv.W" is the number of updates that this parameter has had. Of several
-        processes that share the state, each has a part of the elements, in a row.
+        If the rule needs it, "step/stem.conv.W" is the number of updates of this parameter. If the state is sharded
+        over several processes, each has a contiguous shard of the elements.
         """
         self.sync()
-        found = {}
+        arrays = {}
         for slot in self.slots:
             for name in stored(type(self.ruleOf(slot))) if slot.step else ():
                 if name == "step" or slot.hasState:
-                    found[f"{name}/{slot.path}"] = np.array(slot.step) if name == "step" else slot.arrays[name]
-        return found
+                    arrays[f"{name}/{slot.path}"] = np.array(slot.step) if name == "step" else slot.arrays[name]
+        return arrays
 
     def restore(self, step: int, arrays: Mapping[str, Any]) -> None:
         """Continue from `step` with the arrays that `state` gave then; they are copied.

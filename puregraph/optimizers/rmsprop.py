@@ -13,7 +13,7 @@ class RMSProp(Optimizer):
     As PyTorch's RMSprop with alpha = factor: epsilon is added outside the root, nothing is centered, without momentum.
 
     Source    Tieleman, Hinton 2012, Neural Networks for Machine Learning, lecture 6e, slide 29
-    Raises    ArgumentError for a setting or option out of range; the options are those of `Optimizer`
+    Raises    ArgumentError for a setting or option out of range; options as in `Optimizer`
 
     >>> net = Sequential(Linear(3, 1))
     >>> trainer = Trainer(net, MSE(), RMSProp(1e-3, clipNorm=1.0), progress="none")

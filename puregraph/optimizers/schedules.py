@@ -16,9 +16,8 @@ from puregraph.optimizers.initrecorder import InitRecorder
 class Schedule(InitRecorder):
     """factor = schedule(step); step 0 is the first update. A subclass writes `__call__`.
 
-    All lengths are counted in updates; those of a schedule in `Epochs` in epochs. `end` is the update from which on the
-    factor stays as it is, None where there is none. A `total` that is left out is that of the run: a Trainer sets it by
-    `fit`.
+    Lengths are counted in updates, or in epochs inside `Epochs`. `end` is the update from which the factor no longer
+    changes, None if it always changes. If `total` is left out, a Trainer sets it to the length of the run by `fit`.
     """
 
     plot: Any = Late("puregraph.draw.charts.plots", "plotSchedule")
@@ -54,9 +53,9 @@ class _Ending(Schedule):
             self.total = total
 
     def length(self) -> int:
-        """The length.
+        """Return the length.
 
-        Raises    ArgumentError where nobody has said it
+        Raises    ArgumentError if it is not set
         """
         if self.total is None:
             name = type(self).__name__
@@ -160,7 +159,7 @@ class OneCycle(_Ending):
         self.check()
 
     def check(self) -> None:
-        """Whether there are updates to go up, and down."""
+        """Check that the cycle has at least one update upwards and one downwards."""
         total = 1000 if self.total is None else self.total
         if not 0 < self.rise * total - 1 < total - 1:
             raise ArgumentError(

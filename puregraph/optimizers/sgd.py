@@ -11,7 +11,7 @@ class SGD(Optimizer):
     """w = w - rate g
 
     Source    Robbins, Monro 1951, Annals of Mathematical Statistics 22, eq. 8
-    Raises    ArgumentError for a setting or option out of range; the options are those of `Optimizer`
+    Raises    ArgumentError for a setting or option out of range; options as in `Optimizer`
     """
 
     rule = {"param": "param - rate * grad"}

@@ -19,7 +19,7 @@ from puregraph.kernels.norm import norm
 class StepCount(int):
     """A number of updates: `optimizer.step` counts them here, and `optimizer.step()` is `optimizer.update()`."""
 
-    def __call__(self, *given: Any) -> None:
+    def __call__(self, *args: Any) -> None:
         raise PuregraphError("optimizer.step is the number of updates so far; optimizer.update() makes one")
 
 
@@ -34,11 +34,11 @@ class CountedSteps:
 
 
 class Slot:
-    """What an optimizer keeps for one parameter: its path, the arrays of its state, and how often it was updated.
+    """The state of an optimizer for one parameter: its path, its state arrays, and the number of its updates.
 
-    `rule`  what updates it, where that is not the optimizer that has the slot, but one of several
-    `part`  of which elements, first to behind the last, the state is here, where others have the rest; None: of all
-    `split` the slots of parts of the parameter, of any elements, which have the state in place of this one
+    `rule`  the rule that updates it, if the optimizer has several; otherwise None
+    `part`  the range of elements (begin, end) whose state is in this process; None: all elements
+    `split` the slots of parts of the parameter, of any elements, which hold the state instead of this slot
 
     >>> optimizer = Adam().setupOn(Sequential(Linear(3, 1, name="fc")))
     >>> [(slot.path, slot.param.shape, slot.step) for slot in optimizer.slots]
@@ -55,7 +55,7 @@ class Slot:
         self.split: Any = None
 
     def begin(self, path: str) -> Slot:
-        """This slot, for the parameter of this path; gradients of before the set-up are nobody's loss."""
+        """Return this slot, set to the parameter's path. Gradients from before the set-up no longer count as lost."""
         self.path = path
         vars(self.param)["lost"] = 0
         return self
@@ -73,7 +73,7 @@ class Slot:
 
     @property
     def hasState(self) -> bool:
-        """Whether state of any element is here."""
+        """True if this process has the state of at least one element."""
         return self.split is None and (self.part is None or self.part[0] < self.part[1])
 
     def blank(self) -> Any:
@@ -97,42 +97,42 @@ def warnOverwritten(label: str, slots: Sequence[Slot]) -> None:
 def restoredSlots(
     label: str, slots: list[Slot], names: Sequence[Sequence[str]], step: int, arrays: Mapping[str, Any]
 ) -> list[Slot]:
-    """Slots for the same parameters, with copies of the arrays, of these names, that were saved after `step` updates.
+    """Return slots for the same parameters, with copies of the named arrays that were saved after `step` updates.
 
     Raises    CheckpointError listing every array that is missing, unknown, or of another shape or kind
     """
-    known = {f"{name}/{slot.path}" for slot, own in zip(slots, names) for name in own}
+    known = {f"{name}/{slot.path}" for slot, stateNames in zip(slots, names) for name in stateNames}
     problems = [f"'{key}' belongs to none of its parameters" for key in arrays if key not in known]
     if isinstance(step, bool) or not (isinstance(step, (int, np.integer)) and 0 <= step < 1 << 62):
         problems.append(f"wanted a step of at least 0, got {step!r}")
     elif step and known and not arrays:
         problems.append(f"there is no state of any parameter, but {step} updates were made")
     fresh = []
-    for slot, own in zip(slots, names):
-        given = {name: arrays[key] for name in own if (key := f"{name}/{slot.path}") in arrays}
-        problems += [f"'{name}/{slot.path}' is missing" for name in own if given and name not in given]
-        problems += [fault for name in given if (fault := unfit(name, slot, given[name]))]
-        fresh.append(given)
+    for slot, stateNames in zip(slots, names):
+        saved = {name: arrays[key] for name in stateNames if (key := f"{name}/{slot.path}") in arrays}
+        problems += [f"'{name}/{slot.path}' is missing" for name in stateNames if saved and name not in saved]
+        problems += [fault for name in saved if (fault := unfit(name, slot, saved[name]))]
+        fresh.append(saved)
     if problems:
         more = f"; and {len(problems) - 10} more" if len(problems) > 10 else ""
         raise CheckpointError(f"{label}: cannot restore its state: {'; '.join(problems[:10])}{more}")
-    return [slotFrom(slot, given, int(step)) for slot, given in zip(slots, fresh)]
+    return [slotFrom(slot, saved, int(step)) for slot, saved in zip(slots, fresh)]
 
 
-def slotFrom(slot: Slot, given: dict[str, Any], step: int) -> Slot:
-    """A slot for the same parameter, with copies of these arrays."""
-    count = int(given.pop("step", step if given else 0))
-    copies = {name: slot.blank() for name in given}
-    for name, array in given.items():
+def slotFrom(slot: Slot, arrays: dict[str, Any], step: int) -> Slot:
+    """Return a slot for the same parameter, with copies of these arrays."""
+    count = int(arrays.pop("step", step if arrays else 0))
+    copies = {name: slot.blank() for name in arrays}
+    for name, array in arrays.items():
         isOnDevice = device.isDeviceArray(copies[name])
         copies[name][...] = device.toDevice(array) if isOnDevice else device.toHost(array)
-    found = Slot(slot.path, slot.param, copies, count)
-    found.rule = slot.rule
-    return found
+    restored = Slot(slot.path, slot.param, copies, count)
+    restored.rule = slot.rule
+    return restored
 
 
 def unfit(name: str, slot: Slot, array: Any) -> str:
-    """What is wrong with an array as this state of a parameter, or nothing."""
+    """Return the reason why an array cannot be this state of a parameter, or an empty text."""
     wanted, kinds = ((), "iu") if name == "step" else (slot.param.shape, "f")
     if tuple(array.shape) != wanted:
         return f"'{name}/{slot.path}' wanted {show(wanted)}, got {show(tuple(array.shape))}"
@@ -142,9 +142,9 @@ def unfit(name: str, slot: Slot, array: Any) -> str:
 
 
 def normOf(grads: list[Any]) -> float:
-    """The norm of all gradients together; in float64 where the squares are too large for the gradients' own dtype."""
-    found = float(device.toHost(norm(*grads)))
-    return found if math.isfinite(found) else float(device.toHost(norm(*[g.astype(np.float64) for g in grads])))
+    """Return the norm of all gradients together, in float64 if the squares overflow the gradients' dtype."""
+    total = float(device.toHost(norm(*grads)))
+    return total if math.isfinite(total) else float(device.toHost(norm(*[g.astype(np.float64) for g in grads])))
 
 
 def notFinite(label: str, step: int, ready: list[Slot], grads: list[Any]) -> NotFiniteError:

@@ -45,19 +45,20 @@ def attributes(cls: type[Any]) -> tuple[str, ...]:
 
 
 def puts(formula: Formula, parts: Mapping[str, Any]) -> Formula:
-    """The formula with those of the parts put in that it names."""
+    """Substitute the parts that a formula names."""
     return formula.put(**{name: part for name, part in parts.items() if name in formula.names})
 
 
 @memoized
 def scalarsAt(cls: type[Any], constants: tuple, step: float) -> Mapping[str, float]:
-    """The scalars of a class with these constants, at a step: those of all parameters that have had as many updates."""
+    """Return the scalars of a class with these constants at a step; they are shared by parameters with as many
+    updates."""
     if not cls.scalars:
         return {}
     functions, whole = scalarsOf(cls, constants)
     try:
         return {name: function(step) for name, function in zip(cls.scalars, functions)}
-    except (TypeError, ValueError, ArithmeticError):  # what no plain number is: numpy has nan and inf for it
+    except (TypeError, ValueError, ArithmeticError):  # no plain number: numpy gives nan or inf
         return dict(zip(cls.scalars, map(float, whole(step))))
 
 

@@ -30,9 +30,9 @@ class Add(TextFunction):
 
     @classmethod
     def backward(cls, ctx: Context, grad: Any) -> tuple:
-        """The feedback once for each."""
-        given = value_of(grad)
-        x, y = [feedback(ctx, worded(cls.template, given, role), role) for role in ctx.saved_variables]
+        """Word the feedback once for each input."""
+        received = value_of(grad)
+        x, y = [feedback(ctx, worded(cls.template, received, role), role) for role in ctx.saved_variables]
         return cls.grads(ctx, x=x, y=y)
 
 
@@ -44,7 +44,7 @@ def plus(a: Any, b: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number, or an array of them."""
+    """True for a number or an array."""
     return isinstance(value, (int, float)) or isArray(value)
 
 

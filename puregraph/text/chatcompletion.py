@@ -52,23 +52,23 @@ class ChatCompletion(TextFunction):
         backward_model_client: Client | None = None,
         **completion_args: Any,
     ) -> Any:
-        """The answer, or a list of answers to a batch."""
+        """Return the answer, or a list of answers to a batch."""
         parts = parts_of(messages, inputs or {})
         conversations, is_batch = composed(messages, inputs or {})
-        answers = [need_text(forward_model_client(each, **completion_args)) for each in conversations]
+        answers = [need_text(forward_model_client(conversation, **completion_args)) for conversation in conversations]
         shown = [(role_of(part, name), value_of(part)) for name, part in parts]
         ctx.save_for_backward(shown, conversations, answers, backward_model_client)
         return said(ctx, answers if is_batch else answers[0], "the answer of the language model")
 
     @classmethod
     def backward(cls, ctx: Context, grad: Any) -> tuple:
-        """One feedback for each text that needs it."""
-        shown, conversations, answers, own = ctx.saved_variables
-        given, received = cls.given(ctx), value_of(grad)
-        messages, inputs = given["messages"], given.get("inputs") or {}
+        """Return feedback for each text that needs it."""
+        shown, conversations, answers, client = ctx.saved_variables
+        arguments, received = cls.given(ctx), value_of(grad)
+        messages, inputs = arguments["messages"], arguments.get("inputs") or {}
         wanted = [needs_feedback(part) for _, part in parts_of(messages, inputs)]
-        chosen = [each for each, needed in zip(shown, wanted) if needed]
-        found = [""] * len(chosen)
+        chosen = [text for text, needed in zip(shown, wanted) if needed]
+        replies = [""] * len(chosen)
         if chosen and not is_empty(received):
             values = {
                 "count": len(chosen),
@@ -78,33 +78,35 @@ class ChatCompletion(TextFunction):
             }
             label = f"{cls.__name__}.backward"
             asked = fill_messages(cls.template, values)
-            found = ask(backward_client(own, label), asked, lambda answer: texts(answer, len(chosen)), label)
-        left = iter(found)
-        grads = iter([feedback(ctx, next(left), role) if needed else None for (role, _), needed in zip(shown, wanted)])
+            replies = ask(backward_client(client, label), asked, lambda answer: texts(answer, len(chosen)), label)
+        remaining = iter(replies)
+        grads = iter(
+            [feedback(ctx, next(remaining), role) if needed else None for (role, _), needed in zip(shown, wanted)]
+        )
         return cls.grads(
-            ctx, messages=[mirrored(each, grads) for each in messages], inputs={k: next(grads) for k in inputs}
+            ctx, messages=[mirrored(message, grads) for message in messages], inputs={k: next(grads) for k in inputs}
         )
 
 
 def parts_of(messages: Any, inputs: dict[str, Any]) -> list[Part]:
-    """Everything that the answer depends on: the contents of messages, then the inputs, in order."""
+    """Return everything that the answer depends on: the contents of messages, then the inputs, in order."""
     if not isinstance(messages, (list, tuple)) or not all(is_message(m) for m in messages) or not messages:
         raise TypeError(f'ChatCompletion: wanted messages [{{"role": ..., "content": ...}}, ...], got {messages!r:.80}')
-    found = [
+    contents = [
         (f"message {number}, by {value_of(message['role'])}", part)
         for number, message in enumerate(messages, 1)
         for part in flatten(message["content"])
     ]
-    return found + [(f"input {name}", value) for name, value in inputs.items()]
+    return contents + [(f"input {name}", value) for name, value in inputs.items()]
 
 
 def is_message(message: Any) -> bool:
-    """Whether a dict has the keys of a message."""
+    """True for a dict with the keys of a message."""
     return isinstance(message, dict) and "role" in message and "content" in message
 
 
 def needs_feedback(part: Any) -> bool:
-    """Whether a part is a Variable that needs a gradient, or the value of a graph's node."""
+    """True for a Variable that needs a gradient, and for the value of a graph's node."""
     return part.requires_grad if isinstance(part, Variable) else isHole(part)
 
 
@@ -159,4 +161,4 @@ def listing(tag: str, value: Any) -> str:
     """A text, or a numbered one for each row of a batch."""
     if not isinstance(value, list):
         return tagged(tag, value)
-    return "\n".join(tagged(tag, each, answer=number) for number, each in enumerate(value, 1))
+    return "\n".join(tagged(tag, row, answer=number) for number, row in enumerate(value, 1))

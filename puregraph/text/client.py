@@ -80,16 +80,16 @@ def texts(answer: Any, count: int) -> list[str]:
     if not isinstance(answer, str):
         raise ValueError(f"wanted a text, got {type(answer).__name__}")
     try:
-        found = json.loads(answer[answer.index("[") : answer.rindex("]") + 1])
+        items = json.loads(answer[answer.index("[") : answer.rindex("]") + 1])
     except (ValueError, RecursionError):
         raise ValueError(f"wanted a JSON list of {count} texts, got {answer!r:.80}") from None
-    if len(found) != count or not all(isinstance(text, str) for text in found):
-        raise ValueError(f"wanted a JSON list of {count} texts, got {found!r:.80}")
-    return found
+    if len(items) != count or not all(isinstance(text, str) for text in items):
+        raise ValueError(f"wanted a JSON list of {count} texts, got {items!r:.80}")
+    return items
 
 
 def lone_text(answer: Any) -> str:
-    """The one text that an answer is, or a JSON list of it.
+    """Return the only text of an answer, which may be a JSON list of one text.
 
     Raises    ValueError for anything else, or an empty text
     """

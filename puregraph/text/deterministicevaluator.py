@@ -14,16 +14,16 @@ from puregraph.text.template import Message, fill_messages, tagged
 
 
 class DeterministicEvaluator(TextFunction):
-    """score = reduction_fn([eval_fn(p, t), ...]), explanation: how good a prediction is, and why, in words.
+    """score = reduction_fn([eval_fn(p, t), ...]), explanation: the quality of a prediction, and the reason in words.
 
     `prediction`, `target`   a text each, or lists of one length; of lone ones the score is `eval_fn(p, t)` itself
     `eval_fn_purpose`        what `eval_fn` measures, in words
     `success_fn`             takes the list of scores: True where nothing needs to change
     `reduction_fn`           makes one score of a list of them; None keeps the list
-    `backward_model_client`  who gives feedback; without one, that of `set_backward_model_client`
+    `backward_model_client`  the client that gives feedback; by default the one of `set_backward_model_client`
 
     `explanation.backward()` needs no gradient: it asks for feedback to the prediction, in the words of `template`,
-    three times at most. After success it asks nobody, and the feedback is the empty text.
+    three times at most. After success no client is asked, and the feedback is the empty text.
 
     Shapes    two values -> two values
     Raises    ValueError for lists of two lengths; AutoDiffException, in backward, where no answer can be used
@@ -32,7 +32,7 @@ class DeterministicEvaluator(TextFunction):
     >>> score, explanation = DeterministicEvaluator.apply(
     ...     Variable("1932", requires_grad=True, role="a year"),
     ...     "1932",
-    ...     lambda found, wanted: float(found == wanted),
+    ...     lambda answer, wanted: float(answer == wanted),
     ...     "equality",
     ...     lambda scores: min(scores) == 1,
     ... )
@@ -90,20 +90,20 @@ class DeterministicEvaluator(TextFunction):
     @classmethod
     def backward(cls, ctx: Context, score: Any, grad: Any) -> tuple:
         """Feedback to the prediction; the target gets none."""
-        role, rows, purpose, explanation, is_success, own = ctx.saved_variables
+        role, rows, purpose, explanation, is_success, client = ctx.saved_variables
         if not cls.needs(ctx, "prediction"):
             return cls.grads(ctx)
         text = ""
         if not is_success:
-            given = value_of(grad)
+            received = value_of(grad)
             values = {
                 "purpose": purpose,
                 "outputs": "\n".join(tagged("OUTPUT", p, role=role) + tagged("TARGET", t) for p, t in rows),
                 "explanation": tagged("EXPLANATION", explanation),
-                "feedback": tagged("FEEDBACK", given) if given else "",
+                "feedback": tagged("FEEDBACK", received) if received else "",
             }
             label = f"{cls.__name__}.backward"
-            text = ask(backward_client(own, label), fill_messages(cls.template, values), lone_text, label)
+            text = ask(backward_client(client, label), fill_messages(cls.template, values), lone_text, label)
         return cls.grads(ctx, prediction=feedback(ctx, text, role))
 
 

@@ -31,7 +31,7 @@ class TextFunction(Function):
 
     @classmethod
     def dataShapeFrom(cls, *shapes: Any) -> Any:
-        """One text per output."""
+        """Return the shape of a single text for each output."""
         return [()] * len(cls.outputNames) if len(cls.outputNames) > 1 else ()
 
     @classmethod
@@ -48,7 +48,7 @@ class TextFunction(Function):
 
     @classmethod
     def needs(cls, ctx: Context, name: str) -> bool:
-        """Whether an input needs a gradient."""
+        """True if an input needs a gradient."""
         return dict(zip(cls.names(ctx), ctx.needs_input_grad)).get(name, False)
 
     @classmethod
@@ -64,12 +64,12 @@ def parameters(cls: Any) -> list[str]:
 
 
 def value_of(x: Any) -> Any:
-    """The value of a Variable; what is none is a value."""
+    """Return the value of a Variable; other values are returned as they are."""
     return x.data if isinstance(x, Variable) else x
 
 
 def role_of(x: Any, otherwise: str = "") -> str:
-    """What a Variable is for; `otherwise` where that is not said."""
+    """Return the role of a Variable, or `otherwise` if it has none."""
     return getattr(x, "role", "") or otherwise
 
 
@@ -79,7 +79,7 @@ def roles_of(xs: Iterable[Any]) -> str:
 
 
 def on_tape(ctx: Context) -> bool:
-    """Whether an operation works on Variables; in a graph it works on their bare values."""
+    """True if an operation works on Variables; in a graph it works on bare values."""
     return isinstance(ctx, FunctionCtx)
 
 
@@ -94,7 +94,7 @@ def feedback(ctx: Context, data: Any, role: str) -> Any:
 
 
 def deep(function: Callable[..., Any], *values: Any) -> Any:
-    """A function on values, or element by element on lists of them.
+    """Apply a function to values, or element by element to lists.
 
     Raises    ValueError for lists of different lengths
     """
@@ -102,7 +102,7 @@ def deep(function: Callable[..., Any], *values: Any) -> Any:
         return function(*values)
     if len({len(v) for v in values}) > 1:
         raise ValueError(f"wanted lists of one length, got lengths {', '.join(str(len(v)) for v in values)}")
-    return [deep(function, *each) for each in zip(*values)]
+    return [deep(function, *row) for row in zip(*values)]
 
 
 def worded(template: str, grad: Any, role: str) -> Any:
@@ -111,12 +111,12 @@ def worded(template: str, grad: Any, role: str) -> Any:
 
 
 def flatten(value: Any) -> list[Any]:
-    """The elements of a list, which may be lists in lists; of anything else itself."""
-    return [leaf for each in value for leaf in flatten(each)] if isinstance(value, (list, tuple)) else [value]
+    """Return the leaves of nested lists; a value that is not a list is the only leaf."""
+    return [leaf for element in value for leaf in flatten(element)] if isinstance(value, (list, tuple)) else [value]
 
 
 def is_empty(grad: Any) -> bool:
-    """Whether feedback says nothing."""
+    """True if all feedback is empty."""
     return all(isinstance(g, str) and not g for g in flatten(grad))
 
 

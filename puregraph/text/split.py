@@ -13,12 +13,12 @@ from puregraph.text.template import tagged
 class Split(TextFunction):
     """y1, y2, ... = x.split(sep, maxsplit). A list of texts gives lists; rows with fewer parts are filled with "".
 
-    The feedback to x is that to its parts, each as an item, in order: <ITEM>feedback to y1</ITEM>...
+    The feedback to x lists the feedback to its parts as items, in order: <ITEM>feedback to y1</ITEM>...
 
     A node of a graph has a fixed number of outputs: there a subclass names them, `outputNames = ("subject", "body")`.
 
-    Shapes    a text, or a list of texts -> a tuple of as many as there are parts
-    Raises    TypeError for what is no text; DataError in a graph where parts and `outputNames` differ in number
+    Shapes    a text, or a list of texts -> a tuple with one entry per part
+    Raises    TypeError if x is not a text; DataError in a graph if the numbers of parts and `outputNames` differ
 
     >>> from puregraph.autodiff import Variable
     >>> line = Variable("Dear Ada; come at noon", requires_grad=True, role="a letter")
@@ -28,7 +28,7 @@ class Split(TextFunction):
 
     @classmethod
     def forward(cls, ctx: Context, x: Any, sep: Any = None, maxsplit: int = -1) -> tuple:
-        """The parts; their roles say which part of what they are."""
+        """Split the text. The role of each part names its number and its source."""
         value, role = value_of(x), role_of(x)
         rows = value if isinstance(value, list) else [value]
         if not all(isinstance(row, str) for row in rows):
@@ -48,16 +48,16 @@ class Split(TextFunction):
 
     @classmethod
     def backward(cls, ctx: Context, *grads: Any) -> tuple:
-        """The feedback to all parts, as items."""
+        """Return the feedback to all parts, as items."""
         rows, role = ctx.saved_variables
-        given = [value_of(g) for g in grads]
-        if all(map(is_empty, given)):
-            whole: Any = "" if rows is None else [""] * rows
+        received = [value_of(g) for g in grads]
+        if all(map(is_empty, received)):
+            combined: Any = "" if rows is None else [""] * rows
         elif rows is None:
-            whole = items(given)
+            combined = items(received)
         else:
-            whole = [items([g[row] if isinstance(g, list) else g for g in given]) for row in range(rows)]
-        return cls.grads(ctx, x=feedback(ctx, whole, role))
+            combined = [items([g[row] if isinstance(g, list) else g for g in received]) for row in range(rows)]
+        return cls.grads(ctx, x=feedback(ctx, combined, role))
 
 
 def items(texts: list[Any]) -> str:

@@ -32,7 +32,7 @@ class Sum(TextFunction):
 
     @classmethod
     def backward(cls, ctx: Context, grad: Any) -> tuple:
-        """The feedback once for each item."""
+        """Word the feedback once for each item."""
         given = value_of(grad)
         return cls.grads(
             ctx, x=[feedback(ctx, worded(cls.template, given, role), role) for role in ctx.saved_variables]

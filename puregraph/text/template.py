@@ -11,7 +11,7 @@ Message = dict[str, str]
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
-    """A template with its fields filled. The content of a value is never taken for a field, and unknown fields stay."""
+    """Fill in the fields of a template. A value's content is never treated as a field; unknown fields stay."""
     return FIELD.sub(lambda found: str(values.get(found[1], found[0])), template)
 
 

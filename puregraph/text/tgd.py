@@ -61,7 +61,7 @@ class TGD:
         if isinstance(momentum, bool) or not isinstance(momentum, int) or momentum < 0:
             raise ValueError(f"TGD: wanted momentum, a number of steps of at least 0, got {momentum!r}")
         self.model_client, self.momentum, self.options = model_client, momentum, options
-        self.constraints = [value_of(each) for each in constraints]
+        self.constraints = [value_of(constraint) for constraint in constraints]
         self.messages = self.template if messages is None else messages
         self.state: list[list[str]] = [[] for _ in self.params]
 
@@ -87,19 +87,19 @@ class TGD:
         return bool(rewritten)
 
     def rewrite(self, param: Variable, said: str, past: list[str]) -> str:
-        """The new text of a parameter."""
+        """Ask for the new text of a parameter."""
         values = {
             "role": role_of(param, "a text"),
             "text": param.data,
             "feedback": said,
-            "past": "\n".join(tagged("EARLIER", each, steps=len(past) - n) for n, each in enumerate(past)),
-            "constraints": "\n".join(tagged("CONSTRAINT", each) for each in self.constraints),
+            "past": "\n".join(tagged("EARLIER", text, steps=len(past) - n) for n, text in enumerate(past)),
+            "constraints": "\n".join(tagged("CONSTRAINT", text) for text in self.constraints),
         }
         label = f"TGD, rewriting {values['role']}"
         return ask(self.model_client, fill_messages(self.messages, values), new_text, label, **self.options)
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` takes to go on from here; it can be written as JSON."""
+        """The state for `load_state_dict`; it can be written as JSON."""
         return {"momentum": self.momentum, "state": copy.deepcopy(self.state)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -123,7 +123,7 @@ def check(param: Any) -> None:
 
 
 def new_text(answer: Any) -> str:
-    """The new text in an answer: the text between <NEW> and </NEW>, else all of it.
+    """Extract the new text of an answer: the text between <NEW> and </NEW>, or else all of it.
 
     Raises    ValueError for anything but a text, and for an empty one
     """

@@ -83,7 +83,7 @@ class SharedStep:
         whole = float(self.column("counted").sum())
         if whole not in (0.0, self.size):  # gradients were computed as if it were the size
             self.multiply(self.size / whole)
-        self.norm = self.measured() if trainer.optimizer.looks else None
+        self.norm = self.measured() if trainer.optimizer.needsNorm else None
 
     def setupGradients(self) -> list[Any]:
         """Prepare the exchange of gradients; the parameters in the order in which these are made."""
