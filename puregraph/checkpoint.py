@@ -52,7 +52,7 @@ from puregraph.storage.pieces import PieceSet, removePieces
 
 
 class LoadedCheckpoint(NamedTuple):
-    """What a file holds: the graph, rebuilt; the optimizer, going on where it was, or None; and `extra`."""
+    """The content of a file: the rebuilt graph, its optimizer in the saved state (or None), and `extra`."""
 
     graph: Graph
     optimizer: Any
@@ -60,14 +60,14 @@ class LoadedCheckpoint(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What `loadInto` found: the report, and what was saved as `extra`."""
+    """The result of `loadInto`: a report, and the value that was saved as `extra`."""
 
     report: LoadReport
     extra: Any
 
 
 class Contents(NamedTuple):
-    """What a file says of itself: its arrays with their crc32, and the JSON of graph, optimizer and extra."""
+    """The description of a file: its arrays with their crc32, and the JSON of graph, optimizer and extra."""
 
     arrays: dict[str, Array]
     crcs: dict[str, int]
@@ -80,10 +80,10 @@ class Contents(NamedTuple):
 
 
 class DividedState(NamedTuple):
-    """The state of an optimizer of which several processes have parts.
+    """The state of an optimizer that is sharded over several processes.
 
-    `arrays`  by their names as in `optimizer.state`; None for one that is in pieces
-    `pieces`  the files that these have written
+    `arrays`  by their names as in `optimizer.state`; None for an array that is in pieces
+    `pieces`  the files that the processes have written
     """
 
     arrays: dict[str, Any]
@@ -118,7 +118,7 @@ Fetched = tuple[Array, Any]
 
 
 def collect(
-    graph: Graph, optimizer: Any, extra: Any, given: DividedState | None = None
+    graph: Graph, optimizer: Any, extra: Any, divided: DividedState | None = None
 ) -> tuple[list[Fetched], dict[str, Any]]:
     """The arrays to write, each with a function that fetches it, and the JSON about them."""
     about: dict[str, Any] = {"blueprint": toBlueprint(graph), "optimizer": None}
@@ -131,34 +131,34 @@ def collect(
             arrays.append((array, lambda s=s: device.toHost(s.values())))
     if optimizer is not None:
         part = partOf(graph, optimizer)
-        given = given or DividedState(wholeOf(optimizer), None)
-        state = {named(name, part): array for name, array in given.arrays.items()}
+        divided = divided or DividedState(wholeOf(optimizer), None)
+        state = {named(name, part): array for name, array in divided.arrays.items()}
         arrays += [arrayOf(f"optimizer/{i}", array) for i, array in enumerate(state.values()) if array is not None]
         about["optimizer"] = {
             **describe(optimizer, "the optimizer"),
             "step": int(optimizer.step),
             "state": list(state),
             **({} if part is None else {"part": list(part.values())}),
-            **({} if given.pieces is None else {"pieces": list(given.pieces)}),
+            **({} if divided.pieces is None else {"pieces": list(divided.pieces)}),
         }
-    found: list[Fetched] = []
+    extras: list[Fetched] = []
 
     def special(value: Any) -> Any:
         if isinstance(value, np.ndarray) or device.isDeviceArray(value):
-            found.append(arrayOf(f"extra/{len(found)}", value))
-            return {"array": len(found) - 1}
+            extras.append(arrayOf(f"extra/{len(extras)}", value))
+            return {"array": len(extras) - 1}
         return None
 
     about["extra"] = encode(extra, "extra", special)
-    return arrays + found, about
+    return arrays + extras, about
 
 
 def wholeOf(optimizer: Any) -> dict[str, Any]:
-    """The arrays of an optimizer, all of which must be here."""
-    parted = [slot.path for slot in getattr(optimizer, "slots", ()) if slot.part is not None]
-    if parted:
+    """Return the state arrays of an optimizer, which must not be sharded."""
+    sharded = [slot.path for slot in getattr(optimizer, "slots", ()) if slot.part is not None]
+    if sharded:
         raise CheckpointError(
-            f"the state of {listed(parted)} is in parts, each in another process; trainer.save writes all of them"
+            f"the state of {listed(sharded)} is in parts, each in another process; trainer.save writes all of them"
         )
     return optimizer.state
 
@@ -237,30 +237,30 @@ FORMATS: dict[str, Callable[..., Any]] = {  # the reader of each format, given t
 
 @contextmanager
 def opened(source: Any, format: str = "puregraph", root: str | None = None) -> Iterator[Any]:
-    """A file, or bytes, to load from. Whatever goes wrong inside the block is a CheckpointError naming the file."""
+    """Open a file, or bytes, to load from. Any error inside the block becomes a CheckpointError that names the file."""
     label = "the given bytes" if isinstance(source, (bytes, bytearray, memoryview)) else f"'{os.fspath(source)}'"
-    found: Any = None
+    reader: Any = None
     try:
         with openFile(source) as file:
             if format not in FORMATS:
                 raise CheckpointError(f"format: wanted {' or '.join(map(repr, FORMATS))}, got {format!r:.60}")
-            found = FORMATS[format](file, folderOf(source), root)
+            reader = FORMATS[format](file, folderOf(source), root)
             try:
-                yield found
+                yield reader
             finally:
-                found.close()
+                reader.close()
     except CheckpointError as error:
         raise CheckpointError(printable(f"cannot load {label}: {error}")) from error.__cause__
     except FileNotFoundError as error:
         raise CheckpointError(f"cannot load {label}: there is no such file") from error
     except IsADirectoryError as error:
         raise CheckpointError(f"cannot load {label}: it is a folder") from error
-    except Exception as error:  # of whatever a forged file leads to
+    except Exception as error:  # a forged file may cause any error
         raise CheckpointError(printable(f"cannot load {label}: {type(error).__name__}: {error!s:.300}")) from error
 
 
 def folderOf(source: Any) -> str | None:
-    """Where the pieces of a file are; None for bytes."""
+    """Return the folder that holds the pieces of a file; None for bytes."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         return None
     return os.path.dirname(os.path.realpath(os.fsdecode(source)))
@@ -283,13 +283,13 @@ def openFile(source: Any) -> BinaryIO:
 
 @takes(path=FileSource, format=Text)
 def load(path: Any, format: str = "puregraph") -> LoadedCheckpoint:
-    """Everything that a file holds, made anew: the graph from its blueprint, the optimizer set up on it, and `extra`.
+    """Load everything in a file: the graph from its blueprint, the optimizer set up on it, and `extra`.
 
-    The graph is in evalMode: a Trainer trains it as it is, a loop of one's own calls `graph.trainMode()` first.
+    The graph is in evalMode. A Trainer trains it as it is; call `graph.trainMode()` before a training loop of your own.
 
     Classes are found by name among those of puregraph and those given to `registerModule`; nothing is imported or run.
 
-    `format="puzzlelib"` reads what PuzzleLib wrote, which is never tried unasked.
+    `format="puzzlelib"` reads a file of PuzzleLib; this format is never detected automatically.
 
     Raises    CheckpointError naming file, array and reason, before memory is allocated for it
     """
@@ -332,7 +332,7 @@ def loadInto(
 
 
 def holderOfPart(graph: Graph, part: list[str] | None) -> Any:
-    """The module of a graph, or the graph, that has the parameters of these paths and no others.
+    """Return the module of a graph, or the graph, whose parameters have exactly these paths.
 
     Raises    CheckpointError if there is none
     """
@@ -350,7 +350,7 @@ def holderOfPart(graph: Graph, part: list[str] | None) -> Any:
 
 
 def checkOptimizer(row: dict[str, Any] | None, optimizer: Any, graph: Graph) -> None:
-    """The file must hold an optimizer of the same class, for the same parameters."""
+    """Check that the file holds an optimizer of the same class, for the same parameters."""
     if row is None:
         raise CheckpointError(f"it holds no optimizer; the {type(optimizer).__name__} given would start anew")
     if classNamed(row["class"]) is not type(optimizer):
@@ -358,19 +358,20 @@ def checkOptimizer(row: dict[str, Any] | None, optimizer: Any, graph: Graph) -> 
             f"it holds the state of {row['class']}, the optimizer given is {type(optimizer).__name__}"
         )
     part = partOf(graph, optimizer)
-    own = None if part is None else set(part.values())
-    if "part" in row and own != set(row["part"]):
-        given = "all parameters" if own is None else listed(sorted(own))
+    paths = None if part is None else set(part.values())
+    if "part" in row and paths != set(row["part"]):
+        updated = "all parameters" if paths is None else listed(sorted(paths))
         raise CheckpointError(
-            f"its optimizer updates {listed(row['part'])} alone, the {type(optimizer).__name__} given updates {given}; "
+            f"its optimizer updates {listed(row['part'])} alone, "
+            f"the {type(optimizer).__name__} given updates {updated}; "
             "call setupOn with that part of the network first"
         )
 
 
 class Staged(NamedTuple):
-    """What a file puts into a graph and an optimizer: made and proven, and not yet assigned; see `assign`.
+    """The values of a file for a graph and an optimizer: read and checked, not yet assigned; see `assign`.
 
-    `kept`  a sentence for each setting of the optimizer that differs from that in the file, and stays
+    `kept`  a sentence for each setting of the optimizer that differs from the one in the file, and is kept
     """
 
     loaded: Loaded
@@ -386,7 +387,8 @@ def bring(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Loaded:
 
 
 def stage(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Staged:
-    """Read and prove all that fits; nothing is changed yet, and nothing that follows takes memory or can fail."""
+    """Read and check every array that fits, and change nothing. The steps that follow allocate no memory and cannot
+    fail."""
     targets: dict[str, Stored] = {**graph.params, **graph.states}
     report, chosen = match(source, graph, targets)
     if strict and not report.complete:
@@ -399,9 +401,9 @@ def stage(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Staged:
     steps = [step for path, value in values.items() for step in putting(targets[path], value)]
     if optimizer is not None:
         part = partOf(graph, optimizer) if "part" in source.optimizer else None
-        back = None if part is None else {path: own for own, path in part.items()}
-        given = {named(name, back): array for name, array in source.state().items()}
-        attributes = optimizer.restored(source.optimizer["step"], given)
+        back = None if part is None else {path: name for name, path in part.items()}
+        saved = {named(name, back): array for name, array in source.state().items()}
+        attributes = optimizer.restored(source.optimizer["step"], saved)
         steps.append(partial(vars(optimizer).update, attributes))
         options, kept = restoringOptions(optimizer, remake(source.optimizer, False), remake(source.optimizer))
         steps += options
@@ -409,7 +411,7 @@ def stage(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Staged:
 
 
 def putting(stored: Stored, value: Any) -> list[Callable[[], Any]]:
-    """What gives an array its values, in place where it exists, because others may hold it; and another version."""
+    """Return the steps that set an array's values and give it a new version. An existing array is written in place."""
     renew = partial(vars(stored).__setitem__, "version", next(ARRAYVERSIONS))
     if stored.array is not None:
         return [partial(stored.array.__setitem__, ..., value), renew]
@@ -427,7 +429,7 @@ def assign(steps: list[Callable[[], Any]]) -> None:
 
 
 def contents(path: Any, format: str = "puregraph") -> Contents:
-    """What a file says of itself, without reading its arrays."""
+    """Describe the content of a file without reading its arrays."""
     with opened(path, format) as source:
         if not isinstance(source, NativeFile):
             return Contents(dict(source.arrays), {}, {}, None, None)
