@@ -17,7 +17,7 @@ from puregraph.storage.jsoncodec import decode
 
 
 def settle(graph: Graph, blueprint: dict[str, Any]) -> bool:
-    """Share, remove and set the graph's arrays as the blueprint says; whether any is another one then."""
+    """Share, remove and set the graph's arrays as the blueprint says. Returns True if any array was replaced."""
     arrays, ties, absent = blueprint["arrays"], blueprint["ties"], blueprint["absent"]
     isChanged = bool(absent or ties)
     if absent or ties or arrays:
@@ -25,8 +25,8 @@ def settle(graph: Graph, blueprint: dict[str, Any]) -> bool:
         for path in absent:
             holder, name = holderOf(holders, path)
             vars(holder)[name] = None
-        for path, given in arrays.items():
-            isChanged = setUp(holders, path, given) or isChanged
+        for path, settings in arrays.items():
+            isChanged = setUp(holders, path, settings) or isChanged
         for path, owner in ties.items():
             if owner not in arrays:
                 raise CheckpointError(f"{path!r:.80} is tied to {owner!r:.80}, which is no array of the graph")
@@ -67,19 +67,20 @@ def holderOf(holders: dict[str, Module], path: Any) -> tuple[Module, str]:
     raise CheckpointError(f"no module of the graph holds {path!r:.80}")
 
 
-def setUp(holders: dict[str, Module], path: str, given: dict[str, Any]) -> bool:
-    """Declare one array as it was: a new one only where the constructor makes another shape or none; whether it did."""
+def setUp(holders: dict[str, Module], path: str, settings: dict[str, Any]) -> bool:
+    """Declare one array as it was saved. Returns True if it is new, because the constructor makes another shape or
+    none."""
     holder, name = holderOf(holders, path)
-    kind, shape = KINDS[given["kind"]], shapeOf(given["shape"], path)
+    kind, shape = KINDS[settings["kind"]], shapeOf(settings["shape"], path)
     stored: Any = vars(holder).get(name)
     isNew = type(stored) is not kind or tuple(stored.shape) != shape
     if isNew:
         stored = vars(holder)[name] = kind(shape)
-    Stored.calcMode(stored, dtypeNamed(given["dtype"]))
+    Stored.calcMode(stored, dtypeNamed(settings["dtype"]))
     if isinstance(stored, Param):
-        stored.trainable = given.get("trainable", True) is True
-        stored.rate = rateOf(decode(given.get("rate", 1.0)), path)
-        stored.decay = given.get("decay", True) is True
+        stored.trainable = settings.get("trainable", True) is True
+        stored.rate = rateOf(decode(settings.get("rate", 1.0)), path)
+        stored.decay = settings.get("decay", True) is True
     return isNew
 
 

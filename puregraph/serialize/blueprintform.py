@@ -18,7 +18,7 @@ PARTS: dict[str, dict[str, type]] = {
 
 
 def checkKeys(part: Any, where: str, kinds: dict[str, type]) -> None:
-    """Check that a part is an object whose values under these keys are of these kinds.
+    """Check that a part is an object whose values under these keys have these types.
 
     Raises    CheckpointError naming the part and the key
     """
@@ -26,8 +26,8 @@ def checkKeys(part: Any, where: str, kinds: dict[str, type]) -> None:
         raise CheckpointError(f"{where}: wanted an object, got {brief(part)}")
     for key, kind in kinds.items():
         if type(part.get(key)) is not kind:
-            given = brief(part[key]) if key in part else "none"
-            raise CheckpointError(f"{where}: wanted {NAMES[kind]} under {key!r}, got {given}")
+            actual = brief(part[key]) if key in part else "none"
+            raise CheckpointError(f"{where}: wanted {NAMES[kind]} under {key!r}, got {actual}")
 
 
 def checkList(items: list[Any], where: str, kind: type) -> None:
@@ -38,9 +38,9 @@ def checkList(items: list[Any], where: str, kind: type) -> None:
 
 
 def checkBlueprint(blueprint: dict[str, Any]) -> None:
-    """Check a blueprint without its modules; for those see `checkModule`.
+    """Check a blueprint without its modules, which `checkModule` checks.
 
-    Raises    CheckpointError naming what is wrong, and where
+    Raises    CheckpointError naming the fault and its position
     """
     checkKeys(blueprint, "the blueprint", {"modules": list, "arrays": dict, "ties": dict, "absent": list})
     checkList(blueprint["absent"], "the blueprint's 'absent'", str)

@@ -25,9 +25,9 @@ from puregraph.storage.jsoncodec import decode
 
 
 def fromBlueprint(blueprint: dict[str, Any], budget: Budget | None = None) -> Graph:
-    """The graph of a blueprint: parameters are declared, not made, so even a forged one costs no memory.
+    """Build the graph of a blueprint. Parameters are declared, not allocated, so even a forged one costs no memory.
 
-    `budget` is what it may cost; one that did not come from a file may cost anything.
+    `budget` limits the size of the graph; a blueprint that did not come from a file needs no limit.
 
     Raises    CheckpointError naming the module and what is wrong with it
     """
@@ -45,7 +45,7 @@ def fromBlueprint(blueprint: dict[str, Any], budget: Budget | None = None) -> Gr
         for module in reader.built:
             if isChanged and isinstance(module, Graph):
                 module.unfolded.clear()
-                module.cache.clear()  # an array that only the blueprint knows makes other steps
+                module.cache.clear()  # an array that only the blueprint knows changes the steps
     except CheckpointError:
         raise
     except Exception as error:
@@ -54,29 +54,29 @@ def fromBlueprint(blueprint: dict[str, Any], budget: Budget | None = None) -> Gr
 
 
 class UnfoldedSize(NamedTuple):
-    """What a module unfolds into: nodes, the characters of all their paths, and how many graphs are in each other."""
+    """The size of an unfolded module: its nodes, the characters of all their paths, and the depth of nested graphs."""
 
     nodes: int
     characters: int
     levels: int
 
 
-def earlier(found: list[Any], index: Any) -> Any:
-    """What was found for an earlier module."""
-    if type(index) is not int or not 0 <= index < len(found):
+def earlier(earlierRows: list[Any], index: Any) -> Any:
+    """Return the entry of an earlier module."""
+    if type(index) is not int or not 0 <= index < len(earlierRows):
         raise CheckpointError(f"module {index!r:.40} does not come before the one that uses it")
-    return found[index]
+    return earlierRows[index]
 
 
 def sizeOf(row: dict[str, Any], known: list[UnfoldedSize], budget: Budget | None) -> UnfoldedSize:
-    """What a module unfolds into, known before it is built, from the sizes of those before it.
+    """Compute the unfolded size of a module before it is built, from the sizes of the modules before it.
 
-    Raises    CheckpointError where that is more than the budget has left
+    Raises    CheckpointError if the size exceeds the remaining budget
     """
     parts = [earlier(known, i) for i in row.get("items") or [node["module"] for node in row.get("nodes") or []]]
     nodes = sum(part.nodes for part in parts) if parts else 1
-    own = len(row["name"]) if isinstance(row.get("name"), str) else 12
-    characters = nodes * (own + 1) + sum(part.characters for part in parts)
+    nameLength = len(row["name"]) if isinstance(row.get("name"), str) else 12
+    characters = nodes * (nameLength + 1) + sum(part.characters for part in parts)
     size = UnfoldedSize(nodes, characters, 1 + max([part.levels for part in parts], default=-1))
     if nodes > STEPS:
         raise CheckpointError(f"it unfolds into more than {STEPS} nodes")
@@ -89,7 +89,7 @@ def sizeOf(row: dict[str, Any], known: list[UnfoldedSize], budget: Budget | None
 
 
 def checkSize(blueprint: dict[str, Any], budget: Budget) -> None:
-    """Whether a blueprint can be loaded again within its budget.
+    """Check that a blueprint can be loaded again within its budget.
 
     Raises    CheckpointError if not
     """
@@ -200,14 +200,14 @@ class BlueprintReader:
 
 
 def startFrom(row: Any) -> Any:
-    """The values that a parameter starts with, by name and settings."""
+    """Return the initial values of a parameter, by name and settings."""
     checkRow(row, "'start'", "[name, settings]", 2)
-    name, given = row[0], decode(row[1])
-    if type(name) is not str or name not in STARTS or type(given) is not dict:
+    name, settings = row[0], decode(row[1])
+    if type(name) is not str or name not in STARTS or type(settings) is not dict:
         raise CheckpointError(
-            f"no start of values is called {name!r:.40} with {brief(given)}; known: {', '.join(STARTS)}"
+            f"no start of values is called {name!r:.40} with {brief(settings)}; known: {', '.join(STARTS)}"
         )
-    return STARTS[name](**given)
+    return STARTS[name](**settings)
 
 
 def warnUnregistered(rules: list[list[str]]) -> None:

@@ -64,12 +64,12 @@ def missing(module: Module) -> list[str]:
 
 
 def setting(stored: Stored) -> dict[str, Any]:
-    """What is set on a parameter or state; what is as usual is left out."""
-    found: dict[str, Any] = {"kind": next(kind for kind, each in KINDS.items() if isinstance(stored, each))}
-    found |= {"shape": [int(n) for n in stored.shape], "dtype": stored.dtype.name}
+    """Return the settings of a parameter or state; default values are left out."""
+    settings: dict[str, Any] = {"kind": next(kind for kind, cls in KINDS.items() if isinstance(stored, cls))}
+    settings |= {"shape": [int(n) for n in stored.shape], "dtype": stored.dtype.name}
     usual = {"trainable": True, "rate": 1.0, "decay": True}
     values = {name: getattr(stored, name) for name in usual if isinstance(stored, Param)}
-    return found | {name: encode(v, name) for name, v in values.items() if v != usual[name]}
+    return settings | {name: encode(v, name) for name, v in values.items() if v != usual[name]}
 
 
 class BlueprintWriter:
@@ -191,7 +191,7 @@ def usual() -> frozenset[str]:
 
 
 def ownAttributes(module: Module) -> dict[str, Any]:
-    """What a Graph class of the user's own keeps on itself."""
+    """Return the attributes that a Graph class of the user keeps on itself."""
     if not isinstance(module, Graph) or type(module) in (Graph, Sequential, Parallel):
         return {}
     return {name: value for name, value in vars(module).items() if name not in usual()}

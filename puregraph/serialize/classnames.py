@@ -1,4 +1,4 @@
-"""Class names: the registry of the classes that files may name, puregraph's own and those of users."""
+"""Class names: the registry of the classes that files may name, puregraph's and the users' classes."""
 
 from __future__ import annotations
 
@@ -66,33 +66,33 @@ FORMER: dict[str, tuple[str, dict[str, Any]]] = {  # the name in older files: th
 
 @cache
 def builtin() -> dict[str, type]:
-    """The classes that puregraph exports: modules by their name, others as `costs.NAME` and `optimizers.NAME`."""
-    found: dict[str, type] = {c.__name__: c for c in (Checkpoint, Graph, Input, Parallel, Pointwise, Sequential)}
-    found["Call"] = FunctionCall
+    """Return the classes that puregraph exports: modules by name, others as `costs.NAME` and `optimizers.NAME`."""
+    classes: dict[str, type] = {c.__name__: c for c in (Checkpoint, Graph, Input, Parallel, Pointwise, Sequential)}
+    classes["Call"] = FunctionCall
     for prefix, package in (("", modules), ("costs.", costs), ("optimizers.", optimizers)):
         for name, value in vars(package).items():
             if isinstance(value, type) and issubclass(value, NAMED) and name[0] != "_":
-                found[prefix + name] = value
-    return found
+                classes[prefix + name] = value
+    return classes
 
 
 @cache
 def exchanged() -> dict[str, type]:
-    """The modules that models from elsewhere are read as, as `onnx.NAME`: files of others do without them."""
-    from puregraph.onnx import modules as found
+    """Return the modules that models from other frameworks are read as, by `onnx.NAME`, for their files only."""
+    from puregraph.onnx import modules as onnxModules
 
-    return {f"onnx.{name}": each for name, each in vars(found).items() if isinstance(each, type)}
+    return {f"onnx.{name}": cls for name, cls in vars(onnxModules).items() if isinstance(cls, type)}
 
 
 def registerModule(cls: Any = None, name: str | None = None) -> Any:
-    """Make a class of your own (a Module, Function, Optimizer or Schedule) known by name, so that files can name it.
+    """Register a class of your own (a Module, Function, Optimizer or Schedule) by name, so that files can name it.
 
-    A decorator, with or without a name, or a call. Files name it `user:NAME`, whatever classes puregraph itself has.
+    Use it as a decorator, with or without a name, or as a call. Files name the class `user:NAME`.
 
     Raises    PuregraphError if it is neither, or the name belongs to another class that was registered
     """
     if cls is None:
-        return lambda found: registerModule(found, name)
+        return lambda decorated: registerModule(decorated, name)
     if not (isinstance(cls, type) and issubclass(cls, NAMED)):
         raise PuregraphError(
             f"registerModule: wanted a subclass of {' or '.join(c.__name__ for c in NAMED)}, got {cls!r:.80}"
@@ -135,12 +135,12 @@ def classOf(name: str) -> type | None:
 
 
 def nameOf(cls: type, where: str) -> str:
-    """The name that files give a class."""
-    own = exchanged() if cls.__module__.startswith("puregraph.onnx.") else builtin()
-    if own.get(cls.__name__) is cls:
+    """Return the name of a class in files."""
+    known = exchanged() if cls.__module__.startswith("puregraph.onnx.") else builtin()
+    if known.get(cls.__name__) is cls:
         return fileName(cls.__name__)
-    names = [fileName(name) for name, each in own.items() if each is cls]
-    names += [f"user:{name}" for name, each in OWN.items() if each is cls]
+    names = [fileName(name) for name, value in known.items() if value is cls]
+    names += [f"user:{name}" for name, value in OWN.items() if value is cls]
     if names:
         return names[0]
     raise CheckpointError(
@@ -155,5 +155,5 @@ def fileName(name: str) -> str:
 
 
 def fullName(cls: type) -> str:
-    """Where a class is defined."""
+    """Return the module and qualified name of a class."""
     return f"{cls.__module__}.{cls.__qualname__}"

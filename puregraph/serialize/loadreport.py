@@ -1,4 +1,4 @@
-"""LoadReport: which arrays of a file fit those of a graph, and why others do not."""
+"""LoadReport: the arrays of a file that fit the arrays of a graph, and the reasons why others do not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN = 10  # arrays that a message names
 
 
 class Mismatch(NamedTuple):
-    """An array that is not in the file as the graph has it; what is not there at all is empty."""
+    """An array of the graph and its counterpart in the file, which differs; a side without the array is empty."""
 
     name: str
     wanted: str
@@ -26,7 +26,7 @@ class Mismatch(NamedTuple):
 
 
 class LoadReport(NamedTuple):
-    """What became of each array: loaded; missing in the file; only in the file; or of another shape, dtype or kind."""
+    """The outcome of each array: loaded; missing in the file; only in the file; or of another shape, dtype or kind."""
 
     loaded: list[str]
     missing: list[Mismatch]
@@ -35,22 +35,22 @@ class LoadReport(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Whether graph and file hold the same arrays."""
+        """True if graph and file hold the same arrays."""
         return not (self.missing or self.extra or self.mismatched)
 
     def __str__(self) -> str:
         rows = []
-        for kind, found in (("missing", self.missing), ("extra", self.extra), ("different", self.mismatched)):
-            rows += [f"  {kind:9}  {m}" for m in found[:SHOWN]]
-            rows += [f"  {kind:9}  and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+        for kind, mismatches in (("missing", self.missing), ("extra", self.extra), ("different", self.mismatched)):
+            rows += [f"  {kind:9}  {m}" for m in mismatches[:SHOWN]]
+            rows += [f"  {kind:9}  and {len(mismatches) - SHOWN} more"] if len(mismatches) > SHOWN else []
         return "\n".join([f"{len(self.loaded)} arrays fit", *rows])
 
 
 def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[LoadReport, dict[str, str]]:
-    """What fits where: a report, and the name in the file for each array of the graph.
+    """Match the arrays of a file and a graph: return a report, and the name in the file for each array of the graph.
 
-    Both may share arrays between names; one that is shared in the file may be two in the graph, and the other way round
-    if the two are equal.
+    Both may share arrays between names. A shared array of the file may be two arrays in the graph, and two equal arrays
+    of the file may be one in the graph.
     """
     report, chosen = LoadReport([], [], [], []), {}
     graphTies = graph.ties if targets else {}
@@ -85,12 +85,12 @@ def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[LoadRe
     return report, chosen
 
 
-def sameArray(source: Any, one: str, other: str) -> bool:
-    """Whether two arrays of the file are equal."""
-    a, b = source.arrays[one], source.arrays[other]
+def sameArray(source: Any, first: str, other: str) -> bool:
+    """True if two arrays of the file are equal."""
+    a, b = source.arrays[first], source.arrays[other]
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
-    return bool(np.array_equal(source.read(one, a.shape, a.dtype), source.read(other, b.shape, b.dtype)))
+    return bool(np.array_equal(source.read(first, a.shape, a.dtype), source.read(other, b.shape, b.dtype)))
 
 
 def describeArray(array: Any) -> str:
@@ -99,7 +99,7 @@ def describeArray(array: Any) -> str:
 
 
 def lacks(name: str, known: dict[str, Any]) -> str:
-    """That a name is not there, and those that come near."""
+    """Say that a name is missing, and name similar ones."""
     near = [f"{quote(n)} {describeArray(known[n])}" for n in nearest(name, list(known), 2)] if known else []
     return f"nothing of that name (near: {', '.join(near)})" if near else "nothing of that name"
 

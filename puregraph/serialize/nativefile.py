@@ -55,14 +55,14 @@ class NativeFile:
         return fromBlueprint(self.blueprint, self.archive.budget)
 
     def state(self) -> dict[str, np.ndarray]:
-        """The optimizer's arrays by their names there."""
+        """Return the optimizer's arrays by their names there."""
         names = self.optimizer["state"] if self.optimizer else []
-        given = (self.optimizer or {}).get("pieces")
-        pieces = {} if given is None else readPieces(self.folder, PieceSet(*given))
+        pieceRows = (self.optimizer or {}).get("pieces")
+        pieces = {} if pieceRows is None else readPieces(self.folder, PieceSet(*pieceRows))
         return {name: pieces[i] if i in pieces else self.array(f"optimizer/{i}") for i, name in enumerate(names)}
 
     def extra(self) -> Any:
-        """What was saved as `extra`, each of its arrays once."""
+        """Return the value that was saved as `extra`; arrays that occur several times in it are read once."""
         self.taken.clear()
         return decode(self.extraJson, self.extraArray)
 
@@ -85,10 +85,10 @@ class NativeFile:
         """The file is closed by who opened it."""
 
 
-def require(condition: bool, what: str, given: Any) -> None:
-    """Refuse what `save` does not write."""
+def require(condition: bool, what: str, value: Any) -> None:
+    """Refuse a value that `save` does not write."""
     if not condition:
-        raise CheckpointError(f"{what} cannot be {brief(given)}")
+        raise CheckpointError(f"{what} cannot be {brief(value)}")
 
 
 def isTexts(value: Any) -> bool:
@@ -97,7 +97,7 @@ def isTexts(value: Any) -> bool:
 
 
 def isDescription(value: Any) -> bool:
-    """What `collect` writes of an optimizer."""
+    """True if this is an optimizer's description as `collect` writes it."""
     return (
         isinstance(value, dict)
         and set(value) - {"part", "pieces", "changed"} == {"class", "args", "kwargs", "step", "state"}

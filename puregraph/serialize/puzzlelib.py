@@ -1,13 +1,13 @@
-"""PuzzleLib's files: its HDF5 layout, and the graph that its blueprint describes.
+"""PuzzleLib's files: the HDF5 layout, and the graph that the blueprint describes.
 
     params/0, 1, ...            arrays, each once
-    links/ROOT.PATH.NAME        which of them a variable is
+    links/ROOT.PATH.NAME        the number of a variable's array
     attrs/ROOT.PATH.NAME        running statistics
-    blueprint                   JSON, where it was asked for
+    blueprint                   JSON, if it was requested
 
-Weights are the same numbers in both: Linear W (in, out), Conv W (out, in / groups, *size); only the gradient's sign
-differs, and no file holds one. Biases and statistics of maps lose their axes of one: (1, C, 1, 1) becomes (C,).
-PuzzleLib keeps no counters: those of a BatchNorm or Dropout stay as they are.
+Weights are the same numbers in both: Linear W (in, out), Conv W (out, in / groups, *size). Gradients differ in sign,
+but files hold none. Biases and statistics of maps lose their axes of size one: (1, C, 1, 1) becomes (C,). PuzzleLib
+keeps no counters: the counters of a BatchNorm or Dropout keep their values.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class PuzzleFile:
         self.storedAt: dict[str, str] = {}
         self.kinds: dict[str, str] = {}
         self.ties: dict[str, str] = {}
-        self.found: dict[str, Declared] = {}
+        self.declared: dict[str, Declared] = {}
         self.collect("links", root)
         if "attrs" in top:
             self.collect("attrs", root)
-        self.arrays = {path: Array(path, d.shape, d.dtype.name) for path, d in self.found.items()}
+        self.arrays = {path: Array(path, d.shape, d.dtype.name) for path, d in self.declared.items()}
 
     def collect(self, group: str, root: str | None) -> None:
         """The arrays of one group, by path in the graph."""
@@ -73,24 +73,24 @@ class PuzzleFile:
                 self.ties[path] = owners[location]
                 continue
             owners[location] = path
-            self.storedAt[path], self.found[path] = location, self.guarded.declared(location)
+            self.storedAt[path], self.declared[path] = location, self.guarded.declared(location)
             self.kinds[path] = "params" if group == "links" else "states"
 
     def index(self, key: str) -> int:
-        found = self.guarded.declared(f"links/{key}")
-        if found.shape != () or found.dtype.kind not in "iu":
+        declared = self.guarded.declared(f"links/{key}")
+        if declared.shape != () or declared.dtype.kind not in "iu":
             raise CheckpointError(f"'links/{key}' is not a whole number")
-        return int(self.guarded.read(f"links/{key}", (), found.dtype))
+        return int(self.guarded.read(f"links/{key}", (), declared.dtype))
 
     def fits(self, path: str, shape: tuple[int, ...], dtype: Any) -> bool:
-        """Whether an array can become one of this shape and dtype without loss."""
-        found = self.found[path]
-        return adapts(found.shape, tuple(shape)) and np.can_cast(found.dtype, dtype, "safe")
+        """True if an array can be converted to this shape and dtype without loss."""
+        declared = self.declared[path]
+        return adapts(declared.shape, tuple(shape)) and np.can_cast(declared.dtype, dtype, "safe")
 
     def read(self, path: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        found = self.found[path]
-        values = self.guarded.read(self.storedAt[path], found.shape, found.dtype).reshape(shape)
-        return values.astype(dtype, copy=False).view(dtype)  # float32 is its name here, not <f4
+        declared = self.declared[path]
+        values = self.guarded.read(self.storedAt[path], declared.shape, declared.dtype).reshape(shape)
+        return values.astype(dtype, copy=False).view(dtype)  # a plain float32 instead of <f4
 
     def check(self, paths: Any) -> None:
         """Nothing to prove: the layout has no checksums."""
@@ -139,9 +139,9 @@ def stripped(key: str, root: str | None) -> str:
 
 
 def adapts(stored: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether a stored shape is the wanted one with PuzzleLib's further axes of one."""
+    """True if a stored shape is the wanted shape, up to PuzzleLib's extra axes of size one."""
     vector = len(wanted) == 1 and len(stored) > 1 and stored == (1, *wanted, *(1,) * (len(stored) - 2))
-    line = len(wanted) == 3 and stored == (*wanted[:2], 1, wanted[2])  # a Conv1D is a flat Conv2D there
+    line = len(wanted) == 3 and stored == (*wanted[:2], 1, wanted[2])  # PuzzleLib stores a Conv1D as a flat Conv2D
     return stored == wanted or vector or line
 
 
@@ -151,15 +151,14 @@ DEPTH = 100
 
 
 class SizeCounter:
-    """How many nodes each module that was built unfolds into, with how many characters in their paths, and the budget
-    that both are counted from."""
+    """The unfolded size of every built module, in nodes and path characters, and the budget for both."""
 
     def __init__(self, budget: Budget):
         self.budget = budget
         self.known: dict[int, tuple[int, int]] = {}
 
     def count(self, parts: Iterable[tuple[str, Module]]) -> tuple[int, int]:
-        """The nodes and characters of a container of these, by their names in it, before it is built."""
+        """Count the nodes and characters of a container before it is built, from its parts by name."""
         nodes = characters = 0
         for name, part in parts:
             inner, length = self.known.get(id(part), (1, 0))
@@ -170,14 +169,14 @@ class SizeCounter:
 
 
 def build(blueprint: Any, name: str | None, sizes: SizeCounter, depth: int = 0) -> Module:
-    """A module of PuzzleLib's as one of puregraph's."""
+    """Convert a module of PuzzleLib to one of puregraph."""
     where = f"its blueprint, {quote(name) if name else 'the network'}"
     checkKeys(blueprint, where, {})
     if blueprint.get("scheme") is not None:
         checkKeys(blueprint, where, {"scheme": dict})
     kind, scheme = blueprint.get("classname"), dict(blueprint.get("scheme") or {})
-    given = scheme.pop("name", None)
-    name = name or given
+    ownName = scheme.pop("name", None)
+    name = name or ownName
     if depth > DEPTH:
         raise CheckpointError(f"its blueprint is nested more than {DEPTH} deep")
     if kind in ("Graph", "Parallel", "Sequential"):
@@ -211,9 +210,9 @@ IGNORED = {"empty", "inplace", "useMask", "showWarnings", "rng", "slicing"}  # n
 
 
 def checkLinks(blueprint: dict[str, Any], kind: str, where: str) -> None:
-    """Check how the modules of a container hang together.
+    """Check the links between the modules of a container.
 
-    Raises    CheckpointError naming what is no module, or has no parents
+    Raises    CheckpointError naming a name without a module, or a module without parents
     """
     if kind != "Graph":
         checkKeys(blueprint, where, {"modules": dict, "graph": list})
@@ -279,12 +278,12 @@ def normed(
     affine: bool = True,
     **size: int,
 ) -> Module:
-    """A BatchNorm; there one that is not affine has scale and bias as well, and does not train them."""
+    """Make a BatchNorm. PuzzleLib's non-affine one has scale and bias as well, which it does not train."""
     (maps,) = size.values()
-    found = modules.BatchNorm(maps, epsilon, minFactor)
-    for param in found.params.values():
+    norm = modules.BatchNorm(maps, epsilon, minFactor)
+    for param in norm.params.values():
         param.trainable = bool(affine)
-    return found
+    return norm
 
 
 def pooled(make: Callable[..., Module]) -> Callable[..., Module]:

@@ -39,7 +39,7 @@ MANIFEST = "manifest"
 
 
 class Header(NamedTuple):
-    """What the user block says."""
+    """The fields of the user block."""
 
     version: int
     length: int
@@ -54,9 +54,9 @@ class Header(NamedTuple):
 
 
 def littleEndian(dtype: str) -> np.dtype:
-    """The dtype as it is stored in the file; where that is this machine's own, by its plain name."""
-    found = dtypeNamed(dtype)
-    return found if sys.byteorder == "little" else found.newbyteorder("<")
+    """Return the little-endian dtype of the file; on a little-endian machine by its plain name."""
+    native = dtypeNamed(dtype)
+    return native if sys.byteorder == "little" else native.newbyteorder("<")
 
 
 def manifestArray(size: int) -> Array:
@@ -124,15 +124,15 @@ class Archive:
         return self.file.read(size)
 
     def header(self) -> Header:
-        """The user block, which must be the one that `save` writes for what it says."""
+        """Read the user block, which must be byte for byte the one that `save` writes for its fields."""
         block = self.bytesAt(0, BASE)
         if not block.startswith(TITLE):
             raise CheckpointError(f"not a puregraph checkpoint: {foreign(block)}")
-        found = HEADER.match(block)
-        if found is None:
+        match = HEADER.match(block)
+        if match is None:
             raise CheckpointError("its header, the first 512 bytes, is damaged")
-        version, length, offset, size = (int(found[i]) for i in (1, 2, 3, 4))
-        header = Header(version, length, offset, size, int(found[5], 16))
+        version, length, offset, size = (int(match[i]) for i in (1, 2, 3, 4))
+        header = Header(version, length, offset, size, int(match[5], 16))
         if header.write() != block:
             raise CheckpointError("its header, the first 512 bytes, is damaged")
         if header.version != VERSION:
@@ -244,7 +244,7 @@ EXPORT = (
 
 
 def isRow(row: Any) -> bool:
-    """Whether a row of the manifest is [name, shape, dtype, crc32]."""
+    """True if a row of the manifest is [name, shape, dtype, crc32]."""
     return (
         isinstance(row, list)
         and [type(part) for part in row] == [str, list, str, int]

@@ -66,14 +66,14 @@ def whole(path: Any, owner: Any = None) -> Iterator[BinaryIO]:
 
 
 def modeOf(target: str) -> int | None:
-    """The permissions of the file that will be replaced; None where there is none."""
+    """Return the permissions of the file that will be replaced; None if there is none."""
     try:
-        found = os.stat(target)
+        status = os.stat(target)
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(found.st_mode):
-        raise CheckpointError(f"cannot save '{target}': there is something else than a file of that name")
-    return stat.S_IMODE(found.st_mode)
+    if not stat.S_ISREG(status.st_mode):
+        raise CheckpointError(f"cannot save '{target}': that path exists and is not a file")
+    return stat.S_IMODE(status.st_mode)
 
 
 @contextmanager
@@ -129,7 +129,7 @@ def locked(file: BinaryIO) -> bool:
 
 
 def prefix(name: str) -> str:
-    """What the temporary files of a target begin with on this machine; cut, because names have a limit."""
+    """Return the prefix of a target's temporary files on this machine, shortened because names have a limit."""
     host = re.sub(r"[^0-9A-Za-z-]", "-", platform.node())[:40]
     return f".{name[:30]}.{host}."
 
@@ -168,7 +168,7 @@ def syncFolder(folder: str) -> None:
 
 
 def reason(error: OSError, target: str) -> str:
-    """What the system said, and what that means for who wanted to save."""
+    """Explain an error of the system to the user who wanted to save."""
     folder = os.path.dirname(target)
     if isinstance(error, FileNotFoundError) and not os.path.isdir(folder):
         return f"there is no folder '{folder}'; make it first"

@@ -1,8 +1,8 @@
-"""The disk cache of compiled kernels: files with a checksum, written whole, shared by any number of processes.
+"""The disk cache of compiled kernels: files with a checksum, written atomically, shared by any number of processes.
 
-What is read here is executed. So a folder is used only if nobody but the user and root can put files into it or into
-any folder on the way to it, and a file only if it is a regular one of theirs that holds what was stored under its name.
-Everything else is as if it were not there: the kernel is compiled anew.
+Cached files are executed. So a folder is used only if no other user than root can write to it or to any of its parent
+folders. A file is used only if it is a regular file of the user or root whose checksum fits its name. Everything else
+is ignored, and the kernel is compiled again.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ NUMBERS = count()
 
 
 def read(name: str, **fields: type) -> tuple[dict[str, Any], bytes] | None:
-    """The header and the object stored under a name; None where there is none that is whole and trusted.
+    """Return the header and the object stored under a name; None if there is no complete and trusted file.
 
-    `fields`: names and types of what the header must have.
+    `fields`: names and types of required header fields.
     """
     for folder in folders():
         path = os.path.join(folder, name + SUFFIX)
         with suppress(OSError):
             if not isTrusted(folder):
                 continue
-            found = unpack(name, contentOf(path))
-            if found is not None and all(type(found[0].get(field)) is kind for field, kind in fields.items()):
+            entry = unpack(name, contentOf(path))
+            if entry is not None and all(type(entry[0].get(field)) is kind for field, kind in fields.items()):
                 touch(path)
-                return found
+                return entry
     return None
 
 
@@ -75,12 +75,12 @@ def pack(name: str, header: dict[str, Any], data: bytes) -> bytes:
 
 
 def unpack(name: str, content: bytes) -> tuple[dict[str, Any], bytes] | None:
-    """What `pack` was given; None for a file that was cut, damaged, renamed, or is none of ours."""
+    """Return the header and data passed to `pack`; None for a file that is truncated, damaged, renamed or foreign."""
     start = len(MAGIC) + DIGEST
-    rest = content[start:]
-    if not content.startswith(MAGIC) or content[len(MAGIC) : start] != checksum(name, rest):
+    payload = content[start:]
+    if not content.startswith(MAGIC) or content[len(MAGIC) : start] != checksum(name, payload):
         return None
-    line, _, data = rest.partition(b"\n")
+    line, _, data = payload.partition(b"\n")
     try:
         header = json.loads(line)
     except (ValueError, RecursionError):
@@ -94,14 +94,14 @@ def checksum(name: str, data: bytes) -> bytes:
 
 
 def contentOf(path: str) -> bytes:
-    """The bytes of a regular file that only the user or root can have written.
+    """Return the bytes of a regular file that only the user or root can have written.
 
     Raises    OSError if it is anything else
     """
     handle = os.open(path, REGULAR)  # follows no link and does not wait for the other end of a pipe
     with os.fdopen(handle, "rb", closefd=True) as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode) or mayOthersWrite(path, found):
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or mayOthersWrite(path, status):
             raise PermissionError(f"{path} is not a regular file that only its user can write")
         return file.read()
 
@@ -126,7 +126,7 @@ def replace(path: str, content: bytes) -> None:
 
 
 def private(path: str, flags: int) -> int:
-    """Open a file that nobody else can write, whatever the umask."""
+    """Open a file that no other user can write, whatever the umask."""
     return os.open(path, flags, 0o600)
 
 
@@ -134,7 +134,7 @@ def private(path: str, flags: int) -> int:
 
 
 def isTrusted(folder: str) -> bool:
-    """Whether only the user and root can put files into a folder, which need not exist; if not, this is said once."""
+    """True if only the user and root can put files into a folder, which need not exist. If not, warn once."""
     parent = None if os.name == "nt" else writableParent(folder)  # on Windows a user's folders are the user's own
     if parent is not None:
         refuse(folder, parent)
@@ -142,20 +142,20 @@ def isTrusted(folder: str) -> bool:
 
 
 def writableParent(folder: str) -> str | None:
-    """The first link or folder on the way to a folder that others may change; None if there is none.
+    """Return the first link or folder on the way to a folder that others may change; None if there is none.
 
-    Each link is followed by hand, for whoever can change one decides where it leads. In a folder with the sticky bit,
-    such as /tmp, others can make new entries, but not change those of the user.
+    Every link is followed by hand and checked, because its owner decides where it leads. In a folder with the sticky
+    bit, such as /tmp, others can make new entries, but cannot change the user's entries.
     """
     here, ahead, links = os.sep, pieces(os.path.abspath(folder)), 0
     while links < LINKS:
         try:
-            found = os.lstat(here)
+            status = os.lstat(here)
         except FileNotFoundError:
             return None
-        isLink = stat.S_ISLNK(found.st_mode)
-        isSticky = bool(found.st_mode & stat.S_ISVTX) and bool(ahead)
-        if not isOwn(found) if isLink or isSticky else mayOthersWrite(here, found):
+        isLink = stat.S_ISLNK(status.st_mode)
+        isSticky = bool(status.st_mode & stat.S_ISVTX) and bool(ahead)
+        if not isOwn(status) if isLink or isSticky else mayOthersWrite(here, status):
             return here
         if isLink:
             target = os.readlink(here)
@@ -173,26 +173,26 @@ def pieces(path: str) -> list[str]:
     return [piece for piece in reversed(path.split(os.sep)) if piece]
 
 
-def isOwn(found: os.stat_result) -> bool:
-    """Whether something belongs to the user or to root."""
-    return os.name == "nt" or found.st_uid in (0, os.geteuid())
+def isOwn(status: os.stat_result) -> bool:
+    """True if a file or folder belongs to the user or to root."""
+    return os.name == "nt" or status.st_uid in (0, os.geteuid())
 
 
-def mayOthersWrite(path: str, found: os.stat_result) -> bool:
-    """Whether somebody besides the user and root owns something or has the right to write to it."""
+def mayOthersWrite(path: str, status: os.stat_result) -> bool:
+    """True if another user than the user or root owns a file or folder, or may write to it."""
     if os.name == "nt":
         return False
-    others = found.st_mode & OTHERS
-    return not isOwn(found) or (others != 0 and not (others == stat.S_IWGRP and isPrivate(path, found)))
+    others = status.st_mode & OTHERS
+    return not isOwn(status) or (others != 0 and not (others == stat.S_IWGRP and isPrivate(path, status)))
 
 
-def isPrivate(path: str, found: os.stat_result) -> bool:
-    """Whether the group of something is the user's private one, as where new users get a group of their own name."""
+def isPrivate(path: str, status: os.stat_result) -> bool:
+    """True if the group of a file is the user's private group, as on systems that give every new user a group."""
     import grp
     import pwd
 
     with suppress(KeyError, OSError):
-        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(found.st_gid)
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(status.st_gid)
         isAlone = (group.gr_gid, group.gr_name) == (user.pw_gid, user.pw_name) and set(group.gr_mem) <= {user.pw_name}
         return isAlone and "system.posix_acl_access" not in getattr(os, "listxattr", lambda path: [])(path)
     return False
@@ -212,7 +212,7 @@ def refuse(folder: str, parent: str) -> None:
 
 
 def folders() -> Iterator[str]:
-    """Where kernels are looked for and stored, best first."""
+    """Yield the folders where kernels are looked up and stored, best first."""
     best = os.environ.get("PUREGRAPH_CACHE") or usual()
     if best is not None:
         yield best

@@ -1,8 +1,8 @@
-"""The one HDF5 file that a set of named arrays makes, byte by byte: old groups, contiguous datasets, nothing else.
+"""The HDF5 layout of a set of named arrays, byte by byte: old-style groups and contiguous datasets, nothing else.
 
-Every byte that is not an array's own follows from the arrays' names, shapes and dtypes. A reader can therefore make the
-same bytes again and compare, instead of trusting a parser with a file from somewhere: a link that leads elsewhere, a
-virtual or compressed dataset, a forged shape, all are simply other bytes.
+All bytes outside of the array data follow from the arrays' names, shapes and dtypes. A reader can therefore produce the
+same bytes again and compare, instead of parsing an untrusted file: an external link, a virtual or compressed dataset
+and a forged shape all differ in some byte.
 
     0      the user block, `BASE` bytes, which HDF5 ignores
     BASE   superblock, then groups, then one header for each dataset
@@ -39,7 +39,7 @@ DTYPES = (*FLOATS, *WHOLE, "bool")  # HDF5 has no bool: it is kept in uint8
 
 
 class Array(NamedTuple):
-    """What HDF5 knows of an array: its name (`group/name`, or a name alone), shape and dtype."""
+    """The description of an array in HDF5: its name (`group/name`, or a name alone), shape and dtype."""
 
     name: str
     shape: tuple[int, ...]
@@ -103,11 +103,11 @@ class HdfLayout:
         return 8 + 80 * self.leaf
 
     def members(self, group: str) -> list[tuple[bytes, int]]:
-        """The names in a group, as HDF5 sorts them, and the offsets of what they name."""
-        found = {name: self.headersAt[index] for name, index in self.groups[group].items()}
+        """Return the names in a group, as HDF5 sorts them, with the offsets of their objects."""
+        offsets = {name: self.headersAt[index] for name, index in self.groups[group].items()}
         if not group:
-            found |= {name: at for name, at in self.groupsAt.items() if name}
-        return sorted((name.encode(), at) for name, at in found.items())
+            offsets |= {name: at for name, at in self.groupsAt.items() if name}
+        return sorted((name.encode(), at) for name, at in offsets.items())
 
     def names(self, group: str) -> list[bytes]:
         inner = [name for name in self.groups if name] if not group else []
@@ -209,29 +209,29 @@ def datatype(dtype: str) -> bytes:
 
 
 def faultsOf(arrays: Iterable[Array]) -> list[str]:
-    """Why a set of arrays cannot be laid out; nothing if it can."""
-    found, seen, groups = [], set(), set()
+    """Return the reasons why a set of arrays cannot be laid out; an empty list if it can."""
+    faults, seen, groups = [], set(), set()
     arrays = list(arrays)
     for array in arrays:
         group, _, name = array.name.rpartition("/")
         groups.add(group)
         if array.name in seen:
-            found.append(f"'{array.name}' stands twice")
+            faults.append(f"'{array.name}' stands twice")
         seen.add(array.name)
         if "/" in group or name in ("", ".", "..") or "\0" in array.name or not encodable(array.name):
-            found.append(f"{array.name!r:.80} cannot be a name in HDF5")
+            faults.append(f"{array.name!r:.80} cannot be a name in HDF5")
         if array.dtype not in DTYPES:
-            found.append(f"'{array.name}' is {array.dtype}; known are {', '.join(DTYPES)}")
+            faults.append(f"'{array.name}' is {array.dtype}; known are {', '.join(DTYPES)}")
         if len(array.shape) > RANK:
-            found.append(f"'{array.name}' has {len(array.shape)} axes; HDF5 allows {RANK}")
+            faults.append(f"'{array.name}' has {len(array.shape)} axes; HDF5 allows {RANK}")
         if any(n < 0 for n in array.shape) or math.prod(array.shape) >= 1 << 60:
-            found.append(f"'{array.name}' has the shape {array.shape}, which no memory holds")
-    found += [f"'{name}' names both a group and an array" for name in sorted(groups & seen)]
-    return found
+            faults.append(f"'{array.name}' has the shape {array.shape}, which no memory holds")
+    faults += [f"'{name}' names both a group and an array" for name in sorted(groups & seen)]
+    return faults
 
 
 def encodable(name: str) -> bool:
-    """Whether a name is text that UTF-8 has, and not too long."""
+    """True if a name can be encoded in UTF-8 and is not too long."""
     try:
         return len(name.encode()) <= NAME
     except UnicodeEncodeError:

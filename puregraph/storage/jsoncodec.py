@@ -30,7 +30,7 @@ Special = Callable[[Any], Any]
 
 
 def encode(value: Any, where: str, special: Special = lambda value: None, depth: int = 0) -> Any:
-    """A value as JSON. `special` may return an object of one key for a value of its own kind, else None.
+    """Encode a value as JSON. `special` may return an object of one key for a value of its own kind, else None.
 
     Raises    CheckpointError, naming `where` it is, for anything that is not plain
     """
@@ -42,9 +42,9 @@ def encode(value: Any, where: str, special: Special = lambda value: None, depth:
         return value if value.bit_length() < 3 * DIGITS else {"int": hex(value)}
     if type(value) is float:
         return value if math.isfinite(value) else {"float": repr(value)}
-    found = special(value)
-    if found is not None:
-        return found
+    encoded = special(value)
+    if encoded is not None:
+        return encoded
     if depth == DEPTH:
         raise CheckpointError(f"{where}: it is nested more than {DEPTH} deep, or holds itself")
 
@@ -79,7 +79,7 @@ def encode(value: Any, where: str, special: Special = lambda value: None, depth:
 
 
 def decode(value: Any, special: Special = lambda item: None) -> Any:
-    """The value of a JSON that `encode` made. `special(value)` is asked about objects of a key unknown here.
+    """Decode a JSON value that `encode` made. `special(value)` decodes objects with other keys.
 
     Raises    CheckpointError for anything that `encode` would not write
     """
@@ -94,9 +94,9 @@ def decode(value: Any, special: Special = lambda item: None) -> Any:
                 return READERS[kind](decode(content, special))
             except (TypeError, ValueError, AttributeError, KeyError) as error:
                 raise CheckpointError(f"{brief(value)} cannot be read: {error}") from error
-        found = special(value)
-        if found is not None:
-            return found
+        decoded = special(value)
+        if decoded is not None:
+            return decoded
     raise CheckpointError(f"{brief(value)} is no value that puregraph writes")
 
 
@@ -108,14 +108,14 @@ def partsOf(value: Any) -> list[Any]:
 
 
 def readDict(pairs: Any) -> dict[Any, Any]:
-    """A dict, no key of which stands twice, and whose keys were not chosen to collide: that would take for ever."""
+    """Build a dict with unique keys that were not chosen to collide in the hash table, which would take forever."""
     keys = [key for key, _ in partsOf(pairs)]
     if len(keys) > 100 and 2 * len({hash(key) for key in keys}) < len(keys):
         raise ValueError(f"of its {len(keys)} keys, too many have one hash")
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    result = dict(pairs)
+    if len(result) != len(pairs):
         raise ValueError("a key stands twice in it")
-    return found
+    return result
 
 
 def readText(value: Any) -> str:
@@ -159,11 +159,11 @@ def loads(text: bytes, budget: Budget | None = None) -> Any:
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object, in which no key may stand twice: two readers could take a different one."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    """Build an object whose keys are unique; otherwise two readers could take different values."""
+    result = dict(pairs)
+    if len(result) != len(pairs):
         raise ValueError("a key stands twice in one object")
-    return found
+    return result
 
 
 def refuse(name: str) -> None:

@@ -1,10 +1,10 @@
-"""Pieces: arrays of a checkpoint that are in files beside it, each of which has some elements of some of them.
+"""Pieces: sharded arrays of a checkpoint, in files beside it; each file holds some elements of some arrays.
 
-    run.h5                               everything else, and which pieces there are
-    run.h5.0001-of-0004.5f0c61d2a9b7     the elements that the first of four processes has
+    run.h5                               everything else, and the list of pieces
+    run.h5.0001-of-0004.5f0c61d2a9b7     the shard of the first of four processes
 
-The last part of a piece's name is a digest of what it holds. So a piece never replaces another one, and a file always
-names the pieces that it was saved with, whenever somebody ends.
+The last part of a piece's name is a digest of its content. So a piece never replaces another one, and a file always
+names the pieces that it was saved with, even if a process ends while saving.
 """
 
 from __future__ import annotations
@@ -52,25 +52,25 @@ class PieceSet(NamedTuple):
 
 
 def writePiece(path: Any, rank: int, size: int, runs: list[ElementRange]) -> list[Any]:
-    """Write the piece that one of several processes has, whole or not at all; its row for a `PieceSet`."""
+    """Write one process's piece atomically; return its row for a `PieceSet`."""
     target = os.path.realpath(os.fsdecode(path))
     arrays = [Array(f"optimizer/{run.array}", (run.end - run.begin,), run.values.dtype.name) for run in runs]
     values = [np.asarray(device.toHost(run.values), littleEndian(run.values.dtype.name), order="C") for run in runs]
-    crcs = [zlib.crc32(each.view(np.uint8).data) for each in values]
+    crcs = [zlib.crc32(value.view(np.uint8).data) for value in values]
     rows = [[run.array, run.begin, run.end] for run in runs]
     name = f"{target}.{rank + 1:04d}-of-{size:04d}.{digest(rows, crcs)}"
     with whole(name, owner=target) as file:
-        write(file, [(array, partial(np.asarray, each)) for array, each in zip(arrays, values)], {"piece": rows})
+        write(file, [(array, partial(np.asarray, value)) for array, value in zip(arrays, values)], {"piece": rows})
     return [os.path.basename(name), rows]
 
 
 def digest(rows: list[Any], crcs: list[int]) -> str:
-    """What a piece's name ends with."""
+    """Return the suffix of a piece's name."""
     return hashlib.sha256(json.dumps([rows, crcs]).encode()).hexdigest()[:12]
 
 
 def removePieces(path: Any, kept: list[str]) -> None:
-    """Remove the pieces of a checkpoint, but for those of these names."""
+    """Remove the pieces of a checkpoint, except the named ones."""
     folder, name = os.path.split(os.path.realpath(os.fsdecode(path)))
     pattern = re.compile(re.escape(name) + NAME)
     for entry in os.listdir(folder):
@@ -80,18 +80,18 @@ def removePieces(path: Any, kept: list[str]) -> None:
 
 
 def isPieceSet(row: Any) -> bool:
-    """Whether this is what `save` writes of pieces."""
+    """True if this is a piece set as `save` writes it."""
     return (
         isinstance(row, list)
         and len(row) == 2
-        and all(isinstance(part, list) and all(isinstance(each, list) for each in part) for part in row)
-        and all(len(each) == 2 and type(each[0]) is str and isRuns(each[1]) for each in row[0])
-        and all(isShape(each) for each in row[1])
+        and all(isinstance(part, list) and all(isinstance(entry, list) for entry in part) for part in row)
+        and all(len(file) == 2 and type(file[0]) is str and isRuns(file[1]) for file in row[0])
+        and all(isShape(shape) for shape in row[1])
     )
 
 
 def isRuns(rows: Any) -> bool:
-    """Whether these are [array, begin, end] of elements in rows."""
+    """True for rows of [array, begin, end], ranges of elements."""
     return isinstance(rows, list) and all(
         isinstance(row, list) and [type(n) for n in row] == [int] * 3 and 0 <= row[0] and 0 <= row[1] < row[2]
         for row in rows
@@ -99,7 +99,7 @@ def isRuns(rows: Any) -> bool:
 
 
 def isShape(row: list[Any]) -> bool:
-    """Whether this is [array, shape, dtype] of an array."""
+    """True for the [array, shape, dtype] of an array."""
     return (
         [type(part) for part in row] == [int, list, str]
         and len(row[1]) <= RANK
@@ -108,29 +108,29 @@ def isShape(row: list[Any]) -> bool:
     )
 
 
-def readPieces(folder: str | None, found: PieceSet) -> dict[int, np.ndarray]:
-    """The arrays that pieces in a folder hold, by their index.
+def readPieces(folder: str | None, pieceSet: PieceSet) -> dict[int, np.ndarray]:
+    """Read the arrays that the pieces in a folder hold, by their index.
 
-    Raises    CheckpointError naming a piece that is missing or damaged, or an array of which elements are missing
+    Raises    CheckpointError naming a piece that is missing or damaged, or an array with missing elements
     """
     if folder is None:
-        raise CheckpointError("the optimizer's state is in other files: give the path of the one that names them")
-    shapes = {index: (tuple(shape), dtypeNamed(dtype)) for index, shape, dtype in found.arrays}
-    checkCover(found, {index: math.prod(shape) for index, (shape, _) in shapes.items()})
-    pieces = [readPiece(folder, name, rows) for name, rows in found.files]
+        raise CheckpointError("the optimizer's state is in other files: load the checkpoint by its path")
+    shapes = {index: (tuple(shape), dtypeNamed(dtype)) for index, shape, dtype in pieceSet.arrays}
+    checkCover(pieceSet, {index: math.prod(shape) for index, (shape, _) in shapes.items()})
+    pieces = [readPiece(folder, name, rows) for name, rows in pieceSet.files]
     flat = {index: np.empty(math.prod(shape), dtype) for index, (shape, dtype) in shapes.items()}
     for run in [run for piece in pieces for run in piece]:
         flat[run.array][run.begin : run.end] = run.values
     return {index: flat[index].reshape(shape) for index, (shape, _) in shapes.items()}
 
 
-def checkCover(found: PieceSet, sizes: dict[int, int]) -> None:
-    """Whether pieces have each element of each array once.
+def checkCover(pieceSet: PieceSet, sizes: dict[int, int]) -> None:
+    """Check that the pieces have every element of every array once.
 
     Raises    CheckpointError if not
     """
     ends = dict.fromkeys(sizes, 0)
-    for index, begin, end in sorted(row for _, rows in found.files for row in rows):
+    for index, begin, end in sorted(row for _, rows in pieceSet.files for row in rows):
         if ends.get(index) != begin:
             raise CheckpointError(f"its pieces do not have each element once: array {index}, at element {begin}")
         ends[index] = end

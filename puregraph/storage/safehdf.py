@@ -62,7 +62,7 @@ NUMBERS = {datatype(name): np.dtype(name).newbyteorder("<") for name in (*FLOATS
 
 
 class Declared(NamedTuple):
-    """What a dataset says of itself; nothing of it is allocated."""
+    """The header of a dataset, read without allocating its values."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -77,7 +77,7 @@ class Declared(NamedTuple):
 class Guarded:
     """The groups and datasets of one HDF5 file.
 
-    Raises    CheckpointError naming what is refused, and why
+    Raises    CheckpointError naming the refused object and the reason
     """
 
     def __init__(self, file: BinaryIO, budget: Budget | None = None):
@@ -130,14 +130,14 @@ class Guarded:
             self.claims.insert(at, claim)
 
     def messages(self, path: str, address: int) -> dict[int, bytes]:
-        """The messages of an object header by their kind; of several of a kind, which only attributes are, the last."""
+        """Return the messages of an object header by kind. Only attributes may repeat; the last one counts."""
         start = self.bytesAt(path, address, 16)
         if start.startswith(b"OHDR"):
             raise CheckpointError(f"'{path}' {NEWER}")
         version, count, size = struct.unpack("<BxH4xI4x", start)
         if version != 1:
             raise damaged(path, "it has no header")
-        found: dict[int, bytes] = {}
+        byKind: dict[int, bytes] = {}
         blocks, total = [(address + 16, size)], 0
         for offset, size in blocks:
             data, at = self.bytesAt(path, offset, size), 0
@@ -145,16 +145,16 @@ class Guarded:
                 kind, length, flags = struct.unpack_from("<2HB", data, at)
                 content = data[at + 8 : at + 8 + length]
                 at, total = at + 8 + length, total + 1
-                if len(content) != length or flags & 2 or kind in found and kind in (SPACE, TYPE, LAYOUT, FILTERS):
+                if len(content) != length or flags & 2 or kind in byKind and kind in (SPACE, TYPE, LAYOUT, FILTERS):
                     raise damaged(path, "a message of its header cannot be")
                 if kind == CONTINUED and length >= 16 and len(blocks) < BLOCKS:
                     blocks.append(struct.unpack("<2Q", content[:16]))
                 elif kind == CONTINUED:
                     raise damaged(path, "its header goes on without end")
-                found[kind] = content
+                byKind[kind] = content
         if total != count:
             raise damaged(path, f"its header has {total} of {count} messages")
-        return found
+        return byKind
 
     def rows(self, path: str, address: int, kind: int, size: int) -> Iterator[tuple[bytes, int]]:
         """The keys, of `size` bytes, and addresses in the lowest nodes of a tree."""
@@ -176,7 +176,7 @@ class Guarded:
     # Groups ---------------------------------------------------------------------------------------------------------
 
     def names(self, path: str = "/") -> list[str]:
-        """The names in a group, each of which is a plain entry of this file."""
+        """Return the names in a group; each must be a plain entry of this file."""
         address, full = self.find(path)
         return list(self.members(full or "/", address))
 
@@ -192,21 +192,21 @@ class Guarded:
         return address, full
 
     def members(self, path: str, address: int) -> dict[str, int]:
-        """What a group names, and where it is."""
+        """Return the entries of a group and their addresses."""
         if path not in self.groups:
             self.groups[path] = dict(self.entries(path, address))
         return self.groups[path]
 
     def entries(self, path: str, address: int) -> Iterator[tuple[str, int]]:
-        """The entries of a group one after the other."""
-        found = self.messages(path, address)
-        if LINK in found:
-            refuseLink(path, found[LINK])
-        if LINKS in found:
+        """Yield the entries of a group one after the other."""
+        messages = self.messages(path, address)
+        if LINK in messages:
+            refuseLink(path, messages[LINK])
+        if LINKS in messages:
             raise CheckpointError(f"the group '{path}' {NEWER}")
-        if len(found.get(TABLE, b"")) < 16:
+        if len(messages.get(TABLE, b"")) < 16:
             raise CheckpointError(f"'{path}' is not a group")
-        tree, heap = struct.unpack("<2Q", found[TABLE][:16])
+        tree, heap = struct.unpack("<2Q", messages[TABLE][:16])
         signature, size, start = struct.unpack("<4s4xQ8xQ", self.bytesAt(path, heap, 32))
         if signature != b"HEAP":
             raise damaged(path, "its names are not there")
@@ -251,32 +251,32 @@ class Guarded:
         return Declared(shape, dtype, layout, filters)
 
     def describe(self, path: str) -> tuple[tuple[int, ...], bytes, bytes, list[int]]:
-        """Shape, datatype, layout and filters of a dataset."""
+        """Return the shape, datatype, layout and filters of a dataset."""
         address, full = self.find(path)
-        found = self.messages(full, address)
-        if EXTERNAL in found:
+        messages = self.messages(full, address)
+        if EXTERNAL in messages:
             raise CheckpointError(f"'{path}' keeps its data in another file (external storage)")
-        if not {SPACE, TYPE, LAYOUT} <= found.keys():
+        if not {SPACE, TYPE, LAYOUT} <= messages.keys():
             raise CheckpointError(f"'{path}' is not a dataset")
-        layout = found[LAYOUT]
+        layout = messages[LAYOUT]
         if len(layout) >= 2 and layout[0] == 4 and layout[1] == VIRTUAL:
             raise CheckpointError(f"'{path}' is a virtual dataset, which would read other files")
         if len(layout) < 2 or layout[0] != 3:
             raise CheckpointError(f"'{path}' {NEWER}")
-        return shapeOf(path, found[SPACE]), found[TYPE], layout, filtersOf(path, found.get(FILTERS))
+        return shapeOf(path, messages[SPACE]), messages[TYPE], layout, filtersOf(path, messages.get(FILTERS))
 
     def read(self, path: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """The values of a dataset that must have this shape and dtype."""
-        found = self.declared(path)
-        if found.shape != shape or found.dtype != np.dtype(dtype):
+        """Read the values of a dataset that must have this shape and dtype."""
+        dataset = self.declared(path)
+        if dataset.shape != shape or dataset.dtype != np.dtype(dtype):
             raise CheckpointError(
-                f"'{path}': wanted {show(shape)} {np.dtype(dtype)}, got {show(found.shape)} {found.dtype}"
+                f"'{path}': wanted {show(shape)} {np.dtype(dtype)}, got {show(dataset.shape)} {dataset.dtype}"
             )
-        if found.layout[1] == CHUNKED:
-            return inflated(self, path, found)
-        if found.filters:
+        if dataset.layout[1] == CHUNKED:
+            return inflated(self, path, dataset)
+        if dataset.filters:
             raise damaged(path, "it has filters, but no chunks")
-        return np.frombuffer(self.whole(path, found.layout, found.nbytes), found.dtype).reshape(shape)
+        return np.frombuffer(self.whole(path, dataset.layout, dataset.nbytes), dataset.dtype).reshape(shape)
 
     def whole(self, path: str, layout: bytes, size: int) -> bytes:
         """The bytes of a dataset that is kept in one piece."""
@@ -312,43 +312,43 @@ class Guarded:
     # Chunks ---------------------------------------------------------------------------------------------------------
 
 
-def inflated(guarded: Guarded, path: str, found: Declared) -> np.ndarray:
-    """The values of a dataset in chunks, each no larger than it says."""
-    rank, itemsize = len(found.shape), found.dtype.itemsize
-    if len(found.layout) < 11 + 4 * (rank + 1) or found.layout[2] != rank + 1:
+def inflated(guarded: Guarded, path: str, dataset: Declared) -> np.ndarray:
+    """Read the values of a chunked dataset; no chunk may be larger than declared."""
+    rank, itemsize = len(dataset.shape), dataset.dtype.itemsize
+    if len(dataset.layout) < 11 + 4 * (rank + 1) or dataset.layout[2] != rank + 1:
         raise damaged(path, "its layout cannot be")
-    tree, *chunk, last = struct.unpack_from(f"<Q{rank + 1}I", found.layout, 3)
+    tree, *chunk, last = struct.unpack_from(f"<Q{rank + 1}I", dataset.layout, 3)
     size = math.prod(chunk) * itemsize
-    if found.filters not in ([], [DEFLATE], [SHUFFLE, DEFLATE]):
-        raise CheckpointError(f"'{path}' uses HDF5 filters {found.filters}; known are gzip and shuffle")
-    if not rank or 0 in chunk or last != itemsize or size > max(found.nbytes, 1) * 2**rank:
+    if dataset.filters not in ([], [DEFLATE], [SHUFFLE, DEFLATE]):
+        raise CheckpointError(f"'{path}' uses HDF5 filters {dataset.filters}; known are gzip and shuffle")
+    if not rank or 0 in chunk or last != itemsize or size > max(dataset.nbytes, 1) * 2**rank:
         raise CheckpointError(f"'{path}' is cut into chunks of {show(tuple(chunk))}, which cannot be")
-    counts = [-(-n // c) for n, c in zip(found.shape, chunk, strict=True)]
+    counts = [-(-n // c) for n, c in zip(dataset.shape, chunk, strict=True)]
     if math.prod(counts) > guarded.length:
         raise CheckpointError(f"'{path}' is cut into chunks of {show(tuple(chunk))}, which cannot be")
-    guarded.budget.spend("bytes of arrays", found.nbytes)
-    values, seen = np.zeros(found.shape, found.dtype), set()
+    guarded.budget.spend("bytes of arrays", dataset.nbytes)
+    values, seen = np.zeros(dataset.shape, dataset.dtype), set()
     for key, address in guarded.rows(path, tree, 1, 8 + 8 * (rank + 1)) if math.prod(counts) else ():
         held, mask, *start, element = struct.unpack(f"<2I{rank + 1}Q", key)
         corner = tuple(start)
-        fits = all(s % c == 0 and s < n for s, c, n in zip(start, chunk, found.shape, strict=True))
+        fits = all(s % c == 0 and s < n for s, c, n in zip(start, chunk, dataset.shape, strict=True))
         if mask or element or not fits or corner in seen:
             raise CheckpointError(f"'{path}' has a chunk at {corner} that cannot be there, or without its filters")
-        if not 0 < held <= (size + size // 1000 + 100 if found.filters else size):
+        if not 0 < held <= (size + size // 1000 + 100 if dataset.filters else size):
             raise CheckpointError(f"'{path}' has a chunk of {held} bytes, wanted {size}")
         seen.add(corner)
-        data = unpack(path, guarded.bytesAt(path, address, held, "bytes of arrays"), found.filters, size, itemsize)
+        data = unpack(path, guarded.bytesAt(path, address, held, "bytes of arrays"), dataset.filters, size, itemsize)
         guarded.budget.spend("bytes of arrays", size)
         inside = tuple(slice(s, s + c) for s, c in zip(start, chunk, strict=True))
         target = values[inside]
-        target[...] = np.frombuffer(data, found.dtype).reshape(chunk)[tuple(slice(n) for n in target.shape)]
+        target[...] = np.frombuffer(data, dataset.dtype).reshape(chunk)[tuple(slice(n) for n in target.shape)]
     if len(seen) != math.prod(counts):
         raise CheckpointError(f"'{path}' holds {len(seen)} of its {math.prod(counts)} chunks")
     return values
 
 
 def damaged(path: str, why: str) -> CheckpointError:
-    """What to raise for something that no writer makes."""
+    """Return the error for content that no writer produces."""
     return CheckpointError(f"'{path}' is damaged: {why}")
 
 
@@ -376,19 +376,19 @@ def shapeOf(path: str, message: bytes) -> tuple[int, ...]:
 
 
 def filtersOf(path: str, message: bytes | None) -> list[int]:
-    """The numbers of the filters that each chunk went through."""
+    """Return the numbers of the filters applied to each chunk."""
     if message is None:
         return []
-    found, at = [], 8
+    filters, at = [], 8
     for _ in range(message[1] if len(message) >= 8 and message[0] == 1 else 0):
         if len(message) < at + 8:
             break
         number, name, _, values = struct.unpack_from("<4H", message, at)
-        found.append(number)
+        filters.append(number)
         at += 8 + -(-name // 8) * 8 + 4 * (values + values % 2)
-    if not found or len(found) != message[1] or at > len(message):
+    if not filters or len(filters) != message[1] or at > len(message):
         raise damaged(path, "its filters cannot be")
-    return found
+    return filters
 
 
 def unpack(path: str, data: bytes, filters: list[int], size: int, itemsize: int) -> bytes:

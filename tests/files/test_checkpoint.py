@@ -557,9 +557,9 @@ def test_what_cannot_be_saved_to_is_said(tmp_path):
     net = small()
     with pytest.raises(CheckpointError, match=r"cannot save '.*': there is no folder '.*nowhere'; make it first"):
         net.save(tmp_path / "nowhere" / "net.h5")
-    with pytest.raises(CheckpointError, match="something else than a file"):
+    with pytest.raises(CheckpointError, match="exists and is not a file"):
         net.save(tmp_path)
-    with pytest.raises(CheckpointError, match="something else than a file"):
+    with pytest.raises(CheckpointError, match="exists and is not a file"):
         net.save("/dev/null")
     (tmp_path / "file").write_text("x")
     with pytest.raises(CheckpointError, match="cannot save"):

@@ -159,7 +159,7 @@ def test_forged_pieces_are_refused(saved, fault):
 
 
 def test_bytes_have_no_pieces_beside_them(saved):
-    with pytest.raises(CheckpointError, match="in other files: give the path"):
+    with pytest.raises(CheckpointError, match="in other files: load the checkpoint by its path"):
         load(saved[0].read_bytes())
 
 

@@ -200,7 +200,7 @@ def test_the_names_of_the_figures_are_those_of_the_history():
 
 @pytest.mark.parametrize("watcher", [Checkpoint, CsvLog])
 @pytest.mark.parametrize(
-    ("place", "words"), [("nowhere/file", "nowhere|No such"), (".", "folder|something else than a file")]
+    ("place", "words"), [("nowhere/file", "nowhere|No such"), (".", "folder|exists and is not a file")]
 )
 def test_a_place_where_nothing_can_be_written_is_named_before_the_first_step(tmp_path, watcher, place, words):
     trainer = trainerWith(watcher(tmp_path / place))
@@ -231,7 +231,7 @@ def test_a_log_does_not_replace_what_is_no_file(tmp_path, what):
         path.symlink_to("/dev/null")
     before = os.lstat(path).st_mode, os.stat(path).st_mode
     x, t = data()
-    with pytest.raises(DataError, match="CsvLog: cannot write '.*': there is something else than a file of that name"):
+    with pytest.raises(DataError, match="CsvLog: cannot write '.*': that path exists and is not a file"):
         trainerWith(CsvLog(path)).train(x, t)
     assert (os.lstat(path).st_mode, os.stat(path).st_mode) == before and os.listdir(tmp_path) == ["log.csv"]
 
