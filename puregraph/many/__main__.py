@@ -1,4 +1,4 @@
-"""`python -m puregraph.many SCRIPT.py ...`: a script as one of several processes, none of which is left behind."""
+"""`python -m puregraph.many SCRIPT.py ...`: run a script as one of several processes that end together."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ LATER = 5.0  # seconds that others have to say what happened, before a process t
 
 
 def isOfProxy() -> bool:
-    """Whether a proxy of MPICH has started this process for puregraph's launcher: it has one thread, which stays."""
-    given = launcherSize()
-    return given is not None and SIZES[given[0]] == "MPICH" and bool(variable("RUN"))
+    """True if a proxy of MPICH has started this process for puregraph's launcher; the proxy's only thread lives as
+    long."""
+    launcher = launcherSize()
+    return launcher is not None and SIZES[launcher[0]] == "MPICH" and bool(variable("RUN"))
 
 
 def main(arguments: list[str]) -> int:
-    """Run the script of these arguments as `__main__`; its exit code, unless all processes are ended."""
+    """Run the script of these arguments as `__main__`. Returns its exit code, unless all processes are ended."""
     script = arguments[0] if arguments else ""
     if isOfProxy():
-        endWithParent(signal.SIGKILL)  # whose launcher was killed would else go on, and write files of the next run
+        endWithParent(signal.SIGKILL)  # otherwise it would survive a killed launcher, and write files of the next run
     try:
         if not Path(script).is_file():
             raise PuregraphError(f"wanted a script to run, python -m puregraph.many SCRIPT.py ..., got {script!r}")
@@ -87,7 +88,7 @@ def run(script: str, arguments: list[str], here: MpiWorld) -> int:
 
 
 def sentence(here: MpiWorld, error: BaseException) -> str:
-    """Who ended the run, when, and why, in a line."""
+    """Report in one line the rank that ended the run, the time and the reason."""
     when = f" in {here.label}" if here.label else ""
     return f"puregraph: rank {here.rank} of {here.size} has ended the run{when}: {here.reason(error)}"
 
@@ -110,7 +111,7 @@ def below(trace: Any, script: str) -> Any:
 
 
 def shareEntropy(here: MpiWorld) -> None:
-    """Have what is drawn without a seed start the same on all processes."""
+    """Start random numbers without a seed alike on all processes."""
     entropy = np.frombuffer(os.urandom(8), np.uint64).copy()
     here.broadcast(entropy)
     SEED.reset(int(entropy[0]))

@@ -18,9 +18,9 @@ INFLIGHT = 2  # buckets that have memory at one time where that is brief
 
 
 class BucketRow:
-    """An array in buckets, each of which has memory from when it is first asked for until it is let go.
+    """An array in buckets. A bucket's memory is allocated on its first use, and freed when it is let go.
 
-    `free`  by bucket memory that is in no use
+    `free`  unused memory by bucket
     """
 
     def __init__(self, sizes: list[int], dtype: np.dtype, free: list[list[np.ndarray]]):
@@ -48,7 +48,7 @@ class SharedRow(BucketRow):
     """An array in the memory that all processes of a machine read: it is never let go."""
 
     def __init__(self, arrays: list[np.ndarray]):
-        super().__init__([len(each) for each in arrays], arrays[0].dtype, [[] for _ in arrays])
+        super().__init__([len(array) for array in arrays], arrays[0].dtype, [[] for _ in arrays])
         self.arrays.update(enumerate(arrays))
 
     def release(self, number: int, isKept: bool = True) -> None:
@@ -91,7 +91,7 @@ class BucketedSum(TreeSum):
         self.bounds, self.labels, self.shares, self.isBrief = bounds, labels, shares, isBrief
         self.sizes = [end - begin for begin, end in pairwise(bounds)]
         cuts = [(a, cutsOf(size, world.size)) for a, size in zip(bounds, self.sizes)]
-        self.runs = [[(a + each[r], a + each[r + 1]) for a, each in cuts] for r in range(world.size)]
+        self.runs = [[(a + within[r], a + within[r + 1]) for a, within in cuts] for r in range(world.size)]
         self.free: list[list[np.ndarray]] = [[] for _ in labels]
         self.sums: list[BucketRow] = []
         self.chain: list[BucketRow] = []
@@ -161,13 +161,13 @@ class BucketedSum(TreeSum):
         self.started += 1
 
     def finish(self) -> None:
-        """Start what is left, and wait for the `total`."""
+        """Start the remaining buckets, and wait for the `total`."""
         self.isEnding = True
         while self.started < len(self.labels):
             self.start()
         self.world.isComputing = False
-        EXCHANGING.drive(self.pending)  # there is nothing else to do here, and to wake the thread takes time
-        self.pieces = [each.result() for each in self.pending]
+        EXCHANGING.drive(self.pending)  # this thread has nothing else to do, and waking the other one takes time
+        self.pieces = [exchange.result() for exchange in self.pending]
         self.total = self.sums[0]
         if self.world.size == 1:
             self.pieces = [self.total[number] for number in range(len(self.sizes))]
@@ -184,29 +184,29 @@ class BucketedSum(TreeSum):
         return self.exchangeSent(number) if self.arena is None else self.exchangeShared(number, self.arena)
 
     def exchangeShared(self, number: int, arena: SharedArena) -> Exchange:
-        """The same in memory that all processes read."""
+        """Exchange a bucket in memory that all processes read."""
         parts, piece, others = self.views[number] = self.views.get(number) or self.viewsOf(number, arena)
         yield arena.reach(number)  # all sums are there
-        found = joined(parts, 0, self.grains.count, piece if self.shares else None)
+        total = joined(parts, 0, self.grains.count, piece if self.shares else None)
         if self.shares:
             yield arena.reach(number)  # all pieces of the total are there
             for into, of in others:
                 into[...] = of
         arena.leave(number)
-        return found
+        return total
 
     def viewsOf(self, number: int, arena: SharedArena) -> Views:
-        """Of a bucket in the arena: this process's piece of all sums, and of the first of its own, which becomes the
-        total; the other pieces of that, each with the one that another process has."""
+        """Return views of a bucket in the arena: this process's shard of all sums, its shard of its first sum, which
+        becomes the total, and pairs of each other shard of that sum with the owner's total."""
         rank, cuts = self.world.rank, cutsOf(self.sizes[number], self.world.size)
         pieces = [slice(*pair) for pair in pairwise(cuts)]
         parts: dict[Span, np.ndarray] = {}
         for spans, rows in zip(self.spans, arena.rows):
             parts.update(zip(spans, [row[number][pieces[rank]] for row in rows]))
         firsts = [(rows[0][number][span], span) for rows, span in zip(arena.rows, pieces)]
-        whole = arena.rows[rank][0][number]
-        others = [(whole[span], first) for r, (first, span) in enumerate(firsts) if r != rank]
-        return parts, whole[pieces[rank]], others
+        total = arena.rows[rank][0][number]
+        others = [(total[span], first) for r, (first, span) in enumerate(firsts) if r != rank]
+        return parts, total[pieces[rank]], others
 
     def exchangeSent(self, number: int) -> Exchange:
         """The same by messages."""

@@ -13,7 +13,7 @@ from puregraph.many.world import OVER, Pending, World
 
 
 class LinkSpeed(NamedTuple):
-    """What connects processes: bytes a second, and seconds until the first of them arrives."""
+    """The speed of a link between processes: bandwidth in bytes per second, latency in seconds."""
 
     bandwidth: float = 25e9
     latency: float = 5e-6
@@ -60,12 +60,12 @@ class CountingWorld(World):
         return OVER
 
     def share(self, nbytes: float) -> float:
-        """What a process sends of n bytes when each piece goes once around."""
+        """Return the bytes that a process sends if every piece of n bytes goes around the ring once."""
         return nbytes * (self.size - 1) / self.size
 
     @property
     def doublings(self) -> int:
-        """How often one is doubled until it is the size."""
+        """The number of doublings from one process to the size."""
         return (self.size - 1).bit_length()
 
     def startAllReduce(self, array: np.ndarray) -> Pending:
@@ -99,9 +99,9 @@ class CountingWorld(World):
         return OVER  # nothing is sent by who receives
 
     def group(self, ranks: Sequence[int]) -> CountingWorld:
-        found = CountingWorld(len(ranks), list(ranks).index(self.rank), self.link)
-        found.calls = self.calls
-        return found
+        smaller = CountingWorld(len(ranks), list(ranks).index(self.rank), self.link)
+        smaller.calls = self.calls
+        return smaller
 
     def gather(self, data: bytes) -> list[bytes]:
         self.count("gather", self.share(len(data) * self.size), self.doublings)
@@ -109,7 +109,7 @@ class CountingWorld(World):
 
 
 class CountingWindow(MemoryWindow):
-    """An array of a process that is not there: what is read from others is zeros, and counted."""
+    """An array of a process that does not exist: reads from others give zeros, and are counted."""
 
     def __init__(self, world: CountingWorld, size: int, dtype: np.dtype):
         super().__init__(size, dtype)

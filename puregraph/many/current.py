@@ -17,17 +17,18 @@ CURRENT: list[World] = []
 
 
 def world() -> World:
-    """The processes that this one trains with; `world().rank` is its number.
+    """Return the processes that train together; `world().rank` is the number of this one.
 
     Raises    PuregraphError for one of several processes that were not started with `puregraph.many`
     """
     if CURRENT:
         return CURRENT[0]
-    given = launcherSize()
-    if given is not None and given[1] > 1:
+    launcher = launcherSize()
+    if launcher is not None and launcher[1] > 1:
         raise PuregraphError(
-            f"this is one of {given[1]} processes ({given[0]}), which must be started with `python -m puregraph.many "
-            f"SCRIPT.py` in place of `python SCRIPT.py`, or all with `puregraph launch -n {given[1]} SCRIPT.py`: "
+            f"this is one of {launcher[1]} processes ({launcher[0]}), which must be started with "
+            f"`python -m puregraph.many SCRIPT.py` in place of `python SCRIPT.py`, or all "
+            f"with `puregraph launch -n {launcher[1]} SCRIPT.py`: "
             "an exception in one of them would else leave the others waiting"
         )
     return ALONE

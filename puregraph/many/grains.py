@@ -9,11 +9,11 @@ from puregraph.many.world import World
 
 
 class Grains:
-    """A batch is `count` parts, whoever computes them: process r of n has those from count r / n on.
+    """A batch in `count` microbatches, on any number of processes; the ones of process r of n begin at count r / n.
 
-    The first parts of a batch that cannot be divided evenly have a sample more; some of a small one may have none.
+    If a batch does not divide evenly, its first microbatches have one sample more; in a small batch some are empty.
 
-    `bounds`  where the grains of each process begin, and the end of the last
+    `bounds`  the first grain of each process, and the end of the last
     `own`     the grains of this process
 
     Raises    DataError if there are more processes than grains
@@ -30,9 +30,9 @@ class Grains:
         self.own = range(self.bounds[world.rank], self.bounds[world.rank + 1])
 
     def cuts(self, size: int) -> list[int]:
-        """Where the grains of a batch begin, and its end."""
-        each, more = divmod(size, self.count)
-        return list(accumulate([each + (g < more) for g in range(self.count)], initial=0))
+        """Return the first sample of each grain of a batch, and the end of the last."""
+        samples, more = divmod(size, self.count)
+        return list(accumulate([samples + (g < more) for g in range(self.count)], initial=0))
 
     def share(self, size: int) -> slice:
         """The samples of a batch that belong to this process."""
@@ -40,12 +40,12 @@ class Grains:
         return slice(cuts[self.own.start], cuts[self.own.stop])
 
     def part(self, grain: int, size: int) -> slice:
-        """The samples of a grain among those of `share`."""
+        """Return the samples of a grain within this process's `share`."""
         cuts = self.cuts(size)
         first = cuts[self.own.start]
         return slice(cuts[grain] - first, cuts[grain + 1] - first)
 
     def sizes(self, size: int) -> list[int]:
-        """The sizes that grains of a batch have, those of this process and of others."""
-        each, more = divmod(size, self.count)
-        return [n for n in (each + 1 if more else 0, each) if n]
+        """Return the sizes of grains in a batch, on all processes."""
+        samples, more = divmod(size, self.count)
+        return [n for n in (samples + 1 if more else 0, samples) if n]

@@ -48,7 +48,7 @@ def addArguments(command: argparse.ArgumentParser) -> None:
 
 
 def launch(options: Any) -> int:
-    """Start the processes, and wait for them; the exit code of the first one that did not end well."""
+    """Start the processes, and wait for them. Returns the exit code of the first one that failed."""
     count, hosts = processesOf(options)
     if options.patience is not None and not options.patience > 0:
         raise PuregraphError(f"--patience: wanted a number of seconds above 0, got {options.patience:g}")
@@ -60,20 +60,20 @@ def launch(options: Any) -> int:
         environment = {**os.environ, "PUREGRAPH_RUN": folder, "PUREGRAPH_PATIENCE": str(patience)}
         environment["TERM"] = "dumb"  # Open MPI gives each a terminal
         run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **OWNGROUP)
-        endsItself = isOpenMpi(mpiexecPath()) and not options.ulfm  # if one ends before MPI knows it
+        endsItself = isOpenMpi(mpiexecPath()) and not options.ulfm  # if a process ends before MPI_Init
         beginning = None if endsItself else BEGINNING * patience
-        found = LaunchedRun(run, folder, count, beginning, options.ulfm)
+        launched = LaunchedRun(run, folder, count, beginning, options.ulfm)
         try:
-            return found.wait()
+            return launched.wait()
         finally:
-            removeFiles(folder, found.memory)
+            removeFiles(folder, launched.memory)
 
 
 OWNGROUP: dict[str, Any] = {} if os.name == "nt" else {"start_new_session": True}  # Ctrl-C is then for us alone
 
 
 def processesOf(options: Any) -> tuple[int, str | None]:
-    """How many processes are wanted, and on which machines.
+    """Return the number of processes to start, and their machines.
 
     Raises    PuregraphError for arguments that cannot be meant
     """
@@ -84,8 +84,8 @@ def processesOf(options: Any) -> tuple[int, str | None]:
     count = options.n if options.n is not None else slots
     if count < 1 or slots and count > slots:
         wanted = f"from 1 to the {slots} that {hosts} have" if slots else "of at least 1, as in -n 4"
-        given = "nothing" if options.n is None else options.n
-        raise PuregraphError(f"-n: wanted a number of processes {wanted}, got {given}")
+        actual = "nothing" if options.n is None else options.n
+        raise PuregraphError(f"-n: wanted a number of processes {wanted}, got {actual}")
     return count, hosts
 
 
@@ -114,21 +114,21 @@ def commandOf(count: int, hosts: str | None, arguments: list[str], ulfm: bool = 
 
 
 def mpiexecPath() -> Path:
-    """The mpiexec beside Python, else the one in the search path.
+    """Return the mpiexec beside Python, or else the one in the search path.
 
     Raises    PuregraphError if there is none
     """
     scripts = Path(sysconfig.get_path("scripts"))
-    found = shutil.which("mpiexec", path=str(scripts)) or shutil.which("mpiexec")
-    if found is None:
+    path = shutil.which("mpiexec", path=str(scripts)) or shutil.which("mpiexec")
+    if path is None:
         raise PuregraphError(
             f"there is no mpiexec, neither in {scripts} nor in PATH: pip install 'puregraph[mpich]' brings one"
         )
-    return Path(found)
+    return Path(path)
 
 
 def isOpenMpi(mpiexec: Path) -> bool:
-    """Whether an mpiexec is that of Open MPI."""
+    """True if an mpiexec belongs to Open MPI."""
     return (mpiexec.parent / "prterun").exists()
 
 
@@ -154,10 +154,10 @@ class LaunchedRun:
         self.gone: list[int] = []  # ranks that exited first; several if their order is unknown
 
     def wait(self) -> int:
-        """Wait for the end of all; the exit code."""
+        """Wait for all processes to end, and return the exit code."""
         isMain = threading.current_thread() is threading.main_thread()  # others get no signals
         asking = (signal.SIGINT, signal.SIGTERM) if isMain else ()
-        before = {each: signal.signal(each, self.stop) for each in asking}
+        before = {number: signal.signal(number, self.stop) for number in asking}
         watch = threading.Thread(target=self.watch, daemon=True)
         watch.start()
         self.beginning.start()
@@ -166,8 +166,8 @@ class LaunchedRun:
                 self.passOn(line)
             code = self.process.wait()
         finally:
-            for each, handler in before.items():
-                signal.signal(each, handler)
+            for number, handler in before.items():
+                signal.signal(number, handler)
             self.beginning.cancel()
             with suppress(OSError):
                 self.process.kill()
@@ -272,11 +272,11 @@ class LaunchedRun:
 
 
 def sharedMemory() -> str:
-    """Why that happens, with the sizes that there are."""
+    """Explain why that happens, with the sizes of shared memory."""
     why = "as happens when shared memory is full, over which processes of one machine exchange"
     try:
-        found = os.statvfs(SHARED)
+        stats = os.statvfs(SHARED)
     except OSError:  # Windows, and systems that have it elsewhere
         return why
-    total, free = (bytesText(blocks * found.f_frsize) for blocks in (found.f_blocks, found.f_bavail))
+    total, free = (bytesText(blocks * stats.f_frsize) for blocks in (stats.f_blocks, stats.f_bavail))
     return f"{why}: {SHARED} has {total}, {free} of it free now; remove what is in it, or mount a larger one"

@@ -8,9 +8,10 @@ from puregraph.many.mpiworld import MpiWorld
 
 
 class MpiGroup(MpiWorld):
-    """The processes `ranks` of a world, all of which make it; rank i of it is ranks[i] there.
+    """The group of a world's processes `ranks`, created by all of them; rank i of it is ranks[i] of the world.
 
-    Who waits in it waits in the world, whose watch sees it; but processes are late by the collectives of all alone.
+    Waiting in the group counts as waiting in the world, so the watch sees it. Lateness is measured by the world's
+    collectives alone.
     """
 
     def __init__(self, whole: MpiWorld, ranks: list[int]):
@@ -22,7 +23,7 @@ class MpiGroup(MpiWorld):
 
     @property
     def isOnOneMachine(self) -> bool:
-        """Whether all processes of the run are here."""
+        """True if all processes of the run are on this machine."""
         return self.whole.isOnOneMachine
 
     def finished(self) -> None:
@@ -39,7 +40,7 @@ class MpiGroup(MpiWorld):
 
     @property
     def isComputing(self) -> bool:
-        """Whether this process computes while a thread waits for others."""
+        """True if this process computes while a thread waits for others."""
         return self.whole.isComputing
 
     @isComputing.setter

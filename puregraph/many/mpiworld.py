@@ -35,7 +35,7 @@ INHERITED = ("PMI_", "PMIX_", "OMPI_", "PRTE_", "HYDI_", "MPI_LOCAL")  # of whic
 
 
 class MpiPending(Pending):
-    """A collective of MPI that was started. Who waits for it looks, and sleeps between two looks."""
+    """A collective of MPI that was started. `wait` polls it, and sleeps between two polls."""
 
     def __init__(self, world: MpiWorld, request: Any, kept: Any = None):
         self.world, self.request, self.kept = world, request, kept
@@ -109,9 +109,9 @@ class MpiWorld(World):
         return self.started(self.comm.Ireduce_scatter(sent, own, counts), (sent, own))
 
     def startAllGather(self, array: np.ndarray, cuts: list[int]) -> Pending:
-        data, each = array.view(np.uint8), array.itemsize
-        counts = [each * (end - begin) for begin, end in zip(cuts, cuts[1:])]
-        offsets = [each * begin for begin in cuts[:-1]]
+        data, itemsize = array.view(np.uint8), array.itemsize
+        counts = [itemsize * (end - begin) for begin, end in zip(cuts, cuts[1:])]
+        offsets = [itemsize * begin for begin in cuts[:-1]]
         into = [data, counts, offsets, self.MPI.BYTE]
         return self.started(self.comm.Iallgatherv(self.MPI.IN_PLACE, into), into)
 
@@ -138,23 +138,23 @@ class MpiWorld(World):
         return self.started(self.comm.Ibarrier())
 
     def window(self, size: int, dtype: np.dtype) -> MpiWindow:
-        """An array of n elements of this process, which all others can read; they may want other lengths.
+        """Allocate an array of n elements that all other processes can read; its length may differ by process.
 
-        Raises    PuregraphError where there is no memory for it that processes can share
+        Raises    PuregraphError if no shared memory is left for it
         """
         self.closeUnused()
-        found = MpiWindow(self, size, dtype, self.locals == self.size)
-        self.windows[self.made] = found.win
-        weakref.finalize(found, self.unused.add, self.made)
+        allocated = MpiWindow(self, size, dtype, self.locals == self.size)
+        self.windows[self.made] = allocated.win
+        weakref.finalize(allocated, self.unused.add, self.made)
         self.made += 1
-        return found
+        return allocated
 
     def sharedMemory(self, sizes: list[int]) -> list[np.ndarray] | None:
         return sharedMemory(self, sizes) if self.isOnOneMachine and not self.survives else None
 
     @property
     def isOnOneMachine(self) -> bool:
-        """Whether all processes of the run are here."""
+        """True if all processes of the run are on this machine."""
         return self.locals == self.size
 
     def closeUnused(self) -> None:
@@ -188,7 +188,7 @@ class MpiWorld(World):
         self.started(Several(self.MPI, requests), (sent, received)).wait()
 
     def isFirst(self, name: str, text: str = "") -> bool:
-        """Whether this process is the first on its machine to make a note of this name, with this text."""
+        """True if this process is the first on its machine to leave a note of this name, with this text."""
         return leaveNote(self.folder, name, text)
 
     def reason(self, error: BaseException) -> str:
@@ -200,7 +200,7 @@ class MpiWorld(World):
         print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Wait for all, and leave MPI: whoever waited in MPI itself would keep a core busy."""
+        """Wait for all processes, and leave MPI. A process that waits inside MPI would keep a core busy."""
         for guest in self.guests:
             guest.close()
         self.barrier()
@@ -228,15 +228,16 @@ class Several:
         self.MPI, self.requests = MPI, requests
 
     def Test(self) -> bool:
-        """Whether all of them are done."""
+        """True if all requests are done."""
         return bool(self.MPI.Request.Testall(self.requests))
 
 
 def sharedFolder(node: Any) -> tuple[str, bool]:
-    """A folder for the processes of one machine, and whether it is that of the launcher; else the first makes one."""
-    given = variable("RUN")
-    if given is not None and os.path.isdir(given):
-        return given, True
+    """Return a folder for the processes of one machine, and True if the launcher made it; otherwise the first one
+    makes it."""
+    inherited = variable("RUN")
+    if inherited is not None and os.path.isdir(inherited):
+        return inherited, True
     made = tempfile.mkdtemp(prefix="puregraph-") if node.rank == 0 else ""
     text = np.frombuffer(made.encode().ljust(4096, b"\0"), np.uint8).copy()
     node.Bcast(text)
@@ -244,14 +245,14 @@ def sharedFolder(node: Any) -> tuple[str, bool]:
 
 
 def coresOf(MPI: Any, node: Any) -> int:
-    """How many CPUs the processes of one machine may use together."""
+    """Count the CPUs that the processes of one machine may use together."""
     if not hasattr(os, "sched_getaffinity"):
         return os.cpu_count() or 1
     isUsed = np.zeros(MOSTCORES, np.uint8)
     isUsed[[core for core in os.sched_getaffinity(0) if core < MOSTCORES]] = 1
-    found = np.zeros_like(isUsed)
-    node.Allreduce(isUsed, found, MPI.MAX)
-    return int(np.count_nonzero(found))
+    isUsedByAny = np.zeros_like(isUsed)
+    node.Allreduce(isUsed, isUsedByAny, MPI.MAX)
+    return int(np.count_nonzero(isUsedByAny))
 
 
 def freeWindow(window: Any) -> None:
@@ -287,16 +288,16 @@ def initialised() -> Any:
     return MPI
 
 
-def refuseForeign(own: str) -> None:
-    """Refuse a process that the launcher of another MPI has started: it would take itself for the only one.
+def refuseForeign(library: str) -> None:
+    """Refuse a process that the launcher of another MPI has started, where each process would have rank 0 of 1.
 
     Raises    PuregraphError with the command that would work
     """
-    given = launcherSize()
-    if given is None or SIZES[given[0]] == own:
+    launcher = launcherSize()
+    if launcher is None or SIZES[launcher[0]] == library:
         return
-    name, count = given
+    name, count = launcher
     raise PuregraphError(
-        f"this process was started by an mpiexec of {SIZES[name]} ({name}={count}), but mpi4py uses {own}: "
+        f"this process was started by an mpiexec of {SIZES[name]} ({name}={count}), but mpi4py uses {library}: "
         f"run  puregraph launch -n {count} SCRIPT.py, which takes the mpiexec that is installed beside {sys.executable}"
     )

@@ -13,9 +13,9 @@ RANKS = {"PMI_SIZE": "PMI_RANK", "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK"}
 
 
 def launcherRank() -> int:
-    """Which of its processes a launcher of MPI has said that this is."""
-    given = launcherSize()
-    return 0 if given is None else int(os.environ.get(RANKS[given[0]], "0"))
+    """Return the rank that an MPI launcher has set for this process."""
+    launcher = launcherSize()
+    return 0 if launcher is None else int(os.environ.get(RANKS[launcher[0]], "0"))
 
 
 def launcherSize() -> tuple[str, int] | None:

@@ -1,4 +1,4 @@
-"""SurvivingWorld: processes of which those that are left go on when one is lost, by Open MPI's ULFM."""
+"""SurvivingWorld: processes that continue when some of them are lost, by Open MPI's ULFM."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class LostProcessError(PuregraphError):
 
 
 class SurvivingWorld(MpiWorld):
-    """An MpiWorld that shrinks when a process is lost: ranks and size are then others, and files are the new first's.
+    """An MpiWorld that shrinks when a process is lost. Ranks and size change, and the new first rank writes files.
 
-    Whoever notices revokes the communicator, so that nobody waits for the lost one. Then all agree, as they do behind
-    every action of `survive`, whether all of them have finished it: either nobody goes on, or everybody.
+    A process that notices the loss revokes the communicator, so that no other waits for the lost one. All then agree,
+    as after every action of `survive`, whether all have finished it: either all continue, or none.
 
     Source    Bland, Bouteiller, Herault, Bosilca, Dongarra 2013, Post-failure recovery of MPI communication capability
     """
@@ -33,17 +33,17 @@ class SurvivingWorld(MpiWorld):
     def survive(self, action: Callable[[], Result]) -> Result:
         while True:
             try:
-                found, isDone = action(), True
+                result, isDone = action(), True
             except self.MPI.Exception as error:
                 if not self.isLoss(error):
                     raise
                 isDone = False
             if self.agreed(isDone):
-                return found
+                return result
             self.shrink()
 
     def agreed(self, isDone: bool) -> bool:
-        """Whether all processes are done, and none was lost: all that are left get the same answer."""
+        """True if all processes are done, and none was lost. All remaining processes get the same answer."""
         if not isDone:
             self.comm.Revoke()
         flag = np.array([isDone], np.int32)
@@ -80,7 +80,7 @@ class SurvivingWorld(MpiWorld):
         return self.agreed(isDone)
 
     def lossOf(self, before: Any) -> str:
-        """Who of a communicator is not there any more, in a line."""
+        """Report in one line the lost processes of a communicator."""
         gone = self.MPI.Group.Difference(before.group, self.comm.group)
         ranks = self.MPI.Group.Translate_ranks(gone, None, before.group)
         where = f" in {self.label}" if self.label else ""
@@ -89,10 +89,10 @@ class SurvivingWorld(MpiWorld):
         return f"puregraph: {who} {'are' if len(ranks) > 1 else 'is'} lost{where}; {left} left"
 
     def isLoss(self, error: Any) -> bool:
-        """Whether an error of MPI says that a process is lost, or that somebody has noticed that."""
+        """True if an error of MPI reports a lost process, or a communicator that was revoked after a loss."""
         MPI = self.MPI
         lost = MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED
-        return error.Get_error_class() in (*lost, MPI.ERR_IN_STATUS)  # the last of several requests at once
+        return error.Get_error_class() in (*lost, MPI.ERR_IN_STATUS)  # ERR_IN_STATUS: from several requests at once
 
     def reason(self, error: BaseException) -> str:
         if isinstance(error, self.MPI.Exception) and self.isLoss(error):

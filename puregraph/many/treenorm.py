@@ -9,32 +9,32 @@ from puregraph.many.world import World
 
 
 def treeNorm(world: World, runs: list[list[tuple[int, int]]], pieces: list[np.ndarray]) -> float:
-    """y = sqrt(sum x^2) of an array of which each process has pieces, all together each element once; in float64.
+    """y = sqrt(sum x^2) of a sharded array, in float64. Every element is in one piece of one process.
 
-    The leaves of the tree are the sums of blocks, of which no piece has a part. Their number is made a power of two, so
-    that the leaves below a node are added by halves.
+    The leaves of the tree are the sums of blocks; pieces consist of full blocks. The number of leaves is rounded up to
+    a power of two, so that the leaves below a node are added by halves.
 
-    `runs`    by process from where to where its pieces are; `pieces` are those of this one
+    `runs`    the (begin, end) of pieces by process; `pieces` are this process's arrays
     """
-    blocks = -(-max(end for each in runs for _, end in each) // BLOCK)
+    blocks = -(-max(end for ranges in runs for _, end in ranges) // BLOCK)
     leaves = 1 << max(blocks - 1, 0).bit_length()
-    spans = [[spansIn(leaves, a // BLOCK, -(-b // BLOCK)) for a, b in each] for each in runs]
-    own: list[float] = []
+    spans = [[spansIn(leaves, a // BLOCK, -(-b // BLOCK)) for a, b in ranges] for ranges in runs]
+    localSums: list[float] = []
     for (begin, _), piece, within in zip(runs[world.rank], pieces, spans[world.rank]):
         sums, first = blockSums(piece), begin // BLOCK
-        own += [halved(sums[a - first : b - first], b - a) for a, b in within]
-    flat = [[span for within in each for span in within] for each in spans]
+        localSums += [halved(sums[a - first : b - first], b - a) for a, b in within]
+    flat = [[span for within in ofRank for span in within] for ofRank in spans]
     ends = np.cumsum([0, *map(len, flat)]).tolist()
-    found = np.zeros(ends[-1])  # in a world that only counts, the others give nothing
-    found[ends[world.rank] : ends[world.rank + 1]] = own
-    world.allGather(found, ends)
-    parts = {**dict.fromkeys(spansIn(leaves, blocks, leaves), 0.0), **dict(zip(sum(flat, []), found))}
+    sumsOfAll = np.zeros(ends[-1])  # zeros: in a CountingWorld the others send nothing
+    sumsOfAll[ends[world.rank] : ends[world.rank + 1]] = localSums
+    world.allGather(sumsOfAll, ends)
+    parts = {**dict.fromkeys(spansIn(leaves, blocks, leaves), 0.0), **dict(zip(sum(flat, []), sumsOfAll))}
     with np.errstate(all="ignore"):
         return float(np.sqrt(joined(parts, 0, leaves)))
 
 
 def blockSums(piece: np.ndarray) -> np.ndarray:
-    """The sum of the squares of each block, the last of which may be shorter."""
+    """Sum the squares of each block; the last block may be shorter."""
     whole = len(piece) // BLOCK * BLOCK
     with np.errstate(all="ignore"):
         sums = np.square(piece[:whole], dtype=np.float64).reshape(-1, BLOCK).sum(1)

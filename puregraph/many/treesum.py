@@ -15,13 +15,13 @@ Span = tuple[int, int]
 
 
 class TreeSum:
-    """Sums arrays of `size` elements, one for each grain: those of grains a to b are (a to the middle) + (the rest).
+    """Sum arrays of `size` elements, one for each grain, as a binary tree: each half of the grains is summed by itself.
 
-    Each process adds what belongs together of its own grains. Then process r gets these sums from all others for the
-    r-th piece of the array, adds them in the shape of the tree, and gives its piece to all. Where the processes divide
-    the grains evenly, each sends 2 (n - 1) / n arrays, as in a ring.
+    Each process adds the subtrees of its grains. Then process r receives these sums for the r-th shard of the array,
+    adds them in the shape of the tree (reduce-scatter), and sends its shard to all (all-gather). If the grains divide
+    evenly, each process sends 2 (n - 1) / n arrays, as in a ring.
 
-    `cuts`  where the pieces begin, and the end of the last
+    `cuts`  the beginnings of the shards, and the end of the last
     """
 
     def __init__(self, world: World, grains: Grains, size: int, dtype: np.dtype):
@@ -56,16 +56,18 @@ class TreeSum:
         return self.scatter(sums, self.cuts)
 
     def scatter(self, sums: list[np.ndarray], cuts: list[int]) -> np.ndarray:
-        """From cuts[rank] to cuts[rank + 1] of the sum of all grains, of which these are this process's parts."""
+        """Return this process's shard, cuts[rank] to cuts[rank + 1], of the sum of all grains; `sums` are its own
+        parts."""
         sent, received = self.sides(sums, cuts)
         self.world.allToAll(sent, received)
         return self.joinedFrom(received)
 
     def sides(self, sums: list[np.ndarray], cuts: list[int]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """What each process is sent of these sums, and memory for what each of them sends; the own part is both."""
+        """Return the array to send to each process, and memory for the array from each. This process's own part is
+        both."""
         rank, pieces = self.world.rank, list(zip(cuts, cuts[1:]))
         size = cuts[rank + 1] - cuts[rank]
-        sent = [np.concatenate([one[a:b] for one in sums]) if len(sums) > 1 else sums[0][a:b] for a, b in pieces]
+        sent = [np.concatenate([array[a:b] for array in sums]) if len(sums) > 1 else sums[0][a:b] for a, b in pieces]
         received = [
             sent[rank] if r == rank else np.empty(len(spans) * size, self.dtype) for r, spans in enumerate(self.spans)
         ]
@@ -79,7 +81,7 @@ class TreeSum:
         return joined(parts, 0, self.grains.count, out)
 
     def gather(self, piece: np.ndarray) -> np.ndarray:
-        """The whole array, of which each process gives its piece; it belongs to the next `own`."""
+        """All-gather the array from every process's shard. The result is valid until the next sum."""
         world = self.world
         if world.size == 1:
             return piece
@@ -94,33 +96,33 @@ class TreeSum:
 
 
 def cutsOf(size: int, count: int) -> list[int]:
-    """Where `count` pieces of an array begin, all of nearly one size, and the end of the last."""
+    """Return the beginnings of `count` pieces of an array of nearly the same size, and the end of the last."""
     return [cutAt(size, count, r) for r in range(count + 1)]
 
 
 def cutAt(size: int, count: int, rank: int) -> int:
-    """Where one of them begins."""
+    """Return the beginning of one piece."""
     return min(size, BLOCK * (-(-size // BLOCK) * rank // count))
 
 
 def spansIn(count: int, begin: int, end: int) -> list[Span]:
-    """The largest parts of the tree over `count` grains that are within those from `begin` to before `end`."""
-    found: list[Span] = []
+    """Return the largest subtrees over `count` grains that lie within `begin` to `end`."""
+    spans: list[Span] = []
 
     def visit(low: int, high: int) -> None:
         if begin <= low and high <= end:
-            found.append((low, high))
+            spans.append((low, high))
         elif low < end and begin < high:
             middle = (low + high) // 2
             visit(low, middle)
             visit(middle, high)
 
     visit(0, count)
-    return found
+    return spans
 
 
 def joined(parts: dict[Span, np.ndarray], begin: int, end: int, out: np.ndarray | None = None) -> np.ndarray:
-    """The sum of grains in the shape of the tree, of the parts that there are; `out` may be one of these."""
+    """Sum grains in the shape of the tree from its parts; `out` may be one of these."""
     if (begin, end) in parts:
         return parts[begin, end]
     middle = (begin + end) // 2

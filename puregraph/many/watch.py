@@ -19,8 +19,8 @@ CODE = 75  # with which the run ends
 
 
 class Report(NamedTuple):
-    """What a process has reported last: the collectives behind it, whether it waits in the next, in what, and when;
-    `moved` counts what it has exchanged with some of the others alone."""
+    """The last report of a process: its finished collectives, whether it waits in the next one, a label, and when.
+    `moved` counts exchanges with only some of the others."""
 
     done: int
     isWaiting: bool
@@ -49,7 +49,7 @@ class Watch:
         self.thread.start()
 
     def loop(self) -> None:
-        """What the thread does; where others may be lost, another watch begins when that is known."""
+        """Run the watch in its thread. If processes may be lost, another watch starts after a loss."""
         try:
             self.keep()
         except self.world.MPI.Exception:
@@ -72,22 +72,22 @@ class Watch:
                 request.Wait()
 
     def report(self, data: np.ndarray) -> None:
-        """Send a report to the watchers, a watcher to all others."""
+        """Send a report to the watchers; a watcher sends it to all others."""
         rank = self.world.rank
         for other in range(self.world.size) if rank in self.watchers else self.watchers:
-            sent = self.unsent[other] = [each for each in self.unsent.get(other, []) if not each[0].Test()]
+            sent = self.unsent[other] = [entry for entry in self.unsent.get(other, []) if not entry[0].Test()]
             if other != rank and len(sent) < UNSENT:
                 sent.append((self.comm.Isend(data, other), data))
 
     def successors(self, now: float) -> list[int]:
-        """The next watchers, if all of those that there are have said nothing for long."""
+        """Return the next watchers, if all current ones have been silent for long."""
         if not all(isSilent(self.reports[r], now) for r in self.watchers):
             return []
         begin = len(self.watchers)
-        found = list(range(begin, min(begin + WATCHERS, self.world.size)))
-        for r in found:  # from whom nobody has heard before, and should now
+        nextWatchers = list(range(begin, min(begin + WATCHERS, self.world.size)))
+        for r in nextWatchers:  # their silence counts from now on
             self.reports[r] = self.reports[r]._replace(heard=now)
-        return found
+        return nextWatchers
 
     def own(self) -> Report:
         """The report of this process."""
@@ -155,12 +155,12 @@ class Watch:
 
 
 def isSilent(report: Report, now: float) -> bool:
-    """Whether a process has said nothing since, so that it may do something else by now."""
+    """True if a process has sent no report for long, so that its last one may be out of date."""
     return now - report.heard > SILENT * LOOK
 
 
 def about(report: Report, now: float) -> str:
-    """What a late process does."""
+    """Describe the state of a late process."""
     if isSilent(report, now):
         return f"has been silent for {now - report.heard:.1f} s, at collective {report.done + 1}{inside(report)}"
     doing = "waiting" if report.isWaiting else "computing"
@@ -168,7 +168,7 @@ def about(report: Report, now: float) -> str:
 
 
 def inside(report: Report) -> str:
-    """What a collective is for."""
+    """Return the label of a collective in parentheses."""
     return f" ({report.label})" if report.label else ""
 
 
@@ -180,7 +180,7 @@ def packed(report: Report) -> np.ndarray:
 
 
 def unpacked(data: np.ndarray) -> Report:
-    """The report of these bytes, heard now."""
+    """Read a report from its bytes, received now."""
     done, isWaiting, moved = data[:24].view(np.int64).tolist()
     label = data[24:].tobytes().rstrip(b"\0").decode(errors="replace")
     return Report(done, bool(isWaiting), label, time.monotonic(), moved)

@@ -18,7 +18,7 @@ class Pending:
     """A collective that was started: `isDone()` asks, `wait()` waits. Here it is over already."""
 
     def isDone(self) -> bool:
-        """Whether it is over."""
+        """True if it is over."""
         return True
 
     def wait(self) -> None:
@@ -29,13 +29,13 @@ OVER = Pending()
 
 
 class World:
-    """The processes that train together. This one is alone: what others would be given is there.
+    """The processes that train together; this class is a world of a single process.
 
-    `rank`, `size`     the number of this process, and how many there are
-    `local`, `locals`  the same among those on this machine
+    `rank`, `size`     the number of this process, and the number of processes
+    `local`, `locals`  the same among the processes of this machine
 
-    Every process calls the same collectives in the same order. Arrays are contiguous; those of a reduction are of
-    float32, float64 or int64. `start...` gives a Pending at once, and the array belongs to it until that is over.
+    Every process calls the same collectives in the same order. Arrays are contiguous; reductions take float32, float64
+    or int64. `start...` returns a Pending at once; do not touch the array before that is over.
     """
 
     rank = local = 0
@@ -52,7 +52,7 @@ class World:
         return OVER
 
     def startReduceScatter(self, array: np.ndarray, cuts: list[int]) -> Pending:
-        """Begin to replace array[cuts[rank] : cuts[rank + 1]] by its sum; what is in the rest is not said."""
+        """Begin to replace array[cuts[rank] : cuts[rank + 1]] by its sum; the other elements are then undefined."""
         return OVER
 
     def startAllGather(self, array: np.ndarray, cuts: list[int]) -> Pending:
@@ -113,7 +113,7 @@ class World:
         raise ValueError(f"there is no process {to} in a world of {self.size}")
 
     def startReceive(self, array: np.ndarray, source: int, channel: int = 0) -> Pending:
-        """Begin to fill an array with what one process sends; those of one channel arrive in the order of sending."""
+        """Begin to receive an array from one process; arrays of one channel arrive in the order of sending."""
         raise ValueError(f"there is no process {source} in a world of {self.size}")
 
     def send(self, array: np.ndarray, to: int) -> None:
@@ -125,19 +125,19 @@ class World:
         self.startReceive(array, source).wait()
 
     def group(self, ranks: Sequence[int]) -> World:
-        """These processes, of which this is one, as a world of their own; all of them call it with the same ones."""
+        """Return these processes as a world; all of them call it with the same ranks."""
         return self
 
     def gather(self, data: bytes) -> list[bytes]:
-        """The bytes that each process gives, of any length; on all of them."""
+        """Gather bytes of any length from every process, on all of them."""
         sizes = np.zeros(self.size + 1, np.int64)
         sizes[self.rank + 1] = len(data)
         self.allGather(sizes[1:], list(range(self.size + 1)))
         cuts = np.cumsum(sizes).tolist()
-        found = np.empty(cuts[-1], np.uint8)
-        found[cuts[self.rank] : cuts[self.rank + 1]] = np.frombuffer(data, np.uint8)
-        self.allGather(found, cuts)
-        return [found[begin:end].tobytes() for begin, end in zip(cuts, cuts[1:])]
+        received = np.empty(cuts[-1], np.uint8)
+        received[cuts[self.rank] : cuts[self.rank + 1]] = np.frombuffer(data, np.uint8)
+        self.allGather(received, cuts)
+        return [received[begin:end].tobytes() for begin, end in zip(cuts, cuts[1:])]
 
     def survive(self, action: Callable[[], Result]) -> Result:
         """Do what takes collectives; when a process is lost, again with those that are left, see `SurvivingWorld`.
@@ -147,7 +147,7 @@ class World:
         return action()
 
     def isFirst(self, name: str, text: str = "") -> bool:
-        """Whether this process is the first on its machine to make a note of this name, with this text."""
+        """True if this process is the first on its machine to leave a note of this name, with this text."""
         return True
 
     def abort(self, code: int = 1) -> None:

@@ -26,7 +26,7 @@ class Backoff:
         self.restart()
 
     def restart(self) -> None:
-        """Something has come: what is next may come soon."""
+        """Start with short pauses again, because more data may follow soon."""
         self.since, self.looks = time.monotonic(), 0
 
     def pause(self) -> None:

@@ -76,20 +76,19 @@ class ExchangeThread:
         self.thread: threading.Thread | None = None
 
     def submit(self, world: Any, label: str, exchange: Exchange, isDriven: bool = False) -> Future[Any]:
-        """Have an exchange of a world begun behind those that were given before; the future has what it returns.
+        """Queue an exchange of a world; the future holds its result.
 
-        Its first collective is started here, for until the thread has a core, and Python's lock, it may take longer
-        than to send all of it; unless the thread is awake, and adds up what has come. With `isDriven` it is left
-        asleep, for `drive` comes next.
+        The first collective is started here: waking the thread may take longer than sending all data. If the thread is
+        awake, it starts the collective itself. With `isDriven` the thread stays asleep, because `drive` comes next.
         """
         future: Future[Any] = Future()
-        given = RunningExchange(world, label, exchange, future)
+        running = RunningExchange(world, label, exchange, future)
         if not isDriven and not self.given and self.lock.acquire(blocking=False):
             try:
-                given.goOn()
+                running.goOn()
             finally:
                 self.lock.release()
-        self.given.append(given)
+        self.given.append(running)
         if not isDriven:
             if self.thread is None:
                 self.thread = threading.Thread(target=self.loop, name="puregraph exchange", daemon=True)
@@ -112,30 +111,30 @@ class ExchangeThread:
             self.wake.set()
 
     def settle(self) -> None:
-        """Wait until nothing is under way, whatever became of it."""
-        self.drive([each.future for each in (*self.running, *self.given)])
+        """Wait until no exchange is running, even if some failed."""
+        self.drive([exchange.future for exchange in (*self.running, *self.given)])
 
     def advance(self) -> bool:
-        """Go on with all that is under way as far as it gets; whether anything has gone on."""
+        """Advance all running exchanges as far as possible. Returns True if any made progress."""
         isNew = bool(self.given)
         while self.given:
             self.running.append(self.given.popleft())
-        if not sum(each.step() for each in self.running) and not isNew:  # all of them
+        if not sum(exchange.step() for exchange in self.running) and not isNew:  # sum, not any: step all of them
             return False
-        self.running = [each for each in self.running if not each.isOver]
+        self.running = [exchange for exchange in self.running if not exchange.isOver]
         if self.running:
             first = self.running[0]
             first.world.waiting, first.world.bucket = time.monotonic(), first.label
         return True
 
     def loop(self) -> None:
-        """What the thread does."""
+        """Run the exchanges in the thread."""
         while True:
             self.wake.wait()
             self.wake.clear()
             backoff: Backoff | None = None
             while self.running or self.given:
-                with self.turn:  # who drives has it
+                with self.turn:  # a thread in `drive` holds it
                     pass
                 with self.lock:
                     hasMoved, running = self.advance(), self.running

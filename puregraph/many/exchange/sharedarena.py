@@ -47,10 +47,10 @@ class SharedArena:
     def __init__(self, world: Any, memory: list[np.ndarray], heights: list[int], bounds: list[int], dtype: np.dtype):
         self.world = world
         head = headOf(len(bounds) - 1)
-        self.counts = [each[:head].data.cast("q") for each in memory]
+        self.counts = [block[:head].data.cast("q") for block in memory]
         self.rows = []
-        for each, height in zip(memory, heights):
-            data = each[head:].view(dtype)[: height * bounds[-1]].reshape(height, bounds[-1])
+        for block, height in zip(memory, heights):
+            data = block[head:].view(dtype)[: height * bounds[-1]].reshape(height, bounds[-1])
             self.rows.append([[row[a:b] for a, b in zip(bounds, bounds[1:])] for row in data])
 
     def reach(self, number: int) -> Pending:
@@ -59,7 +59,7 @@ class SharedArena:
         return ArenaPending(self, number)
 
     def leave(self, number: int) -> None:
-        """Say so, and wait for nobody."""
+        """Report that this process is done with a bucket, without waiting."""
         self.counts[self.world.rank][number] += 1
 
     def waitFree(self) -> None:

@@ -1,1 +1,1 @@
-"""What several processes exchange from GPU to GPU, by NCCL."""
+"""Exchange between the GPUs of several processes, by NCCL."""

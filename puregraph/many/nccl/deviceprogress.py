@@ -24,7 +24,7 @@ class DeviceProgress:
 
     @contextmanager
     def noting(self, stream: Any = None) -> Iterator[None]:
-        """What is put on a stream within it, the current one if none is given, is an exchange."""
+        """Note the work put on a stream inside the block, by default the current one, as an exchange."""
         cuda, entry = sys.modules["cupy"].cuda, [time.monotonic(), None]
         self.open.append(entry)  # before: the call itself may wait for other processes
         yield

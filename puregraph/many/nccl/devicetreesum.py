@@ -12,13 +12,13 @@ from puregraph.many.treesum import Span, cutsOf, spansIn
 
 
 class DeviceTreeSum:
-    """Sums rows of `bounds[-1]` elements, one for each grain, in buckets: what a BucketedSum gives, to the bit.
+    """Sum rows of `bounds[-1]` elements, one for each grain, in buckets, with the same bits as a BucketedSum.
 
-    Memory is made once, and nothing is allocated later: a captured graph has its addresses. Grains are put on a stack:
-    a grain's row is at `positions[grain]`; behind it, `merges[grain]` are the pairs of rows of which the first is added
-    to. In the end the stack has this process's parts of the tree, and after all exchanges its first row is the total.
+    Memory is allocated once, because a captured graph keeps its addresses. Grains are put on a stack: a grain's row is
+    at `positions[grain]`. After the grain, the pairs of rows in `merges[grain]` are added, each into its first row. In
+    the end the stack has this process's parts of the tree, and after all exchanges its first row is the total.
 
-    `world`  a NcclWorld, or one that is alone
+    `world`  a NcclWorld, or a world of one process
     """
 
     def __init__(self, world: Any, grains: Grains, dtype: np.dtype, bounds: list[int]):
@@ -37,7 +37,7 @@ class DeviceTreeSum:
         self.received = {span: made(longest, dtype) for span in others}
 
     def stack(self, begin: int, end: int) -> None:
-        """Where the grains of a part of the tree are put, and what is added when."""
+        """Plan the rows of the grains of a part of the tree, and the additions after each grain."""
         if end - begin == 1:
             self.positions[begin], self.merges[begin] = self.height, []
             self.height += 1
@@ -55,7 +55,7 @@ class DeviceTreeSum:
             added(self.rows[left][begin:end], self.rows[right][begin:end])
 
     def exchange(self, number: int) -> None:
-        """Have a bucket of the total, from this process's parts and those of the others, on the current stream."""
+        """Compute a bucket of the total from the parts of all processes, on the current stream."""
         world, (a, b) = self.world, self.bounds[number : number + 2]
         if world.size == 1 or a == b:
             return
@@ -70,9 +70,9 @@ class DeviceTreeSum:
         world.startExchange(sends, receives).wait()
         if begin < end:
             parts = {**received, **dict(zip(self.spans[world.rank], [row[begin:end] for row in own]))}
-            found, into = joinedInPlace(parts, 0, self.grains.count), own[0][begin:end]
-            if found.data.ptr != into.data.ptr:
-                into[...] = found
+            total, into = joinedInPlace(parts, 0, self.grains.count), own[0][begin:end]
+            if total.data.ptr != into.data.ptr:
+                into[...] = total
         world.startAllGather(own[0], cuts).wait()
 
 
@@ -91,7 +91,7 @@ def added(left: Any, right: Any) -> Any:
 
 
 def made(size: int, dtype: np.dtype) -> Any:
-    """Zeros outside of CuPy's pool: between buckets nobody writes."""
-    found = block(size * dtype.itemsize)[: size * dtype.itemsize].view(dtype)
-    found[...] = 0
-    return found
+    """Allocate zeros outside of CuPy's pool; the padding between buckets is never written."""
+    zeros = block(size * dtype.itemsize)[: size * dtype.itemsize].view(dtype)
+    zeros[...] = 0
+    return zeros

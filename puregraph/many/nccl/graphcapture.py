@@ -41,15 +41,15 @@ class GraphCapture:
         if error is not None:
             self.why = f"{type(error).__name__}: {error}"
         number = REFUSED if self.why else zlib.crc32(repr(self.calls).encode())
-        found = world.agree(ENDS, number)
-        if REFUSED in found or set(found) != {number}:
+        numbers = world.agree(ENDS, number)
+        if REFUSED in numbers or set(numbers) != {number}:
             self.holder.drop()
         else:
             world.holders.add(self.holder)
-        if REFUSED in found:
-            self.why = self.why or f"rank {found.index(REFUSED)} could not capture"
-        elif set(found) != {found[0]}:
-            raise PuregraphError(self.difference(next(r for r in range(world.size) if found[r] != found[0])))
+        if REFUSED in numbers:
+            self.why = self.why or f"rank {numbers.index(REFUSED)} could not capture"
+        elif set(numbers) != {numbers[0]}:
+            raise PuregraphError(self.difference(next(r for r in range(world.size) if numbers[r] != numbers[0])))
 
     def difference(self, other: int) -> str:
         """The first call in which this one and rank 0 differ; all processes ask at once."""

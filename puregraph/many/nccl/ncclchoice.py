@@ -1,4 +1,4 @@
-"""NcclChoice: whether several processes exchange what is on their GPUs by NCCL, which all of them decide alike."""
+"""NcclChoice: the decision whether several processes exchange GPU arrays by NCCL, the same on all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CPU = "cpu"
 
 
 def chooseNccl(say: Callable[[str], Any]) -> None:
-    """Have `world()` use NCCL from now on, if each process has a GPU of its own and NCCL; `say` says so, or why not.
+    """Use NCCL in `world()` from now on, if every process has a GPU to itself and NCCL. `say` reports the choice.
 
     All processes call it; for processes on the CPU it does nothing.
     """
@@ -25,10 +25,10 @@ def chooseNccl(say: Callable[[str], Any]) -> None:
     if here.size == 1 or not isinstance(here, MpiWorld) or here.hasChosen:
         return
     here.hasChosen = True
-    found = [data.decode() for data in here.gather(readiness(here).encode())]
-    if set(found) == {CPU}:
+    states = [data.decode() for data in here.gather(readiness(here).encode())]
+    if set(states) == {CPU}:
         return
-    why = obstacle(found)
+    why = obstacle(states)
     if why:
         say(f"{here.size} processes exchange gradients by MPI, through the host: {why}")
         return
@@ -37,7 +37,7 @@ def chooseNccl(say: Callable[[str], Any]) -> None:
 
 
 def readiness(here: MpiWorld) -> str:
-    """What this process has: "gpu" and which one; "cpu"; or why there is no NCCL."""
+    """Return the state of this process: "gpu" and its bus id, "cpu", or the reason why NCCL is missing."""
     if device.name() == CPU:
         return CPU
     if here.survives:
@@ -46,13 +46,13 @@ def readiness(here: MpiWorld) -> str:
     return missing() or f"gpu {gpu} of {platform.node()}"
 
 
-def obstacle(found: list[str]) -> str:
-    """Why these processes cannot use NCCL; empty if they can."""
-    for rank, each in enumerate(found):
-        if each == CPU:
+def obstacle(states: list[str]) -> str:
+    """Return the reason why these processes cannot use NCCL; empty if they can."""
+    for rank, state in enumerate(states):
+        if state == CPU:
             return f"rank {rank} computes on the CPU"
-        if not each.startswith("gpu "):
-            return f"rank {rank}: {each}"
-        if each in found[:rank]:
-            return f"rank {found.index(each)} and rank {rank} have the same {each}"
+        if not state.startswith("gpu "):
+            return f"rank {rank}: {state}"
+        if state in states[:rank]:
+            return f"rank {states.index(state)} and rank {rank} have the same {state}"
     return ""

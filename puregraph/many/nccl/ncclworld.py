@@ -1,4 +1,4 @@
-"""NcclWorld: processes with a GPU each: MPI has the processes and what is on the host, NCCL what is on the GPUs."""
+"""NcclWorld: processes with a GPU each. MPI starts them and exchanges host arrays, NCCL exchanges GPU arrays."""
 
 from __future__ import annotations
 
@@ -80,16 +80,16 @@ class NcclWorld(World):
         host.guests.append(self)
 
     def uniqueId(self) -> bytes:
-        """The name by which the processes find each other, which the first one makes."""
-        found = np.zeros(IDBYTES + 1, np.uint8)
+        """Return the name of the communicator, which the first process makes."""
+        message = np.zeros(IDBYTES + 1, np.uint8)
         if self.rank == 0:
             with suppress(Exception):  # all of them raise below
-                found[:IDBYTES] = np.frombuffer(self.nccl.get_unique_id(), np.uint8)
-                found[IDBYTES] = 1
-        self.host.broadcast(found)
-        if not found[IDBYTES]:
+                message[:IDBYTES] = np.frombuffer(self.nccl.get_unique_id(), np.uint8)
+                message[IDBYTES] = 1
+        self.host.broadcast(message)
+        if not message[IDBYTES]:
             raise PuregraphError("NCCL on rank 0 has no name for a communicator; NCCL_DEBUG=INFO has it say why")
-        return found[:IDBYTES].tobytes()
+        return message[:IDBYTES].tobytes()
 
     # Collectives ------------------------------------------------------------------------------------------------------
 
@@ -102,18 +102,18 @@ class NcclWorld(World):
     def startReduceScatter(self, array: Any, cuts: list[int]) -> Pending:
         if not device.isDeviceArray(array):
             return self.host.startReduceScatter(array, cuts)
-        kind, at, each = typeOf(array, "reduceScatter"), addressOf(array), array.itemsize
+        kind, at, itemsize = typeOf(array, "reduceScatter"), addressOf(array), array.itemsize
         pieces = list(zip(cuts, cuts[1:]))
 
         def put(to: int) -> None:
             if isEven(cuts):
                 count = cuts[1]
-                self.communicator.reduceScatter(at, at + self.rank * count * each, count, kind, SUM, to)
+                self.communicator.reduceScatter(at, at + self.rank * count * itemsize, count, kind, SUM, to)
                 return
             with self.together():
                 for r, (begin, end) in enumerate(pieces):
                     if begin < end:
-                        piece = at + begin * each
+                        piece = at + begin * itemsize
                         self.communicator.reduce(piece, piece, end - begin, kind, SUM, r, to)
 
         return self.start("reduceScatter", array, put)
@@ -121,18 +121,18 @@ class NcclWorld(World):
     def startAllGather(self, array: Any, cuts: list[int]) -> Pending:
         if not device.isDeviceArray(array):
             return self.host.startAllGather(array, cuts)
-        at, each = addressOf(array), array.itemsize
+        at, itemsize = addressOf(array), array.itemsize
 
         def put(to: int) -> None:
             if isEven(cuts):
-                count = cuts[1] * each
+                count = cuts[1] * itemsize
                 self.communicator.allGather(at + self.rank * count, at, count, BYTE, to)
                 return
             with self.together():
                 for r, (begin, end) in enumerate(zip(cuts, cuts[1:])):
                     if begin < end:
-                        piece = at + begin * each
-                        self.communicator.broadcast(piece, piece, (end - begin) * each, BYTE, r, to)
+                        piece = at + begin * itemsize
+                        self.communicator.broadcast(piece, piece, (end - begin) * itemsize, BYTE, r, to)
 
         return self.start("allGather", array, put)
 
@@ -196,7 +196,7 @@ class NcclWorld(World):
         return NcclPending(event)
 
     def underway(self, stream: Any = None) -> Any:
-        """For a `with` statement: what is put on a stream within it is an exchange that the watch looks at."""
+        """Return a context: work put on a stream inside it is an exchange, and is watched."""
         return self.progress.noting(stream) if self.capture is None else nullcontext()
 
     @contextmanager
@@ -231,20 +231,20 @@ class NcclWorld(World):
         return rows[:, -1].tolist()
 
     def agreeWith(self, other: int, array: Any) -> None:
-        """Come back when another process is about to receive what this one sends, or the other way round.
+        """Wait until the other process is about to receive what this one sends, or the other way round.
 
         Raises    PuregraphError, on both of them, if sizes or dtypes differ
         """
         if not 0 <= other < self.size or other == self.rank:
             raise ArgumentError(f"rank {self.rank} of {self.size}: there is no other process {other} to exchange with")
-        own = AgreedCall.of("send and receive", array, -1)
-        self.checkUse(own)
-        if self.capture is not None:  # of which others have another list
+        ours = AgreedCall.of("send and receive", array, -1)
+        self.checkUse(ours)
+        if self.capture is not None:  # a capture compares its own list of calls
             return
-        found = np.zeros(len(own), np.int64)
-        self.host.swap(np.array(own, np.int64), found, other)
-        if AgreedCall(*found.tolist()) != own:
-            raise PuregraphError(own.differs(self.rank, AgreedCall(*found.tolist()), other))
+        theirs = np.zeros(len(ours), np.int64)
+        self.host.swap(np.array(ours, np.int64), theirs, other)
+        if AgreedCall(*theirs.tolist()) != ours:
+            raise PuregraphError(ours.differs(self.rank, AgreedCall(*theirs.tolist()), other))
 
     def checkUse(self, own: AgreedCall) -> None:
         """Refuse a call that would wait for ever."""
@@ -314,7 +314,7 @@ def typeOf(array: Any, name: str) -> int:
 
 
 def addressOf(array: Any) -> int:
-    """Where an array begins.
+    """Return the address of an array's first element.
 
     Raises    ArgumentError if it has gaps
     """
@@ -324,5 +324,5 @@ def addressOf(array: Any) -> int:
 
 
 def isEven(cuts: list[int]) -> bool:
-    """Whether all pieces of an array are equally large."""
+    """True if all pieces of an array have the same size."""
     return all(end - begin == cuts[1] for begin, end in zip(cuts, cuts[1:])) and cuts[0] == 0

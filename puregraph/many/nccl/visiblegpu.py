@@ -9,12 +9,12 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"  # which CUDA reads when it begins
 
 
 def takeOwnGpu(local: int, locals: int, devices: Path = Path("/dev")) -> None:
-    """Have this process, the n-th on its machine, see the n-th of the GPUs that there are, or that were given to all.
+    """Make only the n-th visible GPU visible to the n-th process of a machine.
 
-    A process that sees one alone already keeps it.
+    A process that already sees a single GPU keeps it.
     """
-    given = os.environ.get(VISIBLE)
-    found = (str(n) for n in range(len(list(devices.glob("nvidia[0-9]*"))))) if given is None else given.split(",")
-    visible = [each for each in found if each]
+    inherited = os.environ.get(VISIBLE)
+    present = (str(n) for n in range(len(list(devices.glob("nvidia[0-9]*")))))
+    visible = list(present if inherited is None else filter(None, inherited.split(",")))
     if locals > 1 and len(visible) > 1:
         os.environ[VISIBLE] = visible[local % len(visible)]

@@ -37,9 +37,9 @@ class Clocks:
         self.times += seconds * factors(self.size, jitter, seed)
 
     def allReduce(self, nbytes: float, algorithm: str = "ring") -> None:
-        """An array of n bytes becomes its sum over all processes.
+        """Advance the clocks by an all-reduce of n bytes over all processes.
 
-        Raises    ArgumentError for an algorithm that there is not
+        Raises    ArgumentError for an unknown algorithm
         """
         if algorithm not in ALGORITHMS:
             raise ArgumentError(f"allReduce: wanted {', '.join(ALGORITHMS)}, got {algorithm!r}")
@@ -47,20 +47,20 @@ class Clocks:
             link = self.link if self.node == 1 else self.inside
             self.times = ALGORITHMS[algorithm](self.times, nbytes, link, self.adding)
             return
-        # each has the sum of a part of its machine's arrays, exchanges it with others like it, and gives it back
-        each = (self.node - 1) * (self.inside.latency + nbytes / self.node / self.inside.bandwidth)
+        # reduce-scatter within a machine, all-reduce of each shard between machines, all-gather within a machine
+        withinMachine = (self.node - 1) * (self.inside.latency + nbytes / self.node / self.inside.bandwidth)
         adding = (self.node - 1) * nbytes / self.node * self.adding
-        arrived = self.times.reshape(-1, self.node).max(1) + each + adding
+        arrived = self.times.reshape(-1, self.node).max(1) + withinMachine + adding
         share = self.link._replace(bandwidth=self.link.bandwidth / self.node)
-        found = ALGORITHMS[algorithm](arrived, nbytes / self.node, share, self.adding)
-        self.times = np.repeat(found + each, self.node)
+        ends = ALGORITHMS[algorithm](arrived, nbytes / self.node, share, self.adding)
+        self.times = np.repeat(ends + withinMachine, self.node)
 
     def step(
         self, forward: float, backward: float, buckets: list[float], algorithm: str, jitter: float = 0.0, seed: int = 0
     ) -> float:
-        """The share of a step of these seconds and buckets, in bytes, for which its slowest process waits for others.
+        """Return the fraction of a step that processes wait on average, given seconds and buckets in bytes.
 
-        Buckets are ready one after the other, in proportion to their bytes, while backward runs, and are exchanged so.
+        Buckets become ready one after the other during backward, in proportion to their bytes, and are exchanged then.
         """
         slow, begun, total = factors(self.size, jitter, seed), self.times, sum(buckets)
         done = 0.0
@@ -74,43 +74,44 @@ class Clocks:
 
 
 def factors(size: int, jitter: float, seed: int) -> np.ndarray:
-    """How much longer than others each process computes."""
+    """Return the random factor of each process's compute time."""
     return np.exp(np.random.default_rng(seed).normal(0, jitter, size)) if jitter else np.ones(size)
 
 
 def ring(times: np.ndarray, nbytes: float, link: LinkSpeed, adding: float) -> np.ndarray:
-    """2 (p - 1) rounds, in each of which everybody gives a p-th of the array to the next one.
+    """Time a ring all-reduce: 2 (p - 1) rounds that each send 1 / p of the array to the next rank.
 
-    All rounds take the same, so who is k ranks behind the last one waits for it k rounds later: after p - 1 rounds all
-    have waited for it, and nobody waits in the others.
+    All rounds take equally long, so the slowest process delays the rank k behind it after k rounds. After p - 1 rounds
+    all ranks have waited for it, and no rank waits in the remaining rounds.
     """
     p = len(times)
-    each = link.latency + nbytes / p / link.bandwidth
-    return np.full(p, times.max() + (p - 1) * (2 * each + nbytes / p * adding)) if p > 1 else times
+    roundTime = link.latency + nbytes / p / link.bandwidth
+    return np.full(p, times.max() + (p - 1) * (2 * roundTime + nbytes / p * adding)) if p > 1 else times
 
 
 def doubling(times: np.ndarray, nbytes: float, link: LinkSpeed, adding: float) -> np.ndarray:
-    """log p rounds, in each of which the whole array is exchanged with who is twice as far away."""
-    each = link.latency + nbytes / link.bandwidth
+    """Time recursive doubling: log p rounds that exchange the full array, at twice the distance each time."""
+    roundTime = link.latency + nbytes / link.bandwidth
 
-    def rounds(found: np.ndarray) -> np.ndarray:
-        for k in range(len(found).bit_length() - 1):
-            found = met(found, 1 << k) + each + nbytes * adding
-        return found
+    def rounds(clocks: np.ndarray) -> np.ndarray:
+        for k in range(len(clocks).bit_length() - 1):
+            clocks = met(clocks, 1 << k) + roundTime + nbytes * adding
+        return clocks
 
-    return accumulated(times, rounds, each, nbytes * adding)
+    return accumulated(times, rounds, roundTime, nbytes * adding)
 
 
 def halving(times: np.ndarray, nbytes: float, link: LinkSpeed, adding: float) -> np.ndarray:
-    """log p rounds of halves, each half as large as the one before, until all have a part; then back to the whole."""
+    """Time recursive halving and doubling: log p rounds of ever smaller halves (reduce-scatter), then back
+    (all-gather)."""
 
-    def rounds(found: np.ndarray) -> np.ndarray:
-        steps = [(1 << k, nbytes / (2 << k)) for k in range(len(found).bit_length() - 1)]
+    def rounds(clocks: np.ndarray) -> np.ndarray:
+        steps = [(1 << k, nbytes / (2 << k)) for k in range(len(clocks).bit_length() - 1)]
         for distance, size in steps:
-            found = met(found, distance) + link.latency + size / link.bandwidth + size * adding
+            clocks = met(clocks, distance) + link.latency + size / link.bandwidth + size * adding
         for distance, size in reversed(steps):
-            found = met(found, distance) + link.latency + size / link.bandwidth
-        return found
+            clocks = met(clocks, distance) + link.latency + size / link.bandwidth
+        return clocks
 
     return accumulated(times, rounds, link.latency + nbytes / link.bandwidth, nbytes * adding)
 
@@ -122,18 +123,18 @@ def met(times: np.ndarray, distance: int) -> np.ndarray:
 
 
 def accumulated(
-    times: np.ndarray, rounds: Callable[[np.ndarray], np.ndarray], each: float, adding: float
+    times: np.ndarray, rounds: Callable[[np.ndarray], np.ndarray], sending: float, adding: float
 ) -> np.ndarray:
-    """The rounds of a power of two of processes: of the first of the others every second one gives its array to its
-    neighbour before, and gets the sum behind."""
+    """Time the rounds of a power of two of processes. Each surplus process first sends its array to a neighbour, and
+    receives the sum at the end."""
     p = len(times)
     more = p - (1 << (p.bit_length() - 1))
-    found, pairs = times.copy(), times[: 2 * more].reshape(-1, 2)
-    inner = np.concatenate([pairs.max(1) + each + adding, times[2 * more :]]) if more else times
+    ends, pairs = times.copy(), times[: 2 * more].reshape(-1, 2)
+    inner = np.concatenate([pairs.max(1) + sending + adding, times[2 * more :]]) if more else times
     after = rounds(inner)
-    found[: 2 * more : 2], found[2 * more :] = after[:more], after[more:]
-    found[1 : 2 * more : 2] = after[:more] + each
-    return found
+    ends[: 2 * more : 2], ends[2 * more :] = after[:more], after[more:]
+    ends[1 : 2 * more : 2] = after[:more] + sending
+    return ends
 
 
 ALGORITHMS: dict[str, Callable[[np.ndarray, float, LinkSpeed, float], np.ndarray]] = {

@@ -22,35 +22,35 @@ TURNS = 7
 
 
 def fastest(here: World, action: Callable[[], object]) -> float:
-    """The least seconds that an action takes of several times, on the process where it takes longest."""
-    found = []
+    """Return the shortest time of an action in seconds, on the slowest process."""
+    durations = []
     for _ in range(TURNS):
         here.barrier()
         begin = time.perf_counter()
         action()
-        found.append(time.perf_counter() - begin)
+        durations.append(time.perf_counter() - begin)
     every = np.zeros(here.size)
-    every[here.rank] = min(found)
+    every[here.rank] = min(durations)
     here.allReduce(every)
-    return float(every.max()) if here.size > 1 else min(found)
+    return float(every.max()) if here.size > 1 else min(durations)
 
 
 def linkFrom(times: dict[int, float], rounds: int = 2) -> LinkSpeed:
-    """The link with which exchanges of these bytes take these seconds: least squares of relative errors."""
+    """Fit the link speed to the seconds that exchanges of these bytes take, by least squares of relative errors."""
     rows = np.array([[rounds / t, n / t] for n, t in times.items()])
     latency, perByte = np.linalg.lstsq(rows, np.ones(len(rows)), rcond=None)[0]
     return LinkSpeed(1 / max(perByte, 1e-15), max(latency, 0.0))
 
 
 def exchange(here: World, array: Any, cuts: list[int], parts: list[Any], received: list[Any]) -> None:
-    """What a step exchanges: parts for their owners, then the whole for all."""
+    """Run the exchange of a step: an all-to-all of the parts, then an all-gather of the array."""
     here.allToAll(parts, received)
     here.allGather(array, cuts)
 
 
 def exchangeTimes(here: World) -> dict[int, float]:
-    """By the bytes that a process sends the seconds of the exchange of a step, without its additions."""
-    found = {}
+    """Measure the exchange of a step without its additions: seconds by the bytes that a process sends."""
+    times = {}
     for size in SIZES:
         array = np.ones(size, np.float32)
         cuts = [size * r // here.size for r in range(here.size + 1)]
@@ -58,8 +58,8 @@ def exchangeTimes(here: World) -> dict[int, float]:
         received = [np.empty_like(parts[here.rank]) for _ in parts]
 
         sent = 2 * (here.size - 1) * array.nbytes // here.size
-        found[sent] = fastest(here, partial(exchange, here, array, cuts, parts, received))
-    return found
+        times[sent] = fastest(here, partial(exchange, here, array, cuts, parts, received))
+    return times
 
 
 def computeRate(here: World) -> float:

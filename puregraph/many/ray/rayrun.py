@@ -14,25 +14,25 @@ from puregraph.many.ray.rayworker import runWorker
 class RayRun:
     """A script that Ray Train supervises: `RayRun("train.py", workers=(2, 8)).fit()`.
 
-    Each worker of Ray runs one process of the script; among each other they are those of MPI, as with `puregraph
-    launch`. If a worker or its process is lost, all are started again, as many as there is room for, and the script
-    goes on from the file that it has saved:
+    Each worker of Ray runs one process of the script; the processes use MPI, as with `puregraph launch`. If a worker or
+    its process is lost, all are restarted, as many as the cluster has room for, and the script resumes from the file
+    that it has saved:
 
         trainer = Trainer(..., grains=8, callbacks=[Checkpoint("run.h5", every=100)])
         if Path("run.h5").exists():
             trainer.resume("run.h5")
         trainer.train(...)
 
-    `workers`    how many, or the fewest and the most
-    `arguments`  what the script is given
-    `failures`   how often it is started again before the run is given up
-    `resources`  of each worker, as Ray counts them: {"CPU": 1}
-    `interval`   seconds between two looks whether there is room for more workers, or for fewer
-    `patience`   seconds that a process waits for others, as of `puregraph launch`
-    `storage`    where Ray keeps what it notes of the run: a folder that all machines reach; None: Ray's own
+    `workers`    the number of workers, or (fewest, most)
+    `arguments`  the arguments of the script
+    `failures`   the number of restarts before the run is given up
+    `resources`  the resources of each worker in Ray's terms: {"CPU": 1}
+    `interval`   seconds between checks whether the number of workers can grow or must shrink
+    `patience`   seconds that a process waits for others, as in `puregraph launch`
+    `storage`    the folder for Ray's records of the run, which all machines must reach; None: Ray's default
 
     Source    Moritz et al. 2018, Ray: A Distributed Framework for Emerging AI Applications, arXiv:1712.05889
-    Raises    PuregraphError for numbers of workers that cannot be meant, and where there is no such script
+    Raises    PuregraphError for an invalid number of workers, or a script that does not exist
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class RayRun:
             raise PuregraphError(f"workers: wanted a number of at least 1, or (fewest, most), got {workers!r:.60}")
         if not Path(script).is_file():
             raise PuregraphError(f"there is no script {os.fspath(script)!r}")
-        self.script, self.arguments = Path(script).resolve(), [str(each) for each in arguments]
+        self.script, self.arguments = Path(script).resolve(), [str(argument) for argument in arguments]
         self.workers, self.failures, self.interval, self.patience = workers, failures, interval, patience
         self.resources, self.storage = resources, None if storage is None else os.path.abspath(storage)
 
@@ -67,7 +67,7 @@ class RayRun:
         try:
             trainer.fit()
         except ray.train.TrainingFailedError as error:
-            causes = [str(each) for each in getattr(error, "worker_failures", {}).values()]
+            causes = [str(failure) for failure in getattr(error, "worker_failures", {}).values()]
             raise PuregraphError(
                 f"RayRun: '{self.script.name}' is given up: {causes[0] if causes else error}"
             ) from error

@@ -50,10 +50,11 @@ def runWorker(settings: dict[str, Any]) -> None:
 
 
 def environmentFor(settings: dict[str, Any], folder: str) -> dict[str, str]:
-    """The environment of the processes."""
-    found = {**os.environ, "PUREGRAPH_RUN": folder, "PUREGRAPH_PATIENCE": str(settings["patience"])}
-    found.setdefault("PUREGRAPH_THREADS", str(settings["threads"]))  # none sees who else is on its machine
-    return found
+    """Return the environment of the processes."""
+    environment = {**os.environ, "PUREGRAPH_RUN": folder, "PUREGRAPH_PATIENCE": str(settings["patience"])}
+    # a process does not see the others on its machine
+    environment.setdefault("PUREGRAPH_THREADS", str(settings["threads"]))
+    return environment
 
 
 def startLauncher(settings: dict[str, Any], size: int, environment: dict[str, str]) -> subprocess.Popen:
@@ -79,18 +80,18 @@ def startLauncher(settings: dict[str, Any], size: int, environment: dict[str, st
 
 
 def proxyCommand(launcher: subprocess.Popen) -> str:
-    """The command that starts the proxy of the first process, as mpiexec says it.
+    """Return the command that starts the proxy of the first process, as mpiexec prints it.
 
-    Raises    PuregraphError if it says something else
+    Raises    PuregraphError if mpiexec prints something else
     """
-    said, found = [], ""
+    said, command = [], ""
     for line in launcher.stdout or ():
         text = line.decode(errors="replace").strip()
         said.append(text)
         match = PROXY.fullmatch(text)
-        found = found or (match[1] if match else "")
-        if text.startswith(LISTENING) and found:
-            return found
+        command = command or (match[1] if match else "")
+        if text.startswith(LISTENING) and command:
+            return command
     raise PuregraphError(f"mpiexec does not start: {' '.join(said) or SILENT}")
 
 

@@ -42,12 +42,12 @@ def unfinishedIn(folder: Path) -> list[int]:
 
 
 def ranksIn(folder: Path) -> dict[int, int]:
-    """The number of each process that has left one in a folder, by its rank."""
-    found = {}
+    """Return the number that each process has left in a folder, by rank."""
+    numbers = {}
     for path in folder.glob(f"{PREFIX}*"):
         with suppress(OSError, ValueError):
-            found[int(path.name.removeprefix(PREFIX))] = int(path.read_text())
-    return found
+            numbers[int(path.name.removeprefix(PREFIX))] = int(path.read_text())
+    return numbers
 
 
 def endedIn(folder: Path) -> list[int]:
@@ -56,7 +56,7 @@ def endedIn(folder: Path) -> list[int]:
 
 
 def isFree(path: Path) -> bool:
-    """Whether nobody holds the lock of a file."""
+    """True if no process holds the lock of a file."""
     if fcntl is None:
         return False
     with open(path, "r+b") as file:

@@ -7,21 +7,21 @@ import threading
 
 
 def leaveNote(folder: str, name: str, text: str) -> bool:
-    """Whether this is the first process that leaves a note of this name.
+    """Leave a note. Returns True if this process is the first to leave a note of this name.
 
-    The note is there with its whole text, or not at all: who comes second may end the first at once.
+    Writing is atomic, because the second process may end the first one at once.
     """
     path = os.path.join(folder, name)
-    own = f"{path}.{os.getpid()}-{threading.get_ident()}"
+    temporary = f"{path}.{os.getpid()}-{threading.get_ident()}"
     try:
-        with open(own, "w", encoding="utf-8", errors="replace") as file:
+        with open(temporary, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
         try:
-            os.link(own, path)
+            os.link(temporary, path)
         finally:
-            os.unlink(own)
+            os.unlink(temporary)
     except FileExistsError:
         return False
-    except OSError:  # the folder is gone, and whatever is said is better said twice than never
+    except OSError:  # the folder is gone: better report twice than never
         pass
     return True

@@ -8,9 +8,9 @@ import numpy as np
 
 
 class MemoryWindow:
-    """An array of each process, of a length of its own; this one is alone.
+    """An array that other processes can read, of any length per process; here for a single process.
 
-    Whoever writes to `own` sees to it that nobody reads meanwhile, and that all know: `world.barrier()` does both.
+    Call `world.barrier()` before and after writing to `own`, so that no other process reads meanwhile.
     """
 
     def __init__(self, size: int, dtype: np.dtype):
@@ -21,5 +21,5 @@ class MemoryWindow:
         into[...] = self.own[begin : begin + into.size]
 
     def close(self) -> None:
-        """Give the memory back; all processes call it, and nobody reads any more."""
+        """Free the memory. All processes call it, after their last read."""
         self.own = np.zeros(0, self.own.dtype)

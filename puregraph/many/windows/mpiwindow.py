@@ -10,16 +10,16 @@ from puregraph.many.windows.memorywindow import MemoryWindow
 
 
 class MpiWindow(MemoryWindow):
-    """An array of each process, in memory that a machine shares; `isShared` False has MPI carry what is read.
+    """An array of each process, in shared memory of the machine; with `isShared` False, MPI transfers every read.
 
     Source    MPI Forum 2021, MPI: A Message-Passing Interface Standard 4.0, chapter 12
     """
 
     def __init__(self, world: Any, size: int, dtype: np.dtype, isShared: bool):
         self.MPI, self.world, self.isShared, self.dtype = world.MPI, world, isShared, np.dtype(dtype)
-        each = self.dtype.itemsize
+        itemsize = self.dtype.itemsize
         make = self.MPI.Win.Allocate_shared if isShared else self.MPI.Win.Allocate
-        self.win = make(max(size, 1) * each, each, comm=world.comm)
+        self.win = make(max(size, 1) * itemsize, itemsize, comm=world.comm)
         self.arrays = [self.arrayOf(rank) for rank in range(world.size)] if isShared else []
         self.own = self.arrays[world.rank] if isShared else np.frombuffer(self.win.tomemory(), self.dtype)
         self.own = self.own[:size]

@@ -61,15 +61,15 @@ def made(folder: str, nbytes: int) -> bytes:
 
 
 def removeFiles(folder: str, others: Iterable[str] = ()) -> None:
-    """Remove the files of a run that has ended while it was about to do so itself, and those of `others`."""
+    """Remove the shared-memory files of an ended run, and files with the prefixes in `others`."""
     for prefix in (f"{os.path.basename(folder)}-", *others):
         for path in Path(FOLDER).glob(f"{prefix}*"):
             path.unlink(missing_ok=True)
 
 
 def mpichFilesOf(pid: int) -> set[str]:
-    """How the names of the files begin over which MPICH exchanges, of a process that lives: it leaves them when it is
-    killed."""
+    """Return the prefixes of the files that MPICH uses for a live process. MPICH leaves them behind when the process
+    is killed."""
     try:
         return set(MPICH.findall(Path(f"/proc/{pid}/maps").read_text()))
     except OSError:
