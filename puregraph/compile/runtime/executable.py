@@ -267,7 +267,7 @@ class Executable:
 def isNative(part: ExecutablePart) -> bool:
     """True if no call in a part is numpy's."""
     host = None if part.host is None else part.host.func
-    isPlain = host is None or type(host) is CountStep or (type(host) is UpdateScalars and not host.optimizer.looks)
+    isPlain = host is None or type(host) is CountStep or (type(host) is UpdateScalars and not host.optimizer.needsNorm)
     return isPlain and all(type(step.function) is Segment for step in part.steps)
 
 

@@ -70,7 +70,7 @@ class UpdateScalars:
     def __call__(self, gradNorm: Any, *grads: Any) -> bool:
         optimizer = self.optimizer
         shrink = 1.0
-        if optimizer.looks:
+        if optimizer.needsNorm:
             shrink = optimizer.shrinkFor(self.slots, grads, None if gradNorm is None else float(gradNorm))
             if shrink is None:
                 return False
@@ -171,7 +171,7 @@ def addUpdate(schedule: Any, tracer: GraphTracer, optimizer: Any) -> None:
     recorder.origin = CallOrigin("update", type(optimizer).__name__, (), "update")
     grads = [gradOf[id(s.param)] for s in slots]
     updateScalars = UpdateScalars(optimizer, slots)
-    isOpen = optimizer.looks and optimizer.measured is None
+    isOpen = optimizer.needsNorm and optimizer.measured is None
     size = recorder.made(norm, tuple(grads), {}, "kernel", (), np.dtype(np.float64)) if isOpen else None
     recorder.add(updateScalars, (size, *grads), {}, [], "host")
     for slot, group, grad in zip(slots, updateScalars.pattern, grads):

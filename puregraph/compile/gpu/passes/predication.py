@@ -127,7 +127,7 @@ class Predication:
         countStep = next((f for f in hosts if type(f) is CountStep), None)
         isGuarded = isFinite in hosts or schedule.owner is not None
         optimizer = schedule.owner if updateScalars is None else updateScalars.optimizer
-        hasStatus = optimizer is not None and (isGuarded or optimizer.looks or schedule.scale is not None)
+        hasStatus = optimizer is not None and (isGuarded or optimizer.needsNorm or schedule.scale is not None)
         status = statusOf(optimizer) if hasStatus else None
         self.hostUpdate = HostUpdate(updateScalars, countStep, status)
         for call in schedule.calls:

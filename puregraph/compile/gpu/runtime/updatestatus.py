@@ -102,7 +102,7 @@ class UpdateStatus:
         """Wait for the oldest report and apply it; if updates have stopped, let the next step resume and raise."""
         count, halt, norm = self.taken()
         optimizer: Any = self.optimizer()
-        if optimizer is not None and optimizer.looks:
+        if optimizer is not None and optimizer.needsNorm:
             optimizer.norm = norm
         if halt and count > self.cleared:
             behind = self.started - count
