@@ -63,14 +63,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def negatives(arguments: list[str]) -> list[str]:
-    """The arguments with each negative number joined to the option before it, which argparse would take for another."""
-    found: list[str] = []
+    """Join negative numbers to the option before them; argparse would take a negative number for another option."""
+    joined: list[str] = []
     for text in arguments:
-        if found and found[-1].startswith("--") and "=" not in found[-1] and re.match(r"-\d", text):
-            found[-1] += f"={text}"
+        if joined and joined[-1].startswith("--") and "=" not in joined[-1] and re.match(r"-\d", text):
+            joined[-1] += f"={text}"
         else:
-            found.append(text)
-    return found
+            joined.append(text)
+    return joined
 
 
 def parser() -> argparse.ArgumentParser:
@@ -87,28 +87,30 @@ def parser() -> argparse.ArgumentParser:
 
     shapes = command("shapes", runShapes, "print every node's shapes, parameters, bytes and flops, or all faults")
     check = command("check", runCheck, "check rules and gradients of every node against finite differences")
-    for each in (shapes, check):
-        each.add_argument("model", metavar="MODEL", help=MODEL)
-        each.add_argument("shapes", metavar="SHAPE", nargs="+", help=SHAPE)
+    for subparser in (shapes, check):
+        subparser.add_argument("model", metavar="MODEL", help=MODEL)
+        subparser.add_argument("shapes", metavar="SHAPE", nargs="+", help=SHAPE)
     drawn = command("draw", runDraw, "draw a model as a picture or a page")
     drawn.add_argument("model", metavar="MODEL", help=MODEL)
     drawn.add_argument("shapes", metavar="SHAPE", nargs="*", help=f"{SHAPE}; none where the inputs declare theirs")
     drawn.add_argument("-o", "--output", metavar="FILE", required=True, help="net.svg, net.html, net.dot or net.png")
     drawn.add_argument("--depth", metavar="N", help="groups nested deeper become one box each")
     drawn.add_argument("--repeats", action="store_true", help="draw equal groups in a row one by one")
-    found = command("inspect", runInspect, "list what is in a checkpoint, without building the model")
-    found.add_argument("file", metavar="FILE", help="a checkpoint that graph.save wrote")
-    found.add_argument("--format", choices=checkpoint.FORMATS, default="puregraph", help="who wrote it")
-    foreign = command("onnx", runOnnx, "print what is in an ONNX model, as a graph; convert or compare it")
+    inspected = command("inspect", runInspect, "list the contents of a checkpoint, without building the model")
+    inspected.add_argument("file", metavar="FILE", help="a checkpoint that graph.save wrote")
+    inspected.add_argument(
+        "--format", choices=checkpoint.FORMATS, default="puregraph", help="the library that wrote it"
+    )
+    foreign = command("onnx", runOnnx, "print an ONNX model as a graph; convert or compare it")
     foreign.add_argument("file", metavar="FILE", help="an ONNX model")
     foreign.add_argument("shapes", metavar="SHAPE", nargs="*", help=SHAPE)
     foreign.add_argument("--to", metavar="FILE.h5", help="save the graph with its weights")
     foreign.add_argument("--check", action="store_true", help="compare its outputs with onnxruntime's")
-    planned = command("plan", runPlan, "say what each way to train on several processes takes: bytes, memory, time")
+    planned = command("plan", runPlan, "report the memory and time of training on several processes")
     planned.add_argument("model", metavar="MODEL", nargs="?", help=MODEL)
     planned.add_argument("shapes", metavar="SHAPE", nargs="*", help="one for each input, of a whole batch: 4096,784")
     plancommand.addArguments(planned)
-    command("doctor", runDoctor, "say which device is used and why, which versions are there, how many threads")
+    command("doctor", runDoctor, "report the device and why it is used, versions and threads")
     started = commands.add_parser("launch", help=LAUNCH, description=f"{LAUNCH[0].upper()}{LAUNCH[1:]}.")
     launcher.addArguments(started)
     started.set_defaults(run=launcher.launch, json=False)

@@ -12,27 +12,27 @@ from puregraph.native.llvm import jit
 
 
 def runDoctor(options: argparse.Namespace) -> int:
-    """The device and why, threads, native code, what there is of all that a GPU takes, versions.
+    """Report the device and why it is used, threads, native code, the requirements of a GPU, and versions.
 
-    Where there is no driver, the libraries of a GPU are on one line.
+    Without a driver, the libraries of a GPU share one line.
     """
     for name in VARIABLES:
         variable(name)  # refuses a bad one by name
     chosen = {"device": device.name(), "why": device.reason(), "threads": device.threads(), "native code": native()}
     libraries = parts()
     if not options.json and driverVersion() is None:
-        libraries = {"GPU": f"no driver, so {', '.join(each for each in libraries if each != 'driver')} are not used"}
-    found = {**chosen, **libraries, **device.versions()}
+        libraries = {"GPU": f"no driver, so {', '.join(part for part in libraries if part != 'driver')} are not used"}
+    report = {**chosen, **libraries, **device.versions()}
     if options.json:
-        printJson(found, options.out)
+        printJson(report, options.out)
     else:
-        for line in aligned([(key, str(value)) for key, value in found.items()]):
+        for line in aligned([(key, str(value)) for key, value in report.items()]):
             print(line)
     return 0
 
 
 def native() -> str:
-    """Whether steps on the CPU are native code, or why not, and what that means."""
+    """Report whether steps on the CPU are native code, and otherwise the reason and its consequence."""
     if not variable("NATIVE", True):
         return "no, because PUREGRAPH_NATIVE says so: numpy computes everything, several times slower"
     why = jit.missing()

@@ -1,4 +1,4 @@
-"""Inspect command: what is in a checkpoint, without building the model."""
+"""Inspect command: the contents of a checkpoint, without building the model."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from puregraph.storage.jsoncodec import decode
 
 
 def runInspect(options: argparse.Namespace) -> int:
-    """The contents of a checkpoint."""
+    """Print the contents of a checkpoint."""
     if not Path(options.file).is_file():
         raise UsageError(f"there is no file {options.file!r}")
-    found = checkpoint.contents(options.file, options.format)
+    contents = checkpoint.contents(options.file, options.format)
     if options.json:
-        printJson(contentsJson(found), options.out)
+        printJson(contentsJson(contents), options.out)
         return 0
-    state = dict(enumerate((found.optimizer or {}).get("state", ())))
+    state = dict(enumerate((contents.optimizer or {}).get("state", ())))
     names = {f"optimizer/{i}": f"optimizer/{name}" for i, name in state.items()}
     rows = [
-        (quote(names.get(n, n))[1:-1], show(a.shape), a.dtype, bytesText(a.nbytes)) for n, a in found.arrays.items()
+        (quote(names.get(n, n))[1:-1], show(a.shape), a.dtype, bytesText(a.nbytes)) for n, a in contents.arrays.items()
     ]
     for line in aligned(rows, right=(3,)) if rows else ():
         print(line)
-    modules = found.blueprint.get("modules", ())
+    modules = contents.blueprint.get("modules", ())
     nodes = len(modules) if isinstance(modules, (list, tuple)) else 0
     facts = {
-        "arrays": f"{len(rows)}, {bytesText(sum(a.nbytes for a in found.arrays.values()))}",
+        "arrays": f"{len(rows)}, {bytesText(sum(a.nbytes for a in contents.arrays.values()))}",
         "graph": f"{nodes} modules" if nodes else "none",
-        "optimizer": f"{quote(found.optimizer['class'])[1:-1]} after {found.optimizer['step']:,} steps"
-        if found.optimizer
+        "optimizer": f"{quote(contents.optimizer['class'])[1:-1]} after {contents.optimizer['step']:,} steps"
+        if contents.optimizer
         else "none",
-        "extra": extraText(found.extra),
+        "extra": extraText(contents.extra),
     }
-    saved = decoded(found.extra)
+    saved = decoded(contents.extra)
     if isinstance(saved, dict) and set(saved) == {"trainer"} and isinstance(saved["trainer"], dict):
         del facts["extra"]
         facts |= trainerFacts(saved["trainer"])
@@ -50,7 +50,7 @@ def runInspect(options: argparse.Namespace) -> int:
 
 
 def trainerFacts(saved: dict[str, Any]) -> dict[str, str]:
-    """Where a training is: epoch and step, the figures of its last epoch, its callbacks."""
+    """Summarize a saved training: epoch and step, the figures of its last epoch, its callbacks."""
     progress, history = saved.get("place"), saved.get("history")
     facts = {}
     if isinstance(progress, dict):
@@ -63,32 +63,32 @@ def trainerFacts(saved: dict[str, Any]) -> dict[str, str]:
         facts["last epoch"] = quote("  ".join(shown))[1:-1]
     callbacks = saved.get("callbacks")
     if isinstance(callbacks, list):
-        names = [str(each.get("type")) for each in callbacks if isinstance(each, dict)]
+        names = [str(row.get("type")) for row in callbacks if isinstance(row, dict)]
         facts["callbacks"] = quote(", ".join(names))[1:-1] or "none"
     return facts
 
 
-def contentsJson(found: checkpoint.Contents) -> dict[str, Any]:
+def contentsJson(contents: checkpoint.Contents) -> dict[str, Any]:
     """A checkpoint's contents as plain data."""
     arrays = [
-        {"name": n, "shape": list(a.shape), "dtype": a.dtype, "bytes": a.nbytes, "crc32": found.crcs.get(n)}
-        for n, a in found.arrays.items()
+        {"name": n, "shape": list(a.shape), "dtype": a.dtype, "bytes": a.nbytes, "crc32": contents.crcs.get(n)}
+        for n, a in contents.arrays.items()
     ]
-    return {"arrays": arrays, "blueprint": found.blueprint, "optimizer": found.optimizer, "extra": found.extra}
+    return {"arrays": arrays, "blueprint": contents.blueprint, "optimizer": contents.optimizer, "extra": contents.extra}
 
 
 def extraText(saved: Any) -> str:
-    """What was saved as `extra`, on one line, cut where it is long."""
+    """Return the value saved as `extra` on one line, shortened if it is long."""
     return cut(outline(decoded(saved)), 100)
 
 
 def decoded(saved: Any) -> Any:
-    """What was saved as `extra`, with a text for each array."""
+    """Decode the value saved as `extra`, with a text for each array."""
     return decode(saved, lambda value: f"array {value['array']}" if "array" in value else None)
 
 
 def outline(value: Any, depth: int = 2) -> str:
-    """A value as text; what is deep inside of it is left out."""
+    """Return a value as text, without deeply nested parts."""
     if not isinstance(value, dict):
         return repr(value)
     return f"{{{', '.join(f'{k!r}: {outline(v, depth - 1)}' for k, v in value.items())}}}" if depth else "{...}"

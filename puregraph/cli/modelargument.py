@@ -54,7 +54,7 @@ def readShape(text: str) -> Any:
 
 
 def findGraph(target: str) -> Graph:
-    """The Graph that `FILE.py`, `FILE.py:NAME` or `package.module:NAME` names, or that a checkpoint holds."""
+    """Load the Graph named by `FILE.py`, `FILE.py:NAME` or `package.module:NAME`, or the Graph of a checkpoint."""
     if not target.endswith(".py") and Path(target).is_file():
         if target.endswith(".onnx"):
             raise UsageError(
@@ -66,8 +66,10 @@ def findGraph(target: str) -> Graph:
     choice = choices(module)
     if not name and len(choice) != 1:
         none = "it has neither a Graph nor a function or class that makes one without arguments"
-        found = f"it has {', '.join(choice)}" if choice else none
-        raise UsageError(f"say which graph of {source} is meant, as in {source}:{next(iter(choice), 'NAME')}; {found}")
+        options = f"it has {', '.join(choice)}" if choice else none
+        raise UsageError(
+            f"say which graph of {source} is meant, as in {source}:{next(iter(choice), 'NAME')}; {options}"
+        )
     name = name or choice[0]
     if not hasattr(module, name):
         raise UsageError(f"{source} has no {name!r}; it has {', '.join(nearest(name, choice)) or 'no graphs'}")
@@ -88,31 +90,31 @@ def choices(module: Any) -> list[str]:
 
 
 def isGraphClass(value: Any) -> bool:
-    """Whether it is a class of Graphs."""
+    """True for a subclass of Graph."""
     return isinstance(value, type) and issubclass(value, Graph)
 
 
 def kindOf(value: Any) -> str:
-    """What something is, for a message."""
+    """Describe a value's type for a message."""
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def required(function: Any) -> list[str]:
-    """The arguments that a function cannot do without."""
+    """Return the required arguments of a function."""
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    given = inspect.signature(function).parameters.values()
-    return [p.name for p in given if p.default is p.empty and p.kind not in kinds]
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in kinds]
 
 
-def build(found: Any, label: str) -> Any:
-    """A Graph as it is, or what a function or class makes."""
-    isMaker = isGraphClass(found) or callable(found) and not isinstance(found, (Module, type))
+def build(target: Any, label: str) -> Any:
+    """Return a Graph as it is, or call a function or class that makes one."""
+    isMaker = isGraphClass(target) or callable(target) and not isinstance(target, (Module, type))
     if not isMaker:
-        return found
-    missing = required(found)
+        return target
+    missing = required(target)
     if missing:
         raise UsageError(f"{label} needs arguments ({', '.join(missing)}): name a function that needs none")
-    return running(label, found)
+    return running(label, target)
 
 
 def loadModule(source: str) -> Any:
@@ -138,7 +140,7 @@ def loadModule(source: str) -> Any:
 
 
 def importedFrom(name: str) -> Any:
-    """Where a module would be imported from; None if nowhere."""
+    """Return the module specification of an import; None if there is no such module."""
     try:
         return importlib.util.find_spec(name)
     except (ImportError, ValueError):

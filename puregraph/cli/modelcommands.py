@@ -18,22 +18,23 @@ from puregraph.errors import ArgumentError, show
 
 
 def runShapes(options: argparse.Namespace) -> int:
-    """The table of a model, or its faults."""
-    found = Footprint(*modelAndShapes(options))
+    """Print the table of a model, or its faults."""
+    footprint = Footprint(*modelAndShapes(options))
     if options.json:
-        printJson(asJson(found), options.out)
+        printJson(asJson(footprint), options.out)
     else:
-        print(render(found, terminalWidth(), hasColor()))
-    return 1 if found.faults else 0
+        print(render(footprint, terminalWidth(), hasColor()))
+    return 1 if footprint.faults else 0
 
 
-def asJson(found: Footprint) -> dict[str, Any]:
-    """A footprint as plain data: exact numbers, symbols as text; bytes of a step for one sample where N is a symbol."""
-    sizes = {found.batch: 1} if found.batch else {}
-    known = not found.faults and (found.batch or not found.symbols)
+def asJson(footprint: Footprint) -> dict[str, Any]:
+    """Return a footprint as plain data, with symbols as text; a step's bytes are for one sample if the batch is a
+    symbol."""
+    sizes = {footprint.batch: 1} if footprint.batch else {}
+    known = not footprint.faults and (footprint.batch or not footprint.symbols)
     return {
-        "inputs": found.inshapes,
-        "outputs": None if found.faults else found.outshapes,
+        "inputs": footprint.inshapes,
+        "outputs": None if footprint.faults else footprint.outshapes,
         "nodes": [
             {
                 "name": line.path,
@@ -47,21 +48,21 @@ def asJson(found: Footprint) -> dict[str, Any]:
                 "flops": line.flops,
                 "fault": line.fault._asdict() if line.fault else None,
             }
-            for line in found.lines
+            for line in footprint.lines
         ],
-        "params": found.params,
-        "paramBytes": found.paramBytes,
-        "stateBytes": found.stateBytes,
-        "flops": found.flops,
+        "params": footprint.params,
+        "paramBytes": footprint.paramBytes,
+        "stateBytes": footprint.stateBytes,
+        "flops": footprint.flops,
         "step": {
             "at": sizes,
-            "keptBytes": found.kept(**sizes),
-            "peakBytes": found.peak(**sizes),
-            "eagerBytes": found.eager(**sizes),
+            "keptBytes": footprint.kept(**sizes),
+            "peakBytes": footprint.peak(**sizes),
+            "eagerBytes": footprint.eager(**sizes),
         }
         if known
         else None,
-        "faults": [str(fault) for fault in found.faults],
+        "faults": [str(fault) for fault in footprint.faults],
     }
 
 
@@ -116,7 +117,7 @@ def runCheck(options: argparse.Namespace) -> int:
 
 
 def problemOf(module: Any, shapes: list[Any]) -> str:
-    """What is wrong with a module, in one sentence; empty if nothing is."""
+    """Return the fault of a module in one sentence; empty if there is none."""
     try:
         checkModule(module, shapes)
     except CheckError as error:
@@ -125,7 +126,7 @@ def problemOf(module: Any, shapes: list[Any]) -> str:
 
 
 def runPlan(options: argparse.Namespace) -> int:
-    """What each split of a model takes on the machines described; or the figures of this one."""
+    """Print the cost of each split of a model on the described machines, or the measured speeds of this machine."""
     if options.measure:
         return plancommand.measureHere()
     if options.model is None:
@@ -138,7 +139,7 @@ def runPlan(options: argparse.Namespace) -> int:
         elif Path(options.model).is_file():
             line, plans = plancommand.plansOfScript(options, options.model)
         else:
-            raise UsageError(f"there is no script {options.model!r}; of a model give the shapes of a batch as well")
+            raise UsageError(f"there is no script {options.model!r}; for a model give the shapes of a batch as well")
     except ArgumentError as error:
         raise UsageError(str(error)) from None
     if options.json:

@@ -38,7 +38,7 @@ def addArguments(command: argparse.ArgumentParser) -> None:
 
 
 class PlannedRun(BaseException):
-    """The end of a script at its first step: what it would train, on batches of which shapes, with which optimizer."""
+    """The end of a script at its first step, with its graph, the shapes of its batches and its optimizer."""
 
     def __init__(self, graph: Graph, shapes: list[Any], optimizer: Any):
         super().__init__()
@@ -68,41 +68,41 @@ def clusterFrom(options: Any) -> Cluster:
 
 
 def plansOfScript(options: Any, script: str) -> tuple[str, list[Plan]]:
-    """What a script would train, found by running it up to its first step; with a line about its batch.
+    """Plan the training of a script, by running it up to its first step; also returns a line about its batch.
 
-    A batch of `--batch` samples, or the script's; where that has fewer samples than there are processes, each of them
-    takes one of the script's.
+    The batch has `--batch` samples, or as many as the script's. If that is fewer than the processes, each process gets
+    a batch of the script's size.
 
-    Raises    ArgumentError for a script that does not train, and for what `plansFrom` refuses
+    Raises    ArgumentError for a script that does not train, and for arguments that `plansFrom` refuses
     """
     cluster = clusterFrom(options)
     batch = batchFrom(options)
-    found = plannedRun(script, shlex.split(options.arguments))
-    size: int = found.shapes[0][0]
+    planned = plannedRun(script, shlex.split(options.arguments))
+    size: int = planned.shapes[0][0]
     batch = batch or size
     line = f"{script} trains with batches of {size:,}"
     if not options.batch and size < cluster.ranks:
         batch = size * cluster.ranks
         line += f", fewer than {cluster.ranks:,} processes: a batch of {size:,} for each; --batch N plans another one"
-    shapes = [(batch, *shape[1:]) for shape in found.shapes]
-    kind = found.optimizer if options.optimizer is None else getattr(optimizers, options.optimizer, None)
+    shapes = [(batch, *shape[1:]) for shape in planned.shapes]
+    kind = planned.optimizer if options.optimizer is None else getattr(optimizers, options.optimizer, None)
     if kind is None:
         raise ArgumentError(f"--optimizer: there is no optimizer {options.optimizer!r}; write Adam, SGD, ...")
     makers: list[Callable[..., Plan]] = [SplitPlan] if batch >= cluster.ranks else []
-    return line, [make(found.graph, shapes, cluster, kind) for make in (*makers, StagePlan, MixPlan)]
+    return line, [make(planned.graph, shapes, cluster, kind) for make in (*makers, StagePlan, MixPlan)]
 
 
 def batchFrom(options: Any) -> int:
-    """The samples of `--batch`; 0 where there is none.
+    """Return the samples of `--batch`; 0 if it is not set.
 
-    Raises    ArgumentError for what is no number of them
+    Raises    ArgumentError if it is not a number of samples
     """
     if options.batch is None:
         return 0
-    (found,) = numbersOf("batch", options.batch)
-    if not (found.is_integer() and found >= 1):
+    (samples,) = numbersOf("batch", options.batch)
+    if not (samples.is_integer() and samples >= 1):
         raise ArgumentError(f"--batch: wanted a whole number of samples of at least 1, got {options.batch}")
-    return int(found)
+    return int(samples)
 
 
 def plannedRun(script: str, arguments: list[str]) -> PlannedRun:
@@ -131,14 +131,14 @@ def plannedRun(script: str, arguments: list[str]) -> PlannedRun:
 
 
 def rowsOf(plans: list[Plan]) -> dict[str, Any]:
-    """Splits, pipelines and mixes as JSON can say them."""
+    """Return splits, pipelines and mixes as JSON data."""
     ways: dict[str, list[Any]] = {}
     for plan in plans:
         if isinstance(plan, StagePlan):
             ways["pipelines"] = [split._asdict() for split in plan.splits]
         else:
-            name, found = ("splits", plan.splits) if isinstance(plan, SplitPlan) else ("mixes", plan.mixes)
-            ways[name] = [{**way._asdict(), "calls": [call._asdict() for call in way.calls]} for way in found]
+            name, rows = ("splits", plan.splits) if isinstance(plan, SplitPlan) else ("mixes", plan.mixes)
+            ways[name] = [{**way._asdict(), "calls": [call._asdict() for call in way.calls]} for way in rows]
     return ways
 
 
@@ -151,15 +151,15 @@ def measureHere() -> int:
 
 
 def numbersOf(name: str, text: str, count: int = 1) -> list[float]:
-    """The numbers of an option, as in 25e9,5e-6.
+    """Parse the numbers of an option, as in 25e9,5e-6.
 
     Raises    ArgumentError if there are more or fewer
     """
     try:
-        found = [float(part) for part in text.split(",")]
+        numbers = [float(part) for part in text.split(",")]
     except ValueError:
-        found = []
-    if len(found) != count:
+        numbers = []
+    if len(numbers) != count:
         wanted = "a number" if count == 1 else "two numbers with a comma between them, as in 25e9,5e-6"
         raise ArgumentError(f"--{name}: wanted {wanted}, got {text!r}")
-    return found
+    return numbers

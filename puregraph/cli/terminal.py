@@ -21,7 +21,7 @@ def terminalWidth() -> int | None:
 
 
 def hasColor() -> bool:
-    """Whether the output goes to a terminal whose user wants colours."""
+    """True if the output goes to a terminal whose user wants colours."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

@@ -16,30 +16,30 @@ from puregraph.graph.lookup import few
 
 
 def isArray(value: Any) -> bool:
-    """Whether it has a shape and a dtype, on whichever device, and is no scalar."""
+    """True for an array with axes, on any device; False for a scalar."""
     return hasattr(value, "dtype") and bool(getattr(value, "shape", ()))
 
 
 def isSeveral(value: Any) -> bool:
-    """Whether it is a list of arrays, one for each input or target."""
+    """True for a list of arrays, one for each input or target."""
     return isinstance(value, (list, tuple)) and len(value) > 0 and all(map(isArray, value))
 
 
 def arraysFrom(value: Any, what: str) -> list[Any]:
-    """One array or a list of arrays as a list; lists of numbers, tables and tensors become arrays.
+    """Convert an array or a list of arrays to a list; lists of numbers, tables and tensors become arrays.
 
     Raises    DataError unless they are numeric, have a first axis, and agree in its length
     """
     several = isSeveral(value)
     names = [f"{what}[{number}]" for number in range(len(value))] if several else [what]
-    given = [plain(array, name) for array, name in zip(value if several else [value], names, strict=True)]
-    for array, name in zip(given, names, strict=True):
+    arrays = [plain(array, name) for array, name in zip(value if several else [value], names, strict=True)]
+    for array, name in zip(arrays, names, strict=True):
         if not isNumeric(array.dtype):
             raise DataError(f"{name}: wanted numbers, got dtype {array.dtype}{kindHint(value, array, what)}")
         if len(array.shape) == 0:
             raise DataError(f"{name}: wanted samples along the first axis, got a single number")
-    checkLengths(dict(zip(names, given)), what)
-    return given
+    checkLengths(dict(zip(names, arrays)), what)
+    return arrays
 
 
 def checkLengths(arrays: dict[str, Any], what: str) -> None:
@@ -70,7 +70,7 @@ def plain(value: Any, name: str) -> Any:
 
 
 def kindHint(value: Any, array: Any, what: str) -> str:
-    """What to try where an array holds no numbers: names of classes, numbers in an array of objects."""
+    """Return a hint for an array that holds no numbers, but class names or objects."""
     hint = objectHint(value, what)
     isText = array.dtype.kind in "UST" or isinstance(next(iter(getattr(array, "flat", ())), None), str)
     if not hint and what == "target" and isText:
@@ -81,31 +81,31 @@ def kindHint(value: Any, array: Any, what: str) -> str:
 
 
 def objectHint(value: Any, name: str) -> str:
-    """What to try where values make no array of numbers: what is None, sequences of several lengths, a table."""
+    """Return a hint for values that form no numeric array: None, sequences of different lengths, a table."""
     if hasattr(value, "columns"):
         return "; TableReader(numbers=[...], categories=[...], classes=...) makes arrays of a table"
     if not isinstance(value, (list, tuple)):
         return ""
-    nothing = next((i for i, each in enumerate(value) if each is None), None)
+    nothing = next((i for i, element in enumerate(value) if element is None), None)
     if nothing is not None:
         hint = "; an output without a target has no cost: CostSum({name: cost}) names those that have one"
         return f"; {name}[{nothing}] is None{hint if name == 'target' else ''}"
-    lengths = {len(each) for each in value if hasattr(each, "__len__")}
+    lengths = {len(sequence) for sequence in value if hasattr(sequence, "__len__")}
     if len(lengths) > 1 and not any(map(isArray, value)):
         return "; sequences of several lengths become one array and their lengths by padded(sequences)"
     return ""
 
 
 def rowsOf(array: Any, rows: Any, there: Any = None) -> Any:
-    """Some rows, in the order of `rows`; from a file they are read in the file's own, and on a GPU by `there`, which is
-    the same order there."""
+    """Select rows, in the order of `rows`. A file is read in ascending order. On a GPU, `there` holds the same rows on
+    the device."""
     if device.isDeviceArray(array):
         return array[rows if there is None else there]
     if isinstance(rows, slice) or isinstance(array, np.ndarray):
         return array[rows]
     order = np.argsort(rows)
-    found = array[rows[order]]
-    return found[np.argsort(order)]
+    ascending = array[rows[order]]
+    return ascending[np.argsort(order)]
 
 
 def pairFrom(data: Any, target: Any) -> tuple[list[Any], list[Any]]:
@@ -114,37 +114,37 @@ def pairFrom(data: Any, target: Any) -> tuple[list[Any], list[Any]]:
     Raises    DataError if they differ in length or in the order of their rows, or are empty
     """
     checkRows(data=data, target=target)
-    given = arraysFrom(data, "data")
+    inputs = arraysFrom(data, "data")
     targets = [] if target is None else arraysFrom(target, "target")
-    checkPair(given, targets)
-    return given, targets
+    checkPair(inputs, targets)
+    return inputs, targets
 
 
 def checkRows(**tables: Any) -> None:
-    """Refuse tables of which one has the rows of the other in another order, as after `frame.sample(frac=1)` of one:
-    their rows are taken by position."""
+    """Refuse tables with equal rows in different orders, as after `frame.sample(frac=1)` of one of them, because rows
+    are matched by position."""
     labels = [(what, getattr(table, "index", None)) for what, table in tables.items() if hasattr(table, "iloc")]
-    found = [(what, index) for what, index in labels if index is not None]
-    for (one, index), (other, second) in pairwise(found):
-        isMixed = len(index) == len(second) and not index.equals(second)
-        if isMixed and Counter(index) == Counter(second):
+    indexed = [(what, index) for what, index in labels if index is not None]
+    for (first, firstIndex), (second, secondIndex) in pairwise(indexed):
+        isMixed = len(firstIndex) == len(secondIndex) and not firstIndex.equals(secondIndex)
+        if isMixed and Counter(firstIndex) == Counter(secondIndex):
             raise DataError(
-                f"{one} and {other}: wanted rows in one order, got the same labels of rows in another; rows are taken "
-                f"by position: {other}.loc[{one}.index] brings them into one order"
+                f"{first} and {second}: wanted rows in one order, got the same labels of rows in another; rows are taken "
+                f"by position: {second}.loc[{first}.index] brings them into one order"
             )
 
 
-def checkPair(given: list[Any], targets: list[Any]) -> None:
+def checkPair(inputs: list[Any], targets: list[Any]) -> None:
     """Refuse data without a sample, and targets of another length."""
-    samples = len(given[0])
+    samples = len(inputs[0])
     if targets and len(targets[0]) != samples:
-        count = len(given)
+        count = len(inputs)
         hint = f"; a list of {count} arrays is {count} inputs, np.stack(data) makes one" if count > 1 else ""
         raise DataError(
             f"data has {samples} samples, target {len(targets[0])}: wanted one target for each sample{hint}"
         )
     if samples == 0:
-        raise DataError(f"wanted at least one sample, got data of shape {tuple(given[0].shape)}")
+        raise DataError(f"wanted at least one sample, got data of shape {tuple(inputs[0].shape)}")
 
 
 def weightFrom(weight: Any, samples: int) -> Any:

@@ -62,7 +62,7 @@ class Augmented:
         return f"Augmented({arrays}, batchsize={self.batchsize}, flip={self.flip}, crop={self.crop}, seed={self.seed})"
 
     def __len__(self) -> int:
-        """How many batches an epoch has."""
+        """Return the number of batches in an epoch."""
         return self.count
 
     def __call__(self, epoch: int) -> Iterator[tuple[np.ndarray, list[Any]]]:
@@ -82,7 +82,7 @@ class Augmented:
 
 
 def cropped(images: np.ndarray, pad: int, offsets: np.ndarray) -> np.ndarray:
-    """Of each image, padded with zeros, the part of the old size that begins at its offset."""
+    """Pad every image with zeros, and crop the original size at its offset."""
     *_, height, width = images.shape
     wide = np.pad(images, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
     return np.stack([x[:, i : i + height, j : j + width] for x, (i, j) in zip(wide, offsets, strict=True)])

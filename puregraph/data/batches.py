@@ -160,10 +160,10 @@ class Stream:
         self.count = len(source) if hasattr(source, "__len__") else None
 
     def few(self, count: int) -> Stream:
-        """The first batches alone."""
-        found = Stream(lambda epoch: islice(self.open(epoch), count), self.paired, self.names)
-        found.count = None if self.count is None else min(count, self.count)
-        return found
+        """Return a stream of the first batches alone."""
+        shortened = Stream(lambda epoch: islice(self.open(epoch), count), self.paired, self.names)
+        shortened.count = None if self.count is None else min(count, self.count)
+        return shortened
 
     def order(self, rng: np.random.Generator) -> None:
         """None: an iterable has its own order."""
@@ -180,13 +180,14 @@ class Stream:
         return iter(self.source(epoch) if takesEpoch(self.source) else self.source())
 
     def batches(self, order: Any = None, start: int = 0, epoch: int = 0, share: Share | None = None) -> Iterator[Batch]:
-        """The batches from index `start` on; those before it are read and left out. Of each what `share` says."""
+        """Yield the batches from index `start` on, or this process's `share` of each; skipped batches are read and
+        dropped."""
         source, number = self.open(epoch), -1
         try:
             for number, batch in enumerate(source):
                 if number >= start:
-                    found = self.check(batch, number)
-                    yield found if share is None else sharedBatch(found, share(found.size))
+                    checked = self.check(batch, number)
+                    yield checked if share is None else sharedBatch(checked, share(checked.size))
             if number + 1 < start:
                 raise DataError(f"wanted the {start} batches that the epoch had before, the iterable gave {number + 1}")
         finally:
@@ -198,14 +199,14 @@ class Stream:
             raise DataError(f"batch {number + 1}: wanted a pair (data, target), got {kind(batch)}")
         data, target, *weights = batch if self.paired else (batch, None)
         try:
-            given, targets = pairFrom(*self.names.inOrder(data, target))
-            targets += [weightFrom(weight, len(given[0])) for weight in weights]
+            inputs, targets = pairFrom(*self.names.inOrder(data, target))
+            targets += [weightFrom(weight, len(inputs[0])) for weight in weights]
         except DataError as error:
             cure = "; of a list of samples, data, target = map(np.stack, zip(*samples)) makes arrays"
             raise DataError(f"batch {number + 1}: {error}{cure if np.isscalar(target) else ''}") from None
         if type(self.source) not in (list, tuple):
-            given, targets = list(map(copyOf, given)), list(map(copyOf, targets))
-        return Batch(given, targets, len(given[0]), isWeighed=bool(weights))
+            inputs, targets = list(map(copyOf, inputs)), list(map(copyOf, targets))
+        return Batch(inputs, targets, len(inputs[0]), isWeighed=bool(weights))
 
 
 def sharedBatch(batch: Batch, part: slice) -> Batch:
@@ -266,9 +267,9 @@ def inOrder(data: Any, names: Sequence[str], what: str = "data") -> Any:
 
 
 def batchCount(samples: int, batchsize: int, dropLast: bool) -> int:
-    """How many batches samples make; with `dropLast` whole ones alone.
+    """Return the number of batches in an epoch; with `dropLast` only full ones count.
 
-    Raises    DataError where that is none
+    Raises    DataError if there is none
     """
     if dropLast and samples < batchsize:
         raise DataError(f"dropLast: wanted at least the {batchsize} samples of a batch, got {samples}")
@@ -288,11 +289,11 @@ def groups(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
 
 
 def takesEpoch(source: Callable) -> bool:
-    """Whether a function has an argument that must be given."""
+    """True if a function has a required positional argument."""
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
         parameters = inspect.signature(source).parameters.values()
-    except (TypeError, ValueError):  # a built-in that does not say
+    except (TypeError, ValueError):  # a built-in without a signature
         return False
     return any(p.kind in positional and p.default is p.empty for p in parameters)
 

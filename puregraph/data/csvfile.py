@@ -14,14 +14,14 @@ from puregraph.errors import DataError, plural
 
 @takes(path=FilePath, delimiter=Text, gaps=Texts, encoding=Text)
 def readCsv(path: Any, delimiter: str = ",", gaps: Any = "", encoding: str = "utf-8-sig") -> dict[str, np.ndarray]:
-    """{column: its fields} of a CSV file whose first line names the columns.
+    """Read a CSV file whose first line names the columns, as {column: fields}.
 
-    Fields stay text; a `TableReader` makes numbers and codes of them. Blanks around a field are
-    dropped, and one of `gaps` is None: with `gaps=("", "NA", "?")` any of these, by default an empty field.
+    Fields stay text; a `TableReader` converts them to numbers and codes. Blanks around a field are dropped. A field in
+    `gaps`, such as `gaps=("", "NA", "?")`, becomes None; by default an empty field.
 
     Source    RFC 4180
-    Raises    DataError naming the file, and the line that has another number of fields, a column that is there twice,
-              or what cannot be read
+    Raises    DataError naming the file, and the line with another number of fields, the repeated column, or the reading
+              error
 
     >>> np.savetxt("people.csv", [["age", "city"], ["30", "Bern"], ["", "Oslo"]], fmt="%s", delimiter=",")
     >>> readCsv("people.csv")
@@ -34,7 +34,7 @@ def readCsv(path: Any, delimiter: str = ",", gaps: Any = "", encoding: str = "ut
             names = checkedNames(path, next(reader, []))
             rows = [checkedRow(path, reader.line_num, row, names, missing) for row in reader if row]
     except (OSError, csv.Error, UnicodeError, LookupError, TypeError) as error:
-        raise DataError(f"readCsv: wanted a CSV file, {path} is none that can be read: {error}") from error
+        raise DataError(f"readCsv: wanted a CSV file, {path} cannot be read: {error}") from error
     if not rows:
         raise DataError(f"{path}: wanted rows below the names of the columns, got none")
     table = np.array(rows, object)
@@ -64,6 +64,6 @@ def checkedRow(path: Any, line: int, row: list[str], names: list[str], missing: 
 
 
 def delimiterHint(name: str) -> str:
-    """What to try where the name of the only column holds what divides columns elsewhere."""
-    found = next((each for each in (";", "\t", "|") if each in name), "")
-    return f"; readCsv(path, delimiter={found!r}) divides columns there" if found else ""
+    """Return a hint if the name of the only column contains another common delimiter."""
+    delimiter = next((mark for mark in (";", "\t", "|") if mark in name), "")
+    return f"; readCsv(path, delimiter={delimiter!r}) divides columns there" if delimiter else ""

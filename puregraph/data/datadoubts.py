@@ -1,4 +1,4 @@
-"""Data doubts: warnings of data that a network trains on without an error, and that nobody can have meant."""
+"""Data doubts: warnings about data that trains without an error, but is probably a mistake."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ WIDER = 20.0  # times that the validation may spread as the training does, or it
 
 
 def warnOfData(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None) -> None:
-    """Give all warnings about the data of a run at once."""
-    found = list(streamDoubts(source))
+    """Give all warnings about the data of a run in one."""
+    doubts = list(streamDoubts(source))
     if isinstance(source, Arrays):
-        found += [*byteDoubts(trainer.net, source), *scaleDoubts(trainer.net, source)]
-        found += maskDoubts(trainer.net, source)
+        doubts += [*byteDoubts(trainer.net, source), *scaleDoubts(trainer.net, source)]
+        doubts += maskDoubts(trainer.net, source)
         isLabels = getattr(trainer.cost, "takes", "") == "scores"
         if isLabels and not trainer.shuffle:
-            found += orderDoubts(source)
+            doubts += orderDoubts(source)
         if isinstance(checks, Arrays):
-            found += unseenDoubts(source, checks) if isLabels else []
-            found += spreadDoubts(trainer.net, source, checks)
-            found += seenDoubts(trainer.net, source, checks)
-    if found:
-        warnUser("; ".join(found), GraphWarning)
+            doubts += unseenDoubts(source, checks) if isLabels else []
+            doubts += spreadDoubts(trainer.net, source, checks)
+            doubts += seenDoubts(trainer.net, source, checks)
+    if doubts:
+        warnUser("; ".join(doubts), GraphWarning)
 
 
 def warnOfInputs(net: Any, source: Arrays | Stream) -> None:
-    """Warn of data that a network is run on and that nobody can have meant."""
+    """Warn of inputs to a network that are probably a mistake."""
     doubts = []
     if isinstance(source, Arrays):
         doubts = [*byteDoubts(net, source), *scaleDoubts(net, source), *maskDoubts(net, source)]
@@ -165,7 +165,7 @@ def seenDoubts(net: Any, source: Arrays, checks: Arrays) -> Iterator[str]:
 
 
 def hasMatrix(module: Any) -> bool:
-    """Whether a module multiplies with weights."""
+    """True if a module multiplies by weights."""
     return any(len(param.shape) > 1 for param in module.params.values())
 
 

@@ -26,7 +26,7 @@ def digits(part: float = 0.25, seed: int = 0) -> tuple[Pair, Pair]:
 
 
 def digitRows() -> np.ndarray:
-    """The rows of scikit-learn's file, 64 pixels and a label each; to import what reads it there takes seconds."""
+    """Read the rows of scikit-learn's file: 64 pixels and a label each. Importing scikit-learn would take seconds."""
     spec = find_spec("sklearn")
     path = Path(spec.origin or "").parent / "datasets" / "data" / "digits.csv.gz" if spec else Path()
     if path.is_file():
@@ -39,5 +39,5 @@ def digitRows() -> np.ndarray:
             f"the digits come with scikit-learn, which cannot be imported ({error}): pip install scikit-learn, "
             "or the extra puregraph[examples]"
         ) from None
-    found = load_digits()
-    return np.column_stack([found.data, found.target])
+    bunch = load_digits()
+    return np.column_stack([bunch.data, bunch.target])

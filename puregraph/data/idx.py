@@ -46,7 +46,7 @@ def readIdx(path: Any) -> np.ndarray:
 
 
 def parse(file: Any, path: Any, zipped: int | None = None) -> np.ndarray:
-    """The array in an open file, which is not trusted; `zipped`: of how many bytes it is unpacked."""
+    """Read the array of an open file, which is not trusted; `zipped` is its compressed size in bytes."""
     head = take(file, 4)
     if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in DTYPES:
         begins = f"begins with {head.hex(' ')}" if head else "is empty"
@@ -67,8 +67,8 @@ def parse(file: Any, path: Any, zipped: int | None = None) -> np.ndarray:
             "if you trust it"
         )
     if len(body) != wanted:
-        given = "more" if len(body) > wanted else f"{len(body)}"
-        raise DataError(f"{path}: shape {shape} of {dtype.name} takes {wanted} bytes, got {given}")
+        actual = "more" if len(body) > wanted else f"{len(body)}"
+        raise DataError(f"{path}: shape {shape} of {dtype.name} takes {wanted} bytes, got {actual}")
     return np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
 
 

@@ -22,24 +22,23 @@ FINER = 3  # times the wanted size, down to which a JPEG is decoded at a fractio
 
 
 class ImageFolder:
-    """The images below a folder, a folder for each class, as an array whose rows are read when they are indexed.
+    """The images in a folder with a subfolder for each class, as an array whose rows are read when they are indexed.
 
         images = ImageFolder("photos", size=64)          # photos/cat/1.jpg, photos/dog/7.png, ...
         trainer.train(images, images.target, validation=0.2)
 
-    `size`  height and width, or one number for both: an image is scaled until it covers them, and what is beyond is cut
-            off evenly. Left out, all images have to be of one size
+    `size`  height and width, or one number for both: an image is scaled to cover them, and cropped at the center. Left
+            out, all images must have the same size
     `gray`  one channel in place of red, green and blue
-    `dtype`  float32 from 0 to 1; or uint8, the bytes as they are: a quarter of the memory, and of what goes to a GPU,
-            where the step converts them. A network that begins with `MulAddConst(1 / 255)` has them from 0 to 1
+    `dtype`  float32 from 0 to 1; or uint8, the original bytes: a quarter of the memory and of the transfer to a GPU,
+            where the step converts them. Begin the network with `MulAddConst(1 / 255)` to scale them to 0 to 1
 
-    `names` are the classes in the order of their numbers, which is that of the alphabet; `target` has the class of each
-    image, `paths` its file. Files with other endings, and names that begin with a dot, are left out.
+    `names` are the classes in alphabetical order, the order of their numbers. `target` has the class of each image,
+    `paths` its file. Files with other endings, and names that begin with a dot, are skipped.
 
     Shapes    (n, 3 or 1, height, width) of float32 from 0 to 1, or of uint8; target (n,) of int64
     Source    Pillow reads the files: pip install puregraph[images]
-    Raises    DataError naming the folder without images, or, when it is read, the file that is damaged or of another
-              size
+    Raises    DataError naming the folder without images, or, on reading, the file that is damaged or of another size
     """
 
     @takes(path=FilePath, gray=Flag, dtype=Dtype)
@@ -50,10 +49,10 @@ class ImageFolder:
         if importlib.util.find_spec("PIL") is None:
             raise DataError("ImageFolder: Pillow reads images: pip install puregraph[images]")
         folders = foldersIn(Path(path))
-        found = [(file, i) for i, folder in enumerate(folders) for file in imagesIn(folder)]
+        files = [(file, i) for i, folder in enumerate(folders) for file in imagesIn(folder)]
         self.names = [folder.name for folder in folders]
-        self.paths = [file for file, _ in found]
-        self.target = np.array([i for _, i in found], np.int64)
+        self.paths = [file for file, _ in files]
+        self.target = np.array([i for _, i in files], np.int64)
         self.mode = "L" if gray else "RGB"
         self.isScaled = size is not None
         self.size = sizeFrom(size) if self.isScaled else self.image(self.paths[0]).shape[1:]
@@ -72,20 +71,20 @@ class ImageFolder:
         return len(self.paths)
 
     def __getitem__(self, rows: Any) -> np.ndarray:
-        """Some images, read now."""
+        """Read the indexed images."""
         chosen = np.arange(len(self))[rows]
         if chosen.ndim == 0:
             return self.image(self.paths[chosen])
-        found = np.empty((len(chosen), *self.shape[1:]), self.dtype)
-        for row, i in zip(found, chosen, strict=True):
+        images = np.empty((len(chosen), *self.shape[1:]), self.dtype)
+        for row, i in zip(images, chosen, strict=True):
             image = self.image(self.paths[i])
             if image.shape != row.shape:
                 raise DataError(
                     f"{self.paths[i]}: wanted {self.size[0]} x {self.size[1]} as the first image, "
-                    f"got {image.shape[1]} x {image.shape[2]}; ImageFolder(path, size=64) makes all alike"
+                    f"got {image.shape[1]} x {image.shape[2]}; ImageFolder(path, size=64) scales all to one size"
                 )
             row[:] = image
-        return found
+        return images
 
     def image(self, path: Path) -> np.ndarray:
         """One image, upright, of the wanted size, channels first."""
@@ -112,7 +111,7 @@ class ImageFolder:
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise DataError(f"{path}: cannot be read as an image: {error}") from error
         if self.dtype.kind == "f":
-            pixels /= 255  # in place: a large image is not there twice
+            pixels /= 255  # in place, to hold a large image only once in memory
         return pixels.transpose(2, 0, 1)
 
 
@@ -161,15 +160,15 @@ def foldersIn(path: Path) -> list[Path]:
         raise DataError(
             f"{path}: wanted a folder with a folder for each class, got {'a file' if path.exists() else 'none'}"
         )
-    found = sorted(folder for folder in path.iterdir() if folder.is_dir() and folder.name[0] != ".")
-    if not found:
+    folders = sorted(folder for folder in path.iterdir() if folder.is_dir() and folder.name[0] != ".")
+    if not folders:
         raise DataError(f"{path}: wanted a folder for each class in it, got none")
-    return found
+    return folders
 
 
 def imagesIn(folder: Path) -> list[Path]:
     """The images of a class, in the order of their names."""
-    found = sorted(file for file in folder.rglob("*") if file.suffix.lower() in ENDINGS and file.name[0] != ".")
-    if not found:
+    images = sorted(file for file in folder.rglob("*") if file.suffix.lower() in ENDINGS and file.name[0] != ".")
+    if not images:
         raise DataError(f"{folder}: wanted images of this class, got no file that ends in {' '.join(sorted(ENDINGS))}")
-    return found
+    return images

@@ -15,10 +15,10 @@ from puregraph.errors import DataError, show
 
 @takes(length=optional(Natural), value=Scalar)
 def padded(sequences: Sequence[Any], length: int | None = None, value: float = 0) -> tuple[np.ndarray, np.ndarray]:
-    """(array, lengths): the sequences behind each other, each filled up with `value` to `length` time steps.
+    """Stack sequences of different lengths, padded with `value` to `length` time steps; returns (array, lengths).
 
-    `length`  of the array; that of the longest sequence, if left out. A network that was compiled for one length
-              wants the same for new data.
+    `length`  time steps of the array; by default those of the longest sequence. A network compiled for one length
+              needs the same length for new data.
 
     `LSTM`, `GRU` and `RNN` take the lengths as `lengths=`; `value` then changes no result.
 
@@ -26,19 +26,19 @@ def padded(sequences: Sequence[Any], length: int | None = None, value: float = 0
     Raises    DataError naming the first sequence that is empty, longer than `length`, no array, or of another shape
     """
     try:
-        given = list(sequences)
+        items = list(sequences)
     except TypeError:
         raise DataError(f"padded: wanted a list of sequences, got {type(sequences).__name__}") from None
-    arrays = [arrayFrom(sequence, i) for i, sequence in enumerate(given)]
+    arrays = [arrayFrom(sequence, i) for i, sequence in enumerate(items)]
     if not arrays:
         raise DataError("padded: wanted at least one sequence, got none")
-    rest = arrays[0].shape[1:]
+    inner = arrays[0].shape[1:]
     lengths = np.array([len(array) for array in arrays], np.int64)
     most = int(lengths.max()) if length is None else length
     for i, array in enumerate(arrays):
-        if array.shape[1:] != rest:
+        if array.shape[1:] != inner:
             raise DataError(
-                f"padded: sequence {i}: wanted shape {show(('t', *rest))} as sequence 0, got {show(array.shape)}"
+                f"padded: sequence {i}: wanted shape {show(('t', *inner))} as sequence 0, got {show(array.shape)}"
             )
         if len(array) == 0:
             raise DataError(f"padded: sequence {i}: wanted at least one time step, got none")
@@ -46,10 +46,10 @@ def padded(sequences: Sequence[Any], length: int | None = None, value: float = 0
             raise DataError(
                 f"padded: sequence {i}: wanted at most {most} time steps, got {len(array)}; cut it: sequence[:{most}]"
             )
-    found = np.full((len(arrays), most, *rest), value, np.result_type(*{array.dtype for array in arrays}))
-    for row, array in zip(found, arrays, strict=True):
+    stacked = np.full((len(arrays), most, *inner), value, np.result_type(*{array.dtype for array in arrays}))
+    for row, array in zip(stacked, arrays, strict=True):
         row[: len(array)] = array
-    return found, lengths
+    return stacked, lengths
 
 
 def arrayFrom(sequence: Any, i: int) -> np.ndarray:

@@ -23,8 +23,8 @@ def ahead(items: Iterator[Any], depth: int = DEPTH) -> Iterator[Iterator[Any]]:
 
 
 class Prefetch:
-    """The items of an iterable, in their order, of which up to `depth` are made ahead: no item may change while
-    the next ones are made.
+    """Iterate over an iterable in order, with up to `depth` items prepared ahead in a thread. An item must not change
+    while the next ones are prepared.
 
     An exception of the iterable is raised here, at its position in the order, with its traceback. The thread ends with
     the iterable, or with `close`, which the `with` statement calls.

@@ -47,23 +47,23 @@ def split(data: Any, target: Any = None, part: float = 0.25, seed: int = 0, stra
 
 
 def isFrame(value: Any) -> bool:
-    """Whether it is a DataFrame, whose rows are not found as those of an array are."""
+    """True for a DataFrame, whose rows are not indexed like those of an array."""
     return hasattr(value, "columns") and hasattr(value, "shape")
 
 
-def columnsOf(given: Any, what: str) -> list[Any]:
-    """What is divided: the columns of a dict, a DataFrame, one of its columns, else an array, or a list of arrays.
+def columnsOf(data: Any, what: str) -> list[Any]:
+    """Return the columns to split: those of a dict, a DataFrame, a single column, an array, or a list of arrays.
 
-    Raises    DataError for a dict without any, and for anything but numbers in what is no column of a table
+    Raises    DataError for an empty dict, and for anything but numbers outside of a table
     """
-    if isinstance(given, dict):
-        columns = [plain(column, f"{what}[{name!r}]") for name, column in given.items()]
-        checkLengths(dict(zip(given, columns)), what)
+    if isinstance(data, dict):
+        columns = [plain(column, f"{what}[{name!r}]") for name, column in data.items()]
+        checkLengths(dict(zip(data, columns)), what)
         return columns
-    if isFrame(given):
-        return [given]
-    isColumn = getattr(getattr(given, "dtype", None), "kind", "") in ("O", "S", "U")
-    return [plain(given, what)] if isColumn else arraysFrom(given, what)
+    if isFrame(data):
+        return [data]
+    isColumn = getattr(getattr(data, "dtype", None), "kind", "") in ("O", "S", "U")
+    return [plain(data, what)] if isColumn else arraysFrom(data, what)
 
 
 def classesFrom(target: Any) -> np.ndarray:
@@ -78,7 +78,7 @@ def classesFrom(target: Any) -> np.ndarray:
 
 
 def heldOut(classes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Which samples are held out: of each class its share of `count`, rounded by largest remainder."""
+    """Choose the samples to hold out, as a mask: `count` shared among classes in proportion, by largest remainder."""
     sizes = np.bincount(classes)
     share = sizes * (count / len(classes))
     quota = np.floor(share).astype(np.int64)
@@ -90,12 +90,12 @@ def heldOut(classes: np.ndarray, count: int, rng: np.random.Generator) -> np.nda
     return chosen
 
 
-def rows(given: Any, arrays: list[Any], side: np.ndarray) -> Any:
-    """The chosen rows, as a list or dict only where one was given."""
+def rows(data: Any, arrays: list[Any], side: np.ndarray) -> Any:
+    """Select rows; the result is a list or dict if the data is one."""
     order = np.flatnonzero(side)
-    if isFrame(given):
-        return given.iloc[order] if hasattr(given, "iloc") else given[order]
-    found = [rowsOf(x, order, device.toDevice(order) if device.isDeviceArray(x) else None) for x in arrays]
-    if isinstance(given, dict):
-        return dict(zip(given, found))
-    return found if isSeveral(given) else found[0]
+    if isFrame(data):
+        return data.iloc[order] if hasattr(data, "iloc") else data[order]
+    chosen = [rowsOf(x, order, device.toDevice(order) if device.isDeviceArray(x) else None) for x in arrays]
+    if isinstance(data, dict):
+        return dict(zip(data, chosen))
+    return chosen if isSeveral(data) else chosen[0]

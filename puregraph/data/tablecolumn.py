@@ -1,4 +1,4 @@
-"""One column of a table, wherever the table comes from: its values, and where it has gaps."""
+"""One column of a table from any source: its values, and a mask of its gaps."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class TableColumn(NamedTuple):
     def numbers(self) -> np.ndarray:
         """The values as float64, NaN where there is a gap.
 
-        Raises    DataError for a value that is no finite number
+        Raises    DataError for a value that is not a finite number
         """
         if self.values.dtype.kind in "mM":  # as numbers they would be counts of a unit that differs from table to table
             raise DataError(
-                f"column '{self.name}': wanted numbers, got {self.values.dtype}: give what of it counts, such as days, "
+                f"column '{self.name}': wanted numbers, got {self.values.dtype}: convert it, for example to days, "
                 f"(table['{self.name}'] - FIRST) / np.timedelta64(1, 'D'), or the month as a category"
             )
         if self.values.dtype.kind == "c":
@@ -56,10 +56,10 @@ class TableColumn(NamedTuple):
                 f"column '{self.name}': wanted numbers, got {self.values.dtype}: give the real and the imaginary part "
                 "as two columns"
             )
-        found = np.full(len(self.values), np.nan)
+        floats = np.full(len(self.values), np.nan)
         there = self.values[~self.gaps]
         try:
-            found[~self.gaps] = there.astype(np.float64)
+            floats[~self.gaps] = there.astype(np.float64)
         except OverflowError:
             self.refuse(self.where(lambda value: not isFloat32(value)), FLOAT32)
         except (ValueError, TypeError):
@@ -69,8 +69,8 @@ class TableColumn(NamedTuple):
             if isinstance(first, str):
                 hint = commaHint(first) or hint
             self.refuse(wrong, "a number", hint)
-        self.refuse(~self.gaps & ~np.isfinite(found), "a finite number")
-        return found
+        self.refuse(~self.gaps & ~np.isfinite(floats), "a finite number")
+        return floats
 
     def float32(self, numbers: np.ndarray) -> np.ndarray:
         """Numbers of this column, as they are or scaled, as float32.
@@ -89,7 +89,7 @@ class TableColumn(NamedTuple):
         )
 
     def where(self, test: Callable[[Any], bool]) -> np.ndarray:
-        """Which of the values, gaps aside, pass a test."""
+        """Return the mask of values, other than gaps, that pass a test."""
         return np.array([not gap and test(value) for gap, value in zip(self.gaps, self.values, strict=True)], bool)
 
 
@@ -108,17 +108,17 @@ def tableFrom(table: Any) -> Any:
 
 
 def columnFrom(table: Any, name: str) -> TableColumn:
-    """The column of that name.
+    """Return the column of that name.
 
-    Raises    DataError if there is none, or it has more axes than one
+    Raises    DataError if there is none, or it has more than one axis
     """
     columns = table if isinstance(table, dict) else table.columns
     if name not in columns:
         names = list(map(str, columns))
         hint = delimiterHint(names[0]) if len(names) == 1 else ""
         raise DataError(f"TableReader: wanted a column {name!r}, the table has {few(names, MANY)}{hint}")
-    given = table[name]
-    values = np.asarray(given.to_numpy() if hasattr(given, "to_numpy") else given)
+    column = table[name]
+    values = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
     if values.ndim != 1:
         raise DataError(f"column '{name}': wanted one value for each row, got shape {tuple(values.shape)}")
     if values.dtype.kind in "iubSU":
@@ -131,7 +131,7 @@ def columnFrom(table: Any, name: str) -> TableColumn:
 
 
 def isGap(value: Any) -> bool:
-    """Whether this stands for no value: None, NaN, or pandas' NA, which is equal to nothing, not even truly unequal."""
+    """True for a missing value: None, NaN, or pandas' NA, which is not equal to itself either."""
     try:
         return value is None or bool(value != value)
     except (TypeError, ValueError):
@@ -139,7 +139,7 @@ def isGap(value: Any) -> bool:
 
 
 def isNumber(value: Any) -> bool:
-    """Whether this is a number, or the text of one."""
+    """True for a number, or the text of one."""
     try:
         float(value)
     except OverflowError:
@@ -161,7 +161,7 @@ def commaHint(text: str) -> str:
 
 
 def isFloat32(value: Any) -> bool:
-    """Whether this is a number in the range of float32, or the text of one."""
+    """True for a number in the range of float32, or the text of one."""
     try:
         return abs(float(value)) <= float(np.finfo(np.float32).max)
     except (ValueError, TypeError, OverflowError):

@@ -66,8 +66,8 @@ class TableReader(ForeignAttributes):
         scale: bool = False,
         quantities: Any = (),
     ):
-        given = (numbers, categories, quantities)
-        self.numbers, self.categories, self.quantities = ([x] if isinstance(x, str) else list(x) for x in given)
+        columnNames = (numbers, categories, quantities)
+        self.numbers, self.categories, self.quantities = ([x] if isinstance(x, str) else list(x) for x in columnNames)
         self.classes, self.fill, self.scale = classes, fill, scale
         every = [*self.numbers, *self.categories, *([] if classes is None else [classes]), *self.quantities]
         if classes is not None and self.quantities:
@@ -83,7 +83,7 @@ class TableReader(ForeignAttributes):
         self.fills: list[float] = []
         self.means: list[float] = []
         self.deviations: list[float] = []
-        self.gapped: list[str] = []  # categories of which code 0 was there when they were fitted
+        self.gapped: list[str] = []  # categories that had code 0 in the data of fit
 
     def __repr__(self) -> str:
         parts = {"numbers": self.numbers, "categories": self.categories, "classes": self.classes}
@@ -93,7 +93,7 @@ class TableReader(ForeignAttributes):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Of each category, how many codes it has, the 0 of what is unknown included."""
+        """The number of codes of each category, including code 0 for unknown values."""
         return {name: len(self.known(name)) + 1 for name in self.categories}
 
     @property
@@ -133,17 +133,17 @@ class TableReader(ForeignAttributes):
         return self
 
     def data(self, table: Any) -> dict[str, np.ndarray]:
-        """The inputs by name, in the dtypes that networks want: the numbers as one, the codes of each category."""
+        """Return the inputs by name, in the dtypes that networks need: all numbers in one array, codes by category."""
         table = self.tableOf(table)
-        found = {}
+        arrays = {}
         if self.numbers:
             self.checkFitted()
-            found["numbers"] = np.stack([self.filled(table, i) for i in range(len(self.numbers))], axis=1)
+            arrays["numbers"] = np.stack([self.filled(table, i) for i in range(len(self.numbers))], axis=1)
         for name in self.categories:
             column = columnFrom(table, name)
-            found[name] = self.codes(column, self.fill is None) + 1
-            self.warnOfUnknown(column, (found[name] == 0) & ~column.gaps)
-        return found
+            arrays[name] = self.codes(column, self.fill is None) + 1
+            self.warnOfUnknown(column, (arrays[name] == 0) & ~column.gaps)
+        return arrays
 
     def target(self, table: Any) -> np.ndarray:
         """The class of each row, from 0 on; or its quantities."""
@@ -162,7 +162,7 @@ class TableReader(ForeignAttributes):
         return self.codes(columnFrom(self.tableOf(table), self.classes), True)
 
     def tableOf(self, table: Any) -> Any:
-        """A table by the names of its columns; those of a dict that are read must have one length."""
+        """Convert a table to columns by name. The columns of a dict that are read must have the same length."""
         table = tableFrom(table)
         if isinstance(table, dict):
             names = [*self.numbers, *self.categories, *self.quantities, *([self.classes] if self.classes else [])]
@@ -184,16 +184,16 @@ class TableReader(ForeignAttributes):
         return column.float32(numbers)
 
     def codes(self, column: TableColumn, strict: bool) -> np.ndarray:
-        """The index of each value in the vocabulary; -1 for what is not there, or refused where that is `strict`."""
+        """Return the index of each value in the vocabulary; -1 for unknown values, or an error if `strict`."""
         known = self.known(column.name)
         numbers = {text: i for i, text in enumerate(known)}
         texts = column.texts().tolist()
-        found = np.array([-1 if gap else numbers.get(text, -1) for gap, text in zip(column.gaps, texts)], np.int64)
+        indices = np.array([-1 if gap else numbers.get(text, -1) for gap, text in zip(column.gaps, texts)], np.int64)
         if strict:
             some = ", ".join(known[:5]) + (f", ... ({len(known)} of them)" if len(known) > 5 else "")
             hint = "" if column.name == self.classes else "; with fill= it gets the code 0"
-            column.refuse(found < 0, f"one of {some}", hint)
-        return found
+            column.refuse(indices < 0, f"one of {some}", hint)
+        return indices
 
     def warnOfUnknown(self, column: TableColumn, isUnknown: np.ndarray) -> None:
         """Say which categories became code 0, and whether a network can have learnt anything for that."""
@@ -227,21 +227,21 @@ class TableReader(ForeignAttributes):
 
     @classmethod
     def load(cls, path: Any) -> TableReader:
-        """What `save` wrote.
+        """Load a reader from a file of `save`.
 
-        Raises    DataError if the file is something else, naming the column and the entry that no `fit` gives
+        Raises    DataError if the file is something else, naming the column and entry that no `fit` produces
         """
         try:
             with open(path, "rb") as file:
-                given = loads(file.read())
-            found = cls(**{key: given[key] for key in ARGUMENTS})
-            checkSettings(found, given)
+                saved = loads(file.read())
+            reader = cls(**{key: saved[key] for key in ARGUMENTS})
+            checkSettings(reader, saved)
             for key in FITTED:
-                setattr(found, key, given[key])
+                setattr(reader, key, saved[key])
         except (OSError, ValueError, KeyError, TypeError, CheckpointError) as error:
             got = f"{type(error).__name__}: {error!s:.200}"  # the repr of a UnicodeDecodeError has the whole file
             raise DataError(f"{path}: wanted a file of TableReader.save, got what cannot be read: {got}") from error
-        return found
+        return reader
 
 
 def checkSettings(reader: TableReader, settings: dict[str, Any]) -> None:
