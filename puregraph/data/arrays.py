@@ -129,8 +129,8 @@ def checkRows(**tables: Any) -> None:
         isMixed = len(firstIndex) == len(secondIndex) and not firstIndex.equals(secondIndex)
         if isMixed and Counter(firstIndex) == Counter(secondIndex):
             raise DataError(
-                f"{first} and {second}: wanted rows in one order, got the same labels of rows in another; rows are taken "
-                f"by position: {second}.loc[{first}.index] brings them into one order"
+                f"{first} and {second}: wanted rows in one order, got the same labels of rows in another; rows are "
+                f"taken by position: {second}.loc[{first}.index] brings them into one order"
             )
 
 

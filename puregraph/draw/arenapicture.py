@@ -61,7 +61,7 @@ def ticks(high: int, count: int) -> list[str]:
 
 
 def bufferSvg(buffer: Any, i: int, step: dict[int, int], high: int, count: int, calls: list[Any]) -> str:
-    """One buffer: its rectangle, and the name of what is in it where there is room."""
+    """Draw one buffer: its rectangle, and its name if there is room."""
     last = min(buffer.death, len(calls) - 1)
     x1, x2 = LEFT + WIDTH * step[buffer.birth] / count, LEFT + WIDTH * (step[last] + 1) / count
     y1 = TOP + HEIGHT * (1 - (buffer.offset + buffer.size) / high)

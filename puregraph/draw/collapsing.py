@@ -23,16 +23,16 @@ def fitting(picture: Picture, most: int = MOST) -> int:
 
 
 def countAt(picture: Picture, depth: int) -> int:
-    """How many boxes there are at a depth."""
+    """Count the boxes at a depth."""
     return len({collapsedInto(picture, box.group, depth) or box.name for box in picture.boxes})
 
 
 def collapsedInto(picture: Picture, group: str, depth: int) -> str:
-    """The group whose box stands for what is in a group; "" where it is not collapsed."""
-    found, level = "", picture.depthOf(group)
+    """Return the collapsed group that contains a group; "" if none does."""
+    collapsed, level = "", picture.depthOf(group)
     while group and level > depth:
-        found, group, level = group, picture.groups[group].parent, level - 1
-    return found
+        collapsed, group, level = group, picture.groups[group].parent, level - 1
+    return collapsed
 
 
 def collapsed(picture: Picture, depth: int) -> Picture:
@@ -77,11 +77,11 @@ def several(edges: list[PictureEdge]) -> PictureEdge:
 
 
 def groupBox(picture: Picture, name: str, inside: list[PictureBox]) -> PictureBox:
-    """The box of a collapsed group: what its nodes cost together, and their fault if one has one."""
+    """Return the box of a collapsed group, with the total cost of its nodes, and their faults."""
     group = picture.groups[name]
     box = PictureBox(f"group {name}", group.title, "group", (), group.parent, repeats=group.repeats, **totals(inside))
-    each = " each" if group.repeats > 1 else ""
-    lines = [f"{group.module}, {plural(box.count, 'node')}", *([costLine(box) + each] if costLine(box) else [])]
+    suffix = " each" if group.repeats > 1 else ""
+    lines = [f"{group.module}, {plural(box.count, 'node')}", *([costLine(box) + suffix] if costLine(box) else [])]
     faults = [b for b in inside if b.kind == "fault"]
     for fault in faults[:3]:
         lines += [f"{fault.title}:", *fault.lines[1:]]
@@ -102,7 +102,7 @@ def withoutRepeats(picture: Picture) -> Picture:
 
 
 def runsAt(picture: Picture, depth: int) -> list[list[str]]:
-    """The runs of at least two equal groups at a depth."""
+    """Return the runs of at least two equal groups at a depth."""
     contents: dict[str, list[PictureBox]] = defaultdict(list)
     for box in picture.boxes:
         group, level = box.group, picture.depthOf(box.group)
@@ -123,10 +123,10 @@ def runsAt(picture: Picture, depth: int) -> list[list[str]]:
         forms = {name: formOf(picture, name, contents[name], into, outof) for name in names}
         run, links = [names[0]], None
         for name in [*names[1:], ""]:
-            found = linksOf(run[-1], name, forms) if name else None
-            if found and links in (None, found):
+            link = linksOf(run[-1], name, forms) if name else None
+            if link and links in (None, link):
                 run.append(name)
-                links = found
+                links = link
                 continue
             runs += [run] if len(run) > 1 else []
             run, links = [name], None
@@ -134,10 +134,10 @@ def runsAt(picture: Picture, depth: int) -> list[list[str]]:
 
 
 class GroupForm:
-    """What a group is like: its inside, what it takes from outside, and what others take from it."""
+    """The form of a group: its inside, its inputs from outside, and its outputs."""
 
-    def __init__(self, inside: tuple, taken: list[tuple[str, str, str]], given: set[tuple[str, str]]):
-        self.inside, self.taken, self.given = inside, taken, given
+    def __init__(self, inside: tuple, inputs: list[tuple[str, str, str]], outputs: set[tuple[str, str]]):
+        self.inside, self.inputs, self.outputs = inside, inputs, outputs
 
 
 def formOf(
@@ -147,31 +147,32 @@ def formOf(
     into: dict[str, list[PictureEdge]],
     outof: dict[str, list[PictureEdge]],
 ) -> GroupForm:
-    """The form of a group, with names as they are seen from inside."""
+    """Return the form of a group, with the names of its nodes relative to the group."""
     cut = len(name) + 1
-    own = {box.name for box in boxes}
-    inside, taken = [], []
+    members = {box.name for box in boxes}
+    inside, inputs = [], []
     for box in boxes:
         edges = []
         for edge in into[box.name]:
-            isInner = edge.source in own
+            isInner = edge.source in members
             edges.append((edge.source[cut:] if isInner else "", edge.label, edge.slot, edge.argument, edge.kind))
-            taken += [] if isInner else [(edge.source, edge.value, box.name[cut:])]
-        looks = (box.title, box.kind, box.lines, box.params, box.nbytes, box.flops, box.repeats)
-        inside.append((box.name[cut:], looks, tuple(edges)))
-    given = {(e.source[cut:], e.target) for box in boxes for e in outof[box.name] if e.target not in own}
-    return GroupForm((picture.groups[name].module, tuple(inside)), taken, given)
+            inputs += [] if isInner else [(edge.source, edge.value, box.name[cut:])]
+        appearance = (box.title, box.kind, box.lines, box.params, box.nbytes, box.flops, box.repeats)
+        inside.append((box.name[cut:], appearance, tuple(edges)))
+    outputs = {(e.source[cut:], e.target) for box in boxes for e in outof[box.name] if e.target not in members}
+    return GroupForm((picture.groups[name].module, tuple(inside)), inputs, outputs)
 
 
 def linksOf(name: str, after: str, forms: dict[str, GroupForm]) -> list[str] | None:
-    """What a group reads of the one before it, if both are equal and read nothing else but what both read."""
+    """Return the values that a group reads from the one before it, if both are equal and have no other different
+    inputs."""
     one, other = forms[name], forms[after]
-    if one.inside != other.inside or len(one.taken) != len(other.taken):
+    if one.inside != other.inside or len(one.inputs) != len(other.inputs):
         return None
     prefix = f"{name}."
-    links = [source.removeprefix(prefix) if source.startswith(prefix) else "" for source, _, _ in other.taken]
-    isSame = all(link or a == b for link, a, b in zip(links, one.taken, other.taken))
-    return links if isSame and any(links) and all(target.startswith(f"{after}.") for _, target in one.given) else None
+    links = [source.removeprefix(prefix) if source.startswith(prefix) else "" for source, _, _ in other.inputs]
+    isSame = all(link or a == b for link, a, b in zip(links, one.inputs, other.inputs))
+    return links if isSame and any(links) and all(target.startswith(f"{after}.") for _, target in one.outputs) else None
 
 
 def merged(picture: Picture, runs: list[list[str]]) -> Picture:

@@ -67,7 +67,7 @@ class Drawing:
     def __init__(
         self, picture: Picture, depth: int | None = None, repeats: bool = False, beside: Sequence[Picture] = ()
     ):
-        self.whole, self.beside = picture, [each if repeats else withoutRepeats(each) for each in beside]
+        self.whole, self.beside = picture, [p if repeats else withoutRepeats(p) for p in beside]
         self.unrepeated = picture if repeats else withoutRepeats(picture)
         self.depth = fitting(self.unrepeated) if depth is None else depth
 
@@ -79,14 +79,14 @@ class Drawing:
     def svg(self) -> str:
         """The picture as SVG.
 
-        Raises    PuregraphError with what to install, where there is no layout library
+        Raises    PuregraphError naming the package to install, if the layout library is missing
         """
         return svgText(placed(self.picture))
 
     def html(self) -> str:
-        """A page with the picture at every depth, what is said of each node, search and keys; it needs no network.
+        """Return a page with the picture at every depth, the details of each node, search and keys. It works offline.
 
-        Raises    PuregraphError with what to install, where there is no layout library
+        Raises    PuregraphError naming the package to install, if the layout library is missing
         """
         return pageText([*self.beside, self.unrepeated], self.depth)
 
@@ -114,12 +114,12 @@ class Drawing:
 def drawGraph(graph: Any, path: Any = None, *shapes: Any, depth: int | None = None, repeats: bool = False) -> Drawing:
     """Draw this graph: `net.draw("net.svg", ("N", 1, 28, 28))`; also .html, .dot, .png, or none in a notebook.
 
-    Without `shapes`, at those that it was last checked with or that its inputs declare. Every faulty node is marked.
-    Groups nested deeper than `depth` become one box each (by default as deep as leaves at most 120 boxes); `repeats`
-    draws equal groups in a row one by one. `shapes` of a backward graph are those of its forward graph, which its page
+    Without `shapes`, the last inferred shapes are used, or those that the inputs declare. Faulty nodes are marked.
+    Groups nested deeper than `depth` become one box each (by default the depth with at most 120 boxes); `repeats`
+    draws equal groups in a row one by one. For a backward graph, pass the shapes of its forward graph, which its page
     shows beside it.
 
-    Raises    ArgumentError for another kind of file; PuregraphError with what to install, where something is missing
+    Raises    ArgumentError for another kind of file; PuregraphError naming a missing package to install
     """
     forward = getattr(graph, "forwardGraph", None)
     beside = [graphPicture(forward, *shapes)] if type(graph) is BackwardGraph and forward is not None else []

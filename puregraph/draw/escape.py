@@ -18,7 +18,7 @@ def visible(text: str) -> str:
 
 
 def isHidden(letter: str) -> bool:
-    """Whether a character must not stand in a file as it is."""
+    """True for a character that must be escaped in a file."""
     return letter in REVERSING or unicodedata.category(letter) in CONTROLS or letter in "\u2028\u2029"
 
 

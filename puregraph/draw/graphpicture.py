@@ -26,7 +26,7 @@ COSTS = "puregraph.costs"
 
 
 class GraphValue(NamedTuple):
-    """What is known of a value: the box and output that it comes from, its shape and dtype."""
+    """A value in a graph: the box and output that it comes from, its shape and dtype."""
 
     box: str
     slot: str = ""
@@ -35,12 +35,12 @@ class GraphValue(NamedTuple):
 
 
 def graphPicture(graph: Any, *shapes: Any, title: str = "") -> Picture:
-    """A graph at input shapes; without any, at those that were last inferred, or with none known."""
-    given = list(shapes) or knownShapes(graph)
+    """Return a picture of a graph at input shapes; by default at the last inferred ones, or without any shapes."""
+    known = list(shapes) or knownShapes(graph)
     if type(graph) is BackwardGraph:
-        given = gradientShapes(graph, shapes)
-    rows, inshapes = (graph.infer(*given).rows, graph.inferredShapes) if given else ([], [])
-    steps = graph.steps(len(inshapes)) if given else graph.steps()
+        known = gradientShapes(graph, shapes)
+    rows, inshapes = (graph.infer(*known).rows, graph.inferredShapes) if known else ([], [])
+    steps = graph.steps(len(inshapes)) if known else graph.steps()
     return GraphDrawing(graph, steps, rows, inshapes, title).picture
 
 
@@ -53,19 +53,19 @@ def knownShapes(graph: Any) -> list[Any]:
 
 
 def gradientShapes(graph: Any, shapes: Any) -> list[Any]:
-    """The shapes of what a backward graph takes, where its forward graph has inputs of some shapes."""
+    """Return the input shapes of a backward graph, from the input shapes of its forward graph."""
     known = list(shapes) or knownShapes(graph.forwardGraph)
     if not known:
         return []
-    found = Footprint(graph.forwardGraph, *known)
-    numbers = [*found.steps.outputs, *graph.numbers]
-    isSame = found.steps is graph.forwardSteps and all(n in found.shapes for n in numbers)
-    return [[found.shapes[n] for n in numbers]] if isSame else []
+    footprint = Footprint(graph.forwardGraph, *known)
+    numbers = [*footprint.steps.outputs, *graph.numbers]
+    isSame = footprint.steps is graph.forwardSteps and all(n in footprint.shapes for n in numbers)
+    return [[footprint.shapes[n] for n in numbers]] if isSame else []
 
 
 def framesOf(graph: Any) -> tuple[dict[str, PictureGroup], set[str]]:
-    """A frame for every nested graph; and the paths of nodes that other graphs read too."""
-    found: dict[str, PictureGroup] = {}
+    """Return a frame for every nested graph, and the paths of nodes that other graphs read too."""
+    frames: dict[str, PictureGroup] = {}
     shared: set[str] = set()
     waiting = [(graph, "")]
     while waiting:
@@ -73,15 +73,15 @@ def framesOf(graph: Any) -> tuple[dict[str, PictureGroup], set[str]]:
         for node, name in outer.paths.items():
             full = f"{path}.{name}" if path else name
             if node.module.isGraph:
-                found[full] = PictureGroup(full, name, path, type(node.module).__name__)
+                frames[full] = PictureGroup(full, name, path, type(node.module).__name__)
                 waiting.append((node.module, full))
             elif any(link.node not in outer.paths for link in node.fwds):
                 shared.add(full)
-    if type(graph) is BackwardGraph:  # the frames of what its nodes are gradients of
+    if type(graph) is BackwardGraph:  # the frames of the forward graph
         for name, group in framesOf(graph.forwardGraph)[0].items():
             parent = group.parent and f"grad:{group.parent}"
-            found[f"grad:{name}"] = PictureGroup(f"grad:{name}", f"grad:{group.title}", parent, group.module)
-    return found, shared
+            frames[f"grad:{name}"] = PictureGroup(f"grad:{name}", f"grad:{group.title}", parent, group.module)
+    return frames, shared
 
 
 class GraphDrawing:
@@ -163,27 +163,27 @@ class GraphDrawing:
             self.addEdge(number, box, "")
 
     def notes(self) -> list[str]:
-        """What the whole graph has, and for which sizes costs are shown."""
+        """Return the notes of the graph: its size, its cost, and the sizes that costs are shown for."""
         boxes = self.picture.boxes
         params = list(self.graph.params.values())
-        found = [f"{plural(len(self.steps.items), 'node')}"]
+        lines = [f"{plural(len(self.steps.items), 'node')}"]
         if params:
-            found[0] += f", {sum(p.size for p in params):,} parameters ({bytesText(sum(p.nbytes for p in params))})"
+            lines[0] += f", {sum(p.size for p in params):,} parameters ({bytesText(sum(p.nbytes for p in params))})"
         flops = [box.flops for box in boxes if box.flops is not None]
         if flops and len(flops) == len(self.steps.items):
-            found[0] += f", {flopText(sum(flops))}{'' if type(self.graph) is BackwardGraph else ' forward'}"
+            lines[0] += f", {flopText(sum(flops))}{'' if type(self.graph) is BackwardGraph else ' forward'}"
         if self.sizes and self.isKnown:
-            found.append(f"bytes and FLOPs for {self.symbols[0]} = 1")
+            lines.append(f"bytes and FLOPs for {self.symbols[0]} = 1")
         faults = sum(box.kind == "fault" for box in boxes)
         if faults:
-            found.append("1 node does not fit its inputs" if faults == 1 else f"{faults} nodes do not fit their inputs")
-        return found
+            lines.append("1 node does not fit its inputs" if faults == 1 else f"{faults} nodes do not fit their inputs")
+        return lines
 
     # One node ---------------------------------------------------------------------------------------------------------
 
     def addStep(self, step: GraphStep) -> None:
-        """The box of a node and the edges into it."""
-        if type(step.module).__name__ == "Parameter":  # of a joint graph: it is read where it is
+        """Add the box of a node and the edges into it."""
+        if type(step.module).__name__ == "Parameter":  # a parameter of a joint graph has no box
             return
         module, row, path, group = step.module, self.rows.get(id(step)), self.nameOf(step.path), self.groupOf(step.path)
         names = module.outputNames
@@ -193,8 +193,8 @@ class GraphDrawing:
             shape = row.shapes[i] if row and row.shapes is not None and isVisible else None
             dtype = row.dtypes[i] if row and i < len(row.dtypes) else None
             self.values[number] = GraphValue(path, slot, shape, dtype)
-        own = [p for p in module.params.values() if id(p) not in self.counted]
-        self.counted.update(map(id, own))
+        newParams = [p for p in module.params.values() if id(p) not in self.counted]
+        self.counted.update(map(id, newParams))
         known = row is not None and row.shapes is not None
         fault = row.fault if row else None
         nbytes = flops = None
@@ -210,7 +210,7 @@ class GraphDrawing:
             self.kindOf(module, fault, known),
             (),
             group,
-            params=sum(p.size for p in own),
+            params=sum(p.size for p in newParams),
             nbytes=nbytes,
             flops=flops,
             matches=step.path.partition(":")[2],
@@ -218,19 +218,19 @@ class GraphDrawing:
         lines = self.linesOf(step, box, fault)
         read = {n for n in step.outs if n in self.steps.readValues}
         slots = tuple(self.values[n].slot for n in step.outs if n in read) if len(read) > 1 else ()
-        given = [(n, name) for n, name in zip(step.args, inputNames(module, step.inputs)) if n in self.values]
-        arguments = argumentNames([name for _, name in given])
-        if isinstance(module, Gradient):  # of several values it asks the shape alone
+        inputs = [(n, name) for n, name in zip(step.args, inputNames(module, step.inputs)) if n in self.values]
+        arguments = argumentNames([name for _, name in inputs])
+        if isinstance(module, Gradient):  # it uses only the shape of the other values
             read, arguments = set(readsOf(step)), ()
-            given = [(n, name) for n, name in given if n in read]
+            inputs = [(n, name) for n, name in inputs if n in read]
         story = self.storyOf(step, box, row)
         self.picture.boxes.append(replaced(box, lines=lines, story=story, slots=slots, arguments=arguments))
         grads = step.args[: module.grads] if isinstance(module, Gradient) else step.args
-        for (number, _), name in zip(given, arguments or [""] * len(given)):
+        for (number, _), name in zip(inputs, arguments or [""] * len(inputs)):
             self.addEdge(number, path, name, "" if number in grads else "kept")
 
     def kindOf(self, module: Any, fault: Fault | None, known: bool) -> str:
-        """Which shape the box of a module has."""
+        """Return the kind of a module's box, which decides its shape."""
         if fault:
             return "fault"
         if self.isKnown and not known:
@@ -242,7 +242,7 @@ class GraphDrawing:
         return "state" if module.states else "module"
 
     def linesOf(self, step: GraphStep, box: PictureBox, fault: Fault | None) -> tuple[str, ...]:
-        """What stands in a box under its name."""
+        """Return the text lines in a box below its name."""
         module = step.module
         lines = textwrap.wrap(module.brief(), LINE)[:3]
         if fault:
@@ -263,24 +263,24 @@ class GraphDrawing:
         return tuple(lines)
 
     def storyOf(self, step: GraphStep, box: PictureBox, row: StepShapes | None) -> tuple[tuple[str, str], ...]:
-        """All that a page says of a node."""
+        """Return all details that a page shows of a node."""
         module = step.module
-        found = [("node", step.path), ("module", repr(module))]
+        rows = [("node", step.path), ("module", repr(module))]
         if row:
             ends = zip(inputNames(module, step.inputs), row.inshapes)
-            found += [("takes", ", ".join(f"{name} {show(s)}" for name, s in ends if s is not None))]
-            found += [("gives", ", ".join(self.valueText(self.values[n]) for n in step.visible))] if row.shapes else []
+            rows += [("takes", ", ".join(f"{name} {show(s)}" for name, s in ends if s is not None))]
+            rows += [("gives", ", ".join(self.valueText(self.values[n]) for n in step.visible))] if row.shapes else []
         stored = {**module.params, **module.states}
-        found += [("stores", ", ".join(f"{name} {show(p.shape)}" for name, p in stored.items()))] if stored else []
-        found += [("costs", costLine(box))] if costLine(box) else []
+        rows += [("stores", ", ".join(f"{name} {show(p.shape)}" for name, p in stored.items()))] if stored else []
+        rows += [("costs", costLine(box))] if costLine(box) else []
         formula = getattr(module, "formula", None)
-        found += self.once(formula, formulaStory) if isinstance(formula, Formula) else []
-        found += faultStory(row.fault) if row and row.fault else []
+        rows += self.once(formula, formulaStory) if isinstance(formula, Formula) else []
+        rows += faultStory(row.fault) if row and row.fault else []
         text = self.once(type(module), inspect.getdoc) or ""
-        return (*found, *((("about", text),) if text else ()))
+        return (*rows, *((("about", text),) if text else ()))
 
     def once(self, of: Any, say: Callable[[Any], Any]) -> Any:
-        """What is said of a class or formula, found when it is first met."""
+        """Return the description of a class or formula, computed once."""
         if of not in self.said:
             self.said[of] = say(of)
         return self.said[of]
@@ -304,24 +304,25 @@ class GraphDrawing:
         return show(value.shape) if isUsual else f"{show(value.shape)} {value.dtype}"
 
     def number(self, *sizes: Any) -> int | None:
-        """The product of sizes, for one sample where the batch is the only symbol; None where it cannot be known."""
+        """Return the product of sizes, for one sample if the batch is the only symbol; None if it is unknown."""
         if sizes not in self.products:
-            found = bind(sizes, self.sizes) if self.sizes else sizes
-            isKnown = all(isinstance(n, (int, np.integer)) for n in found)
-            self.products[sizes] = math.prod(map(int, found)) if isKnown else None
+            bound = bind(sizes, self.sizes) if self.sizes else sizes
+            isKnown = all(isinstance(n, (int, np.integer)) for n in bound)
+            self.products[sizes] = math.prod(map(int, bound)) if isKnown else None
         return self.products[sizes]
 
 
 def keptLines(module: Gradient) -> list[str]:
-    """What a gradient rule reads of the forward pass, and the parameters whose gradients it gives."""
+    """Return the values that a gradient rule reads from the forward pass, and the parameters whose gradients it
+    computes."""
     of = module.of
     inputs = inputNames(of, len(module.needed) - len(of.ruleNames))
     names = [*inputs, *of.ruleNames, *of.outputNames, *of.hidden]
     there = module.present[module.grads :] if module.present else [True] * len(names)
     read = [name for name, reads, isThere in zip(names, module.readsData[module.grads :], there) if reads and isThere]
-    given = [of.ruleNames[i - len(inputs)] for i in module.wanted if i >= len(inputs)]
+    gradients = [of.ruleNames[i - len(inputs)] for i in module.wanted if i >= len(inputs)]
     lines = [f"keeps {', '.join(dict.fromkeys(read))}"] if read else []
-    return [*lines, f"gives d{', d'.join(given)}"] if given else lines
+    return [*lines, f"gives d{', d'.join(gradients)}"] if gradients else lines
 
 
 def argumentNames(names: list[str]) -> tuple[str, ...]:
@@ -332,11 +333,11 @@ def argumentNames(names: list[str]) -> tuple[str, ...]:
 
 
 def costLine(box: PictureBox) -> str:
-    """Parameters, bytes and FLOPs of a box on one line."""
-    found = [f"{box.params:,} params"] if box.params else []
-    found += [bytesText(box.nbytes)] if box.nbytes else []
-    found += [flopText(box.flops)] if box.flops else []
-    return ", ".join(found)
+    """Return parameters, bytes and FLOPs of a box on one line."""
+    costs = [f"{box.params:,} params"] if box.params else []
+    costs += [bytesText(box.nbytes)] if box.nbytes else []
+    costs += [flopText(box.flops)] if box.flops else []
+    return ", ".join(costs)
 
 
 def flopText(number: int) -> str:
@@ -346,12 +347,12 @@ def flopText(number: int) -> str:
 
 
 def faultLines(fault: Fault) -> list[str]:
-    """A fault in a box: what was wanted and got, from where, and what to try."""
+    """Return the lines of a fault: expected and actual values, their source, and a hint."""
     source = f" from {fault.source}" if fault.source else ""
-    found = []
+    lines = []
     for what, text in (("wanted", fault.wanted), ("got", f"{fault.given}{source}"), ("try", fault.hint)):
-        found += textwrap.wrap(f"{what} {text}", LINE, subsequent_indent="  ")[:4] if text else []
-    return found
+        lines += textwrap.wrap(f"{what} {text}", LINE, subsequent_indent="  ")[:4] if text else []
+    return lines
 
 
 def faultStory(fault: Fault | None) -> list[tuple[str, str]]:
@@ -375,11 +376,11 @@ def formulaStory(formula: Formula) -> list[tuple[str, str]]:
 
 
 def totals(boxes: list[PictureBox]) -> dict[str, Any]:
-    """What some boxes cost together; None where one of them is not known."""
+    """Add up the costs of boxes; a total is None if one of the costs is unknown."""
     sums: dict[str, Any] = defaultdict(int)
     sums["params"] = sum(box.params for box in boxes)
     for name in ("nbytes", "flops"):
-        found = [getattr(box, name) for box in boxes]
-        sums[name] = None if None in found or not found else sum(found)
+        costs = [getattr(box, name) for box in boxes]
+        sums[name] = None if None in costs or not costs else sum(costs)
     sums["count"] = sum(box.count * box.repeats for box in boxes)
     return dict(sums)

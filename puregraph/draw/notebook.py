@@ -1,4 +1,4 @@
-"""What a notebook shows of an object: a picture, or a table."""
+"""Notebook representations of objects: pictures and tables."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def tableHtml(rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ()) -> st
 
 
 def nodeHtml(node: Any) -> str:
-    """A node as a table: its module, what it reads, who reads it, what it holds."""
+    """Return a node as a table: its module, its inputs, its readers and its arrays."""
     rows = [("node", node.name), ("module", repr(node.module))]
     rows += [("reads", ", ".join(link.node.name for link in node.bwds))] if node.bwds else []
     rows += [("is read by", ", ".join(link.node.name for link in node.fwds))] if node.fwds else []
     stored = {**node.module.params, **node.module.states}
-    rows += [("stores", ", ".join(f"{name} {show(each.shape)}" for name, each in stored.items()))] if stored else []
+    rows += [("stores", ", ".join(f"{name} {show(array.shape)}" for name, array in stored.items()))] if stored else []
     rows += [("shape", show(node.shape))] if node.shape is not None else []
     return tableHtml([(what, str(text)) for what, text in rows])
 
@@ -51,9 +51,9 @@ def historyHtml(history: Any) -> str:
     return tableHtml(unbroken, tuple(names))
 
 
-def footprintHtml(found: Any) -> str:
-    """A footprint as the summary of its graph."""
-    return preformatted(render(found))
+def footprintHtml(footprint: Any) -> str:
+    """Return a footprint as the summary of its graph."""
+    return preformatted(render(footprint))
 
 
 def confusionHtml(confusion: Any) -> str:

@@ -1,4 +1,4 @@
-"""The page: pictures at every depth in one HTML file, what is said of each box, a script that moves and finds."""
+"""The page: pictures at every depth in one HTML file, with details of each box, and a script to move and search."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def read(name: str) -> str:
 
 
 def digest(text: str) -> str:
-    """What a browser compares a style or script with before it is used: no other ones are."""
+    """Return the digest that a browser checks before it uses a style or script; it refuses all others."""
     return b64encode(sha256(text.encode()).digest()).decode()
 
 
@@ -88,7 +88,7 @@ def viewSvg(view: PlacedPicture, depth: int) -> str:
 
 
 def storyOf(views: list[PlacedPicture]) -> dict[str, Any]:
-    """What is said of each box, and its edges at each depth."""
+    """Return the details of each box, and its edges at each depth."""
     boxes = {box.name: box for view in views for box in view.picture.boxes}
     return {
         "boxes": {visible(name): [[what, clean(text)] for what, text in box.story] for name, box in boxes.items()},
@@ -106,7 +106,7 @@ def clean(text: str) -> str:
 
 
 def listOf(picture: Picture) -> str:
-    """A picture as a list in the order of computation, for whoever reads instead of looking."""
+    """Return a picture as a text list in the order of computation, for screen readers."""
     sources: dict[str, list[str]] = {}
     for edge in picture.edges:
         sources.setdefault(edge.target, []).append(f"{edge.source} {edge.label}".strip())

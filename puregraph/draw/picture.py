@@ -1,4 +1,4 @@
-"""Picture: what is to be drawn, and nothing of where: boxes, groups around them, edges between them."""
+"""Picture: boxes, groups around them and edges between them, without coordinates."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class PictureEdge(NamedTuple):
 
 @dataclass(frozen=True)
 class PictureBox:
-    """One box: a node, an input, an output, or a group that is collapsed.
+    """One box: a node, an input, an output, or a collapsed group.
 
     `kind`      "input", "output", "module", "state" (has running statistics), "cost", "gradient", "update", "fault",
                 "unknown" (after a fault), "group": each has a shape of its own
-    `lines`     what stands under the name; `story` (name, text) what a page shows of it on a click
-    `params`, `nbytes`, `flops`   its cost, where known; what `count` nodes make together
-    `slots`, `arguments`          the names of its outputs and inputs, where they are drawn
-    `matches`   the name of the box of another picture that belongs to it
+    `lines`     the text below the name; `story` (name, text): the details that a page shows on a click
+    `params`, `nbytes`, `flops`   the total cost of its `count` nodes, if known
+    `slots`, `arguments`          the names of its outputs and inputs, if they are drawn
+    `matches`   the name of the corresponding box in another picture
     `heat`      from 0 to 1
     """
 
@@ -68,7 +68,7 @@ class PictureGroup:
 
 @dataclass
 class Picture:
-    """What is to be drawn, in the order in which it is computed; `notes` stand under the title."""
+    """The boxes to draw, in the order of computation; `notes` are lines below the title."""
 
     title: str
     boxes: list[PictureBox] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Picture:
     notes: tuple[str, ...] = ()
 
     def depthOf(self, group: str) -> int:
-        """How many frames stand around what is in a group, its own one too."""
+        """Return the number of frames around the nodes of a group, including the group's frame."""
         depth = 0
         while group:
             depth, group = depth + 1, self.groups[group].parent

@@ -72,18 +72,18 @@ def programPicture(program: Any, heat: Any = None) -> Picture:
 
 
 def stepBox(name: str, i: int, call: Any, describer: Describer, group: str, seconds: float | None = None) -> PictureBox:
-    """The box of one call, with the time that it was measured to take."""
-    found = describer.lines(call)
+    """Return the box of one call, with its measured time."""
+    described = describer.lines(call)
     flops, nbytes = flopsOf(call), sum(y.nbytes for y in call.outs if y is not None)
-    lines = [part for each in found for part in textwrap.wrap(each.text, LINE, subsequent_indent="  ")]
+    lines = [part for line in described for part in textwrap.wrap(line.text, LINE, subsequent_indent="  ")]
     shown = lines if len(lines) <= LINES else [*lines[: LINES - 1], f"{lines[LINES - 1][: LINE - 4]} ..."]
     last = [by(call), *([bytesText(nbytes)] if nbytes else []), *([flopText(flops)] if flops else [])]
     last += [] if seconds is None else [secondsText(seconds)]
     path = call.origin.path
     story = (
         ("step", str(i)),
-        ("node", ", ".join(dict.fromkeys(each.path for each in found))),
-        ("does", "\n".join(each.text for each in found)),
+        ("node", ", ".join(dict.fromkeys(line.path for line in described))),
+        ("does", "\n".join(line.text for line in described)),
         ("by", by(call)),
         ("makes", "\n".join(valueText(y) for y in call.outs if y is not None)),
         ("operations", f"{flops:,}"),
@@ -104,7 +104,7 @@ def stepBox(name: str, i: int, call: Any, describer: Describer, group: str, seco
 
 
 def kindOf(call: Any) -> str:
-    """Which shape the box of a step has: that of its last part."""
+    """Return the kind of a step's box, which is that of its last operation."""
     return KINDS.get(call.origin.phase) or KINDS.get(call.origin.path.partition(":")[0], "module")
 
 

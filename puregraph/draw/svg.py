@@ -65,7 +65,7 @@ def svgText(placed: PlacedPicture) -> str:
 
 
 def body(placed: PlacedPicture) -> list[str]:
-    """What is drawn, from the back to the front, a line each."""
+    """Return the elements of the drawing from back to front, one per line."""
     lines = [f'<text class="title" x="{2 * MARGIN:g}" y="{2 * MARGIN + 6:g}">{markup(placed.picture.title)}</text>']
     for i, note in enumerate(placed.picture.notes):
         lines.append(f'<text class="note" x="{2 * MARGIN:g}" y="{2 * MARGIN + 21 + 14 * i:g}">{markup(note)}</text>')
@@ -191,5 +191,5 @@ def portSvg(port: PlacedLabel) -> str:
 
 
 def labelSvg(label: PlacedLabel) -> str:
-    """What an edge carries."""
+    """Draw the label of an edge."""
     return f'<text class="label" x="{label.area.left:g}" y="{label.area.bottom - 2.5:g}">{markup(label.text)}</text>'

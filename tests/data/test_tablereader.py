@@ -70,7 +70,7 @@ def test_a_broken_file_is_named_with_its_line(tmp_path, text, wanted):
 def test_a_file_that_is_not_there_or_in_another_encoding_is_named(tmp_path):
     assert "missing.csv" in message(readCsv, tmp_path / "missing.csv")
     (tmp_path / "latin.csv").write_bytes("a\nGen\xe8ve\n".encode("latin-1"))
-    assert "latin.csv is none that can be read" in message(readCsv, tmp_path / "latin.csv")
+    assert "latin.csv cannot be read" in message(readCsv, tmp_path / "latin.csv")
     assert readCsv(tmp_path / "latin.csv", encoding="latin-1")["a"].tolist() == ["Gen\xe8ve"]
 
 

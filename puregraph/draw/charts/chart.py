@@ -33,20 +33,20 @@ class Chart(ForeignAttributes):
         raise NotImplementedError(f"{type(self).__name__} has no picture: write drawOn(self, figure)")
 
     def figure(self) -> Any:
-        """A Figure of matplotlib's, which no window and no state of pyplot's holds.
+        """Return a Figure of matplotlib, which is independent of pyplot and its windows.
 
-        Raises    ArgumentError where matplotlib is not installed
+        Raises    ArgumentError if matplotlib is not installed
         """
         if importlib.util.find_spec("matplotlib") is None:
             raise ArgumentError("pictures of charts need matplotlib: pip install puregraph[plot]")
         from matplotlib.figure import Figure
 
-        found = Figure(layout="constrained")
-        self.drawOn(found)
-        return found
+        chart = Figure(layout="constrained")
+        self.drawOn(chart)
+        return chart
 
     def save(self: C, path: Any) -> C:
-        """Write a picture; the ending of the name says of which kind, such as .png, .svg or .pdf."""
+        """Write a picture of the kind that the ending of the name says, such as .png, .svg or .pdf."""
         if not os.path.splitext(path)[1]:
             raise ArgumentError(f"{path}: wanted a file whose ending says its kind, such as {path}.png, .svg or .pdf")
         figure = self.figure()

@@ -91,7 +91,7 @@ def panelText(panel: Panel) -> str:
 
 
 def digitsFor(low: float, high: float) -> int:
-    """How many digits tell the ends of a scale from its middle; as many as there is room for."""
+    """Return the number of digits that distinguish the ends of a scale from its middle, up to the space there is."""
     middle = (low + high) / 2
     return next((n for n in range(4, 8) if len({f"{value:.{n}g}" for value in (low, middle, high)}) == 3), 4)
 
@@ -102,9 +102,9 @@ def rangeOf(values: list[float]) -> tuple[float, float]:
 
 
 def between(curve: list[tuple[float, float]], step: float) -> list[tuple[float, float]]:
-    """The points of a curve, and as many on the lines between them that no column is left out."""
-    found = curve[:1]
+    """Return the points of a curve, and enough points on the lines between them to fill every column."""
+    points = curve[:1]
     for (x0, y0), (x1, y1) in zip(curve, curve[1:]):
         count = max(1, math.ceil(abs(x1 - x0) / step)) if step > 0 else 1
-        found += [(x0 + (x1 - x0) * k / count, y0 + (y1 - y0) * k / count) for k in range(1, count + 1)]
-    return found
+        points += [(x0 + (x1 - x0) * k / count, y0 + (y1 - y0) * k / count) for k in range(1, count + 1)]
+    return points

@@ -62,6 +62,6 @@ def line(values: np.ndarray) -> tuple[str, ...]:
 
 
 def notFinite(values: np.ndarray) -> str:
-    """How many values are not finite, where some are."""
+    """Report the number of values that are not finite; empty if there are none."""
     count = int((~np.isfinite(values)).sum())
     return f"  ({count} not finite)" if count else ""

@@ -20,7 +20,7 @@ WIDTH = 78  # characters of a row of images
 class ImageChart(Chart):
     """Images (n, h, w), (n, 1, h, w) or (n, 3, h, w), in rows of `columns`, each with its title above it.
 
-    `span` are the values of black and white; what is beyond them is shown as these.
+    `span` holds the values of black and white; values outside of it are clipped.
 
     Raises    DataError for arrays of other shapes, or values that are not finite; ArgumentError for another number of
               titles, or a span that is empty
@@ -82,9 +82,9 @@ def spanFrom(span: Any, white: float) -> tuple[float, float]:
 
 
 def shades(image: np.ndarray, wide: int, high: int) -> list[str]:
-    """An image (h, w, channels) of values from 0 to 1 in characters, each the pixel in its middle."""
+    """Convert an image (h, w, channels) of values from 0 to 1 to characters, each sampled at its middle pixel."""
     gray = image.mean(axis=2)
     rows = ((np.arange(high) + 0.5) * gray.shape[0] / high).astype(int)
     columns = ((np.arange(wide) + 0.5) * gray.shape[1] / wide).astype(int)
-    found = np.round(gray[rows[:, None], columns] * (len(SHADES) - 1)).astype(int)
-    return ["".join(SHADES[k] for k in row) for row in found]
+    levels = np.round(gray[rows[:, None], columns] * (len(SHADES) - 1)).astype(int)
+    return ["".join(SHADES[k] for k in row) for row in levels]

@@ -56,12 +56,12 @@ def plotHistory(history: Any, path: Any = None) -> Chart:
 
 @takes(path=optional(FilePath))
 def plotConfusion(confusion: Any, path: Any = None, names: Any = None) -> Chart:
-    """The matrix of a Confusion: a row for each class, a column for what it was taken for; shades are shares of a row.
+    """Plot the matrix of a Confusion: a row for each actual class, a column for each predicted one, shaded by fraction.
 
-    `names` are those of the classes; if left out those that the Confusion has, or else their numbers; `path` is a file
-    for the picture.
+    `names` are the names of the classes, by default those of the Confusion, or else their numbers. `path` is a file for
+    the picture.
 
-    Raises    ArgumentError for another number of names, or for a file, where matplotlib is not installed
+    Raises    ArgumentError for another number of names, or for a file if matplotlib is not installed
     """
     return saved(MatrixChart(confusion.value(), confusion.names if names is None else names), path)
 
@@ -114,23 +114,23 @@ def plotImages(
 
 @takes(net=ModuleLike, pattern=Text, path=optional(FilePath))
 def plotParams(net: Any, pattern: str = "*", path: Any = None) -> HistogramChart:
-    """Histograms of the parameters of a network, and of their gradients where a backward pass has left any.
+    """Plot histograms of the parameters of a network, and of their gradients if there are any.
 
         print(plotParams(net))                        # a line for each, in a terminal
         plotParams(net, "encoder.*", "encoder.png")   # those whose path fits a pattern, in a file
 
     Raises    DataError if no parameter fits; ArgumentError for a file, where matplotlib is not installed
     """
-    found = {}
+    arrays = {}
     for name, param in net.params.items():
         if fnmatchcase(name, pattern):
-            found[name] = param.data
+            arrays[name] = param.data
             if param.grad is not None:
-                found[f"{name}.grad"] = param.grad
-    if not found:
+                arrays[f"{name}.grad"] = param.grad
+    if not arrays:
         some = ", ".join(list(net.params)[:5]) or "none"
         raise DataError(f"plotParams: wanted parameters that fit {pattern!r}, the network has {some}")
-    return saved(HistogramChart(found), path)
+    return saved(HistogramChart(arrays), path)
 
 
 def saved(chart: C, path: Any) -> C:

@@ -21,21 +21,21 @@ class Hit(NamedTuple):
 
 
 def cleared(request: dict[str, Any], layout: Any) -> int:
-    """Move the parts of lines that run through boxes beside them; how many are left, where there is no room."""
-    found = linesThrough(request, layout)
+    """Move line parts that run through boxes beside them. Returns the number that remains for lack of room."""
+    hits = linesThrough(request, layout)
     for _ in range(ROUNDS):
-        if not found:
+        if not hits:
             break
-        before = {hit.edge: [dict(point) for point in layout.edges[hit.edge]["points"]] for hit in found}
-        for hit in found:
+        before = {hit.edge: [dict(point) for point in layout.edges[hit.edge]["points"]] for hit in hits}
+        for hit in hits:
             moveBeside(layout, request["edges"][hit.edge], hit)
         left = linesThrough(request, layout)
-        if len(left) >= len(found):
+        if len(left) >= len(hits):
             for edge, points in before.items():
                 layout.edges[edge]["points"] = points
             break
-        found = left
-    return len(found)
+        hits = left
+    return len(hits)
 
 
 def moveBeside(layout: Any, edge: dict[str, Any], hit: Hit) -> None:
@@ -54,7 +54,7 @@ def moveBeside(layout: Any, edge: dict[str, Any], hit: Hit) -> None:
 
 
 def linesThrough(request: dict[str, Any], layout: Any) -> list[Hit]:
-    """Every part of a line that runs through a box at neither of its ends."""
+    """Find every part of a line that runs through a box other than its two ends."""
     frames = {node["parent"] for node in request["nodes"] if "parent" in node}
     boxes = np.array([i for i in range(len(request["nodes"])) if i not in frames], dtype=int)
     center = np.array([[layout.nodes[i]["center"][axis] for axis in "xy"] for i in boxes]).reshape(-1, 2)
@@ -67,8 +67,8 @@ def linesThrough(request: dict[str, Any], layout: Any) -> list[Hit]:
             parts.append((a["x"], a["y"], b["x"], b["y"]))
     numbers, corners = np.array(ends, dtype=int).reshape(-1, 4), np.array(parts, dtype=float).reshape(-1, 4)
     first, last = np.minimum(corners[:, :2], corners[:, 2:]), np.maximum(corners[:, :2], corners[:, 2:])
-    order = np.argsort(first[:, 1], kind="stable")  # so that those of a chunk are at one height
-    found = []
+    order = np.argsort(first[:, 1], kind="stable")  # so that the parts of a chunk are at similar heights
+    hits = []
     for start in range(0, len(order), CHUNK):
         chunk = order[start : start + CHUNK]
         near = np.flatnonzero((low[1] < last[chunk, 1].max()) & (high[1] > first[chunk, 1].min()))
@@ -77,5 +77,5 @@ def linesThrough(request: dict[str, Any], layout: Any) -> list[Hit]:
         for part, box in np.argwhere(isInside):
             edge, position, *around = map(int, numbers[chunk[part]])
             if boxes[near[box]] not in around:
-                found.append(Hit(edge, position, int(boxes[near[box]])))
-    return sorted(found)
+                hits.append(Hit(edge, position, int(boxes[near[box]])))
+    return sorted(hits)

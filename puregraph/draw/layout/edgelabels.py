@@ -14,9 +14,9 @@ Points = list[tuple[float, float]]
 
 
 class LabelFinder:
-    """What labels must not cover, by the cells of a grid; each label that is placed is added.
+    """The areas that labels must not cover, by the cells of a grid; every new label is added.
 
-    A line over many cells stands once in each of their rows, or columns: those in between would be thousands.
+    A long line is stored once per row or column instead of once per cell, of which there may be thousands.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LabelFinder:
                     self.cells[column, row].append(area)
 
     def isFree(self, area: Corners) -> bool:
-        """Whether nothing is in an area."""
+        """True if an area is empty."""
         columns, rows = cellsOf(area)
         near = [self.cells.get((column, row), ()) for column in columns for row in rows]
         near += [self.rows.get(row, ()) for row in rows]

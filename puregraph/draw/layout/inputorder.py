@@ -15,14 +15,17 @@ HEAVY = 2.0  # of an edge of the main path
 
 
 def inOrder(request: dict[str, Any], picture: Picture, frames: int, orders: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A request as it is, or with another main path: the layout library puts that in the middle of those beside it, and
-    takes the path of the first input for it, unless another one is heavier."""
+    """Return a request, with another main path if that keeps the order of inputs better.
+
+    The layout library draws the main path in the middle. By default it takes the path of the first input, unless
+    another path is heavier.
+    """
     inputs = [frames + i for i, box in enumerate(picture.boxes) if box.kind == "input"]
     if len(inputs) not in SEVERAL or orders == USUAL:
         return request
     middle = {inputs[(len(inputs) - 1) // 2], inputs[len(inputs) // 2]}
     asked = [request, *(withMainPath(request, start) for start in sorted(middle))]
-    return min(asked, key=lambda each: disorder(each, inputs))
+    return min(asked, key=lambda asking: disorder(asking, inputs))
 
 
 def withMainPath(request: dict[str, Any], start: int) -> dict[str, Any]:
@@ -38,7 +41,7 @@ def withMainPath(request: dict[str, Any], start: int) -> dict[str, Any]:
 
 
 def disorder(request: dict[str, Any], inputs: list[int]) -> tuple[int, int]:
-    """How many lines cross, then how many pairs of inputs stand in another order than their own."""
+    """Count the crossings of lines, then the pairs of inputs that are drawn out of order."""
     layout = engine().layout(request, options={"direction": "topbottom", "effort": "balanced"})
     x = [layout.nodes[i]["center"]["x"] for i in inputs]
     return crossings(request["edges"], layout.edges), sum(a > b for a, b in combinations(x, 2))

@@ -54,7 +54,7 @@ def engine() -> Any:
 
 
 class Effort(NamedTuple):
-    """What is spent on a layout: options, the orders that are tried, whether once is enough; or a layout that stays."""
+    """The effort for a layout: options, the orders to try, and whether one try is enough; or a finished layout."""
 
     options: dict[str, Any]
     orders: Sequence[dict[str, Any]]
@@ -63,9 +63,9 @@ class Effort(NamedTuple):
 
 
 def effortFor(request: dict[str, Any], options: dict[str, Any], boxes: int) -> Effort:
-    """Few lines that cross are worth an effort; thousands are read by nobody, and take minutes to become a few less.
+    """Choose the effort: high if few lines cross, low if thousands do, where minutes would change little.
 
-    It is measured by what is counted, never by a clock: the same graph has the same picture on any machine.
+    The choice depends on counts, never on a clock, so that a graph has the same picture on any machine.
     """
     crossed, layers = layersCrossed(request["edges"])
     size, isMany = boxes + crossed, boxes > FEW
@@ -85,35 +85,35 @@ def effortFor(request: dict[str, Any], options: dict[str, Any], boxes: int) -> E
 def fewestCrossings(
     request: dict[str, Any], options: dict[str, Any], orders: Sequence[dict[str, Any]]
 ) -> tuple[Any, dict[str, Any]]:
-    """The layout with the fewest crossings, of those the narrowest, and which of the orders it is by."""
-    found = []
+    """Return the layout with the fewest crossings, or the narrowest of equals, and its order."""
+    candidates = []
     for order in orders:
         layout = laidOut(request, {**options, **order})
         if len(orders) == 1:
             return layout, order
         width = layout.bounds["max"]["x"] - layout.bounds["min"]["x"]
-        found.append((crossings(request["edges"], layout.edges), width, layout, order))
-        if not found[-1][0]:
+        candidates.append((crossings(request["edges"], layout.edges), width, layout, order))
+        if not candidates[-1][0]:
             break
-    return min(found, key=lambda each: each[:2])[2:]
+    return min(candidates, key=lambda candidate: candidate[:2])[2:]
 
 
 def laidOut(request: dict[str, Any], options: dict[str, Any]) -> Any:
-    """A layout whose lines were moved out of boxes, from another start where one has no room beside them."""
-    found: list[tuple[int, int, Any]] = []
+    """Return a layout whose lines avoid boxes. If there is no room for a line, other random starts are tried."""
+    candidates: list[tuple[int, int, Any]] = []
     starts = max(1, min(STARTS, 1000 // (1 + len(request["nodes"]))))
     for seed in range(starts):
         layout = engine().layout(request, options={**options, "seed": seed})
-        found.append((cleared(request, layout), seed, layout))
-        if not found[-1][0]:
+        candidates.append((cleared(request, layout), seed, layout))
+        if not candidates[-1][0]:
             break
-    return min(found)[2]
+    return min(candidates)[2]
 
 
 def layersCrossed(edges: list[dict[str, Any]]) -> tuple[int, int]:
-    """How many layers edges cross between those of their ends, and how many layers there are.
+    """Count the layers that edges cross between their ends, and all layers.
 
-    Each box is as high up as its sources let it.
+    Every box is in the highest layer that its sources permit.
     """
     targets, waiting = defaultdict[Any, list[Any]](list), Counter[Any]()
     for edge in edges:
@@ -133,7 +133,7 @@ def layersCrossed(edges: list[dict[str, Any]]) -> tuple[int, int]:
 
 
 def crossings(asked: list[dict[str, Any]], drawn: list[dict[str, Any]]) -> int:
-    """How often upright parts of lines cross level ones that leave another box."""
+    """Count the crossings of vertical line parts with horizontal ones that leave another box."""
     parts = [
         (edge["source"], a["x"], a["y"], b["x"], b["y"])
         for edge, line in zip(asked, drawn, strict=True)

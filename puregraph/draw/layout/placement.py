@@ -27,7 +27,7 @@ class Rectangle(NamedTuple):
     bottom: float
 
     def meets(self, other: Rectangle) -> bool:
-        """Whether two rectangles have more than a border in common."""
+        """True if two rectangles have more than a border in common."""
         return (
             self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
         )
@@ -56,7 +56,7 @@ class PlacedPicture(NamedTuple):
 
 
 def placed(picture: Picture) -> PlacedPicture:
-    """A picture with coordinates, the same each time for the same picture; with more room where labels find none."""
+    """Lay out a picture, the same each time for the same picture, with more room if labels do not fit."""
     if not picture.boxes:
         return PlacedPicture(picture, 40.0, 40.0, [], [], [], [])
     values = len({(edge.source, edge.value) for edge in picture.edges if edge.label})
@@ -72,13 +72,13 @@ def placed(picture: Picture) -> PlacedPicture:
         options = optionsOf(picture, gap, lane) | effort.options
         layout, order = fewestCrossings(request, options, orders)
         orders = (order,)
-        found = measured(picture, groups, layout)
-        count = sum(label is not None for _, _, label in found.edges)
+        candidate = measured(picture, groups, layout)
+        count = sum(label is not None for _, _, label in candidate.edges)
         if count > most:
-            best, most = found, count
+            best, most = candidate, count
         if effort.isTangled or len(picture.boxes) > PATIENCE or count == values:
             break
-    return best or found
+    return best or candidate
 
 
 def optionsOf(picture: Picture, gap: float, lane: float) -> dict[str, Any]:
@@ -90,8 +90,8 @@ def optionsOf(picture: Picture, gap: float, lane: float) -> dict[str, Any]:
 
 def measured(picture: Picture, groups: list[str], layout: Any) -> PlacedPicture:
     """A picture with the coordinates of a layout, its title above it, and its labels beside their edges."""
-    areas = [areaOf(each) for each in layout.nodes]
-    lines = [[(p["x"], p["y"]) for p in each["points"]] for each in layout.edges]
+    areas = [areaOf(node) for node in layout.nodes]
+    lines = [[(p["x"], p["y"]) for p in edge["points"]] for edge in layout.edges]
     head = 2 * MARGIN + 20.0 + 14.0 * len(picture.notes)
     left = min([area.left for area in areas] + [x for line in lines for x, _ in line]) - 2 * MARGIN
     top = min([area.top for area in areas] + [y for line in lines for _, y in line]) - head
@@ -127,7 +127,7 @@ def framesOf(picture: Picture) -> list[str]:
 
 
 def requestOf(picture: Picture, groups: list[str]) -> dict[str, Any]:
-    """What graphlay is asked: frames, then boxes, as nodes; edges with where they may meet their boxes."""
+    """Build the request to graphlay: frames and boxes as nodes, and edges with their ports."""
     number = {f"frame {name}": i for i, name in enumerate(groups)}
     parents = [picture.groups[name].parent for name in groups]
     nodes = [nodeOf(10.0, 10.0, number[f"frame {parent}"] if parent else None) for parent in parents]
@@ -213,7 +213,7 @@ def frameTitle(group: PictureGroup, area: Rectangle, lines: list[list[tuple[floa
 
 
 def portOf(names: tuple[str, ...], name: str) -> float | None:
-    """Where along its side an edge meets a box, from -1 to 1; None where it may meet it anywhere."""
+    """Return the position of a port on the side of its box, from -1 to 1; None if an edge may end anywhere."""
     if name not in names:
         return None
     return (2 * names.index(name) + 1) / len(names) - 1
@@ -222,8 +222,8 @@ def portOf(names: tuple[str, ...], name: str) -> float | None:
 def portsOf(
     boxes: list[tuple[PictureBox, Rectangle]], edges: list[PictureEdge], lines: list[list[tuple[float, float]]]
 ) -> list[PlacedLabel]:
-    """The names of outputs and arguments inside the boxes, where their edges meet them."""
-    found = []
+    """Return the labels of outputs and arguments inside the boxes, next to their edges."""
+    labels = []
     arrivals = {(e.target, e.argument): line[-1][0] for e, line in zip(edges, lines) if e.argument.isdecimal()}
     for box, area in boxes:
         for names, top in ((box.arguments, area.top + 2), (box.slots, area.bottom - PORTS)):
@@ -232,15 +232,15 @@ def portsOf(
                 if names is box.arguments:
                     middle = arrivals.get((box.name, name), middle)
                 half = textWidth(name, PORT) / 2
-                found.append(PlacedLabel(name, Rectangle(middle - half, top, middle + half, top + PORTS - 2)))
-    return found
+                labels.append(PlacedLabel(name, Rectangle(middle - half, top, middle + half, top + PORTS - 2)))
+    return labels
 
 
 def labelsOf(
     edges: list[PictureEdge], lines: list[list[tuple[float, float]]], finder: LabelFinder
 ) -> list[PlacedLabel | None]:
-    """A label for the first edge of each value that leaves a box; its other edges carry the same."""
-    found: list[PlacedLabel | None] = [None] * len(edges)
+    """Return a label for the first edge of each value that leaves a box; its other edges need none."""
+    labels: list[PlacedLabel | None] = [None] * len(edges)
     together: dict[tuple[str, str], list[int]] = {}
     for i, edge in enumerate(edges):
         if edge.label:
@@ -250,5 +250,5 @@ def labelsOf(
         area = finder.find(textWidth(text, LABEL), LABEL + 2, [(n, lines[n]) for n in numbers])
         if area is not None:
             number, corners = area
-            found[number] = PlacedLabel(text, Rectangle(*corners))
-    return found
+            labels[number] = PlacedLabel(text, Rectangle(*corners))
+    return labels

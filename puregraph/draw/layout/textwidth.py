@@ -1,4 +1,4 @@
-"""How wide a text is without a font: Helvetica's widths, with room for the wider fonts that may stand in for it."""
+"""The width of a text without a font: Helvetica's widths, with room for the wider fonts that may replace it."""
 
 from __future__ import annotations
 
