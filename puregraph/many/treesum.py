@@ -106,7 +106,7 @@ def cutAt(size: int, count: int, rank: int) -> int:
 
 
 def spansIn(count: int, begin: int, end: int) -> list[Span]:
-    """Return the largest subtrees over `count` grains that lie within `begin` to `end`."""
+    """Return the largest subtrees over `count` grains within `begin` to `end`."""
     spans: list[Span] = []
 
     def visit(low: int, high: int) -> None:

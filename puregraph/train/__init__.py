@@ -1,4 +1,4 @@
-"""Training: trainers, validation, metrics, history, progress, and what is called while they run."""
+"""Training: trainers, validation, metrics, history, progress and callbacks."""
 
 import warnings
 from typing import Any

@@ -16,7 +16,8 @@ SLOWER = "5 to 9"  # times: steps of mlp(784, (256,), 10) and lenet(), batches o
 
 
 class Announcement:
-    """A context that says a text if it is not left within `PATIENCE` seconds, so that nobody takes it for a hang."""
+    """A context that prints a text if it is not left within `PATIENCE` seconds, so that the program does not seem to
+    hang."""
 
     def __init__(self, say: Callable[[str], Any], text: str):
         self.timer = threading.Timer(PATIENCE, say, (text,))
@@ -50,7 +51,7 @@ NATIVE = NativeHint()
 
 
 def compiling(net: Any, cost: Any, say: Callable[[str], Any], shapes: list[Any]) -> Announcement:
-    """The announcement of a step for arrays of these shapes that is about to be compiled."""
+    """Return the announcement of a step that is about to be compiled for arrays of these shapes."""
     what = "a pass" if cost is None else "a training step"
     data = show(tuple(shapes[0])) if shapes else "no data"
     return Announcement(say, f"compiling {what} of {net.title()}, {net.nodeCount()}, for data {data} ...")

@@ -36,17 +36,17 @@ class Calculator(ChecksKeywords, Settable):
         self.batchsize = batchsize
         self.isLookedAt = False
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
+    def __call__(self, *args: Any, **named: Any) -> Any:
         """Raises    ArgumentError naming the method that was meant"""
-        raise ArgumentError("Calculator: it is no function: calculator.calculate(data) gives the outputs")
+        raise ArgumentError("Calculator: not a function: calculator.calculate(data) gives the outputs")
 
     @takes()
     def calculate(self, data: Any) -> Any:
-        """One numpy array with a row for each sample; a list of them where the network has several outputs.
+        """Return an array with a row for each sample; a list of arrays if the network has several outputs.
 
-        `data` is an array, a list of arrays where there are several inputs, or an iterable of those, batch by batch.
+        `data` is an array, a list of arrays for several inputs, or an iterable of batches of them.
 
-        Raises    DataError if there is no sample, or an output has not one row for each
+        Raises    DataError if there is no sample, or an output does not have one row per sample
         """
         source = batchesFrom(data, None, self.batchsize, False, self.objective.names)
         parts: list[list[np.ndarray]] = []
@@ -62,9 +62,9 @@ class Calculator(ChecksKeywords, Settable):
                     outputs = self.objective.run(batch)[1]
                     self.check(outputs, batch)
                     waiting.append(DeviceResults(outputs))
-                    while len(waiting) > AHEAD or sum(each.nbytes for each in waiting) > BYTES:
+                    while len(waiting) > AHEAD or sum(results.nbytes for results in waiting) > BYTES:
                         parts.append(waiting.popleft().read(copy=True))
-                parts += [each.read(copy=True) for each in waiting]
+                parts += [results.read(copy=True) for results in waiting]
             finally:
                 self.objective.reset()
         source.checkUsed(len(parts))

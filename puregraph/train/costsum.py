@@ -45,25 +45,25 @@ class CostSum(Graph):
         return Graph(*addedUp(self.costs, self.weights, [Input(name=WEIGHT).node()]), self.name)
 
     def inOrderOf(self, net: Any) -> CostSum:
-        """The same sum with its costs in the order of the outputs of a network, in which targets come."""
+        """Return the sum with its costs in the order of the network's outputs, which is the order of targets."""
         ordered = [net.outputNames[slot] for slot in sorted(self.slotsIn(net))]
         if ordered == list(self.parts):
             return self
-        return CostSum({each: self.costs[each] for each in ordered}, dict(zip(self.parts, self.weights)), self.name)
+        return CostSum({name: self.costs[name] for name in ordered}, dict(zip(self.parts, self.weights)), self.name)
 
     def slotsIn(self, net: Any) -> list[int]:
-        """The slots of the outputs of a network that have a cost.
+        """Return the slots of the network's outputs that have a cost.
 
-        Raises    GraphError for the name of an output that there is not
+        Raises    GraphError for a name that is not an output
         """
-        own = list(net.outputNames)
-        unknown = [each for each in self.parts if each not in own]
+        outputs = list(net.outputNames)
+        unknown = [name for name in self.parts if name not in outputs]
         if unknown:
             raise GraphError(
-                f"{type(self).__name__}: wanted costs for outputs of {net.title()}, which are {', '.join(own)}; "
+                f"{type(self).__name__}: wanted costs for outputs of {net.title()}, which are {', '.join(outputs)};  "
                 f"got one for {', '.join(map(repr, unknown))}"
             )
-        return [own.index(each) for each in self.parts]
+        return [outputs.index(name) for name in self.parts]
 
     def meanOf(self, means: dict[str, float]) -> float:
         """The cost over several batches, from the means of its parts by the names of their figures."""
@@ -73,13 +73,13 @@ class CostSum(Graph):
 def addedUp(
     costs: dict[str, Any], factors: list[float], weight: list[Any] | None = None
 ) -> tuple[list[Any], list[Any]]:
-    """The inputs and outputs of a sum of costs, which all take the node for the weights of samples, if there is one."""
+    """Return the inputs and outputs of a sum of costs. All costs take the node of sample weights, if there is one."""
     more = weight or []
-    predictions = [Input(name=each).node() for each in costs]
-    targets = [Input(name=f"target {each}").node() for each in costs]
-    found = [cost.node(x, t, *more) for cost, x, t in zip(costs.values(), predictions, targets)]
+    predictions = [Input(name=output).node() for output in costs]
+    targets = [Input(name=f"target {output}").node() for output in costs]
+    parts = [cost.node(x, t, *more) for cost, x, t in zip(costs.values(), predictions, targets)]
     terms = [f"{factor!r} * c{i}" for i, factor in enumerate(factors)]
-    return [*predictions, *targets, *more], [Pointwise("total", " + ".join(terms)).node(*found), *found]
+    return [*predictions, *targets, *more], [Pointwise("total", " + ".join(terms)).node(*parts), *parts]
 
 
 class PartLoss(Metric):
@@ -111,14 +111,14 @@ def checkedCosts(costs: Any) -> tuple[str, ...]:
 
 def checkedWeights(weights: Any, names: tuple[str, ...]) -> list[float]:
     """The weight of each cost."""
-    given = {} if weights is None else weights
-    if not isinstance(given, dict) or not set(given) <= set(names):
+    byName = {} if weights is None else weights
+    if not isinstance(byName, dict) or not set(byName) <= set(names):
         raise ArgumentError(f"weights: wanted a dict by some of the names {', '.join(names)}, got {weights!r:.80}")
-    for name, weight in given.items():
+    for name, weight in byName.items():
         isReal = isinstance(weight, (int, float)) and not isinstance(weight, bool)
         if not isReal or not math.isfinite(weight) or weight < 0:
             raise ArgumentError(f"weights[{name!r}]: wanted a number from 0 on, got {weight!r:.60}")
-    return [float(given.get(name, 1.0)) for name in names]
+    return [float(byName.get(name, 1.0)) for name in names]
 
 
 def costFrom(cost: Any) -> Any:
@@ -135,6 +135,6 @@ def costFrom(cost: Any) -> Any:
 
 
 def partLosses(net: Any, cost: Any) -> list[Metric]:
-    """What counts each cost of a CostSum, which come behind the outputs of the network."""
+    """Return the metrics of the costs of a CostSum, which follow the outputs of the network."""
     first, costs = len(net.outputNames), getattr(cost, "costs", {})
-    return [PartLoss(each, i, first + i, f"{name} loss") for i, (name, each) in enumerate(costs.items())]
+    return [PartLoss(part, i, first + i, f"{name} loss") for i, (name, part) in enumerate(costs.items())]

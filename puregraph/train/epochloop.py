@@ -38,7 +38,8 @@ class EpochLoop:
         self.asks = not isPlain(trainer.optimizer)  # before it updates in a way of its own, whether the cost is finite
 
     def runEpoch(self) -> None:
-        """The rest of an epoch, its validation, and its row; only steps, where the run is stopped at once."""
+        """Run the remaining steps of an epoch, its validation, and append its row; after an immediate stop, only the
+        steps."""
         trainer = self.trainer
         trainer.clock = time.perf_counter()
         if not trainer.begun:
@@ -65,7 +66,7 @@ class EpochLoop:
         self.reportIgnored()
         self.gatherWeights()
         if self.shared is not None and trainer.world.survives:
-            trainer.world.survive(trainer.world.barrier)  # there is a first process, which writes what follows
+            trainer.world.survive(trainer.world.barrier)  # afterwards the first process exists and writes files
             self.sharedStep(self.shared)
         row = {"epoch": trainer.epoch + 1, "step": trainer.step, **trainer.meters.row()}
         if self.checks is not None:
@@ -74,8 +75,8 @@ class EpochLoop:
                 self.call("onValidationBegin")
             if trainer.stopped and trainer.stopsNow:
                 return
-            found = trainer.validator.run(self.checks)
-            row |= {f"val {name}": value for name, value in found.items()}
+            figures = trainer.validator.run(self.checks)
+            row |= {f"val {name}": value for name, value in figures.items()}
         with trainer.interrupt.whole():
             trainer.history.append({**row, "rate": trainer.lastRate, "seconds": trainer.passed()})
             trainer.epoch += 1
@@ -107,7 +108,7 @@ class EpochLoop:
         trainer.interrupt.torn = False
 
     def learnShared(self, known: SharedStep, group: list[Batch]) -> None:
-        """What a step does where its grains are those of several processes, or of one."""
+        """Take a step whose grains are on several processes, or run one by one."""
         world, locations = self.trainer.world, [self.locationOf(number) for number in range(len(group))]
 
         def attempt() -> SharedStep:
@@ -160,18 +161,18 @@ class EpochLoop:
             self.shared.gatherWeights()
 
     def showProgress(self) -> None:
-        """Show progress, which another process did as long as that was there."""
+        """Show progress, in place of another process that is lost."""
         trainer = self.trainer
         before, trainer.progress = trainer.progress, progressFrom(trainer.wantedProgress)
-        trainer.callbacks = [trainer.progress if each is before else each for each in trainer.callbacks]
+        trainer.callbacks = [trainer.progress if callback is before else callback for callback in trainer.callbacks]
         trainer.objective.say = trainer.progress.notice
         trainer.progress.onTrainBegin(trainer)
 
     def learn(self, group: list[Batch]) -> None:
-        """What a step does where this process is alone."""
+        """Take a step on a single process."""
         trainer = self.trainer
         isDone, counts = False, [1.0]
-        if len(group) > 1:  # of which each is a mean of its own
+        if len(group) > 1:  # each cost is the mean over its batch
             targets = [batch.target[0] if batch.target else None for batch in group]
             counts = [float(countedIn(trainer.cost, t, batch.size)) for t, batch in zip(targets, group)]
         for number, batch in enumerate(group):
@@ -192,7 +193,7 @@ class EpochLoop:
                 trainer.ignored += int((label == trainer.cost.ignoreIndex).sum()), label.size
 
     def reportIgnored(self) -> None:
-        """Say once how many labels the cost leaves out: those of the first epoch."""
+        """Report once the number of labels in the first epoch that the cost ignores."""
         trainer = self.trainer
         if trainer.ignored is not None:
             left, count = trainer.ignored.tolist()
@@ -222,20 +223,20 @@ class EpochLoop:
         return isLone
 
     def locationOf(self, number: int, back: int = 0) -> str:
-        """Where a batch of this step is, or of one that is `back` steps before."""
+        """Return the location of a batch of this step, or of the step `back` steps before."""
         trainer = self.trainer
         return f"epoch {trainer.epoch + 1}, batch {(trainer.position - back) * trainer.accumulate + number + 1}"
 
     def locate(self, error: Exception, location: str, runs: int) -> None:
-        """Have an error say where it comes from: of what a GPU reports some steps later, from which of them.
+        """Add the location to an error; a GPU may report an error some steps late.
 
-        `runs` are those that this step has started before.
+        `runs` is the number of runs that this step has started before.
         """
         trainer = self.trainer
         if isinstance(error, NotFiniteError) and error.behind is not None:
             trainer.meters.flush()  # names the batch and its data if a cost is not finite
-            each = 1 if trainer.accumulate == 1 else trainer.accumulate + 1
-            back = -(-(error.behind + 1 - runs) // each)
+            runsPerStep = 1 if trainer.accumulate == 1 else trainer.accumulate + 1
+            back = -(-(error.behind + 1 - runs) // runsPerStep)
             location, error.step = self.locationOf(trainer.accumulate - 1, back), trainer.step - back
         if location not in str(error):
             addLocation(error, f"in {location}")
@@ -278,6 +279,6 @@ class EpochLoop:
 
 
 def looksAtSteps(callback: Any) -> bool:
-    """Whether a callback may look at the network after a step: any but those that say how far it is, or save it."""
+    """True for a callback that may read the network after a step: any but Progress and Checkpoint."""
     isKnown = isinstance(callback, (Progress, Checkpoint))
     return not isKnown and type(callback).onBatchEnd is not Callback.onBatchEnd

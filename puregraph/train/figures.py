@@ -24,7 +24,7 @@ class Figures:
 
     @property
     def isFresh(self) -> bool:
-        """Whether the run has not made a step yet."""
+        """True if the run has not made a step yet."""
         return self.epoch == self.first and not self.position
 
     @property

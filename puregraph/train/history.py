@@ -33,9 +33,9 @@ class History(ForeignAttributes, list):
         return self.table() or "no epoch yet"
 
     def column(self, name: str) -> list[Any]:
-        """One figure over all epochs; None where a row has none.
+        """Return a figure of every epoch; None for rows without it.
 
-        Raises    DataError for a name that no row has
+        Raises    DataError for a name that is in no row
         """
         if name not in self.names():
             raise DataError(f"history: wanted one of {', '.join(self.names()) or 'no figure yet'}, got {name!r}")

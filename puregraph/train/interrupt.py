@@ -39,7 +39,7 @@ class Interrupt:
             raise KeyboardInterrupt  # after the last step, and so alone
 
     def handle(self, number: int, frame: Any) -> None:
-        """What a signal does."""
+        """Handle a signal: ask the run to stop, or interrupt it at once the second time."""
         if (self.busy or self.shared) and not self.asked:
             self.asked = True
         else:

@@ -32,13 +32,13 @@ class Waiting(NamedTuple):
 
 
 class Meters:
-    """The mean cost, each batch weighted by what it is a mean over, and metrics.
+    """The mean cost, each batch weighted by the number of values in its mean, and metrics.
 
-    Results on a GPU are copied to the host behind their step, and read once in `every` batches, `every` steps later:
-    nobody waits for a step that is still to be done. Fewer wait where results are large. `learns` says whether
-    weights depend on the costs.
+    Results on a GPU are copied to the host after their step, and read once in `every` batches, `every` steps later, so
+    that the host does not wait for a running step. Large results are read earlier. `learns` is True if weights depend
+    on the costs.
 
-    Raises    DataError if two metrics have one name, or one looks at an output or target that is not there
+    Raises    DataError if two metrics have one name, or one uses an output or target that does not exist
     """
 
     def __init__(self, metrics: Iterable[Metric] = (), every: int = EVERY, learns: bool = True, cost: Any = None):
@@ -66,7 +66,7 @@ class Meters:
 
     def add(self, cost: Any, outputs: list[Any], batch: Batch, location: str = "", step: int = 0) -> None:
         """Count a batch. A cost that is not finite raises a NotFiniteError that names the `location` and has the `step`
-        as an attribute; where nothing is learnt from it, only if the data are to blame."""
+        as an attribute; without training, only if the data are not finite."""
         figures = [cost, countedIn(self.cost, batch.target[0] if batch.target else None, batch.size)]
         for metric in self.metrics:
             figures += [metric.chosen(outputs, "outputs"), metric.chosen(batch.target, "targets")]
@@ -78,7 +78,7 @@ class Meters:
         self.forgetData()
         if len(self.waiting) >= 2 * self.every:
             self.flush(self.every)
-        while sum(each.parcel.nbytes for each in self.waiting) >= BYTES:
+        while sum(entry.parcel.nbytes for entry in self.waiting) >= BYTES:
             self.flush(1)
 
     def count(self, figures: list[Any], batch: Batch | None, location: str, step: int, size: int) -> None:
@@ -147,14 +147,14 @@ class Meters:
         }
 
     def check(self, state: dict[str, Any]) -> None:
-        """Whether it can go on from saved sums.
+        """Check that saved sums can be continued.
 
-        Raises    DataError if the metrics are not those that were saved
+        Raises    DataError if the metrics differ from the saved ones
         """
-        saved, own = list(state["metrics"]), [metric.name for metric in self.metrics]
-        if sorted(saved) != sorted(own):
-            wanted, given = (", ".join(names) or "none" for names in (saved, own))
-            raise DataError(f"metrics: an epoch was begun with {wanted}, it cannot go on with {given}")
+        saved, current = list(state["metrics"]), [metric.name for metric in self.metrics]
+        if sorted(saved) != sorted(current):
+            begun, now = (", ".join(names) or "none" for names in (saved, current))
+            raise DataError(f"metrics: an epoch was begun with {begun}, it cannot go on with {now}")
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from saved sums."""

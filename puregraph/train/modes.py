@@ -15,41 +15,41 @@ from puregraph.module import Module
 
 
 class Holders(Mutex):
-    """Which threads have a module in a mode for a while.
+    """The threads that hold modules in a mode for a while.
 
-    `found`  by the id of a module the mode that it had before all of them, and (thread, mode) of each
+    `before`  by the id of a module its mode before all holders, and the (thread, mode) of each holder
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: dict[int, tuple[bool, list[tuple[int, bool]]]] = {}
+        self.before: dict[int, tuple[bool, list[tuple[int, bool]]]] = {}
 
     def enter(self, module: Any, train: bool, before: bool) -> None:
         """This thread wants a mode from now on."""
         own = threading.get_ident()
-        _, holders = self.found.setdefault(id(module), (before, []))
+        _, holders = self.before.setdefault(id(module), (before, []))
         holders.append((own, train))
 
     def leave(self, module: Any, train: bool, before: bool) -> None:
-        """It does no longer: the module goes back to its mode, unless another thread goes on."""
+        """End a thread's hold: the module returns to its mode, unless another thread holds it."""
         own = threading.get_ident()
-        first, holders = self.found.get(id(module), (before, []))
+        first, holders = self.before.get(id(module), (before, []))
         if (own, train) in holders:
             holders.remove((own, train))
         if not holders:
-            self.found.pop(id(module), None)
+            self.before.pop(id(module), None)
             restore(module, first)
         elif all(who == own for who, _ in holders):
             restore(module, before)
 
     def check(self, modules: list[Any], train: bool) -> None:
-        """Whether no other thread has any of these in the other mode.
+        """Check that no other thread holds any of these modules in the other mode.
 
-        Raises    DataError that says what to do
+        Raises    DataError with a remedy
         """
         own = threading.get_ident()
         for module in modules:
-            _, holders = self.found.get(id(module), (train, []))
+            _, holders = self.before.get(id(module), (train, []))
             if any(who != own and mode is not train for who, mode in holders):
                 name = module.title() if isinstance(module, Graph) else module.brief()
                 mode, other = ("trainMode", "evalMode") if train else ("evalMode", "trainMode")
@@ -59,10 +59,10 @@ class Holders(Mutex):
                 )
 
     def forget(self) -> None:
-        """In a forked process, forget the threads that are not there."""
+        """Forget the threads that a forked process does not have."""
         own = threading.get_ident()
-        kept = {key: (first, [h for h in holders if h[0] == own]) for key, (first, holders) in self.found.items()}
-        self.found = {key: each for key, each in kept.items() if each[1]}
+        kept = {key: (first, [h for h in holders if h[0] == own]) for key, (first, holders) in self.before.items()}
+        self.before = {key: entry for key, entry in kept.items() if entry[1]}
 
 
 HOLDERS = Holders()
@@ -110,17 +110,17 @@ def leaveIn(train: bool, *modules: Module) -> None:
     """In the block of `inMode`, have modules go to this mode when it ends, in place of that which they had."""
     with HOLDERS.lock:
         for module in everyModule(modules):
-            _, holders = HOLDERS.found[id(module)]
-            HOLDERS.found[id(module)] = train, holders
+            _, holders = HOLDERS.before[id(module)]
+            HOLDERS.before[id(module)] = train, holders
 
 
 def everyModule(modules: Any) -> list[Any]:
-    """These modules and all that are inside of graphs among them, each once."""
-    found: dict[int, Any] = {}
+    """Return these modules and all modules inside graphs among them, each once."""
+    modulesById: dict[int, Any] = {}
     waiting = list(modules)
     while waiting:
         module = waiting.pop()
-        if id(module) not in found:
-            found[id(module)] = module
+        if id(module) not in modulesById:
+            modulesById[id(module)] = module
             waiting += [node.module for node in module.nodes] if isinstance(module, Graph) else []
-    return list(found.values())
+    return list(modulesById.values())

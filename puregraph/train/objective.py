@@ -46,16 +46,16 @@ class Objective:
         if cost is not None:
             checkKind("cost", cost, ("node", "trainMode"), "a Module, such as MSE()")
         self.net = net if isinstance(net, Graph) else Sequential(net)
-        given: Any = cost
-        self.cost: Any = given.inOrderOf(self.net) if hasattr(given, "inOrderOf") else given
+        ordered: Any = cost.inOrderOf(self.net) if hasattr(cost, "inOrderOf") else cost
+        self.cost: Any = ordered
         self.compile = compile
         self.names = Names(self.net.arguments, getattr(self.cost, "parts", ()))
         self.graph: Any = None
-        self.buckets: Any = None  # of gradients, which other processes get while backward runs
-        self.deviceExchange: Any = None  # what adds them up on a GPU
-        self.weights: Any = None  # of which each process has pieces
-        self.split: Any = None  # the network in parts, of which each process has some
-        self.say: Callable[[str], Any] | None = None  # what compiling for long is said by
+        self.buckets: Any = None  # of gradients, which are reduced while backward runs
+        self.deviceExchange: Any = None  # the all-reduce on a GPU
+        self.weights: Any = None  # sharded weights
+        self.split: Any = None  # the tensor-parallel network
+        self.say: Callable[[str], Any] | None = None  # reports long compilations
         self.sizes: tuple[int, int, bool] | None = None
         self.mutex = Mutex()
 
@@ -85,22 +85,22 @@ class Objective:
         return (self.prepare(batch, pinner) for batch in batches)
 
     def prepare(self, batch: Batch, pinner: Pinner | None = None) -> Batch:
-        """The batch with the dtypes that the graph computes in; made on the host, in any thread."""
+        """Convert a batch to the dtypes of the graph, on the host, in any thread."""
         sizes = len(batch.data), len(batch.target), batch.isWeighed
         if self.sizes != sizes:
             self.build(*sizes)
         dtypes = self.dtypesOf([*batch.data, *batch.target])
         if self.compile and device.name() == "cuda":  # pictures go there as bytes, and the step converts them
             dtypes = [*map(keptType, batch.data, dtypes), *dtypes[len(batch.data) :]]
-        given = [converted(x, dtype, name, pinner) for (name, x), dtype in zip(named(batch), dtypes, strict=True)]
-        return batch._replace(data=given[: len(batch.data)], target=given[len(batch.data) :])
+        arrays = [converted(x, dtype, name, pinner) for (name, x), dtype in zip(named(batch), dtypes, strict=True)]
+        return batch._replace(data=arrays[: len(batch.data)], target=arrays[len(batch.data) :])
 
     def dtypesOf(self, arrays: list[Any]) -> list[Any]:
-        """The dtypes that arrays are to have: their own where the graph's rules take them."""
-        given = tuple([x.dtype for x in arrays])
-        if given not in self.taken:
-            self.taken[given] = self.graph.inputTypes(len(given), list(given))
-        return self.taken[given]
+        """Return the dtypes to convert arrays to: their own if the graph's rules accept them."""
+        dtypes = tuple([x.dtype for x in arrays])
+        if dtypes not in self.taken:
+            self.taken[dtypes] = self.graph.inputTypes(len(dtypes), list(dtypes))
+        return self.taken[dtypes]
 
     def run(self, batch: Batch, compiled: bool = True) -> tuple[Any, list[Any]]:
         """The cost (None without one) and the network's outputs for a prepared batch, on the device."""
@@ -109,9 +109,9 @@ class Objective:
             return self.parted(program.run(*batch.data, *batch.target, copy=not program.isAhead))
         return self.parted(self.graph([device.toDevice(x) for x in (*batch.data, *batch.target)]))
 
-    def parted(self, found: Any) -> tuple[Any, list[Any]]:
-        """What the graph gives as the cost and the network's outputs."""
-        outputs = found if isinstance(found, list) else [found]
+    def parted(self, results: Any) -> tuple[Any, list[Any]]:
+        """Split the results of the graph into the cost and the network's outputs."""
+        outputs = results if isinstance(results, list) else [results]
         if self.cost is None:
             return None, outputs
         checkCost(self.cost, outputs[0].shape)
@@ -169,13 +169,13 @@ class Objective:
         checkShapes(self.graph, self.cost, [tuple(x.shape) for x in (*batch.data, *batch.target)])
 
     def warn(self, batch: Batch, metrics: Iterable[Any] = ()) -> None:
-        """Warn of what network, cost and metrics compute together and nobody can have meant."""
+        """Warn of a combination of network, cost and metrics that is probably a mistake."""
         shapes = [tuple(x.shape) for x in (*batch.data, *batch.target)]
         warnOf(self.graph, self.cost, shapes)
-        found = self.graph.dataShapeFrom(shapes)
+        outshapes = self.graph.dataShapeFrom(shapes)
         costs = list(getattr(self.cost, "costs", {}).values()) or [self.cost]
         for slot, target, cost in zip(costSlots(self.net, self.cost), batch.target, costs):
-            last, x = lastBefore(self.graph, cost, len(shapes)), found[1 + slot]
+            last, x = lastBefore(self.graph, cost, len(shapes)), outshapes[1 + slot]
             label = "the network" if last is None else f"'{last.path}' ({last.module.label})"
             for metric in metrics:
                 text = metricDoubt(metric, cost, last, label, x, tuple(target.shape)) if metric.which == slot else ""
@@ -189,7 +189,7 @@ class Objective:
 
 
 def checkShapes(graph: Graph, cost: Module | None, shapes: list[Any]) -> None:
-    """Infer the shapes of a graph from those of a batch; the first output, the cost, must be one number."""
+    """Infer the shapes of a graph for a batch. The first output, the cost, must be one number."""
     outputs = graph.dataShapeFrom(shapes)
     if cost is not None:
         checkCost(cost, outputs[0])
@@ -210,13 +210,13 @@ def costSlots(net: Any, cost: Any) -> list[int]:
 
 
 def metricDoubt(metric: Any, cost: Any, last: Any, label: str, x: Any, target: Any) -> str:
-    """What a metric makes of an output of shape x that its cost takes in another way; nothing where it fits."""
+    """Return a doubt about a metric that reads an output otherwise than its cost does; empty if they agree."""
     kind, takes = type(metric).__name__, getattr(cost, "takes", "")
     gives = "" if last is None else last.module.gives
     if x == target and gives == "probabilities" and getattr(metric, "threshold", None) == 0.0:
         return f"{label} gives probabilities, all above the threshold 0: write {kind}(threshold=0.5)"
     if x == target and takes and gives != "probabilities" and metric.comparesValues:
-        return f"{label} gives logits, as {type(cost).__name__} takes them, which are no values to compare targets with"
+        return f"{label} gives logits, as {type(cost).__name__} takes them, which cannot be compared with targets"
     axis = getattr(metric, "axis", None)
     if takes == "scores" and axis is not None and len(x) > 2 and axis % len(x) != cost.axis % len(x):
         return (
@@ -227,7 +227,7 @@ def metricDoubt(metric: Any, cost: Any, last: Any, label: str, x: Any, target: A
 
 
 def checkKind(what: str, value: Any, wanted: tuple[str, ...], example: str) -> None:
-    """Refuse a class in place of what it makes, and whatever cannot do what is wanted."""
+    """Refuse a class in place of an instance, and a value without the wanted methods."""
     if isinstance(value, type):
         raise DataError(f"{what}: wanted {example}, got the class {value.__name__}; make one, {value.__name__}(...)")
     if not all(hasattr(type(value), name) or hasattr(value, name) for name in wanted):

@@ -75,7 +75,7 @@ def weighed(target: Any, weight: Any, cost: Any) -> Any:
 
 
 def validationFrom(validation: Any, batchsize: int, names: Names, cost: Any) -> Arrays | Stream | None:
-    """What is validated on: (data, target), (data, target, sampleWeight), or batches."""
+    """Return the validation source of (data, target), (data, target, sampleWeight), or batches."""
     if validation is None:
         return None
     if isinstance(validation, (int, np.integer)):
@@ -97,7 +97,7 @@ def validationFrom(validation: Any, batchsize: int, names: Names, cost: Any) -> 
 def sourcesFrom(
     trainer: Any, data: Any, target: Any, validation: Any, weight: Any
 ) -> tuple[Arrays | Stream, Arrays | Stream | None]:
-    """What is trained on and what is validated on, from what `Trainer.train` was given."""
+    """Return the sources of training and validation data, from the arguments of `Trainer.train`."""
     names, cost, isWeighed = trainer.objective.names, trainer.cost, weight is not None
     checkRows(data=data, target=target, sampleWeight=weight)
     data, target = names.inOrder(data, target)
@@ -112,7 +112,7 @@ def sourcesFrom(
 
 
 def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None, epochs: int) -> None:
-    """Begin a run, or go on with one, after everything was checked that can be before the first step."""
+    """Begin a run, or continue one, after all possible checks before the first step."""
     checkedSize(epochs, "epochs")
     if not trainer.running:
         trainer.restart()
@@ -126,7 +126,7 @@ def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None,
         )
     count = None if source.count is None else -(-source.count // trainer.accumulate)
     if (trainer.until, trainer.count) != (trainer.first + epochs, count):
-        trainer.total = None  # schedules are as long as the run that it is now
+        trainer.total = None  # the length of the run has changed
     trainer.until, trainer.count = trainer.first + epochs, count
     if trainer.position > (trainer.position if count is None else count):
         raise DataError(
@@ -139,8 +139,8 @@ def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None,
             f"nothing to train: the run has made {done} epoch{'s' * (done != 1)}{ended}; epochs={epochs} counts all of "
             "that run, and trainer.restart() begins another one"
         )
-    for given, passes in ((source, trainer.until - trainer.epoch), (checks, 0 if checks is None else epochs)):
-        if given is not None and given.oneshot and passes > 1:
+    for checked, passes in ((source, trainer.until - trainer.epoch), (checks, 0 if checks is None else epochs)):
+        if checked is not None and checked.oneshot and passes > 1:
             raise DataError(
                 f"wanted batches for {passes} epochs, got an iterator that can be used once: give a function that "
                 "returns one for each epoch, or a list"
@@ -172,9 +172,9 @@ def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None,
 
 
 def checkShard(shard: Any) -> str | None:
-    """What of a run each process has only a part of.
+    """Check the `shard` argument: the part of training state to shard over processes.
 
-    Raises    DataError for anything else than what can be divided
+    Raises    DataError for any other value
     """
     if shard not in (None, "state", "gradients", "parameters"):
         raise DataError(f'shard: wanted None, "state", "gradients" or "parameters", got {shard!r:.60}')
@@ -182,9 +182,9 @@ def checkShard(shard: Any) -> str | None:
 
 
 def checkRepeatable(repeatable: Any) -> str | None:
-    """Which number the bits of a run do not depend on, beside what always holds.
+    """Check the `repeatable` argument: the number that results must not depend on.
 
-    Raises    DataError for anything else than None or "threads", on a GPU, and if the BLAS of numpy is not OpenBLAS
+    Raises    DataError unless it is None or "threads"; "threads" needs the CPU and numpy with OpenBLAS
     """
     if repeatable not in (None, "threads"):
         raise DataError(f'repeatable: expected None or "threads", got {repeatable!r:.60}')
@@ -249,10 +249,10 @@ def checkParams(trainer: Any) -> None:
 
 
 def fitSchedule(trainer: Any) -> None:
-    """Tell schedules how many updates there will have been when this run ends, and warn of one that is over before."""
+    """Set the length of schedules to the updates of this run, and warn of a schedule that ends earlier."""
     optimizer = trainer.optimizer
-    schedules = [getattr(each, "schedule", None) for each in (optimizer, *getattr(optimizer, "members", ()))]
-    for schedule in {id(each): each for each in schedules if each is not None}.values():
+    schedules = [getattr(member, "schedule", None) for member in (optimizer, *getattr(optimizer, "members", ()))]
+    for schedule in {id(schedule): schedule for schedule in schedules if schedule is not None}.values():
         fit(trainer, schedule)
 
 
@@ -279,11 +279,11 @@ def fit(trainer: Any, schedule: Any) -> None:
 
 
 def endOf(schedule: Any, first: int, total: int) -> int | None:
-    """The update from which on a schedule is over: it says so, or its factor comes to nothing, and stays so."""
+    """Return the update at which a schedule ends: its `end`, or the update from which its factor stays near zero."""
     if getattr(schedule, "end", None) is not None:
         return int(schedule.end)
     steps = [first + (total - 1 - first) * k // 64 for k in range(65)]
     factors = [factorAt(schedule, step) for step in steps]
     little = NOTHING * max(factors)
-    found = next((k for k in range(58) if max(factors[k:]) < little), None)  # the last tenth may come to nothing
-    return None if found is None else steps[found]
+    index = next((k for k in range(58) if max(factors[k:]) < little), None)  # the last tenth may come to nothing
+    return None if index is None else steps[index]

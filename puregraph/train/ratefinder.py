@@ -48,19 +48,21 @@ class RateCurve(_Tried):
 def findRate(
     trainer: Any, data: Any, target: Any = None, lowest: float = 1e-6, highest: float = 1.0, steps: int = 100
 ) -> RateCurve:
-    """Take steps with learning rates that grow from `lowest` to `highest`, until the cost goes up; then put network,
-    optimizer and trainer back to where they were: `trainer.optimizer.learnRate = findRate(trainer, x, t).best`.
+    """Find a learning rate: `trainer.optimizer.learnRate = findRate(trainer, x, t).best`.
+
+    Steps are taken with rates that grow from `lowest` to `highest`, until the cost rises. Then network, optimizer and
+    trainer are restored.
 
     Source    Smith 2017, arXiv:1506.01186, section 3.3; exponential growth as in fastai's lr_find
     Raises    ArgumentError unless 0 < lowest < highest and there are at least 5 steps, or if too few could be taken;
-              what `Trainer.train` raises
+              the errors of `Trainer.train`
     """
     if not (0 < lowest < highest and steps >= 5):
         raise ArgumentError(f"findRate: wanted 0 < lowest < highest and 5 steps, got {lowest!r}, {highest!r}, {steps}")
     checkKind("trainer", trainer, ("train", "resume"), "a Trainer")
     optimizer, first = trainer.optimizer, trainer.optimizer.step
     saved, before = trainer.save(None), (trainer.callbacks, trainer.progress, optimizer.learnRate, optimizer.schedule)
-    found: list[tuple[float, float]] = []
+    curve: list[tuple[float, float]] = []
 
     def grown(step: int) -> float:
         return float(lowest * (highest / lowest) ** min(max(step - first, 0) / (steps - 1), 1.0))
@@ -68,22 +70,22 @@ def findRate(
     def look(trainer: Any) -> None:
         trainer.meters.flush()
         cost = trainer.loss
-        if found:
-            cost = SMOOTH * found[-1][1] + (1 - SMOOTH) * cost
-        found.append((trainer.lastRate, cost))
-        if len(found) == steps or cost > DIVERGED * abs(min(each for _, each in found)):
+        if curve:
+            cost = SMOOTH * curve[-1][1] + (1 - SMOOTH) * cost
+        curve.append((trainer.lastRate, cost))
+        if len(curve) == steps or cost > DIVERGED * abs(min(value for _, value in curve)):
             trainer.stop(now=True)
 
     try:
         trainer.callbacks, trainer.progress = [FunctionCallback(look)], Progress()
         optimizer.learnRate, optimizer.schedule = 1.0, grown
-        with suppress(NotFiniteError):  # the rate was too high: that is what was looked for
+        with suppress(NotFiniteError):  # the rate was too high, which ends the search
             trainer.train(data, target, epochs=steps)
     finally:
         trainer.callbacks, trainer.progress, optimizer.learnRate, optimizer.schedule = before
         trainer.resume(saved)
         trainer.stopped = trainer.stopsNow = False
-    if len(found) < 5:
-        raise ArgumentError(f"findRate: the cost was not finite after {len(found)} steps; try a smaller lowest")
-    rates, costs = zip(*found)
+    if len(curve) < 5:
+        raise ArgumentError(f"findRate: the cost was not finite after {len(curve)} steps; try a smaller lowest")
+    rates, costs = zip(*curve)
     return RateCurve(np.array(rates), np.array(costs))

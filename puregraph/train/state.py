@@ -58,9 +58,9 @@ def stateFrom(trainer: Any) -> dict[str, Any]:
 
 
 def check(trainer: Any, saved: Any) -> None:
-    """Whether a trainer can go on from what was saved.
+    """Check that a trainer can continue from a saved state.
 
-    Raises    DataError saying what it would have to be made with, CheckpointError for what no trainer writes
+    Raises    DataError naming the arguments it would need, CheckpointError for a state that no trainer writes
     """
     if not isinstance(saved, dict) or saved.get("version") != VERSION:
         raise DataError(f"wanted what trainer.save wrote (version {VERSION}), this file holds no trainer of that kind")
@@ -112,9 +112,9 @@ def otherCost(trainer: Any, saved: dict[str, Any]) -> list[str]:
 
 
 def checkKinds(saved: dict[str, Any]) -> None:
-    """Whether all that was saved is of the kind that a trainer writes.
+    """Check that all saved values have the types that a trainer writes.
 
-    Raises    CheckpointError naming what is not
+    Raises    CheckpointError naming a value of another type
     """
     wanted = {KEY: dict, "settings": dict, "random": dict, "tally": dict, "history": list, "callbacks": list}
     for name, kind in wanted.items():
@@ -140,7 +140,7 @@ def checkKinds(saved: dict[str, Any]) -> None:
     require(progress["position"] <= most, "position", f"at most {most}", progress["position"])
     frozen = saved.get("frozen", {"modules": [], "params": []})
     isNames = type(frozen) is dict and set(frozen) == {"modules", "params"}
-    isNames = isNames and all(type(each) is list and all(type(n) is str for n in each) for each in frozen.values())
+    isNames = isNames and all(type(paths) is list and all(type(n) is str for n in paths) for paths in frozen.values())
     require(isNames, "frozen", "paths of modules and parameters", frozen)
     checkOrder(saved.get("order"), progress, settings["shuffle"])
     sums = isNumber(meters.get("total")) and isWeight(meters.get("weight")) and isNamed(meters.get("metrics"))
@@ -154,20 +154,20 @@ def checkKinds(saved: dict[str, Any]) -> None:
         require(good, "callbacks", "the states of callbacks", row)
 
 
-def checkGrains(given: int | None, saved: int | None, isBegun: bool) -> None:
-    """Whether a trainer with these grains can go on with a run that had those; None goes on with whatever there were.
+def checkGrains(grains: int | None, saved: int | None, isBegun: bool) -> None:
+    """Check that a trainer with these grains can continue a run with the saved ones; None accepts any number.
 
     Raises    DataError if it cannot
     """
-    if given not in (None, saved) and (saved is not None or isBegun):
+    if grains not in (None, saved) and (saved is not None or isBegun):
         raise DataError(
-            f"grains: the run had grains={saved}, it cannot go on with grains={given}; leave grains out, or give "
+            f"grains: the run had grains={saved}, it cannot go on with grains={grains}; leave grains out, or give "
             f"{saved}"
         )
 
 
 def checkOrder(order: Any, progress: dict[str, Any], isShuffled: bool) -> None:
-    """Whether the order of the samples names each of them once where they are shuffled, in an epoch that was begun."""
+    """Check that the order of shuffled samples in a begun epoch names each sample once."""
     if not progress["begun"]:
         require(progress["position"] == 0 and order is None, "order", "none before an epoch was begun", order)
     elif order is None:
@@ -179,10 +179,10 @@ def checkOrder(order: Any, progress: dict[str, Any], isShuffled: bool) -> None:
         require(good, "order", f"each of {progress['samples']} samples once", order)
 
 
-def require(condition: Any, name: str, wanted: str, given: Any) -> None:
-    """Refuse what no trainer writes."""
+def require(condition: Any, name: str, wanted: str, value: Any) -> None:
+    """Refuse a value that no trainer writes."""
     if not condition:
-        raise CheckpointError(f"the trainer's {name}: wanted {wanted}, got {given!r:.80}")
+        raise CheckpointError(f"the trainer's {name}: wanted {wanted}, got {value!r:.80}")
 
 
 def isCount(value: Any) -> bool:
@@ -215,9 +215,9 @@ KINDS: dict[str, Callable[[Any], bool]] = {
 
 @contextmanager
 def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[], Any]]]:
-    """What puts a trainer where it was: steps that `assign` takes when callbacks and metrics have what they saved.
+    """Restore callbacks and metrics, and yield the steps for `assign` that restore the trainer.
 
-    If the block raises, callbacks and metrics get back what they had.
+    If the block raises, callbacks and metrics return to their previous state.
     """
     rng = np.random.default_rng(0)
     rng.bit_generator.state = saved["random"]
@@ -234,25 +234,25 @@ def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[],
     }
     rows = list(saved["callbacks"])
     pairs: list[tuple[Any, Any]] = []
-    for callback in stateful(trainer):  # those that were not there before begin anew
+    for callback in stateful(trainer):  # callbacks without a saved state begin anew
         row = next((r for r in rows if r["type"] == type(callback).__name__), None)
         if row is not None:
             rows = [r for r in rows if r is not row]
             pairs.append((callback, row["state"]))
     if saved[KEY]["begun"]:
         pairs.append((trainer.meters, saved["tally"]))
-    before = [(each, each.state()) for each, _ in pairs]
+    before = [(holder, holder.state()) for holder, _ in pairs]
     try:
-        for each, state in pairs:
-            each.restore(state)
+        for holder, state in pairs:
+            holder.restore(state)
         yield [
             partial(vars(trainer).update, attributes),
             partial(trainer.history.__setitem__, slice(None), saved["history"]),
             *freezing(trainer.net, saved),
         ]
     except BaseException:
-        for each, state in before:
-            each.restore(state)
+        for holder, state in before:
+            holder.restore(state)
         raise
 
 

@@ -53,42 +53,42 @@ ELSEWHERE = {
 
 
 class Trainer(ChecksKeywords, Figures, Settable):
-    """Trains `net` to make `cost` small:
+    """Trains `net` to minimize `cost`:
 
         trainer = Trainer(net, CrossEntropy(), Adam(), metrics=[Accuracy()])
         trainer.train(data, target)                                    # one pass
         trainer.train(data, target, epochs=10, validation=(x, y))      # ten, each followed by a validation
 
     `net`         a Graph or another Module; with several outputs, the cost takes the first or all
-    `cost`        a Module of predictions and targets that gives the mean over the batch; a dict by outputs: `CostSum`
-    `optimizer`   updates the part of the network that it was set up on, or all of it; a dict: see `MultiOptimizer`
+    `cost`        a Module of predictions and targets that returns the batch mean; a dict by outputs: `CostSum`
+    `optimizer`   updates the module that it was set up on, by default the network; a dict: see `MultiOptimizer`
     `batchsize`   samples of a batch of arrays; the last batch of an epoch may be smaller
-    `dropLast`    whether that smaller batch of arrays is left out: with `shuffle` other samples in each epoch
-    `metrics`     what is gathered besides the cost, a list, or a dict by outputs; that of the validation in copies,
+    `dropLast`    skips that smaller batch; with `shuffle` it has other samples in every epoch
+    `metrics`     metrics besides the cost, a list, or a dict by outputs; the validation uses copies,
                   `trainer.validator.metrics`
-    `callbacks`   Callbacks, and functions of the trainer, which are called after every step
-    `seed`        of the order of the samples: with it, and `initial.seed` before the network is made, a run on the CPU
-                  repeats bit for bit
-    `accumulate`  how many batches make a step: their gradients are weighted by their sizes, so that a step is that of
-                  one batch as large as all of them (without BatchNorm)
-    `shuffle`     whether the samples of arrays come in a new order each epoch
-    `compile`     whether steps are compiled, see `Graph.compile`
-    `prefetch`    how many steps are made ready ahead, in a thread of their own, unless batches are tiny; 0: none
-    `fastRun`     whether to try everything out: three batches of the data and of the validation, one epoch, and
-                  Checkpoint and CsvLog write no file
+    `callbacks`   Callbacks, or functions that take the trainer and are called after every step
+    `seed`        seed of the sample order; with `initial.seed` before the network is made, a run on the CPU repeats
+                  bit for bit
+    `accumulate`  batches per step (gradient accumulation). Gradients are weighted by batch sizes, so a step equals
+                  that of one large batch (without BatchNorm)
+    `shuffle`     shuffles the samples of arrays in every epoch
+    `compile`     compiles steps, see `Graph.compile`
+    `prefetch`    steps to prepare ahead in a thread, unless batches are tiny; 0: none
+    `fastRun`     a trial run: three batches of data and of validation, one epoch, and no files of Checkpoint and
+                  CsvLog
     `progress`    "bar", "lines", "none", or "auto": a bar in a terminal, else lines
-    `grains`      how many fixed parts a batch has, which processes that train together share: the results do then not
-                  depend on how many they are, to the bit. None: a part for each process, which is as fast, or faster
-    `shard`       in parts: "state" of the optimizer (ZeRO-1), "gradients" too (ZeRO-2), or "parameters" too (ZeRO-3)
-    `stages`      into how many parts that follow each other the network is cut, through which grains go: a pipeline
-    `tensor`      into how many parts Linear, Embedder and the heads of attention are divided: tensor parallel
+    `grains`      the number of fixed microbatches of a batch, which processes share. Results then have the same bits on
+                  any number of processes. None: a microbatch per process, which is as fast or faster
+    `shard`       shards the optimizer's "state" (ZeRO-1), "gradients" too (ZeRO-2), or "parameters" too (ZeRO-3)
+    `stages`      the number of pipeline stages that the network is cut into; grains are the microbatches
+    `tensor`      the number of tensor-parallel parts of Linear, Embedder and attention heads
     `repeatable`  "threads": eager passes and float64 give the same bits for any number of threads, as compiled steps in
                   float32 always do; numpy's BLAS then has one thread
-    `readEvery`   on a GPU costs and metrics are read once in this many batches, when they are as many batches old, so
-                  that nobody waits for a step
+    `readEvery`   on a GPU, costs and metrics are read once in this many batches, with as much delay, so that the host
+                  does not wait for a step
 
-    `epoch` counts the finished epochs, `step` the steps, `position` those of the epoch that is under way; `history` has
-    a row for each epoch; `loss` is the cost of the last batch, `rate` the learning rate.
+    `epoch` counts finished epochs, `step` all steps, `position` the steps of the current epoch. `history` has a row for
+    each epoch; `loss` is the cost of the last batch, `rate` the learning rate.
 
     Source    PuzzleLib's Trainer
     Raises    DataError for an argument that cannot be used
@@ -155,9 +155,9 @@ class Trainer(ChecksKeywords, Figures, Settable):
 
     # Use --------------------------------------------------------------------------------------------------------------
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
+    def __call__(self, *args: Any, **named: Any) -> Any:
         """Raises    ArgumentError naming the method that was meant"""
-        raise ArgumentError("Trainer: it is no function: train(data, target) trains, Calculator(net) predicts")
+        raise ArgumentError("Trainer: not a function: train(data, target) trains, Calculator(net) predicts")
 
     @takes()
     def train(
@@ -243,11 +243,11 @@ class Trainer(ChecksKeywords, Figures, Settable):
 
     @takes(path=optional(FileSource))
     def save(self, path: Any) -> Any:
-        """Save network, optimizer and where the training is, so that `resume` goes on from there; `None` gives bytes.
+        """Save network, optimizer and progress, so that `resume` continues from there; path `None` returns bytes.
 
-        Of several processes, all of which hold the same, the first one writes the file; with `shard` all call this.
+        With several processes, the first one writes the file; with `shard`, all processes must call this.
 
-        Raises    CheckpointError if it cannot be written, or a module or callback holds what a file cannot
+        Raises    CheckpointError if it cannot be written, or a module or callback holds a value that cannot be saved
         """
         if self.shared is not None:
             self.shared.gatherWeights()
@@ -319,7 +319,7 @@ def spoiledIn(net: Any) -> str:
 
 @contextmanager
 def alone(trainer: Any) -> Iterator[None]:
-    """One `train` at a time; one thread of numpy's BLAS, if its sums are to repeat for any number of threads."""
+    """Permit one `train` at a time; use one BLAS thread, if results must not depend on the number of threads."""
     if trainer.inside:
         raise DataError("train: this trainer is training already; a callback or another thread called it again")
     trainer.inside = True

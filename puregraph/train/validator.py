@@ -48,9 +48,9 @@ class Validator(ChecksKeywords, Settable):
         """The metrics, with the values of the last validation."""
         return self.meters.metrics
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
+    def __call__(self, *args: Any, **named: Any) -> Any:
         """Raises    ArgumentError naming the method that was meant"""
-        raise ArgumentError("Validator: it is no function: validator.validate(data, target) gives cost and metrics")
+        raise ArgumentError("Validator: not a function: validator.validate(data, target) gives cost and metrics")
 
     @takes()
     def validate(self, data: Any, target: Any = None, sampleWeight: Any = None) -> dict[str, float]:
@@ -68,7 +68,7 @@ class Validator(ChecksKeywords, Settable):
         return self.run(batchesFrom(data, target, self.batchsize, isWeighed=isWeighed))
 
     def run(self, source: Arrays | Stream) -> dict[str, float]:
-        """The same for batches. The metrics are those of this validator, so threads wait for one another here."""
+        """Validate batches. The metrics belong to this validator, so threads wait for one another here."""
         with self.mutex.lock:
             if self.mutex.isHeld:
                 raise DataError("validate: this validator is validating in this very thread; make another one for that")
@@ -83,7 +83,7 @@ class Validator(ChecksKeywords, Settable):
         return f"<Validator of {self.objective.net.title()}, {type(self.cost).__name__}: {names}>"
 
     def runAlone(self, source: Arrays | Stream) -> dict[str, float]:
-        """What a validation does."""
+        """Run a validation."""
         self.meters.reset()
         self.objective.renew()
         isFirst, self.isLookedAt = not self.isLookedAt, True

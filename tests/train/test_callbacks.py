@@ -414,7 +414,7 @@ def test_a_history_is_printed_as_a_table_and_is_a_list():
 def test_what_is_no_function_says_which_method_was_meant(kind):
     net = Linear(4, 2)
     thing = kind(net) if kind is Calculator else kind(net, MSE(), *[SGD()] * (kind is Trainer))
-    with pytest.raises(ArgumentError, match=rf"{kind.__name__}: it is no function: \w*\.?(train|validate|calculate)\("):
+    with pytest.raises(ArgumentError, match=rf"{kind.__name__}: not a function: \w*\.?(train|validate|calculate)\("):
         thing(np.ones((2, 4), np.float32))
 
 

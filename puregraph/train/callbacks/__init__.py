@@ -1,4 +1,4 @@
-"""Callbacks: what is called while a Trainer trains: files, early stopping, progress."""
+"""Callbacks of a Trainer: files, early stopping, progress."""
 
 from puregraph.train.callbacks.callback import Callback, FunctionCallback
 from puregraph.train.callbacks.checkpointing import Checkpoint

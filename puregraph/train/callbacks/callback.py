@@ -1,4 +1,4 @@
-"""Callback: what is called while a Trainer trains."""
+"""Callback: the base class of objects that a Trainer calls."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ FOREIGN = {
 
 
 class Callback(KeepsInitArgs, Settable):
-    """Something called by a Trainer; every method does nothing until a subclass writes it.
+    """The base class of callbacks; a subclass overrides methods, which do nothing here.
 
-    Callbacks are called in the order in which they were given, those of a higher `order` after all others. What
-    `state` returns is saved with the trainer, and given to `restore` when it resumes. One that puts figures of its own
-    into `trainer.history[-1]` names them in `adds`, so that others may watch them.
+    Callbacks are called in the order of their list, and those with a higher `order` after all others. The value of
+    `state` is saved with the trainer, and passed to `restore` on resuming. A callback that adds figures to
+    `trainer.history[-1]` names them in `adds`, so that other callbacks may monitor them.
     """
 
     order = 0
@@ -65,7 +65,7 @@ class Callback(KeepsInitArgs, Settable):
         """A call of `train` ends, come what may; `trainer.running` says whether it was before its time."""
 
     def state(self) -> dict[str, Any]:
-        """What is to be saved: numbers, texts, lists, dicts, numpy arrays."""
+        """Return the state to save: numbers, texts, lists, dicts, numpy arrays."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -83,9 +83,9 @@ class FunctionCallback(Callback):
 
 
 def callbacksFrom(values: Any) -> list[Callback]:
-    """Callbacks as they are, and functions as such, in the order in which they are called.
+    """Convert functions to callbacks, and sort all by the order of their calls.
 
-    Raises    DataError for what is no list, and for anything that cannot be called
+    Raises    DataError for a value that is not a list, and for an item that is not callable
     """
     if isinstance(values, (Callback, dict)) or callable(values) or not isinstance(values, Iterable):
         raise DataError(f"callbacks: wanted a list, got {values!r:.60}; write [it]")

@@ -91,6 +91,6 @@ class Checkpoint(Monitor):
         self.files = [name for name in written if self.isOwn(name)]
 
     def isOwn(self, name: str) -> bool:
-        """Whether a file of this name can be one that is saved here, to be deleted when there are newer ones."""
+        """True for the name of a file that this callback saves, and may delete when there are newer ones."""
         numbered = rf"{re.escape(self.path.stem)}-\d{{1,19}}{re.escape(self.path.suffix)}"
         return name == self.path.name or re.fullmatch(numbered, name, re.ASCII) is not None

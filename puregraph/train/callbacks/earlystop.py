@@ -12,10 +12,10 @@ from puregraph.train.callbacks.monitor import Monitor, waitedFrom
 
 
 class EarlyStop(Monitor):
-    """Ends the training when `monitor` has not become better for `patience` epochs; each run begins anew.
+    """Stops the training when `monitor` has not improved for `patience` epochs; every run begins anew.
 
-    `restore`  whether the parameters and statistics of the best epoch are restored when the run ends; until
-               then a copy of them is kept on the host. A Checkpoint has written those of the last epoch by then:
+    `restore`  restores the parameters and statistics of the best epoch when the run ends; a copy is kept on the
+               host until then. Checkpoints already written keep the later weights:
                `Checkpoint(path, best=monitor)` writes the best
 
     Source    Prechelt 1998, Early Stopping - But When?

@@ -31,7 +31,7 @@ class Monitor(Callback):
         self.check(trainer.figureNames())
 
     def check(self, names: list[str]) -> None:
-        """Whether a figure of this name is there."""
+        """Check that the history has a figure of this name."""
         if self.monitor not in names:
             isUnvalidated = self.monitor.startswith("val") and not any(name.startswith("val ") for name in names)
             hint = "; a validation has those that begin with val: train(..., validation=0.2)" * isUnvalidated
@@ -67,7 +67,7 @@ class Monitor(Callback):
 
 
 def waitedFrom(owner: Monitor, state: dict[str, Any]) -> int:
-    """How many epochs somebody has waited for a better figure, as it was saved.
+    """Return the saved number of epochs without an improvement.
 
     Raises    CheckpointError for anything else
     """

@@ -28,11 +28,11 @@ class Progress(Callback):
         """A line of its own."""
 
     def notice(self, text: str) -> None:
-        """A line for somebody who looks on and waits: what is written to a file does not depend on how fast this is."""
+        """Print a line about a wait, in a terminal only, so that log files do not depend on speed."""
 
 
 class Lines(Progress):
-    """One line an epoch: `epoch 3/10  loss 0.0812  accuracy 0.9741  rate 0.001  2.1 s`"""
+    """A line per epoch: `epoch 3/10   loss 0.0812  accuracy 0.9741  rate 0.001  2.1 s`"""
 
     isShown = True
 
@@ -47,7 +47,7 @@ class Lines(Progress):
         self.say(f"\n{indent}".join("  ".join(map(shown, row)) for row in rows))
 
     def width(self) -> int:
-        """The columns of a line: those of a terminal; in a file a line is whole, so that it can be searched."""
+        """Return the columns of a line: the terminal's width; unlimited in a file, so that lines can be searched."""
         return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else sys.maxsize
 
 
@@ -139,7 +139,7 @@ class Bar(Progress):
 
 
 class NotebookLine(Lines, Bar):
-    """A live line in a notebook, above those of the finished epochs; it is empty when the run ends."""
+    """A live line in a notebook, above the lines of finished epochs; it is empty when the run ends."""
 
     def __init__(self) -> None:
         self.shown = self.begun = 0.0
@@ -162,7 +162,7 @@ class NotebookLine(Lines, Bar):
 
 
 def isNotebook() -> bool:
-    """Whether a kernel of IPython's runs this, which shows what it is given in a notebook."""
+    """True inside a kernel of IPython, which can display objects."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")
 
@@ -173,7 +173,7 @@ def roomFor(head: str, tail: list[str], width: int) -> int:
 
 
 def doneOf(trainer: Any) -> int:
-    """How many steps are done."""
+    """Return the number of finished steps."""
     return trainer.epoch * (trainer.count or 0) + trainer.position
 
 

@@ -12,10 +12,10 @@ from puregraph.train.callbacks.monitor import Monitor, waitedFrom
 
 
 class ReduceOnPlateau(Monitor):
-    """Multiplies the learning rate by `factor` when `monitor` has not become better for more than `patience` epochs.
+    """Multiplies the learning rate by `factor` when `monitor` has not improved for more than `patience` epochs.
 
-    `lowest`  the learning rate below which it does not go
-    `mode`, `least` are those of `Monitor`. It changes `optimizer.learnRate`, which a schedule multiplies.
+    `lowest`  the lower bound of the learning rate
+    `mode`, `least`: see `Monitor`. The callback changes `optimizer.learnRate`, which a schedule multiplies.
 
     Source    PyTorch's ReduceLROnPlateau, with threshold_mode "abs" and without its cooldown and eps
     Raises    ArgumentError for a factor that is not between 0 and 1

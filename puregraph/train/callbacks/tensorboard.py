@@ -18,13 +18,12 @@ class TensorBoard(Callback):
 
         Trainer(net, cost, Adam(), callbacks=[TensorBoard("runs/first")])
 
-    Each epoch it writes every figure of the history at the number of steps taken: the cost, metrics, those of the
-    validation in the same chart, the learning rate; with `histograms` each parameter too, and its gradient in the last
-    step where the optimizer leaves one. The listing of the network is a text. Training that goes on from a checkpoint
-    hides what was written after it.
+    Every epoch it writes all figures of the history by step: cost and metrics, with the validation in the same charts,
+    and the learning rate. With `histograms` it adds every parameter, and its gradient in the last step if there is one.
+    The listing of the network is a text. Resuming from a checkpoint hides the events after it.
 
     Source    tensorboardX writes the files: pip install puregraph[tensorboard]
-    Raises    ArgumentError where that is not installed; DataError if the folder cannot be written when training begins
+    Raises    ArgumentError if that is not installed; DataError if the folder cannot be written when training begins
 
     >>> try:
     ...     callback = TensorBoard("runs/first", histograms=False)
@@ -71,11 +70,11 @@ class TensorBoard(Callback):
         self.writer.flush()
 
     def add(self, tag: str, values: Any, step: int) -> None:
-        """A histogram of what is there, and finite."""
+        """Write a histogram of values that exist and are finite."""
         if values is not None and values.size:
-            found = device.toHost(values).astype("float64", copy=False)
-            if math.isfinite(found.sum()):
-                self.writer.add_histogram(tag, found, step)
+            host = device.toHost(values).astype("float64", copy=False)
+            if math.isfinite(host.sum()):
+                self.writer.add_histogram(tag, host, step)
 
     def onTrainEnd(self, trainer: Any) -> None:
         if self.writer is not None:

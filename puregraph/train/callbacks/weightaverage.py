@@ -80,5 +80,5 @@ class WeightAverage(Callback):
 
 
 def isAlike(one: Any, other: Any) -> bool:
-    """Whether two arrays are on the same device."""
+    """True if two arrays are on the same device."""
     return device.isDeviceArray(one) == device.isDeviceArray(other)

@@ -92,13 +92,13 @@ class NextToken:
         self.objective = Objective(net, compile=compile)
         self.length = lengthOf(self.objective.net, length, max(map(len, texts)) + tokens)
         self.vocabulary = vocabularyOf(self.objective.net, len(texts), self.length)
-        wrong = next((each for text in texts for each in text if not 0 <= each < self.vocabulary), None)
+        wrong = next((token for text in texts for token in text if not 0 <= token < self.vocabulary), None)
         if wrong is not None:
             raise DataError(f"prompt: wanted ids from 0 to {self.vocabulary - 1}, the vocabulary, got {wrong}")
-        self.isKnown = False  # that it is causal
+        self.isKnown = False  # True once the network is known to be causal
 
     def scores(self, texts: list[list[int]]) -> list[np.ndarray]:
-        """For each text the scores of its next token, on the host, in float64."""
+        """Return the scores of each text's next token, on the host, in float64."""
         window = np.zeros((len(texts), self.length), np.int64)
         last = [min(len(text), self.length) - 1 for text in texts]
         for row, text in enumerate(texts):
@@ -106,22 +106,22 @@ class NextToken:
         if not self.isKnown:
             self.checkCausal(window)
         y = self.passed(window)
-        found = [device.toHost(y[row, at]).astype(np.float64) for row, at in enumerate(last)]
-        if not all(np.isfinite(each).all() for each in found):
+        scores = [device.toHost(y[row, at]).astype(np.float64) for row, at in enumerate(last)]
+        if not all(np.isfinite(row).all() for row in scores):
             raise DataError(
                 "generate: the network gives scores that are not finite; a pass in puregraph.autodiff.detect_anomaly() "
                 "names the first node that does"
             )
-        return found
+        return scores
 
     def passed(self, window: np.ndarray) -> Any:
-        """What the network gives, on the device."""
+        """Run the network; the result stays on the device."""
         return self.objective.run(self.objective.prepare(Batch([window], [], len(window))))[1][0]
 
     def checkCausal(self, window: np.ndarray) -> None:
-        """Whether other tokens in the second half leave the scores in the first as they are.
+        """Check that the network is causal: tokens in the second half must not change scores in the first.
 
-        Raises    DataError if they do not
+        Raises    DataError if they do
         """
         half, other = self.length // 2, window.copy()
         other[:, half:] = (other[:, half:] + 1) % self.vocabulary
@@ -151,25 +151,25 @@ def promptsFrom(prompt: Any) -> tuple[list[list[int]], bool]:
 
 
 def idsOf(text: Any) -> list[int]:
-    """The ids of one text.
+    """Return the ids of one text.
 
-    Raises    DataError for anything else, and where there is none
+    Raises    DataError for anything else, and for an empty text
     """
     try:
-        found = np.asarray(device.toHost(text) if hasattr(text, "dtype") else text)
+        ids = np.asarray(device.toHost(text) if hasattr(text, "dtype") else text)
     except ValueError:
-        found = np.zeros(0, object)
-    if found.ndim == 1 and not found.size and found.dtype != object:
+        ids = np.zeros(0, object)
+    if ids.ndim == 1 and not ids.size and ids.dtype != object:
         raise DataError("prompt: wanted at least one id in each text to begin with, got none")
-    if found.ndim != 1 or found.dtype.kind not in "iu":
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise DataError(f"prompt: wanted a list of ids, whole numbers, or a list of such lists, got {text!r:.60}")
-    return found.tolist()
+    return ids.tolist()
 
 
 def lengthOf(net: Any, length: int | None, whole: int) -> int:
-    """How many tokens the network sees: what was asked for, else what it has positions for, else the whole text.
+    """Return the number of tokens that the network sees: `length`, or else its positions, or else the full text.
 
-    Raises    DataError for more than it has positions for
+    Raises    DataError for more tokens than positions
     """
     positions = [module.W.shape[0] for module in net.modules().values() if isinstance(module, Position)]
     if length is not None and positions and length > min(positions):
@@ -178,7 +178,7 @@ def lengthOf(net: Any, length: int | None, whole: int) -> int:
 
 
 def vocabularyOf(net: Any, count: int, length: int) -> int:
-    """Of how many tokens the network gives scores.
+    """Return the number of tokens that the network scores.
 
     Raises    DataError for a network of another kind, ShapeError for one that does not take tokens
     """

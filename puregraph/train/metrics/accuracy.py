@@ -54,7 +54,7 @@ class Accuracy(Metric):
         return np.sum((rows.argmax(-1) == labels) & ~np.isnan(own)), len(labels)
 
     def agreements(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
-        """How many decisions between yes and no are right, and of how many."""
+        """Count the correct yes-or-no decisions, and all decisions."""
         taken, there = decisions(prediction, target, self)
         return np.sum((taken == there) & ~np.isnan(prediction)), target.size
 

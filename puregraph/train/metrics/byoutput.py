@@ -10,26 +10,26 @@ from puregraph.train.metrics.metric import Metric
 
 
 def metricsFrom(metrics: Any, net: Any, cost: Any) -> Iterable[Metric]:
-    """A dict of a metric for each output, or a list of them, as one list; anything else as it is.
+    """Convert a dict of metrics, or lists of metrics, by output to a list; other values are returned unchanged.
 
-    Each looks at its output and at the target of its output's cost, and is called `"digit accuracy"` in the history.
+    Every metric uses its output and that output's target, and is named like `"digit accuracy"` in the history.
 
-    Raises    DataError for a name that is no output with a target, for anything but Metrics, and for one given twice
+    Raises    DataError for a name that is not an output with a target, a value that is not a Metric, or a repeated one
     """
     if not isinstance(metrics, dict):
         return metrics
-    found: list[Metric] = []
+    collected: list[Metric] = []
     outputs = list(net.outputNames)
     targets = list(getattr(cost, "parts", outputs))
-    for output, given in metrics.items():
+    for output, ofOutput in metrics.items():
         if output not in targets:
             raise DataError(f"metrics: wanted outputs that have a target ({', '.join(targets)}), got {output!r}")
-        for metric in given if isinstance(given, (list, tuple)) else [given]:
+        for metric in ofOutput if isinstance(ofOutput, (list, tuple)) else [ofOutput]:
             if not isinstance(metric, Metric):
                 raise DataError(f"metrics[{output!r}]: wanted Metrics such as Accuracy(), got {metric!r:.60}")
-            if any(metric is each for each in found):
+            if any(metric is other for other in collected):
                 raise DataError(f"metrics[{output!r}]: {metric.name} is given twice; make one for each output")
             metric.which, metric.target = outputs.index(output), targets.index(output)
             metric.name = f"{output} {metric.name.removeprefix(output + ' ')}"
-            found.append(metric)
-    return found
+            collected.append(metric)
+    return collected

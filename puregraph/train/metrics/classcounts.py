@@ -13,18 +13,17 @@ from puregraph.train.metrics.metric import Metric, decisions, isOneHot, labelled
 
 
 class ClassCounts(Metric):
-    """Of each class that counts, or of all of them together, how often it was taken, how often it is, and both.
+    """Counts of predicted, actual and true positives, by class or summed over classes.
 
-    Targets of the shape of the predictions are one-hot, or else 0 and 1 of yes and no, as `Accuracy` has it: the logit
-    of a `BCE`, of which class 0 is the no and class 1 the yes, or one for each of several classes of which any number
-    may be.
+    Targets of the predictions' shape are one-hot, or else 0 and 1 for no and yes, as in `Accuracy`: for a single logit
+    of `BCE`, class 0 is no and class 1 is yes; several logits are independent classes (multilabel).
 
-    `average`    "binary": of one class; "macro": the mean over the classes; "micro": of all classes together
-    `of`         the class of which it is in "binary"; None: the yes, which is class 1 of two
-    `classes`    how many there are, which "macro" has to know; with it, "macro" is meant unless `average` says another
-    `axis`       where the classes are
-    `ignore`     the label that does not count; None: every one does
-    `threshold`  of a yes, for logits 0 and for probabilities 0.5
+    `average`    "binary": one class; "macro": the mean over classes; "micro": all classes together
+    `of`         the class for "binary"; None: class 1 of two, which is yes
+    `classes`    the number of classes, required by "macro"; if set, `average` defaults to "macro"
+    `axis`       the axis of classes
+    `ignore`     the label to ignore; None: every label counts
+    `threshold`  the threshold for yes: 0 for logits, 0.5 for probabilities
     """
 
     @takes(
@@ -82,17 +81,17 @@ class ClassCounts(Metric):
         return np.moveaxis(x, self.axis, -1).reshape(-1, x.shape[self.axis])
 
     def counts(self, taken: np.ndarray, there: np.ndarray) -> np.ndarray:
-        """What positions with their classes, taken and there, add to the sums."""
-        if taken.shape[-1] == 1:  # of one logit: no and yes
+        """Return the counts of positions, from their predicted and actual classes."""
+        if taken.shape[-1] == 1:  # a single logit: no and yes
             taken, there = (np.concatenate([~x, x], axis=-1) for x in (taken, there))
         count = taken.shape[-1]
-        found = [(taken & there).sum(0), taken.sum(0), there.sum(0), np.full(count, len(taken))]
-        each = np.stack(found, axis=-1).astype(np.float64)
+        columns = [(taken & there).sum(0), taken.sum(0), there.sum(0), np.full(count, len(taken))]
+        byClass = np.stack(columns, axis=-1).astype(np.float64)
         if self.classes is not None and count != self.classes:
             raise DataError(f"{self.name}: wanted predictions of {self.classes} classes, got {count}")
         if self.average == "macro":
-            return each
-        return each.sum(axis=0, keepdims=True) if self.average == "micro" else each[[self.picked(count)]]
+            return byClass
+        return byClass.sum(axis=0, keepdims=True) if self.average == "micro" else byClass[[self.picked(count)]]
 
     def picked(self, count: int) -> int:
         """The class of "binary" among n."""
@@ -107,15 +106,15 @@ class ClassCounts(Metric):
         return 1 if self.of is None else self.of
 
     def value(self) -> float:
-        """The figure so far; nan before anything was counted. Of a class of which there is none it is 0; "macro" leaves
-        out one that neither is nor was taken."""
+        """Return the figure so far; nan before the first count. It is 0 for a class without any position; "macro" skips
+        a class that is neither predicted nor a target."""
         both, taken, there, positions = self.sums[0 if self.isOneHot else 1].T
         over, under = self.ratio(both, taken, there)
         known = taken + there > 0
         if not positions.any():
             return float("nan")
-        each = np.divide(over, under, out=np.zeros(len(over)), where=under > 0)[known]
-        return float(each.mean()) if len(each) else 0.0
+        ratios = np.divide(over, under, out=np.zeros(len(over)), where=under > 0)[known]
+        return float(ratios.mean()) if len(ratios) else 0.0
 
     def ratio(self, both: np.ndarray, taken: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Numerator and denominator for each class."""

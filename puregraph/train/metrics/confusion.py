@@ -13,16 +13,16 @@ from puregraph.train.metrics.metric import Metric, decisions, labelled
 
 
 class Confusion(Metric):
-    """A matrix (classes, classes): how many of each class (row) were taken for each class (column).
+    """A matrix (classes, classes) of counts: rows are actual classes, columns are predicted ones.
 
-    `axis` is where the classes are, `ignore` the label that does not count; None: every one does. `names` are those of
-    the classes in tables and pictures. One logit with targets 0 and 1 of its shape, as `BCE` takes them, is two
-    classes: no, and yes, above the `threshold` of 0, or 0.5 for probabilities.
+    `axis` is the axis of classes, `ignore` a label to ignore (None: every label counts). `names` are the names of
+    classes in tables and pictures. A single logit with targets 0 and 1 of its shape, as `BCE` takes them, has two
+    classes: no, and yes above the `threshold`, 0 for logits and 0.5 for probabilities.
 
-    `precision()`, `recall()` and `f1()` are read from it, one number per class; nan for a class without any.
+    `precision()`, `recall()` and `f1()` are computed from it, one number per class; nan for a class without any.
 
-    Raises    DataError if predictions and targets do not fit, or a label is no class; ArgumentError for another number
-              of names than of classes
+    Raises    DataError if predictions and targets do not fit, or a label is not a class; ArgumentError for another
+              number of names than of classes
     """
 
     _repr_html_: Any = Late("puregraph.draw.notebook", "confusionHtml")
@@ -40,7 +40,7 @@ class Confusion(Metric):
         threshold: float = 0.0,
     ):
         self.classes, self.axis, self.ignore, self.threshold = classes, axis, ignore, threshold
-        self.names = None if names is None else [str(each) for each in names]
+        self.names = None if names is None else [str(text) for text in names]
         if self.names is not None and len(self.names) != classes:
             raise ArgumentError(f"Confusion: wanted names of {classes} classes, got {len(self.names)}")
         super().__init__(which, name)
@@ -65,11 +65,11 @@ class Confusion(Metric):
         return self.sums.copy()
 
     def precision(self) -> np.ndarray:
-        """Of what was taken for each class, the share that is of it."""
+        """Return the precision of each class: the fraction of its predictions that are correct."""
         return over(self.sums.diagonal(), self.sums.sum(axis=0))
 
     def recall(self) -> np.ndarray:
-        """Of each class, the share that was taken for it."""
+        """Return the recall of each class: the fraction of its targets that are predicted correctly."""
         return over(self.sums.diagonal(), self.sums.sum(axis=1))
 
     def f1(self) -> np.ndarray:

@@ -41,16 +41,16 @@ class Metric(ChecksKeywords):
 
     def update(self, prediction: np.ndarray, target: np.ndarray) -> None:
         """Add a batch of predictions and their targets; arrays on a GPU are copied to the host."""
-        found = self.share(device.toHost(prediction), device.toHost(target))
-        if np.shape(found) != self.sums.shape:  # one number would be added to both sums
-            got = f"{found!r:.60}" if np.ndim(found) == 0 else f"shape {np.shape(found)}"
+        added = self.share(device.toHost(prediction), device.toHost(target))
+        if np.shape(added) != self.sums.shape:  # one number would be added to both sums
+            got = f"{added!r:.60}" if np.ndim(added) == 0 else f"shape {np.shape(added)}"
             wanted = "two sums, such as how many are right and of how many"
             wanted = wanted if self.sums.shape == (2,) else f"sums of shape {self.sums.shape}"
             raise DataError(f"{self.name}: wanted share(prediction, target) to give {wanted}, got {got}")
-        self.sums += found
+        self.sums += added
 
     def share(self, prediction: np.ndarray, target: np.ndarray) -> ArrayLike:
-        """What a batch adds to the sums: numerator and denominator."""
+        """Return the sums that a batch adds: numerator and denominator."""
         raise NotImplementedError(f"{type(self).__name__} counts nothing: write share(self, prediction, target)")
 
     def chosen(self, arrays: list[Any], what: str) -> Any:
@@ -122,14 +122,14 @@ def decisions(prediction: np.ndarray, target: np.ndarray, metric: Any) -> tuple[
 
 
 def isOneHot(target: np.ndarray, axis: int) -> bool:
-    """Whether there are several classes on the axis, and each position has zeros and one 1."""
+    """True if the axis has several classes, and each position has a single 1 among zeros."""
     if not -target.ndim <= axis < target.ndim or target.shape[axis] < 2:
         return False
     return bool(((target == 0) | (target == 1)).all() and (target.sum(axis) == 1).all())
 
 
 def unlike(prediction: np.ndarray, target: np.ndarray, metric: Any) -> str:
-    """What to try where targets are no labels, or classes are elsewhere."""
+    """Return a hint for targets that are not labels, or classes on another axis."""
     if target.shape == prediction.shape[:-1] and metric.axis not in (-1, prediction.ndim - 1):
         return f"; {type(metric).__name__}(axis=-1) takes classes from the last axis"
     if isFloating(target.dtype) and np.array_equal(target, np.rint(target)) and target.ndim < prediction.ndim:

@@ -13,11 +13,11 @@ class Precision(ClassCounts):
     `Precision()` is for class 1, of one logit or of two scores; `Precision(of=2)` for class 2,
     `Precision(classes=10)` the mean over ten classes ("macro"), `Precision(average="micro")` over all predictions
     together. It is 0 where nothing is predicted; "macro" leaves out a class that is neither predicted nor a target.
-    `axis`, `ignore` and `threshold` are those of `Accuracy`.
+    `axis`, `ignore` and `threshold`: see `Accuracy`.
 
     Source    van Rijsbergen 1979, Information Retrieval, chapter 7
-    Raises    DataError if predictions and targets do not fit, or a label is no class; ArgumentError for "macro" without
-              `classes`, and for `of` with another average than "binary"
+    Raises    DataError if predictions and targets do not fit, or a label is not a class; ArgumentError for "macro"
+              without `classes`, and for `of` with another average than "binary"
     """
 
     def ratio(self, both: np.ndarray, taken: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

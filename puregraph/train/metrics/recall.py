@@ -8,18 +8,15 @@ from puregraph.train.metrics.classcounts import ClassCounts
 
 
 class Recall(ClassCounts):
-    """recall = both / there: of a class, the share that was taken for it
+    """recall = true positives / actual positives
 
-    `there` counts the positions that are of the class, `both` those of them that were taken for it.
-
-    `Recall()` is of the yes, class 1, of one logit or of two scores; `Recall(of=2)` is of class 2,
-    `Recall(classes=10)` the mean over ten classes ("macro"), `Recall(average="micro")` of all classes
-    together. It is 0 where there is nothing to divide by; "macro" leaves out a class that neither is nor was taken.
-    `axis`, `ignore` and `threshold` are those of `Accuracy`.
+    `Recall()` is for class 1, of one logit or of two scores; `Recall(of=2)` for class 2, `Recall(classes=10)` the mean
+    over ten classes ("macro"), `Recall(average="micro")` over all classes together. It is 0 without targets; "macro"
+    leaves out a class that is neither predicted nor a target. `axis`, `ignore` and `threshold`: see `Accuracy`.
 
     Source    van Rijsbergen 1979, Information Retrieval, chapter 7
-    Raises    DataError if predictions and targets do not fit, or a label is no class; ArgumentError for "macro" without
-              `classes`, and for `of` with another average than "binary"
+    Raises    DataError if predictions and targets do not fit, or a label is not a class; ArgumentError for "macro"
+              without `classes`, and for `of` with another average than "binary"
     """
 
     def ratio(self, both: np.ndarray, taken: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
