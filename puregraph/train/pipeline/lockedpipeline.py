@@ -17,13 +17,13 @@ from puregraph.train.together.lockstep import LockStep, isMet, isSynchronized
 
 
 class LockedPipeline(StagePipeline):
-    """A StagePipeline of one batch after the other, all microbatches of which go forward before any goes back.
+    """A StagePipeline that takes batches one by one: all microbatches of a batch go forward before any goes backward.
 
-    A stage with a module that is `synchronized` waits for all of them, and takes them in lockstep; others take one
-    after the other, as they come. So each stage keeps the values of all microbatches of its process.
+    A stage with a `synchronized` module waits for all microbatches, and takes them in lockstep; other stages take them
+    one after the other. Every stage therefore keeps the values of all its microbatches.
 
-    `lockstep`  has the processes that share the grains of these stages
-    `locked`    the stages that wait
+    `lockstep`  the lockstep of the ranks that share the grains of these stages
+    `locked`    the stages that wait for all microbatches
     """
 
     def __init__(self, graph: Graph, shapes: list[Any], last: int, grid: PipelineGrid, isCompiled: bool):
@@ -31,10 +31,10 @@ class LockedPipeline(StagePipeline):
             super().__init__(graph, shapes, last, grid, isCompiled)
 
     def setup(self, lockstep: LockStep) -> None:
-        """Take the stages in this lockstep."""
+        """Set the lockstep that runs the stages."""
         self.lockstep = lockstep
-        steps = {stage: each.segment.graph.steps() for stage, each in self.passes.items()}
-        self.locked = {stage for stage, each in steps.items() if any(map(isMet, each.items))}
+        steps = {stage: stagePass.segment.graph.steps() for stage, stagePass in self.passes.items()}
+        self.locked = {stage for stage, stageSteps in steps.items() if any(map(isMet, stageSteps.items))}
 
     def runBatch(
         self,
@@ -45,16 +45,16 @@ class LockedPipeline(StagePipeline):
         ended: Callable[[int, int, list[Any]], None],
         learnt: Callable[[int, int, dict[int, Any]], None],
     ) -> None:
-        """Take the microbatches of one batch through all stages of this process, as `run`.
+        """Run the microbatches of one batch through all stages of this rank, as `run`.
 
         `shares`    the gradients of their costs
-        `smallest`  arrays like those of the smallest of all processes
+        `smallest`  arrays like those of the smallest microbatch on any rank
         """
         self.open(units)
         self.shares, own, count = shares, self.grid.own, len(units)
         isCompiled = self.lockstep.isCompiled and self.lockstep.takesAlone(self.graph, smallest)
-        for each in self.passes.values():
-            each.isCompiled = isCompiled
+        for stagePass in self.passes.values():
+            stagePass.isCompiled = isCompiled
         passed: dict[int, LockedPass] = {}
         for stage in own:
             if stage in self.locked:
@@ -77,20 +77,20 @@ class LockedPipeline(StagePipeline):
         return self.shares[unit]
 
     def forwardTogether(self, stage: int, smallest: list[Any], begin: Any, ended: Any) -> LockedPass:
-        """A stage goes forward with all microbatches; each of them has states of its own."""
-        segment, one = self.segments[stage], self.passes[stage]
+        """Run a stage forward for all microbatches, each with states of its own."""
+        segment, stagePass = self.segments[stage], self.passes[stage]
         held = list({id(state): state for state in segment.graph.states.values()}.values())
         for unit in range(len(self.units)):
             self.expect(StageMove(True, stage, unit))
-        given, states = dict[int, list[Any]](), dict[int, Any]()
+        inputs, states = dict[int, list[Any]](), dict[int, Any]()
         for unit, (grain, _, _) in enumerate(self.units):
             begin(stage, unit)
-            given[grain] = self.entering(stage, unit)
+            inputs[grain] = self.entering(stage, unit)
             states[grain] = {id(state): state.materialize().copy() for state in held}
-        known, inputs = self.shapesOf(smallest), dict(zip(self.steps.inputs, smallest))
-        like = [inputs[each.number] for each in segment.received]
-        like += [np.empty(*known[each.number]) for each in segment.taken]
-        passed = self.lockstep.forward(segment.graph, like, given, states, one.isCompiled, one.isAsked)
+        known, examples = self.shapesOf(smallest), dict(zip(self.steps.inputs, smallest))
+        like = [examples[crossing.number] for crossing in segment.received]
+        like += [np.empty(*known[crossing.number]) for crossing in segment.taken]
+        passed = self.lockstep.forward(segment.graph, like, inputs, states, stagePass.isCompiled, stagePass.isAsked)
         for unit, (grain, _, _) in enumerate(self.units):
             for state in held:
                 state.materialize()[...] = states[grain][id(state)]
@@ -99,22 +99,22 @@ class LockedPipeline(StagePipeline):
         return passed
 
     def backwardTogether(self, stage: int, passed: LockedPass, learnt: Any) -> None:
-        """A stage goes back with all of them."""
-        one, left = self.passes[stage], self.segments[stage].left
+        """Run a stage backward for all microbatches."""
+        stagePass, left = self.passes[stage], self.segments[stage].left
         for unit in range(len(self.units)):
             self.expect(StageMove(False, stage, unit))
         isReached = stage == self.final or any(map(self.flows, left))
-        if isReached and (one.isAsked or any(param.trainable for param in one.params)):
+        if isReached and (stagePass.isAsked or any(param.trainable for param in stagePass.params)):
             seeds = {grain: self.seeds(stage, unit) for unit, (grain, _, _) in enumerate(self.units)}
-            found = self.lockstep.backward(passed, seeds)
+            results = self.lockstep.backward(passed, seeds)
         else:
             nothing = [None] * len(passed.steps.inputs), list[Any]()
-            found = dict.fromkeys(passed.values, nothing)
+            results = dict.fromkeys(passed.values, nothing)
         for unit, (grain, _, _) in enumerate(self.units):
-            inputs, params = found[grain]
+            inputs, params = results[grain]
             grads = {id(param): grad for param, grad in params}
-            own = [grads.get(id(param)) for param in one.params]
-            learnt(stage, unit, self.handBack(stage, unit, inputs, own))
+            ofParams = [grads.get(id(param)) for param in stagePass.params]
+            learnt(stage, unit, self.handBack(stage, unit, inputs, ofParams))
 
     def shapesOf(self, arrays: list[Any]) -> dict[int, tuple[Any, Any]]:
         with alone(self.graph):

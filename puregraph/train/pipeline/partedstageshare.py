@@ -27,22 +27,22 @@ class PartedStageShare(StageShare):
         self.weights = partedWeights(trainer, every, self.owners(every), dtype)
 
     def owners(self, params: list[Param]) -> Owners:
-        """Who has which elements of parameters: each process all of its own in a row."""
-        found: Owners = {id(param): [] for param in params}
+        """Return the owners of the parameters' elements; every rank stores its shard contiguously."""
+        byParam: Owners = {id(param): [] for param in params}
         for rank in range(self.grid.world.size):
             begin = 0
             for param in params:
                 first, last = self.partOf(param, rank)
                 if first < last:
-                    found[id(param)].append(OwnedSpan(rank, begin, first, last))
+                    byParam[id(param)].append(OwnedSpan(rank, begin, first, last))
                     begin += last - first
-        return found
+        return byParam
 
     def weightsOf(self, slot: Slot, first: int, last: int) -> np.ndarray:
         return self.weights.piece(slot.param).astype(slot.param.dtype, copy=False)
 
     def follow(self, piece: ParamPiece, param: Param) -> None:
-        """What there is was updated here, or taken by `PartedWeights.divide`; of another dtype it is a copy."""
+        """Copy the shard if its dtype differs; otherwise it is the weights' memory, and up to date."""
         if piece.dtype != self.weights.dtype:
             piece.array[...] = self.weights.piece(param)
 

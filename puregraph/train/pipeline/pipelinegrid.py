@@ -10,11 +10,11 @@ from puregraph.many.world import World
 
 
 class PipelineGrid:
-    """n processes and k stages: the largest p that divides both is how many follow each other, n / p share the grains.
+    """The grid of n ranks for k pipeline stages: p = gcd(n, k) pipeline positions, d = n / p data-parallel replicas.
 
-    Process r is at `position` r / d of `positions` p and is `replica` r mod d of `replicas` d. Stage s is at position
-    s mod p: with k > p each process has several. `across` are the processes of this position, which divide the grains
-    and add up gradients; `along` are those of this replica, which send each other values of the same microbatches.
+    Rank r is at `position` r / d of `positions` p and is `replica` r mod d of `replicas` d. Stage s is at position
+    s mod p: with k > p each rank has several stages. `across` is the group of ranks at this position, which divide the
+    grains and all-reduce gradients; `along` is the group of this replica, which passes microbatches on.
     """
 
     def __init__(self, world: World, stages: int):
@@ -36,9 +36,9 @@ class PipelineGrid:
 
 
 def checkStages(stages: Any, grains: int | None) -> int | None:
-    """How many stages a network is to be cut in.
+    """Check the `stages` argument: the number of pipeline stages.
 
-    Raises    DataError for what is no number of them, and without grains, which go through them
+    Raises    DataError unless it is a whole number, and if grains, which are the microbatches, are not set
     """
     if stages is None:
         return None

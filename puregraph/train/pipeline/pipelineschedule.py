@@ -16,15 +16,15 @@ class StageMove(NamedTuple):
 
 
 class PipelineSchedule:
-    """One forward, one backward: a process goes back with a microbatch as soon as it can, else forward with the next.
+    """The 1F1B schedule: a rank runs a microbatch backward as soon as it can, otherwise the next one forward.
 
-    Stage s of k is at position s mod p of p positions: with k = v p each has v stages, which are interleaved, and of
-    those that can go on the last one goes first. At most k - s microbatches are between forward and backward in stage
-    s. Microbatches go through each stage in their order.
+    Stage s of k is at position s mod p of p positions. With k = v p each position has v interleaved stages; the last
+    stage that is ready goes first. Stage s has at most k - s microbatches between forward and backward. Microbatches
+    pass every stage in order.
 
-    `orders`    by position the moves in their order
-    `makespan`  how long all of it takes where forward takes 1, backward 2, and sending nothing
-    `bubble`    the share of time in which positions wait
+    `orders`    the moves in order, by position
+    `makespan`  the total time if forward takes 1, backward 2, and sends 0
+    `bubble`    the fraction of time in which positions are idle
 
     Source    Narayanan et al. 2019, PipeDream, section 3.2 (1F1B); 2021, arXiv:2104.04473, section 2.2 (interleaved)
     """
@@ -47,7 +47,7 @@ class PipelineSchedule:
         self.makespan = max(free)
 
     def choose(self, position: int, now: int) -> StageMove | None:
-        """What a position begins now, if there is anything."""
+        """Return the move that a position starts now; None if no microbatch is ready."""
         own = range(position, self.stages, self.positions)[::-1]
         for stage in own:
             unit = self.backwards[stage]
@@ -62,7 +62,7 @@ class PipelineSchedule:
         return None
 
     def isOver(self, move: StageMove, now: int) -> bool:
-        """Whether a move is over."""
+        """True if a move is finished."""
         return self.done.get(move, now + 1) <= now
 
     @property

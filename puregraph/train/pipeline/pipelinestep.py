@@ -27,11 +27,10 @@ from puregraph.train.together.undividable import refuseUndividable
 
 
 class PipelineStep(SharedStep):
-    """Forward and backward of this process's stages for its grains, and the update of their parameters.
+    """Forward and backward of this rank's stages for its grains, and the update of their parameters.
 
-    Gradients of a stage are added up by the processes that have it. The weights of other stages are those of the last
-    `gatherWeights`, which comes before anybody looks at them, or in pieces that all read; all states come with the rows
-    of all grains.
+    The ranks of a stage all-reduce its gradients. Weights of other stages are updated by `gatherWeights` before they
+    are read, or they are sharded and read remotely. All states are sent with the rows of all grains.
     """
 
     pipelineType: Any = StagePipeline
@@ -78,7 +77,7 @@ class PipelineStep(SharedStep):
                 tree.spare = []  # memory that nobody has while the rest of the step runs
 
     def runPipeline(self, pipeline: Any) -> None:
-        """Take the microbatches, those of a grain after each other."""
+        """Run the microbatches through the pipeline, grain by grain."""
         self.units: list[Microbatch] = []
         self.parts: list[Batch] = []
         for grain in self.grains.own:
@@ -90,37 +89,37 @@ class PipelineStep(SharedStep):
         pipeline.run(self.units, self.prepare, self.ended, self.learnt)
 
     def makePipeline(self) -> StagePipeline:
-        """The stages, cut for a full grain."""
+        """Cut the network into stages, balanced for a full grain."""
         trainer, batch = self.trainer, self.group[0]
         objective = trainer.objective
         size = -(-trainer.batchsize // self.grains.count)
         shapes = [(size, *x.shape[1:]) for x in (*batch.data, *batch.target)]
         last = len(trainer.net.steps(len(batch.data)).items) - 1
-        found: StagePipeline = self.pipelineType(objective.graph, shapes, last, self.grid, objective.compile)
-        self.owner = {id(param): found.homes.get(id(param), [0])[0] for param in self.params}
+        pipeline: StagePipeline = self.pipelineType(objective.graph, shapes, last, self.grid, objective.compile)
+        self.owner = {id(param): pipeline.homes.get(id(param), [0])[0] for param in self.params}
         stages = [[p for p in self.params if self.owner[id(p)] == stage] for stage in range(self.grid.stages)]
         if trainer.shard == "parameters" and self.world.size > 1:
             self.share: StageShare = PartedStageShare(self.grid, stages, trainer, self.dtype)
             self.weights = self.share.weights
-            found.readFrom(self.weights)
+            pipeline.readFrom(self.weights)
             if self.lockstep is not None:
                 self.lockstep.weights = self.weights
         else:
             self.share = StageShare(self.grid, stages, trainer.shard is not None)
         sizes, across = [cuts[-1] for cuts in self.share.cuts], self.grid.across
-        self.trees = {stage: GrainSums(across, self.grains, sizes[stage], self.dtype) for stage in found.passes}
+        self.trees = {stage: GrainSums(across, self.grains, sizes[stage], self.dtype) for stage in pipeline.passes}
         self.stateHomes: dict[str, int] = {}
-        for stage, segment in enumerate(found.segments):
+        for stage, segment in enumerate(pipeline.segments):
             held = {id(state) for state in segment.graph.states.values()}
             self.stateHomes.update({path: stage for path, state in self.states.items() if id(state) in held})
         keepOwn(self.share, trainer.optimizer, self.slots)
         self.part = copy.copy(trainer.optimizer)
         self.own = [slot for slot in self.slots if self.isOwn(slot)]
         self.part.slots = [self.share.ownSlot(slot) for slot in self.own]
-        return found
+        return pipeline
 
     def isOwn(self, slot: Slot) -> bool:
-        """Whether this process updates any element of a parameter."""
+        """True if this rank updates any element of a parameter."""
         first, last = self.share.updated(slot.param)
         return first < last
 
@@ -166,7 +165,7 @@ class PipelineStep(SharedStep):
         isFirst: bool,
         share: float | None = None,
     ) -> None:
-        """Add gradients of a stage, times `share`, to those of a grain, or begin with them."""
+        """Add the gradients of a stage, times `share`, to the sums of a grain; the first ones replace them."""
         grain, number, _ = self.units[unit]
         begin = 0
         for param in self.share.params[stage]:
@@ -182,22 +181,22 @@ class PipelineStep(SharedStep):
     # All grains -----------------------------------------------------------------------------------------------------
 
     def gatherRows(self) -> None:
-        """Fill the rows of other processes' grains, and in all rows what only other stages know."""
+        """All-gather the rows of all grains, and complete them with columns that only other stages know."""
         grid, own = self.grid, self.grains.own
-        each = self.rows[0].size
-        found = np.zeros((grid.positions, *self.rows.shape))
-        found[grid.position, own.start : own.stop] = self.rows[own.start : own.stop]
+        length = self.rows[0].size
+        gathered = np.zeros((grid.positions, *self.rows.shape))
+        gathered[grid.position, own.start : own.stop] = self.rows[own.start : own.stop]
         ends = [
-            each * (p * self.grains.count + bound) for p in range(grid.positions) for bound in self.grains.bounds[:-1]
+            length * (p * self.grains.count + bound) for p in range(grid.positions) for bound in self.grains.bounds[:-1]
         ]
-        self.world.allGather(found.reshape(-1), [*ends, found.size])
-        self.rows[...] = found[grid.positionOf(grid.stages - 1)]
+        self.world.allGather(gathered.reshape(-1), [*ends, gathered.size])
+        self.rows[...] = gathered[grid.positionOf(grid.stages - 1)]
         for name in ("stop", "reached"):
             span, _ = self.columns.spans[name]
-            self.rows[..., span] = found[..., span].max(0)
+            self.rows[..., span] = gathered[..., span].max(0)
         for path, stage in self.stateHomes.items():
             span, _ = self.columns.spans[f"state {path}"]
-            self.rows[..., span] = found[grid.positionOf(stage)][..., span]
+            self.rows[..., span] = gathered[grid.positionOf(stage)][..., span]
 
     def multiply(self, factor: float) -> None:
         for total in self.totals.values():
@@ -244,25 +243,25 @@ class PipelineStep(SharedStep):
             self.isStale = self.grid.positions > 1
 
     def measured(self) -> float:
-        """The norm of all gradients, added as where one process has them all."""
+        """Return the norm of all gradients, with the same bits as on a single process."""
         runs = [self.runsOf(rank) for rank in range(self.world.size)]
         mine = [self.share.within(self.totals, param) for param, _ in runs[self.world.rank]]
-        return scatteredNorm(self.world, self.row.cuts[-1], [[run for _, run in each] for each in runs], mine)
+        return scatteredNorm(self.world, self.row.cuts[-1], [[run for _, run in ofRank] for ofRank in runs], mine)
 
     def runsOf(self, rank: int) -> list[tuple[Param, Span]]:
-        """The parameters of which a process has elements, and where these are in the row of all parameters."""
-        found = []
+        """Return the parameters that a rank has elements of, with the range of these in the row of all parameters."""
+        owned = []
         for param in self.params:
             (a, _), (first, last) = self.spans[id(param)], self.share.partOf(param, rank)
             if first < last:
-                found.append((param, (a + first, a + last)))
-        return found
+                owned.append((param, (a + first, a + last)))
+        return owned
 
     def notFinite(self) -> str:
-        """The parameters whose gradients are not finite, in whichever process."""
+        """Name the parameters whose gradients are not finite on any rank."""
         wrong = [s.path for s in self.own if not np.isfinite(self.share.within(self.totals, s.param)).all()]
-        found = {path for text in self.world.gather("\n".join(wrong).encode()) for path in text.decode().split("\n")}
-        return "the gradient of " + ", ".join(f"'{slot.path}'" for slot in self.slots if slot.path in found)
+        paths = {path for text in self.world.gather("\n".join(wrong).encode()) for path in text.decode().split("\n")}
+        return "the gradient of " + ", ".join(f"'{slot.path}'" for slot in self.slots if slot.path in paths)
 
     # Weights and state ----------------------------------------------------------------------------------------------
 

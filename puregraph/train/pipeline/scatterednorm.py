@@ -1,4 +1,4 @@
-"""The norm of a row of which processes have any elements, also parts of blocks: that of `treeNorm`, to the bit."""
+"""The norm of a row that is sharded at any element, even inside blocks, with the same bits as `treeNorm`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from puregraph.many.world import World
 
 
 def scatteredNorm(world: World, size: int, runs: list[list[Span]], pieces: list[np.ndarray]) -> float:
-    """y = sqrt(sum x^2) of `size` elements; blocks that no process has alone are given to all, the others stay.
+    """y = sqrt(sum x^2) of `size` elements. Blocks that are split between ranks are all-reduced, all others stay local.
 
-    `runs`    by process from where to where it has elements, in order; elements that nobody has are 0
-    `pieces`  those of this process
+    `runs`    the (begin, end) of each rank's elements, in order; elements of no rank are 0
+    `pieces`  the elements of this rank
     """
-    inner = [[aligned(run, size) for run in each] for each in runs]
-    held = sorted(run for each in inner for run in each if run[0] < run[1])
+    inner = [[aligned(run, size) for run in ofRank] for ofRank in runs]
+    held = sorted(run for ofRank in inner for run in ofRank if run[0] < run[1])
     gaps = [(a, b) for (_, a), (b, _) in pairwise([(0, 0), *held, (size, size)]) if a < b]
     edges = np.zeros(sum(b - a for a, b in gaps))
     ends = np.cumsum([0, *[b - a for a, b in gaps]]).tolist()
@@ -27,16 +27,16 @@ def scatteredNorm(world: World, size: int, runs: list[list[Span]], pieces: list[
             first, last = max(a, begin), min(b, end)
             if first < last:
                 edges[at + first - a : at + last - a] = piece[first - begin : last - begin]
-    world.allReduce(edges)  # each element and zeros
-    whole = [[run for run in each if run[0] < run[1]] for each in inner]
-    whole[0] = gaps + whole[0]
+    world.allReduce(edges)  # every element is nonzero on one rank alone
+    owned = [[run for run in ofRank if run[0] < run[1]] for ofRank in inner]
+    owned[0] = gaps + owned[0]
     own = [
         piece[a - begin : b - begin] for (begin, _), (a, b), piece in zip(runs[world.rank], inner[world.rank], pieces)
     ]
     own = [piece for piece in own if len(piece)]
     if not world.rank:
         own = [edges[at:end] for at, end in pairwise(ends)] + own
-    return treeNorm(world, whole, own)
+    return treeNorm(world, owned, own)
 
 
 def aligned(run: Span, size: int) -> Span:

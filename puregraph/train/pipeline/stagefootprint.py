@@ -1,4 +1,4 @@
-"""StageFootprint: the bytes of one microbatch in a stage, which may read weights of which each process has a piece."""
+"""StageFootprint: the bytes of one microbatch in a stage, which may read sharded weights."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ class StageFootprint(PartedFootprint):
         return sum(int(lives.sizes.pop(number, 0)) for number in buffers)
 
     def mostBytes(self) -> int:
-        """The most bytes of what is left, beside what is kept."""
+        """Return the peak bytes of everything but weights, states and kept values."""
         return (self.peak() or 0) - self.paramBytes - self.stateBytes - (self.kept() or 0)

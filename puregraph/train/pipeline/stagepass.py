@@ -14,12 +14,12 @@ MOST = 32  # shapes for which programs are kept
 
 
 class StagePass:
-    """Forward and backward of a stage, each a program, so that other microbatches may come between them.
+    """Forward and backward of a stage as two programs, so that other microbatches may run between them.
 
-    `isAsked`  whether the stage before wants gradients
-    `weights`  those of which several processes have pieces, and that programs read when they need them
-    `kept`     by microbatch what backward reads: values of the forward pass
-    `most`     the most microbatches that were kept at one time
+    `isAsked`  True if the stage before needs gradients
+    `weights`  sharded weights, which programs gather when they need them
+    `kept`     the values of the forward pass for backward, by microbatch
+    `most`     the peak number of microbatches kept
     """
 
     def __init__(self, segment: GraphSegment, isCompiled: bool, isAsked: bool, weights: Any = None):
@@ -30,21 +30,21 @@ class StagePass:
         params = {id(p): p for p in segment.graph.params.values()}
         self.params = list(params.values())
 
-    def forward(self, unit: int, given: list[Any]) -> list[Any]:
-        """What the stage gives for a microbatch."""
+    def forward(self, unit: int, inputs: list[Any]) -> list[Any]:
+        """Run the stage forward for a microbatch, and return its outputs."""
         graph: Any = self.segment.graph
         if self.isCompiled:
-            program = self.programFor(given)
-            found = program(given)
+            program = self.programFor(inputs)
+            outputs = program(inputs)
             self.kept[unit] = program, program.values
         else:
-            found = graph(given)
+            outputs = graph(inputs)
             self.kept[unit] = graph.last
         self.most = max(self.most, len(self.kept))
-        return found if isinstance(found, list) else [found]
+        return outputs if isinstance(outputs, list) else [outputs]
 
     def backward(self, unit: int, grads: list[Any]) -> tuple[list[Any], list[Any]]:
-        """The gradients of what the stage was given, and of its parameters, each None where there is none."""
+        """Return the gradients of the stage's inputs and of its parameters; None for a missing one."""
         graph: Any = self.segment.graph
         kept = self.kept.pop(unit)
         for param in self.params:
@@ -58,20 +58,20 @@ class StagePass:
         else:
             vars(graph)["last"] = kept
         runs.backward(seeds, updGrad=self.isAsked)
-        found = runs.grad if isinstance(runs.grad, list) else [runs.grad] * len(graph.inputs)
+        inputGrads = runs.grad if isinstance(runs.grad, list) else [runs.grad] * len(graph.inputs)
         gradients = [param.grad for param in self.params]
         for param in self.params:
             param.grad = None
-        return found, gradients
+        return inputGrads, gradients
 
-    def programFor(self, given: list[Any]) -> PartitionedGraph:
-        """The programs for such arrays: compiled when they first come, whoever has seen what before."""
-        key = tuple([(x.shape, x.dtype) for x in given])
+    def programFor(self, arrays: list[Any]) -> PartitionedGraph:
+        """Return the programs for arrays of these shapes and dtypes, compiled on first use."""
+        key = tuple([(x.shape, x.dtype) for x in arrays])
         if key not in self.programs:
             if len(self.programs) >= MOST:
                 self.programs.popitem(last=False)
             options = {"grads": "given", "updGrad": self.isAsked, "weights": self.weights}
-            shapes, dtypes = [tuple(x.shape) for x in given], [np.dtype(x.dtype) for x in given]
+            shapes, dtypes = [tuple(x.shape) for x in arrays], [np.dtype(x.dtype) for x in arrays]
             self.programs[key] = PartitionedGraph(self.segment.graph, shapes, dtypes, options)
         self.programs.move_to_end(key)
         return self.programs[key]

@@ -35,19 +35,19 @@ class Microbatch(NamedTuple):
 
 
 class StagePipeline:
-    """A graph of network and cost in stages, some of which this process has.
+    """A graph of network and cost, cut into pipeline stages; this rank runs some of them.
 
-    `passes`    by number the stages of this process
-    `homes`     by parameter, as its id, the stages that have it; the first of them updates it
-    `schedule`  of the last step
+    `passes`    the stages of this rank by number
+    `homes`     by the id of a parameter the stages that have it; the first of them updates it
+    `schedule`  the schedule of the last step
     """
 
     def __init__(self, graph: Graph, shapes: list[Any], last: int, grid: PipelineGrid, isCompiled: bool):
         self.graph, self.grid = graph, grid
         self.steps = graph.steps(len(shapes))
         crossings = Crossings(self.steps, isCarried=False)
-        found = Footprint(graph, *shapes)
-        self.cuts = StageCuts(found, crossings).best(grid.stages, last)
+        footprint = Footprint(graph, *shapes)
+        self.cuts = StageCuts(footprint, crossings).best(grid.stages, last)
         self.segments = [segmentFrom(crossings, *pair) for pair in pairwise(self.cuts)]
         self.final = grid.stages - 1
         self.wanted = {id(p) for _, module, name in self.steps.params if module.wants(p := getattr(module, name))}
@@ -74,10 +74,10 @@ class StagePipeline:
         ended: Callable[[int, int, list[Any]], None],
         learnt: Callable[[int, int, dict[int, Any]], None],
     ) -> None:
-        """Take microbatches through all stages of this process, forward and back.
+        """Run microbatches through all stages of this rank, forward and backward.
 
-        `begin(stage, unit)` is called before a stage goes forward, `ended(stage, unit, outputs)` behind it, and
-        `learnt(stage, unit, gradients)` when it has gone back, with the gradients by the ids of parameters.
+        `begin(stage, unit)` is called before a stage's forward, `ended(stage, unit, outputs)` after it, and
+        `learnt(stage, unit, gradients)` after its backward, with the gradients by the ids of parameters.
         """
         if len(units) != self.schedule.units:
             self.schedule = PipelineSchedule(self.grid.stages, self.grid.positions, len(units))
@@ -86,13 +86,13 @@ class StagePipeline:
         for move, following in zip(moves, [*moves[1:], None]):
             self.expect(move)
             if following is not None:
-                self.expect(following)  # it comes while this one is computed
+                self.expect(following)  # received while this move is computed
             if move.isForward:
                 begin(move.stage, move.unit)
                 ended(move.stage, move.unit, self.forward(move))
             else:
                 learnt(move.stage, move.unit, self.backward(move))
-            self.sent = [each for each in self.sent if not each[0].isDone()]
+            self.sent = [entry for entry in self.sent if not entry[0].isDone()]
         self.close()
 
     def open(self, units: list[Microbatch]) -> None:
@@ -107,18 +107,18 @@ class StagePipeline:
         self.sent = []
 
     def readFrom(self, weights: Any) -> None:
-        """Have the stages read weights of which several processes have pieces."""
-        for each in self.passes.values():
-            each.weights = weights
+        """Let the stages read sharded weights."""
+        for stagePass in self.passes.values():
+            stagePass.weights = weights
 
     def shareWeights(self) -> None:
-        """Give the new values of parameters that several stages have to all of these, from the first of them."""
+        """Send the new values of parameters in several stages from the first of these to the others."""
         along, here, params = self.grid.along, self.grid.position, {}
-        for each in self.passes.values():
-            params.update({id(param): param for param in each.params})
+        for stagePass in self.passes.values():
+            params.update({id(param): param for param in stagePass.params})
         sent, coming = [], []
         for (key, stage), channel in self.channels.items():
-            first, other = (self.grid.positionOf(each) for each in (self.homes[key][0], stage))
+            first, other = (self.grid.positionOf(home) for home in (self.homes[key][0], stage))
             if first != other and here == first:
                 sent.append(along.startSend(params[key].materialize(), other, channel))
             elif first != other and here == other:
@@ -130,40 +130,43 @@ class StagePipeline:
             pending.wait()
 
     def reset(self) -> None:
-        """Forget microbatches that an exception has left behind."""
-        for each in self.passes.values():
-            each.reset()
+        """Drop microbatches that an exception has interrupted."""
+        for stagePass in self.passes.values():
+            stagePass.reset()
 
     # One move -----------------------------------------------------------------------------------------------------
 
     def forward(self, move: StageMove) -> list[Any]:
-        """A stage goes forward with a microbatch."""
-        found = self.passes[move.stage].forward(move.unit, self.entering(move.stage, move.unit))
-        self.handOn(move.stage, move.unit, found)
-        return found
+        """Run a stage forward for a microbatch."""
+        outputs = self.passes[move.stage].forward(move.unit, self.entering(move.stage, move.unit))
+        self.handOn(move.stage, move.unit, outputs)
+        return outputs
 
     def entering(self, stage: int, unit: int) -> list[Any]:
-        """What a stage goes forward from."""
+        """Return the inputs of a stage for a microbatch."""
         segment, inputs = self.segments[stage], dict(zip(self.steps.inputs, self.units[unit].arrays))
-        given = [inputs[each.number] for each in segment.received]
-        return given + [self.take(FORWARD, stage, unit, each.number) for each in segment.taken]
+        batch = [inputs[crossing.number] for crossing in segment.received]
+        return batch + [self.take(FORWARD, stage, unit, crossing.number) for crossing in segment.taken]
 
-    def handOn(self, stage: int, unit: int, found: list[Any]) -> None:
-        """Give the next stage what this one has made."""
+    def handOn(self, stage: int, unit: int, outputs: list[Any]) -> None:
+        """Send a stage's outputs to the next stage."""
         if stage < self.final:
-            for number, value in {each.number: y for each, y in zip(self.segments[stage].left, found)}.items():
+            values = {crossing.number: y for crossing, y in zip(self.segments[stage].left, outputs)}
+            for number, value in values.items():
                 self.give(FORWARD, stage + 1, unit, number, value, self.readersOf(stage, number))
 
     def backward(self, move: StageMove) -> dict[int, Any]:
-        """A stage goes back with a microbatch; the gradients of its parameters, of those in two stages of both."""
-        grads, found = self.passes[move.stage].backward(move.unit, self.seeds(move.stage, move.unit))
-        return self.handBack(move.stage, move.unit, grads, found)
+        """Run a stage backward for a microbatch. Returns parameter gradients, added over the stages that share them."""
+        grads, paramGrads = self.passes[move.stage].backward(move.unit, self.seeds(move.stage, move.unit))
+        return self.handBack(move.stage, move.unit, grads, paramGrads)
 
     def seeds(self, stage: int, unit: int) -> list[Any]:
-        """The gradients that a stage goes back from."""
+        """Return the gradients that a stage's backward starts from."""
         segment = self.segments[stage]
         if stage < self.final:
-            return [self.take(BACK, stage, unit, each) if self.flows(each) else None for each in segment.left]
+            return [
+                self.take(BACK, stage, unit, crossing) if self.flows(crossing) else None for crossing in segment.left
+            ]
         shape, dtype = self.shapes(unit)[self.steps.outputs[0]]
         return [np.full(shape, self.costGrad(unit), dtype), *[None] * (len(segment.left) - 1)]
 
@@ -171,15 +174,15 @@ class StagePipeline:
         """The gradient of the cost of a microbatch."""
         return 1.0
 
-    def handBack(self, stage: int, unit: int, grads: list[Any], found: list[Any]) -> dict[int, Any]:
-        """Give the stage before the gradients of what it has made; those of parameters, of all stages together."""
+    def handBack(self, stage: int, unit: int, grads: list[Any], paramGrads: list[Any]) -> dict[int, Any]:
+        """Send input gradients to the stage before. Returns parameter gradients, added over stages that share them."""
         segment = self.segments[stage]
         if stage:
-            for each, grad in zip(segment.taken, grads[len(segment.received) :]):
-                if self.flows(each):
-                    shape, dtype = self.shapes(unit)[each.number]
-                    self.give(BACK, stage - 1, unit, each, np.zeros(shape, dtype) if grad is None else grad, 1)
-        gradients = {id(param): grad for param, grad in zip(self.passes[stage].params, found)}
+            for crossing, grad in zip(segment.taken, grads[len(segment.received) :]):
+                if self.flows(crossing):
+                    shape, dtype = self.shapes(unit)[crossing.number]
+                    self.give(BACK, stage - 1, unit, crossing, np.zeros(shape, dtype) if grad is None else grad, 1)
+        gradients = {id(param): grad for param, grad in zip(self.passes[stage].params, paramGrads)}
         for param in self.passes[stage].params:
             homes = self.homes[id(param)]
             if len(homes) > 1 and id(param) in self.wanted:
@@ -195,12 +198,12 @@ class StagePipeline:
         return gradients
 
     def flows(self, crossing: Crossing) -> bool:
-        """Whether a gradient comes back over a cut for these readers of a value."""
+        """True if these readers of a value return a gradient over the cut."""
         return any((crossing.number, reader) in self.flowing for reader in crossing.readers)
 
     def readersOf(self, stage: int, number: int) -> int:
-        """How often the next stage is given a value."""
-        return sum(each.number == number for each in self.segments[stage].left)
+        """Count the readers of a value in the next stage."""
+        return sum(crossing.number == number for crossing in self.segments[stage].left)
 
     # Between stages -----------------------------------------------------------------------------------------------
 
@@ -214,27 +217,29 @@ class StagePipeline:
             self.sent.append((self.grid.along.startSend(array, position, self.channel(kind, stage, what)), array))
 
     def take(self, kind: int, stage: int, unit: int, what: Any) -> Any:
-        """What a stage was given."""
+        """Return a value that was sent to a stage."""
         key = kind, stage, unit, what
         if key in self.coming:
             pending, *array = self.coming.pop(key)
             pending.wait()
             self.values[key] = [unpacked(*array), self.readersOf(stage - 1, what) if kind == FORWARD else 1]
-        found = self.values[key]
-        found[1] -= 1
-        if not found[1]:
+        entry = self.values[key]
+        entry[1] -= 1
+        if not entry[1]:
             del self.values[key]
-        return found[0]
+        return entry[0]
 
     def expect(self, move: StageMove) -> None:
-        """Have what comes from others for a move put where `take` finds it, in the order in which they send it."""
+        """Begin to receive a move's values from other ranks, in the order of sending; `take` returns them."""
         stage, unit = move.stage, move.unit
         segment, here = self.segments[stage], self.grid.position
         if move.isForward:
-            wanted: dict[Any, int] = {each.number: each.number for each in segment.taken}
+            wanted: dict[Any, int] = {crossing.number: crossing.number for crossing in segment.taken}
             kind, behind = FORWARD, self.grid.positionOf(stage - 1) if stage else here
         else:
-            wanted = {each: each.number for each in segment.left if stage < self.final and self.flows(each)}
+            wanted = {
+                crossing: crossing.number for crossing in segment.left if stage < self.final and self.flows(crossing)
+            }
             kind, behind = BACK, self.grid.positionOf(stage + 1) if stage < self.final else here
             for param in self.passes[stage].params:
                 homes = self.homes[id(param)]
@@ -266,22 +271,22 @@ class StagePipeline:
         return self.shapesOf(self.units[unit].arrays)
 
     def shapesOf(self, arrays: list[Any]) -> dict[int, tuple[Any, Any]]:
-        """The same for a microbatch of such arrays."""
+        """Infer the shapes and dtypes of all values, for a microbatch of such arrays."""
         key = tuple([(x.shape, x.dtype) for x in arrays])
         if key not in self.inferred:
-            found: dict[int, tuple[Any, Any]] = {}
+            shapes: dict[int, tuple[Any, Any]] = {}
             for row in self.graph.infer([x.shape for x in arrays], dtypes=[x.dtype for x in arrays]).rows:
-                found.update(zip(row.step.visible, zip(row.shapes or (), row.dtypes)))
-            for number in {each.number for segment in self.segments[:-1] for each in segment.left}:
-                if number not in found or any(symbols(found[number][0])):
+                shapes.update(zip(row.step.visible, zip(row.shapes or (), row.dtypes)))
+            for number in {crossing.number for segment in self.segments[:-1] for crossing in segment.left}:
+                if number not in shapes or any(symbols(shapes[number][0])):
                     name = self.steps.names[number]
                     raise GraphError(f"stages: '{name}' goes over a cut, and only a pass knows its size or dtype")
-            self.inferred[key] = found
+            self.inferred[key] = shapes
         return self.inferred[key]
 
 
 def flowing(steps: Any) -> set[tuple[int, Any]]:
-    """The values, each with the readers from which a gradient comes, that the cost gives parameters through."""
+    """Return (value, reader) pairs along which gradients flow from the cost to the parameters."""
     requires = {n: True for n, module, name in steps.params if isinstance(getattr(module, name), Param)}
     requires = {n: True for n, module, name in steps.params if n in requires and module.wants(getattr(module, name))}
     needs = []
@@ -290,12 +295,12 @@ def flowing(steps: Any) -> set[tuple[int, Any]]:
         if any(needs[-1]):
             requires.update(dict.fromkeys(step.visible, True))
     cost = steps.outputs[0]
-    reached, found = {cost}, {(cost, (len(steps.items), 0))}
+    reached, pairs = {cost}, {(cost, (len(steps.items), 0))}
     for index in range(len(steps.items) - 1, -1, -1):
         step = steps.items[index]
         if any(needs[index]) and any(n in reached for n in step.visible):
             for argument, isNeeded in enumerate(needs[index]):
                 if isNeeded:
                     reached.add(step.args[argument])
-                    found.add((step.args[argument], (index, argument)))
-    return found
+                    pairs.add((step.args[argument], (index, argument)))
+    return pairs

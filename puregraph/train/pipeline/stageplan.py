@@ -52,14 +52,14 @@ class StageSplit(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A stage: the parameters that it updates, and what its graph takes of a microbatch.
+    """A stage: the size of the parameters that it updates, and the bytes of a microbatch in it.
 
     `size`       elements of these parameters
-    `kept`       bytes that stay from forward to backward
-    `values`     those of the rest, and of gradients as programs give them
-    `gathered`   how many more they are with weights that a program reads from several processes
-    `gradients`  those of gradients as they are added to those of a grain
-    `passed`     those that come over its cuts
+    `kept`       bytes kept from forward to backward
+    `values`     bytes of all other values, and of gradients from programs
+    `gathered`   extra bytes of gathered weights, if these are sharded
+    `gradients`  bytes of gradients while they are added to a grain's sums
+    `passed`     bytes that cross its cuts
     """
 
     size: int
@@ -84,16 +84,16 @@ class StageSums(NamedTuple):
 
 
 class StagePlan:
-    """The pipelines of a network on the processes of a cluster, of which `best` takes least memory.
+    """The possible pipelines of a network on a cluster; `best` takes the least memory.
 
-    Nothing is allocated and nothing runs: sizes are those of `StageFootprint` at the shapes of a grain. A step has its
-    peak while microbatches go through the stages, while gradients are added over processes, or in the update.
+    Nothing is allocated and nothing runs: sizes come from `StageFootprint` at the shapes of a grain. The peak of a step
+    is in the passes of microbatches, in the reduction of gradients, or in the update.
 
-    `graph`      the network; inputs of `shapes` are a whole batch, along their first axis
-    `optimizer`  a class of optimizers, or one of them: how many numbers it keeps for each weight
+    `graph`      the network; inputs of `shapes` are a full batch, along their first axis
+    `optimizer`  an optimizer or its class, which gives the state arrays per weight
 
-    Counted are the weights, gradients and state of the optimizer, values of microbatches, and what sums are gathered
-    in; not the data, the cost, metrics, packed weights, or Python itself.
+    Weights, gradients, optimizer state, values of microbatches and buffers of reductions are counted; data, cost,
+    metrics, packed weights and Python itself are not.
 
     Raises    ShapeError for shapes that do not fit; ArgumentError without a batch in numbers
     """
@@ -102,7 +102,7 @@ class StagePlan:
         self.graph, self.shapes, self.cluster = graph, [tuple(s) for s in shapes], cluster.checked()
         self.batch = batchOf(self.shapes)
         self.keeps = len(states(optimizer if isinstance(optimizer, type) else type(optimizer)))
-        self.stored = sum(each.nbytes for kind in (graph.params, graph.states) for each in kind.values())
+        self.stored = sum(array.nbytes for kind in (graph.params, graph.states) for array in kind.values())
         self.trained = [param for param in graph.params.values() if param.trainable]
         self.dtype = np.result_type(np.float32, *[param.dtype for param in self.trained])
         self.cuts: dict[int, StageCuts] = {}  # by the samples of a microbatch
@@ -128,9 +128,9 @@ class StagePlan:
                     break
 
     def split(self, stages: int, shard: str | None, grains: int) -> StageSplit:
-        """A network in n stages, with these grains.
+        """Return the split of the network into n stages, with these grains.
 
-        Raises    GraphError for one that cannot be cut so often
+        Raises    GraphError if it cannot be cut into so many stages
         """
         positions = math.gcd(self.cluster.ranks, stages)
         replicas = self.cluster.ranks // positions
@@ -138,15 +138,16 @@ class StagePlan:
         spans = busiest(self.cluster._replace(ranks=replicas), grains).spans
         parts, memory = sum(map(len, spans)), []
         for position in range(positions):
-            each = [StageSums(tuple([(0, b - a) for a, b in own]), parts, replicas) for own in spans[: LOOKED + 1]]
-            found = {sums: self.memory(every, range(position, stages, positions), shard, sums) for sums in set(each)}
-            memory.append([found[sums] for sums in each])
+            lengths = [tuple([(0, b - a) for a, b in own]) for own in spans[: LOOKED + 1]]
+            byRank, own = [StageSums(s, parts, replicas) for s in lengths], range(position, stages, positions)
+            peaks = {sums: self.memory(every, own, shard, sums) for sums in set(byRank)}
+            memory.append([peaks[sums] for sums in byRank])
         return StageSplit(stages, shard, grains, replicas, memory)
 
-    def memory(self, every: list[Stage], own: range, shard: str | None, given: StageSums) -> int:
-        """The peak of a process with some of all stages, which gives these sums of gradients."""
-        each, stages, replicas = self.dtype.itemsize, [every[stage] for stage in own], given.replicas
-        piece = sum(pieceOf(stage.size, replicas if shard else 1) for stage in stages) * each
+    def memory(self, every: list[Stage], own: range, shard: str | None, reduced: StageSums) -> int:
+        """Return the peak memory of a rank with some of all stages and these sums of gradients."""
+        itemsize, stages, replicas = self.dtype.itemsize, [every[stage] for stage in own], reduced.replicas
+        piece = sum(pieceOf(stage.size, replicas if shard else 1) for stage in stages) * itemsize
         held = self.stored
         if shard == "parameters":
             held -= sum(param.nbytes for param in self.trained) - piece
@@ -154,17 +155,18 @@ class StagePlan:
         elif shard is not None:
             held += piece  # the weights that are updated
         held += self.keeps * piece + piece  # gradients as the update has them, until the next one
-        alive = [min(len(every) - number, given.grains) for number in own]
+        alive = [min(len(every) - number, reduced.grains) for number in own]
         held += sum(stage.values + min(count, SPARE) * stage.kept for count, stage in zip(alive, stages))
-        sums = arraysFor([*given.spans]) * each * sum(stage.size for stage in stages)
+        sums = arraysFor([*reduced.spans]) * itemsize * sum(stage.size for stage in stages)
         passing = sums + max(stage.gradients for stage in stages) + sum(stage.passed for stage in stages)
         passing += sum(max(count - SPARE, 0) * stage.kept for count, stage in zip(alive, stages))
         summing = sums + piece
         if replicas > 1:
-            largest, count = max(stage.size for stage in stages), len(given.spans)
-            received = given.parts if count > 1 else given.parts - 1  # own ones are copied where there are several
-            summing += each * pieceOf(largest, replicas) * (received - 1 + given.parts.bit_length())  # to the root
-            summing += each * (largest - pieceOf(largest, replicas)) * count if count > 1 else 0  # to be sent
+            largest, count = max(stage.size for stage in stages), len(reduced.spans)
+            received = reduced.parts if count > 1 else reduced.parts - 1  # several own sums are copied
+            shardSize, levels = pieceOf(largest, replicas), reduced.parts.bit_length()
+            summing += itemsize * shardSize * (received - 1 + levels)  # sums on the way to the root
+            summing += itemsize * (largest - pieceOf(largest, replicas)) * count if count > 1 else 0  # to be sent
         isBrief = shard in ("gradients", "parameters")
         return held + max(passing, summing, piece + (0 if isBrief else sums))
 
@@ -180,29 +182,29 @@ class StagePlan:
         return self.found[key]
 
     def cutsFor(self, samples: int) -> StageCuts:
-        """Where the network can be cut, for n samples.
+        """Return the possible cuts of the network, for n samples.
 
-        Raises    ShapeError for one that does not fit them
+        Raises    ShapeError if the network does not fit them
         """
         if samples not in self.cuts:
             shapes = [(samples, *shape[1:]) for shape in self.shapes]
             self.graph.dataShapeFrom(shapes)
-            found = Footprint(self.graph, *shapes)
-            self.cuts[samples] = StageCuts(found, Crossings(found.steps, isCarried=False))
+            footprint = Footprint(self.graph, *shapes)
+            self.cuts[samples] = StageCuts(footprint, Crossings(footprint.steps, isCarried=False))
         return self.cuts[samples]
 
-    def stage(self, whole: Footprint, segment: GraphSegment, counted: set[int]) -> Stage:
-        """A stage, which updates the parameters that none before it has."""
+    def stage(self, footprint: Footprint, segment: GraphSegment, counted: set[int]) -> Stage:
+        """Return a stage, which updates the parameters that no earlier stage has."""
         graph = segment.graph
         params = {id(param): param for param in graph.params.values() if param.trainable}
         size = sum(param.size for key, param in params.items() if key not in counted)
         counted |= params.keys()
-        entering = [each.number for each in (*segment.received, *segment.taken)]
-        found = StageFootprint(graph, [whole.shapes[n] for n in entering], len(segment.taken) > 0)
+        entering = [crossing.number for crossing in (*segment.received, *segment.taken)]
+        inner = StageFootprint(graph, [footprint.shapes[n] for n in entering], len(segment.taken) > 0)
         gradients = [param.nbytes for param in params.values()]
-        added = sum(gradients) + max(gradients, default=0)  # of which one is multiplied
-        passed = sum(int(whole.sizes[each.number]) for each in (*segment.taken, *segment.left))
-        return Stage(size, int(found.kept() or 0), found.passing + found.made, found.gathered, added, passed)
+        added = sum(gradients) + max(gradients, default=0)  # and a scaled copy of one at a time
+        passed = sum(int(footprint.sizes[crossing.number]) for crossing in (*segment.taken, *segment.left))
+        return Stage(size, int(inner.kept() or 0), inner.passing + inner.made, inner.gathered, added, passed)
 
     # Words ------------------------------------------------------------------------------------------------------------
 
@@ -220,8 +222,8 @@ class StagePlan:
         return "\n".join([title, *lines])
 
     def row(self, split: StageSplit) -> tuple[str, str, str, str]:
-        """A pipeline in words."""
-        memory = ", ".join([bytesText(max(each)) for each in split.memory])
+        """Return the table row of a pipeline."""
+        memory = ", ".join([bytesText(max(peaks)) for peaks in split.memory])
         return str(split.stages), split.shard or "nothing", f"{split.grains:,}", memory
 
     def __repr__(self) -> str:

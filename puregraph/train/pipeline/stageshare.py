@@ -52,23 +52,23 @@ class StageShare:
         return (0, end - begin) if isAll else self.partOf(param, self.grid.world.rank)
 
     def within(self, totals: dict[int, np.ndarray], param: Param) -> np.ndarray:
-        """The gradient of these elements, of what this process has of the sums of its stages."""
+        """Return the gradient of this rank's elements of a parameter, from its shard of the stage's sums."""
         stage, begin, _ = self.spans[id(param)]
         first, last = self.updated(param)
         start = begin - (self.cuts[stage][self.grid.replica] if self.isDivided else 0)
         return totals[stage][start + first : start + last]
 
     def ownSlot(self, slot: Slot) -> Slot:
-        """A slot for them, with the state of another one."""
+        """Return a slot for this rank's shard of a parameter, with the state of the original slot."""
         param = slot.param
         if self.isDivided:
             (stage, begin, _), (first, last) = self.spans[id(param)], self.updated(param)
-            with SEED.undisturbed():  # other processes have more pieces, or fewer
+            with SEED.undisturbed():  # ranks have different numbers of shards
                 array = self.weightsOf(slot, first, last)
                 param = ParamPiece(slot, slice(first, last), begin + first, stage, array)
-        found = Slot(slot.path, param)
-        found.arrays, found.rule = slot.arrays, slot.rule
-        return found
+        shardSlot = Slot(slot.path, param)
+        shardSlot.arrays, shardSlot.rule = slot.arrays, slot.rule
+        return shardSlot
 
     def weightsOf(self, slot: Slot, first: int, last: int) -> np.ndarray:
         """Memory with some weights of a parameter, for a piece."""
@@ -88,7 +88,7 @@ class StageShare:
             own.refresh(grad)
 
     def gather(self, pieces: list[ParamPiece], changed: list[Param]) -> None:
-        """Have the processes of a stage give each other its new weights."""
+        """All-gather the new weights of each stage among its ranks."""
         for stage in self.grid.own:
             cuts = self.cuts[stage]
             row = np.zeros(cuts[-1], np.result_type(np.float32, *[param.dtype for param in self.params[stage]]))
@@ -97,7 +97,7 @@ class StageShare:
                     row[piece.begin : piece.begin + piece.size] = piece.array
             self.grid.across.allGather(row, cuts)
             for param in self.params[stage]:
-                if any(param is each for each in changed):
+                if any(param is other for other in changed):
                     _, begin, end = self.spans[id(param)]
                     param.materialize().reshape(-1)[...] = row[begin:end]
                     param.bumpVersion()

@@ -38,13 +38,13 @@ def keepOwn(share: StageShare, optimizer: Any, slots: list[Slot]) -> None:
 
 
 def isFit(share: StageShare, optimizer: Any, slot: Slot) -> bool:
-    """Whether there is state of as many elements as this process updates."""
+    """True if the slot's state has as many elements as this rank updates."""
     first, last = share.updated(slot.param)
     names = states(type(optimizer.ruleOf(slot))) if slot.step and first < last else ()
     return {name: array.size for name, array in slot.arrays.items()} == dict.fromkeys(names, last - first)
 
 
 def elementsOf(array: Any, first: int, last: int) -> Any:
-    """Some elements of an array, in a row of their own; all of them where they are."""
-    found = array.reshape(-1)[first:last]
-    return aligned(found if len(found) == array.size else found.copy())
+    """Copy some elements of an array; all of them are returned without a copy."""
+    selected = array.reshape(-1)[first:last]
+    return aligned(selected if len(selected) == array.size else selected.copy())
