@@ -1,4 +1,4 @@
-"""Tensor: layers in parts, of which each process has some (tensor parallel)."""
+"""Tensor: tensor parallel layers, whose parts are divided among ranks."""
 
 from puregraph.train.tensor.partembedder import PartEmbedder
 from puregraph.train.tensor.partjoin import PartJoin

@@ -22,7 +22,7 @@ class Passage(NamedTuple):
     """A module that is given some values in parts: how each of its inputs is divided, or None, and all shapes."""
 
     module: Any
-    given: list[Division | None]
+    divisions: list[Division | None]
     inshapes: list[Any]
     shapes: list[Any]
     parts: int
@@ -32,7 +32,7 @@ Rule = Callable[[Passage], list[Division] | None]
 
 
 def passed(passage: Passage) -> list[Division] | None:
-    """How the outputs are divided, if each part can be computed from parts; else None."""
+    """Return the divisions of a step's outputs, if every part can be computed from parts alone; otherwise None."""
     module = passage.module
     if any(p is not None for p in module.ruleParams()) or module.hidden and type(module) is not Attention:
         return None
@@ -42,13 +42,13 @@ def passed(passage: Passage) -> list[Division] | None:
 
 def elementwise(passage: Passage) -> list[Division] | None:
     """All inputs are divided alike."""
-    isAlike = len(set(passage.given)) == 1 and len(set(passage.inshapes)) == 1
-    return [passage.given[0]] if isAlike and passage.given[0] is not None else None
+    isAlike = len(set(passage.divisions)) == 1 and len(set(passage.inshapes)) == 1
+    return [passage.divisions[0]] if isAlike and passage.divisions[0] is not None else None
 
 
 def split(passage: Passage) -> list[Division] | None:
     """Along the divided axis, each output is one of the runs; along another one, all are divided as the input is."""
-    (division,), (shape,), module = passage.given, passage.inshapes, passage.module
+    (division,), (shape,), module = passage.divisions, passage.inshapes, passage.module
     if division is None or normalAxis(module.axis, len(shape)) != division.axis:
         return None if division is None else [division] * module.count
     isEven = len(set(module.sizes(shape[division.axis]))) == 1
@@ -57,14 +57,14 @@ def split(passage: Passage) -> list[Division] | None:
 
 def transpose(passage: Passage) -> list[Division] | None:
     """The axis is where the order has it."""
-    (division,), (shape,) = passage.given, passage.inshapes
+    (division,), (shape,) = passage.divisions, passage.inshapes
     order = passage.module.order(len(shape))
     return None if division is None else [division._replace(axis=order.index(division.axis))]
 
 
 def reshape(passage: Passage) -> list[Division] | None:
     """The elements behind as many as before are as many, and a part of them is a part of the first axis there."""
-    division, x, y = passage.given[0], passage.inshapes[0], passage.shapes[0]
+    division, x, y = passage.divisions[0], passage.inshapes[0], passage.shapes[0]
     if division is None or division.groups != 1 or passage.module.shape is None:
         return None
     before = product(x[: division.axis])
@@ -74,9 +74,9 @@ def reshape(passage: Passage) -> list[Division] | None:
 
 def attention(passage: Passage) -> list[Division] | None:
     """Heads are computed apart; a mask has to be that of all of them."""
-    heads, masks = passage.given[:3], passage.inshapes[3:]
+    heads, masks = passage.divisions[:3], passage.inshapes[3:]
     isForAll = all(shape is None or len(shape) < 3 or shape[-3] == 1 for shape in masks)
-    isWhole = isForAll and not any(passage.given[3:])
+    isWhole = isForAll and not any(passage.divisions[3:])
     return [Division(1)] if heads == [Division(1)] * 3 and isWhole else None
 
 
@@ -90,15 +90,15 @@ RULES: dict[type, Rule] = {
 }
 
 
-def partModule(passage: Passage, found: list[Division]) -> Module:
-    """What computes a part: the module itself, unless it says how long the divided axis is."""
+def partModule(passage: Passage, outputs: list[Division]) -> Module:
+    """Return the module of one part: the step's module, unless it contains the length of the divided axis."""
     module, parts = passage.module, passage.parts
     if type(module) is Reshape:
-        axis = found[0].axis
+        axis = outputs[0].axis
         wanted = list(module.shape or ())
         wanted[axis] = passage.shapes[0][axis] // parts
         return Reshape(tuple(wanted))
-    division = passage.given[0]
+    division = passage.divisions[0]
     isCut = type(module) is Split and division is not None and isinstance(module.sections, tuple)
     if isCut and normalAxis(module.axis, len(passage.inshapes[0])) == division.axis:  # type: ignore[union-attr]
         return Split(module.axis, module.count)

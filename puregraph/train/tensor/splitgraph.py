@@ -1,4 +1,4 @@
-"""SplitGraph: a graph whose layers are divided, of which a process computes its parts."""
+"""SplitGraph: one rank's share of a tensor parallel graph."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ class ParamPart(Param):
 
 
 class SplitGraph:
-    """What one process computes of a graph in parts, `TensorLayout` says which; `graph` gives what the whole one gives.
+    """One rank's share of a graph that is divided by a `TensorLayout`; `graph` has the same outputs as the original.
 
-    `graph`   the modules of the whole one, under its paths; of a layer in parts, those of this process under `path.p`
-    `layout`  what is divided
-    `parts`   by the ids of parameters that are divided the ParamParts of this process
+    `graph`   the modules under their original paths; parts of this rank's divided layers under `path.p`
+    `layout`  the division
+    `parts`   this rank's ParamParts, by the ids of divided parameters
 
-    A value that is whole is spread over the parts where the first of them reads it, and its gradient is there the sum
-    over all of them; behind rows of weights, what all parts give is added up. So a pair of Linear, or attention, takes
-    one sum in the forward and one in the backward pass.
+    An undivided value is spread over the parts at its first divided reader; its gradient is all-reduced there. After
+    row-parallel weights the outputs of all parts are all-reduced. So a pair of Linear layers, or attention, needs one
+    all-reduce in the forward and one in the backward pass.
     """
 
     def __init__(self, layout: TensorLayout, world: World | None = None):
@@ -110,23 +110,23 @@ class SplitGraph:
         return node
 
     def addWithin(self, step: GraphStep) -> None:
-        """A step that each part takes alone."""
+        """Add a step that is computed part by part."""
         passage = self.layout.passage(step)
         module = partModule(passage, passed(passage) or [])
         numbers = [n for n in step.args[: step.inputs] if n in self.layout.shapes]
-        given = [self.partsOf(n) for n in numbers]
-        found = [
-            self.add(module, [each[k] for each in given], f"{step.path}.{p}") for k, p in enumerate(self.group.own)
+        inputs = [self.partsOf(n) for n in numbers]
+        nodes = [
+            self.add(module, [parts[k] for parts in inputs], f"{step.path}.{p}") for k, p in enumerate(self.group.own)
         ]
         for slot, number in enumerate(step.visible):
-            self.apart[number] = [(node, slot) for node in found]
+            self.apart[number] = [(node, slot) for node in nodes]
 
     def addLayer(self, index: int, step: GraphStep, role: str) -> None:
-        """A layer whose weights are in parts."""
+        """Add a layer with divided weights."""
         number, source = step.visible[0], step.args[0]
-        given = [self.whole[source]] * len(self.group.own) if role == TABLE else self.partsOf(source)
+        edges = [self.whole[source]] * len(self.group.own) if role == TABLE else self.partsOf(source)
         made = []
-        for edge, part in zip(given, self.group.own):
+        for edge, part in zip(edges, self.group.own):
             made.append((self.add(self.moduleOf(index, part), [edge], f"{step.path}.{part}"), 0))
         if role == COLUMNS:
             self.apart[number] = made
@@ -150,7 +150,7 @@ class SplitGraph:
         return self.apart[number]
 
     def moduleOf(self, index: int, part: int) -> Module:
-        """What computes one part of a layer."""
+        """Return the module of one part of a layer."""
         whole: Any = self.layout.steps.items[index].module
         key = id(whole), part
         if key not in self.modules:
@@ -158,44 +158,44 @@ class SplitGraph:
         return self.modules[key]
 
     def makeModule(self, index: int, whole: Any, part: int) -> Module:
-        """The same, made anew."""
+        """Make the module of one part of a layer."""
         W: Any = self.paramOf(index, whole, "W", part)
         if not isinstance(whole, Linear):
             return PartEmbedder(W, int(W.indices[0]), whole.W.shape[0])
         insize, outsize = W.shape[::-1] if whole.transpose else W.shape
         hasBias = whole.b is not None and self.layout.roles[index] != ROWS
-        found: Any = Linear(insize, outsize, useBias=hasBias, transpose=whole.transpose)
-        found.W = W
+        linear: Any = Linear(insize, outsize, useBias=hasBias, transpose=whole.transpose)
+        linear.W = W
         if hasBias:
-            found.b = self.paramOf(index, whole, "b", part)
-        return found
+            linear.b = self.paramOf(index, whole, "b", part)
+        return linear
 
     def paramOf(self, index: int, whole: Any, name: str, part: int) -> ParamPart:
-        """A part of a parameter, which several layers may share."""
+        """Return a part of a parameter, which several layers may share."""
         param = getattr(whole, name)
-        found = self.parts.setdefault(id(param), [])
-        known = next((each for each in found if each.part == part), None)
+        paramParts = self.parts.setdefault(id(param), [])
+        known = next((paramPart for paramPart in paramParts if paramPart.part == part), None)
         if known is None:
             known = ParamPart(param, self.layout.cuts[id(param)], part, self.group.parts)
-            found.append(known)
+            paramParts.append(known)
         return known
 
     def biasOf(self, whole: Any) -> Module:
-        """What adds the bias of a Linear once all parts are added up."""
+        """Return the module that adds the bias of a Linear after the all-reduce."""
         key = id(whole), -1
         if key not in self.modules:
-            found: Any = Pointwise(formula="x + b")
-            found.b = whole.b
-            self.modules[key] = found
+            adding: Any = Pointwise(formula="x + b")
+            adding.b = whole.b
+            self.modules[key] = adding
         return self.modules[key]
 
 
 def splitTensors(graph: Graph, parts: int, *shapes: Any, world: World | None = None) -> SplitGraph:
-    """A graph whose layers are divided into `parts`, of which a process of `world` has its own; alone, it has all.
+    """Divide the layers of a graph into `parts`, shared by the ranks of `world`; a single process has all parts.
 
-    `shapes`  those of the inputs, in numbers
+    `shapes`  the shapes of the inputs, in numbers
 
-    Raises    DataError for what cannot be divided into that number of parts; ShapeError for shapes that do not fit
+    Raises    DataError if it cannot be divided into that number of parts; ShapeError for shapes that do not fit
     """
-    given: Sequence[Any] = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes
-    return SplitGraph(TensorLayout(graph, parts, given), world)
+    inshapes: Sequence[Any] = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes
+    return SplitGraph(TensorLayout(graph, parts, inshapes), world)

@@ -51,12 +51,12 @@ class SplitTrainer:
         self.whole.ignored = value
 
     def divideState(self) -> list[tuple[Slot, list[Slot]]]:
-        """Keep of the optimizer's state that of the parts here; what is divided in another way is made whole before."""
+        """Keep only this rank's parts of the optimizer's state; state that is sharded otherwise is gathered first."""
         optimizer, world = self.whole.optimizer, self.grid.world
         isOther = np.array([any(s.split is not None or s.part is not None for s in optimizer.slots)], np.int64)
         world.allReduce(isOther)
         whole = wholeState(world, optimizer) if isOther[0] else {}
-        found = []
+        pairs = []
         for slot in optimizer.slots:
             arrays = slot.arrays
             if whole:
@@ -70,12 +70,12 @@ class SplitTrainer:
             else:
                 shape = slot.param.shape
                 owns = [
-                    self.slotLike(slot, each, {n: each.of(a.reshape(shape)) for n, a in arrays.items()})
-                    for each in parts
+                    self.slotLike(slot, part, {n: part.of(a.reshape(shape)) for n, a in arrays.items()})
+                    for part in parts
                 ]
                 slot.arrays, slot.split = {}, SplitState(self.grid, parts[0].cut, owns)
-            found.append((slot, owns))
-        return found
+            pairs.append((slot, owns))
+        return pairs
 
     def slotLike(self, slot: Slot, param: Any, arrays: dict[str, Any]) -> Slot:
         """A slot for a parameter, or a part of it, that is updated as the whole."""

@@ -14,10 +14,10 @@ from puregraph.train.together.partedweights import Gathering
 
 
 class SplitWeights:
-    """The weights of a SplitGraph, of which each process has its parts.
+    """The divided weights of a SplitGraph.
 
-    A parameter that is divided has no array then, and makes one of all parts when its data is first read, by whoever
-    and at any time; the next step takes its parts from that, and its update lets go of it.
+    A divided parameter has no array, and gathers one from all parts on the first read of its data. The next step takes
+    the parts from that array, and its update frees it.
     """
 
     def __init__(self, grid: TensorGrid, split: SplitGraph):
@@ -34,9 +34,9 @@ class SplitWeights:
                 ends[position] += -(-nbytes // (4 * BLOCK)) * 4 * BLOCK  # aligned
         self.window = grid.world.window(ends[grid.position], np.dtype(np.uint8))
         for key, parts in split.parts.items():
-            for each in parts:
-                begin, nbytes = self.begins[key, each.part], each.nbytes
-                each.array = self.window.own[begin : begin + nbytes].view(each.dtype).reshape(each.shape)
+            for shard in parts:
+                begin, nbytes = self.begins[key, shard.part], shard.nbytes
+                shard.array = self.window.own[begin : begin + nbytes].view(shard.dtype).reshape(shard.shape)
         self.divide()
 
     def shapeOf(self, key: int, part: int) -> tuple[int, ...]:
@@ -46,29 +46,29 @@ class SplitWeights:
         return tuple(shape)
 
     def has(self, param: Any) -> bool:
-        """Whether a parameter is in parts here."""
+        """True if a parameter is divided."""
         return id(param) in self.params
 
     def read(self, param: Any, into: np.ndarray) -> None:
         """Fill an array with the weights of a parameter."""
-        if param.array is not None:  # which has been read, or set, since the last step
+        if param.array is not None:  # read or set since the last step
             into[...] = param.array
             return
         key = id(param)
         for part in range(self.grid.parts):
-            found = np.empty(self.shapeOf(key, part), param.dtype)
-            self.window.read(self.grid.rankOf(part), self.begins[key, part], found.reshape(-1).view(np.uint8))
-            self.cuts[key].put(found, into, part, self.grid.parts)
+            values = np.empty(self.shapeOf(key, part), param.dtype)
+            self.window.read(self.grid.rankOf(part), self.begins[key, part], values.reshape(-1).view(np.uint8))
+            self.cuts[key].put(values, into, part, self.grid.parts)
 
     def divide(self) -> None:
-        """Keep the parts alone of weights that are whole; all processes call it."""
+        """Keep only the parts of gathered weights; all ranks call it."""
         for key, param in self.params.items():
             if param.array is None and type(param.initial) is Gathering and param.initial.weights is self:
                 continue
             whole = param.startingValues() if param.array is None else param.array
-            for each in self.split.parts[key]:
-                each.array[...] = each.of(whole)
-                each.bumpVersion()
+            for part in self.split.parts[key]:
+                part.array[...] = part.of(whole)
+                part.bumpVersion()
             param.initial = Gathering(self, param)
         self.drop()
 
@@ -82,25 +82,25 @@ class SplitWeights:
 
 
 class SplitState:
-    """What an optimizer keeps for a parameter in parts: the slots of those of this process, in place of the whole."""
+    """The optimizer's state of a divided parameter: the slots of this rank's parts."""
 
     def __init__(self, grid: TensorGrid, cut: ParamCut, slots: list[Any]):
         self.grid, self.cut, self.slots = grid, cut, slots
 
     def whole(self, name: str) -> np.ndarray:
-        """The array of this name for the whole parameter; all processes call it."""
+        """Gather the state array of this name for the full parameter; all ranks call it."""
         parts: list[ParamPart] = [slot.param for slot in self.slots]
         first = parts[0]
-        found = np.empty(first.whole.shape, np.promote_types(first.dtype, np.float32))
-        each = found.size // self.cut.size  # elements of one index of the axis
-        ends = [each * bound for bound in self.cut.bounds(self.grid.parts)]
-        flat = np.empty(found.size, found.dtype)
+        full = np.empty(first.whole.shape, np.promote_types(first.dtype, np.float32))
+        stride = full.size // self.cut.size  # elements of one index of the axis
+        ends = [stride * bound for bound in self.cut.bounds(self.grid.parts)]
+        flat = np.empty(full.size, full.dtype)
         for slot in self.slots:
             flat[ends[slot.param.part] : ends[slot.param.part + 1]] = slot.arrays[name].reshape(-1)
         firsts = [self.grid.parts * r // self.grid.positions for r in range(self.grid.positions + 1)]
         self.grid.along.allGather(flat, [ends[part] for part in firsts])
         for part in range(self.grid.parts):
-            shape = list(found.shape)
+            shape = list(full.shape)
             shape[self.cut.axis] = -1
-            self.cut.put(flat[ends[part] : ends[part + 1]].reshape(shape), found, part, self.grid.parts)
-        return found
+            self.cut.put(flat[ends[part] : ends[part + 1]].reshape(shape), full, part, self.grid.parts)
+        return full

@@ -7,7 +7,7 @@ from puregraph.train.tensor.tensorgroup import TensorGroup
 
 
 class Spread(Module):
-    """y_p = x for each part p of this process; its gradient is the sum of those of all parts, on all processes.
+    """y_p = x for each part p of this rank. The gradient is the all-reduced sum of all parts' gradients.
 
     Shapes    x (any) -> y_p of that shape
     Source    Shoeybi et al. 2019, Megatron-LM, arXiv:1909.08053, section 3, the operator f

@@ -10,11 +10,11 @@ from puregraph.many.world import World
 
 
 class TensorGrid:
-    """n processes and k parts: the largest t that divides both is how many share the parts, n / t share the grains.
+    """The grid of n ranks for k tensor parallel parts: t = gcd(n, k) ranks share the parts, n / t replicas the grains.
 
-    Process r is at `position` r mod t of `positions` t, and is `replica` r / t of `replicas` n / t: who shares parts is
-    on one machine, if its processes follow each other. `along` are the processes of this replica, which add up what
-    their parts give; `across` are those of this position, which divide the grains and add up gradients.
+    Rank r is at `position` r mod t of `positions` t, and is `replica` r / t of `replicas` n / t. Ranks that share parts
+    are on one machine if ranks are numbered by machine. `along` is the group of this replica, which all-reduces the
+    outputs of parts; `across` is the group of this position, which divides the grains and all-reduces gradients.
     """
 
     def __init__(self, world: World, parts: int):
@@ -32,14 +32,14 @@ class TensorGrid:
 
 
 def replicasIn(world: World, tensor: int | None) -> int:
-    """How many processes divide a batch, where tensors are in parts."""
+    """Return the number of data parallel replicas under tensor parallelism."""
     return world.size // math.gcd(world.size, tensor or 1)
 
 
 def checkTensor(tensor: Any, shard: str | None, stages: int | None) -> int | None:
-    """In how many parts tensors are to be.
+    """Check the `tensor` argument: the number of tensor parallel parts.
 
-    Raises    DataError for what is no number of them, and together with what divides the network in another way
+    Raises    DataError unless it is a whole number, and together with `shard` or `stages`
     """
     if tensor is None:
         return None

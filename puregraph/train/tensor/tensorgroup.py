@@ -1,4 +1,4 @@
-"""TensorGroup: the processes among which tensors are divided, and what they exchange of these."""
+"""TensorGroup: the ranks that tensors are divided among, and their collectives."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from puregraph.many.world import World
 
 
 class TensorGroup:
-    """A fixed number of parts, of which each process of a world has as many, one after the other.
+    """A fixed number of parts, divided evenly and in order among the ranks of a world.
 
-    `own`  the numbers of the parts of this process
+    `own`  the numbers of this rank's parts
 
-    What is divided is computed a part at a time, whoever has which, and added as one binary tree over the parts: so no
-    bit depends on the number of processes. All processes call the same in the same order.
+    Parts are computed one at a time, and added as a binary tree over the parts, so that no bit depends on the number of
+    ranks. All ranks call the same collectives in the same order.
     """
 
     def __init__(self, world: World, parts: int):
@@ -43,7 +43,8 @@ class TensorGroup:
         return tree.reduce(tree.own(leaf)).reshape(first.shape).copy()
 
     def join(self, arrays: list[Any], cuts: list[int]) -> Any:
-        """All parts along the last axis, where `cuts` says where each begins; these are those of this process."""
+        """All-gather the parts along the last axis; `cuts` has the beginnings of all parts, `arrays` this rank's
+        parts."""
         refuseTracers(arrays)
         own = np.concatenate(arrays, axis=-1) if len(arrays) > 1 else arrays[0]
         if self.world.size == 1:
@@ -61,9 +62,9 @@ class TensorGroup:
 
 
 def refuseTracers(arrays: list[Any]) -> None:
-    """Leave a rule that exchanges out of what is traced: a compiled step calls it as it is.
+    """Keep a rule with collectives out of traces, so that a compiled step calls it as it is.
 
-    Raises    TypeError for what only stands for an array
+    Raises    TypeError for tracers
     """
     if tracerOf(arrays) is not None:
         raise TypeError("arrays that go to other processes are no part of what is compiled")

@@ -20,38 +20,40 @@ COLUMNS, JOINED, ROWS, TABLE, WITHIN = "columns", "joined", "rows", "table", "wi
 
 
 class ParamCut(NamedTuple):
-    """How a parameter is divided: along an axis of some size, in `groups` runs."""
+    """The division of a parameter: evenly within each of `groups` equal blocks of an axis."""
 
     axis: int
     groups: int
     size: int
 
     def indices(self, part: int, parts: int) -> np.ndarray:
-        """The elements of the axis that belong to a part; parts of a run may differ by one element."""
-        each = self.size // self.groups
-        begin, end = (each * p // parts for p in (part, part + 1))
-        return np.concatenate([np.arange(k * each + begin, k * each + end) for k in range(self.groups)])
+        """Return the elements of the axis in a part; parts of a block may differ by one element."""
+        block = self.size // self.groups
+        begin, end = (block * p // parts for p in (part, part + 1))
+        return np.concatenate([np.arange(k * block + begin, k * block + end) for k in range(self.groups)])
 
     def put(self, array: np.ndarray, into: np.ndarray, part: int, parts: int) -> None:
         """Put the elements of a part to where they are in the whole."""
         into[(slice(None),) * self.axis + (self.indices(part, parts),)] = array
 
     def bounds(self, parts: int) -> list[int]:
-        """Where the parts begin if they follow each other, and the end of the last."""
+        """Return the beginnings of the parts, stored one after the other, and the end of the last."""
         return list(accumulate([len(self.indices(part, parts)) for part in range(parts)], initial=0))
 
 
 class TensorLayout:
-    """The layers of a graph in `parts`: a Linear by columns and the next one by rows, with attention, or what is
-    computed element by element, between them; a Linear without such a partner by columns, whose output is then put
-    together; the table of an Embedder by rows. All else is whole.
+    """The division of a graph's layers into tensor parallel `parts`.
 
-    `roles`      by the index of a step COLUMNS, JOINED, ROWS, TABLE, or WITHIN: between the first and the third
-    `divisions`  by the number of a value its Division, where it is in parts
-    `cuts`       by the ids of parameters how they are divided
+    A Linear is divided by columns and the next one by rows, with attention or element-wise steps between them. A Linear
+    without such a partner is divided by columns, and its output gathered. The table of an Embedder is divided by rows.
+    All other layers are not divided.
+
+    `roles`      the role of a step by its index: COLUMNS, JOINED, ROWS, TABLE, or WITHIN, between COLUMNS and ROWS
+    `divisions`  the Division of a value by its number, if it is divided
+    `cuts`       the ParamCut of a parameter by its id
 
     Source    Shoeybi et al. 2019, Megatron-LM, arXiv:1909.08053, section 3
-    Raises    DataError for what cannot be divided into that number of parts; ShapeError for shapes that do not fit
+    Raises    DataError if it cannot be divided into that number of parts; ShapeError for shapes that do not fit
     """
 
     def __init__(self, graph: Graph, parts: int, shapes: Sequence[Any], rows: list[StepShapes] | None = None):
@@ -94,9 +96,9 @@ class TensorLayout:
             whole |= clashing
 
     def divide(self, joined: set[int], whole: set[int]) -> set[int]:
-        """Set roles and divisions; the Linear whose columns come to where they cannot be in parts."""
+        """Set roles and divisions. Returns the Linear layers whose columns reach a step that cannot be divided."""
         self.roles: dict[int, str] = {}
-        self.groups: dict[int, int] = {}  # by the index of a Linear in how many runs its columns, or rows, are divided
+        self.groups: dict[int, int] = {}  # blocks of a divided Linear, by its index
         self.divisions: dict[int, Division] = {}
         origins: dict[int, set[int]] = {}
         failed: set[int] = set()
@@ -114,7 +116,7 @@ class TensorLayout:
                     origins[number] = {index}
                 continue
             passage = self.passage(step)
-            first = passage.given[0]
+            first = passage.divisions[0]
             if (
                 type(step.module) is Linear
                 and index not in whole
@@ -123,17 +125,17 @@ class TensorLayout:
             ):
                 self.roles[index], self.groups[index] = ROWS, first.groups
                 continue
-            found = passed(passage)
-            if found is None:
+            outputs = passed(passage)
+            if outputs is None:
                 failed |= begun
                 continue
             self.roles[index] = WITHIN
-            for number, division in zip(step.visible, found):
+            for number, division in zip(step.visible, outputs):
                 self.divisions[number], origins[number] = division, begun
         return failed.union(*[origins.get(n, set()) for n in self.steps.outputs])
 
     def roleOf(self, step: GraphStep, isJoined: bool) -> str | None:
-        """What becomes of a layer whose inputs are whole."""
+        """Return the role of a layer whose inputs are not divided."""
         module: Any = step.module
         if type(module) is Embedder:
             return TABLE if module.W.shape[0] >= self.parts else None
@@ -145,7 +147,7 @@ class TensorLayout:
         return (JOINED if isJoined else COLUMNS) if fits else None
 
     def runsOf(self, step: GraphStep) -> int:
-        """How many runs the columns of a Linear are, of which each is divided: q, k and v, say."""
+        """Return the number of equal blocks in a Linear's columns, such as 3 for fused q, k and v."""
         (number,) = step.visible
         readers, shape = self.readers.get(number, []), self.shapes[number]
         module: Any = readers[0].module if len(readers) == 1 else None
@@ -153,14 +155,14 @@ class TensorLayout:
         return module.count if isCut and len(set(module.sizes(shape[-1]))) == 1 else 1
 
     def passage(self, step: GraphStep) -> Passage:
-        """A step that is given values in parts."""
+        """Return the step as a Passage, with the divisions of its inputs."""
         numbers = step.args[: step.inputs]
-        given = [self.divisions.get(n) for n in numbers]
+        divisions = [self.divisions.get(n) for n in numbers]
         inshapes = [self.shapes.get(n) for n in numbers]
-        return Passage(step.module, given, inshapes, [self.shapes[n] for n in step.visible], self.parts)
+        return Passage(step.module, divisions, inshapes, [self.shapes[n] for n in step.visible], self.parts)
 
     def cutOf(self, index: int, name: str) -> ParamCut | None:
-        """How a step wants a parameter divided."""
+        """Return the division of a parameter that a step needs."""
         role, module = self.roles.get(index), self.steps.items[index].module
         if role in (None, WITHIN) or role == ROWS and name == "b":
             return None
@@ -171,35 +173,35 @@ class TensorLayout:
         return ParamCut(axis, self.groups[index], getattr(module, name).shape[axis])
 
     def clashing(self) -> set[int]:
-        """The layers that share a parameter with what wants it divided in another way, or whole."""
-        found: set[int] = set()
+        """Return the layers that share a parameter with a step that divides it differently, or not at all."""
+        clashes: set[int] = set()
         for users in self.users.values():
             if len({self.cutOf(*user) for user in users}) > 1:
-                found |= {index for index, name in users if self.cutOf(index, name) is not None}
-        return found
+                clashes |= {index for index, name in users if self.cutOf(index, name) is not None}
+        return clashes
 
     # Exchange -------------------------------------------------------------------------------------------------------
 
     @property
     def spread(self) -> list[int]:
-        """The values that are whole and read by parts, each once: the gradients of those that have one are added up."""
-        found: dict[int, None] = {}
+        """The undivided values that parts read, each once, whose gradients are all-reduced."""
+        values: dict[int, None] = {}
         for index, role in self.roles.items():
             step = self.steps.items[index]
             numbers = [n for n in step.args[: step.inputs] if n in self.shapes and n not in self.divisions]
-            found.update(dict.fromkeys(numbers if role in (COLUMNS, JOINED, WITHIN) else ()))
+            values.update(dict.fromkeys(numbers if role in (COLUMNS, JOINED, WITHIN) else ()))
         trained = self.trained
-        return [number for number in found if number in trained]
+        return [number for number in values if number in trained]
 
     @property
     def trained(self) -> set[int]:
-        """The values that depend on what is trained, and so have a gradient."""
-        found: set[int] = set()
+        """The values that depend on trained parameters, and so have a gradient."""
+        values: set[int] = set()
         for step in self.steps.items:
             isTrained = any(step.module.wants(param) for param in step.module.ruleParams())
-            if isTrained or not found.isdisjoint(step.args[: step.inputs]) and not step.module.isDiscrete:
-                found.update(step.visible)
-        return found
+            if isTrained or not values.isdisjoint(step.args[: step.inputs]) and not step.module.isDiscrete:
+                values.update(step.visible)
+        return values
 
     @property
     def summed(self) -> list[int]:

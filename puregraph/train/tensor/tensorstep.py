@@ -41,7 +41,7 @@ class SplitStep(SharedStep):
             self.column("stop")[...] = asked[0]
 
     def measured(self) -> float:
-        """The norm of all gradients: the parts of each parameter follow each other, whoever has them."""
+        """Return the norm of all gradients, taking the parts of a parameter in order, on any number of ranks."""
         grid, grads = self.trainer.grid, self.totals()
         runs: list[list[tuple[int, int]]] = [[] for _ in range(grid.world.size)]
         pieces, end, counted = [], 0, set(map(id, self.trainer.slots))
@@ -50,23 +50,23 @@ class SplitStep(SharedStep):
                 continue
             isCut = slot.split is not None
             bounds = slot.split.cut.bounds(grid.parts) if isCut else [0, 1]
-            each = slot.param.size // bounds[-1] if bounds[-1] else 0
+            stride = slot.param.size // bounds[-1] if bounds[-1] else 0
             for part in range(len(bounds) - 1):
-                begin, end = end, end + each * (bounds[part + 1] - bounds[part])
+                begin, end = end, end + stride * (bounds[part + 1] - bounds[part])
                 runs[grid.rankOf(part, 0)].append((begin, end))
             if grid.replica == 0 and (isCut or grid.position == 0):
                 pieces += [grads[id(own.param)] for own in owns]
         return scatteredNorm(grid.world, end, runs, pieces)
 
     def totals(self) -> dict[int, np.ndarray]:
-        """The sums of gradients by the ids of parameters."""
-        gradients, found = self.gradients, {}
+        """Return the sums of gradients by the ids of parameters."""
+        gradients, byParam = self.gradients, {}
         for number, group in enumerate(gradients.buckets.groups):
             total, first = gradients.tree.total[number], gradients.buckets.cuts[number]
             for index in group:
                 begin, end = gradients.spans[index]
-                found[id(gradients.params[index])] = total[begin - first : end - first]
-        return found
+                byParam[id(gradients.params[index])] = total[begin - first : end - first]
+        return byParam
 
     def update(self) -> None:
         trainer: SplitTrainer = self.trainer
@@ -79,19 +79,19 @@ class SplitStep(SharedStep):
         trainer.weights.drop()
 
     def notFinite(self) -> str:
-        """The parameters whose gradients are not finite, in whichever process."""
+        """Name the parameters whose gradients are not finite on any rank."""
         grads, world = self.totals(), self.trainer.grid.world
         wrong = [
             slot.path
             for slot, owns in self.trainer.pairs
             if not all(np.isfinite(grads.get(id(own.param), 0)).all() for own in owns)
         ]
-        found = {path for text in world.gather("\n".join(wrong).encode()) for path in text.decode().split("\n")}
-        return "the gradient of " + ", ".join(f"'{s.path}'" for s, _ in self.trainer.pairs if s.path in found)
+        paths = {path for text in world.gather("\n".join(wrong).encode()) for path in text.decode().split("\n")}
+        return "the gradient of " + ", ".join(f"'{s.path}'" for s, _ in self.trainer.pairs if s.path in paths)
 
 
 class TensorStep:
-    """What `EpochLoop` takes for a SharedStep: the first batch says what the network is divided for."""
+    """A SharedStep for tensor parallel training; the network is divided for the shapes of the first batch."""
 
     sharded = None
 
@@ -104,13 +104,13 @@ class TensorStep:
         self.step: SplitStep | None = None
 
     def collect(self, group: list[Batch], location: str) -> None:
-        """Forward, backward and the exchange of a step of these batches."""
+        """Run forward, backward and the all-reduce of a step of these batches."""
         if self.step is None:
             self.step = self.makeStep(group[0])
         self.step.collect(group, location)
 
     def makeStep(self, batch: Batch) -> SplitStep:
-        """A step of the network in parts: those of the last run, if the optimizer has the same state."""
+        """Make a step of the divided network, which is kept from the last run if the optimizer has the same state."""
         trainer, known = self.trainer, self.trainer.objective.split
         if known is None or known.grid.world is not trainer.world or known.slots != self.slots:
             size = -(-trainer.batchsize // self.grains.count)
