@@ -41,24 +41,24 @@ def agree(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None)
 
 
 def compare(world: World, lines: list[str]) -> None:
-    """Compare lines with those of all other processes.
+    """Compare lines with those of all other ranks.
 
-    Raises    DataError, on all of them, with the first line in which two differ
+    Raises    DataError, on all ranks, naming the first line that differs
     """
-    found = world.gather(hashlib.sha256("\n".join(lines).encode()).digest())
-    other = next((r for r in range(world.size) if found[r] != found[0]), None)
+    digests = world.gather(hashlib.sha256("\n".join(lines).encode()).digest())
+    other = next((r for r in range(world.size) if digests[r] != digests[0]), None)
     if other is None:
         return
     texts = world.gather("\n".join(lines).encode())
     first, second = (texts[r].decode().split("\n") for r in (0, other))
-    one, two = next((a, b) for a, b in zip([*first, "no more"], [*second, "no more"]) if a != b)
-    raise DataError(f"processes would not train alike: rank 0 has {one}; rank {other} has {two}")
+    ours, theirs = next((a, b) for a, b in zip([*first, "no more"], [*second, "no more"]) if a != b)
+    raise DataError(f"processes would not train alike: rank 0 has {ours}; rank {other} has {theirs}")
 
 
 def together(world: World, source: Arrays | Stream, steps: Iterator[list[Batch]]) -> Iterator[list[Batch]]:
-    """The steps; those of an iterable, which each process reads for itself, as long as all have as many samples.
+    """Yield the steps. For an iterable, which each rank reads by itself, compare the sizes of batches.
 
-    Raises    DataError, on all of them, where one has others
+    Raises    DataError, on all ranks, if sizes differ
     """
     if world.size == 1 or isinstance(source, Arrays):
         yield from steps
@@ -74,15 +74,15 @@ def together(world: World, source: Arrays | Stream, steps: Iterator[list[Batch]]
         yield group
 
 
-def compareSizes(world: World, number: int, own: str) -> None:
-    """Compare the sizes of the batches of a step with those of all other processes.
+def compareSizes(world: World, number: int, localSizes: str) -> None:
+    """Compare the batch sizes of a step with those of all other ranks.
 
-    Raises    DataError, on all of them, where one has others
+    Raises    DataError, on all ranks, if they differ
     """
-    found = [sizes.decode() for sizes in world.gather(own.encode())]
-    other = next((r for r in range(world.size) if found[r] != found[0]), None)
+    sizesByRank = [sizes.decode() for sizes in world.gather(localSizes.encode())]
+    other = next((r for r in range(world.size) if sizesByRank[r] != sizesByRank[0]), None)
     if other is not None:
-        first, second = (sizes or "no more" for sizes in (found[0], found[other]))
+        first, second = (sizes or "no more" for sizes in (sizesByRank[0], sizesByRank[other]))
         raise DataError(
             f"step {number} of the epoch: processes have batches of other sizes, rank 0 {first}, rank {other} "
             f"{second}; each reads the whole iterable, and takes its part of each batch"
@@ -90,7 +90,7 @@ def compareSizes(world: World, number: int, own: str) -> None:
 
 
 def linesOf(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None) -> list[str]:
-    """All that must be alike, a line for each."""
+    """Describe everything that must be equal on all ranks, in a line each."""
     net, optimizer = trainer.net, trainer.optimizer
     lines = [f"a network of {len(net.params)} parameters"]
     for path, param in net.params.items():
@@ -99,15 +99,15 @@ def linesOf(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | Non
     lines += [f"module '{path}': {module!r}" for path, module in net.modules().items()]
     lines += [f"the cost {trainer.cost!r}", f"the optimizer {described(optimizer)}", f"the metrics {namesOf(trainer)}"]
     lines += [f"{name} {getattr(trainer, name, trainer.objective.compile)}" for name in SETTINGS]
-    for what, given in (("data", source), ("validation", checks)):
-        if isinstance(given, Arrays):
-            arrays = [*given.data, *given.target]
+    for what, used in (("data", source), ("validation", checks)):
+        if isinstance(used, Arrays):
+            arrays = [*used.data, *used.target]
             kinds = ", ".join(f"{x.dtype} {show(tuple(x.shape[1:]))}" for x in arrays)
-            lines += [f"{given.samples} samples of {what}", f"{what} of {kinds}"]
-            rows = [x[: given.batchsize] for x in arrays]
+            lines += [f"{used.samples} samples of {what}", f"{what} of {kinds}"]
+            rows = [x[: used.batchsize] for x in arrays]
             lines.append(f"{what} whose first samples have the checksum {checksum(rows)}")
         else:
-            lines.append(f"{'no ' if given is None else ''}{what} in batches")
+            lines.append(f"{'no ' if used is None else ''}{what} in batches")
     lines.append(f"the order of samples {zlib.crc32(repr(trainer.rng.bit_generator.state).encode())}")
     for path, stored in {**net.params, **net.states}.items():
         lines.append(f"values of '{path}' with the checksum {checksum([stored.values()])}")
@@ -115,10 +115,10 @@ def linesOf(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | Non
 
 
 def described(optimizer: Any) -> str:
-    """An optimizer with its arguments and how many updates it has made."""
+    """Describe an optimizer by its arguments and its number of updates."""
     args, named = getattr(optimizer, "initArgs", ((), {}))
-    given = ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in named.items())])
-    return f"{type(optimizer).__name__}({given}) after {getattr(optimizer, 'step', 0)} updates"
+    arguments = ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in named.items())])
+    return f"{type(optimizer).__name__}({arguments}) after {getattr(optimizer, 'step', 0)} updates"
 
 
 def namesOf(trainer: Any) -> str:
@@ -127,8 +127,8 @@ def namesOf(trainer: Any) -> str:
 
 
 def checksum(arrays: list[Any]) -> str:
-    """The checksum of the bytes of arrays."""
-    found = 0
+    """Return the checksum of the bytes of arrays."""
+    crc = 0
     for array in arrays:
-        found = zlib.crc32(device.toHost(array).tobytes(), found)
-    return f"{found:08x}"
+        crc = zlib.crc32(device.toHost(array).tobytes(), crc)
+    return f"{crc:08x}"

@@ -20,14 +20,14 @@ from puregraph.train.together.gradientexchange import GradientExchange, isOnDevi
 
 
 class DeviceExchange:
-    """What a GradientExchange gives, with all gradients on the GPU from the first to the last.
+    """The all-reduce of a GradientExchange, with gradients that stay on the GPU.
 
-    The program that computes the last gradients of this process is another one than that of the grains before: with the
-    starts of buckets among its launches. A start adds and exchanges on the side stream, which is joined behind the last
-    launch, all of it within one captured graph. NCCL wants a graph launched by all processes or by none: so before each
-    of these steps all say which graph they have.
+    The program of this rank's last grain differs from the programs of earlier grains: it starts the reduction of
+    buckets between its kernel launches. A start reduces a bucket on the side stream, which is joined after the last
+    launch, all in one captured graph. NCCL needs a graph to be launched by all ranks or by none, so all ranks compare
+    the versions of their graphs before each step.
 
-    `params`, `spans`  the parameters in the order of the row, and which elements of it each has
+    `params`, `spans`  the parameters in the order of the row, and the range of elements of each
     """
 
     isPassing = False
@@ -46,7 +46,7 @@ class DeviceExchange:
         self.started, self.version = 0, 0
 
     def serves(self, trainer: Any, grains: Grains, params: list[Param]) -> bool:
-        """Whether it adds up the gradients of these parameters, so that programs that have it can go on."""
+        """True if this exchange reduces the gradients of these parameters, so that its programs can be kept."""
         order = backwardOrder(trainer.net, params)
         isSame = self.world is trainer.world and self.grains.bounds == grains.bounds
         return isSame and list(map(id, order)) == list(map(id, self.params))
@@ -111,18 +111,18 @@ class DeviceExchange:
     # Captured graphs --------------------------------------------------------------------------------------------------
 
     def run(self, section: Any) -> None:
-        """Launch the graph of a section, if all processes launch the one that they have captured together; else run its
-        calls, and capture them anew."""
+        """Launch the graph of a section, if all ranks have captured it together; otherwise run its calls, and capture
+        them again."""
         has = REFUSED if section.why else section.version if section.graph is not None else 0
-        found = self.agreed(has)
-        if has > 0 and set(found) == {has}:
+        versions = self.agreed(has)
+        if has > 0 and set(versions) == {has}:
             with self.world.underway():
                 section.graph.launch()
             self.started = len(self.buckets.groups)
             return
         section.drop()
         section.start()
-        if REFUSED not in found:
+        if REFUSED not in versions:
             self.capture(section)
 
     def capture(self, section: Any) -> None:
@@ -152,7 +152,7 @@ class DeviceExchange:
 
 
 def exchangeFor(trainer: Any, grains: Grains, params: list[Param]) -> Any:
-    """What adds up gradients: on the GPU, if they are there, and NCCL connects the processes."""
+    """Return the exchange of gradients: on the GPU if they are there, and NCCL connects the ranks."""
     objective, isNear = trainer.objective, trainer.world.size == 1 or hasattr(trainer.world, "startExchange")
     if not isNear or trainer.shard is not None or not all(map(isOnDevice, params)):
         return GradientExchange(trainer, grains, params)

@@ -1,4 +1,4 @@
-"""Divided save: a checkpoint of which each process writes the part of the optimizer's state that it has."""
+"""Divided save: a checkpoint to which every rank writes its shard of the optimizer's state."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def saveDivided(world: World, path: Any, net: Graph, optimizer: Any, extra: Any)
 
 
 def partsOf(optimizer: Any) -> tuple[dict[str, Any], list[Any], list[ElementRange]]:
-    """The names of the state, with None where several processes have parts; shapes of these; and what is here."""
+    """Return the state arrays by name (None for a sharded one), the shapes of the sharded arrays, and this rank's
+    shards."""
     arrays: dict[str, Any] = {}
     shapes: list[Any] = []
     runs = []
@@ -60,16 +61,16 @@ def partsOf(optimizer: Any) -> tuple[dict[str, Any], list[Any], list[ElementRang
 
 
 def inEach(world: World, action: Callable[[], Any]) -> list[Any]:
-    """What an action gives in each process, as JSON can say it.
+    """Return the JSON results of an action on all ranks.
 
-    Raises    CheckpointError, on all of them, if it raises that on one
+    Raises    CheckpointError, on all ranks, if the action raises it on one
     """
     try:
-        outcome: Any = {"given": action()}
+        outcome: Any = {"result": action()}
     except CheckpointError as error:
         outcome = {"error": str(error)}
-    found = [json.loads(data) for data in world.gather(json.dumps(outcome).encode())]
-    for rank, each in enumerate(found):
-        if "error" in each:
-            raise CheckpointError(f"rank {rank} of {world.size}: {each['error']}")
-    return [each["given"] for each in found]
+    outcomes = [json.loads(data) for data in world.gather(json.dumps(outcome).encode())]
+    for rank, outcome in enumerate(outcomes):
+        if "error" in outcome:
+            raise CheckpointError(f"rank {rank} of {world.size}: {outcome['error']}")
+    return [outcome["result"] for outcome in outcomes]

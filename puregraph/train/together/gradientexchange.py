@@ -63,7 +63,7 @@ class GradientExchange:
         self.tree.finish()
 
     def fill(self, number: int, grads: dict[int, Any], isMore: bool = False) -> None:
-        """Copy gradients to a bucket, or add them to those there are; 0 for those that nobody has."""
+        """Copy gradients to a bucket, or add them to its content; missing gradients are 0."""
         into, first, end = self.into[number], self.buckets.cuts[number], 0
         for index in self.buckets.groups[number]:
             begin, end = self.spans[index]
@@ -73,7 +73,7 @@ class GradientExchange:
                 continue
             new = device.toHost(grad).reshape(-1)
             part[...] = part.astype(new.dtype, copy=False) + new if isMore else new
-        into[end - first :] = 0  # up to where the next bucket begins
+        into[end - first :] = 0  # up to the next bucket
 
     @contextmanager
     def leaving(self, grain: int, isFirst: bool, isLast: bool) -> Iterator[None]:
@@ -123,7 +123,7 @@ class GradientExchange:
                 self.shareOne(self.params[index], total[begin - first : end - first], reached[index])
 
     def shareOne(self, param: Param, total: np.ndarray, isReached: bool) -> None:
-        """Leave a sum in a parameter; the gradients of which it is the sum are not lost."""
+        """Set a parameter's gradient to the sum; its previous gradient does not count as lost."""
         vars(param)["lost"] = 0
         grad = total.reshape(param.shape).astype(param.dtype, copy=False)
         if not isReached:
@@ -132,11 +132,11 @@ class GradientExchange:
             param.grad = device.toDevice(grad.copy())
         else:
             param.grad[...] = device.toDevice(grad) if device.isDeviceArray(param.grad) else grad
-            param.grad = param.grad  # another version
+            param.grad = param.grad  # a new version
 
 
 def predicted(size: int, sums: int, shares: bool, nbytes: int) -> tuple[str, float]:
-    """How a bucket of some bytes is exchanged, and the seconds that this takes on a link of 25 GB/s and 5 us."""
+    """Predict the collectives of a bucket, and their seconds on a link of 25 GB/s and 5 us."""
     world = CountingWorld(size)
     world.count("allToAll", sums * world.share(nbytes), size - 1)
     if shares:
@@ -145,5 +145,5 @@ def predicted(size: int, sums: int, shares: bool, nbytes: int) -> tuple[str, flo
 
 
 def isOnDevice(param: Param) -> bool:
-    """Whether a parameter is on a GPU, or will be made there."""
+    """True if a parameter is on a GPU, or will be allocated there."""
     return device.name() == "cuda" if param.array is None else device.isDeviceArray(param.array)

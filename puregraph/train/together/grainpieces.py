@@ -37,12 +37,13 @@ class GrainPieces:
         self.whole.update(self.whole.backwardGraph())
 
     def reads(self, number: int, stored: Any) -> bool:
-        """Whether programs read a parameter themselves, and no step that is left to others wants it."""
+        """True if programs alone read a parameter, and no step outside of them needs it."""
         return self.whole.has(stored) and number not in self.met
 
     def run(self, piece: Subgraph, values: list[Any], states: dict[int, Any]) -> None:
-        """Run a piece of a grain, whose states are those in `states`, by their ids."""
-        held = {id(each): each for each in (getattr(module, name) for _, module, name in piece.eagerGraph.slice.params)}
+        """Run a piece of a grain, with the grain's states by their ids."""
+        arrays = [getattr(module, name) for _, module, name in piece.eagerGraph.slice.params]
+        held = {id(stored): stored for stored in arrays}
         own = [(held[key], states[key]) for key in held if key in states]
         for state, array in own:
             state.materialize()[...] = array
@@ -52,12 +53,12 @@ class GrainPieces:
             array[...] = state.materialize()
 
     def valuesFor(self, grads: list[Any], values: list[Any]) -> list[Any]:
-        """The values that backward begins with: the gradients of the outputs, and what forward has left."""
+        """Return the initial values of backward: the gradients of the outputs, and values kept by forward."""
         back = self.whole.back
         inner, known = back.steps(), self.whole.withOutlines(values)
-        found: list[Any] = [None] * inner.count
+        initial: list[Any] = [None] * inner.count
         for number, x in zip(inner.inputs, [*grads, *[known[n] for n in back.numbers]], strict=True):
-            found[number] = x
+            initial[number] = x
         for number, array in stored(inner).items():
-            found[number] = array
-        return found
+            initial[number] = array
+        return initial

@@ -10,12 +10,12 @@ from puregraph.train.together.grainpieces import GrainPieces
 
 
 class LockedPass(NamedTuple):
-    """The values of all grains of a forward pass, and what it takes to go back.
+    """The values of all grains after a forward pass, and everything that backward needs.
 
-    `values`   by grain the values by number, `states` what stands for States, by their ids
-    `isAsked`  whether the gradients of the graph's inputs are wanted
-    `every`    the pieces of any grain, where some have no samples too; None of rules that run one by one
-    `pieces`   those of each grain
+    `values`   the values of each grain by number; `states`: arrays of each grain for States, by their ids
+    `isAsked`  True if gradients of the graph's inputs are needed
+    `every`    the compiled pieces, also for ranks without samples; None if rules run one by one
+    `pieces`   the pieces of each grain
     """
 
     graph: Graph

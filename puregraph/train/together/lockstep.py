@@ -22,7 +22,7 @@ MOST = 32  # shapes of grains for which programs are kept
 
 
 class GrainPass(NamedTuple):
-    """What became of a grain: the graph's outputs, and each parameter with its gradient, or None."""
+    """The results of a grain: the graph's outputs, and each parameter with its gradient, or None."""
 
     outputs: list[Any]
     grads: list[tuple[Any, Any]]
@@ -47,50 +47,50 @@ class LockStep:
         self,
         graph: Graph,
         smallest: list[Any],
-        given: dict[int, list[Any]],
+        inputs: dict[int, list[Any]],
         states: dict[int, Any],
         shares: dict[int, float],
     ) -> dict[int, GrainPass]:
-        """Forward and backward of some grains, by number: of their arrays, on the device.
+        """Run grains forward and backward in lockstep, from their arrays on the device.
 
-        `smallest`  arrays like those of the smallest grain of all processes
-        `states`    for each grain arrays that stand for States, by the ids of these, and that rules write to
-        `shares`    for each grain the gradient of its cost
+        `smallest`  arrays like those of the smallest grain on any rank
+        `states`    arrays of each grain in place of States, by the ids of these; rules write to them
+        `shares`    the gradient of each grain's cost
         """
         isCompiled = self.isCompiled and self.takesAlone(graph, smallest)
-        passed = self.forward(graph, smallest, given, states, isCompiled)
+        passed = self.forward(graph, smallest, inputs, states, isCompiled)
         seeds = {}
-        for grain in given:
+        for grain in inputs:
             cost, *others = passed.outputs(grain)
             seeds[grain] = [np.full_like(cost, shares[grain]), *[None] * len(others)]
-        found = self.backward(passed, seeds)
-        return {grain: GrainPass(passed.outputs(grain), grads) for grain, (_, grads) in found.items()}
+        results = self.backward(passed, seeds)
+        return {grain: GrainPass(passed.outputs(grain), grads) for grain, (_, grads) in results.items()}
 
     def forward(
         self,
         graph: Graph,
         smallest: list[Any],
-        given: dict[int, list[Any]],
+        inputs: dict[int, list[Any]],
         states: dict[int, Any],
         isCompiled: bool,
         isAsked: bool = False,
     ) -> LockedPass:
-        """Forward alone; with `isAsked` backward gives the gradients of the graph's inputs as well."""
+        """Run forward alone; with `isAsked`, backward will also compute the gradients of the graph's inputs."""
         steps = graph.steps(len(smallest))
-        self.running = list(given)
+        self.running = list(inputs)
         every, pieces = None, dict[int, GrainPieces]()
         if isCompiled:
-            pieces = {grain: self.piecesFor(graph, data, isAsked) for grain, data in given.items()}
+            pieces = {grain: self.piecesFor(graph, data, isAsked) for grain, data in inputs.items()}
             every = next(iter(pieces.values())) if pieces else self.piecesFor(graph, smallest, isAsked)
         values: dict[int, list[Any]] = {}
-        for grain, data in given.items():
-            own = values[grain] = [None] * steps.count
+        for grain, data in inputs.items():
+            grainValues = values[grain] = [None] * steps.count
             for number, x in zip(steps.inputs, data, strict=True):
-                own[number] = x
+                grainValues[number] = x
             for number, module, name in steps.params:
                 stored = getattr(module, name)
                 if stored is not None and (every is None or not every.reads(number, stored)):
-                    own[number] = states[grain].get(id(stored), stored.materialize())
+                    grainValues[number] = states[grain].get(id(stored), stored.materialize())
         passed = LockedPass(graph, steps, values, states, isAsked, every, pieces)
         if every is None:
             self.takeSteps(steps, values)
@@ -99,12 +99,12 @@ class LockStep:
         return passed
 
     def backward(self, passed: LockedPass, seeds: dict[int, list[Any]]) -> dict[int, tuple[list[Any], list[Any]]]:
-        """By grain the gradients of the graph's inputs, and each parameter with its own, from those of the outputs."""
+        """Run backward from output gradients. Returns by grain the gradients of inputs, and of each parameter."""
         self.running = list(passed.values)
         if passed.every is not None:
-            backs = {grain: each.valuesFor(seeds[grain], passed.values[grain]) for grain, each in passed.pieces.items()}
+            backs = {grain: p.valuesFor(seeds[grain], passed.values[grain]) for grain, p in passed.pieces.items()}
             self.takePieces(passed, passed.every.passes[1], 1, backs)
-            return {grain: each.whole.back.found(backs[grain]) for grain, each in passed.pieces.items()}
+            return {grain: p.whole.back.found(backs[grain]) for grain, p in passed.pieces.items()}
         back = passed.graph.backwardGraph(passed.isAsked, True, passed.steps)
         inner, backs = back.steps(), {}
         for grain, values in passed.values.items():
@@ -120,12 +120,12 @@ class LockStep:
             self.takeStep(step, passes)
 
     def takeStep(self, step: Any, passes: dict[int, list[Any]]) -> None:
-        """A rule for all grains."""
+        """Run a step for all grains."""
         arguments = [[values[n] for n in step.args] for values in passes.values()]
         try:
             results = self.rule(step, arguments)
         except Exception as error:
-            shapes = [show([getattr(x, "shape", None) for x in each]) for each in arguments[:1]]
+            shapes = [show([getattr(x, "shape", None) for x in inputs]) for inputs in arguments[:1]]
             addLocation(error, f"at '{step.path}' ({step.label}): given {', '.join(shapes)}")
             raise
         for values, result in zip(passes.values(), results):
@@ -135,18 +135,18 @@ class LockStep:
     # Compiled -------------------------------------------------------------------------------------------------------
 
     def takePieces(self, passed: LockedPass, every: list[Any], which: int, values: dict[int, list[Any]]) -> None:
-        """All pieces of one of both passes, for all grains; `every` are those of any, where this process has none."""
+        """Run all pieces of the forward (0) or backward (1) pass for all grains."""
         for index, piece in enumerate(every):
             step = metIn(piece)
             if step is not None:
                 self.takeStep(step, values)
             else:
-                for grain, each in passed.pieces.items():
-                    each.run(each.passes[which][index], values[grain], passed.states[grain])
+                for grain, pieces in passed.pieces.items():
+                    pieces.run(pieces.passes[which][index], values[grain], passed.states[grain])
 
     def takesAlone(self, graph: Graph, arrays: list[Any]) -> bool:
-        """Whether no rule refuses the shapes of a grain by itself, as a norm of one value would: all processes find
-        the same, and run the batch alike."""
+        """True if every rule accepts the shapes of a single grain, unlike a norm of one value. All ranks get the same
+        answer, and run the batch alike."""
         key = keyOf(graph, arrays)
         if key not in self.alone:
             inferred = graph.infer([x.shape for x in arrays], dtypes=[x.dtype for x in arrays])
@@ -165,22 +165,24 @@ class LockStep:
         return self.pieces[key]
 
     def rule(self, step: Any, arguments: list[list[Any]]) -> list[tuple]:
-        """What a rule gives for each grain."""
+        """Run a rule for every grain, and return the results."""
         module: Any = step.module
         if isSynchronized(module):
             return module.updateTogether(arguments, self.total)
         of: Any = getattr(module, "of", None)
         if isinstance(module, Gradient) and isSynchronized(of):
-            complete = [module.complete(tuple(each)) for each in arguments]
-            found = of.gradTogether(complete, module.needed, self.total)
-            return [tuple([grads[i] for i in module.wanted]) for grads in found]
-        results = [step.call(*each) for each in arguments]
+            complete = [module.complete(tuple(inputs)) for inputs in arguments]
+            gradients = of.gradTogether(complete, module.needed, self.total)
+            return [tuple([grads[i] for i in module.wanted]) for grads in gradients]
+        results = [step.call(*inputs) for inputs in arguments]
         whole = [result if type(result) is tuple else (result,) for result in results]
         count = len(step.stored)
-        return [apart(result, each[len(each) - count :]) for result, each in zip(whole, arguments)] if count else whole
+        if not count:
+            return whole
+        return [apart(result, inputs[len(inputs) - count :]) for result, inputs in zip(whole, arguments)]
 
     def total(self, sums: list[Any], length: int) -> Any:
-        """Arrays of the grains that are run, added over all grains of all processes as one binary tree."""
+        """Sum arrays over all grains of all ranks, as a binary tree; `sums` has this rank's grains."""
         if length not in self.trees:
             self.trees[length] = TreeSum(self.world, self.grains, length, np.dtype(np.float64))
         tree, known = self.trees[length], dict(zip(self.running, sums))
@@ -188,17 +190,17 @@ class LockStep:
         def leaf(grain: int, into: np.ndarray) -> None:
             into[...] = device.toHost(known[grain]) if grain in known else 0
 
-        found = tree.reduce(tree.own(leaf)).copy()
-        return device.toDevice(found) if sums and device.isDeviceArray(sums[0]) else found
+        added = tree.reduce(tree.own(leaf)).copy()
+        return device.toDevice(added) if sums and device.isDeviceArray(sums[0]) else added
 
 
 def keyOf(graph: Graph, arrays: list[Any]) -> tuple[Any, ...]:
-    """What pieces depend on: the steps of a graph, and the shapes and dtypes of its inputs."""
+    """Return the key of a graph's pieces: its steps, and the shapes and dtypes of its inputs."""
     return graph.steps(len(arrays)), *[(x.shape, x.dtype) for x in arrays]
 
 
 def isMet(step: Any) -> bool:
-    """Whether a step takes sums over all grains, forward or back."""
+    """True if a step sums over all grains, in forward or backward."""
     return isSynchronized(step.module) or isSynchronized(getattr(step.module, "of", None))
 
 
@@ -209,5 +211,5 @@ def metIn(piece: Any) -> Any:
 
 
 def isSynchronized(module: Any) -> bool:
-    """Whether a module takes sums over all grains, in its mode."""
+    """True if a module sums over all grains in its current mode."""
     return getattr(module, "synchronized", False) and module.isTraining

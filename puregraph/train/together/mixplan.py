@@ -30,14 +30,14 @@ JITTER = 0.02  # of what processes compute for, where clocks show who waits for 
 
 
 class Mix(NamedTuple):
-    """A mix of splits, and what it takes of a process of the largest stage.
+    """A combination of data, tensor and pipeline parallelism, with its cost for a rank of the largest stage.
 
-    `data`, `tensor`, `stages`  how many processes divide the batch, each layer, and the layers: together all of them
-    `shard`                     what those that divide the batch divide as well, as the Trainer takes it
-    `micro`, `microbatches`     samples of a microbatch, and how many of them a process computes in a step
+    `data`, `tensor`, `stages`  the ranks that divide the batch, each layer, and the layers; their product is all ranks
+    `shard`                     the state sharded over the data parallel ranks, as in Trainer
+    `micro`, `microbatches`     samples of a microbatch, and microbatches of a rank in a step
     `memory`                    bytes at the peak
-    `compute`                   seconds of forward and backward; `bubble` those in which a stage has nothing to do
-    `calls`                     what is exchanged in a step, equal collectives as one, and `hidden` of it behind compute
+    `compute`                   seconds of forward and backward; `bubble`: idle seconds of a stage
+    `calls`                     collectives of a step, equal ones merged; `hidden`: seconds that overlap with compute
     """
 
     data: int
@@ -69,14 +69,14 @@ class Mix(NamedTuple):
 
 
 class MixPlan:
-    """The mixes that a graph and a cluster have, of which `best` is the fastest that fits.
+    """The combinations of parallelism for a graph and a cluster; `best` is the fastest that fits in memory.
 
-    Nothing is allocated and nothing runs: sizes are those of `Footprint` for one sample, and grow with samples.
+    Nothing is allocated and nothing runs: sizes come from `Footprint` for one sample, and grow with samples.
 
-    A shard divides the optimizer's state, gradients, and parameters by d; those of the largest node are there twice.
-    Tensors of Linear and Embedder, and heads, are divided by t within a machine, as `TensorLayout` has it. Of s stages
-    each has nothing to do for (s - 1) / m of its time, and keeps what min(s, m) microbatches have made (1F1B).
-    Reductions are by halving and doubling, machines first.
+    Sharding divides the optimizer's state, gradients, and parameters by d; the parameters of the largest node exist
+    twice. Linear, Embedder and heads are divided by t within a machine, see `TensorLayout`. Each of s pipeline stages
+    is idle for (s - 1) / m of its time, and keeps the values of min(s, m) microbatches (1F1B). Reductions use halving
+    and doubling, within machines first.
 
     Source    Rajbhandari et al. 2020, ZeRO; Shoeybi et al. 2019, Megatron-LM; Narayanan et al. 2021, Efficient
               Large-Scale Language Model Training on GPU Clusters Using Megatron-LM
@@ -87,20 +87,24 @@ class MixPlan:
         self.graph, self.cluster = graph, cluster.checked()
         self.batch = batchOf(shapes)
         single = [(1, *shape[1:]) for shape in shapes]
-        found = Footprint(graph, *single)
-        if found.faults:
-            raise ShapeError(*found.faults)
-        self.lines = found.lines
-        self.itemsize = found.dtype.itemsize
+        footprint = Footprint(graph, *single)
+        if footprint.faults:
+            raise ShapeError(*footprint.faults)
+        self.lines = footprint.lines
+        self.itemsize = footprint.dtype.itemsize
         self.keeps = len(states(optimizer if isinstance(optimizer, type) else type(optimizer)))
-        self.params = found.params * self.itemsize
-        self.kept = found.kept() or 0
-        self.passing = max((found.peak() or 0) - found.paramBytes - found.stateBytes - self.kept - self.params, 0)
+        self.params = footprint.params * self.itemsize
+        self.kept = footprint.kept() or 0
+        self.passing = max(
+            (footprint.peak() or 0) - footprint.paramBytes - footprint.stateBytes - self.kept - self.params, 0
+        )
         self.flops = np.array([float(line.flops) for line in self.lines])
         self.weights = self.itemsize * np.array([float(line.params) for line in self.lines])
         self.made = np.array([float(line.nbytes) for line in self.lines])
-        self.layouts = {t: layout for t in powers(self.cluster.node) if (layout := self.layout(t, single, found.rows))}
-        self.crossings = StageCuts(found, Crossings(found.steps, isCarried=False))
+        self.layouts = {
+            t: layout for t in powers(self.cluster.node) if (layout := self.layout(t, single, footprint.rows))
+        }
+        self.crossings = StageCuts(footprint, Crossings(footprint.steps, isCarried=False))
         most = max(1, sum(line.params > 0 for line in self.lines))
         self.cuts = {k: cuts for k in powers(most) if (cuts := self.cutsFor(k))}
         self.stages: dict[tuple[int, int], dict[str, float]] = {}
@@ -113,20 +117,20 @@ class MixPlan:
         return next((mix for mix in self.mixes if mix.memory <= self.cluster.memory), None)
 
     def every(self) -> Iterator[Mix]:
-        """All mixes whose parts divide the processes and the batch."""
+        """Yield all combinations whose factors divide the ranks and the batch."""
         ranks = self.cluster.ranks
         for tensor in self.tensors():
             for stages in self.cuts:
-                data, rest = divmod(ranks, tensor * stages)
-                if rest or not data or self.batch % data:
+                data, remainder = divmod(ranks, tensor * stages)
+                if remainder or not data or self.batch % data:
                     continue
-                each = self.batch // data
-                for micro in (m for m in MICRO if each % m == 0):
+                samples = self.batch // data
+                for micro in (m for m in MICRO if samples % m == 0):
                     for shard in SHARDS if data > 1 else (None,):
                         yield self.mix(data, tensor, stages, shard, micro)
 
     def cutsFor(self, stages: int) -> list[int]:
-        """Where the stages of a Trainer would begin, and their end; nothing where there are not as many."""
+        """Return the beginnings of a Trainer's stages, and their end; empty if it cannot be cut into so many."""
         try:
             return self.crossings.best(stages)
         except GraphError:
@@ -137,7 +141,7 @@ class MixPlan:
         return [1, *self.layouts]
 
     def layout(self, tensor: int, shapes: list[Any], rows: list[Any]) -> TensorLayout | None:
-        """How layers are divided into parts; None for one part, and where that cannot be."""
+        """Return the tensor parallel layout; None for one part, and if the network cannot be divided."""
         if tensor == 1 or self.cluster.node % tensor:
             return None
         try:
@@ -146,7 +150,7 @@ class MixPlan:
             return None
 
     def mix(self, data: int, tensor: int, stages: int, shard: str | None, micro: int) -> Mix:
-        """What one mix takes."""
+        """Estimate one combination."""
         cluster, count = self.cluster, self.batch // data // micro
         stage = self.stage(stages, tensor)
         flops, params, kept, edge = (stage[name] for name in ("flops", "params", "kept", "edge"))
@@ -168,7 +172,7 @@ class MixPlan:
     # Parts ------------------------------------------------------------------------------------------------------------
 
     def stage(self, stages: int, tensor: int) -> dict[str, float]:
-        """Of the largest stage, for a sample: operations, bytes of parameters, of values kept, of what it hands on."""
+        """Return the cost of the largest stage per sample: operations, bytes of parameters, kept values and sends."""
         if (stages, tensor) in self.stages:
             return self.stages[stages, tensor]
         inner, divided = np.ones(len(self.lines)), np.ones(len(self.lines))
@@ -178,17 +182,17 @@ class MixPlan:
         flops, params, made = self.flops * divided, self.weights * divided, self.made
         bounds = self.cuts[stages]
         starts, ends = bounds[:-1], bounds[1:]
-        found = {
+        largest = {
             "flops": max(float(flops[a:b].sum()) for a, b in zip(starts, ends)),
             "params": max(float(params[a:b].sum()) for a, b in zip(starts, ends)),
             "kept": self.kept / stages * (float((made * inner).sum() / made.sum()) if made.any() else 1.0),
             "edge": max((float(self.crossings.crossing[bound]) for bound in starts[1:]), default=0.0),
         }
-        self.stages[stages, tensor] = found
-        return found
+        self.stages[stages, tensor] = largest
+        return largest
 
     def sums(self, tensor: int, stages: int, samples: float, count: int) -> list[Collective]:
-        """The sums of activations and of their gradients within a machine, and what is put together, of one stage."""
+        """Estimate the tensor parallel all-reduces and gathers of one stage."""
         if tensor == 1:
             return []
         if tensor not in self.exchanged:
@@ -199,14 +203,13 @@ class MixPlan:
         return [Collective("tensor sums", round(sent), seconds)]
 
     def exchangedBy(self, layout: TensorLayout) -> tuple[int, float]:
-        """How often parts exchange in a forward and a backward pass, and the bytes of a sample: a sum goes there, and
-        back."""
+        """Count the tensor parallel collectives of a forward and backward pass, and their bytes per sample."""
         sums = [*layout.spread, *layout.summed]
         sizes = [product(layout.shapes[n]) for n in (*sums, *sums, *layout.joined)]
         return len(sizes), float(sum(sizes) * self.itemsize)
 
     def sends(self, stages: int, nbytes: float, count: int) -> list[Collective]:
-        """What a stage in the middle gives to its neighbours: activations one way, gradients the other."""
+        """Estimate the sends of an inner stage to its neighbours: activations forward, gradients backward."""
         if stages == 1:
             return []
         share = self.cluster.link.bandwidth / self.cluster.node
@@ -214,7 +217,7 @@ class MixPlan:
         return [Collective("stage sends", round(turns * nbytes), turns * (self.cluster.link.latency + nbytes / share))]
 
     def reductions(self, data: int, tensor: int, params: float, shard: str | None, count: int) -> list[Collective]:
-        """What those exchange that divide the batch: gradients once, and parameters where they are divided."""
+        """Estimate the data parallel collectives: gradients once, and parameters if they are sharded."""
         if data == 1:
             return []
         if shard is None:
@@ -222,8 +225,8 @@ class MixPlan:
         scatter = self.collective("gradient pieces", data, tensor, params, 1)
         if shard == "parameters":
             gather = self.collective("parameter gathers", data, tensor, params, 1)
-            each = 2 * count  # of every microbatch, before forward and before backward
-            return [scatter, Collective(gather.name, each * gather.nbytes, each * gather.seconds)]
+            gathers = 2 * count  # of every microbatch, before forward and before backward
+            return [scatter, Collective(gather.name, gathers * gather.nbytes, gathers * gather.seconds)]
         return [scatter, self.collective("parameter gather", data, tensor, params, 1)]
 
     def collective(self, name: str, data: int, tensor: int, nbytes: float, ways: int) -> Collective:
@@ -240,9 +243,9 @@ class MixPlan:
         return Collective(name, round(ways * sent), ways * seconds)
 
     def inner(self, data: int, tensor: int) -> int:
-        """How many of those that divide a batch are on one machine."""
-        found = max(self.cluster.node // tensor, 1)
-        return math.gcd(data, found)
+        """Return the number of data parallel ranks on one machine."""
+        slots = max(self.cluster.node // tensor, 1)
+        return math.gcd(data, slots)
 
     # Words ------------------------------------------------------------------------------------------------------------
 
@@ -260,7 +263,7 @@ class MixPlan:
         return 1 - mix.compute / (float(clocks.times.max()) + rest)
 
     def table(self) -> str:
-        """The fastest mixes that fit, what the best of them exchanges, and how long processes wait."""
+        """Return a table of the fastest combinations that fit, the collectives of the best, and the time ranks wait."""
         names = ("data", "tensor", "stages", "shard", "micro", "memory", "sent", "compute", "step", "waited")
         fitting = [mix for mix in self.mixes if mix.memory <= self.cluster.memory]
         title = f"{len(self.mixes):,} combinations for a batch of {self.batch:,}; {len(fitting):,} fit in memory"
@@ -272,11 +275,11 @@ class MixPlan:
         lines = [title, *["  ".join(c.rjust(w) for c, w in zip(row, wide)) for row in rows]]
         lines[2] += "  best"
         best = fitting[0]
-        found = [f"{call.name:<18}{bytesText(call.nbytes)}, {secondsText(call.seconds)}" for call in best.calls]
+        exchanges = [f"{call.name:<18}{bytesText(call.nbytes)}, {secondsText(call.seconds)}" for call in best.calls]
         waits = [f"{100 * self.clocks(best, jitter):.0f} %" for jitter in (0.0, JITTER)]
         clocks = f"processes spend {waits[0]} of each step waiting"
         uneven = f"{waits[1]} if their compute times differ by {100 * JITTER:.0f} %"
-        return "\n".join([*lines, "", *found, f"{clocks}, {uneven}"])
+        return "\n".join([*lines, "", *exchanges, f"{clocks}, {uneven}"])
 
     def row(self, mix: Mix) -> tuple[str, ...]:
         """A mix in words."""

@@ -1,4 +1,4 @@
-"""PartedFootprint: the bytes of a step that hands its gradients over, and reads weights of which it has a piece."""
+"""PartedFootprint: the bytes of a step with sharded gradients, and with sharded weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PartedUpdate: an update of weights of which each process keeps a piece."""
+"""PartedUpdate: an update of sharded weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from puregraph.train.together.shardedupdate import ParamPiece, ShardedUpdate
 
 
 class PartedUpdate(ShardedUpdate):
-    """A ShardedUpdate that leaves the new weights where all processes read them: nobody has to be given any."""
+    """A ShardedUpdate that writes new weights to memory that all ranks read, without an all-gather."""
 
     def __init__(self, trainer: Any, slots: list[Slot], gradients: GradientExchange, weights: PartedWeights):
         self.weights = weights
@@ -23,7 +23,7 @@ class PartedUpdate(ShardedUpdate):
         return self.weights.piece(slot.param).astype(slot.param.dtype, copy=False)
 
     def follow(self, piece: ParamPiece) -> None:
-        """What there is was updated here, or taken by `PartedWeights.divide`; of another dtype it is a copy."""
+        """Copy the shard if its dtype differs; otherwise it is the weights' memory, and up to date."""
         if piece.dtype != self.weights.dtype:
             piece.array[...] = self.weights.piece(piece.slot.param)
 

@@ -16,7 +16,7 @@ from puregraph.train.together.gradientexchange import GradientExchange, isOnDevi
 
 
 class OwnedSpan(NamedTuple):
-    """Where some elements of a parameter are: from `first` to before `last`, in a process's array from `begin` on."""
+    """A range of a parameter's elements, `first` to `last`, stored in a rank's array from `begin` on."""
 
     rank: int
     begin: int
@@ -28,10 +28,10 @@ Owners = dict[int, list[OwnedSpan]]  # by the id of a parameter who has which of
 
 
 class PartedWeights:
-    """The weights of parameters, of which each process has pieces in memory that others read.
+    """Sharded weights; each rank has its shard in memory that the others read.
 
-    A parameter has no array then, and makes one of all pieces when its data is first read: by a rule that is not
-    compiled, by a user. The next step takes this process's piece from that, and its update lets go of it.
+    A sharded parameter has no array, and gathers one on the first read of its data, by an eager rule or by the user.
+    The next step takes this rank's shard from that array, and its update frees it.
     """
 
     def __init__(self, world: World, params: list[Param], owners: Owners, dtype: np.dtype):
@@ -40,11 +40,11 @@ class PartedWeights:
         self.window = world.window(max([span.begin + span.last - span.first for span in own], default=0), dtype)
 
     def isLike(self, params: list[Param], owners: Owners, dtype: np.dtype) -> bool:
-        """Whether these are the same parameters in the same pieces."""
+        """True if these are the same parameters with the same shards."""
         return self.owners == owners and self.dtype == dtype and list(map(id, self.params)) == list(map(id, params))
 
     def has(self, param: Any) -> bool:
-        """Whether the weights of a parameter are here."""
+        """True if the weights of a parameter are sharded here."""
         return id(param) in self.owners
 
     def piece(self, param: Param) -> np.ndarray:
@@ -103,33 +103,33 @@ class Gathering:
         self.weights, self.param = weights, param
 
     def __call__(self, rng: Any = None, shape: Any = None) -> np.ndarray:
-        found = np.empty(self.param.shape, self.param.dtype)
-        self.weights.read(self.param, found)
-        return found
+        values = np.empty(self.param.shape, self.param.dtype)
+        self.weights.read(self.param, values)
+        return values
 
     def __reduce__(self) -> Any:
         return Given, (self(),)
 
 
 def bucketedWeights(trainer: Any, gradients: GradientExchange) -> PartedWeights:
-    """The weights of a trainer's network, of which each process has its piece of every bucket."""
+    """Return a trainer's sharded weights; each rank has its shard of every bucket."""
     spans, runs = gradients.spans, gradients.tree.runs
-    begins = [list(accumulate([end - begin for begin, end in each], initial=0)) for each in runs]
+    begins = [list(accumulate([end - begin for begin, end in ofRank], initial=0)) for ofRank in runs]
     owners: Owners = {}
     for number, group in enumerate(gradients.buckets.groups):
         for index in group:
             a, b = spans[index]
-            found = [(r, max(each[number][0], a), min(each[number][1], b)) for r, each in enumerate(runs)]
+            overlaps = [(r, max(own[number][0], a), min(own[number][1], b)) for r, own in enumerate(runs)]
             owners[id(gradients.params[index])] = [
                 OwnedSpan(r, begins[r][number] + first - runs[r][number][0], first - a, last - a)
-                for r, first, last in found
+                for r, first, last in overlaps
                 if first < last
             ]
     return partedWeights(trainer, gradients.params, owners, gradients.tree.dtype)
 
 
 def partedWeights(trainer: Any, params: list[Param], owners: Owners, dtype: np.dtype) -> PartedWeights:
-    """The weights of a trainer's network in pieces; those of before, if they are like these.
+    """Return a trainer's sharded weights, the previous ones if they are sharded alike.
 
     Raises    DataError for weights on a GPU
     """
@@ -137,9 +137,9 @@ def partedWeights(trainer: Any, params: list[Param], owners: Owners, dtype: np.d
         raise DataError('shard="parameters": weights on a GPU cannot be in pieces yet; shard="gradients" can be used')
     before = trainer.objective.weights
     isSame = before is not None and before.isLike(params, owners, dtype)
-    found = before if isSame else PartedWeights(trainer.world, params, owners, dtype)
-    found.divide()
+    weights = before if isSame else PartedWeights(trainer.world, params, owners, dtype)
+    weights.divide()
     if before is not None and not isSame:
         before.close()
-    trainer.objective.weights = trainer.validator.objective.weights = found
-    return found
+    trainer.objective.weights = trainer.validator.objective.weights = weights
+    return weights

@@ -1,4 +1,4 @@
-"""ShardedUpdate: an update of which each process does a part, so that it keeps a part of the optimizer's state."""
+"""ShardedUpdate: an update of this rank's shard of the parameters, with a shard of the optimizer's state."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ OWN = {"slots", "net", "later"}  # attributes that a part of an optimizer has fo
 
 
 class ParamPiece(Param):
-    """Some elements of a parameter, in a row, with memory of their own; its settings are those of the parameter.
+    """A shard of a parameter, with its own memory and the parameter's settings.
 
-    `spanIn`  which elements of the parameter they are; `begin` is where they begin in the row of all gradients, and
-              `run` the number of the bucket that they are in
+    `spanIn`  the range of elements of the parameter; `begin` is its beginning in the row of all gradients, and `run`
+              the number of its bucket
     """
 
     def __init__(self, slot: Slot, spanIn: slice, begin: int, run: int, array: np.ndarray):
@@ -132,10 +132,10 @@ class ShardedUpdate:
         return sums[piece.run][first : first + piece.size]
 
     def notFinite(self, sums: list[np.ndarray]) -> str:
-        """The parameters whose gradients are not finite, in whichever process."""
-        wrong = [own.slot.path for own in self.pieces if not np.isfinite(self.within(sums, own)).all()]
-        found = {path for text in self.world.gather("\n".join(wrong).encode()) for path in text.decode().split("\n")}
-        return "the gradient of " + ", ".join(f"'{slot.path}'" for slot in self.slots if slot.path in found)
+        """Name the parameters whose gradients are not finite on any rank."""
+        wrong = [shard.slot.path for shard in self.pieces if not np.isfinite(self.within(sums, shard)).all()]
+        paths = {path for text in self.world.gather("\n".join(wrong).encode()) for path in text.decode().split("\n")}
+        return "the gradient of " + ", ".join(f"'{slot.path}'" for slot in self.slots if slot.path in paths)
 
     def gather(self, changed: list[Slot]) -> None:
         """Give all processes the new weights."""
@@ -162,7 +162,7 @@ class ShardedUpdate:
                 yield [(begin + a, begin + b) for a, b in spans]
 
     def take(self, bucket: np.ndarray, begin: int, end: int, changed: list[Slot]) -> None:
-        """Write new weights, those of the elements from `begin` to `end`, to the parameters."""
+        """Write new weights, of the elements from `begin` to `end`, to the parameters."""
         for slot, (first, last) in zip(self.slots, self.spans):
             a, b = max(first, begin), min(last, end)
             if a < b and slot in changed:
@@ -179,10 +179,10 @@ def takeSettings(part: Any, optimizer: Any) -> None:
 
 
 def chunksOf(size: int, count: int) -> Iterator[list[tuple[int, int]]]:
-    """The spans that `count` processes give at once of a bucket, of which each has a piece."""
-    pieces, each = list(pairwise(cutsOf(size, count))), chunkOf(count)
-    for at in range(0, max(end - begin for begin, end in pieces), each):
-        yield [(min(begin + at, end), min(begin + at + each, end)) for begin, end in pieces]
+    """Yield the ranges of a sharded bucket that `count` ranks all-gather at once."""
+    pieces, chunk = list(pairwise(cutsOf(size, count))), chunkOf(count)
+    for at in range(0, max(end - begin for begin, end in pieces), chunk):
+        yield [(min(begin + at, end), min(begin + at + chunk, end)) for begin, end in pieces]
 
 
 def chunkOf(count: int) -> int:
@@ -210,16 +210,16 @@ def divide(world: World, optimizer: Any, slots: list[Slot], parts: list[tuple[in
 
 
 def isDivided(optimizer: Any) -> bool:
-    """Whether this process has only a part of the state."""
+    """True if this rank has only a shard of the state."""
     return any(slot.part is not None or slot.split is not None for slot in getattr(optimizer, "slots", ()))
 
 
 def wholeState(world: World, optimizer: Any) -> dict[str, Any]:
-    """What `optimizer.state` is where it is not divided; all processes call it."""
+    """Gather the full `optimizer.state`; all ranks call it."""
     slots = [slot for slot in optimizer.slots if slot.step]
     bounds = np.array([slot.part or (0, slot.param.size) for slot in slots], np.int64).reshape(-1, 2)
     begins = np.stack([np.frombuffer(data, np.int64).reshape(-1, 2)[:, 0] for data in world.gather(bounds.tobytes())])
-    found = {}
+    gathered = {}
     for slot, firsts, (first, last) in zip(slots, begins.T.tolist(), bounds.tolist()):
         for name in stored(type(optimizer.ruleOf(slot))):
             if name == "step":
@@ -233,5 +233,5 @@ def wholeState(world: World, optimizer: Any) -> dict[str, Any]:
                 array[first:last] = device.toHost(slot.arrays[name]).reshape(-1) if slot.hasState else 0
                 world.allGather(array, [*firsts, slot.param.size])
                 array = array.reshape(slot.param.shape)
-            found[f"{name}/{slot.path}"] = array
-    return found
+            gathered[f"{name}/{slot.path}"] = array
+    return gathered

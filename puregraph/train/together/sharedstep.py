@@ -91,7 +91,7 @@ class SharedStep:
         return self.gradients.params
 
     def grainsOf(self, count: int) -> Grains:
-        """The parts of a batch, and those of this process."""
+        """Return the grains of a batch, with the ones of this rank."""
         return Grains(count, self.world)
 
     def multiply(self, factor: float) -> None:
@@ -104,9 +104,9 @@ class SharedStep:
         return None if isElsewhere else treeNorm(self.world, tree.runs, tree.pieces)
 
     def gatherRows(self) -> None:
-        """Fill the rows of other processes' grains."""
-        each = self.rows[0].size
-        self.world.allGather(self.rows.reshape(-1), [each * bound for bound in self.grains.bounds])
+        """All-gather the rows of all grains."""
+        rowSize = self.rows[0].size
+        self.world.allGather(self.rows.reshape(-1), [rowSize * bound for bound in self.grains.bounds])
 
     def gatherWeights(self) -> None:
         """Have all weights here, before anybody looks at the network: they are, after each step."""
@@ -136,19 +136,19 @@ class SharedStep:
         return batch._replace(data=data, target=target, size=rows.stop - rows.start, whole=None)
 
     def learnTogether(self, lockstep: LockStep) -> None:
-        """The gradients of all grains, which are run in lockstep: kept by grain and parameter."""
+        """Compute the gradients of all grains in lockstep, by grain and parameter."""
         objective = self.trainer.objective
         self.sums: dict[tuple[int, int], Any] = {}
         for number, batch in enumerate(self.group):
             parts = {grain: part for grain in self.grains.own if (part := self.partOf(batch, grain)).size}
-            given = {grain: list(map(device.toDevice, (*part.data, *part.target))) for grain, part in parts.items()}
+            inputs = {grain: list(map(device.toDevice, (*part.data, *part.target))) for grain, part in parts.items()}
             states = {}
             for grain in parts:
                 self.setStates(self.apartOf(grain, number))
                 states[grain] = {id(state): state.materialize().copy() for state in self.states.values()}
             shares = {grain: self.shareOf(part) for grain, part in parts.items()}
             smallest = likeSmallest(batch, self.grains.count)
-            for grain, (outputs, grads) in lockstep.run(objective.graph, smallest, given, states, shares).items():
+            for grain, (outputs, grads) in lockstep.run(objective.graph, smallest, inputs, states, shares).items():
                 for param, new in grads:
                     old = self.sums.get((grain, id(param)))
                     self.sums[grain, id(param)] = old if new is None else new if old is None else old + new
@@ -164,7 +164,7 @@ class SharedStep:
         return [self.sums.pop((grain, id(param)), None) for param in self.params]
 
     def apartOf(self, grain: int, number: int) -> int:
-        """How far the counters of random numbers of a grain of one batch are from what they were."""
+        """Return the offset of random counters for a grain of one batch."""
         return number * self.grains.count + grain << APART
 
     def learnPart(self, part: Batch, grain: int, number: int, isFirst: bool) -> None:
@@ -186,7 +186,7 @@ class SharedStep:
         return self.countedIn(part) / self.size
 
     def countedIn(self, part: Batch) -> float:
-        """What the cost of a part is a mean over."""
+        """Return the number of values in the mean cost of a part."""
         return float(countedIn(self.trainer.cost, part.target[0] if part.target else None, part.size))
 
     def addRow(self, part: Batch, grain: int, number: int, cost: Any, outputs: list[Any], reached: list[bool]) -> None:
@@ -212,7 +212,7 @@ class SharedStep:
     # All grains -----------------------------------------------------------------------------------------------------
 
     def column(self, name: str) -> np.ndarray:
-        """What the rows have of one name, by grain and batch."""
+        """Return a named column of the rows, by grain and batch."""
         span, shape = self.columns.spans[name]
         return self.rows[..., span].reshape(*self.rows.shape[:2], *shape)
 
@@ -226,18 +226,18 @@ class SharedStep:
         sizes, costs = self.column("size"), self.column("cost")
         for grain, number in np.argwhere(~np.isfinite(costs)):
             where = f"{locations[number]}, grain {grain + 1} of {self.grains.count}"
-            found = NotFiniteError(f"{where}: the cost is {costs[grain, number]}; {self.blame}")
-            found.namesLocation, found.step = True, trainer.step
-            raise found
-        taken = [(int(n), b, g) for b, g in np.ndindex(*sizes.T.shape) if (n := sizes[g, b])]
+            error = NotFiniteError(f"{where}: the cost is {costs[grain, number]}; {self.blame}")
+            error.namesLocation, error.step = True, trainer.step
+            raise error
+        nonempty = [(int(n), b, g) for b, g in np.ndindex(*sizes.T.shape) if (n := sizes[g, b])]
         counted = self.column("counted")
-        trainer.meters.addShares([(costs[g, b], counted[g, b]) for _, b, g in taken], self.size)
+        trainer.meters.addShares([(costs[g, b], counted[g, b]) for _, b, g in nonempty], self.size)
         if trainer.ignored is not None:
             trainer.ignored += self.column("ignored").sum((0, 1)).astype(int)
         for metric in trainer.metrics:
-            addMetric(self.column, metric, taken)
+            addMetric(self.column, metric, nonempty)
         for path, state in self.states.items():
-            self.setState(path, state, taken)
+            self.setState(path, state, nonempty)
         self.update()
 
     def setState(self, path: str, state: Any, taken: list[tuple[int, int, int]]) -> None:
@@ -275,18 +275,18 @@ class SharedStep:
 
 
 def likeSmallest(batch: Batch, count: int) -> list[Any]:
-    """Arrays like those of the smallest grain of a batch, of `count` grains, that has any sample."""
+    """Return arrays like the smallest grain with samples of a batch, for `count` grains."""
     least = max((batch.whole or 0) // count, 1)
     return [np.empty((least, *x.shape[1:]), x.dtype) for x in (*batch.data, *batch.target)]
 
 
 def slotsOf(optimizer: Any) -> list[Any]:
-    """The slots whose gradients are exchanged: of what is trained, or was, which may have state."""
+    """Return the slots whose gradients are exchanged: trained parameters, and frozen ones that may have state."""
     return [slot for slot in optimizer.slots if slot.param.trainable or slot.step]
 
 
 def costRow(step: SharedStep, part: Batch, cost: Any, outputs: list[Any]) -> dict[str, Any]:
-    """What cost and metrics make of a grain."""
+    """Return the sums of cost and metrics of a grain."""
     trainer = step.trainer
     row: dict[str, Any] = {"size": part.size, "counted": step.countedIn(part), "cost": float(device.toHost(cost))}
     if trainer.ignored is not None and part.target:
@@ -302,7 +302,7 @@ def costRow(step: SharedStep, part: Batch, cost: Any, outputs: list[Any]) -> dic
 
 
 def stateRow(states: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """What states are behind a grain: their values, of whole numbers the change since `before`."""
+    """Return the states after a grain: floats as values, whole numbers as the change since `before`."""
     row = {}
     for path, state in states.items():
         after = device.toHost(state.materialize())
@@ -314,18 +314,18 @@ def stateRow(states: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
 
 
 def addMetric(column: Any, metric: Any, taken: list[tuple[int, int, int]]) -> None:
-    """Add the sums of all grains to a metric: a bool is whether it holds for all."""
+    """Add the sums of all grains to a metric; a bool is true if it holds for all."""
     sums = metric.state()
     for name, before in sums.items():
-        found, dtype = column(f"metric {metric.name} {name}"), np.asarray(before).dtype
+        rows, dtype = column(f"metric {metric.name} {name}"), np.asarray(before).dtype
         for _, b, g in taken:
-            value = found[g, b].astype(dtype)
+            value = rows[g, b].astype(dtype)
             sums[name] = before = before and bool(value) if dtype == np.bool_ else before + value
     metric.restore(sums)
 
 
 class Columns:
-    """Where the values of each name stand in a row, and their shapes."""
+    """The position of each named column in a row, and its shape."""
 
     def __init__(self, **shapes: tuple[int, ...]):
         self.spans: dict[str, tuple[slice, tuple[int, ...]]] = {}
@@ -340,9 +340,9 @@ class Columns:
 
 
 def metricSums(metrics: list[Any]) -> Iterator[tuple[Any, str, Any]]:
-    """Each metric with the name and the value of each of its running sums.
+    """Yield each metric with the name and value of each of its running sums.
 
-    Raises    DataError for what cannot be added up over grains
+    Raises    DataError for a sum that cannot be added over grains
     """
     for metric in metrics:
         for name, value in metric.state().items():

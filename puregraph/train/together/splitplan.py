@@ -63,17 +63,17 @@ class StepSplit(NamedTuple):
 
 
 class SplitPlan:
-    """The splits of a batch over the processes of a cluster, of which `best` is the fastest that fits.
+    """The data parallel splits of a batch on a cluster; `best` is the fastest that fits in memory.
 
-    Nothing is allocated and nothing runs: sizes are those of `Footprint` at the shapes of a grain.
+    Nothing is allocated and nothing runs: sizes come from `Footprint` at the shapes of a grain.
 
-    `graph`      the network; inputs of `shapes` are a whole batch, along their first axis
-    `optimizer`  a class of optimizers, or one of them: how many numbers it keeps for each weight
+    `graph`      the network; inputs of `shapes` are a full batch, along their first axis
+    `optimizer`  an optimizer or its class, which gives the state arrays per weight
 
-    Counted are the weights, gradients and state of the optimizer, values of a grain, and what sums are gathered in; not
-    the data, metrics, packed weights, or Python itself. Backward takes twice the operations of forward.
+    Weights, gradients, optimizer state, values of a grain and buffers of reductions are counted; data, metrics, packed
+    weights and Python itself are not. Backward takes twice the operations of forward.
 
-    Raises    ShapeError for shapes that do not fit; ArgumentError without a batch in numbers, and for one of
+    Raises    ShapeError for shapes that do not fit; ArgumentError without a batch in numbers, and for a batch with
               fewer samples than processes
     """
 
@@ -110,10 +110,10 @@ class SplitPlan:
             return None
         return SplitPlan(self.graph, self.shapes, self.cluster._replace(ranks=1, node=1), self.optimizer).splits[0]
 
-    def split(self, shard: str | None, each: int) -> StepSplit:
-        """A split with `each` grains for a process."""
-        cluster, count = self.cluster, self.cluster.ranks * each
-        found = self.footprint(-(-self.batch // count), shard)
+    def split(self, shard: str | None, perRank: int) -> StepSplit:
+        """Return a split with as many grains for every rank."""
+        cluster, count = self.cluster, self.cluster.ranks * perRank
+        sizes = self.footprint(-(-self.batch // count), shard)
         dtype, buckets, ranks = self.dtype, self.buckets, cluster.ranks
         total = buckets.cuts[-1] * dtype.itemsize
         rank, grains, spans = self.busiest[count]
@@ -123,9 +123,9 @@ class SplitPlan:
         largest = max(map(buckets.nbytes, range(len(buckets.groups)))) / total
         gathered, joined = round(parts * piece * largest), round(piece * largest)
         if ranks > 1:
-            self.call(world, shard, count, own, getattr(found, "reads", []) * grains)
+            self.call(world, shard, count, own, getattr(sizes, "reads", []) * grains)
         updated = total if shard is None else piece
-        memory = found.paramBytes + found.stateBytes + self.keeps * updated
+        memory = sizes.paramBytes + sizes.stateBytes + self.keeps * updated
         if shard is not None:
             memory += (
                 3 * piece
@@ -134,17 +134,17 @@ class SplitPlan:
             memory -= sum(param.nbytes for param in self.params)
         isBrief = shard in ("gradients", "parameters") and grains == 1
         rows = min(INFLIGHT, len(buckets.groups)) * largest if isBrief else arraysFor(spans[world.rank])
-        memory += self.values(found) + round(rows * total) + gathered
+        memory += self.values(sizes) + round(rows * total) + gathered
         memory += parts.bit_length() * joined if parts > 2 else joined if parts else 0  # sums on the way to the root
         memory += round(own * total * largest) if own > 1 and ranks > 1 else 0  # pieces are joined to be sent
         moved = total * (2 + 2 * grains + 3 * (grains - 1)) + 3 * parts * piece + (3 + 2 * self.keeps) * updated
-        flops = (1 + BACKWARD) * int(found.flops) * grains
+        flops = (1 + BACKWARD) * int(sizes.flops) * grains
         return StepSplit(shard, count, world.calls, memory, flops / cluster.flops, moved / cluster.bandwidth)
 
     def footprint(self, samples: int, shard: str | None) -> Footprint:
-        """What the graph takes for n samples.
+        """Return the footprint of the graph for n samples.
 
-        Raises    ShapeError for a graph that does not fit them
+        Raises    ShapeError if the graph does not fit them
         """
         shapes = [(samples, *shape[1:]) for shape in self.shapes]
         self.graph.dataShapeFrom(shapes)
@@ -152,12 +152,13 @@ class SplitPlan:
             return Footprint(self.graph, *shapes)
         return PartedFootprint(self.graph, shapes, self.buckets, self.params if shard == "parameters" else [])
 
-    def values(self, found: Footprint) -> int:
-        """The bytes of the values and gradients of a grain."""
-        return (found.peak() or found.eager() or 0) - found.paramBytes - found.stateBytes
+    def values(self, taken: Footprint) -> int:
+        """Return the bytes of a grain's values and gradients."""
+        return (taken.peak() or taken.eager() or 0) - taken.paramBytes - taken.stateBytes
 
     def call(self, world: CountingWorld, shard: str | None, count: int, own: int, reads: list[Any]) -> None:
-        """Count what a step of a process that has `own` sums exchanges, as `SharedStep` does, and weights it reads."""
+        """Count the collectives of a step of a rank with `own` sums, as in `SharedStep`, and the reads of sharded
+        weights."""
         if shard == "parameters":
             world.startBarrier()
             owners = sum(min(world.size - 1, -(-param.size // BLOCK)) for param in reads)
@@ -174,8 +175,8 @@ class SplitPlan:
         if shard == "parameters":
             world.startBarrier()
         for size in sizes if shard in ("state", "gradients") else ():
-            for given in self.chunks[size]:
-                world.startAllGather(nothing(given, dtype), [])
+            for length in self.chunks[size]:
+                world.startAllGather(nothing(length, dtype), [])
 
     def table(self) -> str:
         """Every split as a line, and what the best one exchanges."""
@@ -244,10 +245,10 @@ def batchOf(shapes: Sequence[Any]) -> int:
 
 
 def sumOf(name: str, calls: list[Collective]) -> str:
-    """All collectives of one name as a line."""
-    found = [call for call in calls if call.name == name]
-    seconds = secondsText(sum(call.seconds for call in found))
-    return f"{name:<13}{len(found)} times, together {bytesText(sum(call.nbytes for call in found))}, {seconds}"
+    """Return a line about all collectives of one name."""
+    matching = [call for call in calls if call.name == name]
+    seconds = secondsText(sum(call.seconds for call in matching))
+    return f"{name:<13}{len(matching)} times, together {bytesText(sum(call.nbytes for call in matching))}, {seconds}"
 
 
 class Busiest(NamedTuple):
@@ -275,11 +276,11 @@ def pieceOf(world: CountingWorld, size: int) -> int:
 
 
 def chunkSizes(size: int, count: int) -> list[int]:
-    """The elements of a bucket's weights that all processes together give at once, in turn."""
+    """Return the elements of a bucket's weights in each all-gather of all ranks."""
     cuts = np.minimum(BLOCK * (-(-size // BLOCK) * np.arange(count + 1) // count), size)
     pieces, counts = np.unique(np.diff(cuts), return_counts=True)
-    each = chunkOf(count)
-    return [int(np.clip(pieces - at, 0, each) @ counts) for at in range(0, int(pieces.max()), each)]
+    chunk = chunkOf(count)
+    return [int(np.clip(pieces - at, 0, chunk) @ counts) for at in range(0, int(pieces.max()), chunk)]
 
 
 def arraysFor(spans: list[Span]) -> int:

@@ -1,4 +1,4 @@
-"""What cannot be trained where each process has some layers, or parts of them, alone."""
+"""Networks and arguments that pipeline and tensor parallel training do not support."""
 
 from __future__ import annotations
 
