@@ -46,8 +46,8 @@ class Objective:
         if cost is not None:
             checkKind("cost", cost, ("node", "trainMode"), "a Module, such as MSE()")
         self.net = net if isinstance(net, Graph) else Sequential(net)
-        ordered: Any = cost.inOrderOf(self.net) if hasattr(cost, "inOrderOf") else cost
-        self.cost: Any = ordered
+        anyCost: Any = cost
+        self.cost: Any = anyCost.inOrderOf(self.net) if hasattr(anyCost, "inOrderOf") else anyCost
         self.compile = compile
         self.names = Names(self.net.arguments, getattr(self.cost, "parts", ()))
         self.graph: Any = None
