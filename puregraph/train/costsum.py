@@ -60,7 +60,7 @@ class CostSum(Graph):
         unknown = [name for name in self.parts if name not in outputs]
         if unknown:
             raise GraphError(
-                f"{type(self).__name__}: wanted costs for outputs of {net.title()}, which are {', '.join(outputs)};  "
+                f"{type(self).__name__}: wanted costs for outputs of {net.title()}, which are {', '.join(outputs)}; "
                 f"got one for {', '.join(map(repr, unknown))}"
             )
         return [outputs.index(name) for name in self.parts]
