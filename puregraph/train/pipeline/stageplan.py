@@ -130,7 +130,7 @@ class StagePlan:
     def split(self, stages: int, shard: str | None, grains: int) -> StageSplit:
         """Return the split of the network into n stages, with these grains.
 
-        Raises    GraphError if it cannot be cut into so many stages
+        Raises    GraphError if it cannot be cut into n stages
         """
         positions = math.gcd(self.cluster.ranks, stages)
         replicas = self.cluster.ranks // positions

@@ -130,7 +130,7 @@ class MixPlan:
                         yield self.mix(data, tensor, stages, shard, micro)
 
     def cutsFor(self, stages: int) -> list[int]:
-        """Return the beginnings of a Trainer's stages, and their end; empty if it cannot be cut into so many."""
+        """Return the beginnings of a Trainer's stages, and their end; empty if it cannot be cut into that number."""
         try:
             return self.crossings.best(stages)
         except GraphError:
