@@ -12,7 +12,7 @@ from puregraph.data.batches import Batch
 
 
 def named(batch: Batch) -> list[tuple[str, Any]]:
-    """The arrays of a batch with their names in messages: data and target, or data[0], data[1] ... of several."""
+    """Return the arrays of a batch with names for messages: data, target; or data[0], data[1] for several."""
     pairs = []
     for what, arrays in (("data", batch.data), ("target", batch.target)):
         pairs += [(what if len(arrays) == 1 else f"{what}[{i}]", x) for i, x in enumerate(arrays)]
@@ -20,7 +20,7 @@ def named(batch: Batch) -> list[tuple[str, Any]]:
 
 
 def blamed(batch: Batch | None) -> str:
-    """Name the arrays of a batch that hold NaN or infinity, with the first sample that does; empty if none does."""
+    """Name the arrays of a batch that are not finite, with the first such sample; empty if all are finite."""
     faulty = []
     for name, x in [] if batch is None else named(batch):
         if isFloating(x.dtype):
@@ -34,7 +34,7 @@ def blamed(batch: Batch | None) -> str:
 
 
 def remedy(batch: Batch | None) -> str:
-    """Advice for a cost that is not finite."""
+    """Suggest a remedy for a cost that is not finite."""
     return blamed(batch) or (
         "lower the learning rate, clip the gradient, or look at the data; "
         "with detect_anomaly(), from puregraph.autodiff, names the node that made it"

@@ -56,8 +56,8 @@ class MultiOptimizer(Optimizer):
         checkOptimizers(optimizers)
         self.optimizers = dict(optimizers)
         super().__init__(learnRate, schedule, clipNorm=clipNorm, onNonFinite=onNonFinite)
-        for each in self.members:
-            each.whole = self
+        for member in self.members:
+            member.whole = self
 
     @property
     def clipNorm(self) -> float | None:
@@ -150,9 +150,9 @@ class MultiOptimizer(Optimizer):
             raise PuregraphError(f"MultiOptimizer: no parameter matches {pattern!r}; {hint}")
 
 
-def optimizerFrom(given: Any) -> Any:
+def optimizerFrom(optimizer: Any) -> Any:
     """Convert a dict to a MultiOptimizer; return anything else as it is."""
-    return MultiOptimizer(given) if isinstance(given, dict) else given
+    return MultiOptimizer(optimizer) if isinstance(optimizer, dict) else optimizer
 
 
 def matches(path: str, pattern: str) -> bool:
@@ -166,29 +166,29 @@ def checkOptimizers(optimizers: Any) -> None:
         raise ArgumentError(
             f'MultiOptimizer: wanted a dict such as {{"stem": SGD(), "*": Adam()}}, got {optimizers!r:.60}'
         )
-    for pattern, each in optimizers.items():
+    for pattern, optimizer in optimizers.items():
         if not isinstance(pattern, str):
             raise ArgumentError(f"MultiOptimizer: wanted paths of nodes or parameters as keys, got {pattern!r:.60}")
-        if not isinstance(each, Optimizer) or isinstance(each, MultiOptimizer):
+        if not isinstance(optimizer, Optimizer) or isinstance(optimizer, MultiOptimizer):
             raise ArgumentError(
-                f"MultiOptimizer: wanted an optimizer for {pattern!r}, such as Adam(), got {each!r:.60}"
+                f"MultiOptimizer: wanted an optimizer for {pattern!r}, such as Adam(), got {optimizer!r:.60}"
             )
-        own = [name for name in SHARED if getattr(type(each), name) is not getattr(Optimizer, name)]
-        if own:
+        overridden = [name for name in SHARED if getattr(type(optimizer), name) is not getattr(Optimizer, name)]
+        if overridden:
             raise ArgumentError(
-                f"MultiOptimizer: {type(each).__name__}, for {pattern!r}, has its own {own[0]}, which all share here"
+                f"MultiOptimizer: {type(optimizer).__name__}, for {pattern!r}, has its own {overridden[0]}, which all share here"
             )
-        if each.whole is not None:
+        if optimizer.whole is not None:
             raise ArgumentError(
                 f"MultiOptimizer: {pattern!r} has an optimizer of another MultiOptimizer; make a new one"
             )
-        if each.net is not None:
+        if optimizer.net is not None:
             raise ArgumentError(
                 f"MultiOptimizer: that for {pattern!r} is set up on a network by itself; make a new one"
             )
         for name in ("clipNorm", "onNonFinite"):
-            if getattr(each, name) is not None:
+            if getattr(optimizer, name) is not None:
                 raise ArgumentError(
                     f"MultiOptimizer: {name} looks at all gradients: give it to MultiOptimizer itself, "
-                    f"MultiOptimizer({{...}}, {name}={getattr(each, name)!r}), and not to that for {pattern!r}"
+                    f"MultiOptimizer({{...}}, {name}={getattr(optimizer, name)!r}), and not to that for {pattern!r}"
                 )

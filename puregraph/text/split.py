@@ -33,9 +33,9 @@ class Split(TextFunction):
         rows = value if isinstance(value, list) else [value]
         if not all(isinstance(row, str) for row in rows):
             refuse("Split", "a text or a list of texts", rows)
-        found = [row.split(value_of(sep), maxsplit) for row in rows]
-        count = max(map(len, found), default=0)
-        columns = [[row[i] if i < len(row) else "" for row in found] for i in range(count)]
+        fragments = [row.split(value_of(sep), maxsplit) for row in rows]
+        count = max(map(len, fragments), default=0)
+        columns = [[row[i] if i < len(row) else "" for row in fragments] for i in range(count)]
         parts = [column if isinstance(value, list) else column[0] for column in columns]
         ctx.save_for_backward(len(rows) if isinstance(value, list) else None, role_of(x, "the whole"))
         if not on_tape(ctx) and len(parts) != len(cls.outputNames):

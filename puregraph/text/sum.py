@@ -33,9 +33,9 @@ class Sum(TextFunction):
     @classmethod
     def backward(cls, ctx: Context, grad: Any) -> tuple:
         """Word the feedback once for each item."""
-        given = value_of(grad)
+        received = value_of(grad)
         return cls.grads(
-            ctx, x=[feedback(ctx, worded(cls.template, given, role), role) for role in ctx.saved_variables]
+            ctx, x=[feedback(ctx, worded(cls.template, received, role), role) for role in ctx.saved_variables]
         )
 
 

@@ -12,7 +12,7 @@ Message = dict[str, str]
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
     """Fill in the fields of a template. A value's content is never treated as a field; unknown fields stay."""
-    return FIELD.sub(lambda found: str(values.get(found[1], found[0])), template)
+    return FIELD.sub(lambda match: str(values.get(match[1], match[0])), template)
 
 
 def fill_messages(template: list[Message], values: Mapping[str, Any]) -> list[Message]:

@@ -130,7 +130,7 @@ def new_text(answer: Any) -> str:
     if not isinstance(answer, str):
         raise ValueError(f"wanted a text, got {type(answer).__name__}")
     start, end = answer.find("<NEW>"), answer.rfind("</NEW>")
-    found = (answer[start + len("<NEW>") : end] if 0 <= start < end else answer).strip()
-    if not found:
+    text = (answer[start + len("<NEW>") : end] if 0 <= start < end else answer).strip()
+    if not text:
         raise ValueError("wanted a new text, got an empty one")
-    return found
+    return text

@@ -54,7 +54,7 @@ class Metric(ChecksKeywords):
         raise NotImplementedError(f"{type(self).__name__} counts nothing: write share(self, prediction, target)")
 
     def chosen(self, arrays: list[Any], what: str) -> Any:
-        """The output or target that this metric looks at; `what` is "outputs" or "targets"."""
+        """Return the output or target that this metric uses; `what` is "outputs" or "targets"."""
         which = self.which if self.target is None or what == "outputs" else self.target
         if which >= len(arrays):
             raise DataError(f"{self.name}: wanted number {which} of the {what}, got {len(arrays)}")
