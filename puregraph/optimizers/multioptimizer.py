@@ -176,7 +176,8 @@ def checkOptimizers(optimizers: Any) -> None:
         overridden = [name for name in SHARED if getattr(type(optimizer), name) is not getattr(Optimizer, name)]
         if overridden:
             raise ArgumentError(
-                f"MultiOptimizer: {type(optimizer).__name__}, for {pattern!r}, has its own {overridden[0]}, which all share here"
+                f"MultiOptimizer: {type(optimizer).__name__}, for {pattern!r}, has its own {overridden[0]}, "
+                "which all share here"
             )
         if optimizer.whole is not None:
             raise ArgumentError(
