@@ -106,7 +106,7 @@ class StagePlan:
         self.trained = [param for param in graph.params.values() if param.trainable]
         self.dtype = np.result_type(np.float32, *[param.dtype for param in self.trained])
         self.cuts: dict[int, StageCuts] = {}  # by the samples of a microbatch
-        self.found: dict[tuple[int, int], list[Stage]] = {}
+        self.planned: dict[tuple[int, int], list[Stage]] = {}
         self.splits = list(self.every())
 
     @property
@@ -175,11 +175,11 @@ class StagePlan:
     def stages(self, count: int, samples: int) -> list[Stage]:
         """A network in n stages, for a microbatch of n samples."""
         key = count, samples
-        if key not in self.found:
+        if key not in self.planned:
             cuts, counted = self.cutsFor(samples), set[int]()
             segments = [segmentFrom(cuts.crossings, *pair) for pair in pairwise(cuts.best(count))]
-            self.found[key] = [self.stage(cuts.footprint, segment, counted) for segment in segments]
-        return self.found[key]
+            self.planned[key] = [self.stage(cuts.footprint, segment, counted) for segment in segments]
+        return self.planned[key]
 
     def cutsFor(self, samples: int) -> StageCuts:
         """Return the possible cuts of the network, for n samples.

@@ -104,7 +104,7 @@ class LockStep:
         if passed.every is not None:
             backs = {grain: p.valuesFor(seeds[grain], passed.values[grain]) for grain, p in passed.pieces.items()}
             self.takePieces(passed, passed.every.passes[1], 1, backs)
-            return {grain: p.whole.back.found(backs[grain]) for grain, p in passed.pieces.items()}
+            return {grain: p.whole.back.collected(backs[grain]) for grain, p in passed.pieces.items()}
         back = passed.graph.backwardGraph(passed.isAsked, True, passed.steps)
         inner, backs = back.steps(), {}
         for grain, values in passed.values.items():
@@ -112,7 +112,7 @@ class LockStep:
             for number, x in zip(inner.inputs, [*seeds[grain], *[values[n] for n in back.numbers]], strict=True):
                 own[number] = x
         self.takeSteps(inner, backs)
-        return {grain: back.found(values) for grain, values in backs.items()}
+        return {grain: back.collected(values) for grain, values in backs.items()}
 
     def takeSteps(self, steps: Steps, passes: dict[int, list[Any]]) -> None:
         """All rules of a list of steps, for all grains."""
