@@ -40,23 +40,23 @@ def backwardOnnx(
     """
     graph = graph_of(model)
     names_of(graph)
-    given = shapesFor(graph, shapes)
-    kinds = typesFor(graph, len(given)) if dtypes is None else [np.dtype(dtype) for dtype in dtypes]
+    inputShapes = shapesFor(graph, shapes)
+    kinds = typesFor(graph, len(inputShapes)) if dtypes is None else [np.dtype(dtype) for dtype in dtypes]
     if kept.get("budget") is not None:
-        kept = {**kept, "shapes": given}
+        kept = {**kept, "shapes": inputShapes}
     joint = add_backward_pass(graph, outputs, inputs, **kept)
-    inferred = graph.infer(list(given), dtypes=kinds)
+    inferred = graph.infer(list(inputShapes), dtypes=kinds)
     faults = [row.fault for row in inferred.rows if row.fault]
     if faults:
         raise misfit(faults)
-    known: dict[int, tuple[Any, Any]] = dict(zip(graph.steps().inputs, zip(given, kinds)))
+    known: dict[int, tuple[Any, Any]] = dict(zip(graph.steps().inputs, zip(inputShapes, kinds)))
     for row in inferred.rows:
         if row.shapes is not None:
             known.update(zip(row.step.visible, zip(row.shapes, row.dtypes)))
     seeds = [known[number] for number in joint.targets]
     if any(dtype is None for _, dtype in seeds):
         raise GraphError("backwardOnnx: the dtype of an output is not known: declare that of inputs, or give dtypes=")
-    every = [*given, *(shape for shape, _ in seeds)]
+    every = [*inputShapes, *(shape for shape, _ in seeds)]
     made = toOnnx(joint, None, every, opset, [*kinds, *(dtype for _, dtype in seeds)])
     nameOutputs(made, dict(zip([info.name for info in made.graph.output][-len(joint.grad_names) :], joint.grad_names)))
     if path is not None:

@@ -36,7 +36,7 @@ class ExporterNotes:
         again = [node for node in same if node.output[0].startswith(COMPUTED) and ranks[node.input[0]] > 1]
         self.aliases = {node.output[0]: node.input[0] for node in again}
         self.copies = {node.output[0] for node in same} - self.aliases.keys()
-        self.notes = {info.name: {each.key: each.value for each in info.metadata_props} for info in infos}
+        self.notes = {info.name: {entry.key: entry.value for entry in info.metadata_props} for info in infos}
 
     def isCopy(self, node: Any) -> bool:
         """Whether a node stands for a weight that was equal to another one."""
@@ -64,7 +64,7 @@ class ExporterNotes:
         sources = re.findall(r"'([^']*)'", computed)
         isFull = bool((array == array.flat[0]).all()) if array.size else True
         isOwn = isFull or all(map(NUMBERED.fullmatch, sources))
-        return isMask or isOwn and not any("." in each for each in sources)
+        return isMask or isOwn and not any("." in source for source in sources)
 
 
 class MergedWeights:
@@ -82,15 +82,15 @@ class MergedWeights:
             value.isMerged, value.isShared, value.isSplit = True, False, False
         return value
 
-    def apart(self, proto: Any, given: list[Any], path: str, builder: Any) -> list[Any]:
+    def withCopies(self, proto: Any, inputs: list[Any], path: str, builder: Any) -> list[Any]:
         """The inputs of a node, of merged weights copies: one for each layer, which is at several nodes where another
         weight of it is shared, or what it is added to is made by one module."""
-        if not any(v is not None and v.isMerged for v in given):
-            return given
-        layer = layerOf(proto) if any(v is not None and v.isShared for v in given[1:]) else None
-        layer = layer or next((m for m in map(builder.tiedMaker, given) if m is not None), None)
-        result = list(given)
-        for i, value in enumerate(given):
+        if not any(v is not None and v.isMerged for v in inputs):
+            return inputs
+        layer = layerOf(proto) if any(v is not None and v.isShared for v in inputs[1:]) else None
+        layer = layer or next((m for m in map(builder.tiedMaker, inputs) if m is not None), None)
+        result = list(inputs)
+        for i, value in enumerate(inputs):
             if value is not None and value.isMerged:
                 copy = OnnxValue.of(value.name, value.array, value.isWeight)
                 copy.isShared = layer is not None

@@ -19,22 +19,22 @@ class FunctionBody(NamedTuple):
 
     def nodesFor(self, caller: Any, absent: set[str]) -> list[Any]:
         """The nodes with the attributes that the function is called with, and without inputs that are left out."""
-        given = {**self.defaults, **{a.name: a for a in caller.attribute}}
-        return [rewritten(node, given, absent) for node in self.nodes]
+        attributes = {**self.defaults, **{a.name: a for a in caller.attribute}}
+        return [rewritten(node, attributes, absent) for node in self.nodes]
 
 
-def rewritten(node: Any, given: dict[str, Any], absent: set[str]) -> Any:
+def rewritten(node: Any, attributes: dict[str, Any], absent: set[str]) -> Any:
     """A copy of a node of a function, its references to attributes replaced by what they stand for."""
-    found = type(node)()
-    found.CopyFrom(node)
-    if absent.intersection(found.input):
-        names = ["" if name in absent else name for name in found.input]
-        del found.input[:]
-        found.input.extend(names)
+    clone = type(node)()
+    clone.CopyFrom(node)
+    if absent.intersection(clone.input):
+        names = ["" if name in absent else name for name in clone.input]
+        del clone.input[:]
+        clone.input.extend(names)
     kept = []
-    for attribute in found.attribute:
+    for attribute in clone.attribute:
         if attribute.ref_attr_name:
-            value = given.get(attribute.ref_attr_name)
+            value = attributes.get(attribute.ref_attr_name)
             if value is None:
                 continue
             name = attribute.name
@@ -42,34 +42,34 @@ def rewritten(node: Any, given: dict[str, Any], absent: set[str]) -> Any:
             attribute.name = name
         graphs = [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
         for graph in graphs:
-            inner = [rewritten(each, given, absent) for each in graph.node]
+            inner = [rewritten(child, attributes, absent) for child in graph.node]
             del graph.node[:]
             graph.node.extend(inner)
         kept.append(attribute)
     copies = [type(a).FromString(a.SerializeToString()) for a in kept]
-    del found.attribute[:]
-    found.attribute.extend(copies)
-    return found
+    del clone.attribute[:]
+    clone.attribute.extend(copies)
+    return clone
 
 
 def localFunctions(model: Any) -> dict[tuple[str, str, str], FunctionBody]:
     """The functions that a model brings, by domain, name and overload."""
-    found = {}
+    bodies = {}
     for function in model.functions:
         key = (function.domain if function.domain != "ai.onnx" else "", function.name, function.overload)
-        found[key] = bodyFrom(function)
-    return found
+        bodies[key] = bodyFrom(function)
+    return bodies
 
 
 def bodyFrom(function: Any) -> FunctionBody:
     """A FunctionProto as a FunctionBody."""
-    opsets = {"" if each.domain == "ai.onnx" else each.domain: each.version for each in function.opset_import}
+    opsets = {"" if opset.domain == "ai.onnx" else opset.domain: opset.version for opset in function.opset_import}
     defaults = {a.name: a for a in function.attribute_proto}
     size = sum(node.ByteSize() for node in function.node)
     return FunctionBody(tuple(function.input), tuple(function.output), opsets, defaults, function.node, size)
 
 
-def bodyOf(domain: str, proto: Any, opset: int, given: list[Any]) -> FunctionBody | None:
+def bodyOf(domain: str, proto: Any, opset: int, inputs: list[Any]) -> FunctionBody | None:
     """How the standard writes out an operator; None where it does not.
 
     The types of the inputs may choose among several ways.
@@ -86,7 +86,7 @@ def bodyOf(domain: str, proto: Any, opset: int, given: list[Any]) -> FunctionBod
     if schema.has_context_dependent_function:
         versions = schema.context_dependent_function_opset_versions
         version = max((v for v in versions if v <= opset), default=None)
-        types = [typeProto(value) for value in given]
+        types = [typeProto(value) for value in inputs]
         if version is not None:
             node = type(proto)()
             node.CopyFrom(proto)

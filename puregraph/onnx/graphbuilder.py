@@ -71,77 +71,77 @@ class GraphBuilder:
     def add(self, module: Module, values: Iterable[OnnxValue | None], isComputed: bool = True) -> list[OnnxValue]:
         """The outputs of a module that reads these values; what follows from constants alone is computed now, unless
         that may take long."""
-        given = list(values)
-        self.budget.spend("inputs of nodes", len(given))
+        inputs = list(values)
+        self.budget.spend("inputs of nodes", len(inputs))
         self.budget.spend("outputs", len(module.outputNames))
-        found = self.inferred(module, given)
-        arrays = [None if v is None else v.array for v in given]
+        outputs = self.inferred(module, inputs)
+        arrays = [None if v is None else v.array for v in inputs]
         isConstant = (
             isComputed
             and any(a is not None for a in arrays)
-            and all(v is None or a is not None and not v.isShared for v, a in zip(given, arrays))
+            and all(v is None or a is not None and not v.isShared for v, a in zip(inputs, arrays))
         )
         isConstant = isConstant and not module.params and not module.states
-        isConstant = isConstant and self.isSmall(found, arrays, given) and isQuick(module, given)
-        if isConstant and not readsTwice(module, given, arrays):
-            self.budget.spend("bytes of arrays", sum(map(sizeOf, found)))
-            return self.computed(module, given, arrays)
+        isConstant = isConstant and self.isSmall(outputs, arrays, inputs) and isQuick(module, inputs)
+        if isConstant and not readsTwice(module, inputs, arrays):
+            self.budget.spend("bytes of arrays", sum(map(sizeOf, outputs)))
+            return self.computed(module, inputs, arrays)
         node = Node(module, None, None)
-        names, skipped = argumentNames(module, len(given)), False
-        for name, value in zip(names, given):
+        names, skipped = argumentNames(module, len(inputs)), False
+        for name, value in zip(names, inputs):
             skipped = skipped or value is None
             if value is not None:
                 node.addBackwards(self.edge(value), name if skipped else None)
         self.made.append(node)
-        for slot, value in enumerate(found):
+        for slot, value in enumerate(outputs):
             value.edge = (node, slot)
-        first = given[0] if given else None
+        first = inputs[0] if inputs else None
         if first is not None and (first.array is not None or first.computed is not None or isCount(first)):
-            self.follow(module, given, found)
-        return found
+            self.follow(module, inputs, outputs)
+        return outputs
 
-    def follow(self, module: Module, given: list[OnnxValue | None], found: list[OnnxValue]) -> None:
+    def follow(self, module: Module, inputs: list[OnnxValue | None], outputs: list[OnnxValue]) -> None:
         """Note the elements of floats that follow from known shapes, such as the root of a size."""
-        isOpen = any(v.shape is None or valueOf(v.shape) is not None or symbols(v.shape) for v in found)
-        if isOpen or module.params or module.states or any(product(v.shape) > FEW for v in found):
+        isOpen = any(v.shape is None or valueOf(v.shape) is not None or symbols(v.shape) for v in outputs)
+        if isOpen or module.params or module.states or any(product(v.shape) > FEW for v in outputs):
             return
-        known = [None if v is None or v.isWeight else v.numbers for v in given]
-        isKnown = all(v is None or k is not None and k.size <= FEW for v, k in zip(given, known))
-        if isKnown and isQuick(module, given):
-            for value, made in zip(found, self.computed(module, given, known)):
+        known = [None if v is None or v.isWeight else v.numbers for v in inputs]
+        isKnown = all(v is None or k is not None and k.size <= FEW for v, k in zip(inputs, known))
+        if isKnown and isQuick(module, inputs):
+            for value, made in zip(outputs, self.computed(module, inputs, known)):
                 value.computed = made.array
 
-    def isSmall(self, found: list[OnnxValue], arrays: list[Any], given: list[Any]) -> bool:
+    def isSmall(self, outputs: list[OnnxValue], arrays: list[Any], inputs: list[Any]) -> bool:
         """Whether a result takes hardly more memory than its operands; no element of a weight is repeated."""
         most = max(COMPUTED, 2 * sum(a.nbytes for a in arrays if a is not None))
-        weights = [v.array.nbytes for v in given if v is not None and v.isWeight]
+        weights = [v.array.nbytes for v in inputs if v is not None and v.isWeight]
         most = min(most, max(weights)) if weights else most
-        sizes = [None if v.shape is None else sizeOf(v) for v in found]
+        sizes = [None if v.shape is None else sizeOf(v) for v in outputs]
         return all(size is not None and not isinstance(size, Dim) and size <= most for size in sizes)
 
-    def computed(self, module: Module, given: list[Any], arrays: list[Any]) -> list[OnnxValue]:
+    def computed(self, module: Module, inputs: list[Any], arrays: list[Any]) -> list[OnnxValue]:
         """The outputs of constants, as constants; a weight in another order is a weight still."""
         node = Node(module)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             node.updateData(arrays if len(arrays) != 1 else arrays[0])
         outputs = node.made if isinstance(node.made, list) else [node.made]
-        isWeight = any(v is not None and v.isWeight for v in given)
+        isWeight = any(v is not None and v.isWeight for v in inputs)
         return [OnnxValue.of(self.path, y, isWeight) for y in outputs]
 
-    def inferred(self, module: Module, given: list[OnnxValue | None]) -> list[OnnxValue]:
+    def inferred(self, module: Module, inputs: list[OnnxValue | None]) -> list[OnnxValue]:
         """What is known of the outputs of a module.
 
         Raises    ShapeError, DtypeError where the inputs do not fit; a shape with symbols is given the benefit of doubt
         """
         count = len(module.outputNames)
-        shapes = [None if v is None else v.shape for v in given]
-        dtypes = [None if v is None else v.dtype for v in given]
-        isUnknown = any(v is not None and v.shape is None for v in given)
+        shapes = [None if v is None else v.shape for v in inputs]
+        dtypes = [None if v is None else v.dtype for v in inputs]
+        isUnknown = any(v is not None and v.shape is None for v in inputs)
         outs = self.shapesFrom(module, shapes, count, isUnknown)
         rank = max((len(shape) for shape in outs if shape is not None), default=0)
         need(rank <= AXES, f"a result of at most {AXES} axes", rank)
-        kinds = module.dataTypeFrom(*dtypes) if all(v is None or v.dtype is not None for v in given) else None
+        kinds = module.dataTypeFrom(*dtypes) if all(v is None or v.dtype is not None for v in inputs) else None
         kinds = kinds if isinstance(kinds, list) else [kinds] * count
         return [OnnxValue(self.path, shape, dtype) for shape, dtype in zip(outs, kinds)]
 
@@ -204,11 +204,11 @@ class GraphBuilder:
         edges = [self.edge(value) for value in outputs]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GraphWarning)
-            found = Graph(inputs, edges, name)
-        inside = {*found.nodes, *found.inputs}
+            built = Graph(inputs, edges, name)
+        inside = {*built.nodes, *built.inputs}
         for node in inside:
             node.fwds[:] = [link for link in node.fwds if link.node in inside]
-        return found
+        return built
 
 
 def sizeOf(value: OnnxValue) -> Any:
@@ -216,14 +216,14 @@ def sizeOf(value: OnnxValue) -> Any:
     return product(value.shape) * (value.dtype or np.dtype("f8")).itemsize
 
 
-def isQuick(module: Module, given: list[Any]) -> bool:
+def isQuick(module: Module, inputs: list[Any]) -> bool:
     """Whether a result takes few operations: a single number may be the sum of billions of products."""
-    return bool(module.flopsFrom(*[None if v is None else v.shape for v in given]) <= OPERATIONS)
+    return bool(module.flopsFrom(*[None if v is None else v.shape for v in inputs]) <= OPERATIONS)
 
 
-def readsTwice(module: Module, given: list[Any], arrays: list[Any]) -> bool:
+def readsTwice(module: Module, inputs: list[Any], arrays: list[Any]) -> bool:
     """Whether an element of a weight is gathered more than once: copies of it would be trained apart."""
-    if not isinstance(module, (Gather, GatherElements, GatherND)) or not given[0].isWeight:
+    if not isinstance(module, (Gather, GatherElements, GatherND)) or not inputs[0].isWeight:
         return False
     numbers = module.updateData(np.arange(arrays[0].size).reshape(arrays[0].shape), *arrays[1:])
     return bool(np.unique(numbers).size < numbers.size)
@@ -246,13 +246,13 @@ def argumentNames(module: Module, count: int) -> list[str | None]:
 
 def dimsFrom(sizes: list[Any], name: str) -> tuple:
     """A shape of a file: numbers, and symbols for names and for what is left open."""
-    found: list[Any] = []
+    dims: list[Any] = []
     need(len(sizes) <= AXES, f"at most {AXES} axes of {quote(name)}", len(sizes))
     for axis, size in enumerate(sizes):
         if isinstance(size, Dim) or isinstance(size, int) and size >= 0:
-            found.append(size)
+            dims.append(size)
         else:
             text = size if isinstance(size, str) and re.search(r"\w", size) else f"{name}_{axis}"
             clean = re.sub(r"\W+", "_", text)
-            found.append(Dim(clean if clean[:1].isalpha() else f"n{clean}"))
-    return tuple(found)
+            dims.append(Dim(clean if clean[:1].isalpha() else f"n{clean}"))
+    return tuple(dims)

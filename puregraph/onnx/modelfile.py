@@ -107,8 +107,8 @@ class ModelFile:
             raise BudgetError(f"{where}: its model reads {quote(location)} more than {SHARED} times")
         with path.open("rb") as file:
             file.seek(start)
-            found = np.frombuffer(file.read(count), dtype.newbyteorder("<") if dtype.kind != "V" else dtype)
-        return found.astype(dtype).reshape(tuple(tensor.dims))
+            elements = np.frombuffer(file.read(count), dtype.newbyteorder("<") if dtype.kind != "V" else dtype)
+        return elements.astype(dtype).reshape(tuple(tensor.dims))
 
 
 def firstBytes(path: Path) -> bytes:
@@ -122,14 +122,14 @@ def checkTexts(message: Any) -> None:
 
     Raises    CheckpointError for one that is not
     """
-    for field, found in message.ListFields():
+    for field, value in message.ListFields():
         if field.cpp_type == field.CPPTYPE_MESSAGE:
-            for each in (found,) if hasattr(found, "ListFields") else found:
-                checkTexts(each)
+            for item in (value,) if hasattr(value, "ListFields") else value:
+                checkTexts(item)
         elif field.type == field.TYPE_STRING:
-            for each in (found,) if isinstance(found, (str, bytes)) else found:
-                if isinstance(each, bytes):
-                    raise CheckpointError(f"{field.full_name}: wanted a text in UTF-8, got {each[:60]!r}")
+            for item in (value,) if isinstance(value, (str, bytes)) else value:
+                if isinstance(item, bytes):
+                    raise CheckpointError(f"{field.full_name}: wanted a text in UTF-8, got {item[:60]!r}")
 
 
 def inside(folder: Path, location: str, where: str) -> Path:

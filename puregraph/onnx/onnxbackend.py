@@ -17,10 +17,10 @@ class GraphRep:
 
     def run(self, inputs: Any, **options: Any) -> tuple:
         """The outputs, in order."""
-        given = list(inputs.values()) if isinstance(inputs, dict) else list(inputs)
+        arrays = list(inputs.values()) if isinstance(inputs, dict) else list(inputs)
         with np.errstate(all="ignore"):
-            found = self.graph(*given)
-        values = list(found) if isinstance(found, list) else [found]
+            outputs = self.graph(*arrays)
+        values = list(outputs) if isinstance(outputs, list) else [outputs]
         if sum(self.sequences) == 1:  # the one that has all that is left over
             first, count = self.sequences.index(True), len(values) - len(self.sequences) + 1
             values[first : first + count] = [values[first : first + count]]

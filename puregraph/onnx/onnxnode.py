@@ -63,8 +63,8 @@ class OnnxNode:
         return index < len(self.proto.output) and bool(self.proto.output[index])
 
     def __call__(self, module: Any, *values: OnnxValue | None) -> Any:
-        found = self.builder.add(module, values)
-        return found if len(found) > 1 else found[0]
+        outputs = self.builder.add(module, values)
+        return outputs if len(outputs) > 1 else outputs[0]
 
     def view(self, module: Any, x: OnnxValue, isOfFile: bool = False) -> Any:
         """A Transpose, or another shape; left out where it undoes one before it, if one of both is not of the file.

@@ -31,9 +31,9 @@ def structureOf(values: list[Any]) -> list[int | None]:
 
 def regrouped(values: list[Any], structure: list[int | None]) -> list[Any]:
     """Flattened values as they were."""
-    left, found = list(values), []
+    left, groups = list(values), []
     for length in structure:
         count = 1 if length is None else length
         items, left = left[:count], left[count:]
-        found.append(items[0] if length is None else OnnxSequence(items))
-    return found
+        groups.append(items[0] if length is None else OnnxSequence(items))
+    return groups

@@ -26,14 +26,14 @@ class OnnxSummary:
         proto = file.proto.graph
         known = {tensor.name for tensor in proto.initializer}
         ends = [info for info in proto.input if info.name not in known]
-        self.opsets = {each.domain or "ai.onnx": each.version for each in file.proto.opset_import}
+        self.opsets = {opset.domain or "ai.onnx": opset.version for opset in file.proto.opset_import}
         self.operators = Counter(f"{n.domain}.{n.op_type}" if n.domain else n.op_type for n in proto.node)
         self.producer = f"{file.proto.producer_name} {file.proto.producer_version}".strip()
-        given = dict(zip([info.name for info in ends], shapes or []))
+        inputShapes = dict(zip([info.name for info in ends], shapes or []))
         self.shapes = shapes or [declaredShape(info) for info in ends]
         try:
             opsetsOf(file.proto.opset_import)
-            self.graph = ModelReader(file).read(given)
+            self.graph = ModelReader(file).read(inputShapes)
         except GraphError as error:
             self.problem = str(error)
 
@@ -65,18 +65,18 @@ class OnnxSummary:
             raise GraphError(self.problem)
         if any(shape is None for shape in self.shapes):
             raise GraphError("--check: the shapes of its inputs are not known: give them, as in 1,3,224,224")
-        rng, whole = np.random.default_rng(0), []
+        rng, shapes = np.random.default_rng(0), []
         for shape in self.shapes:
-            whole.append(tuple(OPEN if isinstance(size, Dim) else size for size in shape))
+            shapes.append(tuple(OPEN if isinstance(size, Dim) else size for size in shape))
         data = [
             rng.standard_normal(shape).astype(dtype) if dtype.kind == "f" else rng.integers(0, 2, shape).astype(dtype)
-            for shape, dtype in zip(whole, self.graph.inputTypes())
+            for shape, dtype in zip(shapes, self.graph.inputTypes())
         ]
         wanted = expected(runtime, str(self.path), data)
-        found = self.graph(*data)
-        found = found if isinstance(found, list) else [found]
-        wanted = [each for value in wanted for each in (value if isinstance(value, list) else [value])]  # of sequences
-        return [distance(a, b) for a, b in zip(found, wanted)], [show(shape) for shape in whole]
+        outputs = self.graph(*data)
+        outputs = outputs if isinstance(outputs, list) else [outputs]
+        wanted = [item for value in wanted for item in (value if isinstance(value, list) else [value])]  # of sequences
+        return [distance(a, b) for a, b in zip(outputs, wanted)], [show(shape) for shape in shapes]
 
 
 def expected(runtime: Any, path: str, data: list[Any]) -> list[Any]:
@@ -96,9 +96,9 @@ def expected(runtime: Any, path: str, data: list[Any]) -> list[Any]:
         raise GraphError(f"--check: onnxruntime {runtime.__version__} refuses the model: {why}{hint}") from error
 
 
-def distance(found: Any, wanted: Any) -> float:
+def distance(actual: Any, wanted: Any) -> float:
     """The largest difference, over the largest that is wanted; infinite where the shapes differ."""
-    if found.shape != wanted.shape:
+    if actual.shape != wanted.shape:
         return float("inf")
-    a, b = (np.asarray(x, np.float64) for x in (found, wanted))
+    a, b = (np.asarray(x, np.float64) for x in (actual, wanted))
     return float(np.abs(a - b).max(initial=0) / max(1e-30, np.abs(b).max(initial=0)))

@@ -41,9 +41,9 @@ class OnnxValue:
         """A value that is known."""
         array = np.asarray(array)
         known = array if array.dtype.kind in "iub" and array.size <= KNOWN else None
-        found = cls(name, valued(array.shape, known), array.dtype, array=array)
-        found.isWeight = isWeight and array.dtype.kind in "fV"
-        return found
+        value = cls(name, valued(array.shape, known), array.dtype, array=array)
+        value.isWeight = isWeight and array.dtype.kind in "fV"
+        return value
 
     @property
     def rank(self) -> int | None:
@@ -55,8 +55,8 @@ class OnnxValue:
         """The elements as an array of numbers, where they are known and have no symbols."""
         if self.array is not None or self.computed is not None:
             return self.computed if self.array is None else self.array
-        found = None if self.shape is None else valueOf(self.shape)
-        return None if found is None or found.dtype.kind == "O" else found
+        elements = None if self.shape is None else valueOf(self.shape)
+        return None if elements is None or elements.dtype.kind == "O" else elements
 
     def __repr__(self) -> str:
         return f"OnnxValue({self.name!r}, {self.shape}, {self.dtype})"

@@ -83,10 +83,10 @@ def toOnnx(graph: Any, path: Any = None, shapes: Any = None, opset: int | None =
     version = NEWEST if opset is None else opset
     if not OLDEST <= version <= NEWEST:
         raise GraphError(f"toOnnx: wanted an opset from {OLDEST} to {NEWEST}, got {version}")
-    given = shapesFor(graph, shapes)
-    if dtypes is not None and len(dtypes) != len(given):
-        raise GraphError(f"toOnnx: wanted {plural(len(given), 'dtype')}, one for each input, got {len(dtypes)}")
-    model = ModelWriter(graph, given, version, dtypes).model()
+    inputShapes = shapesFor(graph, shapes)
+    if dtypes is not None and len(dtypes) != len(inputShapes):
+        raise GraphError(f"toOnnx: wanted {plural(len(inputShapes), 'dtype')}, one for each input, got {len(dtypes)}")
+    model = ModelWriter(graph, inputShapes, version, dtypes).model()
     if path is not None:
         store(model, path)
     return model
@@ -261,26 +261,28 @@ class ModelWriter:
         inside.nodes, inside.lengths = [], {}
         return inside
 
-    def inner(self, graph: Any, names: list[str], shapes: list[Any], dtypes: list[Any], own: int, name: str) -> Any:
+    def inner(
+        self, graph: Any, names: list[str], shapes: list[Any], dtypes: list[Any], ownCount: int, name: str
+    ) -> Any:
         """A graph for an attribute of a node: `names` of its inputs, of which the first are its own."""
         inside = self.within(graph, names, shapes, dtypes)
-        found = [str(inside.values[number]) for number in inside.steps.outputs]
-        ends = list(map(End, found, inside.inferred.dtypes, inside.inferred.shapes))
-        return inside.attribute(list(map(End, names[:own], dtypes, shapes)), ends, name)
+        outputNames = [str(inside.values[number]) for number in inside.steps.outputs]
+        ends = list(map(End, outputNames, inside.inferred.dtypes, inside.inferred.shapes))
+        return inside.attribute(list(map(End, names[:ownCount], dtypes, shapes)), ends, name)
 
     def attribute(self, inputs: list[End], outputs: list[End], name: str) -> Any:
         """The nodes as a graph for an attribute: each output has a name of its own, which one of its nodes gives."""
         from onnx import helper
 
         made = {output for node in self.nodes for output in node.output}
-        found: list[End] = []
+        ends: list[End] = []
         for end in outputs:
-            if end.name not in made or end.name in {other.name for other in found}:
+            if end.name not in made or end.name in {other.name for other in ends}:
                 end = end._replace(name=self.unique(f"{end.name}:output"))
-                self.addNode("Identity", [outputs[len(found)].name], [end.name], end.name, {})
-            found.append(end)
-        nodes = ordered(self.nodes, [end.name for end in found])
-        return helper.make_graph(nodes, name, [end.info() for end in inputs], [end.info() for end in found])
+                self.addNode("Identity", [outputs[len(ends)].name], [end.name], end.name, {})
+            ends.append(end)
+        nodes = ordered(self.nodes, [end.name for end in ends])
+        return helper.make_graph(nodes, name, [end.info() for end in inputs], [end.info() for end in ends])
 
     def unique(self, text: str) -> str:
         """A name that nothing else has."""
@@ -375,15 +377,15 @@ class ModelWriter:
         """
         from onnx import helper
 
-        given = [i or "" for i in inputs]
-        while given and not given[-1]:
-            given.pop()
+        inputNames = [i or "" for i in inputs]
+        while inputNames and not inputNames[-1]:
+            inputNames.pop()
         while not outputs[-1]:
             outputs.pop()
         kept = {key: value for key, value in attributes.items() if value is not None}
         if not kept.get("domain"):  # one of a user's own
-            checkOperator(kind, self.opset, kept, len(given))
-        self.nodes.append(helper.make_node(kind, given, outputs, name=name, **kept))
+            checkOperator(kind, self.opset, kept, len(inputNames))
+        self.nodes.append(helper.make_node(kind, inputNames, outputs, name=name, **kept))
 
     def constant(self, array: np.ndarray, step: OnnxStep) -> str:
         """A node that gives an array."""
@@ -462,7 +464,7 @@ def isWhole(size: Any) -> bool:
 def ordered(nodes: list[Any], outputs: list[str]) -> list[Any]:
     """The nodes that lead to the outputs, each after those that it reads, in the order of its inputs."""
     makers = {name: node for node in nodes for name in node.output if name}
-    found: list[Any] = []
+    order: list[Any] = []
     seen: set[int] = set()
     stack: list[tuple[str, bool]] = [(name, False) for name in reversed(outputs)]
     while stack:
@@ -472,11 +474,11 @@ def ordered(nodes: list[Any], outputs: list[str]) -> list[Any]:
             continue
         if isReady:
             seen.add(id(node))
-            found.append(node)
+            order.append(node)
         else:
             stack.append((name, True))
             stack += [(i, False) for i in reversed(readsOf(node))]
-    return found
+    return order
 
 
 def renamed(nodes: list[Any], weights: set[str], outputs: set[str]) -> dict[str, str]:
@@ -486,19 +488,19 @@ def renamed(nodes: list[Any], weights: set[str], outputs: set[str]) -> dict[str,
     graphs = [graph for node in inside for graph in graphsOf(node)]
     fixed = {node.output[0]: node for node in inside if node.op_type == "Constant"}
     kept = outputs | {info.name for graph in graphs for info in graph.output}
-    found: dict[str, str] = {}
+    newNames: dict[str, str] = {}
     for node in inside:
         for i, name in enumerate(node.input):
-            if name not in found and name not in kept and (name in fixed or name in weights):
+            if name not in newNames and name not in kept and (name in fixed or name in weights):
                 roles = ROLES.get(node.op_type, ())
-                found[name] = f"{roles[i] if i < len(roles) else i}@{node.name}"
+                newNames[name] = f"{roles[i] if i < len(roles) else i}@{node.name}"
     for node in inside:
         for ends in (node.input, node.output):
             for i, name in enumerate(ends):
-                ends[i] = found.get(name, name)
+                ends[i] = newNames.get(name, name)
         if node.op_type == "Constant":
             node.name = node.output[0]
-    return found
+    return newNames
 
 
 def kindOf(dtype: Any) -> int:

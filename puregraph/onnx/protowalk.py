@@ -17,40 +17,40 @@ LAYERS = {
 
 def needed(protos: Any, outputs: list[str], known: Names | None = None) -> list[Any]:
     """The nodes that lead to the outputs, in their order."""
-    wanted, found = set(outputs), []
+    wanted, nodes = set(outputs), []
     for proto in reversed(protos):
         if wanted.intersection(filter(None, proto.output)):
-            found.append(proto)
+            nodes.append(proto)
             wanted.update(readsOf(proto, known))
-    return found[::-1]
+    return nodes[::-1]
 
 
 def readsOf(proto: Any, known: Names | None = None) -> list[str]:
     """The names that a node reads, those that graphs in its attributes read from outside too."""
-    found = [name for name in proto.input if name]
+    names = [name for name in proto.input if name]
     for graph in graphsOf(proto):
-        found += readsIn(graph, {} if known is None else known)
-    return found
+        names += readsIn(graph, {} if known is None else known)
+    return names
 
 
 def readsIn(graph: Any, known: Names) -> list[str]:
     """The names that the nodes of a graph read, and those that it gives; walked once."""
     if ("reads", id(graph)) not in known:
-        found = [info.name for info in graph.output]
+        names = [info.name for info in graph.output]
         for inner in graph.node:
-            found += readsOf(inner, known)
-        known["reads", id(graph)] = graph, found
+            names += readsOf(inner, known)
+        known["reads", id(graph)] = graph, names
     return known["reads", id(graph)][1]
 
 
 def usesOf(protos: Any, known: Names | None = None, aliases: Any = EMPTY) -> dict[str, list[Any]]:
     """For each value the nodes that read it: which layer each of them is, None if it is none with this weight."""
-    found: dict[str, list[Any]] = {}
+    uses: dict[str, list[Any]] = {}
     for proto in protos:
         layer = layerOf(proto, aliases)
         for name in readsOf(proto, known):
-            found.setdefault(aliases.get(name, name), []).append(layer if name not in proto.input[:1] else None)
-    return found
+            uses.setdefault(aliases.get(name, name), []).append(layer if name not in proto.input[:1] else None)
+    return uses
 
 
 def layerOf(proto: Any, aliases: Any = EMPTY) -> Any:
@@ -79,14 +79,14 @@ def namesFromOutside(graph: Any, known: Names) -> list[str]:
     """The names that a graph reads from outside, from its nodes."""
     outputs = [info.name for info in graph.output]
     own = {*(info.name for info in graph.input), *(tensor.name for tensor in graph.initializer)}
-    found: dict[str, None] = {}
+    outsideNames: dict[str, None] = {}
     for proto in needed(graph.node, outputs, known):
         names = [name for name in proto.input if name]
         names += [name for inner in graphsOf(proto) for name in freeNames(inner, known)]
-        found.update(dict.fromkeys(name for name in names if name not in own))
+        outsideNames.update(dict.fromkeys(name for name in names if name not in own))
         own.update(proto.output)
-    found.update(dict.fromkeys(name for name in outputs if name not in own))
-    return list(found)
+    outsideNames.update(dict.fromkeys(name for name in outputs if name not in own))
+    return list(outsideNames)
 
 
 def eachNode(nodes: Any) -> Iterator[Any]:

@@ -110,8 +110,8 @@ class ModelReader:
         opsets = opsetsOf(self.model.opset_import)
         scope = NameScope({}, "", opsets)
         values = values or {}
-        for what, given in (("shapes", shapes), ("values", values)):
-            wrong = set(given) - {info.name for info in graph.input}
+        for what, entries in (("shapes", shapes), ("values", values)):
+            wrong = set(entries) - {info.name for info in graph.input}
             if wrong:
                 names = ", ".join(info.name for info in graph.input)
                 raise GraphError(f"{what}: there is no input {', '.join(map(quote, wrong))}; the inputs are {names}")
@@ -128,8 +128,8 @@ class ModelReader:
         self.nodes(scope, graph.node, [info.name for info in graph.output])
         outputs = [self.output(scope, info.name) for info in graph.output]
         self.report()
-        found = flattened([value for value in outputs if value is not None])
-        made = self.builder.graph(inputs, found, quoted(graph.name))
+        outputValues = flattened([value for value in outputs if value is not None])
+        made = self.builder.graph(inputs, outputValues, quoted(graph.name))
         if graph.doc_string or self.model.doc_string:
             made.__doc__ = printable(graph.doc_string or self.model.doc_string)
         return made.evalMode()
@@ -154,9 +154,9 @@ class ModelReader:
                 raise GraphError(
                     f"it is not known ahead of time whether input {quote(info.name)} is present: give {hint}"
                 )
-            found = type(info)(name=info.name)
-            found.type.CopyFrom(info.type.optional_type.elem_type)
-            return self.inputs(scope, found, shapes)
+            element = type(info)(name=info.name)
+            element.type.CopyFrom(info.type.optional_type.elem_type)
+            return self.inputs(scope, element, shapes)
         if kind != "sequence_type":
             return [self.input(scope, info, shapes)]
         if not isinstance(shapes.get(info.name), list):
@@ -164,10 +164,10 @@ class ModelReader:
             raise GraphError(f"input {quote(info.name)}: how long the sequence is, is not known: {hint}")
         nodes, values = [], []
         for i, shape in enumerate(shapes[info.name]):
-            each = type(info)(name=f"{info.name}_{i}")
-            each.type.CopyFrom(info.type.sequence_type.elem_type)
-            nodes.append(self.input(scope, each, {each.name: shape}))
-            values.append(scope.values.pop(each.name))
+            item = type(info)(name=f"{info.name}_{i}")
+            item.type.CopyFrom(info.type.sequence_type.elem_type)
+            nodes.append(self.input(scope, item, {item.name: shape}))
+            values.append(scope.values.pop(item.name))
         scope.values[info.name] = OnnxSequence(values)
         return nodes
 
@@ -214,12 +214,12 @@ class ModelReader:
                 why = "a node behind it gives: put them in order" if missing[0] in makers else "no node gives"
                 own = quote(proto.name or proto.output[0])
                 raise GraphError(f"node {own} ({proto.op_type}) reads {quote(missing[0])}, which {why}")
-            given = [scope.values[name] if name else OnnxValue("") for name in proto.input]
-            lost = any(value is None for value in given)
-            found = None if lost else self.node(scope, proto)
+            inputs = [scope.values[name] if name else OnnxValue("") for name in proto.input]
+            lost = any(value is None for value in inputs)
+            results = None if lost else self.node(scope, proto)
             if lost:
                 self.behind(scope, proto)
-            for name, value in zip(proto.output, found or [None] * len(proto.output)):
+            for name, value in zip(proto.output, results or [None] * len(proto.output)):
                 if name:
                     scope.values[name] = value
                     if value is not None:
@@ -232,28 +232,28 @@ class ModelReader:
         """The outputs of a node; None where it cannot be read, which is noted."""
         path = pathOf(scope, proto)
         domain = "" if proto.domain == "ai.onnx" else proto.domain
-        given: list[Any] = [scope.values[name] if name else None for name in proto.input]
-        while given and given[-1] is None:
-            given.pop()
+        inputs: list[Any] = [scope.values[name] if name else None for name in proto.input]
+        while inputs and inputs[-1] is None:
+            inputs.pop()
         opset = scope.opsets.get(domain, 0)
         self.budget.spend("nodes")
         self.budget.spend("characters of paths", len(path))
-        if self.notes.isCopy(proto) and given[0].isWeight:
-            return [self.merged.weight(proto.output[0], given[0].array, True, self.uses)]
+        if self.notes.isCopy(proto) and inputs[0].isWeight:
+            return [self.merged.weight(proto.output[0], inputs[0].array, True, self.uses)]
         if proto.op_type == "Identity" and proto.output[0] in self.notes.aliases:
-            return [given[0]]
+            return [inputs[0]]
         try:
             if not domain and opset < opregistry.OLDEST and not meansTheSame(proto.op_type, opset):
                 raise GraphError(f"of opset {opset}; what it means is known from opset {opregistry.OLDEST} on")
             if not domain and proto.op_type in CONTROL:
-                return self.subgraphs.read(scope, proto, given, path)
+                return self.subgraphs.read(scope, proto, inputs, path)
             body = self.functions.get((domain, proto.op_type, getattr(proto, "overload", "")))
             read = opregistry.readerOf(domain, proto.op_type, opset)
             if body is None and read is not None:
-                return self.called(scope, proto, read, given, path, opset)
-            body = body or bodyOf(domain, proto, opset, given)
+                return self.called(scope, proto, read, inputs, path, opset)
+            body = body or bodyOf(domain, proto, opset, inputs)
             if body is not None and scope.depth < DEEPEST:
-                return self.expanded(scope, proto, body, given, path)
+                return self.expanded(scope, proto, body, inputs, path)
         except BudgetError:
             raise
         except (PuregraphError, ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
@@ -278,46 +278,46 @@ class ModelReader:
         for node in inner:
             self.behind(scope._replace(path=f"{path}:"), node)
 
-    def called(self, scope: NameScope, proto: Any, read: Any, given: list, path: str, opset: int) -> Outputs:
+    def called(self, scope: NameScope, proto: Any, read: Any, inputs: list, path: str, opset: int) -> Outputs:
         """The outputs of a node whose operator is read by a function."""
-        if None in given and not proto.domain:
-            checkGiven(required(proto.op_type, opset), given)
+        if None in inputs and not proto.domain:
+            checkRequired(required(proto.op_type, opset), inputs)
         attributes = {a.name: attributeOf(self.file, a) for a in proto.attribute}
         if not proto.domain or proto.domain == "ai.onnx":
             checkAttributes(proto, opset)
-        if given and given[0] is not None and not proto.domain:
-            settleOperand(proto.op_type, attributes, given)
-        given = self.merged.apart(proto, given, path, self.builder)
+        if inputs and inputs[0] is not None and not proto.domain:
+            settleOperand(proto.op_type, attributes, inputs)
+        inputs = self.merged.withCopies(proto, inputs, path, self.builder)
         self.builder.begin(path)
         node = OnnxNode(proto, path, opset, attributes, self.builder)
-        found = read(node, *given)
-        outputs = list(found) if isinstance(found, (tuple, list)) else [found]
+        result = read(node, *inputs)
+        outputs = list(result) if isinstance(result, (tuple, list)) else [result]
         if self.patterns and not proto.domain and len(proto.output) == 1 == len(outputs):
-            outputs = [self.recognized(scope, node, given, outputs[0])]
+            outputs = [self.recognized(scope, node, inputs, outputs[0])]
         self.builder.end([value for value in outputs if value is not None])
         wanted = [name for name in proto.output[len(outputs) :] if name]
         if wanted or any(name and v is None for name, v in zip(proto.output, outputs)):
             raise GraphError(f"{plural(len(proto.output), 'output')} cannot be read")
         return outputs[: len(proto.output)]
 
-    def recognized(self, scope: NameScope, node: OnnxNode, given: list, value: OnnxValue) -> OnnxValue:
+    def recognized(self, scope: NameScope, node: OnnxNode, inputs: list, value: OnnxValue) -> OnnxValue:
         """The output of a node, as one module if it and nodes before it are composed as a pattern says."""
         isNew = value.array is None and value.origin is None and not value.readers
-        if not isNew or value.dtype is None or any(v is value for v in given):
+        if not isNew or value.dtype is None or any(v is value for v in inputs):
             return value
-        origin = Origin(node.type, given, node.attributes, node.version, scope.values)
+        origin = Origin(node.type, inputs, node.attributes, node.version, scope.values)
         value.origin = origin
         if value.dtype.kind not in "fiuV":
             return value
-        found = recognized(node, value, self.known)
-        if found is None:
+        replacement = recognized(node, value, self.known)
+        if replacement is None:
             return value
-        found.origin = origin
-        return found
+        replacement.origin = origin
+        return replacement
 
-    def expanded(self, scope: NameScope, proto: Any, body: Any, given: list, path: str) -> Outputs | None:
+    def expanded(self, scope: NameScope, proto: Any, body: Any, inputs: list, path: str) -> Outputs | None:
         """The outputs of a function: its nodes, with the attributes that it was called with."""
-        values = {name: given[i] if i < len(given) else None for i, name in enumerate(body.inputs)}
+        values = {name: inputs[i] if i < len(inputs) else None for i, name in enumerate(body.inputs)}
         absent = {name for name, value in values.items() if value is None}
         inner = NameScope(dict(values), f"{path}:", {**scope.opsets, **body.opsets}, scope.depth + 1)
         faults = self.failures
@@ -361,12 +361,12 @@ def attributeOf(file: ModelFile, proto: Any) -> Any:
 
     if proto.type == AttributeProto.TENSOR:
         return file.array(proto.t)
-    found = helper.get_attribute_value(proto)
-    if isinstance(found, bytes):
-        return found.decode("utf-8", "replace")
+    value = helper.get_attribute_value(proto)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
     if proto.type == AttributeProto.STRINGS:
-        return [text.decode("utf-8", "replace") for text in found]
-    return list(found) if proto.type in (AttributeProto.INTS, AttributeProto.FLOATS) else found
+        return [text.decode("utf-8", "replace") for text in value]
+    return list(value) if proto.type in (AttributeProto.INTS, AttributeProto.FLOATS) else value
 
 
 def known(info: Any, value: Any) -> Any:
@@ -399,13 +399,13 @@ def held(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     Raises    GraphError naming the first integer that is outside its range, or float that becomes infinite
     """
     with np.errstate(over="ignore"):
-        found = array.astype(dtype)
-    wrong = np.isfinite(array) & ~np.isfinite(found) if dtype.kind == "f" else found != array
+        converted = array.astype(dtype)
+    wrong = np.isfinite(array) & ~np.isfinite(converted) if dtype.kind == "f" else converted != array
     if wrong.any():
         limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
         within = f"{dtype} from {limits.min} to {limits.max}"
         raise GraphError(f"values: input {quote(name)}: wanted {within}, got {array[wrong].flat[0]}")
-    return found
+    return converted
 
 
 def declaredShape(info: Any) -> Any:
@@ -440,13 +440,13 @@ def opsetsOf(imports: Any) -> dict[str, int]:
 
     Raises    GraphError for one that is older or newer than those that are known
     """
-    found = {"" if each.domain == "ai.onnx" else each.domain: each.version for each in imports}
-    version = found.get("", opregistry.NEWEST)
+    versions = {"" if opset.domain == "ai.onnx" else opset.domain: opset.version for opset in imports}
+    version = versions.get("", opregistry.NEWEST)
     if not 1 <= version <= opregistry.NEWEST:
         raise GraphError(
             f"opset {version}: wanted one from 1 to {opregistry.NEWEST}; onnx.version_converter makes another one of it"
         )
-    return found
+    return versions
 
 
 def meansTheSame(name: str, opset: int) -> bool:
@@ -479,12 +479,12 @@ def required(kind: str, opset: int) -> tuple[str, ...]:
     return tuple(["" if formal.option == optional else formal.name for formal in schema.inputs])
 
 
-def checkGiven(names: tuple[str, ...], given: list[Any]) -> None:
+def checkRequired(names: tuple[str, ...], inputs: list[Any]) -> None:
     """Check that there is every input that has to be.
 
     Raises    GraphError naming the first one that is left out
     """
-    for i, value in enumerate(given):
+    for i, value in enumerate(inputs):
         name = names[min(i, len(names) - 1)] if names else ""
         if value is None and name:
             raise GraphError(f"its input {name} is left out, which it has to have")
@@ -506,7 +506,7 @@ def attributesOf(kind: str, opset: int) -> dict[str, tuple[int, bool]] | None:
         schema: Any = defs.get_schema(kind, opset)
     except defs.SchemaError:
         return None
-    return {name: (each.type.value, each.required) for name, each in schema.attributes.items()}
+    return {name: (attribute.type.value, attribute.required) for name, attribute in schema.attributes.items()}
 
 
 def checkAttributes(proto: Any, opset: int) -> None:

@@ -33,27 +33,27 @@ class SubgraphReader:
         self.reader = reader
         self.structure: list[int | None] = []  # of the outputs that were read last: the lengths of sequences
 
-    def read(self, scope: Any, proto: Any, given: list[Any], path: str) -> Any:
+    def read(self, scope: Any, proto: Any, inputs: list[Any], path: str) -> Any:
         """The outputs of a node with graphs in its attributes; None where something in one of them cannot be read."""
         if scope.depth >= DEEPEST:
             raise GraphError(f"more than {DEEPEST} graphs in one another")
-        return getattr(self, proto.op_type.lower() + "Node")(scope, proto, given, path)
+        return getattr(self, proto.op_type.lower() + "Node")(scope, proto, inputs, path)
 
-    def ifNode(self, scope: Any, proto: Any, given: list[Any], path: str) -> Any:
+    def ifNode(self, scope: Any, proto: Any, inputs: list[Any], path: str) -> Any:
         """The outputs of the branch of an If whose condition is known, or of an If of both."""
         branches = {name: graphOf(proto, name) for name in ("then_branch", "else_branch")}
-        if not given or given[0] is None:
+        if not inputs or inputs[0] is None:
             raise GraphError("wanted a condition, got none")
-        numbers = given[0].numbers
+        numbers = inputs[0].numbers
         if numbers is not None and numbers.size == 1:
             return self.inlined(scope, branches["then_branch" if numbers.item() else "else_branch"], path)
         names = self.captured(scope, *branches.values())
         graphs, misfits = self.fitting(scope, [branches["then_branch"], branches["else_branch"]], names)
         if None in graphs and not misfits:
             return None
-        values = [given[0], *flattened([scope.values[name] for name in names])]
-        found = self.added(If(graphs[0], graphs[1], "; ".join(misfits)), values, path)
-        return regrouped(found, self.structure)
+        values = [inputs[0], *flattened([scope.values[name] for name in names])]
+        outputs = self.added(If(graphs[0], graphs[1], "; ".join(misfits)), values, path)
+        return regrouped(outputs, self.structure)
 
     def fitting(self, scope: Any, branches: list[Any], names: list[str]) -> tuple[list[Graph | None], list[str]]:
         """The graphs of two branches; None, and why, for one that does not fit shapes that the other one fits."""
@@ -75,9 +75,9 @@ class SubgraphReader:
         """The outputs of a module, named after the node of the file."""
         builder = self.reader.builder
         builder.begin(path)
-        found = builder.add(module, values, isComputed=False)
-        builder.end(found)
-        return found
+        outputs = builder.add(module, values, isComputed=False)
+        builder.end(outputs)
+        return outputs
 
     def inlined(self, scope: Any, graph: Any, path: str) -> list[OnnxValue] | None:
         """The outputs of a graph that is read where it stands."""
@@ -95,11 +95,11 @@ class SubgraphReader:
         reader.nodes(inner, graph.node, [info.name for info in graph.output])
         if reader.failures != faults:
             return None
-        found = [reader.output(inner, info.name) for info in graph.output]
-        for info, value in zip(graph.output, found):
+        values = [reader.output(inner, info.name) for info in graph.output]
+        for info, value in zip(graph.output, values):
             if value is None:
                 raise GraphError(f"its graph gives {quote(info.name)}, which is left out around it")
-        return found
+        return values
 
     def captured(self, scope: Any, *graphs: Any) -> list[str]:
         """The names that graphs read from outside and that become inputs: not those of constants, which are inside, nor
@@ -107,51 +107,56 @@ class SubgraphReader:
 
         Raises    GraphError for a name that nothing outside gives
         """
-        found = dict.fromkeys(name for graph in graphs for name in freeNames(graph, self.reader.names))
-        for name in found:
+        names = dict.fromkeys(name for graph in graphs for name in freeNames(graph, self.reader.names))
+        for name in names:
             if name not in scope.values:
                 raise GraphError(f"reads {quote(name)}, which no node before it gives")
-        return [name for name in found if scope.values[name] is not None and not isInside(scope.values[name])]
+        return [name for name in names if scope.values[name] is not None and not isInside(scope.values[name])]
 
     def graph(self, scope: Any, graph: Any, captured: list[str], own: list[OnnxValue]) -> Graph | None:
         """A Graph of its own inputs, of which `own` says what is known, and of captured values; None where it cannot
         be read."""
         return self.graphAndOutputs(scope, graph, captured, own)[0]
 
-    def graphAndOutputs(self, scope: Any, graph: Any, captured: list[str], own: list[OnnxValue]) -> tuple[Any, Any]:
+    def graphAndOutputs(
+        self, scope: Any, graph: Any, captured: list[str], ownInputs: list[OnnxValue]
+    ) -> tuple[Any, Any]:
         """The same, and what is known of its outputs."""
         reader = self.reader
         free = freeNames(graph, reader.names)
         outer = {name: scope.values[name] for name in free}
         values = {n: inside(v) if v is not None else None for n, v in outer.items() if v is None or isInside(v)}
-        given = [*zip([info.name for info in graph.input], own), *((name, scope.values[name]) for name in captured)]
+        entries = [
+            *zip([info.name for info in graph.input], ownInputs),
+            *((name, scope.values[name]) for name in captured),
+        ]
         with builderOf(reader) as builder:
             inputs: list[Any] = []
-            for name, value in given:
+            for name, value in entries:
                 entered = []
                 for item in flattened([value]):
                     inputs.append(Input(name=builder.fresh(name)).node())
                     entered.append(OnnxValue(name, item.shape, item.dtype, edge=(inputs[-1], 0)))
                 values[name] = regrouped(entered, structureOf([value]))[0]
-            found = self.outputs(scope._replace(values=values, path="", depth=scope.depth + 1), graph)
-            if found is None:
+            outputs = self.outputs(scope._replace(values=values, path="", depth=scope.depth + 1), graph)
+            if outputs is None:
                 return None, None
-            self.structure = structureOf(found)
-            return builder.graph(inputs, flattened(found), None), found
+            self.structure = structureOf(outputs)
+            return builder.graph(inputs, flattened(outputs), None), outputs
 
-    def sequencemapNode(self, scope: Any, proto: Any, given: list[Any], path: str) -> Any:
+    def sequencemapNode(self, scope: Any, proto: Any, inputs: list[Any], path: str) -> Any:
         """The outputs of a graph that is read once for each element of a sequence, as sequences."""
         body = graphOf(proto, "body")
-        if not given or not isinstance(given[0], OnnxSequence):
+        if not inputs or not isinstance(inputs[0], OnnxSequence):
             raise GraphError("wanted a sequence of known length, got something else")
         names = [info.name for info in body.input]
         rows: list[list[OnnxValue]] = []
-        for i in range(len(given[0].items)):
-            row = [v.items[i] if isinstance(v, OnnxSequence) else v for v in given]
-            found = self.outputs(self.run(scope, dict(zip(names, row)), path, i), body)
-            if found is None:
+        for i in range(len(inputs[0].items)):
+            row = [v.items[i] if isinstance(v, OnnxSequence) else v for v in inputs]
+            outputs = self.outputs(self.run(scope, dict(zip(names, row)), path, i), body)
+            if outputs is None:
                 return None
-            rows.append(found)
+            rows.append(outputs)
         return [OnnxSequence([row[k] for row in rows]) for k in range(len(body.output))]
 
     def run(self, scope: Any, values: dict[str, Any], path: str, i: int) -> Any:
@@ -161,22 +166,22 @@ class SubgraphReader:
 
     # Again and again --------------------------------------------------------------------------------------------------
 
-    def loopNode(self, scope: Any, proto: Any, given: list[Any], path: str) -> Any:
+    def loopNode(self, scope: Any, proto: Any, inputs: list[Any], path: str) -> Any:
         """The outputs of a Loop; without a count it is as large as there are integers."""
         body = graphOf(proto, "body")
-        padded: list[Any] = [*given, *[None] * (2 - len(given))]
+        padded: list[Any] = [*inputs, *[None] * (2 - len(inputs))]
         count, condition, carried = padded[0], padded[1], padded[2:]
         needAll(carried)
         count = OnnxValue.of(f"{path}:count", np.array(FOREVER)) if count is None else count
         condition = OnnxValue.of(f"{path}:condition", np.array(True)) if condition is None else condition
         ranks = [rankOf(info) for info in body.input[:2]]
-        own = [OnnxValue("", (1,) * rank, np.dtype(kind)) for rank, kind in zip(ranks, ("int64", "bool"))]
+        counters = [OnnxValue("", (1,) * rank, np.dtype(kind)) for rank, kind in zip(ranks, ("int64", "bool"))]
         names = self.captured(scope, body)
         outside = [scope.values[name] for name in names]
         isCarried = any(isinstance(v, OnnxSequence) for v in carried)
         if isCarried or count.numbers is not None and any(isinstance(v, OnnxSequence) for v in outside):
             return self.unrolled(scope, body, count, condition, carried, path)
-        graph = self.repeated(scope, body, names, own, carried, [], 1)
+        graph = self.repeated(scope, body, names, counters, carried, [], 1)
         values = [count, condition, *carried, *flattened(outside)]
         return None if graph is None else self.added(self.loop(graph, len(carried), ranks), values, path)
 
@@ -199,41 +204,41 @@ class SubgraphReader:
             if not condition.numbers.all():
                 break
             turn = OnnxValue.of("", np.full((1,) * rankOf(body.input[0]), i))
-            found = self.outputs(self.run(scope, dict(zip(names, [turn, condition, *carried])), path, i), body)
-            if found is None:
+            outputs = self.outputs(self.run(scope, dict(zip(names, [turn, condition, *carried])), path, i), body)
+            if outputs is None:
                 return None
-            condition, carried, i = found[0], found[1 : 1 + len(carried)], i + 1
-            rows.append(found[1 + len(carried) :])
+            condition, carried, i = outputs[0], outputs[1 : 1 + len(carried)], i + 1
+            rows.append(outputs[1 + len(carried) :])
         stacks = []
-        for each in zip(*rows):
-            wide = [self.added(NewAxes((0,)), [row], path)[0] for row in each]
+        for column in zip(*rows):
+            wide = [self.added(NewAxes((0,)), [row], path)[0] for row in column]
             stacks.append(self.added(Concat(0), wide, path)[0])
         if not rows and len(body.output) > 1 + len(carried):
             raise GraphError("never runs, so that the shape of what it stacks is not known")
         return [*carried, *stacks]
 
-    def scanNode(self, scope: Any, proto: Any, given: list[Any], path: str) -> Any:
+    def scanNode(self, scope: Any, proto: Any, values: list[Any], path: str) -> Any:
         """The outputs of a Scan; that of opset 8 is one for each sample of a batch."""
         attributes = {a.name: a for a in proto.attribute}
         body, count = graphOf(proto, "body"), attributes["num_scan_inputs"].i
         isBatched = scope.opsets.get("", 0) < 9
         if isBatched:
-            if given and given[0] is not None:
+            if values and values[0] is not None:
                 raise GraphError("lengths of sequences cannot be read; all of one length can")
-            given = given[1:]
-        needAll(given)
-        states = len(given) - count
-        if not 0 < count <= len(given) or len(body.input) != len(given) or len(body.output) < states:
+            values = values[1:]
+        needAll(values)
+        states = len(values) - count
+        if not 0 < count <= len(values) or len(body.input) != len(values) or len(body.output) < states:
             raise GraphError(f"a body of {len(body.input)} inputs and {len(body.output)} outputs does not fit")
         stacks = len(body.output) - states
 
-        def each(name: str, length: int) -> list[int]:
+        def option(name: str, length: int) -> list[int]:
             return list(attributes[name].ints) if name in attributes else [0] * length
 
         directions = "directions" if isBatched else "scan_input_directions"
-        ins = list(zip(each("scan_input_axes", count), each(directions, count)))
-        outs = list(zip(each("scan_output_axes", stacks), each("scan_output_directions", stacks)))
-        samples = [without(v, 0) for v in given] if isBatched else given
+        ins = list(zip(option("scan_input_axes", count), option(directions, count)))
+        outs = list(zip(option("scan_output_axes", stacks), option("scan_output_directions", stacks)))
+        samples = [without(v, 0) for v in values] if isBatched else values
         slices = [without(v, axis) for v, (axis, _) in zip(samples[states:], ins)]
         names = self.captured(scope, body)
         graph = self.repeated(scope, body, names, [], samples[:states], slices, 0)
@@ -242,8 +247,8 @@ class SubgraphReader:
         module = Scan(graph, states, ins, outs)
         if isBatched:
             inputs = [Input(name=node.rename or node.module.name).node() for node in graph.inputs]
-            module = Scan(Graph(inputs, module.node(*inputs)), 0, [(0, 0)] * len(given), [(0, 0)] * len(body.output))
-        return self.added(module, [*given, *flattened([scope.values[name] for name in names])], path)
+            module = Scan(Graph(inputs, module.node(*inputs)), 0, [(0, 0)] * len(values), [(0, 0)] * len(body.output))
+        return self.added(module, [*values, *flattened([scope.values[name] for name in names])], path)
 
     def repeated(
         self, scope: Any, body: Any, names: list[str], before: Any, carried: Any, slices: Any, answers: int
@@ -266,10 +271,10 @@ def graphOf(proto: Any, name: str) -> Any:
 
     Raises    GraphError where there is none
     """
-    found = next((a.g for a in proto.attribute if a.name == name and a.HasField("g")), None)
-    if found is None:
+    graph = next((a.g for a in proto.attribute if a.name == name and a.HasField("g")), None)
+    if graph is None:
         raise GraphError(f"wanted a graph as its attribute {name}, got none")
-    return found
+    return graph
 
 
 @contextmanager
@@ -299,9 +304,9 @@ def isInside(value: OnnxValue) -> bool:
 
 def inside(value: OnnxValue) -> OnnxValue:
     """A known value, for another graph."""
-    found = OnnxValue(value.name, value.shape, value.dtype, array=value.array)
-    found.isWeight = value.isWeight
-    return found
+    copied = OnnxValue(value.name, value.shape, value.dtype, array=value.array)
+    copied.isWeight = value.isWeight
+    return copied
 
 
 def settledShape(value: OnnxValue, after: OnnxValue) -> Any:

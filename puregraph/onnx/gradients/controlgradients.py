@@ -69,10 +69,10 @@ def branches(step: OnnxStep) -> list[str | None]:
     graphs = {}
     for key, graph in g.module.held.items():
         inner = branch(g, graph, ends)
-        own = g.at(inner.step)
-        found = own.answers({i + 1: name for i, name in inner.inputs.items()}, inner.params)
-        outputs = [End(str(found[i]), g.dtypes[i], g.shapes[i]) for i in g.order]
-        graphs[f"{key}_branch"] = own.step.writer.attribute([], outputs, f"{step.path}:{key}")
+        inside = g.at(inner.step)
+        gradients = inside.answers({i + 1: name for i, name in inner.inputs.items()}, inner.params)
+        outputs = [End(str(gradients[i]), g.dtypes[i], g.shapes[i]) for i in g.order]
+        graphs[f"{key}_branch"] = inside.step.writer.attribute([], outputs, f"{step.path}:{key}")
     names = [step.fresh("gradient") for _ in g.order]
     g.op("If", condition, out=names, **graphs)
     return inOrder(g, names)
@@ -87,10 +87,10 @@ def branch(g: ControlGradient, graph: Any, ends: list[End]) -> InnerGradient:
 
 def inOrder(g: ControlGradient, names: list[str]) -> list[str | None]:
     """For each argument its gradient, of those of the ones that want one."""
-    found: list[str | None] = [None] * (g.count + len(g.stored))
+    gradients: list[str | None] = [None] * (g.count + len(g.stored))
     for i, name in zip(g.order, names):
-        found[i] = name
-    return found
+        gradients[i] = name
+    return gradients
 
 
 class RunGradient(ControlGradient):
@@ -136,31 +136,31 @@ class RunGradient(ControlGradient):
     def carriedEnds(self) -> list[End]:
         """The gradients that the body takes from the run behind and gives to the one before."""
         dtypes = self.dtypes[self.first :]
-        found = [End(name, dtypes[i], self.carriedShapes[i]) for i, name in self.carry.items()]
-        return found + [End(name, self.dtypes[i], self.shapes[i]) for i, name in self.totals.items()]
+        ends = [End(name, dtypes[i], self.carriedShapes[i]) for i, name in self.carry.items()]
+        return ends + [End(name, self.dtypes[i], self.shapes[i]) for i, name in self.totals.items()]
 
     def beginning(self) -> list[str]:
         """What they are behind the last run."""
-        found = [str(self.grads[i]) if i in self.seeded else self.none(self.first + i) for i in self.carry]
-        return found + [self.none(i) for i in self.totals]
+        starts = [str(self.grads[i]) if i in self.seeded else self.none(self.first + i) for i in self.carry]
+        return starts + [self.none(i) for i in self.totals]
 
     def rowEnds(self) -> list[End]:
         """The gradients of stacked outputs in one run."""
         m = self.module
         return [End(name, self.kinds[i], self.outshapes[m.answers + i]) for i, name in self.rows.items()]
 
-    def run(self, own: list[End], starts: list[End], slices: list[End]) -> tuple[InnerGradient, list[str]]:
+    def run(self, controls: list[End], starts: list[End], slices: list[End]) -> tuple[InnerGradient, list[str]]:
         """The gradient of a run, whose nodes are written, and what it gives to the run before."""
         m = self.module
-        ends = [*own, *starts, *slices, *self.ends(self.behind)]
+        ends = [*controls, *starts, *slices, *self.ends(self.behind)]
         carried = {m.answers + i: end for i, end in zip(self.carry, self.carriedEnds())}
         rows = {m.answers + i: end for i, end in zip(self.rows, self.rowEnds())}
         inner = InnerGradient(self.step, m.body, ends, {**carried, **rows}, self.ways)
         inside = self.at(inner.step)
-        found = [inner.inputs.get(self.first + i) or inside.none(self.first + i) for i in self.carry]
+        carriedGrads = [inner.inputs.get(self.first + i) or inside.none(self.first + i) for i in self.carry]
         params = {self.position(key): name for key, name in inner.params.items()}
         new = {**inner.inputs, **params}
-        return inner, found + [inside.op("Add", total, new[i]) for i, total in self.totals.items()]
+        return inner, carriedGrads + [inside.op("Add", total, new[i]) for i, total in self.totals.items()]
 
     def outcome(self, names: list[str], slices: dict[int, str]) -> list[str | None]:
         """For each argument its gradient, from what the first run gives and the stacked gradients of slices."""
@@ -176,8 +176,8 @@ def loopBack(step: OnnxStep) -> list[str | None]:
     """Loop: as often as it ran, each run reads what it began with from the end on."""
     m, call = step.module.of, GradientCall(step)
     before = [(1,) * rank for rank in m.ranks]
-    given = call.shapes[: len(step.module.needed) - len(m.ruleNames)]
-    shapes, outshapes = m.settled(before, given[2 : 2 + m.carried], given[2 + m.carried :], given)
+    inputShapes = call.shapes[: len(step.module.needed) - len(m.ruleNames)]
+    shapes, outshapes = m.settled(before, inputShapes[2 : 2 + m.carried], inputShapes[2 + m.carried :], inputShapes)
     g = RunGradient(step, shapes, outshapes)
     last = g.op("Sub", g.op("Gather", g.op("Shape", g.kept[0]), g.number(0, np.int64)), g.number(1, np.int64))
     t, on = (step.writer.unique(f"{step.path}:{name}") for name in ("t", "on"))
@@ -195,21 +195,21 @@ def loopBack(step: OnnxStep) -> list[str | None]:
     inputs = [End(t, np.dtype(np.int64), ()), End(on, np.dtype(bool), ()), *ends]
     outputs = [End(inside.op("Identity", on), bool, ()), *(e._replace(name=name) for e, name in zip(ends, new))]
     body = inside.writer.attribute(inputs, outputs, f"{step.path}:body")
-    found = [step.fresh("gradient") for _ in ends]
+    gradients = [step.fresh("gradient") for _ in ends]
     count = g.op("Add", last, g.number(1, np.int64))
-    g.op("Loop", count, g.number(True, bool), *g.beginning(), out=found, body=body)
-    return g.outcome(found, {})
+    g.op("Loop", count, g.number(True, bool), *g.beginning(), out=gradients, body=body)
+    return g.outcome(gradients, {})
 
 
 @writesGradient(Scan, forAnySize=True)
 def scanBack(step: OnnxStep) -> list[str | None]:
     """Scan: the other way along each axis."""
     m, call = step.module.of, GradientCall(step)
-    given = call.shapes[: len(step.module.needed) - len(m.ruleNames)]
-    carried, scanned, alike = m.parted(given)
+    inputShapes = call.shapes[: len(step.module.needed) - len(m.ruleNames)]
+    carried, scanned, alike = m.parted(inputShapes)
     axes = [normalAxis(axis, len(shape)) for (axis, _), shape in zip(m.ins, scanned)]
     parts = [tuple(shape[:axis]) + tuple(shape[axis + 1 :]) for axis, shape in zip(axes, scanned)]
-    shapes, outshapes = m.settled([], carried, [*parts, *alike], given)
+    shapes, outshapes = m.settled([], carried, [*parts, *alike], inputShapes)
     g = RunGradient(step, shapes, outshapes)
     unique = step.writer.unique
     starts = [End(unique(f"{step.path}:start{i}"), g.dtypes[i], s) for i, s in enumerate(g.carriedShapes)]
@@ -222,14 +222,14 @@ def scanBack(step: OnnxStep) -> list[str | None]:
     body = inner.writer.attribute([*ends, *starts, *slices, *g.rowEnds()], outputs, f"{step.path}:body")
     ways = [(0, True)] * m.carried + [(axis, not back) for axis, back in m.ins]
     ways += [(axis, not back) for axis, back in (m.outs[i - m.carried] for i in g.rows)]
-    found = [step.fresh("gradient") for _ in outputs]
+    gradients = [step.fresh("gradient") for _ in outputs]
     g.op(
         "Scan",
         *g.beginning(),
         *g.kept,
         *g.values[m.carried : g.behind],
         *(g.grads[i] for i in g.rows),
-        out=found,
+        out=gradients,
         body=body,
         num_scan_inputs=len(ways),
         scan_input_axes=[axis for axis, _ in ways],
@@ -237,4 +237,4 @@ def scanBack(step: OnnxStep) -> list[str | None]:
         scan_output_axes=[m.ins[i - m.carried][0] for i in wanted] or None,
         scan_output_directions=[int(not m.ins[i - m.carried][1]) for i in wanted] or None,
     )
-    return g.outcome(found, dict(zip(wanted, found[len(ends) :])))
+    return g.outcome(gradients, dict(zip(wanted, gradients[len(ends) :])))

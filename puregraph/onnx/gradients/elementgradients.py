@@ -119,16 +119,16 @@ def transformed(g: IndexedGradient) -> tuple:
     """A product with the matrix of the transform along its axis, real and imaginary parts being one."""
     shape, rank = g.shapes[0], len(g.shapes[0])
     axis, _ = g.module.sizes(shape)
-    given = g.module.dataShapeFrom(shape)
-    each, own = (given[axis], given[-1]), (shape[axis], shape[-1])
+    outShape = g.module.dataShapeFrom(shape)
+    outSizes, inSizes = (outShape[axis], outShape[-1]), (shape[axis], shape[-1])
     order = [*(i for i in range(rank - 1) if i != axis), axis, rank - 1]
     lead = [shape[i] for i in order[:-2]]
-    units = np.eye(prod(each)).reshape(-1, *each)
+    units = np.eye(prod(outSizes)).reshape(-1, *outSizes)
     alone = DFT(1, g.module.length, g.module.inverse, g.module.oneSided)
-    matrix = alone.adjoint(units, (len(units), *own)).reshape(prod(each), prod(own))
-    rows = g.op("Reshape", g.op("Transpose", g.grad, perm=order), g.step.whole(*lead, prod(each)))
-    found = g.op("Reshape", g.op("MatMul", rows, g.number(matrix)), g.step.whole(*lead, *own))
-    return (g.op("Transpose", found, perm=[order.index(i) for i in range(rank)]),)
+    matrix = alone.adjoint(units, (len(units), *inSizes)).reshape(prod(outSizes), prod(inSizes))
+    rows = g.op("Reshape", g.op("Transpose", g.grad, perm=order), g.step.whole(*lead, prod(outSizes)))
+    gradient = g.op("Reshape", g.op("MatMul", rows, g.number(matrix)), g.step.whole(*lead, *inSizes))
+    return (g.op("Transpose", gradient, perm=[order.index(i) for i in range(rank)]),)
 
 
 @writesIndexed(Trilu)
@@ -201,15 +201,15 @@ def multiplied(g: IndexedGradient, index: str) -> tuple:
     x, updates = str(g.values[0]), str(g.values[2])
     one, none, count = g.number(1), g.number(0), np.int64
     isZero = [g.op("Equal", v, none) for v in (x, updates)]
-    whole = [g.op("Where", zero, one, v) for zero, v in zip(isZero, (x, updates))]
+    factors = [g.op("Where", zero, one, v) for zero, v in zip(isZero, (x, updates))]
     zeros = g.put(g.cast(isZero[0], count), index, g.cast(isZero[1], count), "add")
-    rest = g.put(whole[0], index, whole[1], "mul")
-    found = []
+    products = g.put(factors[0], index, factors[1], "mul")
+    gradients = []
     for i, (zero, grad) in enumerate(zip(isZero, (g.grad, g.take(g.grad, index)))):
-        own, product = (zeros, rest) if i == 0 else (g.take(zeros, index), g.take(rest, index))
-        isAlone = g.op("Equal", own, g.cast(zero, count))
-        found.append(g.op("Mul", grad, g.op("Where", isAlone, g.op("Div", product, whole[i]), none)))
-    return found[0], None, found[1]
+        zeroCount, product = (zeros, products) if i == 0 else (g.take(zeros, index), g.take(products, index))
+        isAlone = g.op("Equal", zeroCount, g.cast(zero, count))
+        gradients.append(g.op("Mul", grad, g.op("Where", isAlone, g.op("Div", product, factors[i]), none)))
+    return gradients[0], None, gradients[1]
 
 
 def compared(g: IndexedGradient, index: str) -> tuple:

@@ -19,7 +19,9 @@ class GradientCall:
 
     def __init__(self, step: OnnxStep):
         self.step, self.module = step, step.module.of
-        values, shapes, dtypes = (step.module.complete(each) for each in (step.inputs, step.shapes, step.indtypes))
+        values, shapes, dtypes = (
+            step.module.complete(entries) for entries in (step.inputs, step.shapes, step.indtypes)
+        )
         first = step.module.grads
         self.grads, self.values = list(values[:first]), list(values[first:])
         self.kinds, self.dtypes = list(dtypes[:first]), list(dtypes[first:])

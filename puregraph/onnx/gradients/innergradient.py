@@ -52,28 +52,28 @@ class InnerGradient:
         if not ways.inputs and not ways.params:
             return
         flat = ways.names.flat
-        given = self.summed({i: seeds[i] for i in ways.outputs}, flat.outputs)
-        outputs = [_Target(f"output{i}", (flat.outputs[i],)) for i in given]
+        outputGrads = self.summed({i: seeds[i] for i in ways.outputs}, flat.outputs)
+        outputs = [_Target(f"output{i}", (flat.outputs[i],)) for i in outputGrads]
         inputs = [_Target(f"input{i}", (flat.inputs[i],)) for i in ways.inputs]
         params = [_Target(f"param{i}", numbers) for i, numbers in enumerate(ways.params.values())]
         joint = JointGraph(graph, outputs, [*inputs, *params], set(range(flat.count)))
-        every = [*ends, *given.values()]
+        every = [*ends, *outputGrads.values()]
         names, dtypes, shapes = map(list, zip(*every))
         before = self.writer.nodes
         inside = self.writer.within(joint, names, shapes, dtypes)
         inside.nodes[:0] = before
         self.step = self.step.inside(inside)
-        found = [str(inside.values[n]) for n in inside.steps.outputs[len(flat.outputs) :]]
-        self.inputs = dict(zip(ways.inputs, found))
-        self.params = dict(zip(ways.params, found[len(ways.inputs) :]))
+        gradNames = [str(inside.values[n]) for n in inside.steps.outputs[len(flat.outputs) :]]
+        self.inputs = dict(zip(ways.inputs, gradNames))
+        self.params = dict(zip(ways.params, gradNames[len(ways.inputs) :]))
 
     def summed(self, seeds: dict[int, End], numbers: list[int]) -> dict[int, End]:
         """The gradients of outputs that are one value as one."""
-        found: dict[int, tuple[int, End]] = {}
+        totals: dict[int, tuple[int, End]] = {}
         for i, end in seeds.items():
-            if numbers[i] in found:
-                first, other = found[numbers[i]]
-                found[numbers[i]] = first, end._replace(name=self.step.op("Add", other.name, end.name))
+            if numbers[i] in totals:
+                first, other = totals[numbers[i]]
+                totals[numbers[i]] = first, end._replace(name=self.step.op("Add", other.name, end.name))
             else:
-                found[numbers[i]] = i, end
-        return dict(found.values())
+                totals[numbers[i]] = i, end
+        return dict(totals.values())

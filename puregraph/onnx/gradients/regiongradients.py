@@ -44,7 +44,7 @@ class RegionGradient(GradientCall):
         """Pictures, their channels last, as rows."""
         return self.op("Reshape", self.op("Transpose", x, perm=[0, 2, 3, 1]), self.rows)
 
-    def each(self, write: Callable[[Any, str, str, str], str]) -> str:
+    def sumOfRegions(self, write: Callable[[Any, str, str, str], str]) -> str:
         """The gradient of x; `write` adds what one region gives, from the gradient of its parts (parts, c)."""
         body = self.inside()
         r, on, total = (self.step.writer.unique(f"{self.step.path}:{name}") for name in ("region", "on", "total"))
@@ -55,9 +55,9 @@ class RegionGradient(GradientCall):
         graph = body.step.writer.attribute(ends, [end._replace(name=y) for end, y in zip(ends[1:], outputs)], "region")
         count = self.op("Gather", self.op("Shape", self.values[1]), self.number(0, WHOLE))
         zeros = self.op("Expand", self.number(0, self.real), self.rows)
-        found = self.op("Loop", count, self.number(True, bool), zeros, body=graph)
-        found = self.op("Transpose", self.op("Reshape", found, self.shape), perm=[0, 3, 1, 2])
-        return found if self.real == self.dtype else self.cast(found, self.dtype)
+        gradient = self.op("Loop", count, self.number(True, bool), zeros, body=graph)
+        gradient = self.op("Transpose", self.op("Reshape", gradient, self.shape), perm=[0, 3, 1, 2])
+        return gradient if self.real == self.dtype else self.cast(gradient, self.dtype)
 
     def firstRow(self, sample: str) -> str:
         """The row of the first element of a sample."""
@@ -93,7 +93,7 @@ def aligned(step: OnnxStep) -> tuple:
         at = b.op("Reshape", index, b.step.whole(-1, 1))
         return b.op("ScatterND", total, at, updates, reduction="add")
 
-    return g.each(region), None, None
+    return g.sumOfRegions(region), None, None
 
 
 def largest(b: RegionGradient, rows: str, index: str, weight: str, grad: str, total: str) -> str:
@@ -131,8 +131,8 @@ def axisTaps(b: RegionGradient, axis: int, count: int, region: str) -> tuple[str
     samples = b.number(m.samples, WHOLE) if m.samples else b.cast(b.op("Ceil", size), WHOLE)
     isAny = b.cast(b.op("Greater", samples, b.number(0, WHOLE)), EXACT)
     samples = b.op("Max", samples, b.number(1, WHOLE))
-    each = b.op("Range", b.number(0, WHOLE), b.op("Mul", samples, b.number(count, WHOLE)), b.number(1, WHOLE))
-    points = b.op("Div", b.op("Add", b.cast(each, EXACT), exact(0.5)), b.cast(samples, EXACT))
+    positions = b.op("Range", b.number(0, WHOLE), b.op("Mul", samples, b.number(count, WHOLE)), b.number(1, WHOLE))
+    points = b.op("Div", b.op("Add", b.cast(positions, EXACT), exact(0.5)), b.cast(samples, EXACT))
     p = b.op("Add", low, b.op("Mul", size, points))
     n = b.sizes[axis]
     last, one = b.op("Sub", n, b.number(1, WHOLE)), b.number(1, WHOLE)
@@ -175,15 +175,15 @@ def pooled(step: OnnxStep) -> tuple:
         at = b.op("Reshape", at, b.op("Concat", b.step.whole(-1), b.channels, axis=0))
         return b.added(total, at, b.op("Where", isThere, grad, b.number(0, b.real)))
 
-    return g.each(region), None
+    return g.sumOfRegions(region), None
 
 
 def maxima(b: RegionGradient, x: str, isInside: str, starts: str) -> tuple[str, str]:
     """(where the first maximum is along the last axis, the maximum) of what is inside; where nothing is larger than
     -infinity the first element inside."""
-    found = b.op("Where", isInside, x, b.number(-np.inf, b.real))
-    index = b.op("ArgMax", found, axis=-1, keepdims=0)
-    return b.op("Max", index, starts), b.op("ReduceMax", found, b.step.whole(-1), keepdims=0)
+    masked = b.op("Where", isInside, x, b.number(-np.inf, b.real))
+    index = b.op("ArgMax", masked, axis=-1, keepdims=0)
+    return b.op("Max", index, starts), b.op("ReduceMax", masked, b.step.whole(-1), keepdims=0)
 
 
 def isAny(b: RegionGradient, isInside: str) -> str:
@@ -203,8 +203,10 @@ def part(b: RegionGradient, axis: int, count: int, region: str) -> tuple[str, st
     stops = b.op("Ceil", b.op("Mul", b.number(np.arange(1, count + 1), single), length))
     starts, stops = (b.op("Add", b.cast(x, WHOLE), first) for x in (starts, stops))
     starts = b.op("Max", starts, b.number(0, WHOLE))
-    each = b.op("Range", b.number(0, WHOLE), n, b.number(1, WHOLE))
-    isInside = b.op("And", b.op("GreaterOrEqual", each, b.axes(starts, 1)), b.op("Less", each, b.axes(stops, 1)))
+    positions = b.op("Range", b.number(0, WHOLE), n, b.number(1, WHOLE))
+    isInside = b.op(
+        "And", b.op("GreaterOrEqual", positions, b.axes(starts, 1)), b.op("Less", positions, b.axes(stops, 1))
+    )
     return isInside, b.op("Min", starts, b.op("Sub", n, b.number(1, WHOLE)))
 
 

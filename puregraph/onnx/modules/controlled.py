@@ -58,9 +58,9 @@ class _Controlled(Module):
         module = self.made(x.shape, options)
         if module.isDiscrete or module.updateGrad is None:
             return None, None
-        found = module.updateData(x) if module.hidden else ys[0]
-        found = found if type(found) is tuple else (found,)
-        gx = module.updateGrad(grad, x, *found)
+        outputs = module.updateData(x) if module.hidden else ys[0]
+        outputs = outputs if type(outputs) is tuple else (outputs,)
+        gx = module.updateGrad(grad, x, *outputs)
         return gx[0] if type(gx) is tuple else gx, None
 
     def sample(self, rng, x, *options):
@@ -279,8 +279,8 @@ class SplitSizes(_Controlled):
 
     def openShape(self, x, options):
         axis = normalAxis(self.axis, len(x))
-        found = [(*x[:axis], None, *x[axis + 1 :])] * self.count
-        return found if self.count > 1 else found[0]
+        shapes = [(*x[:axis], None, *x[axis + 1 :])] * self.count
+        return shapes if self.count > 1 else shapes[0]
 
     def controlledBy(self, x, sizes):
         return Parts(self.axis, sizes)
@@ -289,8 +289,8 @@ class SplitSizes(_Controlled):
         return [x] * self.count if self.count > 1 else x
 
     def updateData(self, x, options):
-        found = self.made(x.shape, options).updateData(x)
-        return found if self.count > 1 else found[0]
+        parts = self.made(x.shape, options).updateData(x)
+        return parts if self.count > 1 else parts[0]
 
     def updateGrad(self, grad, x, options, *ys):
         return self.made(x.shape, options).updateGrad(grad, x, *ys), None

@@ -22,5 +22,5 @@ class LastExtreme(_ArgExtremum):
     def updateData(self, x):
         axis = normalAxis(self.axis, x.ndim)
         backward = np.flip(x, axis)
-        found = (backward.argmax if self.largest else backward.argmin)(axis=axis, keepdims=self.keepdims)
-        return x.shape[axis] - 1 - found
+        fromEnd = (backward.argmax if self.largest else backward.argmin)(axis=axis, keepdims=self.keepdims)
+        return x.shape[axis] - 1 - fromEnd

@@ -37,10 +37,10 @@ class OneHotValues(Module):
 
     def updateData(self, index, depth, values):
         axis, count = normalAxis(self.axis, index.ndim + 1), int(depth.ravel()[0])
-        found = np.expand_dims(index, axis)
-        found = np.where(found < 0, found + count, found)
+        labels = np.expand_dims(index, axis)
+        labels = np.where(labels < 0, labels + count, labels)
         classes = np.arange(count).reshape(-1, *(1,) * (index.ndim - axis))
-        return np.where(found == classes, values[1], values[0])
+        return np.where(labels == classes, values[1], values[0])
 
     def sample(self, rng, index, depth, values):
         return [rng.integers(-1, 3, index), np.full(depth, 3), np.array([0.0, 1.0])]

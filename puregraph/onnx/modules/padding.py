@@ -45,10 +45,10 @@ class PadAll(Module):
         """(before, after) of every axis."""
         count = len(self.axes)
         need(len(pads) == 2 * count, f"{2 * count} pads", list(pads))
-        found = [(0, 0)] * rank
+        pairs = [(0, 0)] * rank
         for i, axis in enumerate(self.axes):
-            found[normalAxis(axis, rank)] = (pads[i], pads[count + i])
-        return found
+            pairs[normalAxis(axis, rank)] = (pads[i], pads[count + i])
+        return pairs
 
     def dataShapeFrom(self, x, pads=None, fill=None):
         known = self.width

@@ -26,7 +26,7 @@ class _Pool(Module):
 
     def counts(self, lengths):
         """How many windows there are along each axis."""
-        found = []
+        windowCounts = []
         for n, k, s, (before, after), d in zip(lengths, self.size, self.stride, self.pad, self.dilation):
             over = d * (k - 1) + 1 - after
             need(self.isOpen or n + before >= over, "a window that fits once", n)
@@ -34,17 +34,17 @@ class _Pool(Module):
                 count = -((max(over, s) - s - n - before) // s)
             else:
                 count = (n + before - over) // s + 1
-            found.append(count)
-        return found
+            windowCounts.append(count)
+        return windowCounts
 
     def sides(self, lengths):
         """(before, after) so that all windows fit."""
-        found = []
+        paddings = []
         for n, k, s, (before, after), d, count in zip(
             lengths, self.size, self.stride, self.pad, self.dilation, self.counts(lengths)
         ):
-            found.append((before, max(after, (count - 1) * s + d * (k - 1) + 1 - n - before)))
-        return tuple(found)
+            paddings.append((before, max(after, (count - 1) * s + d * (k - 1) + 1 - n - before)))
+        return tuple(paddings)
 
     def window(self, x):
         """The geometry for an input."""

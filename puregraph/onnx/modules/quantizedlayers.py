@@ -44,8 +44,8 @@ class _QuantizedLayer(Module):
         y = (y if b is None else y + self.perOutput(b.astype(np.float64), total)).astype(np.float32)
         y = np.maximum(y, np.float32(0)) if self.isRectified else y
         ends = np.iinfo(yZero.dtype)
-        found = np.rint(y / yScale.astype(np.float32)) + yZero.astype(np.float32)
-        return np.clip(found, ends.min, ends.max).astype(yZero.dtype)
+        rounded = np.rint(y / yScale.astype(np.float32)) + yZero.astype(np.float32)
+        return np.clip(rounded, ends.min, ends.max).astype(yZero.dtype)
 
     def exact(self, x, W):
         """The floats in which all sums of products are whole."""
@@ -59,8 +59,8 @@ class _QuantizedLayer(Module):
         scales = [np.full(shape, 0.25, np.float32) for shape in (xScale, wScale, yScale)]
         integers = [rng.integers(0, 9, shape).astype(np.uint8) for shape in (x, xZero, wZero, yZero)]
         weights = rng.integers(-9, 9, W).astype(np.int8)
-        given = [integers[0], scales[0], integers[1], weights, scales[1], integers[2].astype(np.int8), scales[2]]
-        return [*given, integers[3], *[rng.standard_normal(shape).astype(np.float32) for shape in b]]
+        arrays = [integers[0], scales[0], integers[1], weights, scales[1], integers[2].astype(np.int8), scales[2]]
+        return [*arrays, integers[3], *[rng.standard_normal(shape).astype(np.float32) for shape in b]]
 
 
 class QuantizedProduct(_QuantizedLayer):

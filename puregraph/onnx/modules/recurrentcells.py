@@ -144,10 +144,14 @@ class RecurrentCells(Module):
         super().__init__(name)
         self.kind, self.hsize, self.clip, self.isReversed = kind, hsize, clip, isReversed
         self.isLinearFirst, self.isCoupled = isLinearFirst, isCoupled
-        given = activations or [(each, 0.0, 0.0) for each in PLAIN[kind]]
-        self.activations = tuple((name, float(alpha), float(beta)) for name, alpha, beta in given)
-        known = len(given) == len(PLAIN[kind]) and all(each[0] in FUNCTIONS for each in given)
-        need(known, f"{len(PLAIN[kind])} activations, each one of {', '.join(FUNCTIONS)}", [each[0] for each in given])
+        triples = activations or [(entry, 0.0, 0.0) for entry in PLAIN[kind]]
+        self.activations = tuple((name, float(alpha), float(beta)) for name, alpha, beta in triples)
+        known = len(triples) == len(PLAIN[kind]) and all(entry[0] in FUNCTIONS for entry in triples)
+        need(
+            known,
+            f"{len(PLAIN[kind])} activations, each one of {', '.join(FUNCTIONS)}",
+            [entry[0] for entry in triples],
+        )
 
     @property
     def outputNames(self):
@@ -241,18 +245,18 @@ class RecurrentCells(Module):
             gp[k] = back.step(
                 None if gy is None else gy[k], *kept[k], None if lengths is None else (k < lengths)[:, None]
             )
-        found = dict(zip(self.reads, (None,) * 8)) | {"h0": back.h, "c0": back.c}
+        grads = dict(zip(self.reads, (None,) * 8)) | {"h0": back.h, "c0": back.c}
         if t:
             rows = np.stack(gp).reshape(-1, W.shape[0])
-            found["x"] = np.matmul(rows, W).reshape(x.shape)
-            found["W"] = np.matmul(rows.T, x.reshape(-1, x.shape[2]))
-            found["B"] = np.concatenate([rows.sum(axis=0), back.b])
-            found |= {"R": back.U.T, "P": back.P}
+            grads["x"] = np.matmul(rows, W).reshape(x.shape)
+            grads["W"] = np.matmul(rows.T, x.reshape(-1, x.shape[2]))
+            grads["B"] = np.concatenate([rows.sum(axis=0), back.b])
+            grads |= {"R": back.U.T, "P": back.P}
         else:
-            found |= {name: np.zeros_like(v) for name, v in zip("xWRBP", (x, W, R, B, P)) if v is not None}
-        given = zip(self.reads, (x, W, R, B, lengths, h0, c0, P), needs)
+            grads |= {name: np.zeros_like(v) for name, v in zip("xWRBP", (x, W, R, B, P)) if v is not None}
+        operands = zip(self.reads, (x, W, R, B, lengths, h0, c0, P), needs)
         return tuple(
-            [None if v is None or not needed or found[name] is None else found[name] for name, v, needed in given]
+            [None if v is None or not needed or grads[name] is None else grads[name] for name, v, needed in operands]
         )
 
     def sample(self, rng, *shapes):

@@ -60,8 +60,8 @@ class ScatterSequence(Module):
         gx = grad.copy()
         gx[key] = 0
         axis = normalAxis(self.axis, x.ndim)
-        found = grad[key]
-        return gx, found if axis == 1 else np.moveaxis(found, 1, axis), None
+        gUpdates = grad[key]
+        return gx, gUpdates if axis == 1 else np.moveaxis(gUpdates, 1, axis), None
 
     def sample(self, rng, x, updates, *starts):
         return [rng.standard_normal(x), rng.standard_normal(updates), *[np.zeros(s, np.int64) for s in starts]]

@@ -35,12 +35,12 @@ class SliceAlong(Module):
 
     def key(self, x, starts, ends, axes, steps):
         """What x is indexed with."""
-        found = [slice(None)] * x.ndim
-        lists = [[1] * len(axes) if each is None else sizesOf(each) for each in (axes, starts, ends, steps)]
+        index = [slice(None)] * x.ndim
+        lists = [[1] * len(axes) if values is None else sizesOf(values) for values in (axes, starts, ends, steps)]
         for axis, start, end, step in zip(*lists):
             at = normalAxis(axis, x.ndim)
-            found[at] = cutAt(start, end, step, x.shape[at])
-        return tuple(found)
+            index[at] = cutAt(start, end, step, x.shape[at])
+        return tuple(index)
 
     def updateData(self, x, starts, ends, axes, steps=None):
         return x[self.key(x, starts, ends, axes, steps)].copy()

@@ -35,8 +35,8 @@ PLAIN = {
 def formula(op: Any, x: Any) -> Any:
     """Activations that are a formula."""
     text, constants = FORMULAS[op.type]
-    given = {name: op.get(name, default) for name, default in constants.items()}
-    y = op(Pointwise(formula=text, **given), x)
+    parameters = {name: op.get(name, default) for name, default in constants.items()}
+    y = op(Pointwise(formula=text, **parameters), x)
     return y if y.dtype == x.dtype else op(modules.Cast(x.dtype), y)
 
 

@@ -465,10 +465,10 @@ def quantizedPair(
 @microsoftOp("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", "QLinearAveragePool", "QLinearGlobalAveragePool")
 def quantizedFunction(op: Any, x: Any, xScale: Any, xZero: Any, yScale: Any, yZero: Any = None) -> Any:
     """An activation or a pool."""
-    given = {name: value for name, value in op.attributes.items() if name not in ("channels_last", "opset")}
+    attributes = {name: value for name, value in op.attributes.items() if name not in ("channels_last", "opset")}
 
     def function(value: Any) -> Any:
-        return standard(op, op.type[7:], value, version=op.get("opset", opregistry.NEWEST), **given)
+        return standard(op, op.type[7:], value, version=op.get("opset", opregistry.NEWEST), **attributes)
 
     isLast = bool(op.get("channels_last", 0))
     y = between(op, function, (yScale, yZero), channelsSecond(op, x) if isLast else x, xScale, xZero)
@@ -504,8 +504,8 @@ def quantizedChoice(op: Any, condition: Any, *others: Any) -> Any:
 def quantizedConvolution(op: Any, x: Any, *others: Any) -> Any:
     """QLinearConv, of channels that may be last."""
     isLast = bool(op.get("channels_last", 0))
-    given = {name: value for name, value in op.attributes.items() if name != "channels_last"}
-    y = standard(op, "QLinearConv", channelsSecond(op, x) if isLast else x, *others, **given)
+    attributes = {name: value for name, value in op.attributes.items() if name != "channels_last"}
+    y = standard(op, "QLinearConv", channelsSecond(op, x) if isLast else x, *others, **attributes)
     return channelsLast(op, y) if isLast else y
 
 
@@ -534,21 +534,23 @@ def dynamicLstm(
     if lengths is not None or peepholes is not None or names not in ([], ["sigmoid", "tanh", "tanh"] * W.shape[0]):
         op.refuse("wanted the usual activations, without lengths and peepholes, got others")
     steps, xScale = stepsOf(op, x)
-    found = []
+    directions = []
     for i in range(W.shape[0]):
-        one, two, scale, other, wOwn, rOwn = (op(modules.Slice(i), v) for v in (W, R, wScale, rScale, wZero, rZero))
-        gates = unscaled(op, op(VectorProduct(), steps, centered(op, one, wOwn)), xScale, scale, None)
+        inputWeight, recurrentWeight, inputScale, recurrentScale, inputZero, recurrentZero = (
+            op(modules.Slice(i), v) for v in (W, R, wScale, rScale, wZero, rZero)
+        )
+        gates = unscaled(op, op(VectorProduct(), steps, centered(op, inputWeight, inputZero)), xScale, inputScale, None)
         if b is not None:
             gates = summed(op, gates, *op(modules.Split(0, 2), op(modules.Slice(i), b)))
         first = [op(modules.Slice(i), v) if v is not None else zerosFor(op, x, R.shape[1]) for v in (h, c)]
-        cell = cellOf(op, x, R.shape[1], other)
+        cell = cellOf(op, x, R.shape[1], recurrentScale)
         isReversed = direction == "reverse" or i == 1
         module = Scan(cell, 2, [(0, isReversed)], [(0, isReversed)])
-        last, memory, rows = op(module, *first, gates, centered(op, two, rOwn), other)
-        found.append((rows, last, memory))
+        last, memory, rows = op(module, *first, gates, centered(op, recurrentWeight, recurrentZero), recurrentScale)
+        directions.append((rows, last, memory))
     return [
         op(modules.Concat(axis), *[op(NewAxes((axis,)), part) for part in parts])
-        for axis, parts in zip((1, 0, 0), zip(*found))
+        for axis, parts in zip((1, 0, 0), zip(*directions))
     ]
 
 

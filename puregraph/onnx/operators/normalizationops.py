@@ -22,9 +22,9 @@ def allWeights(*values: Any) -> bool:
 
 def isNeutral(scale: Any, bias: Any) -> bool:
     """Whether a scale and a bias are constants, no weights, that change nothing."""
-    given = [(v.array, n) for v, n in ((scale, 1), (bias, 0)) if v is not None and not v.isWeight]
+    constants = [(v.array, n) for v, n in ((scale, 1), (bias, 0)) if v is not None and not v.isWeight]
     count = 1 if bias is None else 2
-    return len(given) == count and all(array is not None and np.all(array == n) for array, n in given)
+    return len(constants) == count and all(array is not None and np.all(array == n) for array, n in constants)
 
 
 @onnxOp("BatchNormalization")

@@ -85,10 +85,10 @@ def quantizedConvolution(
     op: Any, x: Any, xScale: Any, xZero: Any, W: Any, wScale: Any, wZero: Any, yScale: Any, yZero: Any, b: Any = None
 ) -> Any:
     """The exact convolution, with the bias, scaled and rounded once."""
-    found = convolved(op, x, W, xZero, wZero)
+    y = convolved(op, x, W, xZero, wZero)
     if b is not None:
-        found = op(modules.Add(), found, channels(op, op(modules.Cast("float64"), b), len(W.shape) - 2))
-    return rescaled(op, found, xScale, channels(op, wScale, len(W.shape) - 2), yScale, yZero)
+        y = op(modules.Add(), y, channels(op, op(modules.Cast("float64"), b), len(W.shape) - 2))
+    return rescaled(op, y, xScale, channels(op, wScale, len(W.shape) - 2), yScale, yZero)
 
 
 def convolved(op: Any, x: Any, W: Any, xZero: Any, wZero: Any) -> Any:

@@ -59,14 +59,14 @@ def activationsOf(op: Any) -> list[tuple[str, float, float]]:
     count = 2 if op.get("direction", "forward") == "bidirectional" else 1
     names = op.get("activations") or [*PLAIN[op.type]] * count
     alphas, betas = iter(op.get("activation_alpha") or ()), iter(op.get("activation_beta") or ())
-    known = {each.lower(): each for each in (*CONSTANTS, "Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")}
-    found = []
+    known = {function.lower(): function for function in (*CONSTANTS, "Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")}
+    activations = []
     for name in names:
         name = known.get(name.lower(), name)
         alpha, beta = CONSTANTS.get(name, (None, None))
         alpha, beta = next(alphas, alpha) if alpha is not None else 0.0, next(betas, beta) if beta is not None else 0.0
-        found.append((name, alpha, beta))
-    return found
+        activations.append((name, alpha, beta))
+    return activations
 
 
 def isLayer(op: Any, W: Any, R: Any, B: Any, P: Any) -> bool:
@@ -95,9 +95,9 @@ def layer(op: Any, x: Any, W: Any, R: Any, B: Any, lengths: Any, h0: Any, c0: An
     x = op.view(modules.Transpose((1, 0, 2)), x)
     h0, c0 = (None if s is None else merged(op, s, sides * hsize) for s in (h0, c0))
     made = op(module, x, *([h0, c0] if op.type == "LSTM" else [h0]), lengths)
-    found = dict(zip(names, made if len(names) > 1 else [made]))
-    op.builder.main = found[names[0]].edge and found[names[0]].edge[0]
-    return [apart(op, found[name], sides, hsize, name == "y") if name in found else None for name in known]
+    outputs = dict(zip(names, made if len(names) > 1 else [made]))
+    op.builder.main = outputs[names[0]].edge and outputs[names[0]].edge[0]
+    return [apart(op, outputs[name], sides, hsize, name == "y") if name in outputs else None for name in known]
 
 
 def apart(op: Any, value: Any, sides: int, hsize: int, isY: bool) -> Any:
@@ -139,23 +139,23 @@ def cells(op: Any, x: Any, W: Any, R: Any, B: Any, lengths: Any, *states: Any) -
     direction, functions = op.get("direction", "forward"), activationsOf(op)
     sides = 2 if direction == "bidirectional" else 1
     hsize = op.get("hidden_size") or R.shape[2]
-    each = len(functions) // sides
-    found = []
+    perSide = len(functions) // sides
+    sideOutputs = []
     for i in range(sides):
         module = RecurrentCells(
             op.type,
             hsize,
-            tuple(functions[i * each : (i + 1) * each]),
+            tuple(functions[i * perSide : (i + 1) * perSide]),
             float(op.get("clip", 0.0)),
             direction == "reverse" or i == 1,
             bool(op.get("linear_before_reset", 0)),
             bool(op.get("input_forget", 0)),
         )
-        W1, R1, B1, *own = (v and side(op, v, i, sides) for v in (W, R, B, *states))
-        found.append(op(module, x, W1, R1, B1, lengths, *own))
-    op.builder.main = found[0][0].edge[0] if sides == 1 and found[0][0].edge else None
+        W1, R1, B1, *sideStates = (v and side(op, v, i, sides) for v in (W, R, B, *states))
+        sideOutputs.append(op(module, x, W1, R1, B1, lengths, *sideStates))
+    op.builder.main = sideOutputs[0][0].edge[0] if sides == 1 and sideOutputs[0][0].edge else None
     joined = []
-    for index, parts in enumerate(zip(*found)):
+    for index, parts in enumerate(zip(*sideOutputs)):
         axis = 1 if index == 0 else 0
         both = [op.view(NewAxes((axis,)), part) for part in parts]
         joined.append(op(modules.Concat(axis), *both) if sides == 2 else both[0])

@@ -25,15 +25,15 @@ def reduce(op: Any, x: Any, axes: Any = None) -> Any:
     dtype = x.dtype
     if kind in OFFLOATS and not isFloating(dtype):
         x = op(modules.Cast("float64"), x)
-    given = op.get("axes") if axes is None else axes.numbers
+    axisNumbers = op.get("axes") if axes is None else axes.numbers
     ifEmpty = bool(op.get("noop_with_empty_axes", 0))
-    if axes is not None and given is None:
+    if axes is not None and axisNumbers is None:
         return typed(op, op(ReduceAxes(kind, keepdims, ifEmpty), x, axes), dtype)
-    if given is None or len(given) == 0:
+    if axisNumbers is None or len(axisNumbers) == 0:
         if ifEmpty:
             return typed(op, op(REDUCTIONS[kind]((), True), x), dtype)
-        given = range(op.rankOf(x))
-    axes = tuple(int(axis) for axis in given)
+        axisNumbers = range(op.rankOf(x))
+    axes = tuple(int(axis) for axis in axisNumbers)
     isEmpty = x.shape is not None and any(x.shape[axis] == 0 for axis in axes)
     isOpen = x.shape is None or any(isinstance(x.shape[axis], Dim) for axis in axes)
     make = OPEN.get(kind, REDUCTIONS[kind]) if isOpen else REDUCTIONS[kind]

@@ -15,8 +15,8 @@ from puregraph.onnx.opregistry import onnxOp
 @onnxOp("Upsample")
 def upsample(op: Any, x: Any, scales: Any = None) -> Any:
     """The scales are an attribute before opset 9."""
-    given = op.constant(np.asarray(op.get("scales"), np.float32)) if scales is None else scales
-    return resizing(op, x, given, "scales", range(op.rankOf(x)), coordinates="asymmetric", rounding="simple")
+    factors = op.constant(np.asarray(op.get("scales"), np.float32)) if scales is None else scales
+    return resizing(op, x, factors, "scales", range(op.rankOf(x)), coordinates="asymmetric", rounding="simple")
 
 
 @onnxOp("Resize", since=10)
@@ -50,12 +50,12 @@ def resize(op: Any, x: Any, region: Any = None, scales: Any = None, sizes: Any =
     )
 
 
-def resizing(op: Any, x: Any, given: Any, by: str, axes: Any, region: Any = None, **options: Any) -> Any:
+def resizing(op: Any, x: Any, factorInput: Any, by: str, axes: Any, region: Any = None, **options: Any) -> Any:
     """A Resize; factors and region are inputs where they are known only with the data."""
     mode = op.get("mode", "nearest")
     if mode != "nearest" and not isFloating(x.dtype):
         op.refuse(f"interpolates between {x.dtype}, of which the standard does not say how they are rounded")
-    factors, bounds = given.numbers, None if region is None else region.numbers
+    factors, bounds = factorInput.numbers, None if region is None else region.numbers
     module = Resize(
         tuple(axes),
         by,
@@ -64,7 +64,7 @@ def resizing(op: Any, x: Any, given: Any, by: str, axes: Any, region: Any = None
         bounds=None if bounds is None else tuple(bounds.tolist()),
         **options,
     )
-    free = given if factors is None else None
+    free = factorInput if factors is None else None
     values = [x, free if by == "sizes" else None, free if by == "scales" else None, region if bounds is None else None]
     while values[-1] is None:
         values.pop()

@@ -89,14 +89,14 @@ def splitToSequence(op: Any, x: Any, sizes: Any = None) -> Any:
     length: Any = x.shape[axis] if x.shape is not None else None
     if not isinstance(length, int) or not np.isscalar(length):
         op.refuse("the length of what is split is known only with the data: give shapes= of the model's inputs")
-    given = np.array(1) if sizes is None else op.known(sizes, "the lengths of parts")
-    if given.ndim == 0:
-        part = int(given)
+    lengths = np.array(1) if sizes is None else op.known(sizes, "the lengths of parts")
+    if lengths.ndim == 0:
+        part = int(lengths)
         if part < 1:
             op.refuse(f"wanted parts of a length of at least 1, got {part}")
         op.builder.budget.spend("outputs", -(-length // part))
-        given = [min(part, length - start) for start in range(0, length, part)]
-    parts = op(Parts(axis, tuple(int(n) for n in given)), x) if len(given) else []
+        lengths = [min(part, length - start) for start in range(0, length, part)]
+    parts = op(Parts(axis, tuple(int(n) for n in lengths)), x) if len(lengths) else []
     parts = parts if isinstance(parts, list) else [parts]
     if sizes is None and not op.get("keepdims", 1):
         parts = [op(WithoutAxes((axis,)), part) for part in parts]

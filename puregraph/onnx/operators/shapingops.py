@@ -88,12 +88,12 @@ def transpose(op: Any, x: Any) -> Any:
 @onnxOp("Squeeze", "Unsqueeze")
 def lengthOne(op: Any, x: Any, axes: Any = None) -> Any:
     """The axes are an attribute before opset 13."""
-    given = op.get("axes") if axes is None else axes.numbers
-    if axes is not None and given is None:
+    axisNumbers = op.get("axes") if axes is None else axes.numbers
+    if axes is not None and axisNumbers is None:
         return op(SqueezeAxes() if op.type == "Squeeze" else UnsqueezeAxes(), x, axes)
-    if given is None:
+    if axisNumbers is None:
         return op(SqueezeAxes(), x)
-    chosen = tuple(int(axis) for axis in np.ravel(given))
+    chosen = tuple(int(axis) for axis in np.ravel(axisNumbers))
     return op.view(WithoutAxes(chosen) if op.type == "Squeeze" else NewAxes(chosen), x, isOfFile=True)
 
 
@@ -107,10 +107,10 @@ def concat(op: Any, *xs: Any) -> Any:
 def split(op: Any, x: Any, sizes: Any = None) -> Any:
     """The sizes are an attribute before opset 13; without any, parts are equal but for the last."""
     axis, count = op.get("axis", 0), max(len(op.proto.output), 1)
-    given = op.get("split") if sizes is None else sizes.numbers
-    if sizes is not None and given is None:
+    lengths = op.get("split") if sizes is None else sizes.numbers
+    if sizes is not None and lengths is None:
         return op(SplitSizes(axis, count), x, sizes)
-    if given is None:
+    if lengths is None:
         wanted = op.get("num_outputs", count)
         if wanted != count:
             op.refuse(f"wanted {wanted} outputs as num_outputs says, got {count}")
@@ -118,10 +118,10 @@ def split(op: Any, x: Any, sizes: Any = None) -> Any:
         if not isinstance(length, int) or length % count == 0 and length:
             return op(modules.Split(axis, count), x)
         part = -(-length // count)
-        given = [max(0, min(part, length - part * i)) for i in range(count)]
-    if len(given) != len(op.proto.output):
-        op.refuse(f"wanted {len(op.proto.output)} sizes, one for each output, got {list(map(int, given))}")
-    return op(Parts(axis, tuple(int(n) for n in given)), x)
+        lengths = [max(0, min(part, length - part * i)) for i in range(count)]
+    if len(lengths) != len(op.proto.output):
+        op.refuse(f"wanted {len(op.proto.output)} sizes, one for each output, got {list(map(int, lengths))}")
+    return op(Parts(axis, tuple(int(n) for n in lengths)), x)
 
 
 @onnxOp("Slice")
@@ -198,7 +198,7 @@ def spread(op: Any, pads: Any, axes: Any, rank: int) -> Any:
     none = op.constant(np.zeros(rank, np.int64))
     chosen = op(modules.Mod(), axes, around)
     ends = op(modules.Split(0, 2), pads)
-    return op(modules.Concat(0), *[op(ScatterElements(0), none, chosen, each) for each in ends])
+    return op(modules.Concat(0), *[op(ScatterElements(0), none, chosen, end) for end in ends])
 
 
 @onnxOp("Trilu")
@@ -213,8 +213,8 @@ def trilu(op: Any, x: Any, diagonal: Any = None) -> Any:
 @onnxOp("Range")
 def ranged(op: Any, start: Any, stop: Any, step: Any) -> Any:
     """Range; its limits may have one axis, of length one, as functions of the standard write them; none is trained."""
-    known = [op.constant(each.array) if each.isWeight else each for each in (start, stop, step)]
-    limits = [op(WithoutAxes((0,)), each) if each.shape == (1,) else each for each in known]
+    known = [op.constant(limit.array) if limit.isWeight else limit for limit in (start, stop, step)]
+    limits = [op(WithoutAxes((0,)), limit) if limit.shape == (1,) else limit for limit in known]
     return op(modules.Range() if start.dtype.kind in "iu" else ConstantRange(), *limits)
 
 

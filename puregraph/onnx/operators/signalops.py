@@ -19,9 +19,9 @@ from puregraph.onnx.opregistry import onnxOp
 @onnxOp("DFT", since=17)
 def dft(op: Any, x: Any, length: Any = None, axis: Any = None) -> Any:
     """The axis is an attribute before opset 20."""
-    given = op.known(axis, "the axis") if axis is not None else op.get("axis", 1 if op.version < 20 else -2)
+    axisNumber = op.known(axis, "the axis") if axis is not None else op.get("axis", 1 if op.version < 20 else -2)
     count = None if length is None else int(np.ravel(op.known(length, "the length"))[0])
-    module = DFT(int(np.ravel(given)[0]), count, bool(op.get("inverse", 0)), bool(op.get("onesided", 0)))
+    module = DFT(int(np.ravel(axisNumber)[0]), count, bool(op.get("inverse", 0)), bool(op.get("onesided", 0)))
     return op(module, x)
 
 
@@ -54,15 +54,15 @@ def melWeightMatrix(op: Any, bins: Any, length: Any, rate: Any, low: Any, high: 
     first, last = 2595 * np.log10(1 + np.array([low, high]) / 700)
     edges = first + np.arange(bins + 2) * ((last - first) / (bins + 2))
     at = ((length + 1) * (700 * (10 ** (edges / 2595) - 1)) // rate).astype(int)
-    found = np.zeros((count, bins))
+    weights = np.zeros((count, bins))
     for i, (first, centre, last) in enumerate(zip(at, at[1:], at[2:])):
         if centre == first:
-            found[centre, i] = 1
+            weights[centre, i] = 1
         else:
-            found[first : centre + 1, i] = (np.arange(first, centre + 1) - first) / (centre - first)
+            weights[first : centre + 1, i] = (np.arange(first, centre + 1) - first) / (centre - first)
         if last > centre:
-            found[centre:last, i] = (last - np.arange(centre, last)) / (last - centre)
-    return op.constant(found.astype(dtypeOf(op.get("output_datatype", 1))))
+            weights[centre:last, i] = (last - np.arange(centre, last)) / (last - centre)
+    return op.constant(weights.astype(dtypeOf(op.get("output_datatype", 1))))
 
 
 @onnxOp("BitCast", since=26)

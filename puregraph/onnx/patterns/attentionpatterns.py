@@ -50,10 +50,10 @@ def attention(op: Any, q: Any, keys: Any, v: Any, a: Any = None, b: Any = None, 
     if any(x.rank != 4 or x.dtype != q.dtype for x in (q, keys, v)):
         return None
     scales = [1.0 if x is None else numberOf(x) for x in (a, b)]
-    found = masking(op, masks, q.shape[2], keys.shape[3])
-    if None in scales or found is None:
+    maskForm = masking(op, masks, q.shape[2], keys.shape[3])
+    if None in scales or maskForm is None:
         return None
-    causal, mask = found
+    causal, mask = maskForm
     size, scale = q.shape[3], float(np.prod([float(n) for n in scales if n is not None]))
     isUsual = isinstance(size, int) and abs(scale * size**0.5 - 1) < 1e-6
     module = modules.Attention(causal, None if isUsual else scale)
@@ -77,27 +77,27 @@ def masking(op: Any, masks: dict[str, Any], targets: Any, sources: Any) -> tuple
         return (True, None) if isWhole and numberOf(masks["one"]) == 1 else None
     if "seen" in masks:
         return (True, masks["mask"]) if isPast(masks["seen"].numbers, targets, sources) else None
-    given = next((masks[name] for name in ("mask", "shown", "covered") if name in masks), None)
-    if given is None:
+    mask = next((masks[name] for name in ("mask", "shown", "covered") if name in masks), None)
+    if mask is None:
         return False, None
-    if given.numbers is None or given.isWeight:
-        isMask = isSure and given.dtype is not None and given.dtype.kind in "fb"
-        return (False, given) if isMask else None
-    return fixedMask(op, given, "covered" in masks, isSure, targets, sources)
+    if mask.numbers is None or mask.isWeight:
+        isMask = isSure and mask.dtype is not None and mask.dtype.kind in "fb"
+        return (False, mask) if isMask else None
+    return fixedMask(op, mask, "covered" in masks, isSure, targets, sources)
 
 
 def fixedMask(
-    op: Any, given: Any, isCovered: bool, isSure: bool, targets: Any, sources: Any
+    op: Any, value: Any, isCovered: bool, isSure: bool, targets: Any, sources: Any
 ) -> tuple[bool, Any] | None:
     """What a mask is whose elements are known."""
-    mask = given.numbers
+    mask = value.numbers
     isBool = mask.dtype.kind == "b"
     shown = (~mask if isCovered else mask) if isBool else mask > BLIND
     if isPast(shown, targets, sources) and (isBool or not mask[shown].any()):
         return True, None
     if not isSure and not shown.any(axis=-1).all() or not shown.ndim:
         return None
-    return False, op.constant(shown) if isCovered else given
+    return False, op.constant(shown) if isCovered else value
 
 
 def hides(low: Any) -> bool:
@@ -115,9 +115,9 @@ def isPast(shown: Any, targets: Any, sources: Any) -> bool:
 
 def rowsOf(op: Any, keys: Any) -> Any:
     """Keys (n, h, s, d) of what is (n, h, d, s): of a transpose, another one of what it transposes."""
-    order, found = (0, 1, 3, 2), flatTransposed(op, keys)
-    if found is not None:
-        return found
+    order, original = (0, 1, 3, 2), flatTransposed(op, keys)
+    if original is not None:
+        return original
     if isMade(op, keys, "Transpose"):
         source, axes = keys.origin.inputs[0], keys.origin.attributes.get("perm", (3, 2, 1, 0))
         order = tuple(axes[axis] for axis in order)

@@ -34,21 +34,21 @@ class OperatorView(NamedTuple):
 class Match(NamedTuple):
     """What stands for the names of a pattern, and the values that nodes inside of it gave."""
 
-    found: dict[str, Any]
+    bindings: dict[str, Any]
     inside: tuple[OnnxValue, ...] = ()
 
     def named(self, name: str, value: Any) -> Match | None:
         """This match with a value for a name; None where the name stands for another one."""
-        if name in self.found:
-            return self if isSame(self.found[name], value) else None
-        return Match({**self.found, name: value}, self.inside)
+        if name in self.bindings:
+            return self if isSame(self.bindings[name], value) else None
+        return Match({**self.bindings, name: value}, self.inside)
 
     def isClosed(self) -> bool:
         """Whether all is in one graph, and nobody else reads what is computed inside; the result is first."""
         made = list({id(value): value for value in self.inside}.values())
         if any(value.origin.scope is not made[0].origin.scope for value in made):
             return False
-        reads = Counter(id(each) for value in made for each in value.origin.inputs if each is not None)
+        reads = Counter(id(operand) for value in made for operand in value.origin.inputs if operand is not None)
         return all(value.readers == reads[id(value)] for value in made[1:])
 
 
@@ -80,31 +80,31 @@ def matches(term: PatternTerm, value: Any, match: Match) -> Iterator[Match]:
 
 def operands(term: PatternTerm, view: OperatorView, match: Match) -> Iterator[Match]:
     """The ways in which the operands of an operator are those of a term."""
-    started: Match | None = Match(match.found, (*match.inside, *view.nodes))
+    started: Match | None = Match(match.bindings, (*match.inside, *view.nodes))
     for name, wanted in term.options:
-        given = optionOf(view, name)
+        actual = optionOf(view, name)
         if isinstance(wanted, str):
-            started = None if given is None or started is None else started.named(wanted, given)
-        elif given is None or not np.isclose(given, wanted, CLOSE, 0):
+            started = None if actual is None or started is None else started.named(wanted, actual)
+        elif actual is None or not np.isclose(actual, wanted, CLOSE, 0):
             return
     if started is None:
         return
     if term.op not in CHAINS:
         if len(term.args) == len(view.args):
-            yield from each(term.args, view.args, started)
+            yield from matchAll(term.args, view.args, started)
         return
     for args, nodes in groupings(view, len(term.args)):
         for order in permutations(args):
-            yield from each(term.args, order, Match(started.found, (*started.inside, *nodes)))
+            yield from matchAll(term.args, order, Match(started.bindings, (*started.inside, *nodes)))
 
 
-def each(terms: tuple[PatternTerm, ...], values: tuple[OnnxValue, ...], match: Match) -> Iterator[Match]:
+def matchAll(terms: tuple[PatternTerm, ...], values: tuple[OnnxValue, ...], match: Match) -> Iterator[Match]:
     """The ways in which values are what terms say, each of them."""
     if not terms:
         yield match
         return
-    for found in matches(terms[0], values[0], match):
-        yield from each(terms[1:], values[1:], found)
+    for extended in matches(terms[0], values[0], match):
+        yield from matchAll(terms[1:], values[1:], extended)
 
 
 def groupings(view: OperatorView, wanted: int) -> Iterator[tuple[tuple, tuple]]:
@@ -115,8 +115,8 @@ def groupings(view: OperatorView, wanted: int) -> Iterator[tuple[tuple, tuple]]:
         for inner in views(value):
             if inner.op == view.op:
                 args = view.args[:i] + inner.args + view.args[i + 1 :]
-                for found, nodes in groupings(OperatorView(view.op, args, ()), wanted):
-                    yield found, (*inner.nodes, *nodes)
+                for groupedArgs, nodes in groupings(OperatorView(view.op, args, ()), wanted):
+                    yield groupedArgs, (*inner.nodes, *nodes)
 
 
 def views(value: OnnxValue) -> Iterator[OperatorView]:
@@ -187,11 +187,11 @@ def optionOf(view: OperatorView, name: str) -> Any:
     if name == "use":
         return origin
     if name == "axes":
-        given = origin.attributes.get("axes")
-        if given is None and len(origin.inputs) > 1 and origin.inputs[1] is not None:
-            given = origin.inputs[1].numbers
+        axes = origin.attributes.get("axes")
+        if axes is None and len(origin.inputs) > 1 and origin.inputs[1] is not None:
+            axes = origin.inputs[1].numbers
         rank = value.rank if origin.type == "Unsqueeze" else x.rank
-        return None if given is None or not rank else tuple(sorted(int(a) % rank - rank for a in np.ravel(given)))
+        return None if axes is None or not rank else tuple(sorted(int(a) % rank - rank for a in np.ravel(axes)))
     if name == "axis":
         axis = origin.attributes.get("axis", -1 if origin.version >= 13 else 1)
         if not x.rank or origin.version < 13 and axis % x.rank != x.rank - 1:

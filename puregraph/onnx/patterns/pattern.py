@@ -44,8 +44,8 @@ class Pattern:
 
 def kindsOf(term: PatternTerm) -> list[str]:
     """The operators in a term."""
-    own = [] if term.op in ("any", "known", "number") else [term.op]
-    return own + [kind for each in term.args for kind in kindsOf(each)]
+    kinds = [] if term.op in ("any", "known", "number") else [term.op]
+    return kinds + [kind for argument in term.args for kind in kindsOf(argument)]
 
 
 def count(term: PatternTerm) -> int:

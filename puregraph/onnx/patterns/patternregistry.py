@@ -28,7 +28,7 @@ def onnxPattern(*texts: str) -> Callable[[Callable], Callable]:
             pattern = Pattern(text)
             known = PATTERNS.setdefault(pattern.root.op, [])
             known.append((pattern, make))
-            known.sort(key=lambda each: -each[0].size)
+            known.sort(key=lambda entry: -entry[0].size)
         return make
 
     return register
@@ -42,8 +42,8 @@ def loadPatterns() -> None:
 
 def patternsFor(kinds: set[str]) -> Known:
     """The patterns that a file with these operators may have, by their last operator."""
-    found = {root: [each for each in known if each[0].kinds <= kinds] for root, known in PATTERNS.items()}
-    return {root: each for root, each in found.items() if each}
+    byRoot = {root: [entry for entry in known if entry[0].kinds <= kinds] for root, known in PATTERNS.items()}
+    return {root: entries for root, entries in byRoot.items() if entries}
 
 
 def recognized(op: Any, value: Any, known: Known) -> Any:
@@ -54,18 +54,18 @@ def recognized(op: Any, value: Any, known: Known) -> Any:
     if not known or value.origin.type not in ARITHMETIC and value.origin.type not in known:
         return None
     op.scope = value.origin.scope
-    for view in dict.fromkeys(each.op for each in views(value)):
-        for pattern, make in known.get(view, ()):
+    for operator in dict.fromkeys(view.op for view in views(value)):
+        for pattern, make in known.get(operator, ()):
             for match in matches(pattern.root, value, Match({})):
-                made = attempt(op, make, match.found) if match.isClosed() else None
+                made = attempt(op, make, match.bindings) if match.isClosed() else None
                 if made is not None and made.dtype == value.dtype and made.shape == value.shape:
                     return made
     return None
 
 
-def attempt(op: Any, make: Callable[..., Any], found: dict[str, Any]) -> Any:
+def attempt(op: Any, make: Callable[..., Any], bindings: dict[str, Any]) -> Any:
     """What a function makes of a match; None where its module does not take such inputs."""
     try:
-        return make(op, **found)
+        return make(op, **bindings)
     except PuregraphError:
         return None

@@ -22,13 +22,13 @@ LAYERS = {  # with and without a bias
 
 def texts(kind: str) -> list[str]:
     """The patterns of a layer: with or without zero points, a bias, and a Relu behind it."""
-    found = []
+    patterns = []
     for layer, relu, *zeros in product(LAYERS[kind], ("{}", "Relu({})"), *[("", ", Known({})")] * 3):
         x, W, y = (f", Known({n}Scale){zero.format(n + 'Zero')}" for n, zero in zip("xWy", zeros))
         relu = relu if relu == "{}" else "Relu({}, use=relu)"
         inner = layer.format(f"DequantizeLinear(x{x})", f"DequantizeLinear(Known(W){W}, use=filters)")
-        found.append(f"QuantizeLinear({relu.format(inner)}{y})")
-    return found
+        patterns.append(f"QuantizeLinear({relu.format(inner)}{y})")
+    return patterns
 
 
 @onnxPattern(*texts("MatMul"))
@@ -78,12 +78,12 @@ def made(op: Any, module: Any, x: Any, W: Any, filters: Any, b: Any = None, **sc
         return None
     if filters.attributes.get("block_size", 0) or b is not None and b.dtype != np.float32:
         return None
-    given = [x]
+    operands = [x]
     for name, scale, zero, kind in zip("xWy", scales, zeros, kinds):
         shape = () if scale.numbers.size == 1 and name != "W" else scale.shape
-        given.append(shaped(op, scale, f"{name}Scale", shape, scale.dtype))
-        given.append(shaped(op, zero, f"{name}Zero", shape, kind))
-    return op(module, *given[:3], W, *given[3:], b)
+        operands.append(shaped(op, scale, f"{name}Scale", shape, scale.dtype))
+        operands.append(shaped(op, zero, f"{name}Zero", shape, kind))
+    return op(module, *operands[:3], W, *operands[3:], b)
 
 
 def shaped(op: Any, value: Any, name: str, shape: Any, dtype: Any) -> OnnxValue:

@@ -55,7 +55,7 @@ def transposedConvolution(
 ) -> str:
     """The full transposed convolution, cut to the positions of the input or continued with zeros."""
     win = window(shape[2:], W.shape[2:], *geometry)
-    found = writer.op(
+    full = writer.op(
         "ConvTranspose",
         grad,
         writer.name(W, call.outs[0].dtype),
@@ -67,8 +67,8 @@ def transposedConvolution(
     behind = [n - (r - before) for n, r, (before, _) in zip(win.spatial, reach, win.pad)]
     pads = [0, 0, *(-before for before, _ in win.pad), 0, 0, *behind]
     if not any(pads):
-        return found
-    return writer.op("Pad", found, writer.whole(*pads))
+        return full
+    return writer.op("Pad", full, writer.whole(*pads))
 
 
 @writesCall(convolveWeight)
@@ -79,12 +79,12 @@ def convolutionWeight(writer: RuleWriter, call: Call) -> str:
     size = (size,) * (x.ndim - 2) if isinstance(size, int) else tuple(size)
     win = window(x.shape[2:], size, *geometry)
     n, channels, *spatial = x.shape
-    each, last = channels // groups, list(range(3, x.ndim + 1))
-    rows = writer.reshape(writer.name(x, dtype), (n, groups, each, *spatial))
+    groupChannels, last = channels // groups, list(range(3, x.ndim + 1))
+    rows = writer.reshape(writer.name(x, dtype), (n, groups, groupChannels, *spatial))
     rows = writer.op("Transpose", rows, perm=[2, 1, 0, *last])
-    rows = writer.reshape(rows, (each, groups * n, *spatial))
+    rows = writer.reshape(rows, (groupChannels, groups * n, *spatial))
     filters = writer.op("Transpose", writer.name(grad, dtype), perm=[1, 0, *range(2, x.ndim)])
-    found = writer.op(
+    gradient = writer.op(
         "Conv",
         rows,
         filters,
@@ -94,8 +94,8 @@ def convolutionWeight(writer: RuleWriter, call: Call) -> str:
         group=groups,
     )
     axes = range(2, x.ndim)
-    found = writer.op("Slice", found, writer.whole(*[0] * len(size)), writer.whole(*size), writer.whole(*axes))
-    return writer.op("Transpose", found, perm=[1, 0, *axes])
+    gradient = writer.op("Slice", gradient, writer.whole(*[0] * len(size)), writer.whole(*size), writer.whole(*axes))
+    return writer.op("Transpose", gradient, perm=[1, 0, *axes])
 
 
 @writesCall(maxPool)
@@ -124,8 +124,8 @@ def added(writer: RuleWriter, call: Call) -> str:
     at, none = writer.name(index, np.int64), writer.step.constant(0, np.int64)
     zeros = writer.step.constant(np.zeros((values.shape[0], size), values.dtype))
     isThere = writer.op("GreaterOrEqual", at, none)
-    given = writer.op("Where", isThere, writer.name(values), writer.step.constant(0, values.dtype))
-    return writer.op("ScatterElements", zeros, writer.op("Max", at, none), given, axis=1, reduction=ADDED)
+    updates = writer.op("Where", isThere, writer.name(values), writer.step.constant(0, values.dtype))
+    return writer.op("ScatterElements", zeros, writer.op("Max", at, none), updates, axis=1, reduction=ADDED)
 
 
 @writesCall(gather)
@@ -133,9 +133,9 @@ def rowsOf(writer: RuleWriter, call: Call) -> str:
     """Gather; zeros for -1."""
     table, index = call.arguments
     at, none = writer.name(index, np.int64), writer.step.constant(0, np.int64)
-    found = writer.op("Gather", writer.name(table), writer.op("Max", at, none))
+    rows = writer.op("Gather", writer.name(table), writer.op("Max", at, none))
     isThere = writer.reshape(writer.op("GreaterOrEqual", at, none), (*index.shape, *[1] * (table.ndim - 1)))
-    return writer.op("Where", isThere, found, writer.step.constant(0, table.dtype))
+    return writer.op("Where", isThere, rows, writer.step.constant(0, table.dtype))
 
 
 @writesCall(scatterAdd)
@@ -147,16 +147,16 @@ def scattered(writer: RuleWriter, call: Call) -> str:
     isThere = writer.op("GreaterOrEqual", at, writer.step.constant(0, np.int64))
     at = writer.op("Where", isThere, at, writer.step.constant(rows, np.int64))
     table = writer.step.constant(np.zeros((rows + 1, *width), grad.dtype))
-    found = writer.op("ScatterND", table, at, writer.reshape(writer.name(grad), (index.size, *width)), reduction=ADDED)
-    return writer.op("Slice", found, writer.whole(0), writer.whole(rows), writer.whole(0))
+    sums = writer.op("ScatterND", table, at, writer.reshape(writer.name(grad), (index.size, *width)), reduction=ADDED)
+    return writer.op("Slice", sums, writer.whole(0), writer.whole(rows), writer.whole(0))
 
 
 @writesCall(classIndex)
 def labels(writer: RuleWriter, call: Call) -> str:
     """The labels as int64, -1 for those that are ignored; that each is a class is not checked."""
-    given, _, *rest = call.arguments
+    targets, _, *rest = call.arguments
     ignored = rest[0] if rest else call.options.get("ignored")
-    index = writer.name(given, np.int64)
+    index = writer.name(targets, np.int64)
     if ignored is None:
         return index
     isIgnored = writer.op("Equal", index, writer.step.constant(ignored, np.int64))
@@ -196,17 +196,17 @@ def meansBack(grad: Any, shape: Any, size: Any, stride: Any, pad: Any, includePa
     win = window(shape[2:], size, stride, pad)
     n, c = shape[:2]
     ones = arrayLike(grad, np.ones((1, 1, *win.size), grad.dtype))
-    each = grad.reshape(n * c, 1, *win.count) * arrayLike(grad, 1 / np.asarray(area(win, includePad, grad.dtype)))
-    each = each.astype(grad.dtype, copy=False)
-    return convolveData(each, ones, (n * c, 1, *win.spatial), win.stride, win.pad, win.dilation, 1).reshape(shape)
+    shares = grad.reshape(n * c, 1, *win.count) * arrayLike(grad, 1 / np.asarray(area(win, includePad, grad.dtype)))
+    shares = shares.astype(grad.dtype, copy=False)
+    return convolveData(shares, ones, (n * c, 1, *win.spatial), win.stride, win.pad, win.dilation, 1).reshape(shape)
 
 
 @inWords(maxPoolGrad)
 def maximaBack(grad: Any, indices: Any, shape: Any, *geometry: Any, **options: Any) -> Any:
     """Each gradient added at the position of its maximum."""
     rows = prod(shape[:2])
-    each = [a.reshape(rows, prod(a.shape[2:])) for a in (grad, indices)]
-    return addAt(*each, prod(shape[2:])).reshape(shape)
+    flat = [a.reshape(rows, prod(a.shape[2:])) for a in (grad, indices)]
+    return addAt(*flat, prod(shape[2:])).reshape(shape)
 
 
 @inWords(firstIndex)
@@ -279,5 +279,5 @@ def attentionBack(
     transposed = [a.reshape(*rows, s).swapaxes(-1, -2) for a in (ds, p)]
     dk, dv = transposed[0] @ q.reshape(*rows, d), transposed[1] @ grad.reshape(*rows, e)
     factor = q.dtype.type(scale)
-    found = (gathered(ds, k) * factor, dk * factor, dv)
-    return (*found, unbroadcast(ds, mask.shape)) if ofMask else found
+    grads = (gathered(ds, k) * factor, dk * factor, dv)
+    return (*grads, unbroadcast(ds, mask.shape)) if ofMask else grads

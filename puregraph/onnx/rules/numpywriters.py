@@ -67,22 +67,22 @@ REDUCED = {np.add.reduce: np.sum, np.multiply.reduce: np.prod, np.maximum.reduce
 def formulas(writer: RuleWriter, call: Call) -> list[str]:
     """The terms of an Interpreter."""
     evaluator, names = call.function, list(call.function.names)
-    given = dict(zip(names, call.arguments))
+    arguments = dict(zip(names, call.arguments))
     dtypes = tuple([x.dtype if isinstance(x, Value) or isinstance(x, np.generic) else None for x in call.arguments])
     work = evaluator.plan(dtypes).work
     known: dict[Any, Any] = {}
-    for name, x in given.items():
+    for name, x in arguments.items():
         if not isinstance(x, Value):
             known[leaf(name)] = leaf(x.item() if isinstance(x, np.generic) else x)
-    arrays = {name: (writer.name(x), x.dtype) for name, x in given.items() if isinstance(x, Value)}
-    real = work or np.result_type(*[x.dtype for x in given.values() if isinstance(x, Value)])
+    arrays = {name: (writer.name(x), x.dtype) for name, x in arguments.items() if isinstance(x, Value)}
+    real = work or np.result_type(*[x.dtype for x in arguments.values() if isinstance(x, Value)])
     expression = Expression(writer.step, arrays, np.dtype(real))
-    found = []
+    results = []
     for root, out in zip(evaluator.terms, call.outs):
         root = rebuild(root, known, term)
         name, isBool = expression.named(spelled(formulaOf(root)))
-        found.append(name if out.dtype == (np.dtype(bool) if isBool else real) else writer.cast(name, out.dtype))
-    return found
+        results.append(name if out.dtype == (np.dtype(bool) if isBool else real) else writer.cast(name, out.dtype))
+    return results
 
 
 @writesCall(np.ufunc)
@@ -188,13 +188,13 @@ def products(writer: RuleWriter, call: Call) -> str:
     if axis is None:
         raise GraphError("its rule multiplies all elements in their order, which has no ONNX equivalent")
     axis, dtype, far = axis % x.ndim, call.outs[0].dtype, 1
-    found, shape, last = writer.name(x, dtype), list(x.shape), writer.whole(axis)
+    product, shape, last = writer.name(x, dtype), list(x.shape), writer.whole(axis)
     while far < x.shape[axis]:
         shape[axis] = far
-        before = writer.op("Slice", found, writer.whole(0), writer.whole(-far), last)
+        before = writer.op("Slice", product, writer.whole(0), writer.whole(-far), last)
         before = writer.op("Concat", writer.step.constant(np.ones(shape, dtype)), before, axis=axis)
-        found, far = writer.op("Mul", found, before), 2 * far
-    return found
+        product, far = writer.op("Mul", product, before), 2 * far
+    return product
 
 
 @writesCall(np.cumsum)
@@ -223,7 +223,7 @@ def flipped(writer: RuleWriter, call: Call) -> str:
     x, *rest = call.arguments
     axes = sorted(reducedAxes(rest[0] if rest else call.options.get("axis"), x.ndim))
     limits = [[number] * len(axes) for number in (-1, -(1 << 62), -1)]
-    starts, ends, steps = (writer.whole(*each) for each in limits)
+    starts, ends, steps = (writer.whole(*values) for values in limits)
     return writer.op("Slice", writer.name(x), starts, ends, writer.whole(*axes), steps) if axes else writer.name(x)
 
 
@@ -301,7 +301,7 @@ def item(writer: RuleWriter, call: Call) -> str:
         axis += 1
     name = writer.name(x)
     if axes:
-        name = writer.op("Slice", name, *(writer.whole(*each) for each in (starts, ends, axes, steps)))
+        name = writer.op("Slice", name, *(writer.whole(*values) for values in (starts, ends, axes, steps)))
     shape = call.outs[0].shape
     return writer.reshape(name, shape) if any(not isinstance(part, slice) for part in parts) else name
 
@@ -342,9 +342,9 @@ def assigned(writer: RuleWriter, call: Call) -> str:
         return spreadOver(writer, y, out.dtype, out.shape)
     if region is not None and not isinstance(x, Value) and all(part.step == 1 for part in region):
         kept = [part.stop - part.start for part in region]
-        each = spreadOver(writer, y, out.dtype, kept, keptShape(key, out.shape))
+        spread = spreadOver(writer, y, out.dtype, kept, keptShape(key, out.shape))
         pads = [part.start for part in region] + [n - part.stop for part, n in zip(region, out.shape)]
-        return writer.op("Pad", each, writer.whole(*pads), writer.step.constant(x, out.dtype))
+        return writer.op("Pad", spread, writer.whole(*pads), writer.step.constant(x, out.dtype))
     count = 0 if region is None else next(i for i, (p, n) in enumerate(zip(region, out.shape)) if p != slice(0, n, 1))
     inner, lead = out.shape[count:], prod(out.shape[:count])
     where = np.arange(prod(inner)).reshape(inner)[() if region is None else tuple(region[count:])]
@@ -353,8 +353,8 @@ def assigned(writer: RuleWriter, call: Call) -> str:
     rows = (lead, prod(inner))
     start = writer.name(x, out.dtype) if isinstance(x, Value) else writer.step.constant(np.full(rows, x, out.dtype))
     flat = writer.reshape(start, rows) if isinstance(x, Value) else start
-    whole = where.shape if region is None else (*out.shape[:count], *where.shape)
-    updates = spreadOver(writer, y, out.dtype, whole, None if region is None else keptShape(key, out.shape))
+    updateShape = where.shape if region is None else (*out.shape[:count], *where.shape)
+    updates = spreadOver(writer, y, out.dtype, updateShape, None if region is None else keptShape(key, out.shape))
     updates = writer.reshape(updates, (lead, where.size))
     index = writer.op("Expand", writer.step.constant(where.reshape(1, -1)), writer.whole(lead, where.size))
     return writer.reshape(writer.op("ScatterElements", flat, index, updates, axis=1), out.shape)
@@ -378,13 +378,13 @@ def regionOf(key: Any, shape: tuple[int, ...]) -> list[slice] | None:
         parts.append(Ellipsis)
     at = parts.index(Ellipsis)
     parts[at : at + 1] = [slice(None)] * (len(shape) - len(parts) + 1)
-    found = []
+    slices = []
     for part, n in zip(parts, shape, strict=True):
         start, stop, step = part.indices(n) if isinstance(part, slice) else (int(part) % n, int(part) % n + 1, 1)
         if step < 1:
             return None
-        found.append(slice(start, max(start, stop), step))
-    return found
+        slices.append(slice(start, max(start, stop), step))
+    return slices
 
 
 def keptShape(key: Any, shape: tuple[int, ...]) -> tuple[int, ...]:

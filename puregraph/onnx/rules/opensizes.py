@@ -116,8 +116,8 @@ def sketch(step: OnnxStep, write: Callable[[OnnxStep], None], sizes: dict[str, i
     tried.writer.weights = dict(step.writer.weights)
     tried.kinds = {}
     tried.shapes, tried.outshapes = (
-        [None if shape is None else bind(shape, sizes, complete=True) for shape in given]
-        for given in (step.shapes, step.outshapes)
+        [None if shape is None else bind(shape, sizes, complete=True) for shape in shapes]
+        for shapes in (step.shapes, step.outshapes)
     )
     try:
         write(tried)
@@ -207,10 +207,10 @@ class OpenConstant:
         for factors, count in terms.items():
             names = [self.read(self.lengths[i].dim) for i in factors]
             names += [self.step.whole(count)] if count != 1 or not names else []
-            found = names[0]
+            product = names[0]
             for name in names[1:]:
-                found = self.op("Mul", found, name)
-            total = found if total is None else self.op("Add", total, found)
+                product = self.op("Mul", product, name)
+            total = product if total is None else self.op("Add", total, product)
         return str(total)
 
     def read(self, dim: Dim) -> str:
@@ -232,11 +232,11 @@ class OpenConstant:
         whole = np.rint(tried if isOne else 1 / tried).astype(np.int64)
         if not isOne and not np.allclose(whole * tried.astype(np.float64), 1, 8 * np.finfo(dtype).eps):
             raise self.unknown()
-        found = self.op("Reshape", self.length(whole), self.step.constant(shape, np.int64))
+        value = self.op("Reshape", self.length(whole), self.step.constant(shape, np.int64))
         if isOne and dtype == np.int64:
-            return self.op("Identity", found, out=out)
-        found = self.op("Cast", found, to=kindOf(dtype), out=out if isOne else None)
-        return found if isOne else self.op("Reciprocal", found, out=out)
+            return self.op("Identity", value, out=out)
+        value = self.op("Cast", value, to=kindOf(dtype), out=out if isOne else None)
+        return value if isOne else self.op("Reciprocal", value, out=out)
 
     def filled(self, arrays: list[np.ndarray]) -> None:
         """An array of another shape in each try: of one number, of integers that grow evenly, or of a triangle."""
@@ -249,11 +249,11 @@ class OpenConstant:
             value = self.step.constant(firsts[0], firsts.dtype) if isSame else self.number(firsts, ())
             self.op("Expand", value, shape, out=self.name)
         elif all(array.dtype == np.int64 and isCount(array) for array in arrays):
-            found = self.count(np.array([array.size for array in arrays]))
+            elements = self.count(np.array([array.size for array in arrays]))
             steps, starts = (np.array([progression(array)[i] for array in arrays]) for i in (0, 1))
-            found = found if (steps == 1).all() else self.op("Mul", found, self.length(steps))
-            found = found if not starts.any() else self.op("Add", found, self.length(starts))
-            self.op("Reshape", found, shape, out=self.name)
+            elements = elements if (steps == 1).all() else self.op("Mul", elements, self.length(steps))
+            elements = elements if not starts.any() else self.op("Add", elements, self.length(starts))
+            self.op("Reshape", elements, shape, out=self.name)
         elif all(array.dtype == bool and array.ndim == 2 and isTriangle(array) for array in arrays):
             rows, columns = (self.count(np.array([array.shape[i] for array in arrays])) for i in (0, 1))
             self.op("LessOrEqual", columns, self.op("Unsqueeze", rows, self.step.whole(1)), out=self.name)
@@ -293,7 +293,7 @@ def fitted(tried: np.ndarray, lengths: list[tuple[int, ...]]) -> Terms | None:
         return {(): int(tried[0])}
     count = range(len(lengths))
     products = {
-        factors: np.array([prod(each) for each in zip(*(lengths[i] for i in factors))], np.int64)
+        factors: np.array([prod(sizes) for sizes in zip(*(lengths[i] for i in factors))], np.int64)
         for degree in range(1, DEGREE + 1)
         for factors in combinations_with_replacement(count, degree)
     }
@@ -301,13 +301,13 @@ def fitted(tried: np.ndarray, lengths: list[tuple[int, ...]]) -> Terms | None:
         if (tried == (times := tried[0] // value[0]) * value).all():
             return {factors: int(times)}
     rows = np.array([np.ones(len(tried)), *lengths]).T
-    found = np.rint(np.linalg.lstsq(rows, tried, None)[0]).astype(np.int64)
-    if (rows.astype(np.int64) @ found == tried).all():
-        each = zip([(), *((i,) for i in count)], map(int, found))
-        return {factors: times for factors, times in each if times}
+    coefficients = np.rint(np.linalg.lstsq(rows, tried, None)[0]).astype(np.int64)
+    if (rows.astype(np.int64) @ coefficients == tried).all():
+        terms = zip([(), *((i,) for i in count)], map(int, coefficients))
+        return {factors: times for factors, times in terms if times}
     for factors, value in products.items():
         step = value[1] - value[0]
         times = (tried[1] - tried[0]) // step if step else 0
-        if (tried - times * value == (rest := tried[0] - times * value[0])).all():
-            return {factors: int(times), (): int(rest)}
+        if (tried - times * value == (offset := tried[0] - times * value[0])).all():
+            return {factors: int(times), (): int(offset)}
     return None

@@ -20,24 +20,24 @@ class OpenTrial:
 
     def __init__(self, step: OnnxStep, nodes: list[Any], sizes: dict[str, int]):
         self.step, self.nodes, self.sizes = step, nodes, sizes
-        self.data = self.given()
+        self.data = self.trialData()
 
-    def given(self) -> dict[str, Any]:
+    def trialData(self) -> dict[str, Any]:
         """Data for all that nodes may read: inputs of the step and the model, weights, lengths that are known."""
         step, writer, rng = self.step, self.step.writer, np.random.default_rng(1)
         ends = [
             *zip(step.inputs, step.shapes, step.indtypes),
             *zip((writer.values[n] for n in writer.steps.inputs), writer.shapes, writer.intypes),
         ]
-        found = dict(writer.weights.values())
+        data = dict(writer.weights.values())
         for name, shape, dtype in ends:
-            if name is not None and name not in found and dtype is not None:
+            if name is not None and name not in data and dtype is not None:
                 sizes = bind(shape, self.sizes, complete=True)
                 values = rng.random(sizes) + 0.5 if dtype.kind == "f" else np.zeros(sizes)
-                found[name] = values.astype(dtype)
+                data[name] = values.astype(dtype)
         for dim, name in writer.lengths.items():
-            found[name] = np.array(bind((dim,), self.sizes), np.int64)
-        return found
+            data[name] = np.array(bind((dim,), self.sizes), np.int64)
+        return data
 
     def isLike(self, other: OnnxStep) -> bool:
         """Whether the nodes of another writer give the same; what they do not take is no size of the model."""
@@ -47,10 +47,10 @@ class OpenTrial:
             wanted = self.outputs(nodes, outputs)
         except PuregraphError:
             return True
-        found = self.outputs(self.nodes, outputs)
+        actual = self.outputs(self.nodes, outputs)
         return all(
             x.shape == y.shape and np.allclose(x, y, NEAR, NEAR, equal_nan=True)
-            for x, y in zip(found, wanted, strict=True)
+            for x, y in zip(actual, wanted, strict=True)
         )
 
     def outputs(self, nodes: list[Any], names: list[str]) -> list[Any]:
@@ -66,6 +66,6 @@ class OpenTrial:
         domains = [helper.make_opsetid("", self.step.opset)]
         model = helper.make_model(graph, opset_imports=domains, ir_version=helper.find_min_ir_version_for(domains))
         integers = {name: self.data[name] for name in read if self.data[name].dtype.kind != "f"}
-        rest = [self.data[name] for name in read if name not in integers]
-        found = fromOnnx(model, values=integers, patterns=False)(rest)
-        return list(found) if isinstance(found, (list, tuple)) else [found]
+        floats = [self.data[name] for name in read if name not in integers]
+        results = fromOnnx(model, values=integers, patterns=False)(floats)
+        return list(results) if isinstance(results, (list, tuple)) else [results]

@@ -62,8 +62,8 @@ class RuleWriter:
             return self.step.constant(x, dtype if dtype is not None else np.asarray(x).dtype)
         if x.number not in self.names and x.role == "constant":
             self.names[x.number] = self.step.constant(np.asarray(x.source, order="C"))
-        found = self.names[x.number]
-        return found if dtype is None or x.dtype == dtype else self.cast(found, dtype)
+        valueName = self.names[x.number]
+        return valueName if dtype is None or x.dtype == dtype else self.cast(valueName, dtype)
 
     def cast(self, x: str, dtype: Any) -> str:
         """A value in another dtype."""
@@ -85,8 +85,8 @@ class RuleWriter:
         write = writerOf(call.function)
         if write is None:
             raise GraphError(f"its rule calls {call.name}, which has no ONNX equivalent")
-        found = write(self, call)
-        results = list(found) if isinstance(found, (list, tuple)) else [found]
+        result = write(self, call)
+        results = list(result) if isinstance(result, (list, tuple)) else [result]
         for y, name in zip(call.outs, results, strict=True):
             if y is not None and name is not None:
                 self.names[y.number] = name
@@ -122,7 +122,7 @@ def writeRule(step: OnnxStep) -> None:
     try:
         handles = [recorder.handle(value) for value in values]
         result = forwardRule(module, handles, step.row.step.inputs)
-        found = [taken(recorder, y) for y in (result if type(result) is tuple else (result,))]
+        outputs = [taken(recorder, y) for y in (result if type(result) is tuple else (result,))]
     except (UnreadableError, TypeError, NotImplementedError) as error:
         raise GraphError(f"its rule cannot be written: {error}") from None
     finally:
@@ -130,12 +130,12 @@ def writeRule(step: OnnxStep) -> None:
     mark = len(step.writer.nodes)
     for call in recorder.calls:
         writer.write(call)
-    for i, (value, out) in enumerate(zip(found, step.outputs)):
+    for i, (value, out) in enumerate(zip(outputs, step.outputs)):
         if value is None:
             step.absent.add(out)
         else:
             step.kinds[out] = value.dtype
-            given(step, writer.name(value), out, mark, isFirst=i == 0)
+            nameOutput(step, writer.name(value), out, mark, isFirst=i == 0)
 
 
 def argument(step: OnnxStep, recorder: Recorder, writer: RuleWriter, index: int, number: int) -> Value | None:
@@ -164,7 +164,7 @@ def taken(recorder: Recorder, y: Any) -> Value | None:
     raise UnreadableError(f"a result is {type(y).__name__}")
 
 
-def given(step: OnnxStep, name: str, out: str, mark: int, isFirst: bool) -> None:
+def nameOutput(step: OnnxStep, name: str, out: str, mark: int, isFirst: bool) -> None:
     """Make a value the output of a step: the node that gives it gets the name, where it is one of the step's own."""
     nodes = step.writer.nodes[mark:]
     maker = next((node for node in nodes if name in node.output), None)
@@ -173,6 +173,6 @@ def given(step: OnnxStep, name: str, out: str, mark: int, isFirst: bool) -> None
         return
     for node in nodes:
         for ends in (node.input, node.output):
-            for i, each in enumerate(ends):
-                ends[i] = out if each == name else each
+            for i, end in enumerate(ends):
+                ends[i] = out if end == name else end
     maker.name = step.path if isFirst else out

@@ -13,12 +13,12 @@ Demand = tuple[int | None, dict[int, Any]]  # the number of axes, if it follows,
 RANKS = {"RoiAlign": 4, "MaxRoiPool": 4, "GRU": 3, "LSTM": 3, "RNN": 3}
 
 
-def settleOperand(kind: str, attributes: dict[str, Any], given: list[Any]) -> None:
+def settleOperand(kind: str, attributes: dict[str, Any], inputs: list[Any]) -> None:
     """Note of the first operand the axes and sizes that an operator asks of it, where they are not known yet."""
     if kind in RANKS:
-        settle(given[0], RANKS[kind], {})
+        settle(inputs[0], RANKS[kind], {})
     elif kind in DEMANDS:
-        settle(given[0], *DEMANDS[kind](attributes, given, [None if v is None else v.shape for v in given[1:]]))
+        settle(inputs[0], *DEMANDS[kind](attributes, inputs, [None if v is None else v.shape for v in inputs[1:]]))
 
 
 def settle(value: Any, rank: int | None, sizes: dict[int, Any]) -> None:
@@ -29,14 +29,14 @@ def settle(value: Any, rank: int | None, sizes: dict[int, Any]) -> None:
         value.shape = dimsFrom([None] * rank, value.name or "value")
     if value.shape is None or rank not in (None, len(value.shape)):
         return
-    found = list(value.shape)
+    shape = list(value.shape)
     for axis, size in sizes.items():
-        if -len(found) <= axis < len(found) and isinstance(found[axis], Dim) and isinstance(size, int):
-            found[axis] = size
-    value.shape = tuple(found)
+        if -len(shape) <= axis < len(shape) and isinstance(shape[axis], Dim) and isinstance(size, int):
+            shape[axis] = size
+    value.shape = tuple(shape)
 
 
-def convolved(attributes: Any, given: Any, others: Any) -> Demand:
+def convolved(attributes: Any, inputs: Any, others: Any) -> Demand:
     """A weight has the rank of what it is applied to, and its input channels."""
     W = others[0]
     if W is None or len(W) < 2:
@@ -45,13 +45,13 @@ def convolved(attributes: Any, given: Any, others: Any) -> Demand:
     return len(W), {1: W[1] * attributes.get("group", 1) if isWhole else None}
 
 
-def multiplied(attributes: Any, given: Any, others: Any) -> Demand:
+def multiplied(attributes: Any, inputs: Any, others: Any) -> Demand:
     """The last axis has the length of a matrix's rows."""
     W = others[0]
     return None, {-1: W[-2]} if W is not None and len(W) >= 2 else {}
 
 
-def resized(attributes: Any, given: Any, others: Any) -> Demand:
+def resized(attributes: Any, inputs: Any, others: Any) -> Demand:
     """A factor or a size for each axis."""
     lists = [*others[1:], *others[:1]] if len(others) > 1 else others
     lengths = [shape[0] for shape in lists if shape is not None and len(shape) == 1 and isinstance(shape[0], int)]
@@ -59,40 +59,40 @@ def resized(attributes: Any, given: Any, others: Any) -> Demand:
     return next((length for length in lengths if length and isAll), None), {}
 
 
-def squeezed(attributes: Any, given: Any, others: Any) -> Demand:
+def squeezed(attributes: Any, inputs: Any, others: Any) -> Demand:
     """Axes that are left out have length one."""
-    known = given[1].numbers if len(given) > 1 and given[1] is not None else attributes.get("axes")
+    known = inputs[1].numbers if len(inputs) > 1 and inputs[1] is not None else attributes.get("axes")
     return None, dict.fromkeys([] if known is None else map(int, known), 1)
 
 
-def normalized(attributes: Any, given: Any, others: Any) -> Demand:
+def normalized(attributes: Any, inputs: Any, others: Any) -> Demand:
     """A scale for each channel."""
     scale = others[0]
     return None, {1: scale[0]} if scale is not None and len(scale) == 1 else {}
 
 
-def scaled(attributes: Any, given: Any, others: Any) -> Demand:
+def scaled(attributes: Any, inputs: Any, others: Any) -> Demand:
     """A scale for each position of the last axes."""
     scale, axis = others[0], attributes.get("axis", -1)
     isSuffix = scale is not None and axis < 0 and len(scale) == -axis
     return None, {i - len(scale): n for i, n in enumerate(scale)} if isSuffix else {}
 
 
-def padded(attributes: Any, given: Any, others: Any) -> Demand:
+def padded(attributes: Any, inputs: Any, others: Any) -> Demand:
     """Two widths for each axis, unless some are named."""
     pads = others[0] if others else (len(attributes.get("pads", ())),)
     isAll = len(others) < 3 and pads is not None and len(pads) == 1 and isinstance(pads[0], int)
     return pads[0] // 2 or None if isAll else None, {}
 
 
-def counted(attributes: Any, given: Any, others: Any) -> Demand:
+def counted(attributes: Any, inputs: Any, others: Any) -> Demand:
     """A number for each axis."""
     counts = others[0]
     isKnown = counts is not None and len(counts) == 1 and isinstance(counts[0], int)
     return counts[0] if isKnown else None, {}
 
 
-def product(attributes: Any, given: Any, others: Any) -> Demand:
+def product(attributes: Any, inputs: Any, others: Any) -> Demand:
     """A matrix, with as many columns, or rows, as the other one has rows."""
     W = others[0]
     inner = None if W is None or len(W) != 2 else W[1 if attributes.get("transB") else 0]

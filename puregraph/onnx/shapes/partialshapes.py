@@ -107,13 +107,13 @@ def candidates(dims: list[list[Any]], axis: int) -> list[Any]:
     return [size for size in dict.fromkeys([*beside, *(n for row in dims for n in row)]) if size is not None]
 
 
-def commonSize(found: list[Any], trials: list[Trial], dims: list[Any]) -> Any:
+def commonSize(numbers: list[Any], trials: list[Trial], dims: list[Any]) -> Any:
     """The number that all trials give, or the expression that fits each of them; else None."""
-    if None in found:
+    if None in numbers:
         return None
-    if len(set(found)) == 1:
-        return found[0]
-    fits = (dim for dim in dims if all(numberOf(dim, sizes) == n for n, (sizes, _) in zip(found, trials)))
+    if len(set(numbers)) == 1:
+        return numbers[0]
+    fits = (dim for dim in dims if all(numberOf(dim, sizes) == n for n, (sizes, _) in zip(numbers, trials)))
     return next(fits, None)
 
 

@@ -49,8 +49,8 @@ def hardSwish(step: OnnxStep) -> None:
 @writesOnnx(modules.Swish)
 def swish(step: OnnxStep) -> None:
     """Swish by Sigmoid: the operator since opset 24 is one that runtimes lack, and gives the same."""
-    given, named = step.module.initArgs
-    beta = float(given[0] if given else named.get("beta", 1.0))
+    args, named = step.module.initArgs
+    beta = float(args[0] if args else named.get("beta", 1.0))
     wide = step.x if beta == 1 else step.op("Mul", step.x, number(step, beta))
     step.op("Mul", step.x, step.op("Sigmoid", wide), out=step.y)
 

@@ -69,8 +69,8 @@ def scan(step: OnnxStep, isKept: bool = False) -> None:
     outs = (*m.outs, *[(0, False)] * len(stacks))
 
     def unusual(values: tuple, index: int) -> list[int] | None:
-        found = [int(value[index]) for value in values]
-        return found if any(found) else None
+        column = [int(value[index]) for value in values]
+        return column if any(column) else None
 
     step.op(
         "Scan",

@@ -18,8 +18,8 @@ from puregraph.onnx.writers.layerwriters import reduced
 def pointwiseCost(step: OnnxStep) -> None:
     """The formula, weighted by sample, summed and divided by the number of elements."""
     real = computedIn(step)
-    given = dict(zip(("x", "target"), zip(step.inputs, step.indtypes)))
-    terms = Expression(step, given, real).number(spelled(step.module.formula))
+    operands = dict(zip(("x", "target"), zip(step.inputs, step.indtypes)))
+    terms = Expression(step, operands, real).number(spelled(step.module.formula))
     average(step, terms, countOf(step, 0, real), len(step.shapes[0]), real)
 
 
@@ -38,10 +38,12 @@ def crossEntropy(step: OnnxStep) -> None:
         share = step.op("Gather", step.constant(weights, real), labels)
         terms = step.op("Mul", terms, share)
     if module.smoothing:
-        each = step.op("Neg", logs)
+        classLosses = step.op("Neg", logs)
         if weights is not None:
-            each = step.op("Mul", each, step.constant(weights.reshape(-1, *[1] * (rank - 1 - axis)), real))
-        mean = reduced(step, "ReduceMean", each, (axis,))
+            classLosses = step.op(
+                "Mul", classLosses, step.constant(weights.reshape(-1, *[1] * (rank - 1 - axis)), real)
+            )
+        mean = reduced(step, "ReduceMean", classLosses, (axis,))
         terms, mean = (
             step.op("Mul", part, step.constant(by, real))
             for part, by in ((terms, 1 - module.smoothing), (mean, module.smoothing))

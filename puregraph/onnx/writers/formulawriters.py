@@ -144,11 +144,11 @@ def formula(step: OnnxStep) -> None:
     if any(kind is None for kind in step.indtypes):
         raise GraphError("the dtype of what it is given is not known")
     inputs = iter(zip(step.inputs, step.indtypes))
-    given: dict[str, Any] = {
+    operands: dict[str, Any] = {
         n: (step.param(n), getattr(module, n).dtype) if module.holds(n) else next(inputs) for n in module.order
     }
-    real = promoted(kind for _, kind in given.values() if kind.kind != "b") or np.dtype(np.float32)
-    Expression(step, given, real).write(spelled(module.formula), step.dtypes[0])
+    real = promoted(kind for _, kind in operands.values() if kind.kind != "b") or np.dtype(np.float32)
+    Expression(step, operands, real).write(spelled(module.formula), step.dtypes[0])
 
 
 def spelled(formula: Any) -> Term:
@@ -174,8 +174,8 @@ def words(op: str, *args: Term) -> Term:
 class Expression:
     """The nodes of a formula; `done` are the names of its terms, with whether they are booleans."""
 
-    def __init__(self, step: OnnxStep, given: dict[str, Any], real: Any):
-        self.step, self.given, self.real = step, given, real
+    def __init__(self, step: OnnxStep, operands: dict[str, Any], real: Any):
+        self.step, self.operands, self.real = step, operands, real
         self.done: dict[Term, tuple[str, bool]] = {}
 
     def write(self, root: Term, dtype: Any) -> None:
@@ -201,7 +201,7 @@ class Expression:
         if t.op == "number":
             return self.step.constant(t.value, self.real), False
         if t.op == "name":
-            name, dtype = self.given[t.value]
+            name, dtype = self.operands[t.value]
             if dtype.kind == "b" or dtype == self.real:
                 return name, dtype.kind == "b"
             return self.step.op("Cast", name, to=kindOf(self.real)), False

@@ -7,7 +7,7 @@ from puregraph.graph.backward import Accumulate, Gradient
 from puregraph.onnx.gradients.gradientregistry import ANYSIZE, GRADIENTS, loadGradients
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
 from puregraph.onnx.rules.opensizes import forAnySize
-from puregraph.onnx.rules.rulewriter import given, writeRule
+from puregraph.onnx.rules.rulewriter import nameOutput, writeRule
 from puregraph.onnx.writers.controlwriters import KEEPING
 
 
@@ -35,24 +35,24 @@ def gradient(step: OnnxStep) -> None:
 def writeRegistered(step: OnnxStep) -> None:
     """What is registered for the module."""
     mark = len(step.writer.nodes)
-    found = GRADIENTS[type(step.module.of)](step)
+    gradients = GRADIENTS[type(step.module.of)](step)
     for k, i in enumerate(step.module.wanted):
-        if found[i] is None:
+        if gradients[i] is None:
             step.absent.add(step.outputs[k])
         else:
-            given(step, found[i], step.outputs[k], mark, isFirst=k == 0)
+            nameOutput(step, gradients[i], step.outputs[k], mark, isFirst=k == 0)
 
 
 @writesOnnx(Accumulate)
 def accumulated(step: OnnxStep) -> None:
     """Add, in the order of the gradients, of those that there are."""
-    found = [x for x in step.inputs if x is not None]
-    if not found:
+    addends = [x for x in step.inputs if x is not None]
+    if not addends:
         step.absent.add(step.y)
-    elif len(found) == 1:
-        step.op("Identity", *found, out=step.y)
+    elif len(addends) == 1:
+        step.op("Identity", *addends, out=step.y)
     else:
-        total, *rest, last = found
+        total, *rest, last = addends
         for x in rest:
             total = step.op("Add", total, x)
         step.op("Add", total, last, out=step.y)
@@ -70,11 +70,11 @@ def parameter(step: OnnxStep) -> None:
 @writesOnnx(CotangentInput)
 def cotangent(step: OnnxStep) -> None:
     """The gradient from outside, in the dtype of the output."""
-    own, given = step.indtypes
-    if own is None or own == given:
+    outputDtype, gradDtype = step.indtypes
+    if outputDtype is None or outputDtype == gradDtype:
         step.op("Identity", step.inputs[1], out=step.y)
     else:
-        step.op("Cast", step.inputs[1], out=step.y, to=kindOf(own))
+        step.op("Cast", step.inputs[1], out=step.y, to=kindOf(outputDtype))
 
 
 @writesOnnx(Outline)

@@ -108,8 +108,8 @@ def reduction(step: OnnxStep) -> None:
 
 def axesOf(step: OnnxStep) -> tuple:
     """The axes that a reduction is over."""
-    given, rank = step.module.axis, len(step.shapes[0])
-    axes = given if isinstance(given, tuple) else range(rank) if given is None else (given,)
+    chosen, rank = step.module.axis, len(step.shapes[0])
+    axes = chosen if isinstance(chosen, tuple) else range(rank) if chosen is None else (chosen,)
     return tuple(axis % rank for axis in axes)
 
 
@@ -126,8 +126,8 @@ def batchNorm(step: OnnxStep) -> None:
     module = step.module
     scale = step.param("scale") or step.constant(np.ones(module.maps), module.mean.dtype)
     bias = step.param("bias") or step.constant(np.zeros(module.maps), module.mean.dtype)
-    given = (step.x, scale, bias, step.param("mean"), step.param("var"))
-    step.op("BatchNormalization", *given, out=step.y, epsilon=module.epsilon)
+    operands = (step.x, scale, bias, step.param("mean"), step.param("var"))
+    step.op("BatchNormalization", *operands, out=step.y, epsilon=module.epsilon)
 
 
 @writesOnnx(modules.LayerNorm)
@@ -137,14 +137,14 @@ def layerNorm(step: OnnxStep) -> None:
     axis = -len(module.shape)
     if step.opset >= 17:
         scale = step.param("scale") or step.constant(np.ones(module.shape), dtype)
-        given = (step.x, scale, step.param("bias"))
-        step.op("LayerNormalization", *given, out=step.y, axis=axis, epsilon=module.epsilon)
+        operands = (step.x, scale, step.param("bias"))
+        step.op("LayerNormalization", *operands, out=step.y, axis=axis, epsilon=module.epsilon)
         return
     axes = list(range(axis, 0))
-    rest = step.op("Sub", step.x, step.op("ReduceMean", step.x, axes=axes))
-    variance = step.op("ReduceMean", step.op("Mul", rest, rest), axes=axes)
+    centred = step.op("Sub", step.x, step.op("ReduceMean", step.x, axes=axes))
+    variance = step.op("ReduceMean", step.op("Mul", centred, centred), axes=axes)
     deviation = step.op("Sqrt", step.op("Add", variance, step.constant(module.epsilon, dtype)))
-    y = step.op("Div", rest, deviation, out=step.y if module.scale is None else None)
+    y = step.op("Div", centred, deviation, out=step.y if module.scale is None else None)
     if module.scale is not None:
         step.op("Add", step.op("Mul", y, step.param("scale")), step.param("bias"), out=step.y)
 
@@ -155,8 +155,8 @@ def groupNorm(step: OnnxStep) -> None:
     module, rank, dtype = step.module, len(step.shapes[0]), step.dtypes[0]
     ones, zeros = (step.constant(np.full(module.groups, n), dtype) for n in (1, 0))
     if module.groups == module.maps and rank > 2:
-        given = (step.x, step.param("scale") or ones, step.param("bias") or zeros)
-        step.op("InstanceNormalization", *given, out=step.y, epsilon=module.epsilon)
+        operands = (step.x, step.param("scale") or ones, step.param("bias") or zeros)
+        step.op("InstanceNormalization", *operands, out=step.y, epsilon=module.epsilon)
         return
     rows = step.op("Reshape", step.x, step.whole(0, module.groups, -1))
     y = step.op("InstanceNormalization", rows, ones, zeros, epsilon=module.epsilon)
@@ -169,8 +169,8 @@ def groupNorm(step: OnnxStep) -> None:
 def perChannel(step: OnnxStep, name: str, rank: int) -> str | None:
     """A parameter with an element for each channel, to broadcast with the input."""
     shape = (step.module.maps, *[1] * (rank - 2))
-    found = step.changed(name, lambda array: array.reshape(shape))
-    return found or step.op("Reshape", step.param(name), step.whole(*shape))
+    reshaped = step.changed(name, lambda array: array.reshape(shape))
+    return reshaped or step.op("Reshape", step.param(name), step.whole(*shape))
 
 
 @writesOnnx(modules.SoftMax, LogSoftMax)
@@ -195,19 +195,22 @@ def vectorProduct(step: OnnxStep) -> None:
 @writesOnnx(modules.MatMul)
 def matMul(step: OnnxStep) -> None:
     """MatMul, after a Transpose where there is one."""
-    found = []
+    factors = []
     for name, shape, isTransposed in zip(step.inputs, step.shapes, (step.module.transpA, step.module.transpB)):
         order = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
-        found.append(step.op("Transpose", name, perm=order) if isTransposed else name)
-    step.op("MatMul", *found, out=step.y)
+        factors.append(step.op("Transpose", name, perm=order) if isTransposed else name)
+    step.op("MatMul", *factors, out=step.y)
 
 
 @writesOnnx(modules.Add, modules.Mul)
 def broadcast(step: OnnxStep) -> None:
     """Add, Mul, of any number of inputs."""
     kind, dtype = type(step.module).__name__, step.dtypes[0]
-    given = [x if own == dtype else step.op("Cast", x, to=kindOf(dtype)) for x, own in zip(step.inputs, step.indtypes)]
-    total, *rest = given
+    terms = [
+        x if inDtype == dtype else step.op("Cast", x, to=kindOf(dtype))
+        for x, inDtype in zip(step.inputs, step.indtypes)
+    ]
+    total, *rest = terms
     for i, x in enumerate(rest):
         total = step.op(kind, total, x, out=step.y if i == len(rest) - 1 else None)
     if not rest:
@@ -311,10 +314,10 @@ def seen(step: OnnxStep) -> str:
 
 def repeated(step: OnnxStep, index: int, groups: int, heads: int) -> str:
     """The heads of keys or values, each for several of the queries."""
-    found = step.op("Unsqueeze", step.inputs[index], step.whole(2))
-    found = step.op("Expand", found, step.whole(1, 1, groups, 1, 1))
+    expanded = step.op("Unsqueeze", step.inputs[index], step.whole(2))
+    expanded = step.op("Expand", expanded, step.whole(1, 1, groups, 1, 1))
     _, _, length, size = step.shapes[index]
-    return step.op("Reshape", found, step.whole(0, heads, length if isWhole(length) else -1, size))
+    return step.op("Reshape", expanded, step.whole(0, heads, length if isWhole(length) else -1, size))
 
 
 @writesOnnx(modules.PairDot)

@@ -144,10 +144,10 @@ def operator(step: OnnxStep) -> None:
     checkTypes(step, kind)
     if attributes.get("ceil_mode") and step.opset < PADLESS:
         checkWindows(step)
-    given = list(step.inputs)
-    if isinstance(step.module, Quantize) and (len(given) < 3 or given[2] is None):
-        given = [*given[:2], step.constant(np.zeros(step.shapes[1]), step.module.dtype)]
-    step.op(kind, *given, out=list(step.outputs), name=step.path, **attributes)
+    inputs = list(step.inputs)
+    if isinstance(step.module, Quantize) and (len(inputs) < 3 or inputs[2] is None):
+        inputs = [*inputs[:2], step.constant(np.zeros(step.shapes[1]), step.module.dtype)]
+    step.op(kind, *inputs, out=list(step.outputs), name=step.path, **attributes)
 
 
 def checkWindows(step: OnnxStep) -> None:
@@ -170,7 +170,7 @@ def checkTypes(step: OnnxStep, kind: str) -> None:
     schema = schemaOf(kind, step.opset)
     if schema is None:  # which is said when the node is added
         return
-    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints}
     for i, dtype in enumerate(step.indtypes):
         formal = schema.inputs[min(i, len(schema.inputs) - 1)]
         if dtype is not None:

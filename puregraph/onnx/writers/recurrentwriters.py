@@ -20,8 +20,8 @@ def layer(step: OnnxStep) -> None:
     """Time steps and directions come first in ONNX, samples here; the node itself has the name of the layer."""
     module, sides, hsize = step.module, step.module.sides, step.module.hsize
     kind = next(c.__name__ for c in (modules.RNN, modules.GRU, modules.LSTM) if isinstance(module, c))
-    given = dict(zip(module.arguments, step.inputs))
-    states = [given.get(f"{name}0") for name in module.cell]
+    inputs = dict(zip(module.arguments, step.inputs))
+    states = [inputs.get(f"{name}0") for name in module.cell]
     firsts = [
         s and step.op("Transpose", step.op("Reshape", s, step.whole(0, sides, hsize)), perm=TIMEFIRST) for s in states
     ]
@@ -37,7 +37,7 @@ def layer(step: OnnxStep) -> None:
     )
     x = step.op("Transpose", step.x, perm=TIMEFIRST)
     names = [step.fresh(name) if name in module.chosen else "" for name in ("y", *module.cell)]
-    step.op(kind, x, *arrays, whole32(step, given.get("lengths")), *firsts, out=names, name=step.path, **options)
+    step.op(kind, x, *arrays, whole32(step, inputs.get("lengths")), *firsts, out=names, name=step.path, **options)
     for made, name in zip(names, ("y", *module.cell)):
         if made:
             isY = name == "y"
@@ -72,9 +72,9 @@ def whole32(step: OnnxStep, lengths: str | None) -> str | None:
 @writesOnnx(RecurrentCells)
 def cells(step: OnnxStep) -> None:
     """One direction, with every option."""
-    module, (x, *given) = step.module, step.inputs
-    given += [None] * (7 - len(given))
-    W, R, B, lengths, *states = given
+    module, (x, *others) = step.module, step.inputs
+    others += [None] * (7 - len(others))
+    W, R, B, lengths, *states = others
     rows = [v and step.op("Unsqueeze", v, step.whole(0)) for v in (W, R, B, *states)]
     options: dict[str, Any] = {
         "hidden_size": module.hsize,

@@ -19,8 +19,8 @@ def upsample(step: OnnxStep) -> None:
     """Resize by whole factors, from the centres of pixels."""
     module = step.module
     if module.scale is None:
-        given = step.op("Cast", step.inputs[1], to=kindOf(np.dtype(np.float32)))
-        scales = step.op("Concat", step.constant(np.ones(2), np.float32), given, axis=0)
+        factors = step.op("Cast", step.inputs[1], to=kindOf(np.dtype(np.float32)))
+        scales = step.op("Concat", step.constant(np.ones(2), np.float32), factors, axis=0)
     else:
         scales = step.constant(np.array([1, 1, *module.scale]), np.float32)
     options = {"mode": module.mode, "coordinate_transformation_mode": "half_pixel"}
@@ -50,8 +50,8 @@ def resize(step: OnnxStep) -> None:
         raise GraphError(f"{', '.join(newer)} can be written from opset 18 on, not in {step.opset}")
     _, sizes, scales, region = [*step.inputs, None, None, None][:4]
     if module.factors is not None:
-        given = step.constant(module.factors, np.int64 if module.by == "sizes" else np.float32)
-        sizes, scales = (given, None) if module.by == "sizes" else (None, given)
+        factors = step.constant(module.factors, np.int64 if module.by == "sizes" else np.float32)
+        sizes, scales = (factors, None) if module.by == "sizes" else (None, factors)
     if module.coordinates == CROP and region is None:
         region = step.constant(module.bounds or (0,) * len(module.axes) + (1,) * len(module.axes), np.float32)
     step.op("Resize", step.x, region, scales, *([sizes] if sizes else []), out=step.y, **options, **newer)

@@ -93,22 +93,22 @@ def cut(step: OnnxStep) -> None:
         else:
             chosen.append((axis, part))
         axis += 1
-    found = step.x
+    result = step.x
     if axes:
         limits = [endsOf(part) for _, part in axes]
-        begins, stops, strides = (step.whole(*each) for each in zip(*limits))
+        begins, stops, strides = (step.whole(*numbers) for numbers in zip(*limits))
         out = last(step, dropped, chosen, added)
-        found = step.op("Slice", found, begins, stops, step.whole(*[a for a, _ in axes]), strides, out=out)
+        result = step.op("Slice", result, begins, stops, step.whole(*[a for a, _ in axes]), strides, out=out)
     for i, (axis, part) in reversed(list(enumerate(chosen))):  # of an open length no part has a length of one
         out = last(step, dropped, chosen[:i], added)
-        found = step.op("Gather", found, step.constant(part, np.int64), out=out, axis=axis or None)
+        result = step.op("Gather", result, step.constant(part, np.int64), out=out, axis=axis or None)
         dropped = [a - (a > axis) for a in dropped]
     if dropped:
-        found = step.op("Squeeze", found, step.whole(*dropped), out=last(step, added))
+        result = step.op("Squeeze", result, step.whole(*dropped), out=last(step, added))
     if added:
-        found = step.op("Unsqueeze", found, step.whole(*added), out=step.y)
-    if found == step.x:
-        step.op("Identity", found, out=step.y)
+        result = step.op("Unsqueeze", result, step.whole(*added), out=step.y)
+    if result == step.x:
+        step.op("Identity", result, out=step.y)
 
 
 def last(step: OnnxStep, *later: list) -> str | None:
@@ -160,11 +160,11 @@ def size(step: OnnxStep) -> None:
 @writesOnnx(modules.Range)
 def ranged(step: OnnxStep) -> None:
     """Range."""
-    given = step.inputs
+    inputs = step.inputs
     kind = step.indtypes[0]
-    start = given[0] if len(given) > 1 else step.constant(0, kind)
-    stop = given[1] if len(given) > 1 else given[0]
-    by = given[2] if len(given) > 2 else step.constant(1, kind)
+    start = inputs[0] if len(inputs) > 1 else step.constant(0, kind)
+    stop = inputs[1] if len(inputs) > 1 else inputs[0]
+    by = inputs[2] if len(inputs) > 2 else step.constant(1, kind)
     step.op("Range", start, stop, by, out=step.y)
 
 
@@ -208,11 +208,11 @@ def pad(step: OnnxStep) -> None:
     module = step.module
     fill = step.constant(module.fillValue, step.dtypes[0]) if module.mode == "constant" else None
     if module.pad is None:
-        given = step.inputs[1]
-        given = given if step.indtypes[1] == np.int64 else step.op("Cast", given, to=kindOf(np.dtype(np.int64)))
+        pairs = step.inputs[1]
+        pairs = pairs if step.indtypes[1] == np.int64 else step.op("Cast", pairs, to=kindOf(np.dtype(np.int64)))
         front = len(step.shapes[0]) - step.shapes[1][0]  # axes that stay as they are
-        given = step.op("Concat", step.constant(np.zeros((front, 2), np.int64)), given, axis=0) if front else given
-        pads = step.op("Reshape", step.op("Transpose", given, perm=[1, 0]), step.whole(-1))
+        pairs = step.op("Concat", step.constant(np.zeros((front, 2), np.int64)), pairs, axis=0) if front else pairs
+        pads = step.op("Reshape", step.op("Transpose", pairs, perm=[1, 0]), step.whole(-1))
     else:
         widths = module.widths(len(step.shapes[0]))
         pads = step.whole(*[before for before, _ in widths], *[after for _, after in widths])
