@@ -24,14 +24,14 @@ def backwardOnnx(
     dtypes: Any = None,
     **kept: Any,
 ) -> Any:
-    """The ONNX model that gives a model's outputs, and the gradients of some values with respect to others.
+    """An ONNX model that computes a model's outputs and the gradients of some values with respect to others.
 
     `model`     a Graph, an ONNX model, or the path of one
     `inputs`, `outputs`   names of inputs, parameters and values, as for `add_backward_pass`
-    `shapes`    of the inputs: symbols become named dimensions, as far as gradient rules do the same for any number
+    `shapes`    of the inputs: symbols become named dimensions, if gradient rules are the same for any size
     `path`, `opset`, `dtypes`   as for `toOnnx`
-    `kept`      `data_forwarding_strategy`, `data_to_recompute` or `budget` of `add_backward_pass`: what of the forward
-                pass is kept, and what is computed again
+    `kept`      `data_forwarding_strategy`, `data_to_recompute` or `budget` of `add_backward_pass`: which
+                forward values are kept, and which are recomputed
 
     The model takes the inputs and then the gradients of the outputs, `gradient_<output>`; it gives the outputs and then
     `gradient_<input>` for each input.

@@ -12,8 +12,8 @@ from puregraph.onnx.protowalk import layerOf
 
 HIDDEN = -1e30  # elements below are of masks
 ROLE = "pkg.torch.export.graph_signature.InputSpec.kind"
-SOURCES = "pkg.onnxscript.optimizer."  # what the name of the note of sources begins with
-COMPUTED = "onnx::"  # what the older exporter calls arrays that it computed
+SOURCES = "pkg.onnxscript.optimizer."  # prefix of the name of the note about sources
+COMPUTED = "onnx::"  # prefix of arrays that the older exporter computed
 NUMBERED = re.compile(r"val_\d+")
 
 
@@ -39,18 +39,18 @@ class ExporterNotes:
         self.notes = {info.name: {entry.key: entry.value for entry in info.metadata_props} for info in infos}
 
     def isCopy(self, node: Any) -> bool:
-        """Whether a node stands for a weight that was equal to another one."""
+        """True if a node stands for a weight that was equal to another one."""
         return node.op_type == "Identity" and node.output[0] in self.copies
 
     def isMerged(self, array: np.ndarray) -> bool:
-        """Whether a weight that several layers read may be several that were equal."""
+        """True if a weight that several layers read may be several equal weights that the exporter merged."""
         return self.isMerging and array.size > 0 and bool((array == array.flat[0]).all())
 
     def isConstant(self, name: str, array: np.ndarray) -> bool:
-        """Whether an array is not trained: a buffer, or a number, mask or state that the exporter computed.
+        """True if an array is not trained: a buffer, or a number, mask or state that the exporter computed.
 
-        A parameter of a layer among what it was computed from has a dot in its name, `fc.weight`; of a name without one
-        it is not known whether it was a parameter or a value, of which a full array is the usual one.
+        If the array was computed from a layer's parameter, a source has a dot in its name, as in `fc.weight`. A source
+        without a dot may be a parameter or a value; a filled array is usually a value.
         """
         if not self.isTorch or array.dtype.kind != "f":
             return False
@@ -83,8 +83,8 @@ class MergedWeights:
         return value
 
     def withCopies(self, proto: Any, inputs: list[Any], path: str, builder: Any) -> list[Any]:
-        """The inputs of a node, of merged weights copies: one for each layer, which is at several nodes where another
-        weight of it is shared, or what it is added to is made by one module."""
+        """The inputs of a node, with a copy of each merged weight for each layer. A layer may be at several nodes that
+        share another weight, or whose inputs are made by one module."""
         if not any(v is not None and v.isMerged for v in inputs):
             return inputs
         layer = layerOf(proto) if any(v is not None and v.isShared for v in inputs[1:]) else None

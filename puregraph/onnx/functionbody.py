@@ -18,13 +18,13 @@ class FunctionBody(NamedTuple):
     size: int = 0  # bytes of the nodes
 
     def nodesFor(self, caller: Any, absent: set[str]) -> list[Any]:
-        """The nodes with the attributes that the function is called with, and without inputs that are left out."""
+        """The nodes with the caller's attributes, without the inputs that are left out."""
         attributes = {**self.defaults, **{a.name: a for a in caller.attribute}}
         return [rewritten(node, attributes, absent) for node in self.nodes]
 
 
 def rewritten(node: Any, attributes: dict[str, Any], absent: set[str]) -> Any:
-    """A copy of a node of a function, its references to attributes replaced by what they stand for."""
+    """A copy of a function's node, with references to attributes replaced by their values."""
     clone = type(node)()
     clone.CopyFrom(node)
     if absent.intersection(clone.input):
@@ -53,7 +53,7 @@ def rewritten(node: Any, attributes: dict[str, Any], absent: set[str]) -> Any:
 
 
 def localFunctions(model: Any) -> dict[tuple[str, str, str], FunctionBody]:
-    """The functions that a model brings, by domain, name and overload."""
+    """The functions defined in a model, by domain, name and overload."""
     bodies = {}
     for function in model.functions:
         key = (function.domain if function.domain != "ai.onnx" else "", function.name, function.overload)
@@ -70,7 +70,7 @@ def bodyFrom(function: Any) -> FunctionBody:
 
 
 def bodyOf(domain: str, proto: Any, opset: int, inputs: list[Any]) -> FunctionBody | None:
-    """How the standard writes out an operator; None where it does not.
+    """The standard's function body of an operator; None if it has none.
 
     The types of the inputs may choose among several ways.
     """
@@ -113,7 +113,7 @@ def bodyOf(domain: str, proto: Any, opset: int, inputs: list[Any]) -> FunctionBo
 
 
 def isWrittenOut(domain: str, kind: str, opset: int) -> bool:
-    """Whether the standard writes out an operator, for inputs of some types at least."""
+    """True if the standard has a function body for an operator, at least for some input types."""
     from onnx import defs
 
     try:

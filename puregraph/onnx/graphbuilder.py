@@ -1,4 +1,4 @@
-"""GraphBuilder: makes the nodes of a graph one after the other, with what is known of each value ahead of data."""
+"""GraphBuilder: makes the nodes of a graph one by one, with shapes, dtypes and elements inferred ahead of data."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ OPERATIONS = 1 << 26  # of one module whose result is computed while reading
 class GraphBuilder:
     """The nodes of a graph while a file is read.
 
-    `trainable` is whether parameters are; `taken` are the names that are in use; `made` the nodes since `begin`, `main`
-    the one of those that is to have the name of the node of the file, if it is not the last. `budget` is what reading
-    may cost.
+    `trainable` tells whether parameters are trained; `taken` holds the names in use; `made` the nodes since `begin`;
+    `main` the node that gets the name of the file's node, if it is not the last; `budget` limits the cost of reading.
     """
 
     def __init__(self, budget: Budget, trainable: bool = True):
@@ -69,8 +68,8 @@ class GraphBuilder:
         return name
 
     def add(self, module: Module, values: Iterable[OnnxValue | None], isComputed: bool = True) -> list[OnnxValue]:
-        """The outputs of a module that reads these values; what follows from constants alone is computed now, unless
-        that may take long."""
+        """Add a node of a module that reads these values; returns its outputs. Results of constants alone are computed
+        now, unless that may take long."""
         inputs = list(values)
         self.budget.spend("inputs of nodes", len(inputs))
         self.budget.spend("outputs", len(module.outputNames))
@@ -101,7 +100,7 @@ class GraphBuilder:
         return outputs
 
     def follow(self, module: Module, inputs: list[OnnxValue | None], outputs: list[OnnxValue]) -> None:
-        """Note the elements of floats that follow from known shapes, such as the root of a size."""
+        """Note float elements that can be computed from known shapes, such as the root of a size."""
         isOpen = any(v.shape is None or valueOf(v.shape) is not None or symbols(v.shape) for v in outputs)
         if isOpen or module.params or module.states or any(product(v.shape) > FEW for v in outputs):
             return
@@ -112,7 +111,7 @@ class GraphBuilder:
                 value.computed = made.array
 
     def isSmall(self, outputs: list[OnnxValue], arrays: list[Any], inputs: list[Any]) -> bool:
-        """Whether a result takes hardly more memory than its operands; no element of a weight is repeated."""
+        """True if a result takes hardly more memory than its operands, and repeats no element of a weight."""
         most = max(COMPUTED, 2 * sum(a.nbytes for a in arrays if a is not None))
         weights = [v.array.nbytes for v in inputs if v is not None and v.isWeight]
         most = min(most, max(weights)) if weights else most
@@ -120,7 +119,7 @@ class GraphBuilder:
         return all(size is not None and not isinstance(size, Dim) and size <= most for size in sizes)
 
     def computed(self, module: Module, inputs: list[Any], arrays: list[Any]) -> list[OnnxValue]:
-        """The outputs of constants, as constants; a weight in another order is a weight still."""
+        """The outputs of constants, as constants; a reordered weight stays a weight."""
         node = Node(module)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
@@ -130,7 +129,7 @@ class GraphBuilder:
         return [OnnxValue.of(self.path, y, isWeight) for y in outputs]
 
     def inferred(self, module: Module, inputs: list[OnnxValue | None]) -> list[OnnxValue]:
-        """What is known of the outputs of a module.
+        """Infer shapes and dtypes of a module's outputs.
 
         Raises    ShapeError, DtypeError where the inputs do not fit; a shape with symbols is given the benefit of doubt
         """
@@ -164,7 +163,7 @@ class GraphBuilder:
         return fresh.named(self.path or "value", module, outs)
 
     def edge(self, value: OnnxValue) -> Any:
-        """Where a value comes from; a known one gets a node of its own when it is first read."""
+        """The (node, slot) that a value comes from; a constant gets its node when it is first read."""
         if value.edge is None:
             if value.array is None:
                 raise GraphError(f"'{value.name}' has no value")
@@ -200,7 +199,7 @@ class GraphBuilder:
         return next((m for m, source in self.layers.values() if m is maker and any(v.isShared for v in source)), None)
 
     def graph(self, inputs: list[Node], outputs: list[OnnxValue], name: str | None) -> Graph:
-        """The graph of what was made; nodes that lead to no output are cut off."""
+        """The graph of all added nodes, without nodes that lead to no output."""
         edges = [self.edge(value) for value in outputs]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GraphWarning)
@@ -217,12 +216,12 @@ def sizeOf(value: OnnxValue) -> Any:
 
 
 def isQuick(module: Module, inputs: list[Any]) -> bool:
-    """Whether a result takes few operations: a single number may be the sum of billions of products."""
+    """True if a result takes few operations: a single number may be the sum of billions of products."""
     return bool(module.flopsFrom(*[None if v is None else v.shape for v in inputs]) <= OPERATIONS)
 
 
 def readsTwice(module: Module, inputs: list[Any], arrays: list[Any]) -> bool:
-    """Whether an element of a weight is gathered more than once: copies of it would be trained apart."""
+    """True if an element of a weight is gathered more than once: its copies would be trained separately."""
     if not isinstance(module, (Gather, GatherElements, GatherND)) or not inputs[0].isWeight:
         return False
     numbers = module.updateData(np.arange(arrays[0].size).reshape(arrays[0].shape), *arrays[1:])
@@ -230,7 +229,7 @@ def readsTwice(module: Module, inputs: list[Any], arrays: list[Any]) -> bool:
 
 
 def isCount(value: OnnxValue) -> bool:
-    """Whether a value is of integers."""
+    """True if a value has an integer dtype."""
     return value.dtype is not None and value.dtype.kind in "iu"
 
 
@@ -245,7 +244,7 @@ def argumentNames(module: Module, count: int) -> list[str | None]:
 
 
 def dimsFrom(sizes: list[Any], name: str) -> tuple:
-    """A shape of a file: numbers, and symbols for names and for what is left open."""
+    """A shape of a file: numbers, and symbols for named and unknown sizes."""
     dims: list[Any] = []
     need(len(sizes) <= AXES, f"at most {AXES} axes of {quote(name)}", len(sizes))
     for axis, size in enumerate(sizes):

@@ -70,7 +70,7 @@ class ModelFile:
     def array(self, tensor: Any) -> Any:
         """The elements of a tensor.
 
-        Raises    CheckpointError for elements that are no numbers, and for what does not fill the shape
+        Raises    CheckpointError for elements that are no numbers, or do not fill the shape
         """
         from onnx import TensorProto, numpy_helper
 
@@ -88,7 +88,7 @@ class ModelFile:
             raise CheckpointError(f"{where}: its data does not fill the shape {tuple(tensor.dims)}: {error}") from error
 
     def external(self, tensor: Any, dtype: Any, where: str) -> Any:
-        """The elements of a tensor that are in a file of their own, which has to be in the model's folder."""
+        """The elements of a tensor stored in a separate file, which has to be in the model's folder."""
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
         if self.folder is None:
@@ -118,7 +118,7 @@ def firstBytes(path: Path) -> bytes:
 
 
 def checkTexts(message: Any) -> None:
-    """Check that every text of a message, and of those in it, is one: protobuf gives bytes for what is no UTF-8.
+    """Check that all texts of a message and its submessages are UTF-8: protobuf returns bytes for others.
 
     Raises    CheckpointError for one that is not
     """
@@ -165,7 +165,7 @@ def wholeFrom(text: str, where: str) -> int:
 
 
 def notNumeric(kind: int) -> str:
-    """What is wrong with elements of a kind that numpy has no dtype of."""
+    """The message about an element type that numpy has no dtype for."""
     from onnx import TensorProto
 
     name = TensorProto.DataType.Name(kind) if kind in TensorProto.DataType.values() else kind

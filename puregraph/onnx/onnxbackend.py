@@ -1,4 +1,4 @@
-"""OnnxBackend: what `onnx.backend.test` runs its cases on."""
+"""OnnxBackend: the backend for the test cases of `onnx.backend.test`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class GraphRep:
         self.graph, self.sequences = graph, sequences
 
     def run(self, inputs: Any, **options: Any) -> tuple:
-        """The outputs, in order."""
+        """Run the graph; returns the outputs in order."""
         arrays = list(inputs.values()) if isinstance(inputs, dict) else list(inputs)
         with np.errstate(all="ignore"):
             outputs = self.graph(*arrays)

@@ -12,10 +12,10 @@ from puregraph.onnx.onnxvalue import OnnxValue
 
 
 class OnnxNode:
-    """One use of an operator: its attributes, the version of its operator, and what makes nodes of a graph.
+    """One node of a file while it is read: attributes, operator version, and a builder of graph nodes.
 
-    `node(Module(...), x, y)` adds a node that reads the values x and y and gives its output, a list of them if it has
-    several. `wants` says which outputs somebody reads.
+    `node(Module(...), x, y)` adds a node that reads the values x and y, and returns its output, or a list of several.
+    `wants` tells which outputs are read.
     """
 
     def __init__(self, proto: Any, name: str, version: int, attributes: dict[str, Any], builder: Any):
@@ -24,11 +24,11 @@ class OnnxNode:
         self.scope: Any = None  # the graph of the file that it is in
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An attribute, or what it is where it is left out."""
+        """An attribute, or the default if it is left out."""
         return self.attributes.get(name, default)
 
     def choice(self, name: str, *known: Any) -> Any:
-        """An attribute that has one of these values, the first where it is left out.
+        """An attribute with one of these values; the first is the default.
 
         Raises    GraphError for another value
         """
@@ -59,7 +59,7 @@ class OnnxNode:
         return size
 
     def wants(self, index: int) -> bool:
-        """Whether an output has a name, and so may be read."""
+        """True if an output has a name, and so may be read."""
         return index < len(self.proto.output) and bool(self.proto.output[index])
 
     def __call__(self, module: Any, *values: OnnxValue | None) -> Any:
@@ -67,9 +67,10 @@ class OnnxNode:
         return outputs if len(outputs) > 1 else outputs[0]
 
     def view(self, module: Any, x: OnnxValue, isOfFile: bool = False) -> Any:
-        """A Transpose, or another shape; left out where it undoes one before it, if one of both is not of the file.
+        """A Transpose or Reshape; omitted if it undoes an earlier one, unless both or neither are from the file.
 
-        So a layer that is written between transposes is read as it was, and what a file does twice is done twice.
+        So a layer that was written between transposes is read back unchanged, and operators that a file repeats are
+        kept.
         """
         if x.before is not None:
             other, earlier, wasOfFile = x.before
@@ -80,7 +81,7 @@ class OnnxNode:
         return y
 
     def undoes(self, module: Any, other: Any, x: OnnxValue, earlier: OnnxValue) -> bool:
-        """Whether a module gives of x what it was before another one."""
+        """True if a module applied to x restores the input of another one."""
         if x.shape is None or earlier.shape is None or isinstance(module, Transpose) != isinstance(other, Transpose):
             return False
         if isinstance(module, Transpose):

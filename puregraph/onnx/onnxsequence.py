@@ -25,12 +25,12 @@ def flattened(values: list[Any]) -> list[Any]:
 
 
 def structureOf(values: list[Any]) -> list[int | None]:
-    """How long each sequence among some values is; None for what is none."""
+    """The length of each sequence among some values; None for a value that is no sequence."""
     return [len(v.items) if isinstance(v, OnnxSequence) else None for v in values]
 
 
 def regrouped(values: list[Any], structure: list[int | None]) -> list[Any]:
-    """Flattened values as they were."""
+    """Flattened values, grouped into sequences again."""
     left, groups = list(values), []
     for length in structure:
         count = 1 if length is None else length

@@ -1,4 +1,4 @@
-"""OnnxSummary: what is in an ONNX model, and whether its graph gives what onnxruntime gives."""
+"""OnnxSummary: contents of an ONNX model, and a comparison of its graph with onnxruntime."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from puregraph.errors import GraphError, plural, printable, show
 from puregraph.onnx.modelfile import ModelFile
 from puregraph.onnx.reader import ModelReader, declaredShape, opsetsOf
 
-OPEN = 2  # what symbols become for a trial
+OPEN = 2  # the size of symbols in a trial
 
 
 class OnnxSummary:
-    """A model's opsets and operators, and its graph, if it can be read; else `problem` says what is in the way."""
+    """A model's opsets, operators and graph; if it cannot be read, `problem` says why."""
 
     def __init__(self, path: Any, shapes: list[Any] | None = None):
         file = ModelFile(path)
@@ -38,7 +38,7 @@ class OnnxSummary:
             self.problem = str(error)
 
     def text(self, width: int | None, color: bool) -> str:
-        """The table of the graph's nodes, and what is in the file."""
+        """The table of the graph's nodes, and facts about the file."""
         facts = [
             f"{self.path}: opset {', '.join(f'{v} of {d}' for d, v in self.opsets.items())}"
             + (f", written by {self.producer}" if self.producer else ""),
@@ -53,7 +53,8 @@ class OnnxSummary:
         return "\n".join([render(Footprint(self.graph, *self.shapes), width, color), "", *facts])
 
     def compare(self) -> tuple[list[float], list[Any]]:
-        """How far the outputs are from those of onnxruntime, over the largest, on random data; the shapes of that.
+        """Compare outputs with onnxruntime on random data; returns their relative differences and the input shapes
+        used.
 
         Raises    GraphError where onnxruntime is not installed, or refuses the model; where shapes are not known
         """
@@ -85,7 +86,7 @@ def expected(runtime: Any, path: str, data: list[Any]) -> list[Any]:
     Raises    GraphError with its reason where it refuses the model or the data
     """
     options = runtime.SessionOptions()
-    setattr(options, "log_severity_level", 4)  # noqa: B010 - the error says what it would print
+    setattr(options, "log_severity_level", 4)  # noqa: B010 - the error reports it anyway
     try:
         session = runtime.InferenceSession(path, options, ["CPUExecutionProvider"])
         return list(session.run(None, {info.name: x for info, x in zip(session.get_inputs(), data)}))
@@ -97,7 +98,7 @@ def expected(runtime: Any, path: str, data: list[Any]) -> list[Any]:
 
 
 def distance(actual: Any, wanted: Any) -> float:
-    """The largest difference, over the largest that is wanted; infinite where the shapes differ."""
+    """The largest difference, relative to the largest expected value; infinite if the shapes differ."""
     if actual.shape != wanted.shape:
         return float("inf")
     a, b = (np.asarray(x, np.float64) for x in (actual, wanted))

@@ -1,4 +1,4 @@
-"""OnnxValue: a value of a file while it is read: where it comes from, and what is known of it ahead of data."""
+"""OnnxValue: a value of a file while it is read: its source, and its shape, dtype and elements as far as known."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from puregraph.core.shape import KNOWN, valued, valueOf
 
 
 class OnnxValue:
-    """An output of a node, or an array that is known.
+    """An output of a node, or a constant.
 
-    `shape`, `dtype`    as rules infer them; None where they are not known
-    `array`     the elements, of an initializer or what follows from constants alone
-    `isWeight`  whether that is to become a parameter where floats are computed with it
-    `isShared`  whether several nodes read it, and so have to go on sharing the parameter
-    `isSplit`   whether those nodes are not one layer at several positions
-    `isMerged`  whether the exporter may have merged equal weights into it, so that each layer has an array of its own
-    `computed`  the elements as floats, of what follows from shapes that are known
-    `origin`    the use of an operator that gave it, `readers` how often nodes of the file read it: for patterns
-    `before`    of a view of another value: the module that made it, that value, and whether the file has it so
+    `shape`, `dtype`    as inferred by rules; None if unknown
+    `array`     the elements, of an initializer or computed from constants
+    `isWeight`  whether `array` becomes a parameter if floats are computed with it
+    `isShared`  whether several nodes read it, and have to share the parameter
+    `isSplit`   whether these nodes are different layers, rather than one layer at several positions
+    `isMerged`  whether the exporter may have merged equal weights into it, so that each layer gets a separate copy
+    `computed`  the elements as floats, computed from known shapes
+    `origin`    the node that made it, `readers` how often nodes of the file read it: for patterns
+    `before`    of a view of another value: the module that made it, that value, and whether the view is in the file
     """
 
     __slots__ = (
@@ -38,7 +38,7 @@ class OnnxValue:
 
     @classmethod
     def of(cls, name: str, array: Any, isWeight: bool = False) -> OnnxValue:
-        """A value that is known."""
+        """A constant."""
         array = np.asarray(array)
         known = array if array.dtype.kind in "iub" and array.size <= KNOWN else None
         value = cls(name, valued(array.shape, known), array.dtype, array=array)
@@ -52,7 +52,7 @@ class OnnxValue:
 
     @property
     def numbers(self) -> Any:
-        """The elements as an array of numbers, where they are known and have no symbols."""
+        """The elements as an array of numbers, if known and free of symbols."""
         if self.array is not None or self.computed is not None:
             return self.computed if self.array is None else self.array
         elements = None if self.shape is None else valueOf(self.shape)

@@ -32,7 +32,7 @@ WRITERS: dict[type, Callable[..., Any]] = {}
 EXTERNAL = 1 << 30  # bytes of weights from which on they are in a file of their own
 OLDEST = 13
 NORMED = ("x", "scale", "bias", "mean", "var")
-ROLES = {  # what the inputs of an operator are called
+ROLES = {  # names of an operator's inputs
     **dict.fromkeys(("Gemm", "MatMul", "Conv", "ConvTranspose"), ("x", "W", "b")),
     **dict.fromkeys(("RNN", "GRU", "LSTM"), ("x", "W", "R", "b", "lengths", "h", "c", "p")),
     **dict.fromkeys(("BatchNormalization", "LayerNormalization", "InstanceNormalization"), NORMED),
@@ -40,7 +40,7 @@ ROLES = {  # what the inputs of an operator are called
 
 
 def writesOnnx(*classes: type) -> Callable[[Callable], Callable]:
-    """Register the function below it as what writes modules of these classes, and of subclasses.
+    """Register the function below it as the writer of modules of these classes and their subclasses.
 
     It gets an `OnnxStep`: the module, the names of its inputs, their shapes, and `op`, which adds a node.
 
@@ -93,7 +93,7 @@ def toOnnx(graph: Any, path: Any = None, shapes: Any = None, opset: int | None =
 
 
 def shapesFor(graph: Any, shapes: Any) -> list[Any]:
-    """One shape for each input: as given, or as the Input declares it."""
+    """One shape for each input: passed, or declared by the Input."""
     if shapes is None:
         declared = [getattr(node.module, "shape", None) for node in graph.inputs]
         if any(shape is None for shape in declared):
@@ -132,7 +132,7 @@ class End(NamedTuple):
     shape: Any
 
     def info(self) -> Any:
-        """As ONNX has it."""
+        """The ONNX ValueInfo of the value."""
         from onnx import helper
 
         dtype = None if self.dtype is None else np.dtype(self.dtype)
@@ -140,9 +140,9 @@ class End(NamedTuple):
 
 
 class OnnxStep:
-    """One step of a graph while it is written: `inputs` and `outputs` are names of values, None for one left out.
+    """One step of a graph while it is written: `inputs` and `outputs` are names of values, None if left out.
 
-    `op("Mul", a, b)` adds a node and gives the name of its output; with `out`, the name that it is to have.
+    `op("Mul", a, b)` adds a node and returns the name of its output; `out` sets that name.
     """
 
     def __init__(self, writer: ModelWriter, row: Any, inputs: list[str | None], outputs: list[str], path: str):
@@ -156,7 +156,7 @@ class OnnxStep:
         self.count = 0
 
     def inside(self, writer: ModelWriter) -> OnnxStep:
-        """The step as what adds nodes to another writer."""
+        """The same step, adding nodes to another writer."""
         other = copy(self)
         other.writer = writer
         return other
@@ -247,7 +247,7 @@ class ModelWriter:
         self.lengths: dict[Any, str] = {}  # names of lengths with symbols, each an array of one element
 
     def within(self, graph: Any, names: list[str], shapes: list[Any], dtypes: list[Any]) -> ModelWriter:
-        """What has written the steps of a graph that a module holds, whose inputs have names already."""
+        """A writer that has written the steps of a module's inner graph, with these names for its inputs."""
         inside = copy(self)
         inside.prepare(graph, shapes, dtypes)
         for number, known, dtype in zip(inside.steps.inputs, names, dtypes):
@@ -256,7 +256,7 @@ class ModelWriter:
         return inside
 
     def blank(self) -> ModelWriter:
-        """What writes other nodes, which may read all that this one has named."""
+        """A writer of an inner graph, which may read all values that this one has named."""
         inside = copy(self)
         inside.nodes, inside.lengths = [], {}
         return inside
@@ -264,14 +264,15 @@ class ModelWriter:
     def inner(
         self, graph: Any, names: list[str], shapes: list[Any], dtypes: list[Any], ownCount: int, name: str
     ) -> Any:
-        """A graph for an attribute of a node: `names` of its inputs, of which the first are its own."""
+        """The graph of an attribute, with `names` for its inputs; the first `ownCount` are declared, others are
+        captured."""
         inside = self.within(graph, names, shapes, dtypes)
         outputNames = [str(inside.values[number]) for number in inside.steps.outputs]
         ends = list(map(End, outputNames, inside.inferred.dtypes, inside.inferred.shapes))
         return inside.attribute(list(map(End, names[:ownCount], dtypes, shapes)), ends, name)
 
     def attribute(self, inputs: list[End], outputs: list[End], name: str) -> Any:
-        """The nodes as a graph for an attribute: each output has a name of its own, which one of its nodes gives."""
+        """The nodes as the graph of an attribute; every output gets its own name, made by one of the nodes."""
         from onnx import helper
 
         made = {output for node in self.nodes for output in node.output}
@@ -363,7 +364,7 @@ class ModelWriter:
             raise GraphError("\n".join([f"{plural(len(faults), 'node')} cannot be written:", *faults]))
 
     def note(self, step: Any, written: OnnxStep) -> None:
-        """What is known of outputs once they are written."""
+        """Record absent outputs and actual dtypes after a step is written."""
         for number, name in zip(step.outs, written.outputs):
             if name in written.absent:
                 self.values[number] = None
@@ -412,7 +413,7 @@ class ModelWriter:
 
 @cache
 def schemaOf(kind: str, opset: int) -> Any:
-    """What the standard says of an operator in an opset; None where it has none."""
+    """The standard's schema of an operator in an opset; None if it has none."""
     from onnx import defs
 
     try:
@@ -439,14 +440,14 @@ def checkOperator(kind: str, opset: int, attributes: dict[str, Any], count: int)
 
 
 def documentationOf(graph: Any) -> str:
-    """What was said of a graph, `graph.__doc__ = "..."`, or is said of a class of one's own."""
+    """The docstring of a graph, `graph.__doc__ = "..."`, or of its class if that is a user's own."""
     own = vars(graph).get("__doc__")
     isOurs = type(graph).__module__.partition(".")[0] == "puregraph"
     return own or ("" if isOurs else inspect.getdoc(type(graph))) or ""
 
 
 def isMatrixLayer(row: Any) -> bool:
-    """Whether a step is a Linear layer of a matrix."""
+    """True if a step is a Linear layer of a matrix."""
     return isinstance(row.step.module, Linear) and len(row.inshapes[0]) == 2
 
 
@@ -457,12 +458,12 @@ def storedIn(module: Any) -> list[Any]:
 
 
 def isWhole(size: Any) -> bool:
-    """Whether a size is a number, and no symbol."""
+    """True if a size is a number, not a symbol."""
     return isinstance(size, int) and not isinstance(size, Dim)
 
 
 def ordered(nodes: list[Any], outputs: list[str]) -> list[Any]:
-    """The nodes that lead to the outputs, each after those that it reads, in the order of its inputs."""
+    """The nodes that lead to the outputs, in topological order, following the order of inputs."""
     makers = {name: node for node in nodes for name in node.output if name}
     order: list[Any] = []
     seen: set[int] = set()
@@ -483,7 +484,7 @@ def ordered(nodes: list[Any], outputs: list[str]) -> list[Any]:
 
 def renamed(nodes: list[Any], weights: set[str], outputs: set[str]) -> dict[str, str]:
     """Name constants and weights after the first node that reads them, so that a model that is read and written again
-    has the same names; what each was called before."""
+    keeps its names; returns the new name of each old one."""
     inside = list(eachNode(nodes))
     graphs = [graph for node in inside for graph in graphsOf(node)]
     fixed = {node.output[0]: node for node in inside if node.op_type == "Constant"}

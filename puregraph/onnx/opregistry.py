@@ -64,7 +64,7 @@ def onnxOp(*names: str, since: int = 1, domain: str = "") -> Callable[[Callable]
 
 
 def readerOf(domain: str, name: str, opset: int) -> Callable | None:
-    """What reads an operator in an opset; None where it is not known."""
+    """The reader of an operator in an opset; None if unknown."""
     loadFamilies()
     return next((read for since, read in READERS.get((domain, name), ()) if since <= opset), None)
 
@@ -78,6 +78,6 @@ def loadFamilies() -> None:
 
 @cache
 def loadWriters() -> None:
-    """Import what writes puregraph's own modules."""
+    """Import the writers of puregraph's own modules."""
     for family in WRITING:
         import_module(f"puregraph.onnx.writers.{family}writers")

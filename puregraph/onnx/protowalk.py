@@ -1,4 +1,4 @@
-"""ProtoWalk: what the nodes of a file read, those of graphs in their attributes too."""
+"""ProtoWalk: names that the nodes of a file read, including nodes of graphs in their attributes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-Names = dict[tuple[str, int], tuple[Any, list[str]]]  # of graphs that were walked, each of which is kept with them
+Names = dict[tuple[str, int], tuple[Any, list[str]]]  # of walked graphs, kept alive with their names
 EMPTY: Mapping[str, str] = MappingProxyType({})
 RECURRENT = ("LSTM", "GRU", "RNN")
 LAYERS = {
@@ -26,7 +26,7 @@ def needed(protos: Any, outputs: list[str], known: Names | None = None) -> list[
 
 
 def readsOf(proto: Any, known: Names | None = None) -> list[str]:
-    """The names that a node reads, those that graphs in its attributes read from outside too."""
+    """The names that a node reads, including those that graphs in its attributes read from outside."""
     names = [name for name in proto.input if name]
     for graph in graphsOf(proto):
         names += readsIn(graph, {} if known is None else known)
@@ -34,7 +34,7 @@ def readsOf(proto: Any, known: Names | None = None) -> list[str]:
 
 
 def readsIn(graph: Any, known: Names) -> list[str]:
-    """The names that the nodes of a graph read, and those that it gives; walked once."""
+    """The names that a graph's nodes and outputs read; computed once."""
     if ("reads", id(graph)) not in known:
         names = [info.name for info in graph.output]
         for inner in graph.node:
@@ -44,7 +44,7 @@ def readsIn(graph: Any, known: Names) -> list[str]:
 
 
 def usesOf(protos: Any, known: Names | None = None, aliases: Any = EMPTY) -> dict[str, list[Any]]:
-    """For each value the nodes that read it: which layer each of them is, None if it is none with this weight."""
+    """The readers of each value: the layer of each, None for a node that is no layer with this weight."""
     uses: dict[str, list[Any]] = {}
     for proto in protos:
         layer = layerOf(proto, aliases)
@@ -76,7 +76,7 @@ def freeNames(graph: Any, known: Names) -> list[str]:
 
 
 def namesFromOutside(graph: Any, known: Names) -> list[str]:
-    """The names that a graph reads from outside, from its nodes."""
+    """The names that a graph's nodes read from outside."""
     outputs = [info.name for info in graph.output]
     own = {*(info.name for info in graph.input), *(tensor.name for tensor in graph.initializer)}
     outsideNames: dict[str, None] = {}
@@ -90,7 +90,7 @@ def namesFromOutside(graph: Any, known: Names) -> list[str]:
 
 
 def eachNode(nodes: Any) -> Iterator[Any]:
-    """Nodes, each before those of the graphs in its attributes."""
+    """All nodes, each before the nodes of the graphs in its attributes."""
     for node in nodes:
         yield node
         for graph in graphsOf(node):
@@ -98,6 +98,6 @@ def eachNode(nodes: Any) -> Iterator[Any]:
 
 
 def countNodes(model: Any) -> int:
-    """How many nodes a model has, in functions and in graphs in attributes too."""
+    """The number of nodes in a model, including functions and graphs in attributes."""
     bodies = [model.graph.node, *(function.node for function in model.functions)]
     return sum(1 for nodes in bodies for _ in eachNode(nodes))

@@ -35,14 +35,14 @@ CONTROL = {"If", "Loop", "Scan", "SequenceMap"}  # operators with graphs in thei
 
 
 class ReadFault(NamedTuple):
-    """What is wrong with a node, and whether it is that it does not fit the shapes that it gets."""
+    """A fault of a node, and whether it is a misfit: shapes that the node does not accept."""
 
     text: str
     isMisfit: bool
 
 
 class NameScope(NamedTuple):
-    """What the names in a graph of the file stand for: values, the path before its nodes, its operators' versions."""
+    """The names of one graph of the file: their values, the path prefix of its nodes, and opset versions."""
 
     values: dict[str, OnnxValue | None]
     path: str
@@ -67,13 +67,13 @@ def fromOnnx(
     The graph is in evalMode: a Trainer trains it as it is, a loop of one's own calls `graph.trainMode()` first.
 
     `model`     a path, or a ModelProto
-    `shapes`    of inputs by name, in place of those that the model declares: sizes, symbols such as "N", or expressions
-                such as 32 * Dim("H"), where a model asks for multiples; a list of shapes for a sequence
-    `trainable` whether initializers that floats are computed with become parameters that are trained
-    `values`    of inputs by name, which then are constants: {"sr": 16000} chooses the branch for that rate; None for
-                an optional input that is not there
-    `patterns`  whether what an exporter composed of small operators is read as one module, such as Gelu and LayerNorm
-    `mostRuns`  runs of a Loop in one pass, with those of loops inside; None: 65,536
+    `shapes`    of inputs by name, replacing the declared ones: sizes, symbols such as "N", or expressions
+                such as 32 * Dim("H"), if sizes have to be multiples; a list of shapes for a sequence
+    `trainable` whether float initializers become trained parameters
+    `values`    of inputs by name, which become constants: {"sr": 16000} selects the branch for that rate; None for
+                an absent optional input
+    `patterns`  whether modules that an exporter split into small operators, such as LayerNorm, are merged again
+    `mostRuns`  limit of a Loop's runs in one pass, including inner loops; None: 65,536
 
     Raises    CheckpointError for a file that cannot be decoded, or asks for more than its size allows;
               GraphError listing every node whose operator is not known, or whose inputs do not fit
@@ -82,7 +82,7 @@ def fromOnnx(
 
 
 class ModelReader:
-    """Reads the nodes of a model in their order, and notes what it cannot read instead of stopping there."""
+    """Reads the nodes of a model in order; records faults instead of stopping."""
 
     def __init__(self, file: ModelFile, trainable: bool = True, patterns: bool = True, mostRuns: int | None = None):
         self.patterns, self.mostRuns = patterns, mostRuns
@@ -101,7 +101,7 @@ class ModelReader:
 
     @property
     def failures(self) -> int:
-        """How many nodes could not be read so far."""
+        """The number of nodes that could not be read so far."""
         return len(self.faults) + sum(map(len, self.unknown.values()))
 
     def read(self, shapes: dict[str, Any], values: dict[str, Any] | None = None) -> Graph:
@@ -141,7 +141,7 @@ class ModelReader:
         scope.values[tensor.name] = self.merged.weight(tensor.name, array, isWeight, self.uses)
 
     def inputs(self, scope: Any, info: Any, shapes: dict[str, Any]) -> list[Any]:
-        """The nodes of an input of the model: several for a sequence, of which `shapes` has a list of shapes.
+        """The nodes of a model input: several for a sequence, with a list of shapes in `shapes`.
 
         Raises    GraphError for a sequence of unknown length, and for an optional that may have an element or none
         """
@@ -186,7 +186,7 @@ class ModelReader:
         return node
 
     def output(self, scope: NameScope, name: str) -> OnnxValue | None:
-        """What a name stands for that the model gives."""
+        """The value of an output's name."""
         if name not in scope.values:
             raise GraphError(f"output {quote(name)}: no node gives it")
         return scope.values[name]
@@ -229,7 +229,7 @@ class ModelReader:
                         value.name = name
 
     def node(self, scope: NameScope, proto: Any) -> Outputs | None:
-        """The outputs of a node; None where it cannot be read, which is noted."""
+        """The outputs of a node; if it cannot be read, None, and the fault is recorded."""
         path = pathOf(scope, proto)
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         inputs: list[Any] = [scope.values[name] if name else None for name in proto.input]
@@ -264,7 +264,7 @@ class ModelReader:
         return None
 
     def behind(self, scope: NameScope, proto: Any) -> None:
-        """Note the unknown operators of a node that reads what could not be read, inside of it too."""
+        """Record unknown operators of a node, and inside it, if its inputs could not be read."""
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         key, opset = (domain, proto.op_type, getattr(proto, "overload", "")), scope.opsets.get(domain, 0)
         path = pathOf(scope, proto)
@@ -279,7 +279,7 @@ class ModelReader:
             self.behind(scope._replace(path=f"{path}:"), node)
 
     def called(self, scope: NameScope, proto: Any, read: Any, inputs: list, path: str, opset: int) -> Outputs:
-        """The outputs of a node whose operator is read by a function."""
+        """The outputs of a node that is read by a registered function."""
         if None in inputs and not proto.domain:
             checkRequired(required(proto.op_type, opset), inputs)
         attributes = {a.name: attributeOf(self.file, a) for a in proto.attribute}
@@ -301,7 +301,7 @@ class ModelReader:
         return outputs[: len(proto.output)]
 
     def recognized(self, scope: NameScope, node: OnnxNode, inputs: list, value: OnnxValue) -> OnnxValue:
-        """The output of a node, as one module if it and nodes before it are composed as a pattern says."""
+        """The output of a node, replaced by one module if the node completes a pattern."""
         isNew = value.array is None and value.origin is None and not value.readers
         if not isNew or value.dtype is None or any(v is value for v in inputs):
             return value
@@ -316,7 +316,7 @@ class ModelReader:
         return replacement
 
     def expanded(self, scope: NameScope, proto: Any, body: Any, inputs: list, path: str) -> Outputs | None:
-        """The outputs of a function: its nodes, with the attributes that it was called with."""
+        """The outputs of a function call: its nodes, with the caller's attributes."""
         values = {name: inputs[i] if i < len(inputs) else None for i, name in enumerate(body.inputs)}
         absent = {name for name, value in values.items() if value is None}
         inner = NameScope(dict(values), f"{path}:", {**scope.opsets, **body.opsets}, scope.depth + 1)
@@ -356,7 +356,7 @@ def pathOf(scope: NameScope, proto: Any) -> str:
 
 
 def attributeOf(file: ModelFile, proto: Any) -> Any:
-    """The value of an attribute: a number, a text, an array, a list of those, or a graph as it is."""
+    """The value of an attribute: a number, text, array, a list of these, or a graph unchanged."""
     from onnx import AttributeProto, helper
 
     if proto.type == AttributeProto.TENSOR:
@@ -394,7 +394,7 @@ def known(info: Any, value: Any) -> Any:
 
 
 def held(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Values in another dtype of their kind.
+    """Values converted to another dtype of the same kind.
 
     Raises    GraphError naming the first integer that is outside its range, or float that becomes infinite
     """
@@ -431,7 +431,7 @@ def chosenShape(info: Any, shape: Any) -> Any:
 
 
 def isShaped(shape: Any) -> bool:
-    """Whether this is a list of sizes, whatever they are."""
+    """True for a list or tuple of sizes."""
     return isinstance(shape, (tuple, list))
 
 
@@ -450,7 +450,7 @@ def opsetsOf(imports: Any) -> dict[str, int]:
 
 
 def meansTheSame(name: str, opset: int) -> bool:
-    """Whether an operator of an old opset is the same as in the oldest of which all are known."""
+    """True if an operator of an old opset is the same as in the oldest opset that is fully supported."""
     from onnx import defs
 
     try:
@@ -480,7 +480,7 @@ def required(kind: str, opset: int) -> tuple[str, ...]:
 
 
 def checkRequired(names: tuple[str, ...], inputs: list[Any]) -> None:
-    """Check that there is every input that has to be.
+    """Check that all required inputs are present.
 
     Raises    GraphError naming the first one that is left out
     """
@@ -499,7 +499,7 @@ FLAGS = frozenset(  # attributes that are 0 or 1
 
 @cache
 def attributesOf(kind: str, opset: int) -> dict[str, tuple[int, bool]] | None:
-    """Type and need of each attribute of an operator; None for an operator that the standard does not have."""
+    """(type, required) of each attribute of an operator; None for an operator that the standard does not have."""
     from onnx import defs
 
     try:

@@ -34,13 +34,13 @@ class SubgraphReader:
         self.structure: list[int | None] = []  # of the outputs that were read last: the lengths of sequences
 
     def read(self, scope: Any, proto: Any, inputs: list[Any], path: str) -> Any:
-        """The outputs of a node with graphs in its attributes; None where something in one of them cannot be read."""
+        """The outputs of a node with graphs in its attributes; None if a graph has nodes that cannot be read."""
         if scope.depth >= DEEPEST:
             raise GraphError(f"more than {DEEPEST} graphs in one another")
         return getattr(self, proto.op_type.lower() + "Node")(scope, proto, inputs, path)
 
     def ifNode(self, scope: Any, proto: Any, inputs: list[Any], path: str) -> Any:
-        """The outputs of the branch of an If whose condition is known, or of an If of both."""
+        """The outputs of an If: of one branch if the condition is known, else of an If module with both."""
         branches = {name: graphOf(proto, name) for name in ("then_branch", "else_branch")}
         if not inputs or inputs[0] is None:
             raise GraphError("wanted a condition, got none")
@@ -85,7 +85,7 @@ class SubgraphReader:
         return self.outputs(inner, graph)
 
     def outputs(self, inner: Any, graph: Any) -> list[OnnxValue] | None:
-        """The outputs of a graph in a scope of its own; None where something in it cannot be read."""
+        """The outputs of a graph in its own scope; None if it has nodes that cannot be read."""
         reader = self.reader
         before, reader.uses = reader.uses, usesOf(graph.node, reader.names)
         for tensor in graph.initializer:
@@ -102,8 +102,8 @@ class SubgraphReader:
         return values
 
     def captured(self, scope: Any, *graphs: Any) -> list[str]:
-        """The names that graphs read from outside and that become inputs: not those of constants, which are inside, nor
-        of what is left out there.
+        """The outside names that become inputs of inner graphs: neither constants, which are copied inside, nor values
+        left out.
 
         Raises    GraphError for a name that nothing outside gives
         """
@@ -114,14 +114,13 @@ class SubgraphReader:
         return [name for name in names if scope.values[name] is not None and not isInside(scope.values[name])]
 
     def graph(self, scope: Any, graph: Any, captured: list[str], own: list[OnnxValue]) -> Graph | None:
-        """A Graph of its own inputs, of which `own` says what is known, and of captured values; None where it cannot
-        be read."""
+        """The Graph of an inner graph, with inputs like `own` and captured values; None if it cannot be read."""
         return self.graphAndOutputs(scope, graph, captured, own)[0]
 
     def graphAndOutputs(
         self, scope: Any, graph: Any, captured: list[str], ownInputs: list[OnnxValue]
     ) -> tuple[Any, Any]:
-        """The same, and what is known of its outputs."""
+        """The same Graph, and the values of its outputs."""
         reader = self.reader
         free = freeNames(graph, reader.names)
         outer = {name: scope.values[name] for name in free}
@@ -145,7 +144,7 @@ class SubgraphReader:
             return builder.graph(inputs, flattened(outputs), None), outputs
 
     def sequencemapNode(self, scope: Any, proto: Any, inputs: list[Any], path: str) -> Any:
-        """The outputs of a graph that is read once for each element of a sequence, as sequences."""
+        """The outputs of a graph applied to every element of a sequence, as sequences."""
         body = graphOf(proto, "body")
         if not inputs or not isinstance(inputs[0], OnnxSequence):
             raise GraphError("wanted a sequence of known length, got something else")
@@ -167,7 +166,7 @@ class SubgraphReader:
     # Again and again --------------------------------------------------------------------------------------------------
 
     def loopNode(self, scope: Any, proto: Any, inputs: list[Any], path: str) -> Any:
-        """The outputs of a Loop; without a count it is as large as there are integers."""
+        """The outputs of a Loop; without a count, the largest integer is the limit."""
         body = graphOf(proto, "body")
         padded: list[Any] = [*inputs, *[None] * (2 - len(inputs))]
         count, condition, carried = padded[0], padded[1], padded[2:]
@@ -191,7 +190,7 @@ class SubgraphReader:
         return Loop(graph, carried, ranks) if most is None else Loop(graph, carried, ranks, most)
 
     def unrolled(self, scope: Any, body: Any, count: Any, condition: Any, carried: list[Any], path: str) -> Any:
-        """The outputs of a Loop that is read run by run: of one that carries or reads a sequence, whose length changes.
+        """The outputs of an unrolled Loop: for loops that carry or read sequences, whose lengths change.
 
         Raises    GraphError where the data says how many runs there are
         """
@@ -214,11 +213,11 @@ class SubgraphReader:
             wide = [self.added(NewAxes((0,)), [row], path)[0] for row in column]
             stacks.append(self.added(Concat(0), wide, path)[0])
         if not rows and len(body.output) > 1 + len(carried):
-            raise GraphError("never runs, so that the shape of what it stacks is not known")
+            raise GraphError("never runs, so the shape of its stacked outputs is not known")
         return [*carried, *stacks]
 
     def scanNode(self, scope: Any, proto: Any, values: list[Any], path: str) -> Any:
-        """The outputs of a Scan; that of opset 8 is one for each sample of a batch."""
+        """The outputs of a Scan; in opset 8 it runs once per sample of a batch."""
         attributes = {a.name: a for a in proto.attribute}
         body, count = graphOf(proto, "body"), attributes["num_scan_inputs"].i
         isBatched = scope.opsets.get("", 0) < 9
@@ -298,12 +297,12 @@ def needAll(values: list[Any]) -> None:
 
 
 def isInside(value: OnnxValue) -> bool:
-    """Whether a value from outside is known to a graph itself, and so is no input of it."""
+    """True if an inner graph holds a value from outside as a constant, so that it is no input."""
     return value.array is not None and not value.isShared
 
 
 def inside(value: OnnxValue) -> OnnxValue:
-    """A known value, for another graph."""
+    """A copy of a constant, for another graph."""
     copied = OnnxValue(value.name, value.shape, value.dtype, array=value.array)
     copied.isWeight = value.isWeight
     return copied
@@ -319,7 +318,7 @@ def settledShape(value: OnnxValue, after: OnnxValue) -> Any:
 
 
 def without(value: OnnxValue, axis: int) -> OnnxValue:
-    """What is known of a slice of a value."""
+    """A slice of a value, without one axis: its shape and dtype."""
     shape = value.shape and tuple(value.shape)
     if shape:
         axis = normalAxis(axis, len(shape))

@@ -21,7 +21,7 @@ REASONS = {  # of a refusal: its mark in the message
     "opset 6": "of opset 6; what it means is known from opset 7 on",
     "texts": "got elements of kind STRING",
     "a gradient as an operator": r"ai\.onnx\.preview\.training\.Gradient",
-    "a length that comes with the data": "the length of what is split is known only with the data",
+    "a length that comes with the data": "the length of the split axis is known only with the data",
 }
 
 

@@ -1,1 +1,1 @@
-"""Gradients: those of modules whose rules are not traced, written in operators of ONNX."""
+"""Gradients in ONNX operators, for modules whose rules are not traced."""

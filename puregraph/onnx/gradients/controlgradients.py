@@ -1,6 +1,6 @@
-"""ControlGradients: of modules that run graphs. If has a branch for each gradient, Loop and Scan run from the end on.
+"""ControlGradients of modules that run graphs. If has a branch for each gradient; Loop and Scan run backwards.
 
-What is in a branch or a run is computed again there; what each run began with is stacked by the forward pass.
+Branches and runs are recomputed; the forward pass stacks the values that each run began with.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ControlGradient(GradientCall):
 
 @writesGradient(If, forAnySize=True)
 def branches(step: OnnxStep) -> list[str | None]:
-    """If: each branch gives the gradients of one graph; that of a condition that is known stands alone."""
+    """If: each branch returns the gradients of one graph; if the condition is known, only that branch is written."""
     g = ControlGradient(step)
     if g.module.misfit:
         raise GraphError("one of its branches was not read, as it fits no data of these shapes")
@@ -86,7 +86,7 @@ def branch(g: ControlGradient, graph: Any, ends: list[End]) -> InnerGradient:
 
 
 def inOrder(g: ControlGradient, names: list[str]) -> list[str | None]:
-    """For each argument its gradient, of those of the ones that want one."""
+    """The gradient of every argument, None where none is required."""
     gradients: list[str | None] = [None] * (g.count + len(g.stored))
     for i, name in zip(g.order, names):
         gradients[i] = name
@@ -94,10 +94,10 @@ def inOrder(g: ControlGradient, names: list[str]) -> list[str | None]:
 
 
 class RunGradient(ControlGradient):
-    """The gradient of one run of a Loop or Scan, in a body that is run from the last one to the first.
+    """Gradient of one run of a Loop or Scan, in a body that runs backwards, from the last run to the first.
 
-    `carry` are the names of the gradients of carried values in the body, by number, `totals` those of the sums for what
-    all runs read, by argument; `rows` those of the gradients of stacked outputs.
+    `carry` holds the names of the body's gradients of carried values, by number; `totals` the names of the gradient
+    sums of values that all runs read, by argument; `rows` the names of the gradients of stacked outputs.
     """
 
     def __init__(self, step: OnnxStep, shapes: Any, outshapes: Any):
@@ -118,7 +118,8 @@ class RunGradient(ControlGradient):
         self.totals = {i: unique(f"{step.path}:total{i}") for i in positions}
 
     def reached(self) -> tuple[Ways, set[int]]:
-        """What gradients reach in some run, and the carried values that have one after some run."""
+        """The inputs and parameters that gradients reach in some run, and the carried values with a gradient after some
+        run."""
         m, isFloat = self.module, [dtype.kind == "f" for dtype in self.dtypes[self.first :][: self.module.carried]]
         stacked = [m.answers + i for i in self.seeded if i >= m.carried]
         inputs = [
@@ -134,13 +135,13 @@ class RunGradient(ControlGradient):
             live = more
 
     def carriedEnds(self) -> list[End]:
-        """The gradients that the body takes from the run behind and gives to the one before."""
+        """The gradients that the body receives from the next run and passes to the previous one."""
         dtypes = self.dtypes[self.first :]
         ends = [End(name, dtypes[i], self.carriedShapes[i]) for i, name in self.carry.items()]
         return ends + [End(name, self.dtypes[i], self.shapes[i]) for i, name in self.totals.items()]
 
     def beginning(self) -> list[str]:
-        """What they are behind the last run."""
+        """The gradients that are carried, after the last run."""
         starts = [str(self.grads[i]) if i in self.seeded else self.none(self.first + i) for i in self.carry]
         return starts + [self.none(i) for i in self.totals]
 
@@ -150,7 +151,7 @@ class RunGradient(ControlGradient):
         return [End(name, self.kinds[i], self.outshapes[m.answers + i]) for i, name in self.rows.items()]
 
     def run(self, controls: list[End], starts: list[End], slices: list[End]) -> tuple[InnerGradient, list[str]]:
-        """The gradient of a run, whose nodes are written, and what it gives to the run before."""
+        """Write the gradient of a run; returns it and the names of the gradients passed to the previous run."""
         m = self.module
         ends = [*controls, *starts, *slices, *self.ends(self.behind)]
         carried = {m.answers + i: end for i, end in zip(self.carry, self.carriedEnds())}
@@ -163,7 +164,7 @@ class RunGradient(ControlGradient):
         return inner, carriedGrads + [inside.op("Add", total, new[i]) for i, total in self.totals.items()]
 
     def outcome(self, names: list[str], slices: dict[int, str]) -> list[str | None]:
-        """For each argument its gradient, from what the first run gives and the stacked gradients of slices."""
+        """The gradient of every argument, from the gradients of the first run and the stacked gradients of slices."""
         inputs = {self.first + i: name for i, name in zip(self.carry, names)}
         sums = dict(zip(self.totals, names[len(self.carry) :]))
         positions = {self.position(id(param)): id(param) for param in self.params}
@@ -173,7 +174,7 @@ class RunGradient(ControlGradient):
 
 @writesGradient(Loop, forAnySize=True)
 def loopBack(step: OnnxStep) -> list[str | None]:
-    """Loop: as often as it ran, each run reads what it began with from the end on."""
+    """Loop: as many runs as the forward pass; each reads the stored values of its run, from the last one on."""
     m, call = step.module.of, GradientCall(step)
     before = [(1,) * rank for rank in m.ranks]
     inputShapes = call.shapes[: len(step.module.needed) - len(m.ruleNames)]
@@ -203,7 +204,7 @@ def loopBack(step: OnnxStep) -> list[str | None]:
 
 @writesGradient(Scan, forAnySize=True)
 def scanBack(step: OnnxStep) -> list[str | None]:
-    """Scan: the other way along each axis."""
+    """Scan: runs in the opposite direction along each axis."""
     m, call = step.module.of, GradientCall(step)
     inputShapes = call.shapes[: len(step.module.needed) - len(m.ruleNames)]
     carried, scanned, alike = m.parted(inputShapes)

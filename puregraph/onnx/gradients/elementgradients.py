@@ -32,7 +32,7 @@ def writesIndexed(*classes: type, forAnySize: bool = True) -> Callable[[Callable
 
 
 class IndexedGradient(GradientCall):
-    """A gradient of a module with an index: `take` gives what it names, `put` an array with other elements there."""
+    """A gradient of a module with an index: `take` gathers at the index, `put` scatters to it."""
 
     def __init__(self, step: OnnxStep):
         super().__init__(step)
@@ -83,7 +83,7 @@ def unpooled(g: IndexedGradient) -> tuple:
 
 @writesIndexed(ScatterElements, ScatterND)
 def scattered(g: IndexedGradient) -> tuple:
-    """What was replaced has none; of equal positions the last update has it; see the rules of the module."""
+    """Replaced elements get no gradient; of updates at equal positions, only the last gets one."""
     index, kind = g.index(1), g.module.reduction
     if kind == "add":
         return g.grad, None, g.take(g.grad, index)
@@ -102,7 +102,7 @@ def scattered(g: IndexedGradient) -> tuple:
 
 @writesIndexed(Determinant, forAnySize=False)
 def cofactors(g: IndexedGradient) -> tuple:
-    """The determinants of what is left of a matrix without a row and a column, with their signs."""
+    """The cofactors of a matrix: signed determinants of its minors."""
     n, rank = int(g.shapes[0][-1]), len(g.shapes[0])
     grad = g.op("Unsqueeze", g.grad, g.step.whole(-2, -1))
     if n < 2:
@@ -116,7 +116,7 @@ def cofactors(g: IndexedGradient) -> tuple:
 
 @writesIndexed(DFT, forAnySize=False)
 def transformed(g: IndexedGradient) -> tuple:
-    """A product with the matrix of the transform along its axis, real and imaginary parts being one."""
+    """A product with the transform's matrix along its axis, with real and imaginary part as one axis."""
     shape, rank = g.shapes[0], len(g.shapes[0])
     axis, _ = g.module.sizes(shape)
     outShape = g.module.dataShapeFrom(shape)
@@ -156,7 +156,8 @@ def accumulated(g: IndexedGradient) -> tuple:
 
 
 def otherFactors(g: IndexedGradient, axis: str) -> str:
-    """One element after the other along an axis: the sum over all products that it is a factor of, each without it."""
+    """Loop over the elements along an axis: the gradient of each is the sum of all products with it, each without
+    it."""
     x, count, options = str(g.values[0]), np.int64, {"exclusive": int(g.module.exclusive) or None}
     along = g.op("Reshape", axis, g.step.whole(1))
     position = g.op("CumSum", g.full(1, 0, count), axis, exclusive=1)
@@ -183,7 +184,7 @@ def otherFactors(g: IndexedGradient, axis: str) -> str:
 
 @writesIndexed(ScatterSequence)
 def put(g: IndexedGradient) -> tuple:
-    """What was replaced has none; that of the updates is read where they were put."""
+    """Replaced elements get no gradient; the gradient of the updates is gathered from their positions."""
     axis, options = g.module.axis, {"axis": g.module.axis, "mode": "circular" if g.module.circular else "linear"}
     starts = () if g.values[2] is None else (g.index(2),)
     kept = g.op("TensorScatter", g.grad, g.full(0, 1), *starts, **options)
@@ -197,7 +198,7 @@ def put(g: IndexedGradient) -> tuple:
 
 
 def multiplied(g: IndexedGradient, index: str) -> tuple:
-    """The product of the other factors: that of the rest for a single 0, and 0 where there are two."""
+    """The product of the other factors: of the nonzero factors for a single 0, and 0 for two or more."""
     x, updates = str(g.values[0]), str(g.values[2])
     one, none, count = g.number(1), g.number(0), np.int64
     isZero = [g.op("Equal", v, none) for v in (x, updates)]

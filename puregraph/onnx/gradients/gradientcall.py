@@ -1,4 +1,4 @@
-"""GradientCall: a step that gives the gradients of a module, with what its rule takes."""
+"""GradientCall: a step that computes the gradients of a module, with the arguments of its rule."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from puregraph.onnx.onnxwriter import OnnxStep, kindOf
 
 
 class GradientCall:
-    """The gradients of a module's outputs, `grads`, its arguments and outputs, `values`, as names; None for none.
+    """Names of a module's output gradients, `grads`, and of its arguments and outputs, `values`; None for none.
 
-    `shapes` and `dtypes` are those of the arguments and outputs, `kinds` the dtypes of the gradients, `dtype` that of
-    the first one.
+    `shapes` and `dtypes` belong to the arguments and outputs, `kinds` are the dtypes of the gradients, `dtype` is the
+    first of them.
     """
 
     def __init__(self, step: OnnxStep):
@@ -33,13 +33,13 @@ class GradientCall:
         return self.step.op(kind, *inputs, **attributes)
 
     def at(self, step: OnnxStep) -> Any:
-        """The same, whose nodes a step elsewhere adds."""
+        """The same call, with nodes added by another step."""
         other = copy(self)
         other.step = step
         return other
 
     def inside(self) -> Any:
-        """The same, whose nodes are those of a graph in an attribute."""
+        """The same call, with nodes added to the graph of an attribute."""
         return self.at(self.step.inside(self.step.writer.blank()))
 
     def number(self, value: Any, dtype: Any = None) -> str:

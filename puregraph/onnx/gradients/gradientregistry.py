@@ -1,4 +1,4 @@
-"""GradientRegistry: for each class of module what writes its gradient, where its rule is not traced."""
+"""GradientRegistry: the gradient writers of module classes whose rule is not traced."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ANYSIZE: set[type] = set()  # classes whose gradient is written once for all siz
 
 
 def writesGradient(*classes: type, forAnySize: bool = False) -> Callable[[Callable], Callable]:
-    """Register the function below it: it gets the step of a Gradient, and gives names, None for no gradient, of what it
-    has for each argument of the module."""
+    """Register the function below it: it gets the step of a Gradient, and returns a name for each argument of the
+    module, None for no gradient."""
 
     def register(write: Callable) -> Callable:
         GRADIENTS.update(dict.fromkeys(classes, write))
@@ -25,6 +25,6 @@ def writesGradient(*classes: type, forAnySize: bool = False) -> Callable[[Callab
 
 @cache
 def loadGradients() -> None:
-    """Import what writes gradients."""
+    """Import the gradient writers."""
     for family in ("control", "element", "region"):
         import_module(f"puregraph.onnx.gradients.{family}gradients")

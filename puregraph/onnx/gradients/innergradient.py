@@ -12,7 +12,7 @@ from puregraph.onnx.onnxwriter import End, ModelWriter, OnnxStep
 
 
 class Ways:
-    """What gradients of some outputs of a graph reach: the numbers of inputs, and parameters by their ids."""
+    """The inputs, by number, and parameters, by id, that the gradients of some outputs of a graph reach."""
 
     def __init__(self, graph: Graph, outputs: list[int], inputs: list[int], params: list[Any]):
         self.names = names_of(graph)
@@ -30,10 +30,10 @@ class Ways:
 
 
 class InnerGradient:
-    """The gradients of a graph's inputs and parameters that its outputs reach, from names of those of the outputs.
+    """The gradients of a graph's inputs and parameters, from the named gradients of its outputs.
 
-    `ends` are names, dtypes and shapes of the inputs, `seeds` those of the gradients of outputs by their position;
-    what is written are nodes of `writer`, and `step` adds more to them.
+    `ends` are names, dtypes and shapes of the inputs; `seeds` are the output gradients, by position. `writer` holds
+    the written nodes, and `step` adds more.
     """
 
     def __init__(self, step: OnnxStep, graph: Graph, ends: list[End], seeds: dict[int, End], ways: Ways):
@@ -44,11 +44,11 @@ class InnerGradient:
 
     @property
     def writer(self) -> ModelWriter:
-        """What the nodes are written by."""
+        """The writer of the nodes."""
         return self.step.writer
 
     def write(self, graph: Graph, ends: list[End], seeds: dict[int, End], ways: Ways) -> None:
-        """The nodes, and the names of the gradients; nothing where no gradient reaches anything."""
+        """Write the nodes, and note the names of the gradients; write nothing if no gradient reaches anything."""
         if not ways.inputs and not ways.params:
             return
         flat = ways.names.flat
@@ -68,7 +68,7 @@ class InnerGradient:
         self.params = dict(zip(ways.params, gradNames[len(ways.inputs) :]))
 
     def summed(self, seeds: dict[int, End], numbers: list[int]) -> dict[int, End]:
-        """The gradients of outputs that are one value as one."""
+        """One gradient per output value: gradients of outputs that are the same value are added."""
         totals: dict[int, tuple[int, End]] = {}
         for i, end in seeds.items():
             if numbers[i] in totals:

@@ -45,7 +45,7 @@ class RegionGradient(GradientCall):
         return self.op("Reshape", self.op("Transpose", x, perm=[0, 2, 3, 1]), self.rows)
 
     def sumOfRegions(self, write: Callable[[Any, str, str, str], str]) -> str:
-        """The gradient of x; `write` adds what one region gives, from the gradient of its parts (parts, c)."""
+        """The gradient of x; `write` adds the gradient of one region, from the gradient of its parts (parts, c)."""
         body = self.inside()
         r, on, total = (self.step.writer.unique(f"{self.step.path}:{name}") for name in ("region", "on", "total"))
         grad = body.op("Transpose", body.floating(body.op("Gather", self.grad, r)), perm=[1, 2, 0])
@@ -179,20 +179,20 @@ def pooled(step: OnnxStep) -> tuple:
 
 
 def maxima(b: RegionGradient, x: str, isInside: str, starts: str) -> tuple[str, str]:
-    """(where the first maximum is along the last axis, the maximum) of what is inside; where nothing is larger than
-    -infinity the first element inside."""
+    """(index of the first maximum along the last axis, the maximum), inside the region; if all is -infinity, the index
+    of the first element inside."""
     masked = b.op("Where", isInside, x, b.number(-np.inf, b.real))
     index = b.op("ArgMax", masked, axis=-1, keepdims=0)
     return b.op("Max", index, starts), b.op("ReduceMax", masked, b.step.whole(-1), keepdims=0)
 
 
 def isAny(b: RegionGradient, isInside: str) -> str:
-    """Whether there is an element in each part."""
+    """True where a part has at least one element."""
     return b.cast(b.op("ReduceMax", b.cast(isInside, np.int32), b.step.whole(-1), keepdims=0), bool)
 
 
 def part(b: RegionGradient, axis: int, count: int, region: str) -> tuple[str, str]:
-    """(whether each part has each element along an axis, (count, n); the first one of each, (count,))."""
+    """(mask of the elements of each part along an axis, (count, n); the first element of each part, (count,))."""
     single = np.dtype(np.float32)
     ends = b.cast(region, single) if b.dtypes[1] != single else region
     n = b.sizes[axis]

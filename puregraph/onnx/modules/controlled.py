@@ -1,4 +1,4 @@
-"""Controlled: modules of which an option is an input: another module does the work once the option is known."""
+"""Controlled: modules with an option as an input; another module does the work once the option is known."""
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class _Controlled(Module):
         return self.made(x, options).dataShapeFrom(x)
 
     def fitting(self, rank, options):
-        """Whether options may have this shape."""
+        """True if options may have this shape."""
         return options in ((), (1,))
 
     def dataTypeFrom(self, x, options=None):
@@ -304,7 +304,7 @@ class SplitSizes(_Controlled):
 
 
 class Parts(modules.Split):
-    """y_0, y_1, ... = x cut along `axis` into parts of these sizes, which may be 0.
+    """y_0, y_1, ... = x split along `axis` into parts of these sizes, which may be 0.
 
     Shapes    x (..., n0 + n1 + ..., ...) -> yi (..., ni, ...)
     Source    ONNX operator Split

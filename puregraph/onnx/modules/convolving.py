@@ -92,7 +92,7 @@ class ConvolveTransposed(Module):
 
     @property
     def cut(self):
-        """What is cut off on both sides; below 0 it is added."""
+        """Widths to cut off on both sides; negative widths are added."""
         return tuple((before, after - post) for (before, after), post in zip(self.pad, self.postpad))
 
     @property

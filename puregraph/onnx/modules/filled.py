@@ -76,7 +76,7 @@ class ConstantRange(Module):
 
 
 def countOf(start, stop, step):
-    """How many numbers there are from start to stop."""
+    """The number of elements from start to stop."""
     need(step != 0, "a step other than 0", step)
     count = np.ceil((stop - start) / step)
     need(np.isfinite(count), "a finite start, stop and step", [start, stop, step])

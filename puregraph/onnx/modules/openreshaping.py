@@ -11,13 +11,13 @@ from puregraph.modules.reshaping import _Reshaped
 
 
 class ReshapeTo(Module):
-    """y = x with another shape, elements in row-major order; -1, once, is what is left.
+    """y = x with another shape, elements in row-major order; one size may be -1 and is inferred.
 
-    0 is a size with `keepsZero`, and copies the size of x without. Without `shape`, `sizes` are a second input.
+    With `keepsZero`, 0 is a size; otherwise it copies the size of x. Without `shape`, `sizes` are a second input.
 
     Shapes    x (any), sizes (rank) integers -> y (shape)
     Source    ONNX operator Reshape with allowzero
-    Raises    ShapeError if x has another number of elements, or what is left is no integer
+    Raises    ShapeError if x has another number of elements, or the inferred size is no integer
     """
 
     reads = ()

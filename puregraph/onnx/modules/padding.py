@@ -69,7 +69,7 @@ class PadAll(Module):
         return x
 
     def split(self, x, pads):
-        """What is cut off, as slices, and what is put around."""
+        """The slices to cut out, and the widths to pad."""
         widths = self.widths(x.ndim, self.width if pads is None else sizesOf(pads))
         cut = tuple(slice(max(0, -a), n - max(0, -b)) for n, (a, b) in zip(x.shape, widths))
         return cut, [(max(0, a), max(0, b)) for a, b in widths]

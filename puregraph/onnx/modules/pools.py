@@ -25,7 +25,7 @@ class _Pool(Module):
         return (*x[:2], *self.counts(x[2:]))
 
     def counts(self, lengths):
-        """How many windows there are along each axis."""
+        """The number of windows along each axis."""
         windowCounts = []
         for n, k, s, (before, after), d in zip(lengths, self.size, self.stride, self.pad, self.dilation):
             over = d * (k - 1) + 1 - after
@@ -38,7 +38,7 @@ class _Pool(Module):
         return windowCounts
 
     def sides(self, lengths):
-        """(before, after) so that all windows fit."""
+        """(before, after): the padding along each axis with which all windows fit."""
         paddings = []
         for n, k, s, (before, after), d, count in zip(
             lengths, self.size, self.stride, self.pad, self.dilation, self.counts(lengths)
@@ -120,7 +120,7 @@ class PoolMax(_Pool):
 class PoolMean(_Pool):
     """y[n, c, a] = mean over t of x[n, c, a stride + t dilation - before]
 
-    Padding counts as zeros with includePad, and not at all without; what is beyond it never counts.
+    With includePad, padding counts as zeros, otherwise not at all; positions beyond it never count.
 
     Shapes    x (n, c, *spatial) -> y (n, c, *count)
     Source    ONNX operator AveragePool
@@ -145,7 +145,7 @@ class PoolMean(_Pool):
         self.includePad = includePad
 
     def shares(self, like, x):
-        """How many elements each window over x has, as float32 on the device of another array."""
+        """The number of elements in each window, as float32 on the device of another array."""
         win = self.window(x)
         ones = np.ones_like(like, shape=(1, 1, *x.shape[2:]), dtype=np.float32)
         ones = padded(ones, self.pad, 1) if self.includePad else padded(ones, self.pad)

@@ -13,9 +13,9 @@ WHOLE = 1 << 24  # the integers up to here are floats of 32 bits
 
 
 class _QuantizedLayer(Module):
-    """The base: s = layer(x - xZero, W - wZero), exact; y = round((s xScale wScale + b) / yScale) + yZero.
+    """Base class: s = layer(x - xZero, W - wZero), exact; y = round((s xScale wScale + b) / yScale) + yZero.
 
-    With `isRectified` what is below 0 is 0 before it is rounded.
+    With `isRectified`, a ReLU is applied before rounding.
     """
 
     reads = ()
@@ -81,7 +81,7 @@ class QuantizedProduct(_QuantizedLayer):
         return (*x[:-1], W[1])
 
     def outmaps(self, W):
-        """How many columns there are."""
+        """The number of columns."""
         return W[1]
 
     def layer(self, x, W):
@@ -89,11 +89,11 @@ class QuantizedProduct(_QuantizedLayer):
         return np.matmul(x, W)
 
     def perFilter(self, values, rank):
-        """What there is for each column, next to W."""
+        """Values per column, to broadcast with W."""
         return values
 
     def perOutput(self, values, y):
-        """What there is for each column, next to y."""
+        """Values per column, to broadcast with y."""
         return values
 
     @classmethod
@@ -122,7 +122,7 @@ class QuantizedConvolve(_QuantizedLayer):
         return self.of.dataShapeFrom(x, W)
 
     def outmaps(self, W):
-        """How many filters there are."""
+        """The number of filters."""
         return W[0]
 
     def layer(self, x, W):
@@ -130,11 +130,11 @@ class QuantizedConvolve(_QuantizedLayer):
         return self.of.updateData(x, W)
 
     def perFilter(self, values, rank):
-        """What there is for each filter, next to W."""
+        """Values per filter, to broadcast with W."""
         return values.reshape(-1, *(1,) * (rank - 1)) if values.ndim else values
 
     def perOutput(self, values, y):
-        """What there is for each filter, next to y."""
+        """Values per filter, to broadcast with y."""
         return perMap(values, y) if values.ndim else values
 
     @classmethod

@@ -8,15 +8,16 @@ from puregraph.module import Module
 
 
 class CellGradient:
-    """The way back through the time steps of a RecurrentCells: `h`, `c` are gradients of the states before a step, `U`,
-    `b`, `P` sums of those of the weights."""
+    """Backpropagation through time of a RecurrentCells: `h`, `c` are gradients of the states before a step, `U`, `b`,
+    `P` sums of the weight gradients."""
 
     def __init__(self, cells, R, P, h, c):
         self.cells, self.R, self.peep, self.h, self.c = cells, R, P, h, c
         self.U = self.b = self.P = None
 
     def step(self, gy, h, c, rest, isOn):
-        """The gradient of what comes from x, for that of the output of a step; `h`, `c` are the states before it."""
+        """Backpropagate one step: the gradient of the input part, from that of the output; `h`, `c` are the states
+        before."""
         gh, gc = self.h if gy is None else self.h + (gy if isOn is None else np.where(isOn, gy, 0 * gy)), self.c
         if isOn is not None:
             held, (gh, gc) = (gh, gc), [np.where(isOn, g, 0 * g) for g in (gh, gc)]
@@ -86,7 +87,7 @@ FUNCTIONS = {  # of x and two constants
     "Softsign": lambda x, a, b: x / (1 + np.abs(x)),
     "Softplus": lambda x, a, b: np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0),
 }
-SLOPES = {  # the derivatives, of x, what it became, and two constants
+SLOPES = {  # the derivatives, from x, y, and two constants
     "Relu": lambda x, y, a, b: np.where(x > 0, 1, 0 * x),
     "Tanh": lambda x, y, a, b: 1 - y * y,
     "Sigmoid": lambda x, y, a, b: y * (1 - y),
@@ -99,7 +100,7 @@ SLOPES = {  # the derivatives, of x, what it became, and two constants
     "Softsign": lambda x, y, a, b: (1 - np.abs(y)) ** 2,
     "Softplus": lambda x, y, a, b: 0.5 * (1 + np.tanh(0.5 * x)),
 }
-CONSTANTS = {  # those that are used, and what they are where left out
+CONSTANTS = {  # the constants in use, and their defaults
     "Affine": (1.0, 0.0),
     "LeakyRelu": (0.01, None),
     "ThresholdedRelu": (1.0, None),
@@ -117,7 +118,7 @@ class RecurrentCells(Module):
               r (h_{t-1} R' + B) for h_{t-1} R' + B;  h = (1 - z) g + z h_{t-1}
         LSTM  i, o, f = f(p_i + P_i c), f(p_o + P_o c_t), f(p_f + P_f c);  c_t = f c + i f2(p_c);  h = o f3(c_t)
 
-    `activations` are (name, alpha, beta) of f, f2, f3; what goes into f and f2 is cut off at -clip and clip unless it
+    `activations` are (name, alpha, beta) of f, f2, f3; the inputs of f and f2 are clipped to [-clip, clip], unless clip
     is 0; with `isCoupled` f = 1 - i. Time steps beyond `lengths` change no state and give y = 0.
 
     Shapes    x (t, n, i), W (gates h, i), R (gates h, h), B (2 gates h), lengths (n), h0, c0 (n, h), P (3 h) -> y
@@ -174,7 +175,7 @@ class RecurrentCells(Module):
         return range(t)[:: -1 if self.isReversed else 1]
 
     def run(self, x, W, R, B, lengths, h0, c0, P):
-        """All outputs, and for each time step what its gradient is computed from."""
+        """All outputs, and the values that each time step keeps for its gradient."""
         t, n, _ = x.shape
         h = np.zeros_like(x, shape=(n, self.hsize)) if h0 is None else h0
         c = np.zeros_like(x, shape=(n, self.hsize)) if c0 is None else c0
@@ -193,7 +194,7 @@ class RecurrentCells(Module):
         return ((y, h, c) if self.kind == "LSTM" else (y, h)), kept
 
     def gate(self, index, x, clip=None):
-        """One of the functions of x, which is cut off before, and its derivative."""
+        """One activation of x, clipped first, and its derivative."""
         name, alpha, beta = self.activations[index]
         clip = self.clip if clip is None else clip
         inside = np.minimum(np.maximum(x, -clip), clip) if clip else x

@@ -71,7 +71,7 @@ OPEN = {"Max": ReduceMax, "Min": ReduceMin, "Mean": ReduceMean}  # of axes whose
 
 
 class ReduceFilled(Module):
-    """y = what a reduction gives of no elements: 0 for sums, 1 for products, the least or largest for extremes.
+    """y = the reduction of no elements: 0 for sums, 1 for products, the least or largest for extremes.
 
     Shapes    x (any) with an empty axis among `axes` -> y without them, or of length one there
     Source    ONNX operators ReduceSum, Prod, ReduceMax ... of an empty set

@@ -35,7 +35,7 @@ class ScaleMaps(Module):
         return x
 
     def shaped(self, values, x):
-        """One value for each channel, to broadcast with x."""
+        """Per-channel values, shaped to broadcast with x."""
         return perMap(values, x) if x.ndim > 1 else values
 
     def updateData(self, x, scale, bias, mean, var):

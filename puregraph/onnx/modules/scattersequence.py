@@ -36,7 +36,7 @@ class ScatterSequence(Module):
         return x
 
     def key(self, x, updates, starts):
-        """Where the updates go."""
+        """The index of the updates in x."""
         axis, count = normalAxis(self.axis, x.ndim), updates.shape[normalAxis(self.axis, x.ndim)]
         first = np.zeros(x.shape[0], np.int64) if starts is None else starts
         positions = first[:, None] + np.arange(count)

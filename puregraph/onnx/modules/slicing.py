@@ -34,7 +34,7 @@ class SliceAlong(Module):
         return (None,) * len(x)
 
     def key(self, x, starts, ends, axes, steps):
-        """What x is indexed with."""
+        """The index of the slice in x."""
         index = [slice(None)] * x.ndim
         lists = [[1] * len(axes) if values is None else sizesOf(values) for values in (axes, starts, ends, steps)]
         for axis, start, end, step in zip(*lists):

@@ -11,7 +11,7 @@ from puregraph.onnx.modules.randomlike import RandomLike
 from puregraph.onnx.opregistry import onnxOp
 from puregraph.pointwise import Pointwise
 
-FORMULAS: dict[str, tuple[str, dict[str, float]]] = {  # with the attributes and what they are where left out
+FORMULAS: dict[str, tuple[str, dict[str, float]]] = {  # with attributes and their defaults
     "Celu": ("maximum(0, x) + minimum(0, alpha * expm1(x / alpha))", {"alpha": 1.0}),
     "HardSigmoid": ("clip(alpha * x + beta, 0, 1)", {"alpha": 0.2, "beta": 0.5}),
     "Mish": ("x * tanh(softplus(x))", {}),
@@ -33,7 +33,7 @@ PLAIN = {
 
 @onnxOp(*FORMULAS)
 def formula(op: Any, x: Any) -> Any:
-    """Activations that are a formula."""
+    """Activations written as a formula."""
     text, constants = FORMULAS[op.type]
     parameters = {name: op.get(name, default) for name, default in constants.items()}
     y = op(Pointwise(formula=text, **parameters), x)

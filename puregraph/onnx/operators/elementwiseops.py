@@ -75,7 +75,7 @@ def negation(op: Any, x: Any) -> Any:
 
 @onnxOp("Where")
 def where(op: Any, condition: Any, a: Any, b: Any) -> Any:
-    """Where."""
+    """Where, element by element."""
     return op(modules.Where(), condition, a, b)
 
 
@@ -87,7 +87,7 @@ def identity(op: Any, x: Any) -> Any:
 
 @onnxOp("Div")
 def divide(op: Any, a: Any, b: Any) -> Any:
-    """Of integers the quotient is cut off towards zero."""
+    """Division; quotients of integers are truncated towards zero."""
     if isFloating(a.dtype):
         return op(modules.Div(), a, b)
     isPlain = a.dtype.kind == "u" or isNatural(a) and isNatural(b)
@@ -95,7 +95,7 @@ def divide(op: Any, a: Any, b: Any) -> Any:
 
 
 def isNatural(value: Any) -> bool:
-    """Whether the elements are known ahead of data, and none is negative."""
+    """True if the elements are known ahead of data, and none is negative."""
     known = None if value.shape is None else valueOf(value.shape)
     return known is not None and not any(not isinstance(n, Dim) and n < 0 for n in known.ravel().tolist())
 
@@ -117,7 +117,7 @@ def power(op: Any, a: Any, b: Any) -> Any:
 
 @onnxOp("Max", "Min")
 def extreme(op: Any, *xs: Any) -> Any:
-    """Of any number of inputs, by pairs."""
+    """Max or Min of any number of inputs, in pairs."""
     y = xs[0]
     for x in xs[1:]:
         y = op(Pointwise(formula="maximum(a, b)" if op.type == "Max" else "minimum(a, b)"), y, x)

@@ -26,7 +26,7 @@ from puregraph.onnx.opregistry import MICROSOFT, onnxOp
 from puregraph.onnx.shapes.operandshapes import settleOperand
 from puregraph.pointwise import Pointwise
 
-HIDDEN = -10000.0  # what is added to the score of a key that a mask hides
+HIDDEN = -10000.0  # added to the score of a masked key
 TINY = 1e-12  # the epsilon of a norm behind a sum
 ACTIVATIONS = {  # with the names of their constants
     **dict.fromkeys(("Relu", "Sigmoid", "Tanh", "HardSwish"), ()),
@@ -69,7 +69,7 @@ def standard(
 
 
 def refuseUnless(op: Any, **usual: Any) -> None:
-    """Check that attributes that cannot be read are left out, or say what is usual.
+    """Check that unsupported attributes are left out or have their usual value.
 
     Raises    GraphError naming the first that does not
     """
@@ -149,7 +149,7 @@ def skipLayerNorm(op: Any, x: Any, skip: Any, gamma: Any, beta: Any = None, bias
 
 
 def normalized(op: Any, x: Any, gamma: Any, beta: Any, outputs: int = 1) -> Any:
-    """(LayerNormalization, mean, inverse of the deviation), the last two None where nobody reads them."""
+    """(LayerNormalization, mean, inverse of the deviation); the last two are None if unused."""
     y = standard(op, "LayerNormalization", x, gamma, beta, outputs=outputs, epsilon=op.get("epsilon", TINY))
     return y if isinstance(y, tuple) else (y, None, None)
 
@@ -446,7 +446,7 @@ def apart(packed: np.ndarray, bits: int) -> np.ndarray:
 
 
 def between(op: Any, function: Callable[..., Any], y: tuple[Any, Any], *triples: Any) -> Any:
-    """Integers as floats, a function of these, and integers of the result."""
+    """Dequantize, apply a function, quantize the result."""
     floats = [standard(op, "DequantizeLinear", *triples[i : i + 3]) for i in range(0, len(triples), 3)]
     scale, zero = y
     zero = op.constant(np.zeros((), triples[0].dtype)) if zero is None else zero
@@ -502,7 +502,7 @@ def quantizedChoice(op: Any, condition: Any, *others: Any) -> Any:
 
 @microsoftOp("QLinearConv")
 def quantizedConvolution(op: Any, x: Any, *others: Any) -> Any:
-    """QLinearConv, of channels that may be last."""
+    """QLinearConv, optionally with channels last."""
     isLast = bool(op.get("channels_last", 0))
     attributes = {name: value for name, value in op.attributes.items() if name != "channels_last"}
     y = standard(op, "QLinearConv", channelsSecond(op, x) if isLast else x, *others, **attributes)
@@ -527,7 +527,7 @@ def dynamicLstm(
     op: Any, x: Any, W: Any, R: Any, b: Any, lengths: Any, h: Any, c: Any, peepholes: Any,
     wScale: Any, wZero: Any, rScale: Any, rZero: Any,
 ) -> Any:  # fmt: skip
-    """LSTM with weights of integers, of inputs and states that are rounded to 256 steps between their extremes."""
+    """LSTM with integer weights; inputs and states are quantized to 256 steps between their minimum and maximum."""
     direction = op.choice("direction", "forward", "reverse", "bidirectional")
     refuseUnless(op, clip=0.0, input_forget=0)
     names = [name.lower() for name in op.get("activations") or ()]
@@ -561,7 +561,7 @@ def zerosFor(op: Any, x: Any, width: int) -> Any:
 
 
 def cellOf(op: Any, x: Any, width: int, scale: Any) -> Any:
-    """One step as a graph: (h, c, gates, R, scale of R) -> (h, c, h)."""
+    """The graph of one step: (h, c, gates, R, scale of R) -> (h, c, h)."""
     batch, wide = x.shape[1], 4 * width
     builder = GraphBuilder(op.builder.budget, op.builder.trainable)
     inner = OnnxNode(op.proto, op.name, op.version, op.attributes, builder)

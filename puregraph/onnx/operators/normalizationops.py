@@ -16,12 +16,12 @@ from puregraph.pointwise import Pointwise
 
 
 def allWeights(*values: Any) -> bool:
-    """Whether all of these are arrays of the file."""
+    """True if all values are arrays of the file."""
     return all(v.array is not None and not v.isSplit for v in values)
 
 
 def isNeutral(scale: Any, bias: Any) -> bool:
-    """Whether a scale and a bias are constants, no weights, that change nothing."""
+    """True if scale and bias are constants that change nothing, and no weights."""
     constants = [(v.array, n) for v, n in ((scale, 1), (bias, 0)) if v is not None and not v.isWeight]
     count = 1 if bias is None else 2
     return len(constants) == count and all(array is not None and np.all(array == n) for array, n in constants)
@@ -29,7 +29,7 @@ def isNeutral(scale: Any, bias: Any) -> bool:
 
 @onnxOp("BatchNormalization")
 def batchNorm(op: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> Any:
-    """With running statistics; in training_mode, with those of the batch, and new running ones."""
+    """BatchNormalization with running statistics; in training_mode with batch statistics, updating the running ones."""
     epsilon, momentum = op.get("epsilon", 1e-5), op.get("momentum", 0.9)
     rank = op.rankOf(x)
     if op.get("training_mode", 0):

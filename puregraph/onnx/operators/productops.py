@@ -21,7 +21,7 @@ def matMul(op: Any, a: Any, b: Any) -> Any:
 
 
 def isLayer(a: Any, b: Any) -> bool:
-    """Whether a product is that of values with a matrix of floats that is known."""
+    """True if b is a known float matrix, as in a linear layer."""
     return b.array is not None and not b.isSplit and b.array.dtype.kind in "fV" and b.rank == 2 and (a.rank or 0) >= 1
 
 

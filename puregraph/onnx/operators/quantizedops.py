@@ -62,7 +62,7 @@ def product(op: Any, a: Any, b: Any, aZero: Any, bZero: Any) -> Any:
 
 
 def column(op: Any, value: Any, a: Any) -> Any:
-    """What there is for each row of a matrix, as a column."""
+    """Values per row of a matrix, as a column."""
     if value is None or value.rank != 1 or value.shape == (1,) or (a.rank or 0) < 2:
         return value
     return op(modules.Reshape((-1, 1)), value)
@@ -100,7 +100,7 @@ def convolved(op: Any, x: Any, W: Any, xZero: Any, wZero: Any) -> Any:
 
 
 def channels(op: Any, value: Any, rank: int) -> Any:
-    """What there is for each output channel, in front of `rank` axes; what is one for all stays."""
+    """Values per output channel, in front of `rank` axes; a scalar stays."""
     if value is None or value.rank == 0 or value.shape == (1,):
         return value if value is None or value.rank == 0 else op(modules.Reshape(()), value)
     return op(modules.Reshape((-1, *(1,) * rank)), value)

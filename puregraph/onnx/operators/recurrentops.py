@@ -17,7 +17,7 @@ LAYERS = {"RNN": modules.RNN, "GRU": modules.GRU, "LSTM": modules.LSTM}
 
 @onnxOp(*GATES)
 def recurrent(op: Any, x: Any, W: Any, R: Any, B: Any = None, lengths: Any = None, *states: Any) -> Any:
-    """As a layer of ours where there is one with these options; else by cells in each direction."""
+    """RNN, GRU or LSTM: one of our layers if it has these options, else cells for each direction."""
     first: list[Any] = [*states, None, None, None][:3]
     checkWeights(op, W, R, B, first[2])
     isSamplesFirst = bool(op.get("layout", 0))
@@ -70,7 +70,7 @@ def activationsOf(op: Any) -> list[tuple[str, float, float]]:
 
 
 def isLayer(op: Any, W: Any, R: Any, B: Any, P: Any) -> bool:
-    """Whether a layer of ours has these options, and the weights are its own."""
+    """True if one of our layers has these options, and the weights are arrays of the file."""
     names = {name for name, _, _ in activationsOf(op)}
     isUsual = names == set(PLAIN[op.type]) or op.type == "RNN" and names == {"Relu"}
     isUsual = isUsual and op.get("direction", "forward") != "reverse" and P is None
@@ -83,7 +83,7 @@ def isLayer(op: Any, W: Any, R: Any, B: Any, P: Any) -> bool:
 
 
 def layer(op: Any, x: Any, W: Any, R: Any, B: Any, lengths: Any, h0: Any, c0: Any, _: Any) -> list[Any]:
-    """A layer of ours, between transposes: samples come first in it, and the directions last."""
+    """One of our layers, between transposes: its samples come first, and its directions last."""
     sides, width, insize = W.shape
     hsize = width // GATES[op.type]
     options = {"mode": activationsOf(op)[0][0].lower()} if op.type == "RNN" else {}
@@ -135,7 +135,7 @@ def merged(op: Any, state: Any, width: int) -> Any:
 
 
 def cells(op: Any, x: Any, W: Any, R: Any, B: Any, lengths: Any, *states: Any) -> list[Any]:
-    """A node of cells for each direction."""
+    """One node of RecurrentCells for each direction."""
     direction, functions = op.get("direction", "forward"), activationsOf(op)
     sides = 2 if direction == "bidirectional" else 1
     hsize = op.get("hidden_size") or R.shape[2]

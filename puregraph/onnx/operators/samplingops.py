@@ -54,7 +54,7 @@ def resizing(op: Any, x: Any, factorInput: Any, by: str, axes: Any, region: Any 
     """A Resize; factors and region are inputs where they are known only with the data."""
     mode = op.get("mode", "nearest")
     if mode != "nearest" and not isFloating(x.dtype):
-        op.refuse(f"interpolates between {x.dtype}, of which the standard does not say how they are rounded")
+        op.refuse(f"interpolates {x.dtype}: the standard does not define the rounding")
     factors, bounds = factorInput.numbers, None if region is None else region.numbers
     module = Resize(
         tuple(axes),
@@ -76,9 +76,9 @@ MODES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}  # befo
 
 @onnxOp("GridSample", since=16)
 def gridSample(op: Any, x: Any, grid: Any) -> Any:
-    """Before opset 20 linear and cubic were called by what they are of two axes."""
+    """GridSample; before opset 20, the modes linear and cubic had their names for two axes."""
     if not isFloating(x.dtype):
-        op.refuse(f"reads between elements of {x.dtype}, of which the standard does not say how they are rounded")
+        op.refuse(f"interpolates {x.dtype}: the standard does not define the rounding")
     mode = op.choice("mode", *(MODES if op.version < 20 else MODES.values()))
     mode = MODES.get(mode, mode)
     return op(GridSample(mode, op.get("padding_mode", "zeros"), bool(op.get("align_corners", 0))), x, grid)

@@ -16,7 +16,7 @@ from puregraph.onnx.opregistry import onnxOp
 def itemsOf(op: Any, sequence: Any) -> list[Any]:
     """The values of a sequence.
 
-    Raises    GraphError for what is none
+    Raises    GraphError for other values
     """
     if not isinstance(sequence, OnnxSequence) or sequence.isAbsent:
         op.refuse("wanted a sequence of known length, got something else")
@@ -88,7 +88,7 @@ def splitToSequence(op: Any, x: Any, sizes: Any = None) -> Any:
     axis = op.get("axis", 0)
     length: Any = x.shape[axis] if x.shape is not None else None
     if not isinstance(length, int) or not np.isscalar(length):
-        op.refuse("the length of what is split is known only with the data: give shapes= of the model's inputs")
+        op.refuse("the length of the split axis is known only with the data: give shapes= of the model's inputs")
     lengths = np.array(1) if sizes is None else op.known(sizes, "the lengths of parts")
     if lengths.ndim == 0:
         part = int(lengths)
@@ -116,7 +116,7 @@ def concatFromSequence(op: Any, sequence: Any) -> Any:
 
 @onnxOp("Optional")
 def optional(op: Any, x: Any = None) -> Any:
-    """Optional: what is in it, or a sequence of nothing for an empty one."""
+    """Optional: its element, or an absent sequence if it is empty."""
     return x if x is not None else OnnxSequence([], isAbsent=True)
 
 

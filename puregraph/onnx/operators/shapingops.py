@@ -193,7 +193,7 @@ def pad(op: Any, x: Any, pads: Any = None, value: Any = None, axes: Any = None) 
 
 
 def spread(op: Any, pads: Any, axes: Any, rank: int) -> Any:
-    """Pads for all axes, where those of axes that an input does not name are 0."""
+    """Pads of all axes; 0 for axes that the input does not name."""
     around = op.constant(np.array(rank, axes.dtype))
     none = op.constant(np.zeros(rank, np.int64))
     chosen = op(modules.Mod(), axes, around)

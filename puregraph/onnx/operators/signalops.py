@@ -82,7 +82,8 @@ def multinomial(op: Any, x: Any) -> Any:
 
 @onnxOp("RandomUniform", "RandomNormal", "RandomUniformLike", "RandomNormalLike")
 def randomNumbers(op: Any, x: Any = None) -> Any:
-    """Numbers that are new in every pass; a seed repeats them in every graph of the model, not those of a runtime."""
+    """Random numbers, new in every pass; a seed repeats them in every graph of the model, but not those of a
+    runtime."""
     if x is None:
         x = op(modules.Full(0.0, np.float32), op.constant(np.array(op.get("shape"), np.int64)))
     kind = op.get("dtype")

@@ -1,1 +1,1 @@
-"""Patterns: what exporters composed of small operators, known again as one module."""
+"""Patterns: merge small operators that an exporter composed into one module again."""

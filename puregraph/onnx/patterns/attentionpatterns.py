@@ -61,7 +61,7 @@ def attention(op: Any, q: Any, keys: Any, v: Any, a: Any = None, b: Any = None, 
 
 
 def masking(op: Any, masks: dict[str, Any], targets: Any, sources: Any) -> tuple[bool, Any] | None:
-    """Whether keys after a query are hidden, and a further mask; None for what Attention has no words for.
+    """(causal, extra mask) of an attention; None for masks that Attention does not support.
 
     Where nothing is said of queries that see no key, each has to see one.
     """
@@ -89,7 +89,7 @@ def masking(op: Any, masks: dict[str, Any], targets: Any, sources: Any) -> tuple
 def fixedMask(
     op: Any, value: Any, isCovered: bool, isSure: bool, targets: Any, sources: Any
 ) -> tuple[bool, Any] | None:
-    """What a mask is whose elements are known."""
+    """(causal, mask) of a mask with known elements; None if not supported."""
     mask = value.numbers
     isBool = mask.dtype.kind == "b"
     shown = (~mask if isCovered else mask) if isBool else mask > BLIND
@@ -101,20 +101,20 @@ def fixedMask(
 
 
 def hides(low: Any) -> bool:
-    """Whether a number is so low that it hides what it stands for."""
+    """True if a number is low enough to mask out its position."""
     number = numberOf(low)
     return number is not None and number <= BLIND * (1 - 1e-6)
 
 
 def isPast(shown: Any, targets: Any, sources: Any) -> bool:
-    """Whether each query sees the keys up to its own position, and no others."""
+    """True if the mask is causal: each query sees exactly the keys up to its position."""
     if shown is None or shown.shape[-2:] != (targets, sources) or set(shown.shape[:-2]) - {1}:
         return False
     return bool((shown == np.tri(targets, sources, dtype=bool)).all())
 
 
 def rowsOf(op: Any, keys: Any) -> Any:
-    """Keys (n, h, s, d) of what is (n, h, d, s): of a transpose, another one of what it transposes."""
+    """Keys (n, h, s, d) from keys (n, h, d, s); two transposes become one."""
     order, original = (0, 1, 3, 2), flatTransposed(op, keys)
     if original is not None:
         return original
@@ -126,7 +126,7 @@ def rowsOf(op: Any, keys: Any) -> Any:
 
 
 def flatTransposed(op: Any, keys: Any) -> Any:
-    """What is transposed as a row of matrices, and then of the shape of keys; None where keys are something else."""
+    """The source of keys that were flattened to a row of matrices, transposed and reshaped; None for other keys."""
     x = keys
     for kind in ("Reshape", "Transpose", "Reshape"):
         if not isMade(op, x, kind) or kind == "Transpose" and list(x.origin.attributes.get("perm", ())) != [0, 2, 1]:
@@ -137,5 +137,5 @@ def flatTransposed(op: Any, keys: Any) -> Any:
 
 
 def isMade(op: Any, x: Any, kind: str) -> bool:
-    """Whether a value is the output of an operator in the same graph of the file."""
+    """True if a value is the output of this operator in the same graph of the file."""
     return x.origin is not None and x.origin.type == kind and x.origin.scope is op.scope

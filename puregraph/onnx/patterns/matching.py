@@ -24,7 +24,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 class OperatorView(NamedTuple):
-    """How a value was made, in the forms that patterns know: its operator and operands, and the nodes it takes."""
+    """The origin of a value in the form of patterns: operator, operands, and the values of the nodes between."""
 
     op: str
     args: tuple[OnnxValue, ...]
@@ -32,7 +32,7 @@ class OperatorView(NamedTuple):
 
 
 class Match(NamedTuple):
-    """What stands for the names of a pattern, and the values that nodes inside of it gave."""
+    """The values bound to a pattern's names, and the outputs of the nodes inside the pattern."""
 
     bindings: dict[str, Any]
     inside: tuple[OnnxValue, ...] = ()
@@ -44,7 +44,7 @@ class Match(NamedTuple):
         return Match({**self.bindings, name: value}, self.inside)
 
     def isClosed(self) -> bool:
-        """Whether all is in one graph, and nobody else reads what is computed inside; the result is first."""
+        """True if all nodes are in one graph, and no other node reads a value inside; the result comes first."""
         made = list({id(value): value for value in self.inside}.values())
         if any(value.origin.scope is not made[0].origin.scope for value in made):
             return False
@@ -53,7 +53,7 @@ class Match(NamedTuple):
 
 
 def isSame(a: Any, b: Any) -> bool:
-    """Whether two values, or two attributes, are the same."""
+    """True if two values or two attributes are equal."""
     if isinstance(a, OnnxValue) and isinstance(b, OnnxValue):
         if a is b:
             return True
@@ -63,7 +63,7 @@ def isSame(a: Any, b: Any) -> bool:
 
 
 def matches(term: PatternTerm, value: Any, match: Match) -> Iterator[Match]:
-    """The ways in which a value is what a term says."""
+    """The matches of a value with a term."""
     if term.op == "number":
         if isNumber(value, term.number):
             yield match
@@ -79,7 +79,7 @@ def matches(term: PatternTerm, value: Any, match: Match) -> Iterator[Match]:
 
 
 def operands(term: PatternTerm, view: OperatorView, match: Match) -> Iterator[Match]:
-    """The ways in which the operands of an operator are those of a term."""
+    """The matches of an operator's operands with a term."""
     started: Match | None = Match(match.bindings, (*match.inside, *view.nodes))
     for name, wanted in term.options:
         actual = optionOf(view, name)
@@ -99,7 +99,7 @@ def operands(term: PatternTerm, view: OperatorView, match: Match) -> Iterator[Ma
 
 
 def matchAll(terms: tuple[PatternTerm, ...], values: tuple[OnnxValue, ...], match: Match) -> Iterator[Match]:
-    """The ways in which values are what terms say, each of them."""
+    """The matches of several values with several terms."""
     if not terms:
         yield match
         return
@@ -108,7 +108,7 @@ def matchAll(terms: tuple[PatternTerm, ...], values: tuple[OnnxValue, ...], matc
 
 
 def groupings(view: OperatorView, wanted: int) -> Iterator[tuple[tuple, tuple]]:
-    """That number of operands of a sum or product, and the nodes between them and it."""
+    """The ways to group a sum or product into `wanted` operands, with the nodes between."""
     if len(view.args) == wanted:
         yield view.args, ()
     for i, value in enumerate(view.args if len(view.args) < wanted else ()):
@@ -160,7 +160,7 @@ def scalar(value: float) -> OnnxValue:
 
 
 def single(value: Any) -> float | None:
-    """The one element of a value that is known ahead of data; None if it is not known, or not one."""
+    """The only element of a value known ahead of data; None if unknown, or if there are several."""
     numbers = None if value is None else value.numbers
     return None if numbers is None or numbers.size != 1 else float(numbers.reshape(()))
 
@@ -171,7 +171,7 @@ def numberOf(value: Any) -> float | None:
 
 
 def isNumber(value: Any, wanted: float) -> bool:
-    """Whether a value is an array of one element, which is this number as far as its dtype can tell."""
+    """True if a value has one element, equal to this number within the precision of its dtype."""
     numbers = None if value is None else value.numbers
     if numbers is None or numbers.size != 1:
         return False
@@ -180,8 +180,8 @@ def isNumber(value: Any, wanted: float) -> bool:
 
 
 def optionOf(view: OperatorView, name: str) -> Any:
-    """An attribute, or what it is where it is left out; axes as a tuple counted from the last, None if not known; as
-    `use` the use of the operator itself."""
+    """An attribute or its default; axes as a tuple counted from the last, None if unknown; `use` is the operator's
+    node."""
     value = view.nodes[-1]
     origin, x = value.origin, value.origin.inputs[0]
     if name == "use":

@@ -14,7 +14,8 @@ CHAINS = ("Add", "Mul")  # in any order and grouping
 class PatternTerm(NamedTuple):
     """An operator with its operands, a "number", a value that is "known" ahead of data, or "any" value.
 
-    `name` is what a value is called; `options` are attributes: a number has to be that of the file, a name is given it.
+    `name` is the name bound to a value; `options` are attributes: a number has to equal that of the file, a name is
+    bound to it.
     """
 
     op: str
@@ -49,7 +50,7 @@ def kindsOf(term: PatternTerm) -> list[str]:
 
 
 def count(term: PatternTerm) -> int:
-    """How many operators there are in a term."""
+    """The number of operators in a term."""
     return sum(map(count, term.args)) + (term.op not in ("any", "known", "number"))
 
 
@@ -62,7 +63,7 @@ def number(value: float) -> PatternTerm:
 def parsed(node: Any) -> PatternTerm:
     """The term of an expression.
 
-    Raises    SyntaxError for what no pattern consists of
+    Raises    SyntaxError for text that is no pattern
     """
     if isinstance(node, ast.Name):
         return PatternTerm("any", name=node.id)

@@ -1,4 +1,4 @@
-"""PatternRegistry: for each module that exporters compose of small operators the patterns, and what makes it."""
+"""PatternRegistry: patterns of small operators that exporters compose, and the makers of their modules."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ PATTERNS: Known = {}
 
 
 def onnxPattern(*texts: str) -> Callable[[Callable], Callable]:
-    """Register the function below it as what makes one module of the operators that match one of these patterns.
+    """Register the function below it as the maker of one module from operators that match one of these patterns.
 
-    The function gets an `OnnxNode`, which makes nodes, and by name what stands for the names of the pattern. It returns
-    the output, or None where the module would be another function.
+    The function gets an `OnnxNode`, which makes nodes, and the values bound to the pattern's names. It returns the
+    output, or None if no module computes the same.
     """
 
     def register(make: Callable) -> Callable:
@@ -41,13 +41,13 @@ def loadPatterns() -> None:
 
 
 def patternsFor(kinds: set[str]) -> Known:
-    """The patterns that a file with these operators may have, by their last operator."""
+    """The patterns that can occur in a file with these operators, by their last operator."""
     byRoot = {root: [entry for entry in known if entry[0].kinds <= kinds] for root, known in PATTERNS.items()}
     return {root: entries for root, entries in byRoot.items() if entries}
 
 
 def recognized(op: Any, value: Any, known: Known) -> Any:
-    """What a value is the output of as one module; None where no pattern matches.
+    """The output of one module that replaces the nodes of a value; None if no pattern matches.
 
     It has the shape and dtype of the value, and no value inside of the pattern is read by others.
     """
@@ -64,7 +64,7 @@ def recognized(op: Any, value: Any, known: Known) -> Any:
 
 
 def attempt(op: Any, make: Callable[..., Any], bindings: dict[str, Any]) -> Any:
-    """What a function makes of a match; None where its module does not take such inputs."""
+    """Call a pattern's function with the bindings of a match; None if its module rejects them."""
     try:
         return make(op, **bindings)
     except PuregraphError:

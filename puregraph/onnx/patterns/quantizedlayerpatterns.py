@@ -21,7 +21,7 @@ LAYERS = {  # with and without a bias
 
 
 def texts(kind: str) -> list[str]:
-    """The patterns of a layer: with or without zero points, a bias, and a Relu behind it."""
+    """The patterns of a layer: with or without zero points, bias, and a following Relu."""
     patterns = []
     for layer, relu, *zeros in product(LAYERS[kind], ("{}", "Relu({})"), *[("", ", Known({})")] * 3):
         x, W, y = (f", Known({n}Scale){zero.format(n + 'Zero')}" for n, zero in zip("xWy", zeros))
@@ -69,7 +69,8 @@ def quantizedConvolution(op: Any, x: Any, W: Any, layer: Any, filters: Any, relu
 
 
 def made(op: Any, module: Any, x: Any, W: Any, filters: Any, b: Any = None, **scaling: Any) -> Any:
-    """The layer of integers of at most 16 bits and scales of float32; None for others, and for blocks."""
+    """The quantized layer, for integers of at most 16 bits and float32 scales; None for others, and for block
+    scales."""
     scales = [scaling[f"{name}Scale"] for name in "xWy"]
     zeros = [scaling.get(f"{name}Zero") for name in "xWy"]
     kinds = [x.dtype, W.dtype, np.dtype(np.uint8) if zeros[2] is None else zeros[2].dtype]

@@ -15,7 +15,7 @@ FLOATS = "DequantizeLinear(x, Known(scale), Known(zero))"
 
 @onnxPattern(PAIR.format(FLOATS))
 def pair(op: Any, x: Any, scale: Any, zero: Any) -> Any:
-    """The integers themselves: what a float is off by after one product and one quotient is less than half."""
+    """The integers themselves: the float error of one product and one quotient is below half a step."""
     return op(modules.Identity(), x) if isExact(x, scale, zero) else None
 
 
@@ -32,7 +32,7 @@ def reshaped(op: Any, x: Any, scale: Any, zero: Any, sizes: Any) -> Any:
 
 
 def isExact(x: Any, scale: Any, zero: Any) -> bool:
-    """Whether all have one scale, by which floats can be divided, and one zero point of their dtype."""
+    """True if there is one scale that floats can be divided by, and one zero point of the same dtype as x."""
     number = scale.numbers
     isOne = number.size == 1 and number.ndim == 0 and zero.numbers.ndim == 0 and number.dtype.kind == "f"
     fits = x.dtype == zero.dtype and x.dtype.itemsize == 1 and number.dtype.itemsize >= 4

@@ -1,1 +1,1 @@
-"""Rules: what a module's rule does with arrays, traced once and written in operators of ONNX."""
+"""Rules: trace a module's rule once, and write its array operations as ONNX operators."""

@@ -23,7 +23,7 @@ ADDED = "add"
 
 
 def flatPads(win: Window) -> list[int]:
-    """What is put before each axis, and then behind each."""
+    """The pads before all axes, then those after them."""
     return [before for before, _ in win.pad] + [after for _, after in win.pad]
 
 
@@ -45,7 +45,7 @@ def convolution(writer: RuleWriter, call: Call) -> str:
 
 @writesCall(convolveData)
 def convolutionData(writer: RuleWriter, call: Call) -> str:
-    """ConvTranspose, of which the last positions that no window reached are zero."""
+    """ConvTranspose; trailing positions that no window reaches stay zero."""
     grad, W, shape, *geometry, groups = call.arguments
     return transposedConvolution(writer, call, writer.name(grad, call.outs[0].dtype), W, shape, geometry, groups)
 
@@ -73,7 +73,7 @@ def transposedConvolution(
 
 @writesCall(convolveWeight)
 def convolutionWeight(writer: RuleWriter, call: Call) -> str:
-    """A convolution of the input with the gradient as filters: channels and samples are exchanged."""
+    """A convolution of the input with the gradient as filters: channels and samples swap roles."""
     grad, x, size, *geometry, groups = call.arguments
     dtype = call.outs[0].dtype
     size = (size,) * (x.ndim - 2) if isinstance(size, int) else tuple(size)
@@ -119,7 +119,7 @@ def maxima(writer: RuleWriter, call: Call) -> list[str]:
 
 @writesCall(addAt)
 def added(writer: RuleWriter, call: Call) -> str:
-    """ScatterElements that adds; of -1, nothing at 0."""
+    """ScatterElements that adds; an index of -1 adds 0."""
     values, index, size = call.arguments
     at, none = writer.name(index, np.int64), writer.step.constant(0, np.int64)
     zeros = writer.step.constant(np.zeros((values.shape[0], size), values.dtype))
@@ -171,7 +171,7 @@ def targets(writer: RuleWriter, call: Call) -> str:
 
 @writesCall(alive)
 def within(writer: RuleWriter, call: Call) -> str:
-    """Which positions are below each length."""
+    """True at positions below each length."""
     lengths, count = call.arguments
     rows = writer.reshape(writer.name(lengths, np.int64), (lengths.shape[0], 1))
     return writer.op("Less", writer.step.constant(np.arange(count)), rows)
@@ -225,7 +225,7 @@ def chosen(x: Any, classes: Any) -> Any:
 
 @inWords(putClass)
 def placed(values: Any, classes: Any, count: int) -> Any:
-    """Where the class is its own index."""
+    """Each value at the index of its class, 0 elsewhere."""
     own = arrayLike(values, np.arange(count).reshape(1, -1, *[1] * (values.ndim - 1)))
     return np.where(np.expand_dims(classes, 1) == own, np.expand_dims(values, 1), values.dtype.type(0))
 

@@ -132,7 +132,7 @@ def cast(writer: RuleWriter, call: Call) -> str:
 
 @writesCall(np.where)
 def where(writer: RuleWriter, call: Call) -> str:
-    """Where."""
+    """Where, element by element."""
     condition, a, b = call.arguments
     dtype = call.outs[0].dtype
     return writer.op("Where", writer.name(condition, bool), writer.name(a, dtype), writer.name(b, dtype))
@@ -140,7 +140,7 @@ def where(writer: RuleWriter, call: Call) -> str:
 
 @writesCall(np.copy, copy)
 def copied(writer: RuleWriter, call: Call) -> str:
-    """Another layout, of which ONNX knows nothing; `copy` may also broadcast and convert."""
+    """A copy: ONNX has no memory layouts; `copy` may also broadcast and convert."""
     x, out = call.arguments[0], call.outs[0]
     name = writer.name(x, out.dtype)
     return name if tuple(x.shape) == out.shape else writer.op("Expand", name, writer.whole(*out.shape))
@@ -182,7 +182,7 @@ def argExtreme(writer: RuleWriter, call: Call) -> str:
 
 @writesCall(np.cumprod)
 def products(writer: RuleWriter, call: Call) -> str:
-    """In log2 n steps: each element times that of 1, 2, 4 ... positions before it."""
+    """A scan in log2 n steps: each element times the one 1, 2, 4, ... positions before it."""
     x, *rest = call.arguments
     axis = rest[0] if rest else call.options.get("axis")
     if axis is None:
@@ -274,7 +274,7 @@ def stacked(writer: RuleWriter, call: Call) -> str:
 
 @writesCall(operator.getitem)
 def item(writer: RuleWriter, call: Call) -> str:
-    """Slice of what is a view; Gather of elements by index."""
+    """Slice for basic indexing; Gather for elements by index."""
     x, key = call.arguments
     if any(isinstance(k, Value) for k in (key if isinstance(key, tuple) else (key,))):
         return picked(writer, call)
@@ -332,7 +332,7 @@ def keyOf(key: Any) -> tuple:
 
 @writesCall(put)
 def assigned(writer: RuleWriter, call: Call) -> str:
-    """x[key] = y: elements scattered to known positions, in each sample where axes in front are wanted whole."""
+    """x[key] = y: elements scattered to known positions, per sample if the leading axes are kept in full."""
     x, key, y = call.arguments
     out = call.outs[0]
     if any(valuesIn((key,))):
@@ -370,7 +370,7 @@ def spreadOver(writer: RuleWriter, y: Any, dtype: Any, shape: Any, broadcast: An
 
 
 def regionOf(key: Any, shape: tuple[int, ...]) -> list[slice] | None:
-    """The slices of a key along all axes, an integer as one of length one; None where it is no such key."""
+    """The slices of a key along all axes, with integers as slices of length one; None for other keys."""
     parts = list(key) if isinstance(key, tuple) else [key]
     if not all(part is Ellipsis or isinstance(part, (slice, int, np.integer)) for part in parts):
         return None

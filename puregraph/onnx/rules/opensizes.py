@@ -1,8 +1,8 @@
-"""OpenSizes: a rule is written for several numbers in place of each symbol, and what moves with them is computed.
+"""OpenSizes: writes a rule for several numbers in place of each symbol, and computes the constants that change.
 
-Nodes have to be the same for all numbers. Where a constant is another one, it is found as a sum of products of lengths
-that the model can read, such as 2 N T - 1, which has to be exact for every try. Where a rule writes other nodes for a
-small or a large number, what is written has to give the same as those.
+The nodes have to be the same for all numbers. A constant that changes is expressed as a sum of products of lengths that
+the model can read, such as 2 N T - 1, and has to be exact for every try. If a rule writes other nodes for a small or a
+large number, the written nodes have to give the same result as those.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from puregraph.errors import GraphError, PuregraphError
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf
 from puregraph.onnx.rules.opentrial import OpenTrial
 
-NUMBERS = (11, 13, 17, 19, 21, 22, 23, 26, 27, 29, 31)  # which stand for symbols, each another one in each try
+NUMBERS = (11, 13, 17, 19, 21, 22, 23, 26, 27, 29, 31)  # trial sizes of symbols, different in each try
 SURE = 2  # tries more than there are lengths
 LIMITS = (1, 2, 3, 257)  # numbers at which a rule may do something else, each tried for one symbol beside the others
 DEGREE = 4  # lengths in one product
@@ -38,10 +38,9 @@ class OpenLength(NamedTuple):
 
 
 def forAnySize(step: OnnxStep, write: Callable[[OnnxStep], None]) -> None:
-    """Have a step written whose inputs have lengths with symbols.
+    """Write a step whose inputs have symbolic lengths.
 
-    Raises    GraphError where a length is not known at all, or what is written follows it in another way than by sums
-              of products
+    Raises    GraphError if a length is unknown, or if a constant is no sum of products of lengths
     """
     shapes = [shape for shape in [*step.shapes, *step.outshapes] if shape is not None]
     if all(isWhole(n) for shape in shapes for n in shape):
@@ -109,7 +108,7 @@ def shown(sizes: dict[str, int]) -> str:
 
 
 def sketch(step: OnnxStep, write: Callable[[OnnxStep], None], sizes: dict[str, int]) -> OnnxStep:
-    """The step as it is written for numbers, by a writer of its own."""
+    """The step written for given numbers, by its own writer."""
     tried = copy(step)
     tried.writer = copy(step.writer)
     tried.writer.nodes, tried.writer.taken = [], set(step.writer.taken)
@@ -127,9 +126,9 @@ def sketch(step: OnnxStep, write: Callable[[OnnxStep], None], sizes: dict[str, i
 
 
 def adopt(step: OnnxStep, sketches: list[tuple[dict[str, int], OnnxStep]], dims: Iterable[Dim]) -> None:
-    """Add the nodes of the first try, those that differ between the tries as what follows lengths.
+    """Add the nodes of the first try; constants that differ between tries are computed from lengths.
 
-    Raises    GraphError where they follow in another way than is known
+    Raises    GraphError for constants that cannot be fitted
     """
     lengths = [OpenLength(dim, tuple(bind((dim,), sizes)[0] for sizes, _ in sketches)) for dim in dims]
     tries = [tried.writer.nodes for _, tried in sketches]
@@ -161,7 +160,7 @@ def arrayOf(node: Any) -> np.ndarray:
 
 
 class OpenConstant:
-    """Writes what was another constant in each try; `name` is what it is called."""
+    """Writes a constant that differs between the tries, under its `name`."""
 
     def __init__(self, step: OnnxStep, lengths: list[OpenLength], name: str):
         self.step, self.op, self.lengths, self.name = step, step.op, lengths, name
@@ -169,7 +168,7 @@ class OpenConstant:
     def write(self, arrays: list[np.ndarray]) -> None:
         """The nodes.
 
-        Raises    GraphError for arrays that follow the lengths in a way that is not known
+        Raises    GraphError for arrays that cannot be fitted
         """
         if len({array.shape for array in arrays}) > 1:
             self.filled(arrays)
@@ -181,11 +180,11 @@ class OpenConstant:
             raise self.unknown()
 
     def unknown(self) -> GraphError:
-        """What is wrong with what is not known."""
+        """The error for a constant that cannot be fitted."""
         return GraphError(f"a constant in its rule follows open sizes in a way that has no ONNX equivalent: {FIXED}")
 
     def sizes(self, rows: np.ndarray, out: str | None = None) -> str:
-        """Integers along one axis, of which there is a row for each try."""
+        """A vector of integers, with one row for each try."""
         parts: list[str] = []
         known: list[int] = []
         for column in rows.T:
@@ -199,7 +198,7 @@ class OpenConstant:
         return self.op("Concat", *parts, out=out, axis=0)
 
     def length(self, tried: np.ndarray) -> str:
-        """One integer, as an array of one element."""
+        """One integer, as an array with one element."""
         terms = fitted(tried, [length.tried for length in self.lengths])
         if terms is None:
             raise self.unknown()
@@ -227,7 +226,7 @@ class OpenConstant:
         return str(known[dim])
 
     def number(self, tried: np.ndarray, shape: tuple[int, ...], out: str | None = None) -> str:
-        """One element of any dtype: an integer, or one by an integer."""
+        """One element of any dtype: an integer, or the reciprocal of one."""
         dtype, isOne = tried.dtype, (tried == np.rint(tried)).all()
         whole = np.rint(tried if isOne else 1 / tried).astype(np.int64)
         if not isOne and not np.allclose(whole * tried.astype(np.float64), 1, 8 * np.finfo(dtype).eps):
@@ -239,7 +238,7 @@ class OpenConstant:
         return value if isOne else self.op("Reciprocal", value, out=out)
 
     def filled(self, arrays: list[np.ndarray]) -> None:
-        """An array of another shape in each try: of one number, of integers that grow evenly, or of a triangle."""
+        """An array whose shape differs between tries: constant, an arithmetic progression, or a triangle."""
         if len({array.ndim for array in arrays}) > 1:
             raise self.unknown()
         shape = self.sizes(np.array([array.shape for array in arrays], np.int64))
@@ -275,19 +274,19 @@ def progression(array: np.ndarray) -> tuple[int, int]:
 
 
 def isCount(array: np.ndarray) -> bool:
-    """Whether each element is larger than the one before by as much."""
+    """True for an arithmetic progression."""
     return array.size > 1 and bool((np.diff(array.ravel()) == progression(array)[0]).all())
 
 
 def isTriangle(array: np.ndarray) -> bool:
-    """Whether a matrix is true on its diagonal and below."""
+    """True if a matrix is True exactly on and below its diagonal."""
     return bool((array == (np.tri(*array.shape) > 0)).all())
 
 
 def fitted(tried: np.ndarray, lengths: list[tuple[int, ...]]) -> Terms | None:
-    """An integer of each try as a sum of products of lengths: one product, a sum of lengths, or a product and a number.
+    """Fit an integer, known for each try, by a product of lengths, a sum of lengths, or a product plus a number.
 
-    None where it is none of these in every try.
+    None if none of these holds in every try.
     """
     if (tried == tried[0]).all():
         return {(): int(tried[0])}

@@ -1,4 +1,4 @@
-"""OpenTrial: whether the nodes of a step that are for any size give, for one, what the nodes for that size give."""
+"""OpenTrial: check nodes for any size against nodes for one size, by running both."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OpenTrial:
         self.data = self.trialData()
 
     def trialData(self) -> dict[str, Any]:
-        """Data for all that nodes may read: inputs of the step and the model, weights, lengths that are known."""
+        """Data for all names that nodes may read: inputs of the step and the model, weights, known lengths."""
         step, writer, rng = self.step, self.step.writer, np.random.default_rng(1)
         ends = [
             *zip(step.inputs, step.shapes, step.indtypes),
@@ -40,7 +40,7 @@ class OpenTrial:
         return data
 
     def isLike(self, other: OnnxStep) -> bool:
-        """Whether the nodes of another writer give the same; what they do not take is no size of the model."""
+        """True if another writer's nodes give the same outputs; sizes that they reject cannot occur in the model."""
         nodes = other.writer.nodes
         outputs = [name for name in self.step.outputs if any(name in node.output for node in nodes)]
         try:
@@ -54,7 +54,7 @@ class OpenTrial:
         )
 
     def outputs(self, nodes: list[Any], names: list[str]) -> list[Any]:
-        """What nodes give."""
+        """Run nodes and return these outputs."""
         from onnx import helper
 
         nodes = needed(nodes, names)

@@ -17,13 +17,13 @@ from puregraph.errors import GraphError
 from puregraph.graph.steps import ABSENT
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf
 
-CALLS: dict[Any, Callable[..., Any]] = {}  # for each function of numpy, and each Kernel: what writes a call of it
+CALLS: dict[Any, Callable[..., Any]] = {}  # the writer of calls of each numpy function and Kernel
 WORDS: dict[Any, Callable[..., Any]] = {}  # for each function the same by simpler ones, for ONNX alone
 KEPT: set[Any] = set()  # functions that are written though the compiler has simpler ones for them
 
 
 def writesCall(*functions: Any) -> Callable[[Callable], Callable]:
-    """Register the function below it as what writes calls: it gets a RuleWriter and the Call, and gives the names of
+    """Register the function below it as a writer of calls: it gets a RuleWriter and the Call, and returns the names of
     its results."""
 
     def register(write: Callable) -> Callable:
@@ -50,14 +50,14 @@ def simplerOf(function: Any) -> Any:
 
 
 class RuleWriter:
-    """Writes the calls of one rule; `names` are those of values by their numbers."""
+    """Writer of a rule's calls; `names` maps value numbers to names."""
 
     def __init__(self, step: OnnxStep):
         self.step, self.op = step, step.op
         self.names: dict[int, str] = {}
 
     def name(self, x: Any, dtype: Any = None) -> str:
-        """The name of a value or a number, in a dtype if one is given."""
+        """The name of a value or a number, converted to a dtype if one is passed."""
         if not isinstance(x, Value):
             return self.step.constant(x, dtype if dtype is not None else np.asarray(x).dtype)
         if x.number not in self.names and x.role == "constant":
@@ -93,7 +93,7 @@ class RuleWriter:
 
 
 def writerOf(function: Any) -> Any:
-    """What writes the calls of a function."""
+    """The writer of calls of a function."""
     owner = getattr(function, "__self__", None)
     if isinstance(owner, np.ufunc) and function.__name__ == "reduce":
         return CALLS.get(owner.reduce)
@@ -101,7 +101,7 @@ def writerOf(function: Any) -> Any:
 
 
 def loadCalls() -> None:
-    """Import what writes calls."""
+    """Import the writers of calls."""
     for family in ("kernel", "numpy"):
         import_module(f"puregraph.onnx.rules.{family}writers")
 
@@ -109,7 +109,7 @@ def loadCalls() -> None:
 def writeRule(step: OnnxStep) -> None:
     """The forward rule of a step's module, as it is in evalMode, for inputs whose sizes are numbers.
 
-    Raises    GraphError for a rule that cannot be traced, or calls what has no words
+    Raises    GraphError for a rule that cannot be traced, or calls a function without an ONNX equivalent
     """
     loadCalls()
     module, args = step.module, step.row.step.args
@@ -165,7 +165,7 @@ def taken(recorder: Recorder, y: Any) -> Value | None:
 
 
 def nameOutput(step: OnnxStep, name: str, out: str, mark: int, isFirst: bool) -> None:
-    """Make a value the output of a step: the node that gives it gets the name, where it is one of the step's own."""
+    """Make a value the output of a step: rename it if a node of the step makes it, else add an Identity."""
     nodes = step.writer.nodes[mark:]
     maker = next((node for node in nodes if name in node.output), None)
     if maker is None or name in step.outputs:

@@ -1,1 +1,1 @@
-"""Shapes: sizes and ranks that a file leaves open, from tries with numbers and from what operators ask of operands."""
+"""Shapes: infer sizes and ranks that a file leaves open, by trial sizes and by the requirements of operators."""

@@ -14,7 +14,7 @@ RANKS = {"RoiAlign": 4, "MaxRoiPool": 4, "GRU": 3, "LSTM": 3, "RNN": 3}
 
 
 def settleOperand(kind: str, attributes: dict[str, Any], inputs: list[Any]) -> None:
-    """Note of the first operand the axes and sizes that an operator asks of it, where they are not known yet."""
+    """Record the rank and sizes that an operator requires of its first operand, if still unknown."""
     if kind in RANKS:
         settle(inputs[0], RANKS[kind], {})
     elif kind in DEMANDS:
@@ -22,7 +22,7 @@ def settleOperand(kind: str, attributes: dict[str, Any], inputs: list[Any]) -> N
 
 
 def settle(value: Any, rank: int | None, sizes: dict[int, Any]) -> None:
-    """Note a rank and sizes of a value; what is known already, stays, as a rule says more of what does not fit."""
+    """Record a rank and sizes of a value. Known ones stay, because a rule reports misfits better."""
     if value.array is not None or valueOf(value.shape) is not None:
         return
     if value.shape is None and rank is not None:
@@ -37,7 +37,7 @@ def settle(value: Any, rank: int | None, sizes: dict[int, Any]) -> None:
 
 
 def convolved(attributes: Any, inputs: Any, others: Any) -> Demand:
-    """A weight has the rank of what it is applied to, and its input channels."""
+    """A weight has the rank of the input, and its number of channels."""
     W = others[0]
     if W is None or len(W) < 2:
         return None, {}

@@ -102,13 +102,13 @@ def symbolsOf(shape: Any) -> tuple[str, ...]:
 
 
 def candidates(dims: list[list[Any]], axis: int) -> list[Any]:
-    """The open sizes of the inputs: those of the same axis first."""
+    """The open sizes of the inputs, those of the same axis first."""
     beside = [row[axis] for row in dims if axis < len(row)]
     return [size for size in dict.fromkeys([*beside, *(n for row in dims for n in row)]) if size is not None]
 
 
 def commonSize(numbers: list[Any], trials: list[Trial], dims: list[Any]) -> Any:
-    """The number that all trials give, or the expression that fits each of them; else None."""
+    """The number that all trials agree on, or the expression that fits every trial; else None."""
     if None in numbers:
         return None
     if len(set(numbers)) == 1:
@@ -136,7 +136,7 @@ def targetShape(module: Any, shapes: list[Any]) -> list[tuple] | None:
 
 
 def targetSize(x: Any, axis: int, size: Any, copies: bool) -> Any:
-    """A size that a Reshape names: 0 may copy that of x, -1 is what is left."""
+    """One size of a Reshape: 0 may copy the size of x, -1 is inferred (None)."""
     if size == 0 and copies:
         return x[axis] if x is not None and axis < len(x) else None
     return None if size == -1 else size

@@ -1,1 +1,1 @@
-"""What writes modules as operators of ONNX, a file for each family."""
+"""Writers of modules as ONNX operators, a file for each family."""

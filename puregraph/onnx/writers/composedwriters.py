@@ -1,4 +1,4 @@
-"""ComposedWriters: modules that are one operator in new opsets, and in old ones what exporters compose."""
+"""ComposedWriters: modules with an operator in new opsets only; in old ones they are composed of small operators."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ from puregraph.onnx.onnxwriter import OnnxStep, writesOnnx
 
 @writesOnnx(If)
 def ifElse(step: OnnxStep, isKept: bool = False) -> None:
-    """If: both graphs read what they take by the names that it has outside; one of a known condition stands alone.
+    """If: both graphs read captured values by their outer names; if the condition is known, its graph is inlined.
 
-    Its gradient computes again what it wants to know, so that nothing is kept.
+    The gradient recomputes the branch, so that nothing is kept.
     """
     names, count = [str(name) for name in step.inputs[1:]], len(step.module.outputNames)
     shapes, dtypes = step.shapes[1:], step.indtypes[1:]
@@ -56,7 +56,7 @@ def loop(step: OnnxStep, isKept: bool = False) -> None:
 
 @writesOnnx(Scan)
 def scan(step: OnnxStep, isKept: bool = False) -> None:
-    """Scan, likewise; attributes that are as usual are left out."""
+    """Scan; attributes with their default are left out."""
     m, count = step.module, len(step.module.outputNames)
     carried, scanned, alike = m.parted(step.shapes)
     axes = [normalAxis(axis, len(shape)) for (axis, _), shape in zip(m.ins, scanned)]
@@ -95,7 +95,7 @@ def bodyOf(step: OnnxStep, shapes: list[Any], dtypes: list[Any], own: int) -> An
 
 
 def keepStarts(step: OnnxStep, body: Any, inputs: Iterable[int], stacks: list[str]) -> None:
-    """Have a body give what some of its inputs are, which the node stacks as its last outputs."""
+    """Add copies of some inputs to a body's outputs, which the node stacks as its last outputs."""
     for i in inputs:
         end = type(body.input[i])()
         end.CopyFrom(body.input[i])
@@ -106,7 +106,7 @@ def keepStarts(step: OnnxStep, body: Any, inputs: Iterable[int], stacks: list[st
 
 
 def kept(write: Callable[..., None]) -> Callable[[OnnxStep], None]:
-    """What writes a module with its hidden output, which is the run of its graphs: kept if a gradient reads it."""
+    """Wrap a writer for a module with a hidden output, its run: the run is kept if a gradient reads it."""
 
     def written(step: OnnxStep) -> None:
         inner = step.inside(step.writer)

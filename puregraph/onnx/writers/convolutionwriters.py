@@ -20,7 +20,7 @@ def optionsOf(module: Any) -> dict[str, Any]:
 
 
 def below(module: Any) -> list[int] | None:
-    """What padding below zero takes away at the beginning of each axis and at its end; None where nothing is."""
+    """The widths that negative padding cuts off at the start and end of each axis; None if there is none."""
     missing = [min(both[side], 0) for side in (0, 1) for both in module.pad]
     if not any(missing):
         return None
@@ -30,7 +30,7 @@ def below(module: Any) -> list[int] | None:
 
 @writesOnnx(Convolve)
 def convolve(step: OnnxStep) -> None:
-    """Conv, of what is left where padding is below zero."""
+    """Conv, after a cut for negative padding."""
     x, cut = step.x, below(step.module)
     if cut is not None:
         x = step.op("Pad", x, step.whole(*cut))

@@ -25,7 +25,7 @@ def pointwiseCost(step: OnnxStep) -> None:
 
 @writesOnnx(CrossEntropy)
 def crossEntropy(step: OnnxStep) -> None:
-    """LogSoftmax, of which the elements of the labels are gathered, weighted and summed."""
+    """LogSoftmax, gathered at the labels, weighted and summed."""
     module, real, rank = step.module, computedIn(step), len(step.shapes[0])
     axis = module.axis % rank
     labels, isCounted = labelsOf(step)

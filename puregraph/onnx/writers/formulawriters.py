@@ -90,7 +90,7 @@ QUANTILE = f"""
     y = sign(x) * (v + (log(k) - v * v - log(where(p, 1, q))) * k * sqrt(pi) / 2);
     s * where(w == inf, where(x < 0, -inf, inf), where(p, x * {series([*map(float, CENTRE.split())], "c")}, y))
 """
-WORDS = {  # what ONNX has no operator for; -0 counts as 0
+WORDS = {  # functions without an ONNX operator; -0 counts as 0
     "expm1": "exp(a) - 1",
     "log1p": "log(a + 1)",
     "exp2": "2 ** a",
@@ -135,14 +135,14 @@ WORDS = {  # what ONNX has no operator for; -0 counts as 0
 
 @writesOnnx(Pointwise)
 def formula(step: OnnxStep) -> None:
-    """Each operation of the formula as a node, equal ones once."""
+    """Each operation of the formula as a node; equal ones are shared."""
     module = step.module
     direct = DIRECT.get(str(module.formula)) if len(module.order) == 1 else None
     if direct is not None and all(map(isFloating, step.indtypes)):
         step.op(direct, step.x, out=step.y)
         return
     if any(kind is None for kind in step.indtypes):
-        raise GraphError("the dtype of what it is given is not known")
+        raise GraphError("the dtype of an input is not known")
     inputs = iter(zip(step.inputs, step.indtypes))
     operands: dict[str, Any] = {
         n: (step.param(n), getattr(module, n).dtype) if module.holds(n) else next(inputs) for n in module.order
@@ -227,7 +227,7 @@ class Expression:
         return self.composed(t.op, values), False
 
     def composed(self, op: str, values: list[str]) -> str:
-        """What ONNX has no operator for."""
+        """A function without an ONNX operator, composed of others."""
         make = self.step.op
         if op == "fmod":
             return make("Mod", *values, fmod=1)

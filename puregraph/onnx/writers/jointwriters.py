@@ -1,4 +1,4 @@
-"""JointWriters: what only graphs have that also go backward: gradient rules, values of parameters, cotangents."""
+"""JointWriters: modules that occur only in backward graphs: gradient rules, values of parameters, cotangents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from puregraph.onnx.writers.controlwriters import KEEPING
 
 @writesOnnx(Exposed)
 def traced(step: OnnxStep) -> None:
-    """The calls of the rule, or the operator of a module that runs graphs, with what its gradient wants to know."""
+    """The calls of the rule, or the operator of a module that runs graphs, with the values that its gradient needs."""
     write = KEEPING.get(type(step.module.inner))
     if write is None:
         forAnySize(step, writeRule)
@@ -23,7 +23,7 @@ def traced(step: OnnxStep) -> None:
 
 @writesOnnx(Gradient)
 def gradient(step: OnnxStep) -> None:
-    """What is registered for the module, or the calls of its rule."""
+    """The registered gradient of the module, or the calls of its rule."""
     loadGradients()
     kind = type(step.module.of)
     if kind in ANYSIZE:
@@ -33,7 +33,7 @@ def gradient(step: OnnxStep) -> None:
 
 
 def writeRegistered(step: OnnxStep) -> None:
-    """What is registered for the module."""
+    """Write the gradient registered for the module."""
     mark = len(step.writer.nodes)
     gradients = GRADIENTS[type(step.module.of)](step)
     for k, i in enumerate(step.module.wanted):
@@ -45,7 +45,7 @@ def writeRegistered(step: OnnxStep) -> None:
 
 @writesOnnx(Accumulate)
 def accumulated(step: OnnxStep) -> None:
-    """Add, in the order of the gradients, of those that there are."""
+    """Add the gradients that exist, in order."""
     addends = [x for x in step.inputs if x is not None]
     if not addends:
         step.absent.add(step.y)
@@ -79,6 +79,6 @@ def cotangent(step: OnnxStep) -> None:
 
 @writesOnnx(Outline)
 def outline(step: OnnxStep) -> None:
-    """Zeros in the shape of x, of which nobody reads the elements."""
+    """Zeros in the shape of x; only the shape is used."""
     zero = step.op("Cast", step.constant(0.0), to=kindOf(step.dtypes[0] or step.indtypes[0]))
     step.op("Expand", zero, step.op("Shape", step.x), out=step.y)

@@ -14,7 +14,7 @@ from puregraph.onnx.modules.vectorproduct import VectorProduct
 from puregraph.onnx.modules.weight import Weight
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
 
-ALONE = {  # what a reduction is of each element
+ALONE = {  # reductions of one element each
     "ReduceL1": "Abs",
     "ReduceL2": "Abs",
     "ReduceSumSquare": "Mul",
@@ -107,7 +107,7 @@ def reduction(step: OnnxStep) -> None:
 
 
 def axesOf(step: OnnxStep) -> tuple:
-    """The axes that a reduction is over."""
+    """The axes of a reduction."""
     chosen, rank = step.module.axis, len(step.shapes[0])
     axes = chosen if isinstance(chosen, tuple) else range(rank) if chosen is None else (chosen,)
     return tuple(axis % rank for axis in axes)
@@ -167,7 +167,7 @@ def groupNorm(step: OnnxStep) -> None:
 
 
 def perChannel(step: OnnxStep, name: str, rank: int) -> str | None:
-    """A parameter with an element for each channel, to broadcast with the input."""
+    """A per-channel parameter, shaped to broadcast with the input."""
     shape = (step.module.maps, *[1] * (rank - 2))
     reshaped = step.changed(name, lambda array: array.reshape(shape))
     return reshaped or step.op("Reshape", step.param(name), step.whole(*shape))
@@ -194,7 +194,7 @@ def vectorProduct(step: OnnxStep) -> None:
 
 @writesOnnx(modules.MatMul)
 def matMul(step: OnnxStep) -> None:
-    """MatMul, after a Transpose where there is one."""
+    """MatMul, with a Transpose before it if needed."""
     factors = []
     for name, shape, isTransposed in zip(step.inputs, step.shapes, (step.module.transpA, step.module.transpB)):
         order = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
@@ -204,7 +204,7 @@ def matMul(step: OnnxStep) -> None:
 
 @writesOnnx(modules.Add, modules.Mul)
 def broadcast(step: OnnxStep) -> None:
-    """Add, Mul, of any number of inputs."""
+    """Add or Mul of any number of inputs."""
     kind, dtype = type(step.module).__name__, step.dtypes[0]
     terms = [
         x if inDtype == dtype else step.op("Cast", x, to=kindOf(dtype))
@@ -304,7 +304,7 @@ def attention(step: OnnxStep) -> None:
 
 
 def seen(step: OnnxStep) -> str:
-    """Which keys each query sees: those up to its own position."""
+    """The causal mask: each query sees keys up to its own position."""
     lengths = [shape[2] for shape in step.shapes[:2]]
     if all(map(isWhole, lengths)):
         return step.constant(np.tri(*lengths, dtype=bool))
@@ -313,7 +313,7 @@ def seen(step: OnnxStep) -> str:
 
 
 def repeated(step: OnnxStep, index: int, groups: int, heads: int) -> str:
-    """The heads of keys or values, each for several of the queries."""
+    """The heads of keys or values, repeated for groups of queries."""
     expanded = step.op("Unsqueeze", step.inputs[index], step.whole(2))
     expanded = step.op("Expand", expanded, step.whole(1, 1, groups, 1, 1))
     _, _, length, size = step.shapes[index]
@@ -322,7 +322,7 @@ def repeated(step: OnnxStep, index: int, groups: int, heads: int) -> str:
 
 @writesOnnx(modules.PairDot)
 def pairDot(step: OnnxStep) -> None:
-    """All products, of which those below the diagonal are gathered."""
+    """All dot products of pairs; those below the diagonal are gathered."""
     count = len(step.inputs)
     rows = step.op("Concat", *[step.op("Unsqueeze", x, step.whole(1)) for x in step.inputs], axis=1)
     dots = step.op("MatMul", rows, step.op("Transpose", rows, perm=[0, 2, 1]))

@@ -31,9 +31,9 @@ from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, schemaOf, write
 CALLEDRANDOM = {"uniform": "RandomUniformLike", "normal": "RandomNormalLike"}
 CUMULATIVE = {"sum": "CumSum", "product": "CumProd"}
 PADLESS = 22  # the opset since which no window of a pool begins in the padding behind
-CALLED = {"float32": "float", "float64": "double"}  # what dtypes are called in types of ONNX
+CALLED = {"float32": "float", "float64": "double"}  # names of dtypes in ONNX types
 Attributes = dict[str, Any]
-OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # None stands for what is left out
+OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # None: left out
     controlled.SqueezeAxes: lambda m: ("Squeeze", {}),
     controlled.UnsqueezeAxes: lambda m: ("Unsqueeze", {}),
     controlled.ReduceAxes: lambda m: (
@@ -93,7 +93,7 @@ OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # None stand
 
 
 def reductionOf(module: Any) -> str | None:
-    """How updates go together with what is there; None where they replace it."""
+    """The reduction of updates with existing elements; None if they replace them."""
     return None if module.reduction == "none" else str(module.reduction)
 
 
@@ -138,7 +138,7 @@ def scalingOf(module: Any) -> Attributes:
 
 @writesOnnx(*OPERATORS)
 def operator(step: OnnxStep) -> None:
-    """The operator of a module; outputs that are at the end and nobody reads are not named by readers of the file."""
+    """Write the operator of a module. A file's readers do not name trailing outputs that are unused."""
     made = next(made for c in type(step.module).__mro__ if (made := OPERATORS.get(c)))
     kind, attributes = made(step.module)
     checkTypes(step, kind)
@@ -151,7 +151,7 @@ def operator(step: OnnxStep) -> None:
 
 
 def checkWindows(step: OnnxStep) -> None:
-    """Whether there are as many windows as an old opset counts, in which one may begin in the padding.
+    """Check that old opsets count as many windows: they also count windows that begin in the padding.
 
     Raises    GraphError where there are fewer
     """
@@ -163,12 +163,12 @@ def checkWindows(step: OnnxStep) -> None:
 
 
 def checkTypes(step: OnnxStep, kind: str) -> None:
-    """Check that an opset has an operator for inputs of these dtypes.
+    """Check that the opset's operator accepts inputs of these dtypes.
 
-    Raises    GraphError where it has not
+    Raises    GraphError for a dtype that it does not accept
     """
     schema = schemaOf(kind, step.opset)
-    if schema is None:  # which is said when the node is added
+    if schema is None:  # reported when the node is added
         return
     allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints}
     for i, dtype in enumerate(step.indtypes):

@@ -8,7 +8,7 @@ from puregraph.onnx.writers.convolutionwriters import optionsOf
 
 
 def floats(step: OnnxStep, axis: int) -> tuple[str, str]:
-    """What is given, and the weights, as floats; `axis` is that of the weights with a scale each."""
+    """Input and weights, dequantized; `axis` is the weight axis with one scale per element."""
     x, xScale, xZero, W, wScale, wZero, *_ = step.inputs
     own = axis if step.shapes[4] else None
     return (

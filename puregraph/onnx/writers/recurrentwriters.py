@@ -17,7 +17,7 @@ TIMEFIRST = [1, 0, 2]
 
 @writesOnnx(_Recurrent)
 def layer(step: OnnxStep) -> None:
-    """Time steps and directions come first in ONNX, samples here; the node itself has the name of the layer."""
+    """Time steps and directions come first in ONNX, samples in puregraph; the main node has the name of the layer."""
     module, sides, hsize = step.module, step.module.sides, step.module.hsize
     kind = next(c.__name__ for c in (modules.RNN, modules.GRU, modules.LSTM) if isinstance(module, c))
     inputs = dict(zip(module.arguments, step.inputs))
@@ -71,7 +71,7 @@ def whole32(step: OnnxStep, lengths: str | None) -> str | None:
 
 @writesOnnx(RecurrentCells)
 def cells(step: OnnxStep) -> None:
-    """One direction, with every option."""
+    """A recurrent operator of one direction, with all options."""
     module, (x, *others) = step.module, step.inputs
     others += [None] * (7 - len(others))
     W, R, B, lengths, *states = others

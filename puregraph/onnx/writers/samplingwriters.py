@@ -16,7 +16,7 @@ from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
 
 @writesOnnx(modules.Upsample2D)
 def upsample(step: OnnxStep) -> None:
-    """Resize by whole factors, from the centres of pixels."""
+    """Resize by integer factors, from the centers of pixels."""
     module = step.module
     if module.scale is None:
         factors = step.op("Cast", step.inputs[1], to=kindOf(np.dtype(np.float32)))
@@ -31,7 +31,7 @@ def upsample(step: OnnxStep) -> None:
 
 @writesOnnx(Resize)
 def resize(step: OnnxStep) -> None:
-    """Resize; axes are written from opset 18 on, before they have to be all."""
+    """Resize; before opset 18 it has to cover all axes, so `axes` is written from opset 18 on."""
     module, rank = step.module, len(step.shapes[0])
     if isMixed(module):
         resizeTwice(step)
@@ -58,7 +58,7 @@ def resize(step: OnnxStep) -> None:
 
 
 def isMixed(module: Any) -> bool:
-    """Whether there may be axes that grow and some that shrink, whose positions are rounded in two ways."""
+    """True if some axes may grow and others shrink, with differently rounded positions."""
     isSimple = module.mode == "nearest" and module.rounding == "simple"
     return isSimple and (module.factors is None or min(module.factors) < 1 < max(module.factors))
 

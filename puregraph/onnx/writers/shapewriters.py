@@ -67,7 +67,7 @@ def split(step: OnnxStep) -> None:
 
 @writesOnnx(modules.Slice)
 def cut(step: OnnxStep) -> None:
-    """Slice, without the axes that an integer drops, and with those that None adds."""
+    """Slice; integers drop an axis, None adds one."""
     module, rank = step.module, len(step.shapes[0])
     if module.axes is not None:
         _, starts, ends, *steps = step.inputs
@@ -193,7 +193,7 @@ def gather(step: OnnxStep) -> None:
 
 @writesOnnx(modules.OneHot)
 def oneHot(step: OnnxStep) -> None:
-    """Whether the index is that of the class."""
+    """Equal: 1 at the index of the class."""
     module, kind = step.module, step.indtypes[0]
     index = step.op("Unsqueeze", step.x, step.whole(-1))
     isBool = module.dtype.kind == "b"
@@ -204,7 +204,7 @@ def oneHot(step: OnnxStep) -> None:
 
 @writesOnnx(modules.Pad)
 def pad(step: OnnxStep) -> None:
-    """Pad; pads that are an input are pairs here, and there all before and then all behind."""
+    """Pad; the pads are pairs here, but in ONNX all starts, then all ends."""
     module = step.module
     fill = step.constant(module.fillValue, step.dtypes[0]) if module.mode == "constant" else None
     if module.pad is None:
