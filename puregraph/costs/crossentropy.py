@@ -60,8 +60,8 @@ class CrossEntropy(Module):
         self.ignoreIndex, self.smoothing, self.axis = ignoreIndex, smoothing, axis
         self.weights = None
         if weights is not None:
-            given = classWeights(weights)
-            self.weights = State((len(given),), _Given(given), np.float64)
+            weightList = classWeights(weights)
+            self.weights = State((len(weightList),), _Given(weightList), np.float64)
 
     def dataShapeFrom(self, x, labels, sampleWeight=None):
         need(len(x) >= 2, "(n, classes, ...)", x)
@@ -170,8 +170,8 @@ class CrossEntropy(Module):
             return counts, self.smoothing / like.shape[1] * counts[:, None]
         weights = weights.astype(like.dtype)
         share = gather(weights, index)
-        each = self.smoothing / like.shape[1] * (share > 0).astype(like.dtype)[:, None]
-        return share, each * weights.reshape(-1, *(1,) * (like.ndim - 2))
+        smoothed = self.smoothing / like.shape[1] * (share > 0).astype(like.dtype)[:, None]
+        return share, smoothed * weights.reshape(-1, *(1,) * (like.ndim - 2))
 
     def sample(self, rng, x, labels, *more):
         chosen = rng.integers(0, x[self.axis], labels)
@@ -211,26 +211,26 @@ def classWeights(weights):
         weights = [weights[k] for k in wanted]
     needPlain(weights, "CrossEntropy, weights")
     try:
-        found = np.asarray(device.toHost(weights), np.float64)
+        array = np.asarray(device.toHost(weights), np.float64)
     except (TypeError, ValueError):
-        found = None
-    if found is None or found.ndim != 1 or not found.size:
+        array = None
+    if array is None or array.ndim != 1 or not array.size:
         raise ArgumentError(
             f"CrossEntropy: wanted weights as a list of numbers, one for each class, or a dict of them by class, "
             f"got {weights!r:.60}"
         )
-    wrong = ~(np.isfinite(found) & (found >= 0))
-    if wrong.any() or not found.any():
+    wrong = ~(np.isfinite(array) & (array >= 0))
+    if wrong.any() or not array.any():
         k = int(wrong.argmax())
         raise ArgumentError(
             "CrossEntropy: wanted weights of at least 0, finite, and not all 0, "
-            + (f"got {found[k]} for class {k}" if wrong.any() else f"got {found.size} zeros")
+            + (f"got {array[k]} for class {k}" if wrong.any() else f"got {array.size} zeros")
         )
-    return found.tolist()
+    return array.tolist()
 
 
 class _Given:
-    """Given initial values."""
+    """Initializer with fixed values."""
 
     def __init__(self, values):
         self.values = tuple(values)

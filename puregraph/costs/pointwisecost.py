@@ -74,8 +74,8 @@ class PointwiseCost(Module):
 
     def terms(self, x, target):
         """The formula of each element, be it a constant."""
-        found = self.formula.numpy(NAMES)(x, target)
-        return found if found.shape == x.shape else np.broadcast_to(found, x.shape)
+        values = self.formula.numpy(NAMES)(x, target)
+        return values if values.shape == x.shape else np.broadcast_to(values, x.shape)
 
     def weightGrad(self, share, x, target, weight):
         """The gradient of each sample's weight: its own share of the cost."""

@@ -38,7 +38,7 @@ def attend(q, k, v, mask, causal, scale):
     """
     lay = HeadLayout(q, k, mask, causal, scale)
     values = widen(v)
-    found, sums = [], []
+    outputs, sums = [], []
     for i in lay.queries:
         top = total = y = None
         for j in lay.keysFor(i):
@@ -53,9 +53,9 @@ def attend(q, k, v, mask, causal, scale):
                 count, part = count + total * fade, part + y * fade
             top, total, y = high, count, part
         seen = np.where(total > 0, total, 1)
-        found.append(lay.splitHeads(y / seen))
+        outputs.append(lay.splitHeads(y / seen))
         sums.append(lay.splitHeads(top + np.log(seen)))
-    return np.concatenate(found, axis=2).astype(q.dtype, copy=False), np.concatenate(sums, axis=2)
+    return np.concatenate(outputs, axis=2).astype(q.dtype, copy=False), np.concatenate(sums, axis=2)
 
 
 @attend.shape
@@ -69,20 +69,20 @@ def attend(q, k, v, mask, causal, scale):
 def attend(outs, q, k, v, mask, causal, scale):
     """A thread block computes a block of queries over all keys."""
     y, lse = outs
-    given = AttentionArguments(q, k, v, mask, scale)
-    if not given.fit(y) or stored(lse.dtype) != given.wide:
+    args = AttentionArguments(q, k, v, mask, scale)
+    if not args.fit(y) or stored(lse.dtype) != args.wide:
         return NotImplemented
     if not y.size:
         return []
     n, h, t, e = y.shape
-    columns = given.columns(e)
-    kept = min(blocksFor(e, columns * given.groups), given.most)
-    text = given.text({"COLUMNS": columns, "KEPT": kept}) + read("attend.h")
+    columns = args.columns(e)
+    kept = min(blocksFor(e, columns * args.groups), args.most)
+    text = args.text({"COLUMNS": columns, "KEPT": kept}) + read("attend.h")
     strides = [*stridesOf(y), *stridesOf(lse)[:3], *(s for x in (q, k, v) for s in stridesOf(x))]
-    sizes = [h, given.group, t, k.shape[2], q.shape[3], e, int(causal)]
-    slots = (*pointers(y, lse, q, k, v), *given.mask, *ints(strides), *ints(sizes), given.scale)
-    blocks = n * h * blocksFor(t, given.edge) * blocksFor(e, given.groups * columns * kept)
-    return [Launch("attend", text, "attend", slots, (blocks, 1, 1), (given.groups**2, 1, 1))]
+    sizes = [h, args.group, t, k.shape[2], q.shape[3], e, int(causal)]
+    slots = (*pointers(y, lse, q, k, v), *args.mask, *ints(strides), *ints(sizes), args.scale)
+    blocks = n * h * blocksFor(t, args.edge) * blocksFor(e, args.groups * columns * kept)
+    return [Launch("attend", text, "attend", slots, (blocks, 1, 1), (args.groups**2, 1, 1))]
 
 
 @attend.device
@@ -146,59 +146,59 @@ def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
             if ofMask:
                 lay.addToMask(dmask, i, j, ds)
         dq.append(lay.splitHeads(part * lay.scale))
-    found = [np.concatenate(dq, axis=2).astype(q.dtype, copy=False)]
+    grads = [np.concatenate(dq, axis=2).astype(q.dtype, copy=False)]
     for parts, x, dtype in ((dk, keys, k.dtype), (dv, values, v.dtype)):
-        whole = [parts[j.start] if j.start in parts else np.zeros_like(x[:, :, j]) for j in lay.keys]
-        found.append(np.concatenate(whole, axis=2).astype(dtype, copy=False))
+        blocks = [parts[j.start] if j.start in parts else np.zeros_like(x[:, :, j]) for j in lay.keys]
+        grads.append(np.concatenate(blocks, axis=2).astype(dtype, copy=False))
     if ofMask:
-        found.append(lay.joinedMask(dmask).astype(mask.dtype, copy=False))
-    return tuple(found)
+        grads.append(lay.joinedMask(dmask).astype(mask.dtype, copy=False))
+    return tuple(grads)
 
 
 @attendGrad.shape
 def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
     """As q, k, v, and the mask if asked for."""
-    given = (q, k, v, mask) if ofMask else (q, k, v)
-    return [(x.shape, x.dtype) for x in given]
+    differentiated = (q, k, v, mask) if ofMask else (q, k, v)
+    return [(x.shape, x.dtype) for x in differentiated]
 
 
 @attendGrad.cuda
 def attendGrad(outs, grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
     """Blocks of keys for dk and dv, blocks of queries for dq, blocks of the mask; no block adds to another's result."""
     dq, dk, dv, *_ = outs
-    given = AttentionArguments(q, k, v, mask, scale)
-    if not given.fit(grad, dq, dk, dv) or not {lse.dtype.name, rest.dtype.name} <= set(EDGES):
+    args = AttentionArguments(q, k, v, mask, scale)
+    if not args.fit(grad, dq, dk, dv) or not {lse.dtype.name, rest.dtype.name} <= set(EDGES):
         return NotImplemented
     (n, h, t, d), (shared, s, e) = q.shape, v.shape[1:]
-    columns = given.columns(max(d, e))
-    width = columns * given.groups
+    columns = args.columns(max(d, e))
+    width = columns * args.groups
     ofQueries, ofKeys = blocksFor(d, width), blocksFor(d, width) + blocksFor(e, width)
-    kept, keptOfKeys = min(ofQueries, given.most), min(ofKeys, given.most)
+    kept, keptOfKeys = min(ofQueries, args.most), min(ofKeys, args.most)
     names = {"COLUMNS": columns, "KEPT": kept, "KEPT_OF_KEYS": keptOfKeys}
     names |= {"LSE": stored(lse.dtype), "REST": stored(rest.dtype)}
-    text = given.text(names) + read("attendgrad.h") + (read("attendmask.h") if ofMask else "")
-    strides = [*(x for each in (grad, q, k, v) for x in stridesOf(each)), *stridesOf(lse)[:3], *stridesOf(rest)[:3]]
-    reads = [*pointers(grad, q, k, v), *given.mask, *pointers(lse, rest), *ints(strides)]
-    reads += [*ints([n, h, given.group, t, s, d, e, int(causal)]), given.scale]
-    found = []
+    text = args.text(names) + read("attendgrad.h") + (read("attendmask.h") if ofMask else "")
+    strides = [*(x for array in (grad, q, k, v) for x in stridesOf(array)), *stridesOf(lse)[:3], *stridesOf(rest)[:3]]
+    reads = [*pointers(grad, q, k, v), *args.mask, *pointers(lse, rest), *ints(strides)]
+    reads += [*ints([n, h, args.group, t, s, d, e, int(causal)]), args.scale]
+    launches = []
 
     def launch(entry, results, blocks, *sizes):
         if any(x.size for x in results) and blocks:
             slots = (
                 *pointers(*results),
-                *ints([x for each in results for x in given.four(each)]),
+                *ints([x for array in results for x in args.four(array)]),
                 *ints(sizes),
                 *reads,
             )
-            found.append(Launch("attendGrad", text, entry, slots, (blocks, 1, 1), (given.groups**2, 1, 1)))
+            launches.append(Launch("attendGrad", text, entry, slots, (blocks, 1, 1), (args.groups**2, 1, 1)))
 
-    launch("attendKeys", [dk, dv], n * shared * blocksFor(s, given.edge) * blocksFor(ofKeys, keptOfKeys))
-    launch("attendQueries", [dq], n * h * blocksFor(t, given.edge) * blocksFor(ofQueries, kept))
+    launch("attendKeys", [dk, dv], n * shared * blocksFor(s, args.edge) * blocksFor(ofKeys, keptOfKeys))
+    launch("attendQueries", [dq], n * h * blocksFor(t, args.edge) * blocksFor(ofQueries, kept))
     if ofMask:
         samples, heads, rows, keys = shape = (1,) * (4 - len(mask.shape)) + tuple(mask.shape)
-        blocks = samples * heads * blocksFor(rows, given.edge) * blocksFor(keys, given.edge)
+        blocks = samples * heads * blocksFor(rows, args.edge) * blocksFor(keys, args.edge)
         launch("attendMask", outs[3:], blocks, *shape)
-    return found
+    return launches
 
 
 @attendGrad.device
@@ -229,7 +229,7 @@ def attendGrad(g, y, arguments, options, needs):
     def columns(x):  # (n, h / g, s, d) as (n, h / g, 1, s, d)
         return x.reshape(*x.shape[:2], 1, *x.shape[2:])
 
-    a, b, c = [np.zeros_like(x) if each is None else each for each, x in zip(g, (q, k, v))]
+    a, b, c = [np.zeros_like(x) if seed is None else seed for seed, x in zip(g, (q, k, v))]
     m = g[3] if len(g) > 3 else None
     Q, K, V, G, A, B, C = rows(q), columns(k), columns(v), rows(grad), rows(a), columns(b), columns(c)
     scores = scale * (Q @ K.swapaxes(-1, -2))
@@ -245,7 +245,7 @@ def attendGrad(g, y, arguments, options, needs):
     gds = gds if m is None else gds + np.broadcast_to(m, wide).reshape(scores.shape)
     gp = G @ C.swapaxes(-1, -2) + gds * free
     gfree, gs = gds * p, gp * p
-    found = [
+    grads = [
         (p @ C + gfree @ V).reshape(grad.shape),
         (scale * (gs @ K + ds @ B)).reshape(q.shape),
         (scale * (gs.swapaxes(-1, -2) @ Q + ds.swapaxes(-1, -2) @ A)).sum(axis=2),
@@ -254,7 +254,7 @@ def attendGrad(g, y, arguments, options, needs):
         -gs.sum(axis=-1).reshape(lse.shape),
         -gfree.sum(axis=-1).reshape(rest.shape),
     ]
-    return (*found, *[None] * (len(arguments) - 7))
+    return (*grads, *[None] * (len(arguments) - 7))
 
 
 attendGrad.declare(layout=HEADSLAST, halves=Halves((0, 1, 2, 3), 3), jvp=REFERENCE)

@@ -46,8 +46,10 @@ def residency() -> tuple[int, int]:
     """The processors of the GPU in use, and the shared memory of a block there; of a large one where none is."""
     if ordinal() < 0:
         return PROCESSORS, SHARED
-    found = device.arrays().cuda.Device().attributes
-    return found["MultiProcessorCount"] * found["CooperativeLaunch"], found["MaxSharedMemoryPerBlockOptin"]
+    attributes = device.arrays().cuda.Device().attributes
+    return attributes["MultiProcessorCount"] * attributes["CooperativeLaunch"], attributes[
+        "MaxSharedMemoryPerBlockOptin"
+    ]
 
 
 def cellSplit(gates: int, steps: tuple[int, int], U: Any, wide: Any) -> CellSplit:
@@ -66,7 +68,7 @@ def cellSplit(gates: int, steps: tuple[int, int], U: Any, wide: Any) -> CellSpli
     if steps[1] > 1 and processors:
         tiles = blocksFor(quads, processors)
         groups = blocksFor(octets, processors // blocksFor(quads, tiles))
-        found = split(tiles, groups, True, UNITS * tiles * gates * units * U.dtype.itemsize)
-        if found.shared <= most:
-            return found
+        resident = split(tiles, groups, True, UNITS * tiles * gates * units * U.dtype.itemsize)
+        if resident.shared <= most:
+            return resident
     return split(max(2, 4 // gates), 1, False)

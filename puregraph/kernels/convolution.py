@@ -67,7 +67,7 @@ def layout(shape, size, stride, pad, dilation, groups):
     if len(shape) > 3 and lay.window.dilation[0] == 1 and lay.columns >= THIN:
         return lay
     front = (1,), (1,), (1,), ((0, 0),), (1,)
-    return lay._replace(window=Window(*(one + each for one, each in zip(front, lay.window))))
+    return lay._replace(window=Window(*(unit + values for unit, values in zip(front, lay.window))))
 
 
 @kernel

@@ -53,9 +53,9 @@ def ontoDiagonal(dx, values, letters, shape):
     if not dx.size:
         return []
     distinct = list(dict.fromkeys(letters))
-    given = dict(zip(distinct, [0 if n == 1 else s for n, s in zip(values.shape, stridesOf(values))]))
+    strideOf = dict(zip(distinct, [0 if n == 1 else s for n, s in zip(values.shape, stridesOf(values))]))
     first = {letter: letters.index(letter) for letter in distinct}
-    strides = [given[letter] if first[letter] == a else 0 for a, letter in enumerate(letters)]
+    strides = [strideOf[letter] if first[letter] == a else 0 for a, letter in enumerate(letters)]
     axes = Axes(tuple(shape), {"to": stridesOf(dx), "fromValues": tuple(strides)})
     same = " && ".join(f"c{a} == c{first[x]}" for a, x in enumerate(letters) if first[x] != a)
     text = defined({"T": stored(dx.dtype), "S": stored(values.dtype), "SAME": same}) + axes.defined("AXES") + DIAGONAL

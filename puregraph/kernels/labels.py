@@ -50,11 +50,11 @@ def positionOf(index):
     return f" for sample {index[0]} of the batch{position}"
 
 
-def labelHint(found, label, classes, option):
+def labelHint(present, label, classes, option):
     """What to try, given all labels found and the first that is wrong."""
-    if found == [-1, 1]:
+    if present == [-1, 1]:
         return "classes are counted from 0: give (labels + 1) // 2 in place of -1 and 1"
-    if found[0] >= 1 and found[-1] == classes:
+    if present[0] >= 1 and present[-1] == classes:
         return "classes are counted from 0: give labels - 1"
     if label < 0 or label >= 255:
         return f"if it says that there is no class, leave such positions out with {option}={label}"

@@ -39,7 +39,7 @@ def norm(y, *arrays):
     for x in arrays:  # without gaps elements may be summed in the order of memory
         groups.setdefault(stored(x.dtype) if isDense(x) else id(x), []).append(x)
     parts = Scratch((max(sum(blocksFor(x.size, chunk) for x in arrays), 1),), np.float64)
-    found, done = [], 0
+    launches, done = [], 0
     for group in groups.values():
         x, text = group[0], defined({"T": stored(group[0].dtype), "N": 16 // group[0].dtype.itemsize})
         slots = (("pointer", parts), ("int", done), ("long", chunk))
@@ -51,10 +51,10 @@ def norm(y, *arrays):
             axes, blocks = axesOf(x.shape, {"at": stridesOf(x)}), blocksFor(x.size, chunk)
             text += axes.defined("AXES") + GAPS
             slots += (("pointer", x), ("long", x.size), *axes.slots)
-        found.append(Launch("norm", text, "squares", slots, (blocks, 1, 1), (THREADS, 1, 1)))
+        launches.append(Launch("norm", text, "squares", slots, (blocks, 1, 1), (THREADS, 1, 1)))
         done += blocks
     slots = (("pointer", y), ("pointer", parts), ("int", done))
-    return [*found, Launch("norm", ROOT, "root", slots, (1, 1, 1), (THREADS, 1, 1))]
+    return [*launches, Launch("norm", ROOT, "root", slots, (1, 1, 1), (THREADS, 1, 1))]
 
 
 CHUNK = 1 << 14

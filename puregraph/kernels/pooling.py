@@ -68,8 +68,8 @@ def maxPool(function, values, tangents, options):
     y, indices = function(*values, **options)
     t = tangents[0].reshape(*y.shape[:2], -1)
     positions = indices.reshape(*y.shape[:2], -1)
-    found = np.take_along_axis(t, np.maximum(positions, 0).astype(np.intp), axis=2)
-    return (y, indices), (np.where(positions < 0, 0, found).astype(y.dtype, copy=False).reshape(y.shape), None)
+    picked = np.take_along_axis(t, np.maximum(positions, 0).astype(np.intp), axis=2)
+    return (y, indices), (np.where(positions < 0, 0, picked).astype(y.dtype, copy=False).reshape(y.shape), None)
 
 
 maxPool.declare(layout=CHANNELSLAST, halves=Halves((0,), 1))

@@ -96,7 +96,7 @@ def normal(x, shape, key, counter, dtype=np.float32):
     if x.dtype != np.dtype(dtype):
         return NotImplemented
     terms = {"LOGARITHM": LOGARITHM, "SINE": SINE, "COSINE": COSINE}
-    series = {name: ", ".join(map(repr, each)) for name, each in terms.items()}
+    series = {name: ", ".join(map(repr, coefficients)) for name, coefficients in terms.items()}
     before = defined({**series, "LN2": LN2, "PI": pi}) + PAIRS
     return drawing("normal", x, key, counter, "pairs(numbers, w);", 4, before)
 
@@ -146,15 +146,18 @@ def drawing(name, y, key, counter, body, many, before=""):
         return NotImplemented
     if not y.size:
         return []
-    given = {"key": key, "counter": counter}
-    isRead = {each: hasattr(x, "strides") and not isinstance(x, np.generic) for each, x in given.items()}
-    if any(isRead[each] and x.dtype.itemsize != 8 for each, x in given.items()):
+    words = {"key": key, "counter": counter}
+    isRead = {argument: hasattr(x, "strides") and not isinstance(x, np.generic) for argument, x in words.items()}
+    if any(isRead[argument] and x.dtype.itemsize != 8 for argument, x in words.items()):
         return NotImplemented
     names = {"T": stored(y.dtype), "MANY": many, "PACK": min(many, 16 // y.dtype.itemsize)}
-    for each, x in given.items():
-        kind = f"const {stored(x.dtype)}*" if isRead[each] else "uint64"
-        names |= {f"{each.upper()}_PARAMETER": f"{kind} {each}", each.upper(): f"*{each}" if isRead[each] else each}
-    numbers = [("pointer", x) if isRead[each] else ("long", int(x)) for each, x in given.items()]
+    for argument, x in words.items():
+        kind = f"const {stored(x.dtype)}*" if isRead[argument] else "uint64"
+        names |= {
+            f"{argument.upper()}_PARAMETER": f"{kind} {argument}",
+            argument.upper(): f"*{argument}" if isRead[argument] else argument,
+        }
+    numbers = [("pointer", x) if isRead[argument] else ("long", int(x)) for argument, x in words.items()]
     text = defined(names) + before + DRAW.replace("BODY", body)
     slots = (("pointer", y), ("long", y.size), *numbers)
     return [Launch(name, text, "draw", slots, gridFor(blocksFor(y.size, many)), (THREADS, 1, 1))]

@@ -103,8 +103,8 @@ def forward(step, x, W, b, weights, states, on=None, reverse=False):
 def forward(step, x, W, b, weights, states, on=None, reverse=False):
     """Each state, and what an LSTM or a GRU keeps, at every time step."""
     n, t, _ = x.shape
-    found = [((n, t, s.shape[1]), s.dtype) for s in states]
-    return [*found, ((n, t, 4 * states[0].shape[1]), x.dtype)] if step in (lstmStep, gruStep) else found
+    outputs = [((n, t, s.shape[1]), s.dtype) for s in states]
+    return [*outputs, ((n, t, 4 * states[0].shape[1]), x.dtype)] if step in (lstmStep, gruStep) else outputs
 
 
 @forward.cuda
@@ -112,12 +112,12 @@ def forward(outs, step, x, W, b, weights, states, on=None, reverse=False):
     """A product for the inputs; then one launch for all time steps where the weights of a block are few, else one
     for each. Before them the weights are transposed."""
     U, d = (*weights, None)[:2]
-    given = [*outs, x, W, U, *states, *(v for v in (b, d) if v is not None)]
-    if step not in CELLS or not areFloats(*given) or x.dtype != W.dtype:
+    arrays = [*outs, x, W, U, *states, *(v for v in (b, d) if v is not None)]
+    if step not in CELLS or not areFloats(*arrays) or x.dtype != W.dtype:
         return NotImplemented
     if not outs[0].size:
         return []
-    cell, (units, width), wide = CELLS[step], U.shape, widest(*given)
+    cell, (units, width), wide = CELLS[step], U.shape, widest(*arrays)
     p, transposed = Scratch((*x.shape[:2], width), wide), Scratch((width, units), U.dtype)
     changed, states = zip(*[cast(s, y.dtype) for s, y in zip(states, outs)])
     cells, kept = (*outs[1 : len(states)], None)[0], (*outs[len(states) :], None)[0]
@@ -135,7 +135,7 @@ def forward(outs, step, x, W, b, weights, states, on=None, reverse=False):
         return NotImplemented
     return [
         *entering,
-        *(launch for each in changed for launch in each),
+        *(launch for casts in changed for launch in casts),
         Launch("recurrent", text, "transpose", transposing, grid, (THREADS, 1, 1)),
         *cell.launches(text, "alongTime", slots, (*x.shape[:2], units), x.shape[1], split, reverse),
     ]
@@ -178,13 +178,13 @@ class Cell(NamedTuple):
                 "recurrent",
                 text,
                 entry,
-                (*slots, *(("int", n) for n in (*sizes, split.tiles, split.groups, *each, int(reverse)))),
+                (*slots, *(("int", n) for n in (*sizes, split.tiles, split.groups, *span, int(reverse)))),
                 (split.grid, 1, 1),
                 (split.threads, 1, 1),
                 split.shared,
                 split.held > 0,
             )
-            for each in ranges
+            for span in ranges
         ]
 
 
@@ -237,7 +237,7 @@ def throughTime(back, U, before, after, kept, gy, grads, on=None, reverse=False)
         if on is not None:
             passing = [np.where(on[:, k, None], 0, g) for g in grads]
             grads = [np.where(on[:, k, None], g, 0) for g in grads]
-        around = ([each[:, k] for each in group] for group in (before, after, kept))
+        around = ([track[:, k] for track in group] for group in (before, after, kept))
         dp, dq, grads = back(U, *around, grads)
         if on is not None:
             grads = [g + rest for g, rest in zip(grads, passing)]
@@ -256,12 +256,12 @@ def throughTime(back, U, before, after, kept, gy, grads, on=None, reverse=False)
 @throughTime.cuda
 def throughTime(outs, back, U, before, after, kept, gy, grads, on=None, reverse=False):
     """As forward; one more time step computes the gradients of the first states."""
-    given = [*outs, U, *before, *after, *kept, gy, *grads]
-    if back not in CELLS or not areFloats(*given):
+    arrays = [*outs, U, *before, *after, *kept, gy, *grads]
+    if back not in CELLS or not areFloats(*arrays):
         return NotImplemented
     if not gy.size:
         return [] if not outs[-1].size else NotImplemented
-    cell, wide, results = CELLS[back], widest(*given), outs[len(outs) - len(grads) :]
+    cell, wide, results = CELLS[back], widest(*arrays), outs[len(outs) - len(grads) :]
     ends = [y if y.dtype == wide else Scratch(y.shape, wide) for y in results]  # which accumulate at every time step
     of = {"Dp": outs[0], "U": U, "Gy": gy, "Last": grads[0], "Kept": (*kept, None)[0]}
     slots = arraySlots(outs[0], ends[0], U, gy, grads[0])
@@ -279,8 +279,8 @@ def throughTime(outs, back, U, before, after, kept, gy, grads, on=None, reverse=
     n, t, units = gy.shape
     split = cellSplit(cell.gates, (n, t + 1), U, wide)
     text = cell.text(typesOf(wide, **of), "rnnbackward.h", split, HAS_ON=int(on is not None))
-    found = cell.launches(text, "backTime", slots, (n, t, units), t + 1, split, reverse)
-    return [*found, *(launch for y, end in zip(results, ends) if end is not y for launch in copied(y, end))]
+    launches = cell.launches(text, "backTime", slots, (n, t, units), t + 1, split, reverse)
+    return [*launches, *(launch for y, end in zip(results, ends) if end is not y for launch in copied(y, end))]
 
 
 throughTime.declare(halves=Halves((1,), None))
@@ -293,7 +293,7 @@ def timeSteps(x, reverse):
 
 def stacked(rows, reverse):
     """The results of all time steps, in the order of time."""
-    return [np.stack(each, axis=1) for each in zip(*(rows[::-1] if reverse else rows))]
+    return [np.stack(track, axis=1) for track in zip(*(rows[::-1] if reverse else rows))]
 
 
 def sigmoid(x):

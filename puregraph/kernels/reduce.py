@@ -136,8 +136,8 @@ def chains(x, axis):
     order = sorted((a for a in range(x.ndim) if x.shape[a] > 1), key=lambda a: -abs(x.strides[a]) or -math.inf)
     while order and order[-1] in axes:
         order.pop()
-    found = [a for a in order if a in axes]
-    return found if math.prod(x.shape[a] for a in found) > CHAIN else []
+    long = [a for a in order if a in axes]
+    return long if math.prod(x.shape[a] for a in long) > CHAIN else []
 
 
 def normalized(axis, ndim):

@@ -54,14 +54,21 @@ def gather(y, table, index):
     if not y.size:
         return []
     made, (table, index) = packed((table, index))
-    width, each = prod(table.shape[1:]), max(y.dtype.itemsize, table.dtype.itemsize)
+    width, elementSize = prod(table.shape[1:]), max(y.dtype.itemsize, table.dtype.itemsize)
     names = {"T": stored(y.dtype), "S": stored(table.dtype), "I": stored(index.dtype)}
-    text = GATHER.format(**names, n=widest(width * each) // each, wrong=wrong(y.dtype))
+    text = GATHER.format(**names, n=widest(width * elementSize) // elementSize, wrong=wrong(y.dtype))
     sizes = (("long", index.size), ("int", width), ("long", table.shape[0]))
     slots = (("pointer", y), ("pointer", table), ("pointer", index), *sizes)
     return [
         *made,
-        Launch("gather", text, "gather", slots, gridFor(y.size * each // widest(width * each)), (THREADS, 1, 1)),
+        Launch(
+            "gather",
+            text,
+            "gather",
+            slots,
+            gridFor(y.size * elementSize // widest(width * elementSize)),
+            (THREADS, 1, 1),
+        ),
     ]
 
 
@@ -167,8 +174,12 @@ def scattered(dtable, base, grad, index, rows):
     where = axesOf(index.shape, {"fromIndex": stridesOf(index)})
     rowsOf = axesOf(index.shape, {"fromGrad": stridesOf(grad)[:lead]})
     total = "double" if "double" in (computed(grad.dtype), computed(dtable.dtype)) else "float"
-    step, each = inner.strides["x"][0] if inner.size > 1 else 1, max(grad.dtype.itemsize, dtable.dtype.itemsize)
-    n = widest(width * each, *(s * each for s in rowsOf.strides["fromGrad"])) // each if step == 1 else 1
+    step, elementSize = inner.strides["x"][0] if inner.size > 1 else 1, max(grad.dtype.itemsize, dtable.dtype.itemsize)
+    n = (
+        widest(width * elementSize, *(s * elementSize for s in rowsOf.strides["fromGrad"])) // elementSize
+        if step == 1
+        else 1
+    )
     window = WINDOW if count * width // n > BUSY else WINDOW // 4
     share = min(max(blocksFor(rows, 2 * PROCESSORS), 32), RANGE)
     names = {"T": stored(dtable.dtype), "S": stored(grad.dtype), "I": stored(index.dtype), "W": total, "N": n}
@@ -192,14 +203,14 @@ def scattered(dtable, base, grad, index, rows):
         ("int", share),
         *where.slots,
     )
-    found = [Launch("scatterAdd", text, "sortRows", sort, (blocksFor(rows, share), 1, 1), (2 * THREADS, 1, 1))]
+    launches = [Launch("scatterAdd", text, "sortRows", sort, (blocksFor(rows, share), 1, 1), (2 * THREADS, 1, 1))]
     if count:
         add = (table, parts, order, keys, grads, *size.values(), ("int", step), *rowsOf.slots)
         join = (table, parts, keys, *size.values())
         work = blocksFor(count, window) * width
-        found.append(Launch("scatterAdd", text, "sumRows", add, gridFor(work // n), (THREADS, 1, 1)))
-        found.append(Launch("scatterAdd", text, "joinRows", join, (blocksFor(work, THREADS), 1, 1), (THREADS, 1, 1)))
-    return found
+        launches.append(Launch("scatterAdd", text, "sumRows", add, gridFor(work // n), (THREADS, 1, 1)))
+        launches.append(Launch("scatterAdd", text, "joinRows", join, (blocksFor(work, THREADS), 1, 1), (THREADS, 1, 1)))
+    return launches
 
 
 @scatterAdd.bounds
@@ -395,8 +406,8 @@ def putClass(dx, values, labels, classes):
         return NotImplemented
     if not dx.size:
         return []
-    each = {"values": stridesOf(values), "labels": stridesOf(labels)}
-    across = {f"from{name.title()}": (s[0], 0, *s[1:]) for name, s in each.items()}
+    sources = {"values": stridesOf(values), "labels": stridesOf(labels)}
+    across = {f"from{name.title()}": (s[0], 0, *s[1:]) for name, s in sources.items()}
     whole = axesOf(dx.shape, {"to": stridesOf(dx), **across, "number": (0, 1, *(0 for _ in values.shape[1:]))})
     last = {name: s[-1] for name, s in whole.strides.items()}
     size = dx.dtype.itemsize

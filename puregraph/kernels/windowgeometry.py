@@ -11,10 +11,10 @@ import numpy as np
 
 def perAxis(value: Any, rank: int) -> tuple[int, ...]:
     """One integer per spatial axis: 3 -> (3, 3); a tuple stays as it is."""
-    each = (int(value),) * rank if np.ndim(value) == 0 else tuple(map(int, value))
-    if len(each) != rank:
+    values = (int(value),) * rank if np.ndim(value) == 0 else tuple(map(int, value))
+    if len(values) != rank:
         raise ValueError(f"wanted one number, or {rank} of them, one per axis, got {value}")
-    return each
+    return values
 
 
 def pairs(pad: Any, rank: int) -> tuple[tuple[int, int], ...]:
@@ -66,8 +66,8 @@ class Window(NamedTuple):
 def window(spatial: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> Window:
     """The Window of integers that may be given once for all axes, or for each."""
     rank = len(spatial)
-    each = perAxis(size, rank), perAxis(stride, rank), pairs(pad, rank), perAxis(dilation, rank)
-    return Window(tuple(spatial), *each)
+    geometry = perAxis(size, rank), perAxis(stride, rank), pairs(pad, rank), perAxis(dilation, rank)
+    return Window(tuple(spatial), *geometry)
 
 
 def padded(x: np.ndarray, pad: Any, value: float = 0) -> np.ndarray:

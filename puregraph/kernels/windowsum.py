@@ -41,7 +41,7 @@ def windowSum(x, axis, size):
 @windowSum.cuda
 def windowSum(y, x, axis, size):
     """A loop nest over the elements of y, reduced over those of the window."""
-    kinds = [KINDS.get(each.dtype.name) for each in (x, y)]
+    kinds = [KINDS.get(array.dtype.name) for array in (x, y)]
     if None in kinds:
         return NotImplemented
     loads = {"x": Operand(kinds[0], x, (*stridesOf(x), stridesOf(x)[axis]))}

@@ -84,15 +84,15 @@ class Attention(Module):
         mask = masks[0] if masks else None
         rest = (widen(grad) * widen(y)).sum(axis=-1, keepdims=True)
         ofMask = len(needs) > 3 and needs[3] and mask is not None
-        found = attendGrad(grad, q, k, v, mask, lse, rest, self.causal, self.factor(q), ofMask)
-        return (*found, *[None] * (len(needs) - len(found)))
+        grads = attendGrad(grad, q, k, v, mask, lse, rest, self.causal, self.factor(q), ofMask)
+        return (*grads, *[None] * (len(needs) - len(grads)))
 
     def flopsFrom(self, q, k, v, mask=None):
         return 2 * product(q[:3]) * k[2] * (q[3] + v[3] + 2)
 
     def workspaceFrom(self, q, k, v, mask=None):
         """The bytes that cuDNN takes beside values and gradients for a backward pass, deterministic and not."""
-        return [backwardBytes(*q, k[2], isDeterministic=each) for each in (True, False)]
+        return [backwardBytes(*q, k[2], isDeterministic=isDeterministic) for isDeterministic in (True, False)]
 
     @classmethod
     def examples(cls):

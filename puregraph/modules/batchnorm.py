@@ -101,37 +101,37 @@ class BatchNorm(Module):
         mean += rate * (center - mean)
         var += rate * (variance * (values / (values - 1)) - var)
 
-    def updateTogether(self, given, total):
+    def updateTogether(self, arguments, total):
         """The outputs for each grain: `given` are its arguments; `total` adds arrays of a length over all grains."""
-        xs = [x for x, *_ in given]
+        xs = [x for x, *_ in arguments]
         sums = total([np.append(x.sum(overMaps(x), np.float64), x.size // self.maps) for x in xs], self.maps + 1)
         values = int(sums[-1])
         self.dataShapeFrom((values, self.maps))
         center = sums[:-1] / values
         far = [np.square(x - perMap(center, x)).sum(overMaps(x)) for x in xs]
         variance = total(far, self.maps) / values
-        found = []
-        for x, scale, bias, mean, var, count in given:
+        outputs = []
+        for x, scale, bias, mean, var, count in arguments:
             m, v = center.astype(mean.dtype), variance.astype(mean.dtype)
             self.follow(m, v, values, mean, var, count)
-            found.append(self.normalized(x, scale, bias, m, v))
-        return found
+            outputs.append(self.normalized(x, scale, bias, m, v))
+        return outputs
 
-    def gradTogether(self, given, needs, total):
+    def gradTogether(self, arguments, needs, total):
         """The gradients of each grain: those of x go through the statistics of all."""
         sums = []
-        for grad, x, *_, center, factor in given:
+        for grad, x, *_, center, factor in arguments:
             g, z = grad.astype(np.float64), perMap(factor, x) * (x - perMap(center, x))
             sums.append(np.concatenate([(g * z).sum(overMaps(x)), g.sum(overMaps(x)), [x.size // self.maps]]))
         gscale, gbias, (values,) = np.split(total(sums, 2 * self.maps + 1), [self.maps, 2 * self.maps])
-        found = []
-        for own, (grad, x, scale, *_, center, factor) in zip(sums, given):
+        grads = []
+        for grainSums, (grad, x, scale, *_, center, factor) in zip(sums, arguments):
             z = perMap(factor, x) * (x - perMap(center, x))
             g = widen(grad) - perMap(gbias / values, x) - z * perMap(gscale / values, x)
             gx = (g * perMap(factor if scale is None else factor * scale, x)).astype(x.dtype, copy=False)
-            params = [s.astype(x.dtype) for s in np.split(own[:-1], 2)] if scale is not None else [None, None]
-            found.append((gx if needs[0] else None, *params, None, None, None))
-        return found
+            params = [s.astype(x.dtype) for s in np.split(grainSums[:-1], 2)] if scale is not None else [None, None]
+            grads.append((gx if needs[0] else None, *params, None, None, None))
+        return grads
 
     def updateGrad(self, grad, x, scale, bias, mean, var, count, y, center, factor, needs):
         g, axes = widen(grad), overMaps(grad)

@@ -158,9 +158,9 @@ class Range(Module):
     flopsPerElement = 0
 
     def dataShapeFrom(self, start, stop=None, step=None):
-        given = [s for s in (start, stop, step) if s is not None]
-        need(all(s == () for s in given), "one number for each input", given)
-        values = [valueOf(s) for s in given]
+        limits = [s for s in (start, stop, step) if s is not None]
+        need(all(s == () for s in limits), "one number for each input", limits)
+        values = [valueOf(s) for s in limits]
         return (None if any(v is None for v in values) else lengthOf(*ends([sizesOf(v)[0] for v in values])),)
 
     def dataTypeFrom(self, *dtypes):
@@ -168,10 +168,10 @@ class Range(Module):
         return promoted(dtypes)
 
     def updateData(self, start, stop=None, step=None):
-        given = [x for x in (start, stop, step) if x is not None]
-        first, last, distance = ends([sizesOf(x)[0] for x in given])
+        limits = [x for x in (start, stop, step) if x is not None]
+        first, last, distance = ends([sizesOf(x)[0] for x in limits])
         need(distance != 0, "a step other than 0", distance)
-        dtype = np.result_type(*[x.dtype for x in given])
+        dtype = np.result_type(*[x.dtype for x in limits])
         return arrayLike(start, np.arange(first, last, distance, dtype=dtype))
 
     def valueFrom(self, start, stop=None, step=None):
@@ -192,9 +192,9 @@ class Range(Module):
         yield cls(), [(), (), ()]
 
 
-def ends(given):
+def ends(limits):
     """Start, stop and step, of which the last, or all but the stop, may be left out."""
-    return (0, *given, 1) if len(given) == 1 else (*given, *[1] * (3 - len(given)))
+    return (0, *limits, 1) if len(limits) == 1 else (*limits, *[1] * (3 - len(limits)))
 
 
 def lengthOf(start, stop, step):

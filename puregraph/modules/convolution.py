@@ -51,10 +51,10 @@ class _Convolution(Module):
         return y if b is None else np.add(y, perMap(b, y), out=y)
 
     def updateGrad(self, grad, x, W, b, y, needs):
-        given, made = (x, self.reached(grad)) if self.isTransposed else (grad, x)
+        gradient, made = (x, self.reached(grad)) if self.isTransposed else (grad, x)
         return (
             self.applyAdjoint(grad, W, x.shape) if needs[0] else None,
-            convolveWeight(given, made, self.size, *self.layout) if needs[1] else None,
+            convolveWeight(gradient, made, self.size, *self.layout) if needs[1] else None,
             total(grad, overMaps(grad)) if needs[2] else None,
         )
 

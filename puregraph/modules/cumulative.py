@@ -81,12 +81,12 @@ def accumulated(function, x, axis, exclusive, reverse, first):
 @widened
 def productBack(grad, x, axis, exclusive, reverse):
     """g_j sum over i of the product of all x up to i without x_j: exact where an x is 0."""
-    found = []
+    grads = []
     x, grad = np.moveaxis(x, axis, -1), np.moveaxis(grad, axis, -1)
     for j in range(x.shape[-1]):
-        one = arrayLike(x, np.arange(x.shape[-1]) == j)
-        rest = accumulated(np.cumprod, np.where(one, 1, x), -1, exclusive, reverse, 1)
+        isFactor = arrayLike(x, np.arange(x.shape[-1]) == j)
+        products = accumulated(np.cumprod, np.where(isFactor, 1, x), -1, exclusive, reverse, 1)
         order = np.arange(x.shape[-1]) * (-1 if reverse else 1)
         inside = order > order[j] if exclusive else order >= order[j]
-        found.append((grad * np.where(arrayLike(x, inside), rest, 0)).sum(axis=-1))
-    return np.moveaxis(np.stack(found, axis=-1) if found else grad, -1, axis)
+        grads.append((grad * np.where(arrayLike(x, inside), products, 0)).sum(axis=-1))
+    return np.moveaxis(np.stack(grads, axis=-1) if grads else grad, -1, axis)

@@ -55,14 +55,14 @@ class RoiAlign(Module):
     def taps(self, region, sizes):
         """For a region: (indices, weights) of the elements that its points read, (h, w, points, 4)."""
         offset = 0.5 if self.isCentred else 0.0
-        found = []
+        axes = []
         for axis, (count, n) in enumerate(zip(self.size, sizes)):
             low, high = (float(region[i]) * self.scale - offset for i in (1 - axis, 3 - axis))
             length = high - low if self.isCentred else max(high - low, 1.0)
             samples = self.samples or int(np.ceil(length / count))
             points = (np.arange(count * samples) + 0.5) / max(samples, 1)
-            found.append(axisTaps(low + length / count * points, n, count))
-        (iy, wy), (ix, wx) = found
+            axes.append(axisTaps(low + length / count * points, n, count))
+        (iy, wy), (ix, wx) = axes
         index = iy[:, None, :, None, :, None] * sizes[1] + ix[None, :, None, :, None, :]
         weight = wy[:, None, :, None, :, None] * wx[None, :, None, :, None, :]
         shape = (*self.size, iy.shape[1] * ix.shape[1], 4)
@@ -168,14 +168,14 @@ class RoiPool(Module):
 
     def parts(self, region, sizes):
         """For a region the elements along each axis that belong to each part, as slices."""
-        found = []
+        slices = []
         for low, high, count, n in zip(region[[2, 1]], region[[4, 3]], self.size, sizes):
             first, last = (rounded(np.float32(end) * np.float32(self.scale)) for end in (low, high))
             length = np.float32(max(last - first + 1, 1)) / np.float32(count)
             ends = np.arange(count + 1, dtype=np.float32) * length
             starts, stops = np.floor(ends[:-1]).astype(int) + first, np.ceil(ends[1:]).astype(int) + first
-            found.append([slice(a, max(a, b)) for a, b in np.clip(np.stack([starts, stops], 1), 0, n).tolist()])
-        return found
+            slices.append([slice(a, max(a, b)) for a, b in np.clip(np.stack([starts, stops], 1), 0, n).tolist()])
+        return slices
 
     def maxima(self, x, regions):
         """For each part its maximum, and where that is in a channel as one row; 0 and -1 where it has no element."""
@@ -255,8 +255,8 @@ class NonMaxSuppression(Module):
     def dataShapeFrom(self, boxes, scores, most=None, threshold=None, least=None):
         need(len(boxes) == 3 and boxes[2] == 4, "boxes (n, b, 4)", boxes)
         need(len(scores) == 3 and scores[0] == boxes[0] and scores[2] == boxes[1], f"scores for boxes {boxes}", scores)
-        for given in (most, threshold, least):
-            need(given is None or product(given) == 1, "limits of one element", given)
+        for limit in (most, threshold, least):
+            need(limit is None or product(limit) == 1, "limits of one element", limit)
         return (None, 3)
 
     def dataTypeFrom(self, boxes, scores, most=None, threshold=None, least=None):
@@ -269,13 +269,13 @@ class NonMaxSuppression(Module):
         threshold = 0.0 if threshold is None else float(threshold.reshape(()))
         least = -np.inf if least is None else float(least.reshape(()))
         low, high = self.corners(boxes)
-        found = [
+        kept = [
             (sample, kind, box)
             for sample in range(scores.shape[0])
             for kind in range(scores.shape[1])
             for box in chosen(low[sample], high[sample], scores[sample, kind], most, threshold, least)
         ]
-        return np.array(found, np.int64).reshape(-1, 3)
+        return np.array(kept, np.int64).reshape(-1, 3)
 
     def corners(self, boxes):
         """The lower and the upper corner of each box."""

@@ -42,8 +42,8 @@ class Embedder(Module):
 
     def updateData(self, x, W):
         if not hasattr(x, "dtype") or x.dtype.kind not in "iu":
-            found = getattr(x, "dtype", type(x).__name__)
-            raise DataError(f"Embedder: wanted whole numbers as indices, got {found}; convert with .astype('int64')")
+            actual = getattr(x, "dtype", type(x).__name__)
+            raise DataError(f"Embedder: wanted whole numbers as indices, got {actual}; convert with .astype('int64')")
         try:
             return gather(W, x)
         except IndexError as error:

@@ -189,19 +189,19 @@ def channelsFirst(x, sizes):
 
 def combined(taps, shape):
     """Each choice of a tap along every axis, and the rows of a table (n positions, c) that it reads; -1 is outside."""
-    for chosen in product(*[range(len(each.index)) for each in taps]):
+    for chosen in product(*[range(len(tap.index)) for tap in taps]):
         index, inside = np.arange(shape[0])[:, None], True
-        for each, size, t in zip(taps, shape[2:], chosen, strict=True):
-            index, inside = index * size + each.index[t], inside & (each.index[t] >= 0)
+        for tap, size, t in zip(taps, shape[2:], chosen, strict=True):
+            index, inside = index * size + tap.index[t], inside & (tap.index[t] >= 0)
         yield chosen, np.where(inside, index, -1)
 
 
 def weighed(taps, chosen, dtype, slope=None):
     """The product of the weights of some taps, for each channel; along the axis `slope`, its derivative."""
-    found = 1
-    for axis, (each, t) in enumerate(zip(taps, chosen, strict=True)):
-        found = found * (each.slope if axis == slope else each.weight)[t]
-    return found.astype(dtype)[..., None]
+    product = 1
+    for axis, (tap, t) in enumerate(zip(taps, chosen, strict=True)):
+        product = product * (tap.slope if axis == slope else tap.weight)[t]
+    return product.astype(dtype)[..., None]
 
 
 @widened
@@ -217,21 +217,21 @@ def sampled(table, taps, shape):
 @widened
 def scattered(grad, table, taps, shape):
     """dx (n, positions, c): each gradient to the elements that its position has read."""
-    adjoint, found = gather.declarations["adjoint"], 0
+    adjoint, dx = gather.declarations["adjoint"], 0
     for chosen, index in combined(taps, shape):
-        found = found + adjoint(grad * weighed(taps, chosen, grad.dtype), None, table, index)
-    return found.reshape(shape[0], prod(shape[2:]), shape[1])
+        dx = dx + adjoint(grad * weighed(taps, chosen, grad.dtype), None, table, index)
+    return dx.reshape(shape[0], prod(shape[2:]), shape[1])
 
 
 @widened
 def gridGrad(grad, table, taps, shape):
     """dgrid (n, positions, r): how much the elements that are read change along each axis, the last axis first."""
-    found = [0] * len(taps)
+    dgrid = [0] * len(taps)
     for chosen, index in combined(taps, shape):
         along = grad * gather(table, index)
         for axis in range(len(taps)):
-            found[axis] = found[axis] + (along * weighed(taps, chosen, grad.dtype, axis)).sum(-1)
-    return np.stack(found[::-1], axis=-1)
+            dgrid[axis] = dgrid[axis] + (along * weighed(taps, chosen, grad.dtype, axis)).sum(-1)
+    return np.stack(dgrid[::-1], axis=-1)
 
 
 class AffineGrid(Module):
@@ -268,8 +268,8 @@ class AffineGrid(Module):
         lengths = np.asarray(size).tolist()[2:]
         ends = [min(k - 1, 1) if self.alignCorners else 1 - 1 / max(k, 1) for k in lengths]
         axes = [np.linspace(-end, end, k) for end, k in zip(ends, lengths, strict=True)]
-        found = np.stack([*np.meshgrid(*axes, indexing="ij")[::-1], np.ones(lengths)], axis=-1)
-        return found.reshape(-1, len(lengths) + 1).astype(theta.dtype)
+        rows = np.stack([*np.meshgrid(*axes, indexing="ij")[::-1], np.ones(lengths)], axis=-1)
+        return rows.reshape(-1, len(lengths) + 1).astype(theta.dtype)
 
     @onHost
     def updateData(self, theta, size):

@@ -77,12 +77,12 @@ class Split(Module):
 
     def __init__(self, axis: Whole, sections, name=None):
         super().__init__(name)
-        given = sections if isinstance(sections, (tuple, list)) else (sections,)
-        whole = all(isinstance(size, Integral) and not isinstance(size, bool) and size >= 1 for size in given)
-        need(given and whole, "sections of at least 1, or one number of equal parts", sections)
+        sizes = sections if isinstance(sections, (tuple, list)) else (sections,)
+        areCounts = all(isinstance(size, Integral) and not isinstance(size, bool) and size >= 1 for size in sizes)
+        need(sizes and areCounts, "sections of at least 1, or one number of equal parts", sections)
         self.axis = axis
-        self.sections = tuple(given) if given is sections else sections
-        self.count = len(given) if given is sections else sections
+        self.sections = tuple(sizes) if sizes is sections else sections
+        self.count = len(sizes) if sizes is sections else sections
         need(self.count <= MOST, f"at most {MOST} parts", self.count)
 
     @property

@@ -32,8 +32,8 @@ class LpNormalize(Module):
 
     def norm(self, x):
         """The norm along the axis, 1 where it is 0."""
-        found = total(np.abs(x) ** self.p, self.axis, keepdims=True) ** (1 / self.p)
-        return np.where(found == 0, 1, found).astype(x.dtype, copy=False)
+        norms = total(np.abs(x) ** self.p, self.axis, keepdims=True) ** (1 / self.p)
+        return np.where(norms == 0, 1, norms).astype(x.dtype, copy=False)
 
     def updateData(self, x):
         return x / self.norm(x)
@@ -86,10 +86,10 @@ class LocalResponseNorm(Module):
         return responseBack(grad, x, self)
 
     def flopsFrom(self, x):
-        found = self.size + 4
+        flops = self.size + 4
         for n in x:
-            found = found * n
-        return found
+            flops = flops * n
+        return flops
 
     @classmethod
     def examples(cls):

@@ -115,7 +115,7 @@ def ufuncOfNumpy(self, ufunc, how, *inputs, **options):
     return OFNUMPY[ufunc][0](left, right) if isinstance(left, Node) else OFNUMPY[ufunc][1](right, left)
 
 
-def functionOfNumpy(self, function, *given):
+def functionOfNumpy(self, function, *args):
     """Refuse a function of numpy's, which would have to know the values of a node.
 
     Raises    ArgumentError naming the module that does it

@@ -86,8 +86,8 @@ class PairDot(Module):
 
     def updateGrad(self, grad, *values, needs):
         *xs, _ = values
-        found = pairDotsGrad(grad, *xs)
-        return tuple([found[:, i] if wanted else None for i, wanted in enumerate(needs)])
+        grads = pairDotsGrad(grad, *xs)
+        return tuple([grads[:, i] if wanted else None for i, wanted in enumerate(needs)])
 
     def flopsFrom(self, *xs):
         return 2 * xs[0][1] * product(self.dataShapeFrom(*xs))
@@ -123,11 +123,11 @@ class Einsum(Module):
         wanted = ", ".join(f"({', '.join(letters)})" for letters in groups)
         fits = len(shapes) == len(groups) and all(len(s) == len(letters) for s, letters in zip(shapes, groups))
         need(fits, f"inputs of shapes {wanted}", list(shapes), f"the equation has {len(groups)} inputs")
-        found = {}
+        sizeOf = {}
         for shape, letters in zip(shapes, groups):
             for size, letter in zip(shape, letters):
-                need(found.setdefault(letter, size) == size, f"one size for {letter} in {wanted}", list(shapes))
-        return found
+                need(sizeOf.setdefault(letter, size) == size, f"one size for {letter} in {wanted}", list(shapes))
+        return sizeOf
 
     def dataShapeFrom(self, *xs):
         sizes = self.sizes(xs)
@@ -144,9 +144,9 @@ class Einsum(Module):
         own, x = self.inputLetters[i], xs[i]
         others = [self.output, *self.inputLetters[:i], *self.inputLetters[i + 1 :]]
         distinct = dict.fromkeys(own)
-        found = [letter for letter in distinct if any(letter in letters for letters in others)]
-        dx = contract(f"{','.join(others)}->{''.join(found)}", grad, *xs[:i], *xs[i + 1 :])
-        shape = [x.shape[own.index(letter)] if letter in found else 1 for letter in distinct]
+        shared = [letter for letter in distinct if any(letter in letters for letters in others)]
+        dx = contract(f"{','.join(others)}->{''.join(shared)}", grad, *xs[:i], *xs[i + 1 :])
+        shape = [x.shape[own.index(letter)] if letter in shared else 1 for letter in distinct]
         return spread(dx.reshape(shape), own, x.shape)
 
     def flopsFrom(self, *xs):

@@ -66,10 +66,10 @@ class Quantize(_Scaled):
 
     def updateData(self, x, scale, zero=None):
         wide = np.float64 if x.dtype == np.float64 else np.float32
-        found = np.rint(x.astype(wide) / self.spread(scale, x).astype(wide))
-        found = found if zero is None else found + self.spread(zero, x).astype(wide)
+        steps = np.rint(x.astype(wide) / self.spread(scale, x).astype(wide))
+        steps = steps if zero is None else steps + self.spread(zero, x).astype(wide)
         ends = np.iinfo(self.dtype)
-        return np.clip(found, ends.min, ends.max).astype(self.dtype)
+        return np.clip(steps, ends.min, ends.max).astype(self.dtype)
 
     def sample(self, rng, x, *rest):
         return [rng.standard_normal(x), *[np.full(s, 0.25 if i == 0 else 3.0) for i, s in enumerate(rest)]]
@@ -101,9 +101,9 @@ class Dequantize(_Scaled):
 
     def updateData(self, x, scale, zero=None):
         wide = x.astype(np.float64 if scale.dtype == np.float64 else np.float32)
-        found = wide if zero is None else wide - self.spread(zero, x).astype(wide.dtype)
-        found = found * self.spread(scale, x).astype(wide.dtype)
-        return found.astype(scale.dtype if self.dtype is None else self.dtype)
+        steps = wide if zero is None else wide - self.spread(zero, x).astype(wide.dtype)
+        steps = steps * self.spread(scale, x).astype(wide.dtype)
+        return steps.astype(scale.dtype if self.dtype is None else self.dtype)
 
     def sample(self, rng, x, *rest):
         return [rng.integers(0, 9, x), *[np.full(s, 0.25 if i == 0 else 3.0) for i, s in enumerate(rest)]]

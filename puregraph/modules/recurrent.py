@@ -84,8 +84,8 @@ class _Recurrent(Module):
         for name, shape in zip(self.arguments[1:], others):
             wanted = last[:1] if name == "lengths" else last
             need(shape is None or shape == wanted, f"{name} of shape {wanted}", shape)
-        found = [(*x[:2], last[1]) if name == "y" else last for name in self.chosen]
-        return found if len(found) > 1 else found[0]
+        shapes = [(*x[:2], last[1]) if name == "y" else last for name in self.chosen]
+        return shapes if len(shapes) > 1 else shapes[0]
 
     def hiddenShapeFrom(self, x, *others):
         size = self.sides * self.hsize
@@ -116,40 +116,40 @@ class _Recurrent(Module):
             forward(self.step, x, *self.side([W, b], i), self.side(weights, i), self.side(first, i), on, i == 1)
             for i in range(self.sides)
         ]
-        found = dict(zip(("y", *self.tracked), joined(tracks)))
+        values = dict(zip(("y", *self.tracked), joined(tracks)))
         for index, state in enumerate(self.cell):
             (last,) = joined([[track[index][:, 0 if i else -1]] for i, track in enumerate(tracks)])
-            found[state] = last.astype(dtype, copy=False)
-        y = found["y"] if on is None else np.where(on[:, :, None], found["y"], 0)
-        found["y"] = y.astype(dtype, copy=False)
-        made = tuple([found[name] for name in (*self.outputNames, *self.hidden)])
+            values[state] = last.astype(dtype, copy=False)
+        y = values["y"] if on is None else np.where(on[:, :, None], values["y"], 0)
+        values["y"] = y.astype(dtype, copy=False)
+        made = tuple([values[name] for name in (*self.outputNames, *self.hidden)])
         return made if len(made) > 1 else made[0]
 
     def updateGrad(self, grad, *values, needs):
         """Every argument's gradient, in the order x, first states, lengths, W, b, other weights."""
-        x, *given = values[: len(needs)]
+        x, *others = values[: len(needs)]
         dtype, count = x.dtype, len(self.cell)
-        W, _, U, *_ = given[count + 1 :]
-        x, first, on = self.enter(widen(x), given[:count], given[count])
+        W, _, U, *_ = others[count + 1 :]
+        x, first, on = self.enter(widen(x), others[:count], others[count])
         made = dict(zip((*self.outputNames, *self.hidden), values[len(needs) :]))
         tracks = [widen(made[name]) for name in ("y", *self.tracked)]
         grads = self.seeds(grad, tracks[0], first, on)
         dp, *rest = joined([self.through(i, widen(U), tracks, first, grads, on) for i in range(self.sides)])
-        found = [
+        result = [
             dp @ widen(W).T if needs[0] else None,
-            *(g if s is not None else None for g, s in zip(rest, given[:count])),
+            *(g if s is not None else None for g, s in zip(rest, others[:count])),
             None,
             flat(x).T @ flat(dp) if needs[count + 2] else None,
             total(dp, (0, 1)) if needs[count + 3] else None,
             *(g if needed else None for g, needed in zip(rest[count:], needs[count + 4 :])),
         ]
-        return tuple([None if g is None else g.astype(dtype, copy=False) for g in found])
+        return tuple([None if g is None else g.astype(dtype, copy=False) for g in result])
 
     def seeds(self, grad, y, first, on):
         """The gradients of y and of the last states, zeros for what is no output or has none."""
-        given = dict(zip(self.outputNames, grad if len(self.outputNames) > 1 else [grad]))
+        gradOf = dict(zip(self.outputNames, grad if len(self.outputNames) > 1 else [grad]))
         gy, *glast = (
-            np.zeros_like(like) if given.get(name) is None else widen(given[name])
+            np.zeros_like(like) if gradOf.get(name) is None else widen(gradOf[name])
             for name, like in zip(("y", *self.cell), (y, *first))
         )
         return [gy if on is None else np.where(on[:, :, None], gy, 0), *glast]
@@ -193,7 +193,7 @@ class _Recurrent(Module):
 
 def joined(sides):
     """The results of the directions, concatenated along the last axis."""
-    return [each[0] if len(each) == 1 else np.concatenate(each, axis=-1) for each in zip(*sides)]
+    return [parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1) for parts in zip(*sides)]
 
 
 def flat(x):

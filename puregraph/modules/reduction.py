@@ -57,8 +57,8 @@ class Sum(_Reduction):
 
 def reduced(shape, axis, keepdims, purpose=""):
     """The shape without the axes, or of length one there; for a purpose, none of them may be empty."""
-    given = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    axes = [normalAxis(a, len(shape)) for a in given]
+    listed = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = [normalAxis(a, len(shape)) for a in listed]
     need(len(set(axes)) == len(axes), "every axis at most once", axis)
     need(not purpose or all(shape[i] != 0 for i in axes), f"at least one element {purpose}", shape)
     return tuple(1 if i in axes else size for i, size in enumerate(shape) if keepdims or i not in axes)

@@ -74,16 +74,18 @@ def resolved(x, wanted):
     need(areTargets(wanted), WANTED, tuple(wanted))
     copied = [axis for axis, size in enumerate(wanted) if size == 0]
     need(all(axis < len(x) for axis in copied), f"at least {max(copied, default=-1) + 1} axes", x, "0 copies an axis")
-    rest = product(size for axis, size in enumerate(x) if axis not in copied)
-    given = product(size for size in wanted if size not in (0, -1))
+    elements = product(size for axis, size in enumerate(x) if axis not in copied)
+    count = product(size for size in wanted if size not in (0, -1))
     text = tuple(wanted)
     if -1 in wanted:
-        need(rest % given == 0, f"a multiple of {given} elements", x, f"-1 in {text} must be a whole number")
+        need(elements % count == 0, f"a multiple of {count} elements", x, f"-1 in {text} must be a whole number")
     elif not any(x[axis] == 0 for axis in copied):
-        isSample = len(x) > 1 and product(x[1:]) == given
+        isSample = len(x) > 1 and product(x[1:]) == count
         batch = f"{(0, *text)} keeps the first axis, that of the samples" if isSample else ""
-        need(rest == given, f"as many elements as {text} has", x, batch or "-1 stands for a size to infer")
-    return tuple(x[axis] if size == 0 else rest // given if size == -1 else size for axis, size in enumerate(wanted))
+        need(elements == count, f"as many elements as {text} has", x, batch or "-1 stands for a size to infer")
+    return tuple(
+        x[axis] if size == 0 else elements // count if size == -1 else size for axis, size in enumerate(wanted)
+    )
 
 
 class _Reshaped(Module):

@@ -64,8 +64,8 @@ class Upsample2D(Module):
         return [rng.standard_normal(x), *[np.array([2, 3]) for _ in scales]]
 
     def flopsFrom(self, x, scales=None):
-        found = self.dataShapeFrom(x, scales)
-        return 0 if self.mode == "nearest" or None in found else 3 * product(found)
+        shape = self.dataShapeFrom(x, scales)
+        return 0 if self.mode == "nearest" or None in shape else 3 * product(shape)
 
     @classmethod
     def examples(cls):
@@ -92,11 +92,11 @@ def summed(grad, scale, axis):
 def between(x, scale, axis):
     """Linear interpolation between neighbours."""
     size = x.shape[axis]
-    found = []
+    phases = []
     for f in fractions(scale):
         near = neighbours(x, axis, -1 if f < 0 else 1)
-        found.append((1 - abs(f)) * x + abs(f) * near)
-    return np.stack(found, axis=axis + 1).reshape(*x.shape[:axis], scale * size, *x.shape[axis + 1 :])
+        phases.append((1 - abs(f)) * x + abs(f) * near)
+    return np.stack(phases, axis=axis + 1).reshape(*x.shape[:axis], scale * size, *x.shape[axis + 1 :])
 
 
 @widened
@@ -127,7 +127,7 @@ def cut(x, axis, *ends):
 def neighbours(x, axis, side):
     """The element before (-1) or after (1) each one; at the border that one itself."""
     ends = ((None, 1), (None, -1)) if side < 0 else ((1, None), (-1, None))
-    return np.concatenate([cut(x, axis, *each) for each in ends], axis=axis)
+    return np.concatenate([cut(x, axis, *part) for part in ends], axis=axis)
 
 
 def given(grad, axis, side):
@@ -206,12 +206,12 @@ class Resize(Module):
 
     def dataShapeFrom(self, x, sizes=None, scales=None, region=None):
         count = len(self.axes)
-        given = sizes if self.by == "sizes" else scales
-        need(self.factors is not None or given == (count,), f"factors, or {self.by} of shape ({count},)", given)
+        target = sizes if self.by == "sizes" else scales
+        need(self.factors is not None or target == (count,), f"factors, or {self.by} of shape ({count},)", target)
         need(region is None or region == (2 * count,), f"a region of shape ({2 * count},)", region)
         known = self.factors
         if known is None:
-            value = valueOf(given)
+            value = valueOf(target)
             known = None if value is None else sizesOf(value)
         shape = list(x)
         axes = [normalAxis(axis, len(x)) for axis in self.axes]
@@ -222,22 +222,22 @@ class Resize(Module):
 
     def taps(self, x, sizes, scales, region):
         """(axis, taps) of each axis that changes."""
-        given = sizes if self.by == "sizes" else scales
-        factors = self.factors if given is None else np.asarray(given).tolist()
-        count, found = len(self.axes), []
+        target = sizes if self.by == "sizes" else scales
+        factors = self.factors if target is None else np.asarray(target).tolist()
+        count, axisTaps = len(self.axes), []
         ends = (0.0,) * count + (1.0,) * count
         ends = self.bounds or ends if region is None else np.asarray(region).tolist()
         for i, (axis, length, scale) in enumerate(self.planned(x, factors)):
             part = ends[i], ends[count + i]
             if length != x[axis] or scale != 1 or self.coordinates == CROP and part != (0, 1):
-                found.append((axis, _ResizeTaps.of(x[axis], length, scale, part, self)))
-        return found
+                axisTaps.append((axis, _ResizeTaps.of(x[axis], length, scale, part, self)))
+        return axisTaps
 
     @onHost
     def updateData(self, x, sizes=None, scales=None, region=None):
-        found = self.taps(x.shape, sizes, scales, region)
-        y = chosen(x, found) if self.mode == "nearest" else interpolated(x, found)
-        for axis, taps in found:
+        axisTaps = self.taps(x.shape, sizes, scales, region)
+        y = chosen(x, axisTaps) if self.mode == "nearest" else interpolated(x, axisTaps)
+        for axis, taps in axisTaps:
             if taps.outside.any():
                 y = np.where(along(taps.outside, axis, y.ndim), np.asarray(self.outside, y.dtype), y)
         return y
@@ -273,17 +273,17 @@ def along(values, axis, rank):
     return values.reshape((-1,) + (1,) * (rank - 1 - axis))
 
 
-def chosen(x, found):
+def chosen(x, axisTaps):
     """The nearest elements along each axis."""
-    for axis, taps in found:
+    for axis, taps in axisTaps:
         x = x.take(taps.index[:, 0], axis=axis)
     return x
 
 
 @widened
-def interpolated(x, found):
+def interpolated(x, axisTaps):
     """The weighted sum of the taps of each axis."""
-    for axis, (index, weight, _) in found:
+    for axis, (index, weight, _) in axisTaps:
         weight = weight.astype(x.dtype)
         y = 0
         for t in range(index.shape[1]):
@@ -293,9 +293,9 @@ def interpolated(x, found):
 
 
 @widened
-def resizeGradient(grad, shape, found):
+def resizeGradient(grad, shape, axisTaps):
     """The adjoint: each axis by its matrix, transposed."""
-    for axis, taps in reversed(found):
+    for axis, taps in reversed(axisTaps):
         matrix = taps.matrix(shape[axis], grad.dtype)
         grad = np.matmul(np.moveaxis(grad, axis, -1), matrix)
         grad = np.moveaxis(grad, -1, axis)

@@ -50,9 +50,9 @@ class _ResizeTaps(NamedTuple):
 
     def matrix(self, size: int, dtype: Any) -> Any:
         """M of y = M x."""
-        found = np.zeros((len(self.index), size), dtype)
-        np.add.at(found, (np.arange(len(self.index))[:, None], self.index), self.weight.astype(dtype))
-        return found
+        dense = np.zeros((len(self.index), size), dtype)
+        np.add.at(dense, (np.arange(len(self.index))[:, None], self.index), self.weight.astype(dtype))
+        return dense
 
 
 def positions(coordinates: Callable, size: int, length: int, scale: Fraction, region: Any) -> tuple[Any, int]:
@@ -61,9 +61,9 @@ def positions(coordinates: Callable, size: int, length: int, scale: Fraction, re
         return np.zeros(0, np.int64), 1
     start, step = (Fraction(v) for v in coordinates(size, length, scale, region))
     d = start.denominator * step.denominator
-    first, each = int(start * d), int(step * d)
-    isSmall = 4 * (abs(first) + abs(each) * length + (size + length) * d) < EXACT
-    return first + each * np.arange(length, dtype=np.int64 if isSmall else object), d
+    first, stride = int(start * d), int(step * d)
+    isSmall = 4 * (abs(first) + abs(stride) * length + (size + length) * d) < EXACT
+    return first + stride * np.arange(length, dtype=np.int64 if isSmall else object), d
 
 
 def simplest(number: Any) -> Fraction:

@@ -49,9 +49,9 @@ class Shape(Module):
 def asValue(sizes):
     """Sizes as an array: of int64, or of objects where some are symbols."""
     hasSymbols = any(isinstance(size, Dim) for size in sizes)
-    found = np.empty(len(sizes), object if hasSymbols else np.int64)
-    found[:] = sizes
-    return found
+    array = np.empty(len(sizes), object if hasSymbols else np.int64)
+    array[:] = sizes
+    return array
 
 
 class Size(Module):

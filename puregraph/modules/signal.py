@@ -100,10 +100,10 @@ class DFT(Module):
 
     def flopsFrom(self, x):
         axis, count = self.sizes(x)
-        found = 5
+        flops = 5
         for size in x[:-1]:
-            found = found * size
-        return found * max(1, count.bit_length() if isinstance(count, int) else 1)
+            flops = flops * size
+        return flops * max(1, count.bit_length() if isinstance(count, int) else 1)
 
     @classmethod
     def examples(cls):
@@ -134,8 +134,8 @@ class Col2Im(Module):
 
     def __init__(self, lengths: Wholes, size: Counts, stride: Counts, pad: Pairs, dilation: Counts, name=None):
         super().__init__(name)
-        given = {"lengths": lengths, "size": size, "stride": stride, "pad": pad, "dilation": dilation}
-        for argument, values in given.items():
+        arguments = {"lengths": lengths, "size": size, "stride": stride, "pad": pad, "dilation": dilation}
+        for argument, values in arguments.items():
             need(len(values) == len(size), f"{argument} for each of the {len(size)} axes of size", values)
         self.lengths, self.size = tuple(lengths), tuple(size)
         self.stride, self.dilation = tuple(stride), tuple(dilation)
@@ -151,9 +151,9 @@ class Col2Im(Module):
         need(len(x) == 3, "(n, channels of windows, windows)", x)
         need(min(self.counts, default=1) > 0, "size, lengths and dilation of windows that fit", self.size)
         need(x[2] == sizeOf(self.counts), f"{sizeOf(self.counts)} windows", x[2])
-        each = prod(self.size)
-        need(not isinstance(x[1], int) or x[1] % each == 0, f"a multiple of {each} channels", x[1])
-        return (x[0], x[1] // each, *self.lengths)
+        elements = prod(self.size)
+        need(not isinstance(x[1], int) or x[1] % elements == 0, f"a multiple of {elements} channels", x[1])
+        return (x[0], x[1] // elements, *self.lengths)
 
     def positions(self):
         """(position in a window, the part of the padded picture that it is in for all windows)."""

@@ -62,9 +62,9 @@ class Slice(Module):
         """The index with a ... in it, so that the result is an array even where no axis is left."""
         return self.slc if ... in self.slc else (*self.slc, ...)
 
-    def keyFrom(self, rank, given):
+    def keyFrom(self, rank, limits):
         """The index whose slices along `axes` have ends that are inputs: arrays of starts, ends and steps."""
-        starts, ends, steps = [[1] * len(self.axes) if each is None else sizesOf(each) for each in given]
+        starts, ends, steps = [[1] * len(self.axes) if values is None else sizesOf(values) for values in limits]
         need(0 not in steps, "steps other than 0", steps)
         key = [slice(None)] * rank
         for axis, start, end, step in zip(self.axesOf(rank), starts, ends, steps, strict=True):
@@ -83,10 +83,10 @@ class Slice(Module):
         count, axes = len(self.axes), self.axesOf(len(x))
         for name, shape in zip(self.indices, (starts, ends, steps)):
             need(shape == (count,) or name == "steps" and shape is None, f"{name} of shape ({count},)", shape)
-        given = [None if shape is None else valueOf(shape) for shape in (starts, ends, steps)]
-        if given[0] is None or given[1] is None or steps is not None and given[2] is None:
+        values = [None if shape is None else valueOf(shape) for shape in (starts, ends, steps)]
+        if values[0] is None or values[1] is None or steps is not None and values[2] is None:
             return tuple(None if axis in axes else size for axis, size in enumerate(x))
-        return sliced(x, self.keyFrom(len(x), given), len(x))
+        return sliced(x, self.keyFrom(len(x), values), len(x))
 
     def updateData(self, x, starts=None, ends=None, steps=None):
         return x[self.index(x, starts, ends, steps)]
@@ -101,8 +101,8 @@ class Slice(Module):
         return gx, None, None, None
 
     def sample(self, rng, x, *ends):
-        given = [np.full(shape, value) for shape, value in zip(ends, (0, 2, 1))]
-        return [rng.standard_normal(x), *given]
+        limits = [np.full(shape, value) for shape, value in zip(ends, (0, 2, 1))]
+        return [rng.standard_normal(x), *limits]
 
     @classmethod
     def examples(cls):

@@ -47,8 +47,8 @@ def sides(pad, size, stride, dilation):
         need(all(s == 1 for s in stride), 'stride 1 where pad is "same"', stride, "give pad as integers")
         whole = [d * (k - 1) for k, d in zip(size, dilation)]
         return tuple((both // 2, both - both // 2) for both in whole)
-    each = tuple(pad) if isinstance(pad, (tuple, list)) else (pad,) * len(size)
-    pairs = tuple(tuple(p) if isinstance(p, (tuple, list)) else (p, p) for p in each)
+    perAxis = tuple(pad) if isinstance(pad, (tuple, list)) else (pad,) * len(size)
+    pairs = tuple(tuple(p) if isinstance(p, (tuple, list)) else (p, p) for p in perAxis)
     need(
         len(pairs) == len(size) and all(len(p) == 2 and all(isWhole(side, 0) for side in p) for p in pairs),
         f'pad as a whole number of at least 0, a tuple of {len(size)} of them or of pairs (before, after), or "same"',

@@ -80,36 +80,40 @@ class If(GraphHolder):
 
     def ofFitting(self, condition, shapes, rule):
         """`rule` of each graph that may run; a graph that does not fit numbers is not chosen."""
-        found, faults = [], []
+        results, faults = [], []
         for graph in self.candidates(condition):
             try:
-                found.append(rule(graph, shapes))
+                results.append(rule(graph, shapes))
             except ShapeError as error:
                 faults.append(error)
         isOpen = any(isinstance(size, Dim) for shape in shapes for size in shape)
-        if faults and (isOpen or not found):
+        if faults and (isOpen or not results):
             raise faults[0]
-        return found
+        return results
 
     def dataShapeFrom(self, condition, *shapes):
-        found = self.ofFitting(condition, shapes, shapesInside)
-        outs = [agreed(a, b, "each output") for a, b in zip(found[0], found[-1])]
+        branchShapes = self.ofFitting(condition, shapes, shapesInside)
+        outs = [agreed(a, b, "each output") for a, b in zip(branchShapes[0], branchShapes[-1])]
         outs = [outside(shape, shapes) for shape in outs]
         return outs if len(outs) > 1 else outs[0]
 
     def dataTypeFrom(self, condition, *dtypes):
         needType(condition is None or condition.kind == "b", "booleans for condition", condition)
-        found = [dtypesInside(graph, dtypes) for graph in self.held.values()]
-        for a, b in zip(found[0], found[-1]):
+        branchTypes = [dtypesInside(graph, dtypes) for graph in self.held.values()]
+        for a, b in zip(branchTypes[0], branchTypes[-1]):
             needType(a is None or b is None or a == b, "the same dtypes of both branches", f"{a} and {b}")
-        outs = [a or b for a, b in zip(found[0], found[-1])]
+        outs = [a or b for a, b in zip(branchTypes[0], branchTypes[-1])]
         return outs if len(outs) > 1 else outs[0]
 
     def valueFrom(self, condition, *shapes):
         """The elements that are the same either way."""
-        found = [list(map(valueOf, each)) for each in self.ofFitting(condition, shapes, shapesInside)]
-        areSame = [a is not None and b is not None and np.array_equal(a, b) for a, b in zip(found[0], found[-1])]
-        outs = [value if isSame else None for value, isSame in zip(found[0], areSame)]
+        branchValues = [
+            list(map(valueOf, branchShapes)) for branchShapes in self.ofFitting(condition, shapes, shapesInside)
+        ]
+        areSame = [
+            a is not None and b is not None and np.array_equal(a, b) for a, b in zip(branchValues[0], branchValues[-1])
+        ]
+        outs = [value if isSame else None for value, isSame in zip(branchValues[0], areSame)]
         return outs if len(outs) > 1 else outs[0]
 
     def hiddenShapeFrom(self, *shapes):
@@ -145,8 +149,8 @@ class If(GraphHolder):
         wanted = frozenset(id(getattr(self, name)) for name, need in zip(names, needs[1 + count :]) if need)
         grads = grad if len(self.outputNames) > 1 else [grad]
         new, params = backThrough(ran.graph, grads, values, any(needs[1 : 1 + count]), wanted)
-        found = [None, *new, *self.inOrder(params)]
-        return filledIn(found, needs, (condition, *arguments))
+        allGrads = [None, *new, *self.inOrder(params)]
+        return filledIn(allGrads, needs, (condition, *arguments))
 
     def brief(self):
         counts = [str(len(graph)) for graph in self.held.values()]

@@ -46,8 +46,8 @@ def backThrough(
     steps = graph.steps()
     if all(g is None for g in grads):
         return [None] * len(steps.inputs), {}
-    inputs, found = backwardOf(graph, steps, updGrad, wanted).gradients(grads, values, shows=False)
-    return inputs, {id(p): g for p, g in found if g is not None}
+    inputs, paramGrads = backwardOf(graph, steps, updGrad, wanted).gradients(grads, values, shows=False)
+    return inputs, {id(p): g for p, g in paramGrads if g is not None}
 
 
 def shapesInside(graph: Graph, shapes: Any) -> list[Any]:
@@ -57,11 +57,11 @@ def shapesInside(graph: Graph, shapes: Any) -> list[Any]:
     """
 
     def infer() -> list[Any]:
-        found = inferShapes(graph.steps(), list(shapes))
-        faults = [row.fault for row in found.rows if row.fault]
+        inferred = inferShapes(graph.steps(), list(shapes))
+        faults = [row.fault for row in inferred.rows if row.fault]
         if faults:
             raise ShapeError(*faults)
-        return found.shapes
+        return inferred.shapes
 
     return once(graph, ("shapes", *map(identityOf, shapes)), infer)
 
@@ -73,23 +73,23 @@ def once(graph: Graph, key: tuple, infer: Callable[[], list[Any]]) -> list[Any]:
     each level.
     """
     steps = stepsInside(graph)
-    before, found = graph.checked.get(key, ((), None))
+    before, result = graph.checked.get(key, ((), None))
     if len(before) != len(steps) or any(a is not b for a, b in zip(before, steps)):
-        found = infer()
+        result = infer()
         if len(graph.checked) > 256:
             graph.checked.clear()
-        graph.checked[key] = steps, found
-    return list(found)
+        graph.checked[key] = steps, result
+    return list(result)
 
 
 def stepsInside(graph: Graph) -> list[Steps]:
     """The steps of a graph, and those of the graphs that modules in it hold."""
-    waiting, found = [graph], []
+    waiting, visited = [graph], []
     while waiting:
-        found.append(waiting.pop().steps())
-        holders = [step.module for step in found[-1].items if isinstance(step.module, GraphHolder)]
+        visited.append(waiting.pop().steps())
+        holders = [step.module for step in visited[-1].items if isinstance(step.module, GraphHolder)]
         waiting += [part for holder in holders for part in holder.held.values() if isinstance(part, Graph)]
-    return found
+    return visited
 
 
 def identityOf(shape: Any) -> tuple:
@@ -116,10 +116,10 @@ def dtypesInside(graph: Graph, dtypes: Any) -> list[Any]:
 
     def infer() -> list[Any]:
         steps = graph.steps()
-        found, faults = inferTypes(steps, list(dtypes))
+        inferred, faults = inferTypes(steps, list(dtypes))
         if faults:
             raise DtypeError(*faults)
-        return [found[n] for n in steps.outputs]
+        return [inferred[n] for n in steps.outputs]
 
     return once(graph, ("dtypes", *dtypes), infer)
 
@@ -134,9 +134,9 @@ def agreed(first: tuple, second: tuple, what: str) -> tuple:
     return tuple(a if a == b else None for a, b in zip(first, second))
 
 
-def outside(shape: tuple, given: Any) -> tuple:
+def outside(shape: tuple, inputShapes: Any) -> tuple:
     """A shape inside the body, with None for sizes that cannot be inferred from outside."""
-    known = {name for other in given if other is not None for name in symbolsOf(other)}
+    known = {name for other in inputShapes if other is not None for name in symbolsOf(other)}
     return tuple(
         n if n is not None and (not isinstance(n, Dim) or known.issuperset(symbols((n,)))) else None for n in shape
     )

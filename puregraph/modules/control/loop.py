@@ -126,7 +126,7 @@ class Loop(_RepeatedGraph):
         finally:
             RUNS.depth -= 1
 
-    def given(self, t, inputs, outs, carried):
+    def inputsOfRun(self, t, inputs, outs, carried):
         count, condition = inputs[0], inputs[1] if outs is None else outs[0]
         own = np.full_like(count, t, dtype=np.int64), condition
         return [*(x.reshape((1,) * rank) for x, rank in zip(own, self.ranks)), *carried, *inputs[2 + self.carried :]]
@@ -147,8 +147,8 @@ class Loop(_RepeatedGraph):
         shapes, dtypes = [()] * (len(self.outputNames) - self.carried), [None] * len(self.outputNames)
         if not starts:
             _, shapes = self.shapesFrom([x.shape for x in arguments[:number]])
-            found = self.dataTypeFrom(count.dtype, condition.dtype, *[x.dtype for x in arguments[:number]])
-            dtypes = found if isinstance(found, list) else [found]
+            inferred = self.dataTypeFrom(count.dtype, condition.dtype, *[x.dtype for x in arguments[:number]])
+            dtypes = inferred if isinstance(inferred, list) else [inferred]
         return self.outputsFrom(starts, carried, rows, shapes, dtypes[self.carried :])
 
     def updateGrad(self, grad, *arguments, needs):

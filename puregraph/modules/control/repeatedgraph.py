@@ -50,7 +50,7 @@ class _RepeatedGraph(GraphHolder):
         """Whether there is a run `t`, after one that gave `outs`."""
         raise NotImplementedError
 
-    def given(self, t, inputs, outs, carried):
+    def inputsOfRun(self, t, inputs, outs, carried):
         """What the body takes in run `t`."""
         raise NotImplementedError
 
@@ -64,10 +64,10 @@ class _RepeatedGraph(GraphHolder):
 
     # Ahead of data ----------------------------------------------------------------------------------------------------
 
-    def settled(self, before, carried, others, given):
+    def settled(self, before, carried, others, inputShapes):
         """(shapes of carried values that hold in every run, shapes of all outputs of the body), with symbols for sizes
         that change from run to run; no sizes of outputs where they do not follow."""
-        fresh, opened = FreshSymbols(given), set()
+        fresh, opened = FreshSymbols(inputShapes), set()
         shapes = [tuple(shape) for shape in carried]
         first = outs = shapesInside(self.body, [*before, *shapes, *others])
         while True:
@@ -86,21 +86,21 @@ class _RepeatedGraph(GraphHolder):
             except ShapeError:  # it may fit all the same
                 return shapes, [(None,) * len(shape) for shape in first]
 
-    def closedShapes(self, before, carried, others, given):
+    def closedShapes(self, before, carried, others, inputShapes):
         """The shapes of carried values, and of each row of a stacked output: None is any size."""
-        shapes, outs = self.settled(before, carried, others, given)
-        found = [outside(shape, given) for shape in (*shapes, *outs[self.answers + self.carried :])]
-        return found[: self.carried], found[self.carried :]
+        shapes, outs = self.settled(before, carried, others, inputShapes)
+        closed = [outside(shape, inputShapes) for shape in (*shapes, *outs[self.answers + self.carried :])]
+        return closed[: self.carried], closed[self.carried :]
 
     def carriedTypes(self, before, carried, others):
         """The dtypes of the outputs.
 
         Raises    DtypeError for a carried value that changes its own
         """
-        found = dtypesInside(self.body, [*before, *carried, *others])[self.answers :]
-        for own, new in zip(carried, found):
-            needType(own is None or new is None or own == new, f"{own} carried on", new)
-        return [own or new for own, new in zip(carried, found)] + found[self.carried :]
+        outTypes = dtypesInside(self.body, [*before, *carried, *others])[self.answers :]
+        for dtype, new in zip(carried, outTypes):
+            needType(dtype is None or new is None or dtype == new, f"{dtype} carried on", new)
+        return [dtype or new for dtype, new in zip(carried, outTypes)] + outTypes[self.carried :]
 
     def hiddenShapeFrom(self, *shapes):
         return [()]
@@ -116,11 +116,11 @@ class _RepeatedGraph(GraphHolder):
         steps, starts, rows, outs = self.body.steps(), [], [], None
         numbers = self.numbered(steps, stored)
         while len(starts) < times if times is not None else self.goesOn(len(starts), inputs, outs):
-            given = self.given(len(starts), inputs, outs, carried)
+            runInputs = self.inputsOfRun(len(starts), inputs, outs, carried)
             if not starts and times is None:
-                checkInside(self.body, given)
-            starts.append((given, writtenStates(self, stored)))
-            values = steps.run(given, numbers)
+                checkInside(self.body, runInputs)
+            starts.append((runInputs, writtenStates(self, stored)))
+            values = steps.run(runInputs, numbers)
             outs = [values[n] for n in steps.outputs]
             carried = outs[self.answers : self.answers + self.carried]
             rows.append(outs[self.answers + self.carried :])
@@ -128,11 +128,11 @@ class _RepeatedGraph(GraphHolder):
 
     def outputsFrom(self, starts, carried, rows, stackedShapes, like):
         """All outputs of a pass."""
-        found = [
+        stacks = [
             self.stacked(i, [row[i] for row in rows], shape, dtype)
             for i, (shape, dtype) in enumerate(zip(stackedShapes, like))
         ]
-        return (*carried, *found, _InnerPass(self.body, starts, {}))
+        return (*carried, *stacks, _InnerPass(self.body, starts, {}))
 
     def gradients(self, grad, first, arguments, needs):
         """(gradients of carried values, of slices by run, of what all runs read, of parameters by id); `first` is the
@@ -150,23 +150,23 @@ class _RepeatedGraph(GraphHolder):
         carried, stacks = grads[: self.carried], grads[self.carried :]
         steps, params, slices, shared = self.body.steps(), {}, [], None
         for t in reversed(range(len(starts))):
-            given, states = starts[t]
+            runInputs, states = starts[t]
             numbers = self.numbered(steps, {**stored, **{name: x.copy() for name, x in states.items()}})
-            values = steps.run(given, numbers)
+            values = steps.run(runInputs, numbers)
             rows = [None if g is None else self.atTime(g, i, t, len(starts)) for i, g in enumerate(stacks)]
             seeds = [*[None] * self.answers, *carried, *rows]
-            new, found = backThrough(self.body, seeds, values, True, wanted)
+            new, runParams = backThrough(self.body, seeds, values, True, wanted)
             carried = new[self.leading : self.leading + self.carried]
-            rest = new[self.leading + self.carried :]
-            slices.insert(0, rest[: self.sliced])
-            shared = summed(shared, rest[self.sliced :])
-            params = {key: plus(params.get(key), found.get(key)) for key in {**params, **found}}
+            others = new[self.leading + self.carried :]
+            slices.insert(0, others[: self.sliced])
+            shared = summed(shared, others[self.sliced :])
+            params = {key: plus(params.get(key), runParams.get(key)) for key in {**params, **runParams}}
         count -= self.leading + self.carried + self.sliced
         return carried, slices, shared or [None] * count, params
 
-    def completed(self, found, params, needs, arguments):
+    def completed(self, grads, params, needs, arguments):
         """One gradient for each argument, those of parameters by their ids."""
-        return filledIn([*found, *self.inOrder(params)], needs, arguments)
+        return filledIn([*grads, *self.inOrder(params)], needs, arguments)
 
 
 def plus(a, b):

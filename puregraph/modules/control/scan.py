@@ -87,7 +87,7 @@ class Scan(_RepeatedGraph):
     def goesOn(self, t, inputs, outs):
         return t < inputs[self.carried].shape[self.ins[0][0]]
 
-    def given(self, t, inputs, outs, carried):
+    def inputsOfRun(self, t, inputs, outs, carried):
         _, scanned, alike = self.parted(inputs)
         return [*carried, *(sliceAt(x, *how, t) for x, how in zip(scanned, self.ins)), *alike]
 
@@ -110,22 +110,22 @@ class Scan(_RepeatedGraph):
         shapes, dtypes = [()] * len(self.outs), [None] * len(self.outputNames)
         if not starts:
             _, _, shapes = self.shapesFrom([x.shape for x in inputs])
-            found = self.dataTypeFrom(*[x.dtype for x in inputs])
-            dtypes = found if isinstance(found, list) else [found]
+            inferred = self.dataTypeFrom(*[x.dtype for x in inputs])
+            dtypes = inferred if isinstance(inferred, list) else [inferred]
         return self.outputsFrom(starts, carried, rows, shapes, dtypes[self.carried :])
 
     def updateGrad(self, grad, *arguments, needs):
         carried, slices, alike, params = self.gradients(grad, 0, arguments, needs)
         _, scanned, _ = self.parted(arguments)
-        found = []
+        scannedGrads = []
         for i, ((axis, isReversed), x) in enumerate(zip(self.ins, scanned)):
             rows = [row[i] for row in slices]
             if not needs[self.carried + i] or all(row is None for row in rows):
-                found.append(None)
+                scannedGrads.append(None)
                 continue
             rows = [np.zeros_like(sliceAt(x, axis, False, 0)) if row is None else row for row in rows]
-            found.append(np.stack(rows[::-1] if isReversed else rows, axis))
-        return self.completed([*carried, *found, *alike], params, needs, arguments)
+            scannedGrads.append(np.stack(rows[::-1] if isReversed else rows, axis))
+        return self.completed([*carried, *scannedGrads, *alike], params, needs, arguments)
 
     # Testing ----------------------------------------------------------------------------------------------------------
 
