@@ -1,4 +1,4 @@
-"""Costs: Modules that compare a prediction with a target and give a scalar, the mean over what is compared."""
+"""Costs: Modules that compare predictions with targets and return a scalar mean."""
 
 from puregraph.costs.abs import Abs
 from puregraph.costs.bce import BCE

@@ -77,7 +77,8 @@ class CrossEntropy(Module):
         return ()
 
     def hint(self, x, labels, other):
-        """What to try where labels do not fit x; with the other axis they would fit if they had the shape `other`."""
+        """A hint for labels that do not fit x; `other` is the label shape that would fit with the classes in the other
+        axis."""
         if labels == x:
             return f"{ONEHOT}: give target.argmax(axis={self.axis})"
         if labels[-1:] == (1,) and len(labels) == len(x):
@@ -134,7 +135,7 @@ class CrossEntropy(Module):
 
     @property
     def isPlainMean(self):
-        """Whether all positions count alike, whatever their labels are."""
+        """True if all positions have equal weight, whatever their labels."""
         return self.weights is None and self.ignoreIndex is None
 
     def counted(self, labels):
@@ -155,7 +156,7 @@ class CrossEntropy(Module):
         return np.moveaxis(x, 1, -1) if self.axis == -1 and x.ndim > 2 else x
 
     def targets(self, share, smooth, index, p):
-        """What each class of each position is to be, times its weight."""
+        """The target of every class at every position, times its weight."""
         return (1 - self.smoothing) * putClass(share, index, p.shape[1]) + smooth
 
     def weightGrad(self, p, target, scale):
@@ -164,7 +165,7 @@ class CrossEntropy(Module):
         return -(target * log).sum(axis=tuple(range(1, p.ndim))) * scale
 
     def shares(self, index, weights, like):
-        """w[label] of each position, and s / c w for each of its classes; 0 where the position is left out."""
+        """w[label] of each position, and s / c w for each class; 0 where the position is ignored."""
         if weights is None:
             counts = (index >= 0).astype(like.dtype)
             return counts, self.smoothing / like.shape[1] * counts[:, None]
@@ -194,7 +195,7 @@ class CrossEntropy(Module):
 
 
 def classWeights(weights):
-    """A weight for each class, in their order, from a list of them or a dict by class.
+    """The weights of all classes, in order, from a list or a dict by class.
 
     Raises    ArgumentError for other keys than the classes, and for weights that are not finite or below 0
     """
@@ -240,6 +241,6 @@ class _Given:
 
 
 def norm(share):
-    """The divisor of the sum: the weights of all that counts, and 1 where nothing does."""
+    """The divisor of the sum: the total weight, or 1 if that is 0."""
     whole = share.sum()
     return whole + (whole == 0)

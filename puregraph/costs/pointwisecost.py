@@ -73,7 +73,7 @@ class PointwiseCost(Module):
         )[: len(needs)]
 
     def terms(self, x, target):
-        """The formula of each element, be it a constant."""
+        """The formula for each element, broadcast if it is constant."""
         values = self.formula.numpy(NAMES)(x, target)
         return values if values.shape == x.shape else np.broadcast_to(values, x.shape)
 
@@ -117,7 +117,7 @@ def alongSamples(weight, like):
 
 
 def remedy(x, target):
-    """What to do about a target of another shape."""
+    """A hint for a target of another shape."""
     if x == (*target, 1):
         return "write target[..., None]"
     if len(x) == 2 and target == x[:1]:

@@ -157,7 +157,7 @@ def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
 
 @attendGrad.shape
 def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
-    """As q, k, v, and the mask if asked for."""
+    """Shapes and dtypes as q, k, v, and as the mask if required."""
     differentiated = (q, k, v, mask) if ofMask else (q, k, v)
     return [(x.shape, x.dtype) for x in differentiated]
 
@@ -268,7 +268,7 @@ class AttentionArguments:
     """The arguments of launches: queries, keys, values and a mask."""
 
     def __init__(self, q, k, v, mask, scale):
-        self.arrays, self.given = [q, k, v], mask
+        self.arrays, self.maskArray = [q, k, v], mask
         self.edge = EDGES.get(q.dtype.name, 32)
         self.groups = self.edge // 4
         self.wide = computed(q.dtype) if q.dtype.name in EDGES else None
@@ -278,8 +278,8 @@ class AttentionArguments:
         self.mask = () if mask is None else (("pointer", mask), *ints(self.four(mask)))
 
     def fit(self, *others):
-        """Whether launches support these arrays: all of one float dtype, a mask of floats or bools."""
-        mask = self.given
+        """True if launches support these arrays: all of one float dtype, a mask of floats or bools."""
+        mask = self.maskArray
         isKnown = mask is None or mask.dtype.name in ("bool", *EDGES)
         if max(abs(s) for x in (*self.arrays, *others) for s in stridesOf(x)) >= 1 << 31:
             return False
@@ -291,17 +291,17 @@ class AttentionArguments:
         return [0] * (4 - len(strides)) + strides
 
     def columns(self, width):
-        """How many contiguous columns of a result a thread has: fewer where there are few."""
+        """The number of contiguous result columns per thread: fewer for narrow results."""
         return 4 if width > self.edge // 2 else 2 if width > self.edge // 4 else 1
 
     def text(self, names):
         """The macros before a kernel's text."""
         kind = stored(self.arrays[0].dtype)
         names = {"T": kind, "W": self.wide, "EDGE": self.edge, **names}
-        isLarge = max(names["KEPT"], names.get("KEPT_OF_KEYS", 0)) > 2 or "REST" in names and self.given is not None
+        isLarge = max(names["KEPT"], names.get("KEPT_OF_KEYS", 0)) > 2 or "REST" in names and self.maskArray is not None
         names["BLOCKS"] = 1 if isLarge else 2  # that share the registers of a multiprocessor
-        if self.given is not None:
-            names |= {"MASK": stored(self.given.dtype), "IS_BOOL": int(self.given.dtype.name == "bool")}
+        if self.maskArray is not None:
+            names |= {"MASK": stored(self.maskArray.dtype), "IS_BOOL": int(self.maskArray.dtype.name == "bool")}
         return defined(names) + read("flash.h")
 
 
@@ -326,7 +326,7 @@ def blocks(length):
 
 
 class HeadLayout:
-    """How queries meet keys: in blocks, the g heads that share keys merged into one block of g rows for each query."""
+    """The blocks of queries and keys: the g heads that share keys become one block of g rows per query."""
 
     def __init__(self, q, k, mask, causal, scale):
         self.q, self.k, self.causal, self.scale = widen(q), widen(k), causal, scale

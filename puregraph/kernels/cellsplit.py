@@ -1,8 +1,8 @@
-"""CellSplit: how the samples and units of a recurrent cell are distributed among blocks of a GPU.
+"""CellSplit: distributes the samples and units of a recurrent cell among the blocks of a GPU.
 
-Where the weights are few, a block has all units of its samples, and reads the weights again at every time step. Where
-they are many, every block keeps those of its units in shared memory, and all blocks wait for each other between time
-steps: a persistent kernel. Where not even that fits, each time step is a launch.
+Small weights: a block computes all units of its samples, and reads the weights again at every time step. Large weights:
+every block keeps the weights of its units in shared memory, and all blocks synchronize between time steps (a persistent
+kernel). Even larger weights: each time step is a launch.
 
 Source    Diamos and others 2016, Persistent RNNs: Stashing Recurrent Weights On-Chip
 """
@@ -21,15 +21,15 @@ ROWS, UNITS, WARPS = 8, 4, 16  # as in recurrent.h: samples and units of a tile;
 
 
 class CellSplit(NamedTuple):
-    """Blocks for a cell.
+    """The launch geometry of a cell.
 
-    `tiles`    a block has this many times 4 units
-    `groups`   and of each of them this many times 8 samples
+    `tiles`    units per block, in multiples of 4
+    `groups`   samples per block, in multiples of 8
     `whole`    whether one launch runs all time steps
-    `grid`     how many blocks there are
-    `threads`  of each, and
-    `shared`   bytes of shared memory, of which
-    `held`     are weights
+    `grid`     number of blocks
+    `threads`  threads per block
+    `shared`   bytes of shared memory per block
+    `held`     bytes of weights in shared memory
     """
 
     tiles: int
@@ -43,7 +43,7 @@ class CellSplit(NamedTuple):
 
 @PerDevice
 def residency() -> tuple[int, int]:
-    """The processors of the GPU in use, and the shared memory of a block there; of a large one where none is."""
+    """(multiprocessors, shared memory per block) of the GPU in use; values of a large GPU if there is none."""
     if ordinal() < 0:
         return PROCESSORS, SHARED
     attributes = device.arrays().cuda.Device().attributes

@@ -88,7 +88,7 @@ def convolve(x, W, stride, pad, dilation, groups):
 
 @convolve.shape
 def convolve(x, W, stride, pad, dilation, groups):
-    """y (n, o, *count)."""
+    """Launches of the direct convolution; depthwise convolutions use faster launches, which apply no formulas."""
     win = window(x.shape[2:], W.shape[2:], stride, pad, dilation)
     return (x.shape[0], W.shape[0], *win.count), np.result_type(x.dtype, W.dtype)
 
@@ -159,7 +159,7 @@ def convolveData(dx, grad, W, shape, stride, pad, dilation, groups):
 
 @convolveData.flops
 def convolveData(dx, grad, W, *window):
-    """As many as forward."""
+    """The same number as forward."""
     return 2 * grad.size * prod(W.shape[1:])
 
 
@@ -211,7 +211,7 @@ def convolveWeight(dW, grad, x, size, stride, pad, dilation, groups):
 
 @convolveWeight.flops
 def convolveWeight(dW, grad, *window):
-    """As many as forward."""
+    """The same number as forward."""
     return 2 * grad.size * prod(dW.shape[1:])
 
 
@@ -236,7 +236,7 @@ convolveWeight.library(cudnn.convolveWeight).declare(halves=Halves((0, 1), 1), w
 
 
 def isDepthwise(W, groups):
-    """Whether each filter has one channel of several."""
+    """True if each filter has one channel of several."""
     return groups > 1 and W.shape[1] == 1
 
 
@@ -253,7 +253,7 @@ def operands(lay, grad, x):
 
 
 def isPointwise(lay):
-    """Whether windows of size one read each position once, so that the channels can be multiplied without a copy."""
+    """True for windows of size and stride one without padding: the channels can be multiplied without a copy."""
     win = lay.window
     plain = prod(win.size) == prod(win.stride) == 1 and not any(map(any, win.pad))
     return plain and prod(win.spatial) >= THIN
@@ -267,7 +267,7 @@ def pointwise(x, W, groups):
 
 
 def correlate(x, W, lay):
-    """One matrix product per group and output row: y (n, groups, o, *count)."""
+    """A matrix product for each group and output row: y (n, groups, o, *count)."""
     M = asMatrix(W, lay)[:, None]
     y = np.empty((lay.n, lay.groups, M.shape[2], *lay.window.count), dtype=x.dtype)
     for few, part in batches(lay):

@@ -33,7 +33,7 @@ def spread(values, letters, shape):
 
 @kernel
 def ontoDiagonal(values, letters, shape):
-    """`spread` where letters repeat."""
+    """The value on the diagonal."""
     dx = np.zeros(shape, dtype=values.dtype)
     np.einsum(f"{letters}->{''.join(dict.fromkeys(letters))}", dx)[...] = values
     return dx

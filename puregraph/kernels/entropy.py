@@ -31,7 +31,7 @@ def entropyGrad(p, weight, index, scale):
 
 @entropyGrad.shape
 def entropyGrad(p, weight, index, scale):
-    """As the probabilities."""
+    """Shape and dtype of the probabilities."""
     return p.shape, p.dtype
 
 

@@ -27,7 +27,7 @@ def classIndex(labels, classes, ignored=None):
 
 
 def labelFault(labels, classes, ignored=None, option="ignoreIndex"):
-    """What is wrong with labels, and the position of the first that is; nothing if each is a class or is ignored.
+    """A message about labels out of range, with the position of the first; empty if all are classes or ignored.
 
     `option` is the argument by which the caller leaves a label out.
     """
@@ -51,7 +51,7 @@ def positionOf(index):
 
 
 def labelHint(present, label, classes, option):
-    """What to try, given all labels found and the first that is wrong."""
+    """A hint, from all distinct labels and the first wrong one."""
     if present == [-1, 1]:
         return "classes are counted from 0: give (labels + 1) // 2 in place of -1 and 1"
     if present[0] >= 1 and present[-1] == classes:
@@ -63,7 +63,7 @@ def labelHint(present, label, classes, option):
 
 @classIndex.shape
 def classIndex(labels, classes, ignored=None):
-    """As the labels, in int64."""
+    """Shape of the labels, in int64."""
     return labels.shape, np.dtype(np.int64)
 
 

@@ -52,7 +52,7 @@ def maxPool(outs, x, size, stride, pad, dilation=1):
 
 @maxPool.flops
 def maxPool(outs, x, size, *window, **options):
-    """One for each element of each window."""
+    """Operations: each window reads each of its elements once."""
     return outs[0].size * prod(perAxis(size, x.ndim - 2))
 
 
@@ -155,7 +155,7 @@ def maxPoolGrad(dx, grad, indices, shape, size=None, stride=None, pad=None, dila
 
 @maxPoolGrad.adjoint
 def maxPoolGrad(g, dx, grad, indices, shape, *windows):
-    """What is at those positions."""
+    """The values at these positions."""
     channels = prod(shape[:2])
     return valuesAt(g.reshape(channels, -1), indices.reshape(channels, -1)).reshape(indices.shape)
 
@@ -193,7 +193,7 @@ def meanPool(y, x, size, stride, pad, includePad=True):
 
 @meanPool.flops
 def meanPool(y, x, size, *window, **options):
-    """One for each element of each window."""
+    """Operations: each window reads each of its elements once."""
     return y.size * prod(perAxis(size, x.ndim - 2))
 
 

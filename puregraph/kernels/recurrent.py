@@ -4,7 +4,7 @@ Running a cell is a composite kernel: compiled as a whole, and traced through by
 
 A cell is a pair of functions of one time step,
 
-    step(p, weights, *states) -> (states after it, what is kept of it)
+    step(p, weights, *states) -> (states after it, values kept for the gradient)
     back(U, before, after, kept, grads) -> (dp, dq, gradients of the states before it)
 
 where p = x W + b is the input's part, and q the part of U: p + h U is p + q.
@@ -31,7 +31,7 @@ from puregraph.kernels.cellsplit import cellSplit
 
 @kernel
 def alive(lengths, count):
-    """Which of `count` time steps are within each length.
+    """A mask of the `count` time steps within each length.
 
     Shapes    lengths (n,) integers -> (n, count) of bools
     Raises    IndexError if a length is below 0 or above the count
@@ -61,7 +61,7 @@ def alive(on, lengths, count):
 
 @alive.samples
 def alive(lengths, count):
-    """As of one row of all lengths."""
+    """Computed as one row of all lengths."""
     return alive(lengths.reshape(-1), count).reshape(*lengths.shape, count)
 
 
@@ -83,7 +83,8 @@ extern "C" __global__ void alive(bool* __restrict__ on, const I* __restrict__ le
 
 @compositeKernel
 def forward(step, x, W, b, weights, states, on=None, reverse=False):
-    """The states after every time step, then what is kept; where `on` is False, states stay as they were.
+    """The states after every time step, then the values kept for the gradient; where `on` is False, states do not
+    change.
 
     Shapes    x (n, t, i), W (i, width), b (width,) or None, states (n, hsize), on (n, t) -> each (n, t, ...)
     """
@@ -157,7 +158,7 @@ def inputProduct(p, x, W, b):
 
 
 class Cell(NamedTuple):
-    """What launches need of a cell: its kind, and how many sums there are for each unit."""
+    """The kind of a cell, and its number of sums per unit, as needed for launches."""
 
     kind: str
     gates: int
@@ -170,7 +171,7 @@ class Cell(NamedTuple):
         return types + defined(names) + barrier + read("recurrent.h") + read(name)
 
     def launches(self, text, entry, slots, sizes, count, split, reverse):
-        """Those for `count` time steps."""
+        """The launches for `count` time steps."""
         slots += (("pointer", TICKETS),) if split.held else ()
         ranges = [(0, count)] if split.whole else [(k, k + 1) for k in range(count)]
         return [
@@ -219,7 +220,8 @@ def arraySlots(*arrays):
 
 
 def backward(back, U, before, after, kept, gy, grads, on=None, reverse=False):
-    """dp and dq of every time step, and the gradients of the first states, from those of all h and of the last states.
+    """dp and dq of every time step, and the gradients of the first states, from the gradients of all h and the last
+    states.
 
     Shapes    before, after, kept, gy (n, t, ...), grads (n, hsize) -> (n, t, width) twice, and as grads
     """
@@ -255,7 +257,7 @@ def throughTime(back, U, before, after, kept, gy, grads, on=None, reverse=False)
 
 @throughTime.cuda
 def throughTime(outs, back, U, before, after, kept, gy, grads, on=None, reverse=False):
-    """As forward; one more time step computes the gradients of the first states."""
+    """Launched as forward; one more time step computes the gradients of the first states."""
     arrays = [*outs, U, *before, *after, *kept, gy, *grads]
     if back not in CELLS or not areFloats(*arrays):
         return NotImplemented

@@ -116,7 +116,7 @@ extern "C" __global__ void gather({T}* __restrict__ y, const {S}* __restrict__ t
 
 
 def areAlike(x, y):
-    """Whether elements of one array can be stored in the other: they have one dtype, or are floats."""
+    """True if elements of one array can be stored in the other: their dtypes are equal, or both are floats."""
     return x.dtype == y.dtype or areFloats(x, y)
 
 
@@ -279,7 +279,7 @@ def addAt(y, values, index, size):
 
 @addAt.adjoint
 def addAt(g, y, values, index):
-    """What is at those positions."""
+    """The values at these positions."""
     return valuesAt(g, index)
 
 
@@ -456,7 +456,7 @@ extern "C" __global__ void putClass(T* __restrict__ dx, const S* __restrict__ va
 
 
 def check(index, limit):
-    """Whether some index is -1; an IndexError unless all are in -1 .. limit - 1."""
+    """True if some index is -1; raises IndexError unless all are in -1 .. limit - 1."""
     if not index.size:
         return False
     low, high = index.min(), index.max()

@@ -40,7 +40,7 @@ def windowSum(x, axis, size):
 
 @windowSum.cuda
 def windowSum(y, x, axis, size):
-    """A loop nest over the elements of y, reduced over those of the window."""
+    """A loop nest over y, reduced over the elements of the window."""
     kinds = [KINDS.get(array.dtype.name) for array in (x, y)]
     if None in kinds:
         return NotImplemented

@@ -16,17 +16,17 @@ from puregraph.module import Module
 class Attention(Module):
     """y_i = sum over j of p_ij v_j, p_i = softmax over j of (scale <q_i, k_j> + mask_ij); scale is 1 / sqrt d
 
-    The mask, which may be left out, is added, and has a gradient; a mask of bools hides where it is False. `causal`
-    hides from query i all keys j > i. A query that sees no key, because all its scores are below -1e30, gets zeros.
-    q may have g times the heads of k and v: each g of them in a row share theirs. Lengths t and s may differ.
+    The optional mask is added, and has a gradient; a boolean mask hides where it is False. `causal` hides all keys j >
+    i from query i. A query that sees no key, because all its scores are below -1e30, gets zeros. q may have g times the
+    heads of k and v: each run of g query heads shares one. Lengths t and s may differ.
 
-    It is computed in blocks with an online softmax, so memory grows with t + s and not with their product; the hidden
+    It is computed in blocks with an online softmax, so memory grows with t + s instead of t s; the hidden
     output `lse`, in float32 or better, is the log-sum-exp of each row, from which the gradient recomputes the blocks.
 
     Shapes    q (n, h, t, d), k (n, h / g, s, d), v (n, h / g, s, e), mask: broadcasts to (n, h, t, s) -> y (n, h, t, e)
     Source    Vaswani et al. 2017, arXiv:1706.03762, eq. 1; in blocks: Dao 2023, FlashAttention-2, arXiv:2307.08691;
               shared keys: Ainslie et al. 2023, arXiv:2305.13245
-    Raises    ShapeError if one of them has another rank, sizes differ, heads of k do not divide those of q, there is
+    Raises    ShapeError if an input has another rank, sizes differ, heads of k do not divide those of q, there is
               no key, or the mask does not broadcast; DtypeError for a mask of integers
     """
 

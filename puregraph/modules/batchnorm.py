@@ -18,15 +18,16 @@ KERAS = 0.9  # share of a batch in the running statistics from which on it is ta
 class BatchNorm(Module):
     """y = scale (x - m) f + bias, f = 1 / sqrt(v + epsilon), for each channel
 
-    In trainMode m and v are the mean and variance of the channel over samples and positions; the running ones follow:
+    In trainMode m and v are the mean and variance of the channel over samples and positions, and the running ones are
+    updated:
 
         count += 1, mean += r (m - mean), var += r (v k / (k - 1) - var), k elements a channel,
 
-    r being `momentum`, or 1 / count where momentum is None: then they are plain averages. In evalMode m and v are the
-    running ones. m and f are the hidden outputs `center` and `factor`. Statistics are in float32 or better.
+    r is `momentum`, or 1 / count if momentum is None (a plain average). In evalMode m and v are the running ones. m and
+    f are the hidden outputs `center` and `factor`. Statistics are in float32 or better.
 
-    Where a Trainer cuts a batch into grains, each of these has statistics of its own; or with `synchronized` they have
-    those of the whole batch, however many processes share it: the sums over grains are exchanged, forward and backward.
+    If a Trainer splits a batch into microbatches, each has separate statistics. With `synchronized`, all use the
+    statistics of the whole batch, across processes: sums are exchanged in the forward and backward pass.
 
     Shapes    x (n, maps, *spatial), any number of spatial axes or none; the others (maps,), count () -> y as x
     Source    Ioffe and Szegedy 2015, arXiv:1502.03167, algorithms 1 and 2; the gradient is in section 3
@@ -95,14 +96,15 @@ class BatchNorm(Module):
         return y.astype(x.dtype, copy=False), center, factor
 
     def follow(self, center, variance, values, mean, var, count):
-        """Move the running statistics towards those of a batch."""
+        """Update the running statistics with batch statistics."""
         count += 1
         rate = 1 / count if self.momentum is None else self.momentum
         mean += rate * (center - mean)
         var += rate * (variance * (values / (values - 1)) - var)
 
     def updateTogether(self, arguments, total):
-        """The outputs for each grain: `given` are its arguments; `total` adds arrays of a length over all grains."""
+        """The outputs for each microbatch, from its `arguments`; `total` adds arrays of a length over all
+        microbatches."""
         xs = [x for x, *_ in arguments]
         sums = total([np.append(x.sum(overMaps(x), np.float64), x.size // self.maps) for x in xs], self.maps + 1)
         values = int(sums[-1])
@@ -118,7 +120,7 @@ class BatchNorm(Module):
         return outputs
 
     def gradTogether(self, arguments, needs, total):
-        """The gradients of each grain: those of x go through the statistics of all."""
+        """The gradients of each microbatch; those of x depend on the statistics of all microbatches."""
         sums = []
         for grad, x, *_, center, factor in arguments:
             g, z = grad.astype(np.float64), perMap(factor, x) * (x - perMap(center, x))

@@ -145,9 +145,9 @@ class Not(_Logic):
 
 
 class Where(Pointwise):
-    """y = a where the condition is true, elsewhere b; a and b keep their dtype, or get the one that both fit.
+    """y = a where the condition is true, elsewhere b, in the dtype of both, or the one that both fit.
 
-    Integers beside floats become floats of these, as in every formula.
+    Integers mixed with floats become floats, as in every formula.
 
     Shapes    condition, a, b that broadcast -> their broadcast
     Source    the NumPy reference, numpy.where; ONNX operator Where

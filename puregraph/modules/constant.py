@@ -193,12 +193,12 @@ class Range(Module):
 
 
 def ends(limits):
-    """Start, stop and step, of which the last, or all but the stop, may be left out."""
+    """(start, stop, step); the step, or all but the stop, may be left out."""
     return (0, *limits, 1) if len(limits) == 1 else (*limits, *[1] * (3 - len(limits)))
 
 
 def lengthOf(start, stop, step):
-    """How many numbers there are."""
+    """The number of elements."""
     need(isinstance(step, Dim) or step != 0, "a step other than 0", step)
     if any(isinstance(n, Dim) for n in (start, stop, step)):
         count = -((start - stop) // step)

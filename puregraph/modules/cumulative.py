@@ -80,7 +80,7 @@ def accumulated(function, x, axis, exclusive, reverse, first):
 
 @widened
 def productBack(grad, x, axis, exclusive, reverse):
-    """g_j sum over i of the product of all x up to i without x_j: exact where an x is 0."""
+    """g_j sum over i of the product of all x up to i without x_j: exact even if an x is 0."""
     grads = []
     x, grad = np.moveaxis(x, axis, -1), np.moveaxis(grad, axis, -1)
     for j in range(x.shape[-1]):

@@ -65,7 +65,7 @@ class DeconvNd(_Convolution):
 
     @property
     def uncut(self):
-        """How much less than `pad` is cut off after each axis: what `postpad` has of whole strides."""
+        """The output length restored at the end of each axis: the whole strides in `postpad`."""
         return [post - post % s for post, s in zip(self.postpad, self.stride)]
 
     @property
@@ -106,10 +106,9 @@ class DeconvNd(_Convolution):
 class Deconv2D(DeconvNd):
     """y[n, o, h] = b[o] + sum over c, t, a with h = a stride + t dilation - before of W[c, o, t] x[n, c, a]
 
-    h, t and a being pairs (height, width): the adjoint, in its input, of the Conv2D with the same weight and options,
-    with y's shape as its input's. `postpad`, below the stride or the dilation, makes y longer, where several lengths of
-    y give the same of x. Options are an integer or a pair; `pad` also ((top, bottom), (left, right)), what is cut off
-    y, or "same".
+    h, t and a are pairs (height, width). This is the adjoint of the Conv2D from y to x with the same weight and
+    options. `postpad`, below the stride or the dilation, makes y longer, because several lengths of y fit the same x.
+    Options are an integer or a pair; `pad`, the width cut off y, also ((top, bottom), (left, right)) or "same".
 
     Shapes    x (n, inmaps, h, w), W (inmaps, outmaps / groups, *size), b (outmaps,) -> y (n, outmaps, *lengths),
               lengths = (length - 1) stride + dilation (size - 1) + 1 - before - after + postpad

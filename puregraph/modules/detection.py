@@ -53,7 +53,7 @@ class RoiAlign(Module):
         return x
 
     def taps(self, region, sizes):
-        """For a region: (indices, weights) of the elements that its points read, (h, w, points, 4)."""
+        """(indices, weights) of the elements that the points of a region read, (h, w, points, 4)."""
         offset = 0.5 if self.isCentred else 0.0
         axes = []
         for axis, (count, n) in enumerate(zip(self.size, sizes)):
@@ -167,7 +167,7 @@ class RoiPool(Module):
         return x
 
     def parts(self, region, sizes):
-        """For a region the elements along each axis that belong to each part, as slices."""
+        """The slices of each part of a region, along each axis."""
         slices = []
         for low, high, count, n in zip(region[[2, 1]], region[[4, 3]], self.size, sizes):
             first, last = (rounded(np.float32(end) * np.float32(self.scale)) for end in (low, high))

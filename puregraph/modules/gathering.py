@@ -135,7 +135,7 @@ class GatherElements(_Gathered):
         return index
 
     def key(self, x, index):
-        """What x is indexed with."""
+        """The index of the elements in x."""
         return elementKey(x, index, self.axis, "GatherElements")
 
     def sample(self, rng, x, index):
@@ -156,9 +156,9 @@ def elementKey(x, index, axis, what):
 
 
 class GatherND(_Gathered):
-    """y[b, i] = x[b, index[b, i, 0], index[b, i, 1], ...], b being the first `batch` axes of both.
+    """y[b, i] = x[b, index[b, i, 0], index[b, i, 1], ...], where b are the first `batch` axes of both.
 
-    Shapes    x (*b, *n), index (*b, *i, k) -> y (*b, *i, what is left of n after k axes)
+    Shapes    x (*b, *n), index (*b, *i, k) -> y (*b, *i, *n without its first k axes)
     Source    ONNX operator GatherND
     Raises    DataError if an index is out of range; ShapeError if the first axes differ, or k is too large
     """
@@ -179,7 +179,7 @@ class GatherND(_Gathered):
         return (*index[:-1], *x[b + index[-1] :])
 
     def key(self, x, index):
-        """What x is indexed with."""
+        """The index of the elements in x."""
         return pointKey(x, index, self.batch, "GatherND")
 
     def sample(self, rng, x, index):

@@ -115,12 +115,12 @@ KERNELS = {"nearest": nearest, "linear": linear, "cubic": cubic}
 
 
 class GridSample(Module):
-    """y[n, c, o] = sum over i of k(i1 - p1) ... k(ir - pr) x[n, c, i1, ..., ir], p being grid[n, o] in elements
+    """y[n, c, o] = sum over i of k(i1 - p1) ... k(ir - pr) x[n, c, i1, ..., ir], where p is grid[n, o] in elements
 
     A coordinate of -1 is the first element and 1 the last: their centres with `alignCorners`, else their outer edges.
-    The last coordinate of `grid` is along the first axis behind the channels. k is the kernel of `mode`: the nearest
-    element, linear, or cubic. What is beyond the ends is 0, with `padding` "border" the element at the end, with
-    "reflection" the array mirrored. At ties and kinks the gradients are those of PyTorch: 0 where a position is moved
+    The last coordinate of `grid` is along the first axis after the channels. k is the kernel of `mode`: the nearest
+    element, linear, or cubic. Values beyond the ends are 0; with `padding` "border" the last element, with
+    "reflection" the mirrored array. At ties and kinks the gradients are those of PyTorch: 0 where a position is moved
     to the border.
 
     Shapes    x (n, c, d1, ..., dr), grid (n, o1, ..., or, r) -> y (n, c, o1, ..., or)
@@ -188,7 +188,8 @@ def channelsFirst(x, sizes):
 
 
 def combined(taps, shape):
-    """Each choice of a tap along every axis, and the rows of a table (n positions, c) that it reads; -1 is outside."""
+    """For every choice of a tap per axis: the choice, and the rows of a table (n positions, c) to read; -1 is
+    outside."""
     for chosen in product(*[range(len(tap.index)) for tap in taps]):
         index, inside = np.arange(shape[0])[:, None], True
         for tap, size, t in zip(taps, shape[2:], chosen, strict=True):
@@ -197,7 +198,7 @@ def combined(taps, shape):
 
 
 def weighed(taps, chosen, dtype, slope=None):
-    """The product of the weights of some taps, for each channel; along the axis `slope`, its derivative."""
+    """The product of the weights of some taps, for every channel; along the axis `slope`, of its derivative."""
     product = 1
     for axis, (tap, t) in enumerate(zip(taps, chosen, strict=True)):
         product = product * (tap.slope if axis == slope else tap.weight)[t]
@@ -216,7 +217,7 @@ def sampled(table, taps, shape):
 @np.errstate(invalid="ignore")  # of an endless gradient outside, which adds nothing
 @widened
 def scattered(grad, table, taps, shape):
-    """dx (n, positions, c): each gradient to the elements that its position has read."""
+    """dx (n, positions, c): each gradient added to the elements that its position has read."""
     adjoint, dx = gather.declarations["adjoint"], 0
     for chosen, index in combined(taps, shape):
         dx = dx + adjoint(grad * weighed(taps, chosen, grad.dtype), None, table, index)
@@ -225,7 +226,7 @@ def scattered(grad, table, taps, shape):
 
 @widened
 def gridGrad(grad, table, taps, shape):
-    """dgrid (n, positions, r): how much the elements that are read change along each axis, the last axis first."""
+    """dgrid (n, positions, r): the slope along each axis at every position, the last axis first."""
     dgrid = [0] * len(taps)
     for chosen, index in combined(taps, shape):
         along = grad * gather(table, index)
@@ -264,7 +265,7 @@ class AffineGrid(Module):
         return theta
 
     def points(self, theta, size):
-        """The positions and a 1 in each row."""
+        """The positions, each with a trailing 1."""
         lengths = np.asarray(size).tolist()[2:]
         ends = [min(k - 1, 1) if self.alignCorners else 1 - 1 / max(k, 1) for k in lengths]
         axes = [np.linspace(-end, end, k) for end, k in zip(ends, lengths, strict=True)]

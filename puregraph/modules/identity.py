@@ -36,13 +36,13 @@ class Identity(Module):
 
 
 class Cast(Module):
-    """y = x as `dtype`, as numpy's astype converts: floats are cut to integers, and anything but 0 is True.
+    """y = x as `dtype`, as numpy's astype converts: floats are truncated to integers, and all but 0 is True.
 
     Between floats the gradient goes straight through, in the dtype of x; through integers and booleans there is none.
 
     Shapes    x (any) -> y the same
     Source    the NumPy reference, numpy.ndarray.astype; ONNX operator Cast
-    Raises    ArgumentError for what is no dtype of numbers
+    Raises    ArgumentError for a dtype that is not numeric
     """
 
     reads = ()

@@ -76,7 +76,7 @@ class LocalResponseNorm(Module):
         return sum(whole[:, i : i + x.shape[1]] for i in range(self.size))
 
     def scale(self, x):
-        """What x is divided by, to the power of beta."""
+        """The base of the divisor of x, before the power beta."""
         return self.bias + self.alpha / self.size * self.around(x * x, (self.size - 1) // 2)
 
     def updateData(self, x):
@@ -99,7 +99,7 @@ class LocalResponseNorm(Module):
 
 @widened
 def response(x, module):
-    """x over a power of what is around it."""
+    """x over a power of its neighborhood's scale."""
     return x * module.scale(x) ** -module.beta
 
 

@@ -17,7 +17,7 @@ from puregraph.modules.windows import channelHint, overMaps, perAxis, perMap
 class LayerNorm(Module):
     """y = scale (x - m) f + bias, f = 1 / sqrt(v + epsilon)
 
-    m and v being mean and variance over the last axes, those of `shape` (an integer is one axis). m and f are hidden
+    m and v are mean and variance over the last axes, with sizes `shape` (an integer is one axis). m and f are hidden
     outputs `center` and `factor`, in float32 or better if there is a scale, else in the dtype of x.
 
     Shapes    x (..., *shape), scale, bias (*shape,) -> y as x
@@ -88,7 +88,7 @@ class LayerNorm(Module):
 class RmsNorm(Module):
     """y = scale x f, f = 1 / sqrt(mean of x^2 + epsilon)
 
-    The mean is over the last axes, those of `shape` (an integer is one axis). f is the hidden output `factor`.
+    The mean is over the last axes, with sizes `shape` (an integer is one axis). f is the hidden output `factor`.
 
     Shapes    x (..., *shape), scale (*shape,) -> y as x
     Source    Zhang, Sennrich 2019, arXiv:1910.07467, eq. 4; ONNX operator RMSNormalization

@@ -20,7 +20,7 @@ from puregraph.pointwise import Pointwise
 
 
 def operand(value, sign):
-    """A node, or `(node, slot)`, that carries one value; None for what is neither.
+    """A node, or `(node, slot)`, that carries one value; None for other values.
 
     Raises    GraphError for a node of several outputs, and for an array
     """
@@ -105,7 +105,7 @@ OFNUMPY = {  # by numpy's function what a node does on its left, and on its righ
 
 
 def ufuncOfNumpy(self, ufunc, how, *inputs, **options):
-    """What numpy's operators make of a node and a number of numpy's, `np.float32(2) * node`; the rest is refused.
+    """An operator between a node and a numpy scalar, `np.float32(2) * node`; all other ufuncs are refused.
 
     Raises    ArgumentError naming the module that does it
     """
@@ -116,7 +116,7 @@ def ufuncOfNumpy(self, ufunc, how, *inputs, **options):
 
 
 def functionOfNumpy(self, function, *args):
-    """Refuse a function of numpy's, which would have to know the values of a node.
+    """Refuse a numpy function, which would need the values of a node.
 
     Raises    ArgumentError naming the module that does it
     """

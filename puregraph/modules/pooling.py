@@ -240,7 +240,7 @@ class MaxUnpool(Module):
         return (*x[:2], *self.lengths)
 
     def positions(self, x, indices):
-        """Where each element goes in y as one row."""
+        """The index of each element in y, flattened."""
         points = np.unravel_index(indices, (*x.shape[:2], *self.natural))
         return np.ravel_multi_index(points, (*x.shape[:2], *self.lengths))
 

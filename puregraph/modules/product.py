@@ -140,7 +140,7 @@ class Einsum(Module):
         return tuple([self.gradient(grad, values[:-1], i) if wanted else None for i, wanted in enumerate(needs)])
 
     def gradient(self, grad, xs, i):
-        """The gradient of input i: of its distinct letters, then onto the diagonal of those that it has twice."""
+        """The gradient of input i: first of its distinct letters, then spread onto the diagonal of repeated letters."""
         own, x = self.inputLetters[i], xs[i]
         others = [self.output, *self.inputLetters[:i], *self.inputLetters[i + 1 :]]
         distinct = dict.fromkeys(own)

@@ -62,7 +62,7 @@ class _Recurrent(Module):
         self.addBiases(width, useBias)
 
     def addBiases(self, width, useBias):
-        """Make what is added in the cells, or nothing."""
+        """Make the bias parameters of the cell, if any."""
         self.b = Param((width,)) if useBias else None
 
     @property
@@ -126,7 +126,7 @@ class _Recurrent(Module):
         return made if len(made) > 1 else made[0]
 
     def updateGrad(self, grad, *values, needs):
-        """Every argument's gradient, in the order x, first states, lengths, W, b, other weights."""
+        """The gradient of every argument, in the order x, first states, lengths, W, b, other weights."""
         x, *others = values[: len(needs)]
         dtype, count = x.dtype, len(self.cell)
         W, _, U, *_ = others[count + 1 :]
@@ -146,7 +146,7 @@ class _Recurrent(Module):
         return tuple([None if g is None else g.astype(dtype, copy=False) for g in result])
 
     def seeds(self, grad, y, first, on):
-        """The gradients of y and of the last states, zeros for what is no output or has none."""
+        """The gradients of y and of the last states; zeros where there is none."""
         gradOf = dict(zip(self.outputNames, grad if len(self.outputNames) > 1 else [grad]))
         gy, *glast = (
             np.zeros_like(like) if gradOf.get(name) is None else widen(gradOf[name])
@@ -163,12 +163,12 @@ class _Recurrent(Module):
         return dp, *gfirst, *self.weightGrads(before[0], dq)
 
     def weightGrads(self, h, dq):
-        """The gradients of what is added to p: of U in q = h U, in one product for all time steps."""
+        """Gradients of the recurrent weights: of U in q = h U, as one product over all time steps."""
         return [flat(h).T @ flat(dq)]
 
     @property
     def tracked(self):
-        """The names of what is known of every time step besides y."""
+        """The names of values kept for every time step besides y."""
         return (*(f"{state}s" for state in self.cell[1:]), *self.kept)
 
     def side(self, values, i):
@@ -299,7 +299,7 @@ class GRU(_Recurrent):
         return self.run(x, [h0], lengths, W, b, U, d)
 
     def weightGrads(self, h, dq):
-        """Of U and of d, which is the last third of q."""
+        """Gradients of U and of d, which is the last third of q."""
         return [*super().weightGrads(h, dq), total(flat(dq)[:, 2 * self.hsize :], 0)]
 
     @classmethod

@@ -15,12 +15,12 @@ from puregraph.module import Module
 class Reshape(Module):
     """y = x with another shape, elements in row-major order.
 
-    In `shape`, 0 copies the axis of x at that index, and -1, once, is what is left: (0, -1) flattens a batch. Without
-    it, `sizes` are a second input, integers that say the same.
+    In `shape`, 0 copies the axis of x at that index, and one -1 is inferred: (0, -1) flattens a batch. Without `shape`,
+    `sizes` are a second input of such integers.
 
     Shapes    x (any), sizes (rank) -> y (shape)
     Source    ONNX operator Reshape; PuzzleLib's Reshape
-    Raises    ShapeError if x has another number of elements, or no axis to copy, or what is left is no integer
+    Raises    ShapeError if x has another number of elements, or no axis to copy, or the inferred size is no integer
     """
 
     reads = ()
@@ -64,13 +64,13 @@ WANTED = "shape as a tuple of sizes, with 0 to copy an axis, and -1 at most once
 
 
 def areTargets(sizes):
-    """Whether these say what an array is reshaped to."""
+    """True if these sizes describe a target shape: integers of at least -1, and at most one -1."""
     whole = all(isinstance(n, (Integral, Dim)) and not isinstance(n, bool) and not n < -1 for n in sizes)
     return whole and list(sizes).count(-1) <= 1
 
 
 def resolved(x, wanted):
-    """The shape that `wanted`, with its 0 and -1, means for x."""
+    """The shape of x after a reshape to `wanted`, with its 0 and -1 replaced."""
     need(areTargets(wanted), WANTED, tuple(wanted))
     copied = [axis for axis, size in enumerate(wanted) if size == 0]
     need(all(axis < len(x) for axis in copied), f"at least {max(copied, default=-1) + 1} axes", x, "0 copies an axis")

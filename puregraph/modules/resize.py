@@ -19,8 +19,8 @@ from puregraph.modules.windows import needRank, perAxis
 class Upsample2D(Module):
     """y[i] = x[i // s], or, with mode="linear", y[i] = (1 - f) x[j] + f x[j + 1], j + f = (i + 1/2) / s - 1/2
 
-    along height and width, `scale` being s or a pair of them. Beyond the border the border's value counts: positions
-    are those of the centres of pixels. With `scale=None`, `scales` are a second input, two integers.
+    along height and width, where `scale` is s or a pair. Positions are centers of pixels; beyond the border, the value
+    at the border is used. With `scale=None`, `scales` are a second input, two integers.
 
     Shapes    x (n, c, h, w), scales (2) -> y (n, c, s_h h, s_w w)
     Source    ONNX operator Resize with coordinates half_pixel; PuzzleLib's Upsample2D
@@ -115,7 +115,7 @@ def phases(grad, scale, axis):
 
 
 def fractions(scale):
-    """The distance of each of the `scale` values from the element that it starts from."""
+    """The offset of each of the `scale` values from the source element."""
     return [(r + 0.5) / scale - 0.5 for r in range(scale)]
 
 
@@ -125,7 +125,7 @@ def cut(x, axis, *ends):
 
 
 def neighbours(x, axis, side):
-    """The element before (-1) or after (1) each one; at the border that one itself."""
+    """The element before (-1) or after (1) every element; at the border, the element itself."""
     ends = ((None, 1), (None, -1)) if side < 0 else ((1, None), (-1, None))
     return np.concatenate([cut(x, axis, *part) for part in ends], axis=axis)
 
@@ -145,18 +145,18 @@ DENOMINATOR = 4096  # scales whose fraction has a larger one give symbolic sizes
 
 
 class Resize(Module):
-    """y[i] = sum over j of k(j - c(i)) x[j] along each of `axes`, c being where i is in x
+    """y[i] = sum over j of k(j - c(i)) x[j] along each of `axes`, where c is the position of i in x
 
-    Positions are exact fractions. k is the kernel of `mode`: the nearest element as `rounding` says, linear, or cubic
-    with the parameter `cubicA`. With `antialias` it is widened where x shrinks. What is read beyond the ends is the
-    element at the end, or with `excludeOutside` nothing. `factors` are scales, or lengths with by="sizes", of each
-    axis; without them they are an input. `policy` keeps the aspect ratio of lengths. `bounds` (all starts, then all
-    ends, from 0 to 1) are what coordinates "tf_crop_and_resize" read, an input too, with `outside` for what is beyond
-    x. No gradient reaches scales and region.
+    Positions are exact fractions. k is the kernel of `mode`: the nearest element, rounded by `rounding`, linear, or
+    cubic with the parameter `cubicA`. With `antialias` the kernel is widened if x shrinks. Beyond the ends, the last
+    element is read, or with `excludeOutside` nothing. `factors` are scales, or lengths with by="sizes", of each axis;
+    without them they are an input. `policy` keeps the aspect ratio of lengths. `bounds` (all starts, then all ends,
+    from 0 to 1) is the region to read for coordinates "tf_crop_and_resize", also an optional input; `outside` fills
+    positions beyond x. Scales and region get no gradient.
 
     Shapes    x (any), sizes or scales (count of axes), region (2 count of axes) -> y (..., floor(scale n), ...)
     Source    ONNX operator Resize
-    Raises    ShapeError if x has no such axis, none of the elements that are read, or there is not a factor for each;
+    Raises    ShapeError if x has no such axis or no element to read, or if there is no factor for an axis;
               ArgumentError for other modes
     """
 
@@ -261,7 +261,7 @@ class Resize(Module):
 
 
 def scaled(size, scale):
-    """floor(scale * size); None for a symbol of which that is no fraction."""
+    """floor(scale * size); None for a symbol that it cannot be expressed with."""
     exact = simplest(scale)
     if not isinstance(size, Dim):
         return floor(size * exact)

@@ -49,14 +49,14 @@ class _ResizeTaps(NamedTuple):
         return cls(np.clip(index, 0, size - 1).astype(np.int64), weight, outside)
 
     def matrix(self, size: int, dtype: Any) -> Any:
-        """M of y = M x."""
+        """The matrix M of y = M x."""
         dense = np.zeros((len(self.index), size), dtype)
         np.add.at(dense, (np.arange(len(self.index))[:, None], self.index), self.weight.astype(dtype))
         return dense
 
 
 def positions(coordinates: Callable, size: int, length: int, scale: Fraction, region: Any) -> tuple[Any, int]:
-    """The position of each element in x, as integers and their common denominator."""
+    """The positions of all elements in x, as integers and their common denominator."""
     if length == 0:
         return np.zeros(0, np.int64), 1
     start, step = (Fraction(v) for v in coordinates(size, length, scale, region))
@@ -103,7 +103,7 @@ def halfPixelSymmetric(size: int, length: int, scale: Fraction, region: Any) -> 
 
 
 def pytorchHalfPixel(size: int, length: int, scale: Fraction, region: Any) -> tuple[Any, Any]:
-    """As halfPixel, but a single element is the first."""
+    """The same as halfPixel, but a single element is the first."""
     return halfPixel(size, length, scale, region) if length > 1 else (0, 0)
 
 
@@ -123,7 +123,7 @@ def halfPixelOfNearest(size: int, length: int, scale: Fraction, region: Any) -> 
 
 
 def cropAndResize(size: int, length: int, scale: Fraction, region: Any) -> tuple[Any, Any]:
-    """Between two positions, of which 0 is the first element and 1 the last."""
+    """Evenly spaced between two positions, where 0 is the first element and 1 the last."""
     start, end = map(simplest, region)
     if length == 1:
         return HALF * (start + end) * (size - 1), 0

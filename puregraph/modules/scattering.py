@@ -1,4 +1,4 @@
-"""Scattering: elements put by index into a copy, in place of what is there, or added, multiplied, compared with it."""
+"""Scattering: write updates by index into a copy of x, replacing, adding, multiplying, or taking extremes."""
 
 import numpy as np
 
@@ -82,8 +82,8 @@ def extremeGrad(grad, x, key, updates, y):
 class ScatterElements(_Scatter):
     """y = x, but y[..., index[i, j, ...], ...] = updates[i, j, ...], the index in place of that along `axis`.
 
-    With a `reduction` the update is added to what is there, multiplied with it, or the larger or smaller is kept; equal
-    ones share their gradient evenly.
+    With a `reduction` the update is added to the element, multiplied with it, or the larger or smaller is kept; ties
+    share their gradient evenly.
 
     Shapes    x (any), index, updates (as x, no longer along other axes) -> y as x
     Source    ONNX operator ScatterElements
@@ -103,7 +103,7 @@ class ScatterElements(_Scatter):
         return x
 
     def key(self, x, index):
-        """Where the updates go."""
+        """The index of the updates in x."""
         return elementKey(x, index, self.axis, "ScatterElements")
 
     def sample(self, rng, x, index, updates):
@@ -120,10 +120,10 @@ class ScatterElements(_Scatter):
 class ScatterND(_Scatter):
     """y = x, but y[index[i, 0], index[i, 1], ...] = updates[i].
 
-    With a `reduction` the update is added to what is there, multiplied with it, or the larger or smaller is kept; equal
-    ones share their gradient evenly.
+    With a `reduction` the update is added to the element, multiplied with it, or the larger or smaller is kept; ties
+    share their gradient evenly.
 
-    Shapes    x (*n), index (*i, k), updates (*i, what is left of n after k axes) -> y as x
+    Shapes    x (*n), index (*i, k), updates (*i, *n without its first k axes) -> y as x
     Source    ONNX operator ScatterND
     Raises    DataError if an index is out of range; ShapeError if updates have another shape
     """
@@ -140,7 +140,7 @@ class ScatterND(_Scatter):
         return x
 
     def key(self, x, index):
-        """Where the updates go."""
+        """The index of the updates in x."""
         return pointKey(x, index, 0, "ScatterND")
 
     def sample(self, rng, x, index, updates):

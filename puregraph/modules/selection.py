@@ -232,7 +232,7 @@ class Trilu(Module):
         return x
 
     def kept(self, x):
-        """Where the elements are that are kept."""
+        """A mask of the elements that are kept."""
         rows, columns = np.arange(x.shape[-2])[:, None], np.arange(x.shape[-1])
         far = columns - rows
         return arrayLike(x, far >= self.diagonal if self.upper else far <= self.diagonal)

@@ -18,9 +18,9 @@ from puregraph.module import Module
 class DFT(Module):
     """y[k] = sum over n of x[n] exp(-2 pi i k n / N); with `inverse` exp(+...) and divided by N
 
-    The last axis has the real parts, and the imaginary ones unless it is of length one. N is `length`: x is cut, or
-    filled up with zeros; without it all of x. With `oneSided` only the first N // 2 + 1 values are given, as they are
-    enough for a real x; with `inverse` they are what is taken, and a real y is given.
+    The last axis holds real and imaginary part, or with length one only the real part. N is `length`: x is cut or
+    zero-padded; by default all of x. With `oneSided` only the first N // 2 + 1 values are returned, which are enough
+    for a real x; with `inverse` these are the input, and y is real.
 
     Shapes    x (..., n, ..., 1 or 2) -> y (..., N or N // 2 + 1, ..., 2), or (..., N, ..., 1)
     Source    ONNX operator DFT; Cooley, Tukey 1965, An algorithm for the machine calculation of complex Fourier series
@@ -143,7 +143,7 @@ class Col2Im(Module):
 
     @property
     def counts(self):
-        """How many windows there are along each axis."""
+        """The number of windows along each axis."""
         rows = zip(self.lengths, self.size, self.stride, self.pad, self.dilation)
         return [(n + sum(pad) - d * (k - 1) - 1) // s + 1 for n, k, s, pad, d in rows]
 
@@ -172,7 +172,7 @@ class Col2Im(Module):
         return np.ascontiguousarray(y[(slice(None), slice(None), *self.inside())])
 
     def inside(self):
-        """Where the picture is in the padded one."""
+        """The slices of the picture in the padded one."""
         return [slice(before, before + size) for size, (before, _) in zip(self.lengths, self.pad)]
 
     @onHost

@@ -63,7 +63,7 @@ class Slice(Module):
         return self.slc if ... in self.slc else (*self.slc, ...)
 
     def keyFrom(self, rank, limits):
-        """The index whose slices along `axes` have ends that are inputs: arrays of starts, ends and steps."""
+        """The index with slices along `axes`, from arrays of starts, ends and steps."""
         starts, ends, steps = [[1] * len(self.axes) if values is None else sizesOf(values) for values in limits]
         need(0 not in steps, "steps other than 0", steps)
         key = [slice(None)] * rank
@@ -92,7 +92,7 @@ class Slice(Module):
         return x[self.index(x, starts, ends, steps)]
 
     def index(self, x, *ends):
-        """What x is indexed with."""
+        """The index of the slice in x."""
         return self.key if self.axes is None else self.keyFrom(x.ndim, ends)
 
     def updateGrad(self, grad, x, starts, ends, steps, y):
@@ -135,7 +135,7 @@ def sliced(x, key, named):
 
 
 def isBasic(part):
-    """Whether numpy takes `part` as basic indexing."""
+    """True if `part` is basic indexing in numpy."""
     if isinstance(part, slice):
         ends = (part.start, part.stop, part.step)
         return part.step != 0 and all(end is None or isWhole(end) for end in ends)
@@ -143,7 +143,7 @@ def isBasic(part):
 
 
 def isWhole(part):
-    """Whether `part` is an integer."""
+    """True if `part` is an integer."""
     return isinstance(part, Integral) and not isinstance(part, bool)
 
 
@@ -172,14 +172,14 @@ def lengthOf(part, size, x):
 
 
 def clipped(end, size):
-    """An end of a slice, moved to where the axis begins or ends if it is beyond; None where nobody knows."""
+    """The end of a slice, clipped to the axis; None if unknown."""
     if end - size <= 0:
         return size - minimum(size, size - end)
     return minimum(end, size) if 0 - end <= 0 else None
 
 
 def isFar(end):
-    """Whether a slice goes as far as there are elements: its end is left out, or beyond any axis, as ONNX writes it."""
+    """True if a slice is open-ended: its end is left out, or beyond any axis, as in ONNX."""
     return end is None or not isinstance(end, Dim) and abs(end) >= FAR
 
 

@@ -22,7 +22,7 @@ def windowSize(size, rank, label):
 
 
 def perAxis(value, rank, what, least=1):
-    """One integer for each axis: 3 is (3, 3).
+    """An integer for each axis: 3 is (3, 3).
 
     Raises    ShapeError if there is another number of them, or one is below `least`
     """
@@ -59,7 +59,7 @@ def sides(pad, size, stride, dilation):
 
 
 def poolSides(pad, size, stride):
-    """(before, after) for each axis of a pooling window, of which a part is always inside the input.
+    """(before, after) for each axis of a pooling window, which always overlaps the input.
 
     Raises    ShapeError where a window could be inside the padding
     """
@@ -70,7 +70,8 @@ def poolSides(pad, size, stride):
 
 
 def channelHint(x, maps):
-    """How to mend an axis 1 that is not `maps` long: a transposition only where x surely has its channels last."""
+    """A hint for an axis 1 whose length is not `maps`; it suggests a transposition only if x surely has channels
+    last."""
     if len(x) < 2:
         return ""
     if len(x) > 2 and x[-1] == maps and (isinstance(x[1], Dim) or isPicture(x)):
@@ -79,7 +80,7 @@ def channelHint(x, maps):
 
 
 def isPicture(x):
-    """Whether a shape is that of pictures with channels last: squares, or of few channels, but no square maps."""
+    """True for the shape of pictures with channels last: square, or with few channels, but no square maps."""
     return len(x) > 3 and x[-2] != x[-1] and (x[1] == x[2] or x[-1] <= COLORS)
 
 
@@ -99,7 +100,7 @@ def needRank(x, rank, maps="c"):
 
 
 def windowShape(x, size, stride, pad, dilation):
-    """How many windows fit along each spatial axis of x (n, c, *spatial).
+    """The number of windows along each spatial axis of x (n, c, *spatial).
 
     Raises    ShapeError, with the axis, where not one does
     """
@@ -115,7 +116,7 @@ def windowShape(x, size, stride, pad, dilation):
 
 
 def perMap(values, like):
-    """One value per channel, in the shape in which it broadcasts with x (n, c, *spatial)."""
+    """Per-channel values, in the shape that broadcasts with x (n, c, *spatial)."""
     return values.reshape(-1, *(1,) * (like.ndim - 2))
 
 

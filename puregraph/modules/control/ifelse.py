@@ -79,7 +79,7 @@ class If(GraphHolder):
         return [self.branch(value)] if isKnown else list(self.held.values())
 
     def ofFitting(self, condition, shapes, rule):
-        """`rule` of each graph that may run; a graph that does not fit numbers is not chosen."""
+        """`rule` for each graph that may run, without graphs that do not fit the shapes."""
         results, faults = [], []
         for graph in self.candidates(condition):
             try:
@@ -106,7 +106,7 @@ class If(GraphHolder):
         return outs if len(outs) > 1 else outs[0]
 
     def valueFrom(self, condition, *shapes):
-        """The elements that are the same either way."""
+        """The elements on which both branches agree."""
         branchValues = [
             list(map(valueOf, branchShapes)) for branchShapes in self.ofFitting(condition, shapes, shapesInside)
         ]

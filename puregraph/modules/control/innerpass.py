@@ -1,4 +1,4 @@
-"""_InnerPass: one run of a graph inside a module, what is known of it ahead of data, and its backward pass."""
+"""_InnerPass: one run of a graph inside a module, its inference ahead of data, and its backward pass."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def writtenStates(holder: GraphHolder, stored: dict[str, Any]) -> dict[str, Any]
 def backThrough(
     graph: Graph, grads: list[Any], values: list[Any], updGrad: bool, wanted: frozenset[int]
 ) -> tuple[list[Any], dict[int, Any]]:
-    """The gradients of the inputs of a run, and of parameters by id, from those of its outputs."""
+    """Gradients of a run's inputs, and of parameters by id, from the gradients of its outputs."""
     steps = graph.steps()
     if all(g is None for g in grads):
         return [None] * len(steps.inputs), {}
@@ -51,7 +51,7 @@ def backThrough(
 
 
 def shapesInside(graph: Graph, shapes: Any) -> list[Any]:
-    """The shapes of the outputs of a graph, with the elements that are known.
+    """The shapes of a graph's outputs, with elements if known.
 
     Raises    ShapeError naming the first node that does not take what it is given
     """
@@ -67,7 +67,7 @@ def shapesInside(graph: Graph, shapes: Any) -> list[Any]:
 
 
 def once(graph: Graph, key: tuple, infer: Callable[[], list[Any]]) -> list[Any]:
-    """Infer what a graph gives once, as long as neither it nor a graph in it is linked anew.
+    """Infer a graph's outputs once, until it or a graph inside it is relinked.
 
     Rules of graphs in graphs ask for shapes, elements and dtypes one after the other: without this, twice as often for
     each level.
@@ -83,7 +83,7 @@ def once(graph: Graph, key: tuple, infer: Callable[[], list[Any]]) -> list[Any]:
 
 
 def stepsInside(graph: Graph) -> list[Steps]:
-    """The steps of a graph, and those of the graphs that modules in it hold."""
+    """The steps of a graph, and the steps of all graphs that its modules hold."""
     waiting, visited = [graph], []
     while waiting:
         visited.append(waiting.pop().steps())
@@ -93,7 +93,7 @@ def stepsInside(graph: Graph) -> list[Steps]:
 
 
 def identityOf(shape: Any) -> tuple:
-    """A shape with its known elements as a key: equal for shapes of which a rule says the same."""
+    """A shape with its known elements as a key: shapes with equal keys give equal inference results."""
     value = valueOf(shape)
     return tuple(shape), None if value is None else (value.dtype, value.shape, tuple(value.ravel().tolist()))
 
@@ -149,12 +149,12 @@ def symbolsOf(shape: Any) -> tuple[str, ...]:
 
 
 def filledIn(grads: Any, needs: Any, arguments: Any) -> tuple:
-    """One gradient per argument: zeros for one that is wanted, and that nothing has reached."""
+    """A gradient for every argument: zeros for a required one that no gradient reached."""
     return tuple(
         np.zeros_like(x) if g is None and need else g if need else None for g, need, x in zip(grads, needs, arguments)
     )
 
 
 def isTraced(values: Any) -> bool:
-    """Whether some values are stand-ins for arrays: what is computed with them has to be seen again."""
+    """True if some values are tracers, so that computations with them have to be recorded."""
     return tracerOf([v for v in values if v is not None]) is not None

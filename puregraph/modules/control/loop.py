@@ -34,15 +34,14 @@ RUNS = _RunCount()
 class Loop(_RepeatedGraph):
     """for t in 0, 1, ..., count - 1 while condition: condition, c, s[t] = body(t, condition, c, x)
 
-    The values that are carried from run to run, c, are given as the last run left them, s stacked along a new first
-    axis. A count may be as large as there are integers; a loop that wants more than `most` runs, those of loops inside
-    counted too, is an error. Gradients go back through every run; none reaches the count and the condition. Sizes of
-    carried values that change are open, and so is how many runs there were, unless the count is known and no condition
-    ends the loop before.
+    The carried values c are those of the last run; s is stacked along a new first axis. More than `most` runs,
+    including inner loops, are an error. Gradients go back through every run, but not to the count and the condition.
+    Sizes of carried values that change are open. So is the number of runs, unless the count is known and no condition
+    can end the loop earlier.
 
     Shapes    count and condition of one element, c, x any -> c as the body gives it, s (runs, *as the body gives it)
     Source    ONNX operator Loop
-    Raises    ShapeError, DtypeError where the body does not take what it gives; DataError for runs without an end
+    Raises    ShapeError, DtypeError if the body does not accept its own carried outputs; DataError for an endless loop
     """
 
     indices = ("count",)
@@ -61,7 +60,7 @@ class Loop(_RepeatedGraph):
 
     @property
     def isCounted(self):
-        """Whether the body hands on the condition that it gets, or one that is always true."""
+        """True if the condition never ends the loop: the body returns its own condition, or True."""
         node, _ = self.body.outputs[0]
         while isinstance(node.module, Identity):
             node = node.bwds[0].node
@@ -72,7 +71,7 @@ class Loop(_RepeatedGraph):
     # Ahead of data ----------------------------------------------------------------------------------------------------
 
     def times(self, count, condition):
-        """How many runs there are, a number or a symbol; None where it follows from the data."""
+        """The number of runs, a number or a symbol; None if it depends on the data."""
         value, isOn = valueOf(count), valueOf(condition)
         if isOn is not None and isOn.dtype.kind == "b" and not isOn.all():
             return 0

@@ -20,11 +20,11 @@ from puregraph.modules.control.innerpass import (
 
 
 class _RepeatedGraph(GraphHolder):
-    """The base of Loop and Scan: c, s = body(c, ...), again and again; the last c is given, and every s.
+    """Base class of Loop and Scan: c, s = body(c, ...), repeated; returns the last c, and every s.
 
-    The body takes `leading` values of its own, the `carried` ones, slices, and what all runs read alike; it gives
-    `answers` values of its own, the carried ones, and those that are stacked. What each run starts from is kept, and
-    what is in it is computed again for its gradient: a long loop so takes memory for what it carries alone.
+    The body takes `leading` inputs of its own, the `carried` ones, slices, and inputs that all runs share; it returns
+    `answers` outputs of its own, the carried ones, and those that are stacked. Only the inputs of each run are kept;
+    the run is recomputed for its gradient, so a long loop needs memory for carried values alone.
 
     Shapes    as each subclass says
     Source    Bengio, Frasconi, Simard 1993, on gradients through time
@@ -47,15 +47,15 @@ class _RepeatedGraph(GraphHolder):
     # What a subclass says ---------------------------------------------------------------------------------------------
 
     def goesOn(self, t, inputs, outs):
-        """Whether there is a run `t`, after one that gave `outs`."""
+        """True if there is a run `t`, after one that returned `outs`."""
         raise NotImplementedError
 
     def inputsOfRun(self, t, inputs, outs, carried):
-        """What the body takes in run `t`."""
+        """The inputs of the body in run `t`."""
         raise NotImplementedError
 
     def atTime(self, grad, index, t, times):
-        """The part of the gradient of a stacked output that is of run `t`."""
+        """The part of a stacked output's gradient that belongs to run `t`."""
         raise NotImplementedError
 
     def stacked(self, index, rows, shape, like):
@@ -65,8 +65,8 @@ class _RepeatedGraph(GraphHolder):
     # Ahead of data ----------------------------------------------------------------------------------------------------
 
     def settled(self, before, carried, others, inputShapes):
-        """(shapes of carried values that hold in every run, shapes of all outputs of the body), with symbols for sizes
-        that change from run to run; no sizes of outputs where they do not follow."""
+        """(shapes of carried values that hold in every run, output shapes of the body), with symbols for sizes that
+        change between runs; output sizes are None if they cannot be inferred."""
         fresh, opened = FreshSymbols(inputShapes), set()
         shapes = [tuple(shape) for shape in carried]
         first = outs = shapesInside(self.body, [*before, *shapes, *others])
@@ -87,7 +87,7 @@ class _RepeatedGraph(GraphHolder):
                 return shapes, [(None,) * len(shape) for shape in first]
 
     def closedShapes(self, before, carried, others, inputShapes):
-        """The shapes of carried values, and of each row of a stacked output: None is any size."""
+        """The shapes of carried values, and of one row of each stacked output; None is any size."""
         shapes, outs = self.settled(before, carried, others, inputShapes)
         closed = [outside(shape, inputShapes) for shape in (*shapes, *outs[self.answers + self.carried :])]
         return closed[: self.carried], closed[self.carried :]
@@ -165,12 +165,12 @@ class _RepeatedGraph(GraphHolder):
         return carried, slices, shared or [None] * count, params
 
     def completed(self, grads, params, needs, arguments):
-        """One gradient for each argument, those of parameters by their ids."""
+        """A gradient for every argument; those of parameters are looked up by id."""
         return filledIn([*grads, *self.inOrder(params)], needs, arguments)
 
 
 def plus(a, b):
-    """The sum of two gradients, of which any may be None."""
+    """The sum of two gradients, either of which may be None."""
     return b if a is None else a if b is None else a + b
 
 
