@@ -105,7 +105,7 @@ def spread(grad, scale, axis):
     parts, total = phases(grad, scale, axis), 0.0
     for i, f in enumerate(fractions(scale)):
         g = parts[(slice(None),) * (axis + 1) + (i,)]
-        total = total + (1 - abs(f)) * g + abs(f) * given(g, axis, -1 if f < 0 else 1)
+        total = total + (1 - abs(f)) * g + abs(f) * neighboursBack(g, axis, -1 if f < 0 else 1)
     return total
 
 
@@ -130,7 +130,7 @@ def neighbours(x, axis, side):
     return np.concatenate([cut(x, axis, *part) for part in ends], axis=axis)
 
 
-def given(grad, axis, side):
+def neighboursBack(grad, axis, side):
     """The adjoint of `neighbours`: the gradients for the element after (-1) or before (1), or itself at the border."""
     inner = cut(grad, axis, 1, None) if side < 0 else cut(grad, axis, None, -1)
     border = cut(grad, axis, None, 1) if side < 0 else cut(grad, axis, -1, None)

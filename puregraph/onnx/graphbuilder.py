@@ -31,7 +31,7 @@ OPERATIONS = 1 << 26  # of one module whose result is computed while reading
 class GraphBuilder:
     """The nodes of a graph while a file is read.
 
-    `trainable` tells whether parameters are trained; `taken` holds the names in use; `made` the nodes since `begin`;
+    `trainable` says whether parameters are trained; `taken` holds the names in use; `made` the nodes since `begin`;
     `main` the node that gets the name of the file's node, if it is not the last; `budget` limits the cost of reading.
     """
 

@@ -15,7 +15,7 @@ class OnnxNode:
     """One node of a file while it is read: attributes, operator version, and a builder of graph nodes.
 
     `node(Module(...), x, y)` adds a node that reads the values x and y, and returns its output, or a list of several.
-    `wants` tells which outputs are read.
+    `wants` says which outputs are read.
     """
 
     def __init__(self, proto: Any, name: str, version: int, attributes: dict[str, Any], builder: Any):

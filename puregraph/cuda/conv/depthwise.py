@@ -39,7 +39,7 @@ def data(dx: Any, grad: Any, W: Any, window: Any) -> list[Launch] | Any:
 def convolved(name: str, y: Any, x: Any, W: Any, window: Any, isBack: bool) -> list[Launch] | Any:
     """A sum over taps, and backward over the filters of a channel too: x is read, y is written."""
     several = W.shape[0] // (y if isBack else x).shape[1]
-    grid, rank, given = gridOf(y, *[x] * (several == 1), run=RUN), len(y.shape) - 2, KernelArgs()
+    grid, rank, args = gridOf(y, *[x] * (several == 1), run=RUN), len(y.shape) - 2, KernelArgs()
     if grid is None or not areFloats(x, y, W):
         return NotImplemented
     if not y.size:
@@ -50,40 +50,40 @@ def convolved(name: str, y: Any, x: Any, W: Any, window: Any, isBack: bool) -> l
         channelsLastWeight(W) if grid.pack > 1 else ([], StridedOperand(W.dtype.name, W, W.shape, stridesOf(W)))
     )
     for key, array, isWritten in (("y", y, True), ("x", x, False)):
-        given.pointer(key, array.dtype.name, array, isWritten)
-    given.pointer("w", filters.dtype, filters.what)
-    windows(given, window)
+        args.pointer(key, array.dtype.name, array, isWritten)
+    args.pointer("w", filters.dtype, filters.what)
+    windows(args, window)
     o, _, *taps = filters.strides
     end = rank - 1
     heads = []
     for i in range(end):
         heads.append(f"for (int t{i} = 0; t{i} < g.size{i}; t{i}++) {{")
-        heads.append(read(i, f"position{i}", isBack, given, window))
+        heads.append(read(i, f"position{i}", isBack, args, window))
         heads.append(f"if ((unsigned)s{i} >= (unsigned)g.{'count' if isBack else 'length'}{i}) continue;")
     other = "channel * g.several + f" if isBack else "channel / g.several"
-    given.number("several", several)
+    args.number("several", several)
     body = SUMS.format(
         filters="g.several" if isBack else "1",
         filter=other if isBack else "channel",
         source=other,
         heads="\n".join(heads),
         end=end,
-        read=read(end, f"(position{end} + r)", isBack, given, window),
+        read=read(end, f"(position{end} + r)", isBack, args, window),
         limit=f"g.{'count' if isBack else 'length'}{end}",
         end2=f"g.{'length' if isBack else 'count'}{end}",
-        w=given.offset("w_", ["o", *[f"t{i}" for i in range(rank)]], (o, *taps)),
-        x=at(given, "x", x, [f"s{i}" for i in range(rank)], channel="source"),
-        y=at(given, "y", y, [*[f"position{i}" for i in range(end)], f"(position{end} + r)"]),
+        w=args.offset("w_", ["o", *[f"t{i}" for i in range(rank)]], (o, *taps)),
+        x=at(args, "x", x, [f"s{i}" for i in range(rank)], channel="source"),
+        y=at(args, "y", y, [*[f"position{i}" for i in range(end)], f"(position{end} + r)"]),
         tails="}" * end,
     )
-    return [*first, launch(name, grid, given, wideType(x, y, W), body)]
+    return [*first, launch(name, grid, args, wideType(x, y, W), body)]
 
 
-def read(i: int, position: str, isBack: bool, given: KernelArgs, window: Any) -> str:
+def read(i: int, position: str, isBack: bool, args: KernelArgs, window: Any) -> str:
     """C of s, the position that tap t reads for a position; -1 where it reads nothing."""
     if not isBack:
         return f"const int s{i} = {position} * g.stride{i} + t{i} * g.dilation{i} - g.before{i};"
-    by = given.divisor(f"stride{i}", window.stride[i])
+    by = args.divisor(f"stride{i}", window.stride[i])
     return f"""const int u{i} = {position} + g.before{i} - t{i} * g.dilation{i};
 const int q{i} = quotient(max(u{i}, 0), {by}), s{i} = q{i} * g.stride{i} == u{i} ? q{i} : -1;
 """
@@ -113,19 +113,19 @@ def weight(dW: Any, grad: Any, x: Any, window: Any) -> list[Launch] | Any:
     parts = blocksFor(count, part)
     kind = wideType(dW, grad, x)
     kept = Scratch((parts, taps, filters), "float64" if kind["Wide"] == "double" else "float32")
-    given, ending = KernelArgs(), KernelArgs()
-    given.pointer("kept", kept.dtype.name, kept, True)
+    args, ending = KernelArgs(), KernelArgs()
+    args.pointer("kept", kept.dtype.name, kept, True)
     for name, array in (("grad", grad), ("x", x)):
-        given.pointer(name, array.dtype.name, array)
-    windows(given, window)
+        args.pointer(name, array.dtype.name, array)
+    windows(args, window)
     for name, value in {"count": count, "part": part, "across": across, "filters": filters, "taps": taps}.items():
-        given.number(name, value)
-    given.number("several", several)
-    tapText, _ = given.indices("t", "tap", window.size, "tap")
-    positionText, names = given.indices("p", "i", (x.shape[0], *window.count), "position")
+        args.number(name, value)
+    args.number("several", several)
+    tapText, _ = args.indices("t", "tap", window.size, "tap")
+    positionText, names = args.indices("p", "i", (x.shape[0], *window.count), "position")
     sample, *positions = names
     reads = [
-        f"{read(i, position, False, given, window)}\nif ((unsigned)s{i} >= (unsigned)g.length{i}) continue;"
+        f"{read(i, position, False, args, window)}\nif ((unsigned)s{i} >= (unsigned)g.length{i}) continue;"
         for i, position in enumerate(positions)
     ]
     for name, value in {"parts": parts, "filters": filters, "taps": taps}.items():
@@ -138,17 +138,17 @@ def weight(dW: Any, grad: Any, x: Any, window: Any) -> list[Launch] | Any:
         types="".join(f"typedef {value} {key};\n" for key, value in kind.items()),
         moves=MOVES, pack=pack, lanes=lanes,
         tapText=tapText, positionText=positionText, reads="\n".join(reads),
-        grad=at(given, "grad", grad, positions, channel="filter", sample=sample),
-        x=at(given, "x", x, [f"s{i}" for i in range(rank)], channel="filter / g.several", sample=sample),
+        grad=at(args, "grad", grad, positions, channel="filter", sample=sample),
+        x=at(args, "x", x, [f"s{i}" for i in range(rank)], channel="filter / g.several", sample=sample),
         endText=endText, dW=ending.offset("dW_", ["filter", *tapNames], (n, *strides)),
-        struct=given.struct, arguments=given.arguments, made=given.made,
+        struct=args.struct, arguments=args.arguments, made=args.made,
         endStruct=ending.struct.replace("Given", "Ending"), endArguments=ending.arguments,
         endMade=ending.made.replace("Given", "Ending"),
     )  # fmt: skip
     name, grid = "convolveWeightDepthwise", (across * taps * parts, 1, 1)
     endGrid = (blocksFor(filters * taps, THREADS), 1, 1)
     return [
-        Launch(name, source, "sumPositions", tuple(given.slots), grid, (THREADS, 1, 1)),
+        Launch(name, source, "sumPositions", tuple(args.slots), grid, (THREADS, 1, 1)),
         Launch(f"{name}, parts", source, "sumParts", tuple(ending.slots), endGrid, (THREADS, 1, 1)),
     ]
 

@@ -86,7 +86,7 @@ def data(
     outer, inner = W.shape[0] // groups, W.shape[1]
     rank, (first, operand) = len(window.size), prepared(grad, outer, groups)
     second, weight = preparedWeight(operand, W, operand.channels * groups, inner)
-    order, found = depthOrder(operand), [*first, *second]
+    order, launches = depthOrder(operand), [*first, *second]
     phases = list(product(*[list(phasesOf(*axis)) for axis in zip(*window)]))
     for phase in phases:
         limits = [
@@ -104,12 +104,12 @@ def data(
         b = ContractionOperand(weight.dtype, weight.what, (weight.c,), order(weight.n, taps), (weight.n * outer,), tap)
         rows = (grad.shape[0], *(p.length for p in phase))
         space = Space(rows, (inner,), order(operand.channels, [p.taps for p in phase]), (groups,))
-        own = (epilogue or epilogueOf(dx)).moved(partial(phased, phase=phase, stride=window.stride, channels=inner))
-        done = contraction("convolutionData", space, a, b, own, isWhole=len(phases) > 1)
+        ending = (epilogue or epilogueOf(dx)).moved(partial(phased, phase=phase, stride=window.stride, channels=inner))
+        done = contraction("convolutionData", space, a, b, ending, isWhole=len(phases) > 1)
         if done is NotImplemented:
             return NotImplemented
-        found += done
-    return found
+        launches += done
+    return launches
 
 
 def weight(dW: Any, grad: Any, x: Any, window: Any, groups: int) -> list[Launch] | Any:
@@ -215,7 +215,7 @@ def oneHot(i: int, value: int, rank: int) -> tuple[int, ...]:
 
 def reachesOut(window: Any, i: int) -> bool:
     """Whether windows reach beyond an end of an axis."""
-    length, k, stride, (before, _), dilation = (each[i] for each in window)
+    length, k, stride, (before, _), dilation = (axisValues[i] for axisValues in window)
     return before > 0 or (window.count[i] - 1) * stride - before + (k - 1) * dilation >= length
 
 

@@ -123,39 +123,39 @@ def epilogueLoop(epilogue: EpilogueText, rows: Sequence[int], columns: Sequence[
     return EpilogueLoop(epilogue, alongRows, pack if isAny else 1)
 
 
-def write(finish: EpilogueLoop, given: KernelArgs, space: Any, isWhole: bool = False) -> str:
+def write(finish: EpilogueLoop, args: KernelArgs, space: Any, isWhole: bool = False) -> str:
     """C of `finish`, which takes the sums from row m, column n of the batch's product z on."""
     epilogue, pack = finish.epilogue, finish.pack
     head: list[str] = []
     indices: list[str] = []
     for number, sizes, title in (("m", space.rows, "row"), ("n", space.columns, "column"), ("z", space.batch, "batch")):
-        text, names = given.indices(title[0], number, sizes, title)
+        text, names = args.indices(title[0], number, sizes, title)
         head.append(text)
         indices += names
     moves: dict[str, list[str]] = {"load": [], "store": []}
     operands = [("load", f"l_{k}", o) for k, o in epilogue.loads.items()]
     for do, name, o in operands + [("store", f"s_{k}", o) for k, o in epilogue.stores.items()]:
-        given.pointer(name, o.dtype, o.what, do == "store")
-        offset = given.offset(f"{name}_", indices, o.strides)
-        offset += f" + {given.number(f'{name}Start', o.start, 'long')}" if o.start or isWhole else ""
+        args.pointer(name, o.dtype, o.what, do == "store")
+        offset = args.offset(f"{name}_", indices, o.strides)
+        offset += f" + {args.number(f'{name}Start', o.start, 'long')}" if o.start or isWhole else ""
         head += [f"Wide {name}[{pack}];", f"const int64 at_{name} = {offset};"]
-        moves[do].append(move(finish, given, do, name, o, space))
+        moves[do].append(move(finish, args, do, name, o, space))
     body = [f"const Wide v_{epilogue.sums} = sums[j];", *[f"const Wide v_{k} = l_{k}[j];" for k in epilogue.loads]]
     body += [*lines(epilogue, "Wide"), *[f"s_{k}[j] = v_{k};" for k in epilogue.stores]]
     heading = "__device__ static inline void finish(const Given& g, int z, int m, int n, const Wide* sums) {"
     return "\n".join([heading, *head, *moves["load"], loop(pack, "\n".join(body)), *moves["store"], "}"])
 
 
-def move(finish: EpilogueLoop, given: KernelArgs, do: str, name: str, o: EpilogueOperandText, space: Any) -> str:
+def move(finish: EpilogueLoop, args: KernelArgs, do: str, name: str, o: EpilogueOperandText, space: Any) -> str:
     """C that loads or stores a pack: at once where its elements are contiguous and aligned."""
     pack, step = finish.pack, finish.step(o)
-    apart = str(step) if step in (0, 1) else given.number(f"{name}Step", step, "long")
-    one = f"{do}Apart<{pack}>(g.{name}, at_{name}, {apart}, {name});"
+    stepText = str(step) if step in (0, 1) else args.number(f"{name}Step", step, "long")
+    single = f"{do}Apart<{pack}>(g.{name}, at_{name}, {stepText}, {name});"
     size = (space.rows if finish.alongRows else space.columns)[-1:]
     if not size or not finish.isPacked(o, size[0]):
-        return one
+        return single
     even = f"isAligned(g.{name}, {min(WIDEST, pack * sizeOf(o.dtype))})"
-    return f"if ({even})\n{do}Many<{pack}>(g.{name}, at_{name}, {name});\nelse\n{one}"
+    return f"if ({even})\n{do}Many<{pack}>(g.{name}, at_{name}, {name});\nelse\n{single}"
 
 
 def loop(count: int, body: str) -> str:
@@ -165,11 +165,11 @@ def loop(count: int, body: str) -> str:
 
 def lines(epilogue: EpilogueText, wide: str) -> list[str]:
     """C that computes the value `v_name` of each line from those above it."""
-    found = []
+    statements = []
     for name, formula in epilogue.lines:
-        own = formula.put(**{n: f"v_{n}" for n in formula.names}) if formula.names else formula
-        found.append(formulatext.statement(own, f"v_{name}", wide))
-    return found
+        substituted = formula.put(**{n: f"v_{n}" for n in formula.names}) if formula.names else formula
+        statements.append(formulatext.statement(substituted, f"v_{name}", wide))
+    return statements
 
 
 def preamble(epilogue: EpilogueText, wide: str) -> str:

@@ -69,7 +69,7 @@ def contraction(
     blocks = blocksOf(tile, work) * parts
     source = text.source()
     threads = (tile.threads, 1, 1)
-    launches = [Launch(name, source, "contract", tuple(text.given.slots), (blocks, 1, 1), threads, text.shared)]
+    launches = [Launch(name, source, "contract", tuple(text.args.slots), (blocks, 1, 1), threads, text.shared)]
     if parts > 1:
         grid = gridFor(m * n * z // text.finish.pack)
         launches.append(Launch(f"{name}, parts", source, "total", tuple(text.ending.slots), grid, (THREADS, 1, 1)))
@@ -93,18 +93,18 @@ class ContractionText:
         self.part, self.parts, self.isWhole = part, parts, isWhole
         self.a, self.b = work.a.operand, work.b.operand
         self.finish = epilogueLoop(epilogue, space.rows, space.columns)
-        self.given, self.ending = KernelArgs(), KernelArgs()
+        self.args, self.ending = KernelArgs(), KernelArgs()
         self.wide = "double" if work.kind == "double" else "float"
         self.isWarped = work.kind in ("Half", "Bfloat")
         self.isFound = len(space.depth) > 1 or bool(self.a.limits or self.b.limits)
 
     def source(self) -> str:
         """The whole text."""
-        tile, work, finish, given = self.tile, self.work, self.finish, self.given
+        tile, work, finish, args = self.tile, self.work, self.finish, self.args
         for name, size in (("m", work.m), ("n", work.n), ("k", work.k)):
-            given.number(name, size)
-        given.number("across", blocksFor(work.n, tile.columns))
-        given.number("down", blocksFor(work.m, tile.rows))
+            args.number(name, size)
+        args.number("across", blocksFor(work.n, tile.columns))
+        args.number("down", blocksFor(work.m, tile.rows))
         sides = [self.side("A", work.a, tile.rows), self.side("B", work.b, tile.columns)]
         depth = self.depth()
         ending = self.ends() if self.parts == 1 else self.keeps()
@@ -122,7 +122,7 @@ class ContractionText:
                 *[f"constexpr int {name} = {value};" for name, value in constants.items()],
                 f"constexpr bool ALONGROWS = {str(finish.alongRows).lower()};",
                 preamble(self.epilogue, self.wide),
-                given.struct,
+                args.struct,
                 *depth,
                 *sides,
                 read("panel.h"),
@@ -130,8 +130,8 @@ class ContractionText:
                 read("tile.h"),
                 *ending,
                 MAIN.format(
-                    arguments=given.arguments,
-                    made=given.made,
+                    arguments=args.arguments,
+                    made=args.made,
                     sums=sums,
                     blocks=occupancy(tile, work),
                     depths="Found" if self.isFound else "Known",
@@ -163,13 +163,13 @@ class ContractionText:
     def depth(self) -> list[str]:
         """C of Depth, the offsets of an element of the depth in each operand, and of depthOf, which computes it."""
         fields, values = ["int a, b;"], []
-        text, indices = self.given.indices("k", "k", self.space.depth, "depth")
+        text, indices = self.args.indices("k", "k", self.space.depth, "depth")
         for name, o in (("a", self.a), ("b", self.b)):
-            values.append(self.given.offset(f"{name}Depth", indices, o.depth, "int"))
+            values.append(self.args.offset(f"{name}Depth", indices, o.depth, "int"))
         for name, o in (("a", self.a), ("b", self.b)):
             for i, limit in enumerate(o.limits):
                 fields.append(f"int {name}{i};")
-                values.append(self.given.offset(f"{name}{i}Depth", indices, limit.depth, "int"))
+                values.append(self.args.offset(f"{name}{i}Depth", indices, limit.depth, "int"))
         return [
             f"struct Depth {{ {' '.join(fields)} }};",
             "__device__ static inline Depth depthOf(const Given& g, int k) {",
@@ -180,24 +180,24 @@ class ContractionText:
 
     def side(self, name: str, side: OperandReading, lanes: int) -> str:
         """C of how an operand is read."""
-        given, low, o = self.given, name.lower(), side.operand
-        pointer = given.pointer(low, o.dtype, o.what)
+        args, low, o = self.args, name.lower(), side.operand
+        pointer = args.pointer(low, o.dtype, o.what)
         isA = name == "A"
-        laneText, laneIndices = given.indices("i", "lane", side.sizes, "row" if isA else "column")
-        batchText, batchIndices = given.indices("z", "z", self.space.batch, "batch")
-        start = given.offset(f"{low}Batch", batchIndices, o.batch)
-        start += f" + {given.number(f'{low}Start', o.start, 'long')}" if o.start or self.isWhole else ""
+        laneText, laneIndices = args.indices("i", "lane", side.sizes, "row" if isA else "column")
+        batchText, batchIndices = args.indices("z", "z", self.space.batch, "batch")
+        start = args.offset(f"{low}Batch", batchIndices, o.batch)
+        start += f" + {args.number(f'{low}Start', o.start, 'long')}" if o.start or self.isWhole else ""
         limits = []
         for i, limit in enumerate(o.limits):
-            first = given.offset(f"{low}{i}Lane", laneIndices, limit.lanes, "int")
+            first = args.offset(f"{low}{i}Lane", laneIndices, limit.lanes, "int")
             limits.append(
                 (
-                    f"{first} + {given.number(f'{low}{i}Start', limit.start)}",
-                    given.number(f"{low}{i}Length", limit.length),
+                    f"{first} + {args.number(f'{low}{i}Start', limit.start)}",
+                    args.number(f"{low}{i}Length", limit.length),
                 )
             )
         tests = [f"(unsigned)(l.p{i} + d.{low}{i}) < (unsigned){length}" for i, (_, length) in enumerate(limits)]
-        values = [f"start + {given.offset(f'{low}Lane', laneIndices, o.lanes)}", *(first for first, _ in limits)]
+        values = [f"start + {args.offset(f'{low}Lane', laneIndices, o.lanes)}", *(first for first, _ in limits)]
         nothing = ", ".join(["nullptr", *["0"] * len(limits)])
         return SIDE.format(
             name=name, number=self.work.kind, lanes=lanes, pack=side.pack, pitch=self.pitchOf(side, lanes),
@@ -208,17 +208,17 @@ class ContractionText:
 
     def ends(self) -> list[str]:
         """C that gives sums to the epilogue."""
-        self.given.number("part", self.part)
-        return [write(self.finish, self.given, self.space, self.isWhole), WHOLE]
+        self.args.number("part", self.part)
+        return [write(self.finish, self.args, self.space, self.isWhole), WHOLE]
 
     def keeps(self) -> list[str]:
         """C that stores the sums of a part."""
         m, n, z = self.work.m, self.work.n, self.work.z
         sizes = (n, m) if self.finish.alongRows else (m, n)
         self.kept = Scratch((z, self.parts, *sizes), "float64" if self.wide == "double" else "float32")
-        self.given.number("part", self.part)
-        self.given.number("parts", self.parts)
-        self.given.pointer("kept", self.kept.dtype.name, self.kept, True)
+        self.args.number("part", self.part)
+        self.args.number("parts", self.parts)
+        self.args.pointer("kept", self.kept.dtype.name, self.kept, True)
         return [PART]
 
     def total(self) -> str:

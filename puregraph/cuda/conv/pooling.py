@@ -14,83 +14,81 @@ HALF = 4  # blocks, with half of the threads of a processor
 
 def maxPool(y: Any, indices: Any, x: Any, window: Any) -> list[Launch] | Any:
     """y = max of each window, and its flat spatial position: the first maximum, nan before all others."""
-    grid, rank, given = gridOf(y, indices, x), len(x.shape) - 2, KernelArgs()
+    grid, rank, args = gridOf(y, indices, x), len(x.shape) - 2, KernelArgs()
     if grid is None or not areFloats(x, y):
         return NotImplemented
     if not y.size:
         return []
-    arrays(given, y=y, indices=indices, x=x)
-    windows(given, window)
-    take = TAKE.format(x=at(given, "x", x, sources(rank)), flat=flat(sources(rank)))
+    arrays(args, y=y, indices=indices, x=x)
+    windows(args, window)
+    take = TAKE.format(x=at(args, "x", x, sources(rank)), flat=flat(sources(rank)))
     body = PEAK.format(
         taps=overTaps(rank, take),
-        y=at(given, "y", y, positions(rank)),
-        indices=at(given, "indices", indices, positions(rank)),
+        y=at(args, "y", y, positions(rank)),
+        indices=at(args, "indices", indices, positions(rank)),
     )
-    return [launch("maxPool", grid, given, wideType(x, y), body)]
+    return [launch("maxPool", grid, args, wideType(x, y), body)]
 
 
 def maxPoolGrad(dx: Any, grad: Any, indices: Any, window: Any) -> list[Launch] | Any:
     """dx from the windows whose maximum is at each position; all windows are searched where the layout is unknown."""
-    grid, rank, given = gridOf(dx, grad, indices), len(dx.shape) - 2, KernelArgs()
+    grid, rank, args = gridOf(dx, grad, indices), len(dx.shape) - 2, KernelArgs()
     if grid is None or not areFloats(dx, grad):
         return NotImplemented
     if not dx.size:
         return []
-    arrays(given, dx=dx, grad=grad, indices=indices)
-    find = FIND.format(
-        grad=at(given, "grad", grad, sources(rank)), indices=at(given, "indices", indices, sources(rank))
-    )
+    arrays(args, dx=dx, grad=grad, indices=indices)
+    find = FIND.format(grad=at(args, "grad", grad, sources(rank)), indices=at(args, "indices", indices, sources(rank)))
     if window is not None:
-        windows(given, window)
-        search = overWindows(rank, find, given, window)
+        windows(args, window)
+        search = overWindows(rank, find, args, window)
     else:
         for i, (length, count) in enumerate(zip(dx.shape[2:], grad.shape[2:])):
-            given.number(f"length{i}", length)
-            given.number(f"count{i}", count)
+            args.number(f"length{i}", length)
+            args.number(f"count{i}", count)
         heads = [f"for (int s{i} = 0; s{i} < g.count{i}; s{i}++) {{" for i in range(rank)]
         search = "\n".join([*heads, find, "}" * rank])
-    body = PEAKGRAD.format(flat=flat(positions(rank)), search=search, dx=at(given, "dx", dx, positions(rank)))
-    return [launch("maxPoolGrad", grid, given, wideType(dx, grad), body, resident=HALF)]
+    body = PEAKGRAD.format(flat=flat(positions(rank)), search=search, dx=at(args, "dx", dx, positions(rank)))
+    return [launch("maxPoolGrad", grid, args, wideType(dx, grad), body, resident=HALF)]
 
 
 def meanPool(y: Any, x: Any, window: Any, includePad: bool) -> list[Launch] | Any:
     """y = mean of each window."""
-    grid, rank, given = gridOf(y, x), len(x.shape) - 2, KernelArgs()
+    grid, rank, args = gridOf(y, x), len(x.shape) - 2, KernelArgs()
     if grid is None or not areFloats(x, y):
         return NotImplemented
     if not y.size:
         return []
-    arrays(given, y=y, x=x)
-    windows(given, window)
-    add = ADD.format(x="x", at=at(given, "x", x, sources(rank)), share="")
+    arrays(args, y=y, x=x)
+    windows(args, window)
+    add = ADD.format(x="x", at=at(args, "x", x, sources(rank)), share="")
     share = shareOf(rank, includePad, "position")
     body = MEAN.format(
-        x="x", sums=overTaps(rank, add), share=f" / ({share})", y="y", at=at(given, "y", y, positions(rank))
+        x="x", sums=overTaps(rank, add), share=f" / ({share})", y="y", at=at(args, "y", y, positions(rank))
     )
-    return [launch("meanPool", grid, given, wideType(x, y), body)]
+    return [launch("meanPool", grid, args, wideType(x, y), body)]
 
 
 def meanPoolGrad(dx: Any, grad: Any, window: Any, includePad: bool) -> list[Launch] | Any:
     """dx: at each position the sum of its share of each window over it."""
-    grid, rank, given = gridOf(dx, grad), len(dx.shape) - 2, KernelArgs()
+    grid, rank, args = gridOf(dx, grad), len(dx.shape) - 2, KernelArgs()
     if grid is None or not areFloats(dx, grad):
         return NotImplemented
     if not dx.size:
         return []
-    arrays(given, dx=dx, grad=grad)
-    windows(given, window)
+    arrays(args, dx=dx, grad=grad)
+    windows(args, window)
     share = shareOf(rank, includePad, "s")
-    add = ADD.format(x="grad", at=at(given, "grad", grad, sources(rank)), share=f" / ({share})")
-    sums = overWindows(rank, add, given, window)
-    body = MEAN.format(x="grad", sums=sums, share="", y="dx", at=at(given, "dx", dx, positions(rank)))
-    return [launch("meanPoolGrad", grid, given, wideType(dx, grad), body)]
+    add = ADD.format(x="grad", at=at(args, "grad", grad, sources(rank)), share=f" / ({share})")
+    sums = overWindows(rank, add, args, window)
+    body = MEAN.format(x="grad", sums=sums, share="", y="dx", at=at(args, "dx", dx, positions(rank)))
+    return [launch("meanPoolGrad", grid, args, wideType(dx, grad), body)]
 
 
-def arrays(given: KernelArgs, **named: Any) -> None:
+def arrays(args: KernelArgs, **named: Any) -> None:
     """Declare arrays as arguments: the first one, and "indices" beside "y", are written."""
     for i, (name, x) in enumerate(named.items()):
-        given.pointer(name, x.dtype.name, x, i == 0 or (name == "indices" and "y" in named))
+        args.pointer(name, x.dtype.name, x, i == 0 or (name == "indices" and "y" in named))
 
 
 def positions(rank: int) -> list[str]:
@@ -117,7 +115,7 @@ def shareOf(rank: int, includePad: bool, position: str) -> str:
         return " * ".join(f"(Wide)g.size{i}" for i in range(rank))
     first = [f"{position}{i} * g.stride{i} - g.before{i}" for i in range(rank)]
     on = [f"min({f} + g.size{i}, g.length{i}) - max({f}, 0)" for i, f in enumerate(first)]
-    return " * ".join(f"(Wide)max({each}, 1)" for each in on)
+    return " * ".join(f"(Wide)max({extent}, 1)" for extent in on)
 
 
 TAKE = """

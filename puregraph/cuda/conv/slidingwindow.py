@@ -37,16 +37,16 @@ class ThreadGrid(NamedTuple):
     def threads(self) -> int:
         return prod(self.axes)
 
-    def indices(self, given: KernelArgs) -> str:
+    def indices(self, args: KernelArgs) -> str:
         """C of sample, channel and place0, ... (the spatial position) of the thread `number`."""
-        text, names = given.indices("i", "number", self.axes, "axis")
+        text, names = args.indices("i", "number", self.axes, "axis")
         sample, *rest = names
         channel, positions = (rest[-1], rest[:-1]) if self.isLast else (rest[0], rest[1:])
-        found = [f"const int sample = {sample}, channel = {channel} * {self.pack};"]
+        lines = [f"const int sample = {sample}, channel = {channel} * {self.pack};"]
         for i, position in enumerate(positions):
             run = f" * {self.run}" if i == len(positions) - 1 else ""
-            found.append(f"const int position{i} = {position}{run};")
-        return "\n".join([text, *found])
+            lines.append(f"const int position{i} = {position}{run};")
+        return "\n".join([text, *lines])
 
 
 def gridOf(made: Any, *others: Any, run: int = 1) -> ThreadGrid | None:
@@ -73,18 +73,18 @@ def packOf(made: Any, *others: Any) -> int:
 
 
 def at(
-    given: KernelArgs, name: str, x: Any, positions: Sequence[str], channel: str = "channel", sample: str = "sample"
+    args: KernelArgs, name: str, x: Any, positions: Sequence[str], channel: str = "channel", sample: str = "sample"
 ) -> str:
     """C of the offset of an element of an array."""
-    return given.offset(f"{name}_", [sample, channel, *positions], stridesOf(x))
+    return args.offset(f"{name}_", [sample, channel, *positions], stridesOf(x))
 
 
-def windows(given: KernelArgs, window: Any) -> None:
+def windows(args: KernelArgs, window: Any) -> None:
     """Declare the geometry of windows as arguments: length0, size0, stride0, before0, dilation0, count0, ..."""
     for i, (length, size, stride, (before, _), dilation) in enumerate(zip(*window)):
         sizes = {"length": length, "size": size, "stride": stride, "before": before, "dilation": dilation}
         for name, value in (sizes | {"count": window.count[i]}).items():
-            given.number(f"{name}{i}", value)
+            args.number(f"{name}{i}", value)
 
 
 def overTaps(rank: int, body: str) -> str:
@@ -97,11 +97,11 @@ def overTaps(rank: int, body: str) -> str:
     return "\n".join([*heads, body, "}" * rank])
 
 
-def overWindows(rank: int, body: str, given: KernelArgs, window: Any) -> str:
+def overWindows(rank: int, body: str, args: KernelArgs, window: Any) -> str:
     """C of a loop over the windows s0, ... that contain a position, in order."""
     heads = []
     for i in range(rank):
-        by = given.divisor(f"stride{i}", window.stride[i])
+        by = args.divisor(f"stride{i}", window.stride[i])
         heads.append(
             f"""const int u{i} = position{i} + g.before{i}, v{i} = u{i} - (g.size{i} - 1) * g.dilation{i};
 const int low{i} = v{i} > 0 ? quotient(v{i} + g.stride{i} - 1, {by}) : 0;
@@ -112,18 +112,18 @@ const int high{i} = u{i} < 0 ? -1 : min(g.count{i} - 1, quotient(u{i}, {by}));""
 
 
 def launch(
-    name: str, grid: ThreadGrid, given: KernelArgs, constants: dict[str, str], body: str, resident: int = 1
+    name: str, grid: ThreadGrid, args: KernelArgs, constants: dict[str, str], body: str, resident: int = 1
 ) -> Launch:
     """A kernel whose threads each run the body; of its blocks a processor is to have room for `resident`."""
-    given.number("threads", grid.threads)
-    indices = grid.indices(given)
+    args.number("threads", grid.threads)
+    indices = grid.indices(args)
     types = "".join(f"typedef {value} {key};\n" for key, value in constants.items())
     text = KERNEL.format(
-        types=types, struct=given.struct, pack=grid.pack, run=grid.run, name=name,
-        arguments=given.arguments, made=given.made, indices=indices, body=body,
+        types=types, struct=args.struct, pack=grid.pack, run=grid.run, name=name,
+        arguments=args.arguments, made=args.made, indices=indices, body=body,
         bounds=f"__launch_bounds__({THREADS}, {resident}) " if resident > 1 else "",
     )  # fmt: skip
-    return Launch(name, text, name, tuple(given.slots), (blocksFor(grid.threads, THREADS), 1, 1), (THREADS, 1, 1))
+    return Launch(name, text, name, tuple(args.slots), (blocksFor(grid.threads, THREADS), 1, 1), (THREADS, 1, 1))
 
 
 def wideType(*xs: Any) -> dict[str, str]:

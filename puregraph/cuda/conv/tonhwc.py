@@ -24,26 +24,26 @@ class StridedOperand(NamedTuple):
 
 def toNhwc(x: StridedOperand, samples: int, channels: int) -> tuple[Launch, Scratch]:
     """y[n, *spatial, c] = x[n, c, *spatial], and zero for samples and channels that x lacks."""
-    positions, given = x.shape[2:], KernelArgs()
+    positions, args = x.shape[2:], KernelArgs()
     y = Scratch((samples, *positions, channels), x.dtype)
-    given.pointer("y", x.dtype, y, True)
-    given.pointer("x", x.dtype, x.what)
+    args.pointer("y", x.dtype, y, True)
+    args.pointer("x", x.dtype, x.what)
     for name, size in (("positions", prod(positions)), ("wide", channels), ("n", x.shape[0]), ("c", x.shape[1])):
-        given.number(name, size)
+        args.number(name, size)
     across, down = blocksFor(channels, SIDE), blocksFor(prod(positions), SIDE)
-    given.number("across", across)
-    given.number("down", down)
+    args.number("across", across)
+    args.number("down", down)
     n, c, *spatial = x.strides
-    text, indices = given.indices("p", "position", positions, "axis")
+    text, indices = args.indices("p", "position", positions, "axis")
     body = {
         "text": text,
-        "offset": given.offset("position", indices, spatial),
-        "n": given.number("nStep", n, "long"),
-        "c": given.number("cStep", c, "long"),
+        "offset": args.offset("position", indices, spatial),
+        "n": args.number("nStep", n, "long"),
+        "c": args.number("cStep", c, "long"),
     }
-    source = given.struct + TRANSPOSE.format(T=STORED[x.dtype], arguments=given.arguments, made=given.made, **body)
+    source = args.struct + TRANSPOSE.format(T=STORED[x.dtype], arguments=args.arguments, made=args.made, **body)
     blocks = samples * across * down
-    return Launch("channels last", source, "toNhwc", tuple(given.slots), (blocks, 1, 1), (SIDE, DOWN, 1)), y
+    return Launch("channels last", source, "toNhwc", tuple(args.slots), (blocks, 1, 1), (SIDE, DOWN, 1)), y
 
 
 TRANSPOSE = """

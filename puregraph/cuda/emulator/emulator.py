@@ -123,9 +123,9 @@ def build(text: str, flags: list[str]) -> bytes:
     Raises    DeviceError with what g++ says if it refuses
     """
     name = named(text, flags)
-    found = diskcache.read(name)
-    if found is not None:
-        return found[1]
+    cached = diskcache.read(name)
+    if cached is not None:
+        return cached[1]
     with tempfile.TemporaryDirectory(prefix="puregraph-") as folder:
         target = os.path.join(folder, "kernel.so")
         compiled(text, [*flags, "-x", "c++-cpp-output", "-", "-o", target, "-lm"])
@@ -195,30 +195,30 @@ def prepare(sources: Iterable[str]) -> None:
     }
     new = []
     for source, name in names.items():
-        found = diskcache.read(name, library=str, number=int, restricted=dict)
-        whole = None if found is None else library(found[0]["library"])
-        if found is None or whole is None:
+        cached = diskcache.read(name, library=str, number=int, restricted=dict)
+        loadedLibrary = None if cached is None else library(cached[0]["library"])
+        if cached is None or loadedLibrary is None:
             new.append(source)
         else:
-            PROGRAMS[source] = programIn(whole, source, found[0]["number"], found[0]["restricted"])
+            PROGRAMS[source] = programIn(loadedLibrary, source, cached[0]["number"], cached[0]["restricted"])
     if new:
         text = preprocessed("".join([beginning(), *map(textOf, count(), new)]))
-        whole = LIBRARIES[named(text, WATCHED)] = loaded(build(text, WATCHED))
+        loadedLibrary = LIBRARIES[named(text, WATCHED)] = loaded(build(text, WATCHED))
         texts = text.split(FIRST)[1:]
         for number, source in enumerate(new):
             promises = {name: restricted(texts[number], name) for name in ENTRY.findall(source)}
             note = {"key": "emulated", "library": named(text, WATCHED), "number": number, "restricted": promises}
             diskcache.write(names[source], note, b"")
-            PROGRAMS[source] = programIn(whole, source, number, promises)
+            PROGRAMS[source] = programIn(loadedLibrary, source, number, promises)
 
 
 def library(name: str) -> ctypes.CDLL | None:
     """A library from the cache, loaded; None if it is no longer there."""
     if name not in LIBRARIES:
-        found = diskcache.read(name)
-        if found is None:
+        cached = diskcache.read(name)
+        if cached is None:
             return None
-        LIBRARIES[name] = loaded(found[1])
+        LIBRARIES[name] = loaded(cached[1])
     return LIBRARIES[name]
 
 
@@ -284,8 +284,8 @@ def start(launch: Launch, memory: GuardedMemory) -> None:
     """Run one launch on arrays in guarded memory."""
     code = program(launch.source)
     if launch.entry not in code.kernels:
-        found = ", ".join(code.kernels) or "none"
-        raise KernelError(f"{launch.name}: the text has no kernel {launch.entry!r}, only {found}")
+        available = ", ".join(code.kernels) or "none"
+        raise KernelError(f"{launch.name}: the text has no kernel {launch.entry!r}, only {available}")
     values = list(kernelValues(launch, code.wants[launch.entry], memory))
     demandApart(launch.name, launch.entry, code, memory.share(launch))
     try:
@@ -297,9 +297,9 @@ def start(launch: Launch, memory: GuardedMemory) -> None:
 
 def demandApart(name: str, entry: str, code: EmulatedText, share: Callable[[int, int], bool]) -> None:
     """Raise KernelError if two arguments of a launch share memory that its kernel believes is apart."""
-    found = broken([role for role, _ in code.wants[entry]], code.restricted[entry], share)
-    if found is not None:
-        i, j, written = found
+    conflict = broken([role for role, _ in code.wants[entry]], code.restricted[entry], share)
+    if conflict is not None:
+        i, j, written = conflict
         raise KernelError(
             f"{name}: argument {i} of {entry} is __restrict__, but shares memory with argument {j}, and "
             f"argument {written} is written"
@@ -358,13 +358,13 @@ def kernelValues(launch: Launch, wants: list[tuple[str, str]], memory: GuardedMe
         title = f"{launch.name}: argument {i} of {launch.entry}"
         if kind == "pointer":
             array = memory.at(what)
-            given = LETTERS.get(array.dtype.name, f"{array.dtype.kind}{array.dtype.itemsize}")
-            if role == "n" or letters not in (given, "u1"):
-                raise KernelError(f"{title} is {role}{letters}, got {given} numbers")
+            actual = LETTERS.get(array.dtype.name, f"{array.dtype.kind}{array.dtype.itemsize}")
+            if role == "n" or letters not in (actual, "u1"):
+                raise KernelError(f"{title} is {role}{letters}, got {actual} numbers")
             if role == "w":
                 memory.written.add(id(what))
             if isinstance(what, PointerTable):
-                memory.written |= {id(each) for each in what.whats if memory.originals[id(each)].flags.writeable}
+                memory.written |= {id(target) for target in what.whats if memory.originals[id(target)].flags.writeable}
             yield ctypes.c_void_p(array.ctypes.data)
         else:
             ctype, fits = CTYPES[kind]
@@ -450,8 +450,8 @@ def numberedMemory(launch: Launch) -> Iterable[tuple[int, Any]]:
     for number, (kind, what) in enumerate(launch.slots):
         if kind == "pointer":
             yield number, what
-            for each in what.whats if isinstance(what, PointerTable) else ():
-                yield number, each
+            for target in what.whats if isinstance(what, PointerTable) else ():
+                yield number, target
 
 
 def begun(memory: Scratch | PointerTable | Tickets) -> np.ndarray:
@@ -477,13 +477,13 @@ def bounds(x: np.ndarray) -> tuple[int, int]:
 
 def overlapping(arrays: dict[int, np.ndarray]) -> list[list[int]]:
     """The keys of arrays, those that overlap in one list."""
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     end = -1
     for key in sorted(arrays, key=lambda key: bounds(arrays[key])):
         low, high = bounds(arrays[key])
-        if found and low < end and high > low:
-            found[-1].append(key)
+        if groups and low < end and high > low:
+            groups[-1].append(key)
         else:
-            found.append([key])
+            groups.append([key])
         end = max(end, high)
-    return found
+    return groups

@@ -27,10 +27,10 @@ def translated(text: str) -> str:
     Raises    DeviceError for a statement that the emulator has no meaning for
     """
     parts, done = [], 0
-    for found in STATEMENT.finditer(text):
-        end = closing(text, found.end())
-        statement = text[found.end() + 1 : end]
-        parts += [text[done : found.start()], call(statement, found[1] is not None), "\n" * statement.count("\n")]
+    for match in STATEMENT.finditer(text):
+        end = closing(text, match.end())
+        statement = text[match.end() + 1 : end]
+        parts += [text[done : match.start()], call(statement, match[1] is not None), "\n" * statement.count("\n")]
         done = end + 1
     return "".join([*parts, text[done:]])
 
@@ -48,17 +48,17 @@ def call(statement: str, isVolatile: bool) -> str:
     clobbers = LITERAL.findall(sections[3]) if len(sections) > 3 else []
     if name.startswith(MOVES) and not (isVolatile and "memory" in clobbers):
         raise DeviceError(f'{name} moves memory: its asm statement must be volatile, with "memory" behind its operands')
-    operands = [operand(each) for section in sections[1:3] for each in split(section, ",") if each.strip()]
-    given = [operands[int(index)] if index else number for index, number in INDEX.findall(rest)]
-    return f"ptx::{function}({', '.join(['HERE', *given])})"
+    operands = [operand(text) for section in sections[1:3] for text in split(section, ",") if text.strip()]
+    args = [operands[int(index)] if index else number for index, number in INDEX.findall(rest)]
+    return f"ptx::{function}({', '.join(['HERE', *args])})"
 
 
 def operand(text: str) -> str:
     """The C expression of an operand."""
-    found = OPERAND.fullmatch(text)
-    if found is None:
+    match = OPERAND.fullmatch(text)
+    if match is None:
         raise DeviceError(f'wanted an operand of an asm statement, such as "r"(x), got {text.strip()!r}')
-    return f"({found[2]})"
+    return f"({match[2]})"
 
 
 def split(text: str, by: str) -> Iterator[str]:

@@ -14,11 +14,11 @@ from puregraph.cuda.emulator.ptx import closing, split
 
 def restricted(expanded: str, entry: str) -> list[bool]:
     """Which parameters of a kernel are `__restrict__`, from its preprocessed text."""
-    found = re.search(rf"\bvoid\s+{entry}\s*(?=\()", expanded)
-    if found is None:
+    match = re.search(rf"\bvoid\s+{entry}\s*(?=\()", expanded)
+    if match is None:
         return []
-    parameters = expanded[found.end() + 1 : closing(expanded, found.end())]
-    return ["__restrict" in each for each in split(parameters, ",")]
+    parameters = expanded[match.end() + 1 : closing(expanded, match.end())]
+    return ["__restrict" in parameter for parameter in split(parameters, ",")]
 
 
 def broken(

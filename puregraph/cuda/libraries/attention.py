@@ -52,10 +52,10 @@ class AttentionTask(NamedTuple):
     bias: Tensor | None = None
 
     def __str__(self) -> str:
-        own = {"q": self.q, "k": self.k, "v": self.v, "y": self.y}
-        words = [self.kind, self.what, *(f"{name} {each}" for name, each in own.items())]
+        layouts = {"q": self.q, "k": self.k, "v": self.v, "y": self.y}
+        words = [self.kind, self.what, *(f"{name} {layout}" for name, layout in layouts.items())]
         words += [f"lse {self.lse}"] if self.lse.strides != byRows(self.lse.shape) else []
-        words += [f"d{name} {each}" for name, each in zip("yqkv", self.grads) if own[name] != each]
+        words += [f"d{name} {layout}" for name, layout in zip("yqkv", self.grads) if layouts[name] != layout]
         words += [f"scale {self.scale!r}"] + ["causal"] * self.causal
         words += [f"dropout {self.dropout!r}"] if self.dropout else []
         words += [f"bias {self.bias}"] if self.bias is not None else []
@@ -78,32 +78,32 @@ class AttentionTask(NamedTuple):
         if self.causal:
             how["use_causal_mask"] = True
         grad = [draft.read(self.grads[0])] if self.grads else []
-        q, k, v = [draft.read(each) for each in (self.q, self.k, self.v)]
+        q, k, v = [draft.read(layout) for layout in (self.q, self.k, self.v)]
         kept = [draft.read(self.y), draft.read(self.lse, "float32")] if self.grads else []
         if self.bias is not None:
             how["bias"] = draft.read(self.bias)
         if self.dropout:
-            how["dropout"] = (self.dropout, *(draft.read(*each) for each in self.random))
+            how["dropout"] = (self.dropout, *(draft.read(*layout) for layout in self.random))
         if not self.grads:
             y, lse = g.sdpa(q=q, k=k, v=v, generate_stats=True, **how)
             draft.write(y, self.y)
             draft.write(lse, self.lse, "float32")
             return
         how["use_deterministic_algorithm"] = self.repeats
-        found = g.sdpa_backward(q=q, k=k, v=v, o=kept[0], stats=kept[1], dO=grad[0], **how)
-        for each, lay in zip(found, self.grads[1:]):
-            draft.write(each, lay)
+        grads = g.sdpa_backward(q=q, k=k, v=v, o=kept[0], stats=kept[1], dO=grad[0], **how)
+        for gradient, layout in zip(grads, self.grads[1:]):
+            draft.write(gradient, layout)
 
     def emulate(self, arrays: Sequence[np.ndarray]) -> None:
         """Compute it in numpy, from the task alone; it drops other entries than cuDNN."""
-        own = "float32" if self.kind == "tf32" else self.kind
-        reads = [(each, own) for each in (*self.grads[:1], self.q, self.k, self.v)]
-        reads += [(self.y, own), (self.lse, "float32")] if self.grads else []
-        reads += [(self.bias, own)] if self.bias is not None else []
-        writes = [(each, own) for each in self.grads[1:]] or [(self.y, own), (self.lse, "float32")]
-        lays = [*reads, *self.random, *writes]
-        views = [pick(flat(x, kind), *lay) for x, (lay, kind) in zip(arrays, lays)]
-        operands = [load(each, kind) for each, (_, kind) in zip(views[: -len(writes)], lays)]
+        stored = "float32" if self.kind == "tf32" else self.kind
+        reads = [(layout, stored) for layout in (*self.grads[:1], self.q, self.k, self.v)]
+        reads += [(self.y, stored), (self.lse, "float32")] if self.grads else []
+        reads += [(self.bias, stored)] if self.bias is not None else []
+        writes = [(layout, stored) for layout in self.grads[1:]] or [(self.y, stored), (self.lse, "float32")]
+        layouts = [*reads, *self.random, *writes]
+        views = [pick(flat(x, kind), *layout) for x, (layout, kind) in zip(arrays, layouts)]
+        operands = [load(view, kind) for view, (_, kind) in zip(views[: -len(writes)], layouts)]
         results = self.backward(*operands) if self.grads else self.forward(*operands)
         for view, result, (_, kind) in zip(views[-len(writes) :], results, writes):
             save(view, result, kind)
@@ -145,7 +145,7 @@ class AttentionTask(NamedTuple):
         """The factor of p: 0 where it is dropped, else 1 / (1 - dropout)."""
         if not self.dropout:
             return np.float32(1)
-        key = [int(each.ravel()[0]) for each in random]
+        key = [int(number.ravel()[0]) for number in random]
         stays = np.random.Generator(np.random.Philox(key=key)).random(p.shape) >= self.dropout
         return stays.astype(p.dtype) / np.float32(1 - self.dropout)
 
@@ -173,7 +173,7 @@ def attend(
     if not areHeads(q, k, v, y) or not isRow(lse) or bool(dropout) != (len(random) == 2):
         return NotImplemented
     task = taskOf("attend", q, k, v, y, lse, causal, scale, dropout, tf32)._replace(bias=biasOf(bias, q, k))
-    return callOf(task, q, k, v, *given(bias), *random, y, lse)
+    return callOf(task, q, k, v, *present(bias), *random, y, lse)
 
 
 def attendGrad(
@@ -202,12 +202,12 @@ def attendGrad(
     task = taskOf("attendGrad", q, k, v, y, lse, causal, scale, dropout, tf32)
     chosen = repeats if repeats is not None else variable("DETERMINISTIC")
     task = task._replace(grads=tuple(map(heads, (grad, *outs))), repeats=chosen is not False, bias=biasOf(bias, q, k))
-    arrays = grad, q, k, v, y, lse, *given(bias), *random, *outs
-    found = callOf(task, *arrays)
-    if found is NotImplemented or chosen is not None or found.workspace <= LARGE:
-        return found
+    arrays = grad, q, k, v, y, lse, *present(bias), *random, *outs
+    call = callOf(task, *arrays)
+    if call is NotImplemented or chosen is not None or call.workspace <= LARGE:
+        return call
     quick = callOf(task._replace(repeats=False), *arrays)
-    return found if quick is NotImplemented else quick
+    return call if quick is NotImplemented else quick
 
 
 def backwardBytes(n: int, h: int, t: int, d: int, s: int, *, isDeterministic: bool) -> int:
@@ -230,7 +230,7 @@ def taskOf(what: str, q: Any, k: Any, v: Any, y: Any, lse: Any, *rest: Any) -> A
     return AttentionTask(what, kind, q, k, v, y, tensor(lse, byRows), float(scale), bool(causal), float(dropout))
 
 
-def given(bias: Any) -> tuple[Any, ...]:
+def present(bias: Any) -> tuple[Any, ...]:
     """The bias, if there is one."""
     return () if bias is None else (bias,)
 

@@ -90,7 +90,7 @@ class ConvolutionTask(NamedTuple):
         """The bytes of workspace that it may take: those of its tensors, and ROOM at least. On an H100 cuDNN's first
         plan for 1,024 channels in float32 takes 9.4 GB, beside 71 MB of tensors."""
         size = {"float64": 8, "float32": 4, "tf32": 4}.get(self.kind, 2)
-        return max(ROOM, size * sum(prod(each.shape) for each in (self.x, self.W, self.y)))
+        return max(ROOM, size * sum(prod(tensor.shape) for tensor in (self.x, self.W, self.y)))
 
     @property
     def isPoint(self) -> bool:
@@ -107,13 +107,13 @@ class ConvolutionTask(NamedTuple):
             "stride": list(self.stride),
             "dilation": list(self.dilation),
         }
-        one, two = [draft.read(each) for each in self.reads]
+        first, second = [draft.read(layout) for layout in self.reads]
         if self.what == "convolveData":
-            made = g.conv_dgrad(loss=one, filter=two, **how)
+            made = g.conv_dgrad(loss=first, filter=second, **how)
         elif self.what == "convolveWeight":
-            made = g.conv_wgrad(loss=one, image=two, **how)
+            made = g.conv_wgrad(loss=first, image=second, **how)
         else:
-            made = self.withEpilogue(draft, g.conv_fprop(image=one, weight=two, **how))
+            made = self.withEpilogue(draft, g.conv_fprop(image=first, weight=second, **how))
         draft.write(made, self.made)
 
     def withEpilogue(self, draft: GraphDraft, made: Any) -> Any:
@@ -127,15 +127,15 @@ class ConvolutionTask(NamedTuple):
 
     def emulate(self, arrays: Sequence[np.ndarray]) -> None:
         """Compute it in numpy, from the task alone."""
-        lay = self.reads + ((self.vector,) if self.bias else ()) + ((self.residual,) if self.residual else ())
+        layouts = self.reads + ((self.vector,) if self.bias else ()) + ((self.residual,) if self.residual else ())
         stored = "float32" if self.kind == "tf32" else self.kind
-        positions = [pick(flat(x, stored), *each) for x, each in zip(arrays, (*lay, self.made))]
-        one, two, *rest = [load(each, stored) for each in positions[:-1]]
+        views = [pick(flat(x, stored), *layout) for x, layout in zip(arrays, (*layouts, self.made))]
+        one, two, *rest = [load(view, stored) for view in views[:-1]]
         if self.kind == "tf32":
             one, two = load(one, "tf32"), load(two, "tf32")
         made = {"convolve": self.forward, "convolveData": self.data, "convolveWeight": self.weight}[self.what](one, two)
         made = sum(rest, made)
-        save(positions[-1], ACTIVATIONS[self.activation][1](made) if self.activation else made, stored)
+        save(views[-1], ACTIVATIONS[self.activation][1](made) if self.activation else made, stored)
 
     @property
     def groups(self) -> int:
@@ -204,7 +204,7 @@ def convolve(
 
     Shapes    x (n, c, *spatial), W (o, c / groups, *size), bias (o,), out and residual (n, o, *count)
     """
-    tail = [each for each in (bias, residual) if each is not None]
+    tail = [array for array in (bias, residual) if array is not None]
     if not areSupported(out, x, W, *tail) or (activation and activation not in ACTIVATIONS):
         return NotImplemented
     if bias is not None and (bias.shape != (W.shape[0],) or bias.strides[0] != bias.dtype.itemsize):

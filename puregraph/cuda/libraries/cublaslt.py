@@ -169,9 +169,9 @@ def handle() -> ctypes.c_void_p:
 
     Raises    DeviceError where there is no device
     """
-    found = ctypes.c_void_p()
-    library().call("Create", ctypes.byref(found))
-    return found
+    created = ctypes.c_void_p()
+    library().call("Create", ctypes.byref(created))
+    return created
 
 
 class CublasObject:
@@ -242,11 +242,11 @@ class Matmul:
         for attribute, bytes in zip(ALIGNMENTS, (at.a, at.b, at.d, at.d)):
             preference.set(attribute, ctypes.c_uint32(bytes))
         self.point(at)
-        found, count = (Heuristic * CANDIDATES)(), ctypes.c_int()
+        heuristics, count = (Heuristic * CANDIDATES)(), ctypes.c_int()
         a, b, d = [layout.at for layout in self.layouts]
-        what = handle(), self.description.at, a, b, d, d, preference.at, CANDIDATES, found, ctypes.byref(count)
+        what = handle(), self.description.at, a, b, d, d, preference.at, CANDIDATES, heuristics, ctypes.byref(count)
         status = library().c.cublasLtMatmulAlgoGetHeuristic(*what)
-        return [one for one in found[: count.value] if one.state == 0] if status == 0 else []
+        return [heuristic for heuristic in heuristics[: count.value] if heuristic.state == 0] if status == 0 else []
 
     def tune(self, at: TaskAddresses, time: Callable[[], float]) -> None:
         """Take, from now on, the proposal that is fastest by `time`, which runs the product and measures it."""

@@ -125,9 +125,9 @@ class CudnnPlanner:
         self.handle = None if properties else c.create_handle()
         self.plans: dict[str, CudnnPlan | None] = {}
         self.lock = threading.RLock()
-        found = json.loads(properties or c.create_device_properties(ordinal()).serialize())
-        multiprocessors, version = found["multiProcessorCount"], found["deviceVer"] // 10
-        self.label = f"{c.backend_version_string()} {c.__version__} sm{version} {multiprocessors} {found['deviceName']}"
+        gpu = json.loads(properties or c.create_device_properties(ordinal()).serialize())
+        multiprocessors, version = gpu["multiProcessorCount"], gpu["deviceVer"] // 10
+        self.label = f"{c.backend_version_string()} {c.__version__} sm{version} {multiprocessors} {gpu['deviceName']}"
         self.options = {"handle": self.handle}
         if properties:
             self.options = {"device_property": c.create_device_properties(properties), "sm_version": version}
@@ -143,10 +143,10 @@ class CudnnPlanner:
     def fromDisk(self, text: str) -> CudnnPlan | None:
         """The plan that is stored, if it can be loaded here, with the workspace that it takes here: without a device
         cuDNN does not know how many multiprocessors share the work of some kernels."""
-        found = diskcache.read(self.fileOf(text), workspace=int)
-        if found is None:
+        stored = diskcache.read(self.fileOf(text), workspace=int)
+        if stored is None:
             return None
-        plan = CudnnPlan(found[1], found[0]["workspace"])
+        plan = CudnnPlan(stored[1], stored[0]["workspace"])
         try:
             graph = self.load(plan)
         except Exception:  # of a driver, or a device of that name, that refuses it: it is planned again
@@ -317,8 +317,8 @@ class GraphDraft:
 
 def avoided(task: Any) -> list[str]:
     """What no kernel for a task may do: round float32, sum in less than float32, or be nondeterministic."""
-    found = ["NONDETERMINISTIC"] if task.repeats else []
-    return found + (
+    notes = ["NONDETERMINISTIC"] if task.repeats else []
+    return notes + (
         ["TENSOR_CORE", "DOWN_CONVERT_INPUTS"] if task.kind == "float32" else ["REDUCED_PRECISION_REDUCTION"]
     )
 
@@ -410,10 +410,10 @@ def channelsLast(shape: Sequence[int]) -> tuple[int, ...]:
 def tensor(x: Any, lay: Callable[[Sequence[int]], tuple[int, ...]] = channelsLast) -> Tensor:
     """An array as a tensor of cuDNN; axes of length one get the strides of a usual layout."""
     usual = lay(x.shape)
-    found = [step // x.dtype.itemsize for step in x.strides]
-    if all(n == 1 or mine == its for n, mine, its in zip(x.shape, found, usual)):
+    strides = [step // x.dtype.itemsize for step in x.strides]
+    if all(n == 1 or mine == its for n, mine, its in zip(x.shape, strides, usual)):
         return Tensor(tuple(x.shape), usual)
-    return Tensor(tuple(x.shape), tuple(found))
+    return Tensor(tuple(x.shape), tuple(strides))
 
 
 def areAligned(*arrays: Any) -> bool:

@@ -79,21 +79,21 @@ class Product(LibraryCall):
         return TaskAddresses(**{part: addresses[slot] + start.get(part, 0) for part, slot in self.roles.items()})
 
     def prepare(self, addresses: Sequence[int]) -> None:
-        matmuls, found = [], [self.at(addresses, start) for start in self.starts]
-        for at in found:
+        matmuls, calls = [], [self.at(addresses, start) for start in self.starts]
+        for at in calls:
             matmul = Matmul(self.task)
             if not matmul.choose(at):
                 raise DeviceError(
                     f"cuBLASLt has no algorithm for {self.name}, epilogue {self.task.epilogue}, so aligned"
                 )
             matmuls.append(matmul)
-        self.matmuls, self.aligned = matmuls, [at.aligned for at in found]
+        self.matmuls, self.aligned = matmuls, [at.aligned for at in calls]
 
     def run(self, addresses: Sequence[int], workspace: int, stream: int) -> None:
-        found = [self.at(addresses, start) for start in self.starts]
-        if self.aligned != [at.aligned for at in found]:
+        calls = [self.at(addresses, start) for start in self.starts]
+        if self.aligned != [at.aligned for at in calls]:
             self.prepare(addresses)
-        for matmul, at in zip(self.matmuls, found):
+        for matmul, at in zip(self.matmuls, calls):
             matmul.run(at, workspace, stream)
 
     def tune(self, addresses: Sequence[int], workspace: int, limit: int, stream: int, time: Time) -> None:
@@ -106,11 +106,11 @@ class Product(LibraryCall):
         task = self.task
         kinds = {"a": task.a.kind, "b": task.b.kind, "d": task.d.kind, "vector": task.d.kind, "kept": keptKind(task)}
         for start in self.starts:
-            found = {}
+            parts = {}
             for part, slot in self.roles.items():
                 elements = flat(arrays[slot], kinds[part])
-                found[part] = elements[start.get(part, 0) // elements.itemsize :]
-            evaluate(task, found)
+                parts[part] = elements[start.get(part, 0) // elements.itemsize :]
+            evaluate(task, parts)
 
 
 def product(
@@ -237,15 +237,15 @@ class GemmAxes:
             return None
         self.starts = [self.start(others, index) for index in pairings(*(range(self.batch[i]) for i in others))]
         shapes = {"a": (self.k, self.n), "b": (self.m, self.k), "d": (self.m, self.n), "kept": (self.m, self.n)}
-        found = {}
+        matrices = {}
         for role, view in self.views.items():
             matrix = matrixOf(view, *shapes[role], kind if role in "ab" else made)
             if matrix is None:
                 return None
             copies, stride = (1, 0) if longest is None else (self.batch[longest], view.batch[longest])
-            found[role] = matrix[0]._replace(copies=copies, stride=stride), matrix[1]
-        (a, transA), (b, transB), (d, transD) = found["a"], found["b"], found["d"]
-        kept, transKept = found.get("kept", (d._replace(ld=0, stride=0), False))
+            matrices[role] = matrix[0]._replace(copies=copies, stride=stride), matrix[1]
+        (a, transA), (b, transB), (d, transD) = matrices["a"], matrices["b"], matrices["d"]
+        kept, transKept = matrices.get("kept", (d._replace(ld=0, stride=0), False))
         if transD or transKept or kept.ld % step or kept.stride % step or (d.copies > 1 and not d.stride):
             return None
         compute = "float64" if kind == "float64" else "float32"
@@ -374,8 +374,8 @@ def finish(task: GemmTask, D: Any, A: Any, B: Any, parts: dict[str, np.ndarray],
         D = gelu(D)
     for bit, sums in ((TOTAL, lambda: D.sum(axis=1)), (TOTALA, lambda: A.sum(axis=1)), (TOTALB, lambda: B.sum(axis=0))):
         if epilogue & bit:
-            found = sums()
-            save(pick(parts["vector"], found.shape, (1,)), found, kind)
+            totals = sums()
+            save(pick(parts["vector"], totals.shape, (1,)), totals, kind)
     return D
 
 

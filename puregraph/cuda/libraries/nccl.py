@@ -16,8 +16,8 @@ def ncclModule() -> Any:
         with suppress(ImportError), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what it says of a library that is missing is said better below
             import_module("cupy.cuda.nccl")
-    found = getattr(cuda, "nccl", None)
-    return found if getattr(found, "available", False) else None
+    module = getattr(cuda, "nccl", None)
+    return module if getattr(module, "available", False) else None
 
 
 def missing() -> str:

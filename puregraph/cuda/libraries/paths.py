@@ -69,12 +69,12 @@ def fileName(stem: str, version: int) -> str:
 @cache
 def folders() -> list[str]:
     """The folders of NVIDIA's wheels, then those of a toolkit that the environment names."""
-    found = []
+    candidates = []
     spec = importlib.util.find_spec("nvidia")
     for root in (spec.submodule_search_locations or []) if spec else []:
         for part in sorted(os.listdir(root)) if os.path.isdir(root) else []:
-            found += [os.path.join(root, part, *inner) for inner in (("lib",), ("bin",), ("bin", "x86_64"))]
+            candidates += [os.path.join(root, part, *inner) for inner in (("lib",), ("bin",), ("bin", "x86_64"))]
     for variable in TOOLKITS:
         if os.environ.get(variable):
-            found += [os.path.join(os.environ[variable], inner) for inner in ("lib64", "lib", "bin")]
-    return [folder for folder in found if os.path.isdir(folder)]
+            candidates += [os.path.join(os.environ[variable], inner) for inner in ("lib64", "lib", "bin")]
+    return [folder for folder in candidates if os.path.isdir(folder)]

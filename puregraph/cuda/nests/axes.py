@@ -37,7 +37,7 @@ class Axes(NamedTuple):
     @property
     def arguments(self) -> str:
         """The names of the parameters, to pass them on."""
-        return ", ".join(each.split()[-1] for each in self.parameters.split(", "))
+        return ", ".join(parameter.split()[-1] for parameter in self.parameters.split(", "))
 
     @property
     def slots(self) -> tuple[tuple[str, Any], ...]:
@@ -73,15 +73,15 @@ def axesOf(shape: Sequence[int], strides: dict[str, Sequence[int]]) -> Axes:
     lines = list(strides.values())
     sizes: list[int] = []
     steps: list[tuple[int, ...]] = []
-    for n, *each in zip(shape, *lines):
+    for n, *axisSteps in zip(shape, *lines):
         if n == 1:
             continue
-        if sizes and all(outer == n * inner for outer, inner in zip(steps[-1], each)):
+        if sizes and all(outer == n * inner for outer, inner in zip(steps[-1], axisSteps)):
             sizes[-1] *= n
-            steps[-1] = tuple(each)
+            steps[-1] = tuple(axisSteps)
         else:
             sizes.append(n)
-            steps.append(tuple(each))
+            steps.append(tuple(axisSteps))
     if not sizes:
         sizes, steps = [1], [(0,) * len(lines)]
     return Axes(tuple(sizes), dict(zip(strides, zip(*steps))))

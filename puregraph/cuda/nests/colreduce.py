@@ -66,10 +66,10 @@ class ColumnWriter(NestWriter):
     """Writes the text of column reductions."""
 
     def __init__(self, nest: LoopNest, axes: frozenset[int], threads: int = 0, like: ColumnWriter | None = None):
-        found = across(nest) if like is None else (like.cover, like.x, like.blocks)
-        self.cover: int = found[0]
-        self.x: int = found[1]
-        self.blocks: int = found[2]
+        covering = across(nest) if like is None else (like.cover, like.x, like.blocks)
+        self.cover: int = covering[0]
+        self.x: int = covering[1]
+        self.blocks: int = covering[2]
         self.isAlone = like is None
         super().__init__(ReducedNest(nest, axes), gcd(manyOf(nest, nest.space[-1:]), self.cover))
         self.length = prod(nest.space[a] for a in axes)
@@ -136,7 +136,7 @@ class ColumnWriter(NestWriter):
         loop = f"for ({self.I} j = threadIdx.y; j < length; j += {self.y})"
         with self.block("if (isOn)"), self.block(loop, 4 if large < MANY else 2):
             rows = self.unravel("j", shape.loops)
-            self.each({**self.outer, **rows}, stores, {n: f"f_{n}[u]" for n in reductions})
+            self.elements({**self.outer, **rows}, stores, {n: f"f_{n}[u]" for n in reductions})
         for n in reductions:
             self.line(f"reduceColumns<{HOWS[shape.reductions[n].how]}, v>(f_{n}, scratch);")
             self.known[n] = f"f_{n}[u]"

@@ -37,11 +37,11 @@ def copied(y: Any, x: Any) -> list[Launch]:
 def packed(arrays: Iterable[Any]) -> tuple[list[Launch], list[Any]]:
     """The arrays, those with gaps as contiguous copies; and the launches that copy them. None stays None."""
     made: list[Launch] = []
-    found: list[Any] = []
+    results: list[Any] = []
     for x in arrays:
         if x is None or isContiguous(x):
-            found.append(x)
+            results.append(x)
         else:
-            found.append(Scratch(x.shape, x.dtype))
-            made += copied(found[-1], x)
-    return made, found
+            results.append(Scratch(x.shape, x.dtype))
+            made += copied(results[-1], x)
+    return made, results

@@ -28,7 +28,7 @@ def pointLaunch(nest: LoopNest) -> Launch:
     def loop(start: str, end: str, v: str) -> None:
         with w.block(f"for ({w.I} i = {start}; i < {end}; i += step)"):
             w.line(f"const {w.I} j = i * {v};")
-            w.each(w.unravel("j", list(range(rank))), stores, {}, v)
+            w.elements(w.unravel("j", list(range(rank))), stores, {}, v)
 
     if stores:
         count = w.number("count", prod(nest.space))

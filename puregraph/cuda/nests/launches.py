@@ -129,19 +129,19 @@ def shortened(nest: LoopNest) -> LoopNest:
 def mixed(nest: LoopNest, sets: list[frozenset[int]]) -> list[Launch]:
     """A nest that reduces several sets of axes: rows, and beside them columns, in one pass if that is possible."""
     inner = len(nest.space) - 1
-    axes = next((each for each in sets if inner in each), None)
+    axes = next((reduced for reduced in sets if inner in reduced), None)
     if axes is None or len(sets) > 2:
         return divided(nest)
     try:
-        one, two = besides(nest, axes, 1, scratch(nest))
+        first, second = besides(nest, axes, 1, scratch(nest))
     except ValueError:
         return divided(nest)
-    if not fits(one, axes):
+    if not fits(first, axes):
         return divided(nest)
-    plan, count = rowSplit(one, axes), prod(n for a, n in enumerate(nest.space) if a not in axes)
+    plan, count = rowSplit(first, axes), prod(n for a, n in enumerate(nest.space) if a not in axes)
     block = max(plan.groups, -(-count // (PROCESSORS * plan.resident)))
-    one, two = besides(nest, axes, block, scratch(nest))
-    return [rowLaunch(canonical(one), axes), *described(two)]
+    first, second = besides(nest, axes, block, scratch(nest))
+    return [rowLaunch(canonical(first), axes), *described(second)]
 
 
 def divided(nest: LoopNest) -> list[Launch]:

@@ -29,7 +29,7 @@ def chunked(sizes: Sequence[int], whats: Sequence[Sequence[Any]], chunk: int) ->
     Arrays must not be empty, for their chunks would start where the next one's do.
     """
     rows, blocks = [], 0
-    for size, each in zip(sizes, whats):
-        rows.append((blocks, size, *each))
+    for size, pointers in zip(sizes, whats):
+        rows.append((blocks, size, *pointers))
         blocks += blocksFor(size, chunk)
     return PointerTable(rows), blocks

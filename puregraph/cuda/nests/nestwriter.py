@@ -182,11 +182,11 @@ class NestWriter:
 
     def calling(self, name: str, prefix: str = "") -> str:
         """What calls that function, for addresses of vectors where all are; arguments have a prefix."""
-        given = ", ".join(f"{prefix}{key}" for key in self.slots)
+        args = ", ".join(f"{prefix}{key}" for key in self.slots)
         if self.many == 1:
-            return f"  {name}<1>({given});\n"
+            return f"  {name}<1>({args});\n"
         aligned = " && ".join(self.aligned(prefix))
-        return f"  if ({aligned})\n    {name}<{self.many}>({given});\n  else\n    {name}<1>({given});\n"
+        return f"  if ({aligned})\n    {name}<{self.many}>({args});\n  else\n    {name}<1>({args});\n"
 
     def aligned(self, prefix: str = "") -> Iterator[str]:
         """Conditions on the addresses for vector loads and stores."""
@@ -211,34 +211,34 @@ class NestWriter:
 
     def unravel(self, flat: str, axes: list[int]) -> dict[int, str]:
         """The indices along some axes that a flat one unravels to."""
-        found, rest = {}, flat
+        indices, remaining = {}, flat
         for a in reversed(axes[1:]):
             extent = self.number(f"n{a}", self.nest.space[a])
             if self.I == "int":
                 factor, shift = divisor(self.nest.space[a])
                 self.slots[f"f{a}"] = "int", "unsigned", factor
                 self.number(f"h{a}", shift)
-                self.line(f"const int q{a} = quotient({rest}, {extent}, f{a}, h{a});")
+                self.line(f"const int q{a} = quotient({remaining}, {extent}, f{a}, h{a});")
             else:
-                self.line(f"const int64 q{a} = {rest} / {extent};")
-            self.line(f"const {self.I} i{a} = {rest} - q{a} * {extent};")
-            found[a], rest = f"i{a}", f"q{a}"
-        return {**({axes[0]: rest} if axes else {}), **found}
+                self.line(f"const int64 q{a} = {remaining} / {extent};")
+            self.line(f"const {self.I} i{a} = {remaining} - q{a} * {extent};")
+            indices[a], remaining = f"i{a}", f"q{a}"
+        return {**({axes[0]: remaining} if axes else {}), **indices}
 
     # Values ---------------------------------------------------------------------------------------------------------
 
     def order(self, names: Iterable[str], kept: Iterable[str] = ()) -> list[str]:
         """What varies of all that some names depend on, each after its operands; `kept` names are not followed."""
         wanted, kept = dict.fromkeys(names), set(kept)
-        found: dict[str, None] = {}
+        ordered: dict[str, None] = {}
         for name in reversed([*self.nest.loads, *self.shape.lines]):
             if name in wanted and name not in self.known:
-                found[name] = None
+                ordered[name] = None
                 if name in self.shape.lines and name not in kept:
                     x = self.shape.lines[name]
                     wanted |= dict.fromkeys([x.of] if isinstance(x, Reduce) else x.names)
         axes = [n for n in wanted if isAxis(n) and n not in self.known]
-        return [*axes, *reversed(found)]
+        return [*axes, *reversed(ordered)]
 
     def fixed(self, names: Iterable[str], indices: Mapping[int, str]) -> None:
         """Hoist what does not vary along the loops, of all that some names depend on."""
@@ -260,7 +260,7 @@ class NestWriter:
             raise ValueError(f"{name} is wanted before it is complete")
         return statement(x, name, self.T)
 
-    def each(
+    def elements(
         self,
         indices: Mapping[int, str],
         stores: Iterable[str],
@@ -327,8 +327,8 @@ class NestWriter:
     def used(self, order: Iterable[str], kept: Iterable[str], names: Iterable[str]) -> list[str]:
         """Values known under another name that are used by lines or wanted themselves."""
         formulas = [self.shape.lines[n] for n in order if n in self.shape.lines and n not in kept]
-        found = dict.fromkeys([*names, *(n for x in formulas for n in x.names)])  # type: ignore[union-attr]
-        return [n for n in found if self.known.get(n, n) != n]
+        candidates = dict.fromkeys([*names, *(n for x in formulas for n in x.names)])  # type: ignore[union-attr]
+        return [n for n in candidates if self.known.get(n, n) != n]
 
     def put(self, name: str, indices: Mapping[int, str], values: str, v: str = "v", offset: str | None = None) -> None:
         """Store v elements along the last axis; where an operand repeats along an axis, only the first is stored."""

@@ -46,11 +46,11 @@ def withoutPeaks(nest: LoopNest, axes: frozenset[int]) -> LoopNest:
     shape = ReducedNest(nest, axes)
     lines: list[Line] = []
     for name, x in nest.lines:
-        found = chosen(shape, x) if isinstance(x, Reduce) and x.axes == axes and x.how == "sum" else None
-        if found is None:
+        choice = chosen(shape, x) if isinstance(x, Reduce) and x.axes == axes and x.how == "sum" else None
+        if choice is None:
             lines.append((name, x))
             continue
-        peak, condition = found
+        peak, condition = choice
         parts: dict[str, str | int] = {"some": shape.reductions[peak].of, "count": 1}
         for part, value in parts.items():
             lines.append((f"{name}{part}s", Formula("where(c, x, 0)").put(c=condition, x=value)))

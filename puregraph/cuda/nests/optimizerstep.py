@@ -40,22 +40,22 @@ def launches(
 
     NotImplemented if the arrays of a parameter have gaps, differ in the order of axes, or hold no floats.
     """
-    copies = [mangled(each) for each in copies or [{} for _ in arrays]]
+    copies = [mangled(targets) for targets in copies or [{} for _ in arrays]]
     formulas, arrays, scalars = inVariables(formulas), list(map(mangled, arrays)), list(map(mangled, scalars))
     groups: dict[Any, list[tuple[Arrays, Arrays, Arrays]]] = {}
-    for own, read, copied in zip(arrays, scalars, copies):
-        every = [*own.values(), *copied.values()]
+    for updated, read, copied in zip(arrays, scalars, copies):
+        every = [*updated.values(), *copied.values()]
         if not any(x.size for x in every):  # the strides of an empty array do not matter
             continue
         if not areAlike(every):
             return NotImplemented
-        groups.setdefault(signature(own, read, copied), []).append((own, read, copied))
+        groups.setdefault(signature(updated, read, copied), []).append((updated, read, copied))
     return [launch(formulas, members, skip) for members in groups.values()]
 
 
 def mangled(named: Mapping[str, Any]) -> dict[str, Any]:
     """The same under names that are no words of C++, nor of the texts below."""
-    return {f"v0{name}_": each for name, each in named.items()}
+    return {f"v0{name}_": array for name, array in named.items()}
 
 
 def inVariables(formulas: Mapping[str, Formula]) -> dict[str, Formula]:
@@ -75,9 +75,9 @@ def order(x: Any) -> list[tuple[int, int]]:
     return [(n, stride // x.dtype.itemsize) for n, stride in zip(x.shape, x.strides) if n > 1]
 
 
-def signature(*given: Arrays) -> Any:
+def signature(*groups: Arrays) -> Any:
     """What the text of a launch depends on: dtypes, and constants."""
-    return tuple([tuple([(name, getattr(x, "dtype", x)) for name, x in each.items()]) for each in given])
+    return tuple([tuple([(name, getattr(x, "dtype", x)) for name, x in group.items()]) for group in groups])
 
 
 def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arrays, Arrays]], skip: Any) -> Launch:
@@ -87,35 +87,36 @@ def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arra
     formulas = {name: withConstants(formula, fixed) for name, formula in formulas.items()}
     reads = {name for formula in formulas.values() for name in formula.names}
     own = [name for name in arrays if name in reads or name in formulas]
-    given = [name for name in scalars if name in reads and name not in fixed]
+    fields = [name for name in scalars if name in reads and name not in fixed]
     targets = {name: arrays[name] for name in own} | {f"{name}Copy": copies[name] for name in copies}
 
     pack = 16 // max(x.dtype.itemsize for x in targets.values())
     isWide = any(computed(x.dtype) == "double" or x.dtype.name in COUNTS for x in targets.values())
     real = "double" if isWide else "float"
     kinds = {name: stored(x.dtype) for name, x in targets.items()}
-    read = {name: stored(scalars[name].dtype) for name in given}
+    read = {name: stored(scalars[name].dtype) for name in fields}
     old, new = ({name: kind for name, kind in kinds.items() if (name in reads) == isOld} for isOld in (True, False))
     changed = [name for name in targets if name in formulas or name not in own]
     number = f"const {real} {{0}}Number = load(reinterpret_cast<const {{1}}*>(row[{{2}}]), 0);"
     names = {
         "threads": THREADS,
         "pack": pack,
-        "columns": 2 + len(targets) + len(given),
+        "columns": 2 + len(targets) + len(fields),
         "skip": "" if skip is None else f", const {stored(skip.dtype)}* skip",
         "leave": "" if skip is None else "if (load(skip, 0) != 0) return;",
-        "pointers": each("{1}* const {0}Memory = reinterpret_cast<{1}*>(row[{2}]);", kinds, 2),
-        "scalars": each(number, read, 2 + len(targets)),
+        "pointers": statements("{1}* const {0}Memory = reinterpret_cast<{1}*>(row[{2}]);", kinds, 2),
+        "scalars": statements(number, read, 2 + len(targets)),
         "isWide": " && ".join(f"isAligned({name}Memory, sizeof({kind}) * pack)" for name, kind in kinds.items()),
-        "loads": each("Pack<{1}, pack> {0}Pack = loadPack<pack>({0}Memory, i);", old)
-        + each("Pack<{1}, pack> {0}Pack;", new),
-        "stores": each("storePack({0}Memory, i, {0}Pack);", changed),
-        "packed": ", ".join([*(f"{name}Pack.at[j]" for name in targets), *(f"{name}Number" for name in given)]),
-        "single": ", ".join([*(f"{name}Memory[i]" for name in targets), *(f"{name}Number" for name in given)]),
+        "loads": statements("Pack<{1}, pack> {0}Pack = loadPack<pack>({0}Memory, i);", old)
+        + statements("Pack<{1}, pack> {0}Pack;", new),
+        "stores": statements("storePack({0}Memory, i, {0}Pack);", changed),
+        "packed": ", ".join([*(f"{name}Pack.at[j]" for name in targets), *(f"{name}Number" for name in fields)]),
+        "single": ", ".join([*(f"{name}Memory[i]" for name in targets), *(f"{name}Number" for name in fields)]),
     }
-    text = ROW + rule(formulas, kinds, own, given, changed, real) + TEXT.format(**names)
+    text = ROW + rule(formulas, kinds, own, fields, changed, real) + TEXT.format(**names)
     whats = [
-        [*(x[name] for name in own), *(y[name] for name in copies), *(n[name] for name in given)] for x, n, y in members
+        [*(x[name] for name in own), *(y[name] for name in copies), *(n[name] for name in fields)]
+        for x, n, y in members
     ]
     sizes = [x[own[0]].size for x, *_ in members]
     packs = next((n for n in PACKS if sum(sizes) >= n * pack * THREADS * WAVE // 2), PACKS[-1])
@@ -130,7 +131,7 @@ def withConstants(formula: Formula, fixed: Mapping[str, float]) -> Formula:
     return formula.put(**{name: x for name, x in fixed.items() if name in formula.names})
 
 
-def each(pattern: str, names: Iterable[str], start: int = 0) -> str:
+def statements(pattern: str, names: Iterable[str], start: int = 0) -> str:
     """A statement for each of some names."""
     kinds = names if isinstance(names, Mapping) else {}
     return " ".join(pattern.format(name, kinds.get(name), i) for i, name in enumerate(names, start))
@@ -140,15 +141,15 @@ def rule(
     formulas: Mapping[str, Formula],
     kinds: Mapping[str, str | None],
     own: Sequence[str],
-    given: Sequence[str],
+    fields: Sequence[str],
     changed: Sequence[str],
     real: str,
 ) -> str:
     """The formulas as a function of one stored element of each array."""
-    parameters = [f"{kind}& {name}Stored" for name, kind in kinds.items()] + [f"{real} {name}" for name in given]
+    parameters = [f"{kind}& {name}Stored" for name, kind in kinds.items()] + [f"{real} {name}" for name in fields]
     reads = {name for formula in formulas.values() for name in formula.names}
-    loads = each(f"{real} {{0}} = Number<{{1}}>::widen({{0}}Stored);", {n: kinds[n] for n in own if n in reads})
-    loads += each(f"{real} {{0}};", [name for name in own if name not in reads])
+    loads = statements(f"{real} {{0}} = Number<{{1}}>::widen({{0}}Stored);", {n: kinds[n] for n in own if n in reads})
+    loads += statements(f"{real} {{0}};", [name for name in own if name not in reads])
     values = {name: name if name in own else name.removesuffix("Copy") for name in changed}
     stores = "\n".join(f"{name}Stored = Number<{kinds[name]}>::narrow({value});" for name, value in values.items())
     body = cudaFrom(list(formulas.values()), list(formulas), real)

@@ -137,30 +137,30 @@ def bytesLoaded(shape: ReducedNest, kept: list[str], costly: dict[str, int]) -> 
 
 def namedIn(shape: ReducedNest, names: list[str], known: list[str]) -> list[str]:
     """The known lines that some names depend on."""
-    stack, found = list(names), dict[str, None]()
+    stack, lines = list(names), dict[str, None]()
     while stack:
         name = stack.pop()
         if name in known:
-            found[name] = None
+            lines[name] = None
         elif name in shape.lines and shape.varies[name]:
             stack += shape.lines[name].names  # type: ignore[union-attr]
-    return list(found)
+    return list(lines)
 
 
 def readIn(shape: ReducedNest, names: list[str], kept: list[str]) -> list[str]:
     """The loads that vary along the loops and that some names depend on."""
     stack, seen = list(names), set(kept)
-    found = []
+    loads = []
     while stack:
         name = stack.pop()
         if name in seen or not shape.varies.get(name, False):
             continue
         seen.add(name)
         if name in shape.nest.loads:
-            found.append(name)
+            loads.append(name)
         else:
             stack += shape.lines[name].names  # type: ignore[union-attr]
-    return found
+    return loads
 
 
 def fits(nest: LoopNest, axes: frozenset[int]) -> bool:
@@ -200,13 +200,13 @@ class RowWriter(NestWriter):
             self.line(f"const {self.I} at = ({self.I})blockIdx.x * {self.groups} + group;")
             self.row()
             return self.launch("rows", -(-self.rows // self.groups), (plan.threads, 1, 1))
-        each = self.number("each", self.nest.beside)
+        perBlock = self.number("each", self.nest.beside)
         for n, x in shape.beside.items():
             self.line(f"{T} d_{n}[{plan.held}];")
             self.line(f"for (int k = 0; k < {plan.held}; k++) d_{n}[k] = {self.start(x.how)};")
-        with self.block(f"for ({self.I} r = group; r - group < {each}; r += {self.groups})"):
-            rows, own = self.number("rows", self.rows), f"({self.I})blockIdx.x * {each} + r"
-            self.line(f"const {self.I} at = r < {each} ? {own} : {rows};")
+        with self.block(f"for ({self.I} r = group; r - group < {perBlock}; r += {self.groups})"):
+            rows, own = self.number("rows", self.rows), f"({self.I})blockIdx.x * {perBlock} + r"
+            self.line(f"const {self.I} at = r < {perBlock} ? {own} : {rows};")
             self.row()
         self.ending()
         shared = self.groups * prod(self.nest.space[a] for a in shape.loops) * KINDS[self.nest.kind][1]
@@ -277,11 +277,11 @@ class RowWriter(NestWriter):
             with self.block(f"for (int k = 0; k < {plan.held} / v; k++)"):
                 self.line(f"const {self.I} j = (k * {plan.lanes} + lane) * v;")
                 with self.block(f"if (j < length{self.guard()})"):
-                    self.each(self.indices(), stores, sums, "v", kept, keep)
+                    self.elements(self.indices(), stores, sums, "v", kept, keep)
             self.done |= set(keep)
         else:
             for v in self.overRow():
-                self.each(self.indices(), stores, sums, v)
+                self.elements(self.indices(), stores, sums, v)
         for n in reductions:
             self.combine(n)
 
@@ -313,7 +313,7 @@ class RowWriter(NestWriter):
             self.line(f"{T} {n} = {self.start(self.shape.reductions[n].how)};")
         for v in self.overRow():
             self.line(f"{T} some[{v}];")
-            self.each(self.indices(), (), {n: n for n in others}, v, into={x: "some"})
+            self.elements(self.indices(), (), {n: n for n in others}, v, into={x: "some"})
             self.line(f"onlineSum<{v}>({peak}, {total}, some);")
         self.line(f"const {T} own_{peak} = {peak};")
         self.combine(peak)

@@ -75,7 +75,7 @@ class TransposeWriter(NestWriter):
             self.line(f"const {self.I} p = top + y, q = left + threadIdx.x;")
             with self.inside():
                 kept = {n: f"t_{n}[threadIdx.x][y]" for n in self.loads}
-                self.each(self.here, list(nest.stores), {}, "1", kept)
+                self.elements(self.here, list(nest.stores), {}, "1", kept)
         if self.stores:
             self.line("__syncthreads();")
             with self.transposed():

@@ -108,10 +108,10 @@ def compileAll(sources: Iterable[str], arch: str) -> list[Cubin]:
 
 def stored(name: str) -> Cubin | None:
     """The cubin in the cache under a name."""
-    found = diskcache.read(name, resources=dict)
-    if found is None:
+    cached = diskcache.read(name, resources=dict)
+    if cached is None:
         return None
-    header, data = found
+    header, data = cached
     return Cubin(data, {entry: Resources(*values) for entry, values in header["resources"].items()})
 
 
@@ -120,11 +120,11 @@ def made(name: str, source: str, arch: str) -> Cubin:
     assembler spills of its own accord, one whose blocks need not."""
     for text in dict.fromkeys([source, BLOCKS.sub(r"\1)", source), BLOCKS.sub(r"\1, 1)", source)]):
         data, log = compiled(f'{read("common.h")}\n#line 1 "kernel"\n{text}', arch, optionsFor(source))
-        found = Cubin(data, resourcesIn(log))
-        if not any(used.spills for used in found.resources.values()):
+        candidate = Cubin(data, resourcesIn(log))
+        if not any(used.spills for used in candidate.resources.values()):
             break
-    diskcache.write(name, {"key": "cubin", "resources": found.resources}, data)
-    return found
+    diskcache.write(name, {"key": "cubin", "resources": candidate.resources}, data)
+    return candidate
 
 
 def optionsFor(source: str) -> tuple[str, ...]:
@@ -132,14 +132,14 @@ def optionsFor(source: str) -> tuple[str, ...]:
     return (*OPTIONS, ASWRITTEN) if source.startswith(ROUNDED) else OPTIONS
 
 
-def compiled(text: str, arch: str, given: tuple[str, ...] = OPTIONS) -> tuple[bytes, str]:
+def compiled(text: str, arch: str, flags: tuple[str, ...] = OPTIONS) -> tuple[bytes, str]:
     """The cubin of a whole text, and the assembler's log."""
     nvrtc = library()
     handle = ctypes.c_void_p()
     code = nvrtc.nvrtcCreateProgram(ctypes.byref(handle), text.encode(), b"kernel.cu", 0, None, None)
     demand(code, "nvrtcCreateProgram")
     try:
-        options = [f"--gpu-architecture={arch}".encode(), *(option.encode() for option in given)]
+        options = [f"--gpu-architecture={arch}".encode(), *(option.encode() for option in flags)]
         code = nvrtc.nvrtcCompileProgram(handle, len(options), (ctypes.c_char_p * len(options))(*options))
         log = fetched(handle, "ProgramLog").rstrip(b"\0").decode(errors="replace")
         if code:
@@ -161,10 +161,10 @@ def fetched(handle: ctypes.c_void_p, what: str) -> bytes:
 
 def resourcesIn(log: str) -> dict[str, Resources]:
     """The resources of each kernel, from the assembler's log."""
-    found = {}
+    resources = {}
     for part in re.split(r"(?=Compiling entry function)", log)[1:]:
         name, memory, used, shared = (pattern.search(part) for pattern in (ENTRY, MEMORY, USED, SHARED))
         if name and memory and used:
             frame, stores, loads = map(int, memory.groups())
-            found[name[1]] = Resources(int(used[1]), frame, stores + loads, int(shared[1]) if shared else 0)
-    return found
+            resources[name[1]] = Resources(int(used[1]), frame, stores + loads, int(shared[1]) if shared else 0)
+    return resources

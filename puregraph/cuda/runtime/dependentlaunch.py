@@ -48,8 +48,8 @@ def start(
         raise DeviceError(
             "PUREGRAPH_OVERLAPLAUNCHES needs cuda-bindings; install it (pip install cuda-bindings), or set it off"
         ) from error
-    given = [number(value) for value in values]
-    addresses = (ctypes.c_void_p * len(given))(*map(ctypes.addressof, given))
+    numbers = [number(value) for value in values]
+    addresses = (ctypes.c_void_p * len(numbers))(*map(ctypes.addressof, numbers))
     attribute, config = driver.CUlaunchAttribute(), driver.CUlaunchConfig()
     attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
     attribute.value.programmaticStreamSerializationAllowed = 1

@@ -45,12 +45,12 @@ def driver() -> str:
 
 def driverVersion() -> int | None:
     """The newest CUDA that the driver supports: 13000 is 13.0; None where there is no driver."""
-    found = ctypes.c_int()
+    version = ctypes.c_int()
     try:
-        failed = ctypes.CDLL(DRIVER).cuDriverGetVersion(ctypes.byref(found))
+        failed = ctypes.CDLL(DRIVER).cuDriverGetVersion(ctypes.byref(version))
     except (OSError, AttributeError):
         return None
-    return None if failed or not found.value else found.value
+    return None if failed or not version.value else version.value
 
 
 def describe(part: LibraryStatus) -> str:

@@ -42,8 +42,8 @@ def uploaded(array: np.ndarray) -> Any:
 def run(launches: Iterable[Launch | LibraryCall]) -> None:
     """Start launches one after the other; CuPy allocates their scratch memory, and gets it back."""
     launches = list(launches)
-    extra = {id(each): empty(each.shape, each.dtype) for each in scratches(launches)}
-    most = max((each.workspace for each in launches if isinstance(each, LibraryCall)), default=0)
+    extra = {id(scratch): empty(scratch.shape, scratch.dtype) for scratch in scratches(launches)}
+    most = max((launch.workspace for launch in launches if isinstance(launch, LibraryCall)), default=0)
     workspace = empty((most,), np.uint8) if most else None
 
     if any(what is TICKETS for what in memories(launches)):
@@ -112,14 +112,14 @@ def function(source: str, entry: str, shared: int) -> Any:
     """A kernel, loaded on the GPU for the life of the process, which may use this many bytes of shared memory."""
     import cupy  # optional, as above
 
-    found, driver = module(source).get_function(entry), cupy.cuda.driver
+    kernel, driver = module(source).get_function(entry), cupy.cuda.driver
     own = compiler.cubin(source, architecture()).resources[entry].shared
     key = ordinal(), source, entry
     most = max(shared, ALLOWED.get(key, 0))  # a smaller launch takes nothing from a larger one
     if own + most > STATIC_SHARED:
         ALLOWED[key] = most
-        driver.funcSetAttribute(found.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most)
-    return found
+        driver.funcSetAttribute(kernel.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most)
+    return kernel
 
 
 @PerDevice

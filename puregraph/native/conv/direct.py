@@ -101,7 +101,7 @@ class TapRun(NamedTuple):
 
 def tapRuns(line: AxisMap, pixels: int) -> list[TapRun]:
     """The tiles of a row, in runs with the same taps."""
-    found: list[TapRun] = []
+    runs: list[TapRun] = []
     tiles, taps = ceil(line.count / pixels), range(len(line.taps))
     whole = (tuple(range(pixels)),) * len(taps)
     i = 0
@@ -118,10 +118,10 @@ def tapRuns(line: AxisMap, pixels: int) -> list[TapRun]:
             inside = tuple(tuple(p for p in range(pixels) if line.isInside(first + p, t)) for t in taps)
             kind = kind._replace(inside=inside)
         i = kind.stop
-        if found and found[-1][2:] == kind[2:]:
-            kind = kind._replace(start=found.pop().start)
-        found.append(kind)
-    return found
+        if runs and runs[-1][2:] == kind[2:]:
+            kind = kind._replace(start=runs.pop().start)
+        runs.append(kind)
+    return runs
 
 
 def directConvolution(
@@ -236,9 +236,9 @@ class DirectWriter:
         if self.isLong:
             self.totals = code.scratch("f32", t.pixels * t.width)
         task = code.task
-        each = ceil(spans * parts / self.sides)
-        sweep = task // each % sweeps
-        index = task % each + (task // (each * sweeps) * each if self.sides > 1 else 0)
+        perSide = ceil(spans * parts / self.sides)
+        sweep = task // perSide % sweeps
+        index = task % perSide + (task // (perSide * sweeps) * perSide if self.sides > 1 else 0)
         part, span = (index % parts, index // parts) if parts > 1 else (code.i64(0), index)
         if of.isCopied:
             spans = ceil(of.lines[1].count / self.chunk)
@@ -310,26 +310,26 @@ class DirectWriter:
 
     def ofKind(self, i: IRValue, values: list[IRValue]) -> IRValue:
         """The value of the run that tile i belongs to."""
-        found = values[0]
+        selected = values[0]
         for kind, before, value in zip(self.kinds[1:], values, values[1:]):
             if value.name != before.name:
-                found = self.code.select(i >= kind.start, value, found)
-        return found
+                selected = self.code.select(i >= kind.start, value, selected)
+        return selected
 
     def taps(self, limits: tuple[IRValue, IRValue] | None) -> Any:
         return self.code.loop(*limits, unroll=1) if limits else SingleIteration(self.code)
 
     def runs(self, i: IRValue) -> list[Run]:
         """The taps of a row that the same pixels have, in the order of the taps."""
-        found = []
+        ordered = []
         for pixels in {pixels: None for kind in self.kinds for pixels in kind.inside if pixels}:
-            taps = [[k for k, each in enumerate(kind.inside) if each == pixels] for kind in self.kinds]
+            taps = [[k for k, inside in enumerate(kind.inside) if inside == pixels] for kind in self.kinds]
             order = sum(map(sum, taps)) / sum(map(len, taps))
-            limits = [(min(each, default=0), max(each, default=-1) + 1) for each in taps]
+            limits = [(min(indices, default=0), max(indices, default=-1) + 1) for indices in taps]
             start, stop = (self.ofKind(i, [self.code.i64(limit[side]) for limit in limits]) for side in (0, 1))
             same = limits[0] if len(set(limits)) == 1 else None
-            found.append((order, Run(pixels, start, stop, same)))
-        return [run for _, run in sorted(found, key=lambda each: each[0])]
+            ordered.append((order, Run(pixels, start, stop, same)))
+        return [run for _, run in sorted(ordered, key=lambda entry: entry[0])]
 
     def begin(self) -> list[list[IRVariable]]:
         """The accumulators of a tile: zeros."""
@@ -344,8 +344,8 @@ class DirectWriter:
 
     def offsets(self, sums: list[list[IRVariable]]) -> Iterator[tuple[int, IRVariable]]:
         """The offset of each accumulator among those of its tile."""
-        for p, each in enumerate(sums):
-            for at, variable in zip(self.starts, each):
+        for p, row in enumerate(sums):
+            for at, variable in zip(self.starts, row):
                 yield p * self.tile.width + at, variable
 
     def take(self, sums: list[list[IRVariable]], address: IRPointer) -> None:

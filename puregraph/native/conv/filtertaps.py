@@ -72,14 +72,14 @@ def overFilters(
 def gathered(code: IRBuilder, w: IRPointer, of: FilterTaps, width: int, left: IRValue | None) -> list[IRValue]:
     """Each tap, by a gather."""
     mask = None if left is None else code.mask(left, width)
-    each = code.iota(width) * code.constant(of.lane, IRType("i64"))
-    return [w.at(t).gather(each, mask) for t in range(of.taps)]
+    indices = code.iota(width) * code.constant(of.lane, IRType("i64"))
+    return [w.at(t).gather(indices, mask) for t in range(of.taps)]
 
 
 def picked(code: IRBuilder, w: IRPointer, taps: int, width: int) -> list[IRValue]:
     """Each tap of contiguous filters, by shuffles."""
     vectors = [w.load(t * width, width) for t in range(taps)]
-    found = []
+    tapVectors = []
     for tap in range(taps):
         indices = [divmod(lane * taps + tap, width) for lane in range(width)]
         joined: Any = None
@@ -87,8 +87,8 @@ def picked(code: IRBuilder, w: IRPointer, taps: int, width: int) -> list[IRValue
             if number in {which for which, _ in indices}:
                 here = [at if which == number else None for which, at in indices]
                 joined = merged(code, joined, vector, here)
-        found.append(joined)
-    return found
+        tapVectors.append(joined)
+    return tapVectors
 
 
 def merged(code: IRBuilder, old: IRValue | None, new: IRValue, indices: list[int | None]) -> IRValue:

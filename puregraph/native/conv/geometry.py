@@ -77,11 +77,11 @@ def geometry(
 ) -> Geometry:
     """From x (n, c, *spatial) and W (o, c / groups, *size); the rest is one value for all axes or one for each."""
     rank = len(shape) - 2
-    pads = [pair(p) for p in each(pad, rank)]
+    pads = [pair(p) for p in perAxis(pad, rank)]
     axes = [
         ConvolutionAxis(int(length), int(size), int(s), before, after, int(d))
         for length, size, s, (before, after), d in zip(
-            shape[2:], weight[2:], each(stride, rank), pads, each(dilation, rank)
+            shape[2:], weight[2:], perAxis(stride, rank), pads, perAxis(dilation, rank)
         )
     ]
     if len(axes) > 3:
@@ -91,7 +91,7 @@ def geometry(
     return Geometry(int(shape[0]), int(shape[1]), int(weight[0]), int(groups), lines, isPlain, isFixed)
 
 
-def each(value: Any, rank: int) -> tuple[Any, ...]:
+def perAxis(value: Any, rank: int) -> tuple[Any, ...]:
     """A value for each axis, where one may stand for all."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
 

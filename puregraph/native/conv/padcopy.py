@@ -73,13 +73,13 @@ def interleaved(code: IRBuilder, rows: list[IRValue]) -> Iterator[IRValue]:
     lanes, channels = rows[0].lanes, len(rows)
     for v in range(channels):
         indices = [divmod(v * lanes + lane, channels) for lane in range(lanes)]
-        found = rows[0]
+        vector = rows[0]
         for c, row in enumerate(rows[1:], 1):
             before = [index if c == 1 else lane for lane, (index, _) in enumerate(indices)]
-            found = code.shuffle(
-                found, row, [lanes + index if of == c else b for b, (index, of) in zip(before, indices)]
+            vector = code.shuffle(
+                vector, row, [lanes + index if of == c else b for b, (index, of) in zip(before, indices)]
             )
-        yield found
+        yield vector
 
 
 def copyRow(

@@ -146,10 +146,10 @@ class MaxPooling(Pooler):
             firsts, isInside = zip(*(firstInside(code, s, axis) for s, axis in zip(position.starts, self.axes)))
             first = code.select(isInside[0] & isInside[1] & isInside[2], flatIndex(firsts, self.axes), -1)
             corner, first = (
-                code.splat(code.convert(each, "i32"), vector.lanes) for each in (self.corner(position), first)
+                code.splat(code.convert(value, "i32"), vector.lanes) for value in (self.corner(position), first)
             )
-            found = code.select(where.value < 0, first, where.value + corner)
-            self.indices.store(row * self.channels + vector.channel, found, vector.live)
+            pixel = code.select(where.value < 0, first, where.value + corner)
+            self.indices.store(row * self.channels + vector.channel, pixel, vector.live)
 
 
 def flatIndex(indices: Any, axes: tuple[ConvolutionAxis, ...]) -> IRValue:
@@ -174,9 +174,9 @@ class MaxPoolingGrad(Pooler):
     def take(self, states: dict[int, Any], vector: ChannelVector, tap: Tap, seen: dict[int, IRValue]) -> None:
         code, (c, lanes, live) = self.code, vector
         for p, state, value in self.inputs(states, vector, tap, seen):
-            found = self.indices.load((tap.input + p * tap.step) * self.channels + c, lanes, live)
+            winner = self.indices.load((tap.input + p * tap.step) * self.channels + c, lanes, live)
             here = code.splat(code.convert(tap.output + p * tap.skip, "i32"), lanes)
-            state.value = state.value + code.select(found == here, value, 0.0)
+            state.value = state.value + code.select(winner == here, value, 0.0)
 
 
 class MeanPooling(Pooler):

@@ -49,7 +49,7 @@ def tile(count: int, outChannels: int, inChannels: int, taps: int, stride: int) 
 def best(lanes: int, count: int, outChannels: int, inChannels: int, taps: int, stride: int) -> RegisterTile:
     """The tile with the least estimated time."""
     most = registers(lanes)
-    found: Any = None
+    cheapest: Any = None
     for panels in range(1, ceil(outChannels / lanes) + 1):
         vectors = vectorsOf(ceil(ceil(outChannels / panels) / 4) * 4, lanes)
         v = len(vectors)
@@ -64,9 +64,9 @@ def best(lanes: int, count: int, outChannels: int, inChannels: int, taps: int, s
             cost = sum(1 if width == lanes else 0.6 for width in vectors) * pixels
             cost = max(cost, 0.95 * (pixels + v), LATENCY) * tiles * ceil(outChannels / sum(vectors))
             cost *= 1 + 0.01 * tiles / count
-            if found is None or cost < found[0]:
-                found = cost, pixels, vectors
-    return RegisterTile(found[1], found[2], blockOf(inChannels, taps * sum(found[2]) * 4))
+            if cheapest is None or cost < cheapest[0]:
+                cheapest = cost, pixels, vectors
+    return RegisterTile(cheapest[1], cheapest[2], blockOf(inChannels, taps * sum(cheapest[2]) * 4))
 
 
 def blockOf(inChannels: int, size: int) -> int:

@@ -172,7 +172,7 @@ class OutputRow:
                     with inside(code, (deep, i, d), (high, j, h)):
                         self.taps(kind, states, vector, i, j)
                 return
-            i, j = (stack.enter_context(overTaps(code, each)) for each in self.limits)
+            i, j = (stack.enter_context(overTaps(code, bounds)) for bounds in self.limits)
             if kind:
                 self.taps(kind, states, vector, i, j)
             else:

@@ -80,12 +80,12 @@ class WeightGradSpec(NamedTuple):
         tall = high.count if planes > 1 else max(1, min(high.count, round(pixels / max(1, wide.count))))
         tall = ceil(high.count / max(1, ceil(high.count / max(1, tall))))
         strips = ceil(self.planes / planes) * ceil(high.count / max(1, tall))
-        each = 4 * sum(vectors) * (self.taps * rows)
+        tileBytes = 4 * sum(vectors) * (self.taps * rows)
         tiles = 1 if self.isFew else ceil(self.inChannels / rows)
         panels = self.groups * ceil(self.outChannels / sum(vectors))
-        together = max(1, min(tiles, KEPT // each, ceil(tiles * panels / MOST)))
+        together = max(1, min(tiles, KEPT // tileBytes, ceil(tiles * panels / MOST)))
         across = 1
-        if self.groups == 1 and each * tiles * panels <= KEPT:
+        if self.groups == 1 and tileBytes * tiles * panels <= KEPT:
             across, together = panels, tiles
         tasks = ceil(panels / across) * ceil(tiles / together)
         work = (
@@ -125,7 +125,7 @@ def tileOf(of: WeightGradSpec, lanes: int) -> tuple[tuple[int, ...], int]:
             else:
                 rows = ceil(of.inChannels / ceil(of.inChannels / limit))
                 sizes = [rows] * ceil(of.inChannels / rows)
-            units = sum(1 if each == lanes else 0.6 for each in vectors)
+            units = sum(1 if vectorLanes == lanes else 0.6 for vectorLanes in vectors)
             cost = sum(max(units * rows, 0.95 * (rows + v), LATENCY) + 0.3 for rows in sizes)
             cost *= ceil(of.outChannels / width)
             if best is None or cost < best[0]:
@@ -202,8 +202,8 @@ class WeightGradWriter:
         sweeps = ceil(tiles / plan.tiles)
         task = code.task
         sides = ceil(panels / plan.panels)
-        each = of.groups * sides * sweeps  # tasks of the same samples follow one another
-        part, task = (task // each, task % each) if plan.parts > 1 else (code.i64(0), task)
+        perPart = of.groups * sides * sweeps  # tasks of the same samples follow one another
+        part, task = (task // perPart, task % perPart) if plan.parts > 1 else (code.i64(0), task)
         sweep, task = (task % sweeps, task // sweeps) if sweeps > 1 else (code.i64(0), task)
         side, self.group = (task % sides, task // sides) if of.groups > 1 else (task, code.i64(0))
         self.to = to.at(part * (of.groups * of.outChannels * of.inChannels * of.taps)) if plan.parts > 1 else to
@@ -283,8 +283,8 @@ class WeightGradWriter:
                     variable.value = code.fma(code.splat(factor, vector.lanes), vector, variable.value)
 
         loop(body)
-        for m, each in enumerate(sums):
-            for start, width, variable in zip(self.starts, plan.vectors, each):
+        for m, row in enumerate(sums):
+            for start, width, variable in zip(self.starts, plan.vectors, row):
                 total = self.sums.at(code.i64(offset) + (m * plan.width + start))
                 total.store(0, total.load(0, width) + variable.value)
 

@@ -108,7 +108,7 @@ def best(
     most = registers(lanes)
     tiles = n * ceil(high[1] / SIZE) * ceil(wide[1] / SIZE)
     isFar = POSITIONS * inChannels * outChannels * 4 > NEAR
-    found: Any = None
+    cheapest: Any = None
     for panels in range(1, ceil(outChannels / lanes) + 1):
         vectors = vectorsOf(ceil(ceil(outChannels / panels) / 4) * 4, lanes)
         v = len(vectors)
@@ -119,9 +119,9 @@ def best(
             rounds = max(1, min(fits, ceil(28 / rows), tiles // (FEW * rows)))
             step = max(v * rows, rows + v, 4, isFar * v * lanes * 4 / FLOW / rounds)
             cost = panels * (step + 0.5) * ceil(tiles / rows)
-            if found is None or cost < found[0]:
-                found = cost, vectors, rows, rows * rounds
-    return WinogradSplit(n, inChannels, outChannels, high, wide, *found[1:])
+            if cheapest is None or cost < cheapest[0]:
+                cheapest = cost, vectors, rows, rows * rounds
+    return WinogradSplit(n, inChannels, outChannels, high, wide, *cheapest[1:])
 
 
 def isSupported(g: Geometry) -> bool:
@@ -290,27 +290,27 @@ class WinogradWriter:
         unroll = max(u for u in (1, 2, 4) if count % u == 0 and (u == 1 or u * plan.rows * len(lanes) <= 64))
         with code.loop(start, start + count, unroll, unroll=1) as k:
             rows, tiles = self.b.at(b + k * plan.width), self.v.memory.at(v + k)
-            now = [[variable.value for variable in each] for each in sums]
+            now = [[variable.value for variable in row] for row in sums]
             for u in range(unroll):
                 taken = [rows.load(u * plan.width + at, width) for at, width in zip(self.starts, lanes)]
                 for p in range(plan.rows):
                     factor = tiles.load(p * plan.inChannels + u)
                     now[p] = [code.fma(code.splat(factor, w.lanes), w, s) for w, s in zip(taken, now[p])]
-            for each, values in zip(sums, now):
-                for variable, value in zip(each, values):
+            for row, values in zip(sums, now):
+                for variable, value in zip(row, values):
                     variable.value = value
         return sums
 
     def take(self, sums: list[list[IRVariable]], address: IRPointer) -> None:
         """Add stored sums to the accumulators."""
-        for p, each in enumerate(sums):
-            for at, variable in zip(self.starts, each):
+        for p, row in enumerate(sums):
+            for at, variable in zip(self.starts, row):
                 variable.value = address.load(p * self.plan.width + at, variable.type.lanes) + variable.value
 
     def put(self, sums: list[list[IRVariable]], address: IRPointer) -> None:
         """Store the accumulators."""
-        for p, each in enumerate(sums):
-            for at, variable in zip(self.starts, each):
+        for p, row in enumerate(sums):
+            for at, variable in zip(self.starts, row):
                 address.store(p * self.plan.width + at, variable.value)
 
     def finishTile(self, panel: IRValue, tile: IRValue, n: IRValue, h: IRValue, w: IRValue) -> None:

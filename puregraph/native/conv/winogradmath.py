@@ -54,11 +54,11 @@ def outputs(code: IRBuilder, m: list[IRValue]) -> list[IRValue]:
 
 def outputsBack(code: IRBuilder, y: list[IRValue]) -> list[IRValue]:
     """A y: four gradients of outputs to those of the six positions."""
-    found = [y[0]]
+    values = [y[0]]
     for point in (A, B):
         even, odd = code.fma(y[2], point**2, y[0]), code.fma(y[3], point**2, y[1])
-        found += [code.fma(odd, point, even), code.fma(odd, -point, even)]
-    return [*found, y[3]]
+        values += [code.fma(odd, point, even), code.fma(odd, -point, even)]
+    return [*values, y[3]]
 
 
 def scales() -> tuple[float, float, float]:
@@ -69,11 +69,11 @@ def scales() -> tuple[float, float, float]:
 def weights(code: IRBuilder, g: list[IRValue]) -> list[IRValue]:
     """G g: three weights to the six positions."""
     zero, atA, atB = scales()
-    found = [g[0] * (1 / zero)]
+    values = [g[0] * (1 / zero)]
     for point, scale in ((A, atA), (B, atB)):
         even, odd = code.fma(g[2], point**2 / scale, g[0] * (1 / scale)), g[1] * (point / scale)
-        found += [even + odd, even - odd]
-    return [*found, g[2]]
+        values += [even + odd, even - odd]
+    return [*values, g[2]]
 
 
 def weightsBack(code: IRBuilder, u: list[IRValue]) -> list[IRValue]:

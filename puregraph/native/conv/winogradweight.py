@@ -138,12 +138,12 @@ class WinogradWeightWriter:
         with code.loop(0, count, unroll=1) as i:
             factors, vectors = self.v.memory.at(v + i * plan.block), self.m.memory.at(m + i * plan.width)
             taken = [vectors.load(start, lanes) for start in self.starts]
-            for r, each in enumerate(sums):
+            for r, accumulators in enumerate(sums):
                 factor = code.splat(factors.load(r), lanes)
-                for variable, vector in zip(each, taken):
+                for variable, vector in zip(accumulators, taken):
                     variable.value = code.fma(factor, vector, variable.value)
-        for r, each in enumerate(sums):
-            for start, variable in zip(self.starts, each):
+        for r, accumulators in enumerate(sums):
+            for start, variable in zip(self.starts, accumulators):
                 address.store(r * plan.width + start, variable.value)
 
     def writeGradient(self, row: IRValue, start: int, to: Any) -> None:
@@ -155,6 +155,6 @@ class WinogradWeightWriter:
                 for b, value in enumerate(values):
                     self.filters.store((i * TAPS + a * 3 + b) * lanes, value)
         with code.loop(0, TAPS * lanes, lanes, unroll=1) as i:
-            found = transposed(code, [self.filters.load((i + k) * lanes, lanes) for k in range(lanes)])
-            for k, value in enumerate(found):
+            columns = transposed(code, [self.filters.load((i + k) * lanes, lanes) for k in range(lanes)])
+            for k, value in enumerate(columns):
                 to.store(i + k * (g.c * TAPS), value)

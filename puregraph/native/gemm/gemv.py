@@ -140,26 +140,26 @@ def addRows(
     zero = code.constant(0, IRType("f32", lanes))
     sums = [[code.variable(zero) for _ in range(vectors)] for _ in range(rowsAtOnce)]
 
-    def add(k: IRValue, each: list[IRVariable]) -> None:
+    def add(k: IRValue, chain: list[IRVariable]) -> None:
         factor = code.splat(task.x.load(k * task.xStride), lanes)
         row = task.w.at(k * task.wStride).at(task.start + i)
-        for v, one in enumerate(each):
-            one.value = code.fma(factor, row.load(v * lanes, lanes, mask), one.value)
+        for v, accumulator in enumerate(chain):
+            accumulator.value = code.fma(factor, row.load(v * lanes, lanes, mask), accumulator.value)
 
     whole = rows[1] - (rows[1] - rows[0]) % rowsAtOnce
     with code.loop(rows[0], whole, rowsAtOnce, unroll=1) as k:
-        for r, each in enumerate(sums):
-            add(k + r, each)
+        for r, chain in enumerate(sums):
+            add(k + r, chain)
     with code.loop(whole, rows[1], unroll=1) as k:
         add(k, sums[0])
     while len(sums) > 1:
-        for each, other in zip(sums[::2], sums[1::2]):
-            for one, more in zip(each, other):
-                one.value = one.value + more.value
+        for chain, other in zip(sums[::2], sums[1::2]):
+            for accumulator, more in zip(chain, other):
+                accumulator.value = accumulator.value + more.value
         sums = sums[::2]
-    for v, one in enumerate(sums[0]):
+    for v, accumulator in enumerate(sums[0]):
         address = task.y.at(i + v * lanes)
-        address.store(0, address.load(0, lanes) + one.value)
+        address.store(0, address.load(0, lanes) + accumulator.value)
 
 
 def writeDotGemv(code: IRBuilder, epilogue: EpilogueSpec, lanes: int, isRow: bool) -> None:
@@ -234,23 +234,23 @@ def writeSkinny(code: IRBuilder, epilogue: EpilogueSpec, m: int, columnsAtOnce: 
                 right = column.load(at, lanes, mask)
                 if columnsAtOnce < m and mask is None:
                     column.at(columnsAtOnce * bColumn).prefetch(at)
-                for r, one in enumerate(left):
-                    sums[r][c].value = code.fma(one, right, sums[r][c].value)
+                for r, value in enumerate(left):
+                    sums[r][c].value = code.fma(value, right, sums[r][c].value)
 
         with code.loop(0, whole, lanes, unroll=1) as at:
             add(at)
         with code.when(whole < k):
             add(whole, code.mask(k - whole, lanes))
-        for to, each in zip(y, sums):
-            to.store(i, horizontalSums(code, [one.value for one in each]))
-    for r, found in enumerate(y):
+        for to, rowSums in zip(y, sums):
+            to.store(i, horizontalSums(code, [value.value for value in rowSums]))
+    for r, line in enumerate(y):
         row = code.constant(r, IRType("i64"))
         full = count - count % lanes
         with code.loop(0, full, lanes, unroll=1) as i:
-            epilogue.put(code, row, start + i, found.load(i, lanes))
+            epilogue.put(code, row, start + i, line.load(i, lanes))
         with code.when(full < count):
             mask = code.mask(count - full, lanes)
-            epilogue.put(code, row, start + full, found.load(full, lanes, mask), mask)
+            epilogue.put(code, row, start + full, line.load(full, lanes, mask), mask)
 
 
 def horizontalSums(code: IRBuilder, rows: list[IRValue]) -> IRValue:

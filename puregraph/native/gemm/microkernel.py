@@ -87,7 +87,7 @@ def multiply(
     """
     vectors = vectors or tile.vectors
     sources = [x for x in (bStride, copy, columns) if x is not None]
-    given = [a, b, count, to, isFirst, *(x for pair in ahead for x in pair), *sources]
+    args = [a, b, count, to, isFirst, *(x for pair in ahead for x in pair), *sources]
 
     def write(
         code: IRBuilder, a: IRPointer, b: IRPointer, count: IRValue, to: IRPointer, isFirst: IRValue, *more: Any
@@ -123,4 +123,4 @@ def multiply(
             for one, address in zip(line, where):
                 address.store(0, one.value)
 
-    code.function(f"multiply{len(sources)}x{vectors}{'cut' if columns is not None else ''}", given, write)
+    code.function(f"multiply{len(sources)}x{vectors}{'cut' if columns is not None else ''}", args, write)

@@ -131,10 +131,10 @@ def copyColumns(
             with code.loop(0, stop, tile.rows, unroll=1) as row:
                 left = a.rows - rows[0] - row
                 masks = [None if isInside is inside else code.mask(left - v, lanes) for v in starts]
-                found = [line.at(row).load(v, lanes, mask) for v, mask in zip(starts, masks)]
+                vectors = [line.at(row).load(v, lanes, mask) for v, mask in zip(starts, masks)]
                 address = goal.at(row / tile.rows * stripSize(tile))
-                for v, one in zip(starts, found):
-                    address.store(v, one)
+                for v, vector in zip(starts, vectors):
+                    address.store(v, vector)
 
 
 # A panel of b with the columns of a tile ----------------------------------------------------------------------------

@@ -128,8 +128,8 @@ class IRPointer:
             return self
         i = self.code.i64(index)
         kind = TEXTS["i8" if self.kind == "i1" else self.kind]
-        found = self.code.emit(f"getelementptr inbounds {kind}, ptr {self.name}, i64 {i.name}", IRType("ptr"))
-        return IRPointer(self.code, found.name, self.kind)
+        address = self.code.emit(f"getelementptr inbounds {kind}, ptr {self.name}, i64 {i.name}", IRType("ptr"))
+        return IRPointer(self.code, address.name, self.kind)
 
     def cast(self, kind: str) -> IRPointer:
         return IRPointer(self.code, self.name, kind)
@@ -170,9 +170,9 @@ class IRPointer:
         mask = code.constant(1, IRType("i1", lanes)) if mask is None else mask
         zero, take = code.constant(0, of), f"@llvm.masked.gather.{of.suffix}.v{lanes}p0"
         code.declare(f"declare {of.text} {take}(<{lanes} x ptr>, i32, <{lanes} x i1>, {of.text})")
-        given = f"<{lanes} x ptr> {addresses.name}, i32 {SIZES[self.kind]}, {mask.type.text} {mask.name}"
-        given += f", {of.text} {zero.name}"
-        return code.emit(f"call {of.text} {take}({given})", of)
+        args = f"<{lanes} x ptr> {addresses.name}, i32 {SIZES[self.kind]}, {mask.type.text} {mask.name}"
+        args += f", {of.text} {zero.name}"
+        return code.emit(f"call {of.text} {take}({args})", of)
 
     def prefetch(self, index: Number = 0, near: bool = True) -> None:
         """Software prefetch of the cache line there: into L1, or only into L2."""
@@ -302,11 +302,11 @@ class Instructions:
 
     def call(self, intrinsic: str, *values: Number, flags: str = "") -> IRValue:
         """An LLVM intrinsic whose operands and result have one type: fma, sqrt, rint, fabs, maxnum, ..."""
-        given = self.broadcast(*values)
-        of = given[0].type
+        operands = self.broadcast(*values)
+        of = operands[0].type
         name = f"@llvm.{intrinsic}.{of.suffix}"
-        self.declare(f"declare {of.text} {name}({', '.join([of.text] * len(given))})")
-        return self.emit(f"call {flags}{of.text} {name}({', '.join(f'{of.text} {v.name}' for v in given)})", of)
+        self.declare(f"declare {of.text} {name}({', '.join([of.text] * len(operands))})")
+        return self.emit(f"call {flags}{of.text} {name}({', '.join(f'{of.text} {v.name}' for v in operands)})", of)
 
     def fma(self, x: Number, y: Number, z: Number) -> IRValue:
         """Fused multiply-add: x y + z, rounded once."""

@@ -117,12 +117,12 @@ class IRBuilder(Instructions):
         self.line(f"br label %{end}")
         self.lines.append(f"{end}:")
 
-    def function(self, name: str, given: Sequence[IRValue | IRPointer], write: Callable[..., None]) -> None:
+    def function(self, name: str, args: Sequence[IRValue | IRPointer], write: Callable[..., None]) -> None:
         """Call a noinline function, whose loops have all registers; equal names are one function.
 
         `write(code, *given)` writes its body, with its parameters for what is given; it has no slots and no scratch.
         """
-        kinds = ["ptr" if isinstance(x, IRPointer) else x.type.text for x in given]
+        kinds = ["ptr" if isinstance(x, IRPointer) else x.type.text for x in args]
         if name not in self.functions:
             inner = IRBuilder()
             inner.flags, inner.declared, inner.hints, inner.functions = (
@@ -131,11 +131,11 @@ class IRBuilder(Instructions):
                 self.hints,
                 self.functions,
             )
-            names = [inner.fresh() for _ in given]
-            write(inner, *(x.renamed(inner, name) for x, name in zip(given, names)))
+            names = [inner.fresh() for _ in args]
+            write(inner, *(x.renamed(inner, name) for x, name in zip(args, names)))
             head = f"define internal void @{name}({', '.join(f'{k} {n}' for k, n in zip(kinds, names))}) #1 {{"
             self.functions[name] = "\n".join([head, *inner.head, *inner.lines, "ret void", "}"])
-        self.line(f"call void @{name}({', '.join(f'{k} {x.name}' for k, x in zip(kinds, given))})")
+        self.line(f"call void @{name}({', '.join(f'{k} {x.name}' for k, x in zip(kinds, args))})")
 
     def hint(self, unroll: int) -> str:
         """The loop metadata of an unroll factor."""

@@ -116,8 +116,8 @@ def binding() -> Any:
     except (ImportError, OSError) as error:
         raise DeviceError(f"native kernels need llvmlite ({error}): pip install puregraph[fast]") from error
     if version() < OLDEST:
-        found, oldest = (".".join(map(str, which)) for which in (version(), OLDEST))
-        raise DeviceError(f"native kernels need llvmlite {oldest} or newer, not {found}: pip install puregraph[fast]")
+        actual, oldest = (".".join(map(str, which)) for which in (version(), OLDEST))
+        raise DeviceError(f"native kernels need llvmlite {oldest} or newer, not {actual}: pip install puregraph[fast]")
     if ctypes.sizeof(ctypes.c_void_p) != 8:
         raise DeviceError("native kernels need a 64-bit Python")
     if L.llvm_version_info[0] < 20:  # newer versions initialise themselves, and refuse
@@ -322,10 +322,10 @@ def stamp() -> str:
 
 def stored(name: str) -> LoadedKernel | None:
     """The kernel in the cache under a name; None where there is none that can be loaded."""
-    found = diskcache.read(name, names=list, scratch=int)
-    if found is None:
+    entry = diskcache.read(name, names=list, scratch=int)
+    if entry is None:
         return None
-    header, data = found
+    header, data = entry
     with suppress(DeviceError):
         return LoadedKernel(addressOf(data, symbolOf(name)), tuple(header["names"]), header["scratch"])
     return None

@@ -18,11 +18,11 @@ def transposed(code: IRBuilder, rows: Sequence[IRValue]) -> list[IRValue]:
         for k, block in enumerate(transposedBlocks(code, rows[start : start + BLOCK])):
             columns[k * (lanes // BLOCK) + start // BLOCK] = block
     count = lanes // BLOCK
-    found: list[IRValue] = [rows[0]] * lanes
+    transposedColumns: list[IRValue] = [rows[0]] * lanes
     for k in range(BLOCK):
         for b, column in enumerate(exchanged(code, columns[k * count : (k + 1) * count])):
-            found[BLOCK * b + k] = column
-    return found
+            transposedColumns[BLOCK * b + k] = column
+    return transposedColumns
 
 
 def transposedBlocks(code: IRBuilder, rows: Sequence[IRValue]) -> list[IRValue]:

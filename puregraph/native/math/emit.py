@@ -215,8 +215,8 @@ def emitIntegers(code: IRBuilder, part: Part, values: Mapping[str, IRValue], kin
             done[t] = code.constant(int(t.value), IRType(kind))
         elif t.args:
             truths = TRUTHS.get(t.op, (False,) * len(t.args))
-            given = [asTruth(done[a]) if truth else asNumber(code, done[a], kind) for a, truth in zip(t.args, truths)]
-            done[t] = WHOLE[t.op](code, *given)
+            args = [asTruth(done[a]) if truth else asNumber(code, done[a], kind) for a, truth in zip(t.args, truths)]
+            done[t] = WHOLE[t.op](code, *args)
     return done[root] if root.op in LOGICAL else asNumber(code, done[root], kind)
 
 
@@ -246,13 +246,13 @@ def emitAll(
         elif t.args:
             truths = TRUTHS.get(t.op, (False,) * len(t.args))
             known = [a for a in t.args if a not in factors]
-            given = [asTruth(done[a]) if truth else asNumber(code, done[a], kind) for a, truth in zip(known, truths)]
+            operands = [asTruth(done[a]) if truth else asNumber(code, done[a], kind) for a, truth in zip(known, truths)]
             if t in products:
-                factors[t] = FACTORS[t.op](code, *given)
+                factors[t] = FACTORS[t.op](code, *operands)
             elif len(known) < len(t.args):
-                done[t] = fused(code, t, factors, given[0])
+                done[t] = fused(code, t, factors, operands[0])
             else:
-                done[t] = (EMIT[t.op] if t.op in EMIT else QUICK[t.op])(code, *given)
+                done[t] = (EMIT[t.op] if t.op in EMIT else QUICK[t.op])(code, *operands)
     code.flags = flags
     return [done[root] if root.op in LOGICAL else asNumber(code, done[root], kind) for root in roots]
 
@@ -267,11 +267,11 @@ def fusedIn(order: Sequence[Term], roots: Sequence[Term]) -> set[Term]:
     """The products that only one sum or difference reads: both become one fma."""
     readers = Counter(a for t in order for a in t.args)
     readers.update(roots)
-    found: set[Term] = set()
+    products: set[Term] = set()
     for t in order:
         if t.op in ("+", "-"):
-            found.update([a for a in t.args if a.op in FACTORS and readers[a] == 1][:1])
-    return found
+            products.update([a for a in t.args if a.op in FACTORS and readers[a] == 1][:1])
+    return products
 
 
 def fused(code: IRBuilder, t: Term, factors: Mapping[Term, tuple[IRValue, IRValue]], other: IRValue) -> IRValue:

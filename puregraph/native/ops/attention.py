@@ -257,7 +257,7 @@ class AttentionWriter:
             starts = [self.loadAll(scratch, (c + r) * self.columns) for r in range(height)]
             if rescale is not None:
                 starts = [[x * f for x, f in zip(row, rescale)] for row in starts]
-            found = broadcastFma(
+            sums = broadcastFma(
                 self.code,
                 self.lanes,
                 count,
@@ -266,7 +266,7 @@ class AttentionWriter:
                 lambda j: self.loadAll(weights, j * self.columns),
                 starts,
             )
-            for r, row in enumerate(found):
+            for r, row in enumerate(sums):
                 for u, x in zip(self.across(), row):
                     scratch.store((c + r) * self.columns + u, x)
 
@@ -452,7 +452,7 @@ class AttentionGradient(AttentionWriter):
         self.zero(dValues, plan.out)
 
         query, grad = code.scratch("f32", plan.width * columns), code.scratch("f32", plan.out * columns)
-        found = code.scratch("f32", plan.width * columns)
+        dQuery = code.scratch("f32", plan.width * columns)
         self.weights, self.changes = (code.scratch("f32", plan.block * columns) for _ in range(2))
         with code.loop(0, self.group, unroll=1) as member, code.loop(0, self.blocks, unroll=1) as block:
             head, first = keyHead * self.group + member, block * columns
@@ -461,7 +461,7 @@ class AttentionGradient(AttentionWriter):
             queries, grads = q(sample, head).down(first), g(sample, head).down(first)
             self.loadTransposed(queries, live, query, plan.width, plan.scale)
             self.loadTransposed(grads, live, grad, plan.out)
-            self.clear(found, plan.width * columns)
+            self.clear(dQuery, plan.width * columns)
             row = (sample * self.heads + head) * self.queries + first
             masks = [code.mask(live - u, self.lanes) for u in self.across()]
             rowTerms = [
@@ -473,10 +473,10 @@ class AttentionGradient(AttentionWriter):
                 count = code.min(stop - start, plan.block)
                 self.transposeMask(start, count, live)
                 self.weigh(keys.down(start), values.down(start), query, grad, start, first, count, rowTerms)
-                self.accumulate(keys.down(start), count, self.changes, found, plan.width, None)
+                self.accumulate(keys.down(start), count, self.changes, dQuery, plan.width, None)
                 self.spread(self.weights, count, grads, live, dValues.down(start), plan.out)
                 self.spread(self.changes, count, queries, live, dKeys.down(start), plan.width)
-            self.storeTransposed(found, dq(sample, head).down(first), live, plan.width)
+            self.storeTransposed(dQuery, dq(sample, head).down(first), live, plan.width)
 
     def zero(self, rows: BroadcastRows, width: int) -> None:
         code, lanes = self.code, self.lanes
@@ -525,18 +525,18 @@ class AttentionGradient(AttentionWriter):
             masks = [None if x + lanes <= width else code.mask(width - x, lanes) for x in columnStarts]
 
             def tile(j: IRValue, height: int, columnStarts: list[int] = columnStarts, masks: list[Any] = masks) -> None:
-                own = weights.at(j * self.columns)
+                weightRow = weights.at(j * self.columns)
                 targets = [to.at(code.min(j + r, count - 1)) for r in range(height)]
-                found = broadcastFma(
+                products = broadcastFma(
                     code,
                     lanes,
                     live,
                     height,
-                    lambda i, r: own.at(i).load(r * self.columns),
+                    lambda i, r: weightRow.at(i).load(r * self.columns),
                     lambda i: [rows.at(i).load(x, lanes, mask) for x, mask in zip(columnStarts, masks)],
                     self.zeros(height, len(columnStarts)),
                 )
-                for target, row in zip(targets, found):
+                for target, row in zip(targets, products):
                     for x, total, mask in zip(columnStarts, row, masks):
                         target.store(x, target.load(x, lanes, mask) + total, mask)
 

@@ -37,14 +37,14 @@ def lanesOf(kind: str) -> int:
 
 def merged(shape: Sequence[int], source: Sequence[int], target: Sequence[int]) -> list[CopyAxis]:
     """The axes merged where possible, those of larger target strides first."""
-    axes = sorted((CopyAxis(*each) for each in zip(shape, source, target) if each[0] != 1), key=lambda a: -a.target)
-    found: list[CopyAxis] = []
+    axes = sorted((CopyAxis(*row) for row in zip(shape, source, target) if row[0] != 1), key=lambda a: -a.target)
+    joined: list[CopyAxis] = []
     for axis in axes:
-        if found and found[-1].source == axis.size * axis.source and found[-1].target == axis.size * axis.target:
-            found[-1] = CopyAxis(found[-1].size * axis.size, axis.source, axis.target)
+        if joined and joined[-1].source == axis.size * axis.source and joined[-1].target == axis.size * axis.target:
+            joined[-1] = CopyAxis(joined[-1].size * axis.size, axis.source, axis.target)
         else:
-            found.append(axis)
-    return found
+            joined.append(axis)
+    return joined
 
 
 def stridedCopy(

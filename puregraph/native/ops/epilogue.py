@@ -47,12 +47,12 @@ class Epilogue(EpilogueSpec):
 
     @property
     def slots(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         for k, o in self.operands.items():
-            found[k] = o.what
-            found |= {f"{k}_row": o.row} if o.row else {}
-            found |= {f"{k}_b{i}": b for i, b in enumerate(o.batch) if b}
-        return found
+            arguments[k] = o.what
+            arguments |= {f"{k}_row": o.row} if o.row else {}
+            arguments |= {f"{k}_b{i}": b for i, b in enumerate(o.batch) if b}
+        return arguments
 
     def open(self, code: IRBuilder) -> None:
         self.pointers = {k: code.pointer(k, STORED[o.kind]) for k, o in self.operands.items()}
@@ -87,5 +87,5 @@ class Epilogue(EpilogueSpec):
     def read(self, code: IRBuilder, name: str, row: Any, column: Any, lanes: int, mask: IRValue | None) -> IRValue:
         key, operand = f"l_{name}", self.loads[name]
         address = self.pointers[key].at(row * self.rows[key] if key in self.rows else 0)
-        found = address.load(column, lanes, mask) if operand.column else address.load()
-        return found != 0 if operand.kind == "bool" else code.convert(found, "f32")
+        value = address.load(column, lanes, mask) if operand.column else address.load()
+        return value != 0 if operand.kind == "bool" else code.convert(value, "f32")

@@ -71,19 +71,19 @@ def nestCalls(nest: LoopNest, scratch: Callable[[int], Any]) -> list[KernelCall]
     if not sets:
         cut = chunked(nest, 0, CHUNK) if inner == 0 and nest.space[0] > CHUNK else nest
         return [rowCall(cut, frozenset([len(cut.space) - 1]))]
-    axes = next((each for each in sets if inner in each), sets[0])
+    axes = next((reduced for reduced in sets if inner in reduced), sets[0])
     long = prod(nest.space[a] for a in axes)
     if len(sets) == 2:
-        one, two = besides(nest, axes, rowBlock(nest, axes), scratch)
-        return [rowCall(one, axes), *nestCalls(two, scratch)]
+        first, second = besides(nest, axes, rowBlock(nest, axes), scratch)
+        return [rowCall(first, axes), *nestCalls(second, scratch)]
     if inner in axes and (long <= 4 * CHUNK or prod(nest.space) >= 64 * long):
         return [rowCall(nest, axes)]
     if inner not in axes and isColumn(long, prod(nest.space)):
         return [columnCall(nest, axes)]
-    one, two = parted(nest, axes, CHUNK if inner in axes else min(PART, -(-long // PARTS)), scratch)
+    first, second = parted(nest, axes, CHUNK if inner in axes else min(PART, -(-long // PARTS)), scratch)
     return [
-        rowCall(one, reduceSets(one)[0]) if inner in axes else columnCall(one, reduceSets(one)[0]),
-        *nestCalls(two, scratch),
+        rowCall(first, reduceSets(first)[0]) if inner in axes else columnCall(first, reduceSets(first)[0]),
+        *nestCalls(second, scratch),
     ]
 
 
@@ -119,14 +119,14 @@ def keyOf(shape: ReducedNest) -> str:
 
 def slotsOf(shape: ReducedNest) -> dict[str, Any]:
     """The arguments of the kernel."""
-    found: dict[str, Any] = {}
+    slots: dict[str, Any] = {}
     for k, o in shape.operands.items():
-        found[k] = o.what
-        found |= {f"{k}_{a}": s for a, s in enumerate(o.strides) if s and not (s == 1 and a == shape.inner)}
-    found |= {f"n_{a}": n for a, n in enumerate(shape.nest.space)}
+        slots[k] = o.what
+        slots |= {f"{k}_{a}": s for a, s in enumerate(o.strides) if s and not (s == 1 and a == shape.inner)}
+    slots |= {f"n_{a}": n for a, n in enumerate(shape.nest.space)}
     if shape.nest.ragged:
-        found["whole"] = shape.nest.ragged[1]
-    return found
+        slots["whole"] = shape.nest.ragged[1]
+    return slots
 
 
 class NestCode:
@@ -176,13 +176,13 @@ class NestCode:
         pointer = self.pointers[key].at(self.offset(key, indices))
         step = self.strides.get((key, self.shape.inner), 0)
         if lanes == 1 or (isinstance(step, int) and step == 0):
-            found = pointer.load()
+            element = pointer.load()
         elif isinstance(step, int):
-            found = pointer.load(0, lanes, mask)
+            element = pointer.load(0, lanes, mask)
         else:
-            found = pointer.gather(code.iota(lanes) * step, mask)
+            element = pointer.gather(code.iota(lanes) * step, mask)
         kind = self.nest.loads[name].kind
-        return found != 0 if kind == "bool" else code.convert(found, self.nest.kind)
+        return element != 0 if kind == "bool" else code.convert(element, self.nest.kind)
 
     def write(
         self, name: str, value: IRValue, indices: Mapping[int, IRValue], lanes: int, mask: IRValue | None

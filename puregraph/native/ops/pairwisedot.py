@@ -52,45 +52,45 @@ def tasksOf(slots: dict[str, Any]) -> int:
 def writeDots(count: int, size: int, code: IRBuilder) -> None:
     """For each sample y = x x' below the diagonal: broadcast elements of x times rows of x'."""
     lanes = jit.lanes(4)
-    given = vectorsOf(code, count)
+    vectors = vectorsOf(code, count)
     y, stride = code.pointer("y", "f32"), code.integer("yRow")
     wide, high = paddedSize(size, lanes), paddedSize(count, lanes)
     plain, across = code.scratch("f32", high * wide), code.scratch("f32", wide * high)
     with eachSample(code) as n:
         for first in range(0, high, lanes):
             with code.loop(0, wide, lanes, unroll=1) as c:
-                block = [read(code, given, n, first + k, c, size, lanes) for k in range(lanes)]
+                block = [read(code, vectors, n, first + k, c, size, lanes) for k in range(lanes)]
                 for k, row in enumerate(block):
                     plain.store((first + k) * wide + c, row)
                 for k, column in enumerate(transposed(code, block)):
                     across.store((c + k) * high + first, column)
         target = y.at(n * stride)
         with code.loop(1, count, unroll=1) as i:
-            start, own = i * (i - 1) // 2, plain.at(i * wide)
+            start, left = i * (i - 1) // 2, plain.at(i * wide)
             with code.loop(0, i, lanes, unroll=1) as j:
                 sums = code.variable(code.constant(0.0, IRType("f32", lanes)))
                 with code.loop(0, size, unroll=4) as c:
-                    sums.value = code.fma(code.splat(own.load(c), lanes), across.load(c * high + j, lanes), sums.value)
+                    sums.value = code.fma(code.splat(left.load(c), lanes), across.load(c * high + j, lanes), sums.value)
                 target.store(start + j, sums.value, code.mask(i - j, lanes))
 
 
 def writeGrads(count: int, size: int, code: IRBuilder) -> None:
     """For each sample and vector the sum of the others, weighted by their gradients."""
     lanes = jit.lanes(4)
-    given = vectorsOf(code, count)
+    vectors = vectorsOf(code, count)
     grad, stride, dx = code.pointer("grad", "f32"), code.integer("gradRow"), code.pointer("dx", "f32")
     wide = paddedSize(size, lanes)
     plain = code.scratch("f32", count * wide)
     with eachSample(code) as n:
         for row in range(count):
             with code.loop(0, wide, lanes, unroll=1) as c:
-                plain.store(row * wide + c, read(code, given, n, row, c, size, lanes))
-        own, target = grad.at(n * stride), dx.at(n * (count * size))
+                plain.store(row * wide + c, read(code, vectors, n, row, c, size, lanes))
+        sampleGrad, target = grad.at(n * stride), dx.at(n * (count * size))
         with code.loop(0, count, unroll=1) as i, code.loop(0, wide, lanes, unroll=1) as c:
             sums = code.variable(code.constant(0.0, IRType("f32", lanes)))
 
             def add(j: IRValue, pair: IRValue) -> None:
-                weight = code.splat(own.load(pair), lanes)
+                weight = code.splat(sampleGrad.load(pair), lanes)
                 sums.value = code.fma(weight, plain.load(j * wide + c, lanes), sums.value)
 
             with code.loop(0, i, unroll=4) as j:
@@ -111,12 +111,12 @@ def vectorsOf(code: IRBuilder, count: int) -> list[tuple[IRPointer, IRValue]]:
 
 
 def read(
-    code: IRBuilder, given: list[tuple[IRPointer, IRValue]], n: IRValue, i: int, c: IRValue, size: int, lanes: int
+    code: IRBuilder, vectors: list[tuple[IRPointer, IRValue]], n: IRValue, i: int, c: IRValue, size: int, lanes: int
 ) -> IRValue:
     """Elements c, c + 1, ... of vector i of sample n; 0 beyond its end, and for vectors beyond the last."""
-    if i >= len(given):
+    if i >= len(vectors):
         return code.constant(0.0, IRType("f32", lanes))
-    pointer, row = given[i]
+    pointer, row = vectors[i]
     return pointer.at(n * row).load(c, lanes, None if size % lanes == 0 else code.mask(size - c, lanes))
 
 

@@ -351,9 +351,9 @@ class RecurrentForward(RecurrentWriter):
                         self.tile(self.indices(row, tile.rows), row - first, unit, x, old["h"], count, saved)
                     for step in self.steps:
                         with code.loop(first, last, unroll=1) as row:
-                            given = None if self.W is not None else x
+                            added = None if self.W is not None else x
                             for u in range(0, width, tile.lanes):
-                                step(UnitVector(self, row, row - first, unit + u, timeStep, u, given, old, new, saved))
+                                step(UnitVector(self, row, row - first, unit + u, timeStep, u, added, old, new, saved))
 
     @property
     def parts(self) -> int:
@@ -376,8 +376,8 @@ class RecurrentForward(RecurrentWriter):
     ) -> None:
         """The sums of all gates for some samples by some units, over `count` elements of h."""
         code, gates, width, lanes = self.code, range(self.cell.gates), self.plan.width, self.lanes
-        prefetched = [each for each in (saved, x if self.W is None else None) if each is not None]
-        for address in (each.at(row) for each in prefetched for row in rows):
+        prefetched = [source for source in (saved, x if self.W is None else None) if source is not None]
+        for address in (source.at(row) for source in prefetched for row in rows):
             for g in gates:
                 address.prefetch(self.units * g + unit)
         zeros = [code.constant(0.0, IRType("f32", lanes))] * (width // lanes)
@@ -411,8 +411,8 @@ class RecurrentForward(RecurrentWriter):
         """[row][gate][vector] of starts + x times packed weights with `high` rows, over `count` elements of x."""
         lanes, width, gates = self.lanes, self.plan.width, self.cell.gates
         panel, addresses = weights.at(unit * (high * gates)), [x.at(row) for row in rows]
-        across, each = range(0, gates * width, lanes), width // lanes
-        found = broadcastFma(
+        across, vectorsPerGate = range(0, gates * width, lanes), width // lanes
+        sums = broadcastFma(
             self.code,
             lanes,
             count,
@@ -421,7 +421,7 @@ class RecurrentForward(RecurrentWriter):
             lambda k: [panel.load(k * (gates * width) + v, lanes) for v in across],
             [[vector for gate in row for vector in gate] for row in starts],
         )
-        return [[row[g * each : (g + 1) * each] for g in range(gates)] for row in found]
+        return [[row[g * vectorsPerGate : (g + 1) * vectorsPerGate] for g in range(gates)] for row in sums]
 
     @property
     def steps(self) -> list[Callable[[UnitVector], None]]:
@@ -616,9 +616,9 @@ class RecurrentBackward(RecurrentWriter):
         """The gradient of h, of some samples by some units, += dq U'."""
         code, lanes, tile = self.code, self.lanes, self.plan.tile
         across = range(0, tile.columns, lanes)
-        addresses, own = [dq.at(row) for row in rows], [self.grads["h"].at(row).at(unit) for row in rows]
+        addresses, targets = [dq.at(row) for row in rows], [self.grads["h"].at(row).at(unit) for row in rows]
         masks = [self.mask(unit + u) for u in across]
-        found = broadcastFma(
+        sums = broadcastFma(
             code,
             lanes,
             self.units * self.cell.gates,
@@ -628,8 +628,8 @@ class RecurrentBackward(RecurrentWriter):
             [[code.constant(0.0, IRType("f32", lanes))] * len(masks)] * len(rows),
         )
         before = [
-            [address.load(u, lanes, mask) for u, mask in zip(across, masks)] for address in own
+            [address.load(u, lanes, mask) for u, mask in zip(across, masks)] for address in targets
         ]  # all: a row may repeat
-        for address, olds, values in zip(own, before, found):
+        for address, olds, values in zip(targets, before, sums):
             for u, mask, old, value in zip(across, masks, olds, values):
                 address.store(u, old + value, mask)

@@ -46,7 +46,7 @@ def scatterAddFused(
 
 
 def writeScatterFused(
-    part: int, most: int, columns: int, wide: int, own: int | None, code: IRBuilder, epilogue: EpilogueSpec
+    part: int, most: int, columns: int, wide: int, fixedWidth: int | None, code: IRBuilder, epilogue: EpilogueSpec
 ) -> None:
     """Sums of a task's rows, in the order of the indices; then each of its rows. `own` is the width if it is known."""
     lanes = jit.lanes(4)
@@ -61,25 +61,25 @@ def writeScatterFused(
     zero, none = code.constant(0.0, IRType("f32", lanes)), code.constant(0, IRType("i32", lanes))
 
     def mask(c: int) -> IRValue | None:
-        if own is None:
+        if fixedWidth is None:
             return code.mask(width - first - c, lanes)
-        return None if c + lanes <= own else code.mask(own - c, lanes)
+        return None if c + lanes <= fixedWidth else code.mask(fixedWidth - c, lanes)
 
     with code.loop(0, high - low, lanes, unroll=1) as r:
         slot.store(r, none)
     for c in range(0, columns, lanes):
         sums.store(c, zero)
-    found = code.variable(code.i64(0))
+    distinct = code.variable(code.i64(0))
     with code.loop(0, count, unroll=1) as i:
         at = index.load(i * indexStep)
         inRange(code, at, rows, fault)
         with code.when((at >= low) & (at < high)):
             source, known = grad.at(i * gradRow + first), code.convert(slot.load(at - low), "i64")
             with code.when(known == 0):
-                found.value = found.value + 1
-                slot.store(at - low, code.convert(found.value, "i32"))
+                distinct.value = distinct.value + 1
+                slot.store(at - low, code.convert(distinct.value, "i32"))
                 for c in range(0, columns, lanes):
-                    sums.store(found.value * columns + c, zero + source.load(c, lanes, mask(c)))
+                    sums.store(distinct.value * columns + c, zero + source.load(c, lanes, mask(c)))
             with code.when(known != 0):
                 total = sums.at(known * columns)
                 for c in range(0, columns, lanes):

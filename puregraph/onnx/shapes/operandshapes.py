@@ -101,10 +101,10 @@ def product(attributes: Any, inputs: Any, others: Any) -> Demand:
 
 DEMANDS: dict[str, Callable[[Any, Any, Any], Demand]] = {
     **dict.fromkeys(("Conv", "ConvInteger", "DeformConv"), convolved),
-    "ConvTranspose": lambda attributes, given, others: (
+    "ConvTranspose": lambda attributes, inputs, others: (
         (None, {}) if others[0] is None else (len(others[0]), {1: others[0][0]})
     ),
-    "QLinearConv": lambda attributes, given, others: convolved(attributes, given, others[2:]),
+    "QLinearConv": lambda attributes, inputs, others: convolved(attributes, inputs, others[2:]),
     **dict.fromkeys(("MatMul", "MatMulInteger"), multiplied),
     "Gemm": product,
     **dict.fromkeys(("Resize", "Upsample"), resized),
@@ -113,10 +113,10 @@ DEMANDS: dict[str, Callable[[Any, Any, Any], Demand]] = {
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), scaled),
     "Pad": padded,
     "Tile": counted,
-    "Transpose": lambda attributes, given, others: (len(attributes["perm"]) if "perm" in attributes else None, {}),
+    "Transpose": lambda attributes, inputs, others: (len(attributes["perm"]) if "perm" in attributes else None, {}),
     **dict.fromkeys(
         ("MaxPool", "AveragePool", "LpPool", "MaxUnpool"),
-        lambda attributes, given, others: (2 + len(attributes.get("kernel_shape", ())), {}),
+        lambda attributes, inputs, others: (2 + len(attributes.get("kernel_shape", ())), {}),
     ),
-    "GridSample": lambda attributes, given, others: (None if others[0] is None else len(others[0]), {}),
+    "GridSample": lambda attributes, inputs, others: (None if others[0] is None else len(others[0]), {}),
 }
