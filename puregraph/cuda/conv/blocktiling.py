@@ -15,7 +15,7 @@ LEAST = 8  # stages of depth that make a part worth it
 
 
 class ContractionShape(NamedTuple):
-    """How large a contraction is, and how its operands are read."""
+    """The sizes of a contraction, and the layouts of its operands."""
 
     kind: str
     m: int
@@ -91,7 +91,7 @@ def partsOf(tile: BlockTile, work: ContractionShape) -> int:
 
 
 def occupancy(tile: BlockTile, work: ContractionShape) -> int:
-    """How many such blocks fit the registers of a multiprocessor."""
+    """The number of blocks that fit the registers of a multiprocessor."""
     few = registers(tile, work)
     return max(1, min(tile.blocks, REGISTERS // (tile.threads * (few + -few % 8))))
 

@@ -80,7 +80,7 @@ def convolved(name: str, y: Any, x: Any, W: Any, window: Any, isBack: bool) -> l
 
 
 def read(i: int, position: str, isBack: bool, args: KernelArgs, window: Any) -> str:
-    """C of s, the position that tap t reads for a position; -1 where it reads nothing."""
+    """C of s, the position that tap t reads for an output position; -1 if it reads none."""
     if not isBack:
         return f"const int s{i} = {position} * g.stride{i} + t{i} * g.dilation{i} - g.before{i};"
     by = args.divisor(f"stride{i}", window.stride[i])

@@ -78,7 +78,7 @@ def forward(
 def data(
     dx: Any, grad: Any, W: Any, window: Any, groups: int, epilogue: EpilogueText | None = None
 ) -> list[Launch] | Any:
-    """dx of y = x * W, or the epilogue of it, to which rows are (n, *positions), and columns channels."""
+    """dx of y = x * W, or its epilogue, with rows (n, *positions) and channels as columns."""
     if not areFloats(grad, W):
         return NotImplemented
     if not grad.shape[0]:
@@ -144,7 +144,7 @@ def weight(dW: Any, grad: Any, x: Any, window: Any, groups: int) -> list[Launch]
 
 
 def areFloats(x: Any, y: Any) -> bool:
-    """Whether both have the same dtype, and one that contractions support."""
+    """True if both have the same dtype, supported by contractions."""
     return x.dtype == y.dtype and STORED.get(x.dtype.name) in ("float", "double", "Half", "Bfloat")
 
 
@@ -214,7 +214,7 @@ def oneHot(i: int, value: int, rank: int) -> tuple[int, ...]:
 
 
 def reachesOut(window: Any, i: int) -> bool:
-    """Whether windows reach beyond an end of an axis."""
+    """True if windows reach beyond an end of an axis."""
     length, k, stride, (before, _), dilation = (axisValues[i] for axisValues in window)
     return before > 0 or (window.count[i] - 1) * stride - before + (k - 1) * dilation >= length
 
@@ -235,7 +235,7 @@ class Phase(NamedTuple):
     back: int
 
     def reachesOut(self, count: int) -> bool:
-        """Whether a read element is beyond the ends."""
+        """True if an element beyond the ends is read."""
         return self.first + self.length - 1 >= count or self.first - (self.taps - 1) * self.back < 0
 
 
@@ -252,7 +252,7 @@ def phasesOf(length: int, size: int, stride: int, pad: tuple[int, int], dilation
 
 
 def phased(c: EpilogueOperandText, phase: Sequence[Phase], stride: Sequence[int], channels: int) -> EpilogueOperandText:
-    """An operand over all positions and channels, seen from those of a phase and each group of `channels`."""
+    """An operand over all positions and channels, restricted to one phase and one group of `channels`."""
     n, *positions = c.rows
     start = c.start + dot(positions, [p.start for p in phase])
     return grouped(c._replace(rows=(n, *multiplied(positions, stride)), start=start), channels)

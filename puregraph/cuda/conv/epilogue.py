@@ -77,8 +77,8 @@ def sizeOf(dtype: str) -> int:
 
 
 def vectorWidth(dtype: str, size: int, steps: Sequence[int]) -> int:
-    """How many elements are loaded or stored at once, contiguous along an axis of this size: up to 16 bytes, at
-    addresses that all other strides leave aligned."""
+    """The number of elements per load or store, contiguous along an axis of this size: up to 16 bytes, at addresses
+    that all other strides keep aligned."""
     n = max(1, WIDEST // sizeOf(dtype))
     while n > 1 and any(x % n for x in (size, *steps)):
         n //= 2
@@ -86,10 +86,10 @@ def vectorWidth(dtype: str, size: int, steps: Sequence[int]) -> int:
 
 
 class EpilogueLoop(NamedTuple):
-    """How an epilogue traverses the sums: along rows or columns, `pack` at a time.
+    """The traversal of the sums by an epilogue: along rows or columns, `pack` at a time.
 
-    Two sums that follow each other along the last axis of the rows, or of the columns, are neighbours; a pack of them
-    never goes beyond that axis.
+    Two consecutive sums along the last axis of the rows, or of the columns, are neighbours; a pack never crosses the
+    end of that axis.
     """
 
     epilogue: EpilogueText
@@ -102,13 +102,13 @@ class EpilogueLoop(NamedTuple):
         return axes[-1] if axes else 0
 
     def isPacked(self, o: EpilogueOperandText, size: int) -> bool:
-        """Whether an operand is loaded or stored in packs."""
+        """True if an operand is loaded or stored in packs."""
         axes = (*o.rows[:-1], *o.columns) if self.alongRows else (*o.rows, *o.columns[:-1])
         return self.step(o) == 1 and vectorWidth(o.dtype, size, (*axes, *o.batch, o.start)) >= self.pack > 1
 
 
 def epilogueLoop(epilogue: EpilogueText, rows: Sequence[int], columns: Sequence[int]) -> EpilogueLoop:
-    """The loop along the axis that is contiguous where results are stored, in packs that suit all of these."""
+    """The loop along the axis in which results are contiguous, in packs that suit all operands."""
     first = next(iter(epilogue.stores.values()))
     alongRows = bool(rows) and first.rows[-1] == 1 and (not columns or first.columns[-1] != 1)
     size = (rows if alongRows else columns)[-1:]
@@ -147,7 +147,7 @@ def write(finish: EpilogueLoop, args: KernelArgs, space: Any, isWhole: bool = Fa
 
 
 def move(finish: EpilogueLoop, args: KernelArgs, do: str, name: str, o: EpilogueOperandText, space: Any) -> str:
-    """C that loads or stores a pack: at once where its elements are contiguous and aligned."""
+    """C that loads or stores a pack: in one access if its elements are contiguous and aligned."""
     pack, step = finish.pack, finish.step(o)
     stepText = str(step) if step in (0, 1) else args.number(f"{name}Step", step, "long")
     single = f"{do}Apart<{pack}>(g.{name}, at_{name}, {stepText}, {name});"

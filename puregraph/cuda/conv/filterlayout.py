@@ -1,6 +1,6 @@
-"""Weights of convolutions, transposed from the order that users see to channels last, and gradients back.
+"""Transposes convolution weights from the users' order to channels last, and gradients back.
 
-    y[k, t, c] = x[k, c, t]    and    y[k, c, t] = x[k, t, c],    t being the tap of the window
+    y[k, t, c] = x[k, c, t]    and    y[k, c, t] = x[k, t, c],    where t is the tap of the window
 
 All weights of the same dtypes are one launch: a table has their addresses, a block copies a chunk of one of them.
 Elements that are read one after the other are a window apart, but those of a chunk are close, and stay in the cache.

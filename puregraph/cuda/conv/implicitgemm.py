@@ -179,7 +179,7 @@ class ContractionText:
         ]
 
     def side(self, name: str, side: OperandReading, lanes: int) -> str:
-        """C of how an operand is read."""
+        """C that reads an operand."""
         args, low, o = self.args, name.lower(), side.operand
         pointer = args.pointer(low, o.dtype, o.what)
         isA = name == "A"

@@ -96,8 +96,8 @@ def joined(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> list[list[
 
 
 class OperandReading(NamedTuple):
-    """How threads read an operand: the sizes of its lanes' axes, whether it is contiguous along the depth, and how many
-    elements are loaded at once."""
+    """The access to an operand: sizes of its lanes' axes, whether it is contiguous along the depth, and elements per
+    load."""
 
     operand: ContractionOperand
     sizes: tuple[int, ...]
@@ -106,7 +106,7 @@ class OperandReading(NamedTuple):
 
 
 def sideOf(o: ContractionOperand, lanes: tuple[int, ...], depth: tuple[int, ...], isWhole: bool) -> OperandReading:
-    """How an operand is best read."""
+    """The best access to an operand."""
     alongDepth = distance(depth, o.depth, isWhole) < distance(lanes, o.lanes, isWhole)
     sizes, axes, others = (depth, o.depth, o.lanes) if alongDepth else (lanes, o.lanes, o.depth)
     if axes[-1:] != (1,) or any((i.depth if alongDepth else i.lanes)[-1] for i in o.limits):

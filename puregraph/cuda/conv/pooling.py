@@ -31,7 +31,7 @@ def maxPool(y: Any, indices: Any, x: Any, window: Any) -> list[Launch] | Any:
 
 
 def maxPoolGrad(dx: Any, grad: Any, indices: Any, window: Any) -> list[Launch] | Any:
-    """dx from the windows whose maximum is at each position; all windows are searched where the layout is unknown."""
+    """dx from the windows whose maximum is at each position; for an unknown layout, all windows are searched."""
     grid, rank, args = gridOf(dx, grad, indices), len(dx.shape) - 2, KernelArgs()
     if grid is None or not areFloats(dx, grad):
         return NotImplemented
@@ -70,7 +70,7 @@ def meanPool(y: Any, x: Any, window: Any, includePad: bool) -> list[Launch] | An
 
 
 def meanPoolGrad(dx: Any, grad: Any, window: Any, includePad: bool) -> list[Launch] | Any:
-    """dx: at each position the sum of its share of each window over it."""
+    """dx: at each position, the sum of its shares of all windows over it."""
     grid, rank, args = gridOf(dx, grad), len(dx.shape) - 2, KernelArgs()
     if grid is None or not areFloats(dx, grad):
         return NotImplemented

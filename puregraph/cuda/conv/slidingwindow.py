@@ -18,7 +18,8 @@ FAR = 2**31 - 1  # the largest int
 
 
 class ThreadGrid(NamedTuple):
-    """How threads traverse an array (n, c, *spatial): `pack` channels each, and `run` positions along the last axis."""
+    """The mapping of threads to an array (n, c, *spatial): `pack` channels each, and `run` positions along the last
+    axis."""
 
     shape: tuple[int, ...]
     isLast: bool
@@ -59,7 +60,7 @@ def gridOf(made: Any, *others: Any, run: int = 1) -> ThreadGrid | None:
 
 
 def packOf(made: Any, *others: Any) -> int:
-    """How many channels are contiguous and aligned in all arrays; at most 16 bytes of the first."""
+    """The number of channels that are contiguous and aligned in all arrays; at most 16 bytes of the first."""
     sizes = [made.shape[1]]
     for x in (made, *others):
         n, c, *positions = stridesOf(x)
@@ -80,7 +81,7 @@ def at(
 
 
 def windows(args: KernelArgs, window: Any) -> None:
-    """Declare the geometry of windows as arguments: length0, size0, stride0, before0, dilation0, count0, ..."""
+    """Declare the window geometry as arguments: length0, size0, stride0, before0, dilation0, count0, ..."""
     for i, (length, size, stride, (before, _), dilation) in enumerate(zip(*window)):
         sizes = {"length": length, "size": size, "stride": stride, "before": before, "dilation": dilation}
         for name, value in (sizes | {"count": window.count[i]}).items():
@@ -114,7 +115,7 @@ const int high{i} = u{i} < 0 ? -1 : min(g.count{i} - 1, quotient(u{i}, {by}));""
 def launch(
     name: str, grid: ThreadGrid, args: KernelArgs, constants: dict[str, str], body: str, resident: int = 1
 ) -> Launch:
-    """A kernel whose threads each run the body; of its blocks a processor is to have room for `resident`."""
+    """A kernel whose threads each run the body; `resident` blocks have to fit a multiprocessor."""
     args.number("threads", grid.threads)
     indices = grid.indices(args)
     types = "".join(f"typedef {value} {key};\n" for key, value in constants.items())

@@ -73,8 +73,8 @@ class KernelError(RuntimeError):
 
 
 class EmulatedText(NamedTuple):
-    """A compiled text: its kernels by name, the types of their arguments, and which of these are `__restrict__`; and
-    whether they wait for the launch before, while which they may begin."""
+    """A compiled text: its kernels by name, the types and __restrict__ flags of their arguments, and whether kernels
+    wait for the previous launch, which they may overlap."""
 
     kernels: dict[str, Any]
     wants: dict[str, list[tuple[str, str]]]
@@ -84,7 +84,7 @@ class EmulatedText(NamedTuple):
 
 
 def available() -> bool:
-    """Whether kernels can be emulated here."""
+    """True if kernels can be emulated here."""
     return missing() is None
 
 
@@ -141,7 +141,7 @@ def preprocessed(text: str) -> str:
 
 
 def compiled(text: str, options: list[str]) -> str:
-    """What g++ prints for a text.
+    """The output of g++ for a text.
 
     Raises    DeviceError with what g++ says if it refuses
     """
@@ -296,7 +296,7 @@ def start(launch: Launch, memory: GuardedMemory) -> None:
 
 
 def demandApart(name: str, entry: str, code: EmulatedText, share: Callable[[int, int], bool]) -> None:
-    """Raise KernelError if two arguments of a launch share memory that its kernel believes is apart."""
+    """Raise KernelError if two arguments of a launch share memory although their kernel declares them __restrict__."""
     conflict = broken([role for role, _ in code.wants[entry]], code.restricted[entry], share)
     if conflict is not None:
         i, j, written = conflict
@@ -320,7 +320,7 @@ def call(
 
     Blocks of a `cooperative` launch take turns; those of others run one after the other.
 
-    Raises    KernelError with its fault, and where it is
+    Raises    KernelError with its fault and position
     """
     limits = (block, (1024, 1024, 64)), (grid, (2**31 - 1, 65535, 65535))
     isThere = all(1 <= n <= most for sizes, mosts in limits for n, most in zip(sizes, mosts))
@@ -416,7 +416,7 @@ class GuardedMemory:
         return self.copies[id(what)]
 
     def share(self, launch: Launch) -> Callable[[int, int], bool]:
-        """What says whether two arguments of a launch have bytes in common."""
+        """A function that checks whether two arguments of a launch share bytes."""
         arrays = [self.at(what) if kind == "pointer" else None for kind, what in launch.slots]
         return lambda i, j: np.shares_memory(arrays[i], arrays[j])
 
@@ -476,7 +476,7 @@ def bounds(x: np.ndarray) -> tuple[int, int]:
 
 
 def overlapping(arrays: dict[int, np.ndarray]) -> list[list[int]]:
-    """The keys of arrays, those that overlap in one list."""
+    """The keys of arrays, grouped by overlap."""
     groups: list[list[int]] = []
     end = -1
     for key in sorted(arrays, key=lambda key: bounds(arrays[key])):

@@ -36,7 +36,7 @@ def translated(text: str) -> str:
 
 
 def call(statement: str, isVolatile: bool) -> str:
-    """The call for what stands between the parentheses of one statement."""
+    """The call for the contents of the parentheses of an asm statement."""
     sections = list(split(statement, ":"))
     instruction = "".join(LITERAL.findall(sections[0])).strip()
     name, _, rest = instruction.removesuffix(";").partition(" ")

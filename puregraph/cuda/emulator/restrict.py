@@ -13,7 +13,7 @@ from puregraph.cuda.emulator.ptx import closing, split
 
 
 def restricted(expanded: str, entry: str) -> list[bool]:
-    """Which parameters of a kernel are `__restrict__`, from its preprocessed text."""
+    """True for each parameter of a kernel that is `__restrict__`, from its preprocessed text."""
     match = re.search(rf"\bvoid\s+{entry}\s*(?=\()", expanded)
     if match is None:
         return []

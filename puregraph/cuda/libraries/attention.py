@@ -31,7 +31,7 @@ LARGE = 256 << 20  # bytes of workspace
 
 
 class AttentionTask(NamedTuple):
-    """Attention: "attend" gives y and lse, "attendGrad" the gradients of q, k and v, in the same layout as these.
+    """Attention: "attend" computes y and lse, "attendGrad" the gradients of q, k and v, in their layouts.
 
     `bias` is added to the scores. `causal` hides key j from query i < j. The heads of k divide those of q. `repeats`
     asks for deterministic sums.
@@ -95,7 +95,7 @@ class AttentionTask(NamedTuple):
             draft.write(gradient, layout)
 
     def emulate(self, arrays: Sequence[np.ndarray]) -> None:
-        """Compute it in numpy, from the task alone; it drops other entries than cuDNN."""
+        """Compute the task in numpy; dropout drops other entries than cuDNN."""
         stored = "float32" if self.kind == "tf32" else self.kind
         reads = [(layout, stored) for layout in (*self.grads[:1], self.q, self.k, self.v)]
         reads += [(self.y, stored), (self.lse, "float32")] if self.grads else []
@@ -142,7 +142,7 @@ class AttentionTask(NamedTuple):
         return np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf) if self.causal else scores
 
     def left(self, p: Any, *random: Any) -> Any:
-        """The factor of p: 0 where it is dropped, else 1 / (1 - dropout)."""
+        """The dropout factor of p: 0 for dropped entries, else 1 / (1 - dropout)."""
         if not self.dropout:
             return np.float32(1)
         key = [int(number.ravel()[0]) for number in random]
@@ -252,12 +252,12 @@ def byRows(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def heads(x: Any) -> Tensor:
-    """Heads as a tensor of cuDNN; where the layout is free, those of a query are contiguous."""
+    """Heads as a cuDNN tensor; if the layout is free, the heads of a query are contiguous."""
     return tensor(x, lambda shape: dense(shape, (0, 2, 1, 3)))
 
 
 def areHeads(*arrays: Any) -> bool:
-    """Whether arrays are heads of one dtype, contiguous for each query, key or value."""
+    """True if arrays are heads of one dtype, contiguous for each query, key or value."""
     first = arrays[0]
     return all(
         isPlain(x)
@@ -270,7 +270,7 @@ def areHeads(*arrays: Any) -> bool:
 
 
 def isRow(lse: Any) -> bool:
-    """Whether a log-sum-exp has the layout that cuDNN writes."""
+    """True if a log-sum-exp has the layout that cuDNN writes."""
     return isPlain(lse) and lse.dtype.name == "float32" and len(lse.shape) == 4 and lse.shape[3] == 1
 
 

@@ -87,14 +87,14 @@ class ConvolutionTask(NamedTuple):
 
     @property
     def room(self) -> int:
-        """The bytes of workspace that it may take: those of its tensors, and ROOM at least. On an H100 cuDNN's first
-        plan for 1,024 channels in float32 takes 9.4 GB, beside 71 MB of tensors."""
+        """The limit of workspace in bytes: the size of its tensors, and at least ROOM. On an H100 cuDNN's first plan
+        for 1,024 channels in float32 takes 9.4 GB, beside 71 MB of tensors."""
         size = {"float64": 8, "float32": 4, "tf32": 4}.get(self.kind, 2)
         return max(ROOM, size * sum(prod(tensor.shape) for tensor in (self.x, self.W, self.y)))
 
     @property
     def isPoint(self) -> bool:
-        """Whether it is pointwise: each position is multiplied with the same matrix."""
+        """True if it is pointwise: all positions are multiplied by the same matrix."""
         once = {1} == {*self.W.shape[2:], *self.stride}
         return once and self.groups == 1 and not any(map(any, self.pad))
 
@@ -250,7 +250,7 @@ def convolveWeight(
 
 
 def areSupported(*arrays: Any) -> bool:
-    """Whether arrays have one dtype that cuDNN supports, and the first one one to three spatial axes."""
+    """True if all arrays have one dtype that cuDNN supports, and the first has one to three spatial axes."""
     isOne = all(isPlain(x) and x.dtype.name == arrays[0].dtype.name for x in arrays)
     return isOne and len(arrays[0].shape) - 2 in RANKS
 
@@ -273,7 +273,7 @@ def callOf(task: ConvolutionTask, groups: int, *arrays: Any) -> Any:
 
 
 def perAxis(value: Any, rank: int) -> tuple[Any, ...]:
-    """One entry per axis: 3 -> (3, 3); a tuple stays as it is."""
+    """A value for each axis: 3 -> (3, 3); a tuple is returned unchanged."""
     return tuple(value) if isinstance(value, (tuple, list)) else (int(value),) * rank
 
 

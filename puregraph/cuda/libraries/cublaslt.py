@@ -52,7 +52,7 @@ class MatrixLayout(NamedTuple):
 
 
 class TaskAddresses(NamedTuple):
-    """The addresses of a task: A, B, D, its vector, and what is kept for backward; 0 for what is absent."""
+    """The addresses of a task: A, B, D, its vector, and values kept for backward; 0 if absent."""
 
     a: int
     b: int
@@ -175,7 +175,7 @@ def handle() -> ctypes.c_void_p:
 
 
 class CublasObject:
-    """One of the library's objects, with attributes; freed with its last reference."""
+    """A library object with attributes; freed with its last reference."""
 
     def __init__(self, kind: str, *arguments: Any) -> None:
         self.kind, self.at, self.library = kind, ctypes.c_void_p(), library()
@@ -220,7 +220,7 @@ class Matmul:
             self.description.set(KEPTSTRIDE, ctypes.c_int64(task.keptStride))
 
     def point(self, at: TaskAddresses) -> None:
-        """Set the addresses of the vector and of what is kept."""
+        """Set the addresses of the vector and of the kept values."""
         if self.task.epilogue & (BIAS | TOTAL | TOTALA | TOTALB):
             self.description.set(VECTOR, ctypes.c_void_p(at.vector))
         if self.task.epilogue & KEPT:
@@ -271,8 +271,7 @@ class Matmul:
 
 
 def isPossible(task: GemmTask) -> bool:
-    """Whether the library has an algorithm for a task, if all is well aligned; assumed where no GPU is in
-    use that could be asked."""
+    """True if the library has an algorithm for a task with aligned memory; assumed if no GPU is in use."""
     if device.name() != "cuda":
         return True
     return missing() is None and Matmul(task).choose(TaskAddresses(ALIGNED, ALIGNED, ALIGNED, ALIGNED, ALIGNED))

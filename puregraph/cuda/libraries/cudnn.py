@@ -141,8 +141,8 @@ class CudnnPlanner:
             return self.plans[text]
 
     def fromDisk(self, text: str) -> CudnnPlan | None:
-        """The plan that is stored, if it can be loaded here, with the workspace that it takes here: without a device
-        cuDNN does not know how many multiprocessors share the work of some kernels."""
+        """The stored plan, if it can be loaded here, with its workspace on this GPU: without a device cuDNN does not
+        know how many multiprocessors share the work of some kernels."""
         stored = diskcache.read(self.fileOf(text), workspace=int)
         if stored is None:
             return None
@@ -218,12 +218,12 @@ class CudnnPlanner:
 
     @property
     def refusal(self) -> type[Exception]:
-        """What is raised where there is no plan."""
+        """The exception of cuDNN if there is no plan."""
         return self.library.cudnnGraphNotSupportedError
 
     @CachedProperty
     def compiles(self) -> bool:
-        """Whether cuDNN can compile kernels here, tried on one that it always has."""
+        """True if cuDNN can compile kernels here, tested on a kernel that it always supports."""
         return self.build(PROBE) is not None
 
     def proposed(self, task: Any) -> Any:
@@ -316,7 +316,8 @@ class GraphDraft:
 
 
 def avoided(task: Any) -> list[str]:
-    """What no kernel for a task may do: round float32, sum in less than float32, or be nondeterministic."""
+    """Numerical notes that a task's kernels must not have: rounding float32, summing in less than float32, or being
+    nondeterministic."""
     notes = ["NONDETERMINISTIC"] if task.repeats else []
     return notes + (
         ["TENSOR_CORE", "DOWN_CONVERT_INPUTS"] if task.kind == "float32" else ["REDUCED_PRECISION_REDUCTION"]
@@ -386,8 +387,8 @@ def usePlanner(planner: CudnnPlanner | None) -> ExitStack:
 
 
 def isPlanned(task: Any) -> bool:
-    """Whether cuDNN has a plan for a task. Without a planner, the table of known tasks decides; others are assumed
-    to have one."""
+    """True if cuDNN has a plan for a task. Without a planner, the table of known tasks decides; unknown tasks are
+    assumed to have one."""
     planner = current()
     if planner is not None:
         return planner.plan(task) is not None
@@ -417,13 +418,13 @@ def tensor(x: Any, lay: Callable[[Sequence[int]], tuple[int, ...]] = channelsLas
 
 
 def areAligned(*arrays: Any) -> bool:
-    """Whether arrays, or Values that will be such, begin where plans want them to."""
+    """True if arrays, or Values that become arrays, start at the alignment that plans require."""
     starts = [getattr(getattr(x, "value", x), "offset", 0) for x in arrays if x is not None]
     return not any(start % ALIGNED for start in starts)
 
 
 def isPlain(x: Any) -> bool:
-    """Whether an array has a dtype that cuDNN supports, and non-negative strides of whole elements."""
+    """True if an array has a dtype that cuDNN supports, and non-negative strides of whole elements."""
     size = x.dtype.itemsize
     leadsOn = all(step % size == 0 and step >= (n > 1) for n, step in zip(x.shape, x.strides))
     return bool(x.size) and x.dtype.name in KINDS and leadsOn

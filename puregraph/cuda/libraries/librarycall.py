@@ -15,9 +15,9 @@ class LibraryCall:
 
     `library`    NVIDIA's library that it calls
     `name`       its name in tables
-    `slots`      (type, what) of each argument, in order: what is read, then what is written; all are "pointer"s to an
-                 array or a placeholder of one
-    `workspace`  the bytes of scratch memory that it needs, aligned to 256 bytes; calls that run one after the
+    `slots`      (type, what) of each argument, in order: inputs, then outputs; all are "pointer"s to an array or
+                 a placeholder of one
+    `workspace`  bytes of scratch memory, aligned to 256 bytes; calls that run one after the
                  other may share it
     """
 
@@ -45,8 +45,8 @@ class LibraryCall:
         raise NotImplementedError
 
     def emulate(self, arrays: Sequence[np.ndarray]) -> None:
-        """The same on numpy arrays, of which only the start counts: memory is read by the library's
-        descriptors, and sums are in float32, or in float64 for float64."""
+        """Run the call on numpy arrays. Only their start address counts: memory is read by the library's descriptors.
+        Sums are in float32, or in float64 for float64."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

@@ -59,7 +59,7 @@ class View(NamedTuple):
 class Product(LibraryCall):
     """A matrix product, or several that differ in their offsets.
 
-    `roles`   which slot is "a", "b" or "d" of the task, its "vector", and what is "kept"
+    `roles`   the slots of "a", "b" and "d" of the task, of its "vector", and of the "kept" values
     `starts`  for each call the offsets of these in bytes from the slot's address
     """
 
@@ -127,7 +127,7 @@ def product(
     of: str = "out",
     tf32: bool = False,
 ) -> Any:
-    """out = epilogue(alpha a b + beta out), as np.matmul; NotImplemented where the library has no such task.
+    """out = epilogue(alpha a b + beta out), as np.matmul; NotImplemented if the library has no such task.
 
     `bias`        (n,), added to each row
     `activation`  "relu" or "gelu" (its tanh form) of that; `kept`, as `keptFor` has it, gets what its gradient needs
@@ -221,10 +221,10 @@ class GemmAxes:
                 self.keep([j for j in range(len(self.batch)) if j != i])
 
     def task(self, kind: str, made: str, epilogue: int, step: int) -> GemmTask | None:
-        """The task of one call, with the longest axis of the batch as the library's batch.
+        """The task of one call, with the longest batch axis as the library's batch.
 
-        None if the matrices have no leading dimension, what is kept has none that `step` divides, or it takes too
-        many calls.
+        None if the matrices have no leading dimension, that of the kept values is no multiple of `step`, or it takes
+        too many calls.
         """
         if epilogue != TOTALB:
             self.flatten("a", "rows")
@@ -268,7 +268,7 @@ def matrixOf(view: View, rows: int, columns: int, kind: str) -> tuple[MatrixLayo
 
 
 def isColumnMajor(out: Any) -> bool:
-    """Whether a result is column-major, and not row-major."""
+    """True if a result is column-major rather than row-major."""
     (m, n), (rows, columns) = out.shape[-2:], out.strides[-2:]
     return n > 1 and columns != out.dtype.itemsize and (m == 1 or rows == out.dtype.itemsize)
 
@@ -299,7 +299,7 @@ def epilogueCode(
 
 
 def fits(out: Any, a: Any, b: Any) -> bool:
-    """Whether three arrays have the shapes and dtypes of a product that the library supports."""
+    """True if three arrays have the shapes and dtypes of a product that the library supports."""
     if min(len(a.shape), len(b.shape), len(out.shape)) < 2 or not out.size * a.size:
         return False
     kind, made = a.dtype.name, out.dtype.name
@@ -310,7 +310,7 @@ def fits(out: Any, a: Any, b: Any) -> bool:
 
 
 def suits(epilogue: int, out: Any, vector: Any, kept: Any, of: str, activation: str | None) -> bool:
-    """Whether the operands of the epilogue have the shapes and dtypes that it needs."""
+    """True if the epilogue's operands have the required shapes and dtypes."""
     if epilogue != PLAIN and out.dtype.name == "float64":
         return False
     if vector is not None:
@@ -325,9 +325,10 @@ def suits(epilogue: int, out: Any, vector: Any, kept: Any, of: str, activation: 
 
 
 def keptFor(shape: tuple[int, ...], activation: str | None, dtype: Any) -> tuple[tuple[int, ...], Any]:
-    """The shape and dtype of what an activation keeps for backward: a bit per element for "relu", else elements.
+    """The shape and dtype of the values that an activation keeps for backward: one bit per element for "relu", else
+    elements.
 
-    Rows are longer than those of the result where the library asks for that.
+    Rows may be longer than in the result, as the library requires.
     """
     step = STEP[activation or "gelu"]
     row = -(-shape[-1] // step) * step
@@ -338,7 +339,7 @@ def keptFor(shape: tuple[int, ...], activation: str | None, dtype: Any) -> tuple
 
 
 def keptKind(task: GemmTask) -> str:
-    """What is kept: elements like those of D, or bits."""
+    """The type of kept values: elements like those of D, or bits."""
     return task.d.kind if task.epilogue & (GELU | 64) else "bits"
 
 
@@ -361,7 +362,7 @@ def matrixAt(elements: np.ndarray, matrix: MatrixLayout, n: int) -> np.ndarray:
 
 
 def finish(task: GemmTask, D: Any, A: Any, B: Any, parts: dict[str, np.ndarray], n: int) -> Any:
-    """The sums after the epilogue; what that writes beside them is written."""
+    """The sums after the epilogue; its other outputs are written to memory."""
     epilogue, kind = task.epilogue, task.d.kind
     rows, columns = D.shape
     if epilogue & BIAS:
@@ -388,7 +389,7 @@ def keptShape(task: GemmTask) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def keptStep(task: GemmTask) -> int:
-    """The stride from one matrix to the next, in what is kept."""
+    """The stride from one matrix to the next in the kept values."""
     return task.keptStride // (8 if keptKind(task) == "bits" else 1)
 
 

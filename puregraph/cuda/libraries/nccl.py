@@ -1,4 +1,4 @@
-"""NCCL, which exchanges what is on several GPUs, as CuPy has it."""
+"""NCCL, which exchanges data between GPUs, through CuPy."""
 
 from __future__ import annotations
 

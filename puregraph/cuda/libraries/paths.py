@@ -1,4 +1,4 @@
-"""Where NVIDIA's libraries are found: in wheels of their own, beside CuPy, in a CUDA toolkit, or by the loader."""
+"""Paths of NVIDIA's libraries: in wheels of their own, beside CuPy, in a CUDA toolkit, or on the loader's path."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ WINDOWS = os.name == "nt"
 def load(stem: str, versions: tuple[int, ...] = (), hint: str = "") -> ctypes.CDLL:
     """The library of a name, such as "cublasLt"; loaded once.
 
-    `versions` are those of its interface, best first; without any, they are the families of CUDA.
+    `versions` are its interface versions, best first; by default the CUDA families.
 
-    Raises    DeviceError with where it was searched for
+    Raises    DeviceError with the paths searched
     """
     tried = []
     for name in candidates(stem, versions or families()):
@@ -68,7 +68,7 @@ def fileName(stem: str, version: int) -> str:
 
 @cache
 def folders() -> list[str]:
-    """The folders of NVIDIA's wheels, then those of a toolkit that the environment names."""
+    """The folders of NVIDIA's wheels, then of a toolkit named in the environment."""
     candidates = []
     spec = importlib.util.find_spec("nvidia")
     for root in (spec.submodule_search_locations or []) if spec else []:

@@ -39,7 +39,7 @@ def pick(elements: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...],
 
 
 def load(stored: np.ndarray, kind: str) -> np.ndarray:
-    """Stored elements as what is computed with: float32, or float64 for float64."""
+    """Stored elements in the dtype of computation: float32, or float64 for float64."""
     if kind == "bfloat16":
         return (stored.astype(np.uint32) << 16).view(np.float32)
     if kind == "tf32":

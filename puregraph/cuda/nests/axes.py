@@ -69,7 +69,7 @@ class Axes(NamedTuple):
 
 
 def axesOf(shape: Sequence[int], strides: dict[str, Sequence[int]]) -> Axes:
-    """The axes of arrays with these strides in elements, those of length one left out, neighbours joined."""
+    """The axes of arrays with these strides in elements, without axes of length one; adjacent axes are merged."""
     lines = list(strides.values())
     sizes: list[int] = []
     steps: list[tuple[int, ...]] = []

@@ -1,8 +1,8 @@
-"""Column reductions: loop nests that reduce other axes than the contiguous one.
+"""Column reductions: loop nests that reduce axes other than the contiguous one.
 
 The threads of a block are arranged along x, for neighbouring columns, and along y, for rows in strides; at the end
-of each phase those of a column combine their partial results. Where the rows are divided among blocks, the last one to
-store its part of some columns reduces all parts of these, in their order, and goes on with the results.
+of each phase the threads of a column combine their partial results. If rows are divided among blocks, the last block to
+store its part of some columns reduces all parts of these, in order, and continues with the results.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def finishedLaunch(one: LoopNest, axes: frozenset[int], two: LoopNest) -> Launch
 
 
 def across(nest: LoopNest) -> tuple[int, int, int]:
-    """How many elements a thread has of the columns, how many threads are along them, and how many blocks."""
+    """(elements per thread along the columns, threads along them, blocks)."""
     columns = nest.space[-1]
     many = gcd(manyOf(nest, [columns]), MOST)
     x = min(WARP, 1 << (columns // many - 1).bit_length())
@@ -125,7 +125,7 @@ class ColumnWriter(NestWriter):
                     self.put(n, self.outer, f"b_{n}")
 
     def phase(self, reductions: list[str], stores: list[str]) -> None:
-        """One phase: results are written, partial reductions are accumulated and combined."""
+        """A phase: results are written, partial reductions are accumulated and combined."""
         shape, T = self.shape, self.T
         self.fixed([*(shape.reductions[n].of for n in reductions), *stores], self.outer)
         for n in reductions:

@@ -70,7 +70,8 @@ class KernelArgs:
         return ", ".join([self.number(part, value) for part, value in parts])
 
     def indices(self, name: str, number: str, sizes: Sequence[int], title: str) -> tuple[str, list[str]]:
-        """C that unravels a flat index into indices along axes of these sizes, the last the fastest; their names."""
+        """C that unravels a flat index into indices along axes of these sizes, the last fastest; and the names of the
+        indices."""
         names = [f"{name}{i}" for i in range(len(sizes))]
         if not sizes:
             return "", []

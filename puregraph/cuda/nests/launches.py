@@ -66,7 +66,7 @@ def described(nest: LoopNest) -> list[Launch]:
 
 
 def scratch(nest: LoopNest) -> Callable[[int], Scratch]:
-    """What allocates memory for n elements of a nest's dtype."""
+    """An allocator of scratch memory for n elements of a nest's dtype."""
     dtype = INTEGERS.get(nest.kind) or np.dtype(np.float64 if nest.kind == "f64" else np.float32)
     return lambda count: Scratch((count,), dtype)
 
@@ -127,7 +127,7 @@ def shortened(nest: LoopNest) -> LoopNest:
 
 
 def mixed(nest: LoopNest, sets: list[frozenset[int]]) -> list[Launch]:
-    """A nest that reduces several sets of axes: rows, and beside them columns, in one pass if that is possible."""
+    """A nest that reduces several sets of axes: rows and, in the same pass if possible, columns."""
     inner = len(nest.space) - 1
     axes = next((reduced for reduced in sets if inner in reduced), None)
     if axes is None or len(sets) > 2:

@@ -1,4 +1,4 @@
-"""Multi-tensor launches: one launch for any number of arrays, each divided into chunks, of which a block takes one."""
+"""Multi-tensor launches: one launch for any number of arrays, divided into chunks of one block each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __device__ static inline const int64* rowOf(const int64* table, int rows, int co
 
 
 def chunked(sizes: Sequence[int], whats: Sequence[Sequence[Any]], chunk: int) -> tuple[PointerTable, int]:
-    """A table with a row for each array: its first block, its size, and `whats`; and how many blocks that takes.
+    """A table with a row for each array: its first block, its size, and `whats`; and the number of blocks.
 
     Arrays must not be empty, for their chunks would start where the next one's do.
     """

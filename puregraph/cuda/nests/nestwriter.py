@@ -58,7 +58,7 @@ def canonical(nest: LoopNest) -> LoopNest:
 
 
 def isNear(nest: LoopNest) -> bool:
-    """Whether an int counts the positions of the space, and the offsets of each operand."""
+    """True if an int can hold all positions of the space and all offsets of operands."""
     spans = [prod(nest.space)]
     for o in (*nest.loads.values(), *nest.stores.values()):
         spans.append(sum(abs(s) * (n - 1) for s, n in zip(o.strides, nest.space)))
@@ -66,7 +66,7 @@ def isNear(nest: LoopNest) -> bool:
 
 
 def manyOf(nest: LoopNest, even: Iterable[int] = ()) -> int:
-    """How many elements along the last axis are loaded at a time: all strides, and these lengths, are multiples."""
+    """The number of elements per load along the last axis, which divides all strides and these lengths."""
     operands = [*nest.loads.values(), *nest.stores.values()]
     together = [o for o in operands if o.strides[-1] == 1]
     if not together:
@@ -119,7 +119,7 @@ class NestWriter:
             self.slots[key] = "pointer", f"{const}{KINDS[o.kind][0]}*", o.what
 
     def start(self, how: str) -> str:
-        """What a reduction starts from."""
+        """The initial value of a reduction."""
         kind = self.nest.kind
         return wholeText(startOf(how, kind)) if kind in INTEGERS else STARTS[how]
 
@@ -181,7 +181,7 @@ class NestWriter:
         return f"{head} {{\n{body}\n}}\n"
 
     def calling(self, name: str, prefix: str = "") -> str:
-        """What calls that function, for addresses of vectors where all are; arguments have a prefix."""
+        """The call of that function: the vectorised version if all addresses are aligned; arguments have a prefix."""
         args = ", ".join(f"{prefix}{key}" for key in self.slots)
         if self.many == 1:
             return f"  {name}<1>({args});\n"
@@ -210,7 +210,7 @@ class NestWriter:
         return " + ".join(terms) or "0"
 
     def unravel(self, flat: str, axes: list[int]) -> dict[int, str]:
-        """The indices along some axes that a flat one unravels to."""
+        """The indices along some axes, unraveled from a flat index."""
         indices, remaining = {}, flat
         for a in reversed(axes[1:]):
             extent = self.number(f"n{a}", self.nest.space[a])
@@ -228,7 +228,7 @@ class NestWriter:
     # Values ---------------------------------------------------------------------------------------------------------
 
     def order(self, names: Iterable[str], kept: Iterable[str] = ()) -> list[str]:
-        """What varies of all that some names depend on, each after its operands; `kept` names are not followed."""
+        """The varying names that some names depend on, each after its operands; `kept` names are not followed."""
         wanted, kept = dict.fromkeys(names), set(kept)
         ordered: dict[str, None] = {}
         for name in reversed([*self.nest.loads, *self.shape.lines]):
@@ -321,11 +321,11 @@ class NestWriter:
             self.put(n, indices, f"b_{n}", v)
 
     def widened(self, name: str, pack: str) -> str:
-        """One element of a load that is kept in its storage type."""
+        """An element of a load that is kept in its storage type."""
         return f"({self.T})Number<{KINDS[self.nest.loads[name].kind][0]}>::widen({pack}.at[u])"
 
     def used(self, order: Iterable[str], kept: Iterable[str], names: Iterable[str]) -> list[str]:
-        """Values known under another name that are used by lines or wanted themselves."""
+        """Values known under another name that are used by lines or requested themselves."""
         formulas = [self.shape.lines[n] for n in order if n in self.shape.lines and n not in kept]
         candidates = dict.fromkeys([*names, *(n for x in formulas for n in x.names)])  # type: ignore[union-attr]
         return [n for n in candidates if self.known.get(n, n) != n]

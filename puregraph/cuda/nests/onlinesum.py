@@ -31,7 +31,7 @@ def onlinePair(shape: ReducedNest, phase: int) -> tuple[str, str] | None:
 
 
 def distance(shape: ReducedNest, peak: str) -> Formula:
-    """How far what has a peak is from it."""
+    """The distance of the reduced value from its peak."""
     return DISTANCE.put(x=inlined(shape, Formula(shape.reductions[peak].of)), m=peak)
 
 
@@ -42,7 +42,7 @@ def inlined(shape: ReducedNest, x: Formula) -> Formula:
 
 
 def withoutPeaks(nest: LoopNest, axes: frozenset[int]) -> LoopNest:
-    """The nest with each sum of chosen distances from a peak as the sum of what is chosen, and how often it is."""
+    """Rewrite each sum of selected distances from a peak as the sum of the selected values and their count."""
     shape = ReducedNest(nest, axes)
     lines: list[Line] = []
     for name, x in nest.lines:

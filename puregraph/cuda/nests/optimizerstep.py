@@ -54,7 +54,7 @@ def launches(
 
 
 def mangled(named: Mapping[str, Any]) -> dict[str, Any]:
-    """The same under names that are no words of C++, nor of the texts below."""
+    """The same arrays under names that are not used in C++ or in the texts below."""
     return {f"v0{name}_": array for name, array in named.items()}
 
 
@@ -64,7 +64,7 @@ def inVariables(formulas: Mapping[str, Formula]) -> dict[str, Formula]:
 
 
 def areAlike(arrays: Sequence[Any]) -> bool:
-    """Whether arrays, of floats or of counts, have one shape, no gaps, and the same order of axes."""
+    """True if arrays, of floats or of counts, have one shape, no gaps, and the same order of axes."""
     first = order(arrays[0])
     kinds = COUNTS if arrays[0].dtype.name in COUNTS else FLOATS
     return all(x.dtype.name in kinds and isDense(x) and x.size == arrays[0].size and order(x) == first for x in arrays)
@@ -76,12 +76,12 @@ def order(x: Any) -> list[tuple[int, int]]:
 
 
 def signature(*groups: Arrays) -> Any:
-    """What the text of a launch depends on: dtypes, and constants."""
+    """The key of a launch's text: dtypes and constants."""
     return tuple([tuple([(name, getattr(x, "dtype", x)) for name, x in group.items()]) for group in groups])
 
 
 def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arrays, Arrays]], skip: Any) -> Launch:
-    """The launch for parameters that one text serves."""
+    """A launch for parameters with the same text."""
     arrays, scalars, copies = members[0]
     fixed = {name: x for name, x in scalars.items() if not hasattr(x, "dtype")}
     formulas = {name: withConstants(formula, fixed) for name, formula in formulas.items()}

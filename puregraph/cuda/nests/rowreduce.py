@@ -26,9 +26,9 @@ SHARED = 48 << 10  # bytes of shared memory that any kernel may use
 
 
 class RowSplit(NamedTuple):
-    """How rows are distributed: `lanes` threads for a row, `threads` of a block, `many` elements of a row at a time.
+    """The distribution of rows: `lanes` threads per row, `threads` per block, `many` elements of a row at a time.
 
-    `held` is 0 where no elements are kept; `kept` are the names that are.
+    `held` is the number of elements that a thread keeps, 0 for none; `kept` are their names.
     """
 
     lanes: int
@@ -49,7 +49,7 @@ class RowSplit(NamedTuple):
 
 
 def rowSplit(nest: LoopNest, axes: frozenset[int]) -> RowSplit:
-    """How the rows of a nest are distributed; a nest with reductions beside must be `fits`."""
+    """The distribution of a nest's rows; a nest with reductions beside must satisfy `fits`."""
     shape = ReducedNest(nest, axes)
     length = prod(nest.space[a] for a in axes)
     rows = prod(nest.space[a] for a in shape.outer)
@@ -91,9 +91,9 @@ def groupsOf(nest: LoopNest, shape: ReducedNest, lanes: int, length: int) -> int
 
 
 def keptValues(shape: ReducedNest, costly: dict[str, int]) -> list[str]:
-    """What is kept of a row: its loads that several phases read, and values that are costly to recompute.
+    """The values of a row to keep: loads read by several phases, and values that are costly to recompute.
 
-    What other rows read too is in the L2 cache.
+    Values shared between rows are in the L2 cache anyway.
     """
     nest = shape.nest
     outer = [a for a in shape.outer if nest.space[a] > 1]
@@ -164,7 +164,7 @@ def readIn(shape: ReducedNest, names: list[str], kept: list[str]) -> list[str]:
 
 
 def fits(nest: LoopNest, axes: frozenset[int]) -> bool:
-    """Whether a thread can keep its elements of a row, and of the reductions beside it."""
+    """True if a thread can keep its elements of a row, and of the reductions beside it."""
     shape, plan = ReducedNest(nest, axes), rowSplit(nest, axes)
     room = prod(nest.space[a] for a in axes) * KINDS[nest.kind][1]
     return plan.held > 0 and (not shape.beside or plan.lanes > WARP or plan.groups * room <= SHARED)
@@ -218,7 +218,7 @@ class RowWriter(NestWriter):
         return "threadIdx.x" if self.groups == 1 else f"threadIdx.x % {self.plan.lanes}"
 
     def row(self) -> None:
-        """One row, in phases."""
+        """A row, in phases."""
         shape = self.shape
         row = "at"
         if self.guarded:
@@ -261,7 +261,7 @@ class RowWriter(NestWriter):
         return first if rest == 1 else f"{first} * {self.number('rest', rest)}"
 
     def phase(self, p: int, reductions: list[str], beside: list[str], stores: list[str]) -> None:
-        """One phase: results are written, partial reductions are accumulated and combined."""
+        """A phase: results are written, partial reductions are accumulated and combined."""
         shape, plan, T = self.shape, self.plan, self.T
         of = [shape.lines[n].of for n in (*reductions, *beside)]  # type: ignore[union-attr]
         self.fixed([*of, *stores], self.outer)

@@ -33,7 +33,7 @@ def otherAxis(nest: LoopNest) -> int | None:
 
 
 def isTransposed(strides: tuple[int, ...], axis: int) -> bool:
-    """Whether an array is contiguous along an axis, and not along the last, where it has more than one element."""
+    """True if an array is contiguous along an axis and not along the last one, unless that has one element."""
     return strides[axis] == 1 and strides[-1] not in (0, 1)
 
 
@@ -93,7 +93,7 @@ class TransposeWriter(NestWriter):
                 yield
 
     def inside(self) -> Any:
-        """Where the position is inside the space."""
+        """A block for positions inside the space."""
         space = self.nest.space
         ends = self.number(f"n{self.axis}", space[self.axis]), self.number("columns", space[-1])
         return self.block(f"if (p < {ends[0]} && q < {ends[1]})")

@@ -1,1 +1,1 @@
-"""Kernels on a device: preprocessing and compiling their text, launching them, and diagnosing what is missing."""
+"""Kernels on a device: preprocess, compile and launch their text, and diagnose missing parts."""

@@ -46,7 +46,7 @@ class Cubin(NamedTuple):
 
 
 def available() -> bool:
-    """Whether texts can be compiled here."""
+    """True if texts can be compiled here."""
     return missing() is None
 
 
@@ -116,8 +116,8 @@ def stored(name: str) -> Cubin | None:
 
 
 def made(name: str, source: str, arch: str) -> Cubin:
-    """A cubin made now, and stored: one whose blocks share registers with others unless it spilled them then; where the
-    assembler spills of its own accord, one whose blocks need not."""
+    """Compile a cubin now, and store it. Its blocks share registers with others unless that spills; if the assembler
+    spills on its own, they need not share."""
     for text in dict.fromkeys([source, BLOCKS.sub(r"\1)", source), BLOCKS.sub(r"\1, 1)", source)]):
         data, log = compiled(f'{read("common.h")}\n#line 1 "kernel"\n{text}', arch, optionsFor(source))
         candidate = Cubin(data, resourcesIn(log))

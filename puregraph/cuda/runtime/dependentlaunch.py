@@ -26,21 +26,21 @@ FREE = "#define __restrict__\n"  # of what is promised not to change a compiler 
 
 
 def isWanted(architecture: str) -> bool:
-    """Whether kernels are started so on a GPU of an architecture, such as "sm_90"."""
+    """True if kernels on a GPU of an architecture, such as "sm_90", are started with overlap."""
     return bool(variable("OVERLAPLAUNCHES", False)) and int(architecture.removeprefix("sm_")) >= HOPPER
 
 
 def waiting(source: str) -> str:
-    """The text of kernels, each of which waits before all else."""
+    """The text of kernels, with a wait inserted at the beginning of each."""
     return FREE + BODY.sub(rf"\1 {WAIT}", source)
 
 
 def start(
     function: int, grid: tuple[int, int, int], block: tuple[int, int, int], values: list[Any], shared: int, stream: int
 ) -> None:
-    """Start a kernel of such a text on a stream, while what is on it before still runs.
+    """Start a kernel of such a text on a stream while earlier work on it still runs.
 
-    Raises    DeviceError where there is no cuda-bindings, or the driver refuses
+    Raises    DeviceError without cuda-bindings, or if the driver refuses
     """
     try:
         from cuda.bindings import driver  # optional: the extras cuda12 and cuda13

@@ -26,7 +26,7 @@ class LibraryStatus(NamedTuple):
 
 
 def parts() -> dict[str, str]:
-    """For the driver and each library its version, or what is missing and the consequence."""
+    """The version of the driver and of each library, or what is missing and the consequence."""
     return {"driver": driver(), **{name: describe(part) for name, part in PARTS.items()}}
 
 

@@ -34,7 +34,7 @@ class Launch(NamedTuple):
     `grid`    the number of blocks along x, y and z
     `block`   the number of threads of a block, likewise
     `shared`  bytes of dynamic shared memory, which the text takes by DYNAMIC
-    `cooperative`  whether its blocks wait for each other: all are on the GPU at a time, one or more on a processor
+    `cooperative`  whether its blocks wait for each other: all are resident at once, one or more per multiprocessor
     """
 
     name: str
@@ -121,7 +121,7 @@ def contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def isContiguous(x: Any) -> bool:
-    """Whether an array is row-major without gaps."""
+    """True if an array is row-major without gaps."""
     wanted = contiguous(x.shape, x.dtype.itemsize)
     return x.size == 0 or all(n == 1 or s == w for n, s, w in zip(x.shape, x.strides, wanted))
 
@@ -132,7 +132,7 @@ def stridesOf(x: Any) -> tuple[int, ...]:
 
 
 def blocksFor(count: int, size: int) -> int:
-    """How many blocks of a size cover n elements; at least one, for a grid is never empty."""
+    """The number of blocks of a size that cover n elements; at least one, because a grid is never empty."""
     return max(1, -(-count // size))
 
 
@@ -143,14 +143,13 @@ def gridFor(count: int, threads: int = THREADS) -> tuple[int, int, int]:
 
 
 def eachOf(count: int, most: int) -> int:
-    """How many of n elements a thread computes, `most` at once: half of these where that has the threads occupy half of
-    a large GPU, or nearly."""
+    """The number of elements per thread, `most` at once: half if the threads then occupy about half of a large GPU."""
     blocks = blocksFor(count, most * THREADS)
     return most // 2 if most > 1 and WAVE // 8 <= blocks < WAVE // 2 else most
 
 
 def widest(*sizes: int) -> int:
-    """The most bytes, of 16 and its halves, that each of these sizes is a multiple of."""
+    """The largest power of two up to 16 bytes that divides all these sizes."""
     return gcd(WIDEST, *sizes)
 
 
@@ -164,7 +163,7 @@ def divisor(by: int) -> tuple[int, int]:
 
 
 def isDense(x: Any) -> bool:
-    """Whether an array has no gaps, in whatever order of its axes."""
+    """True if an array has no gaps, in any order of its axes."""
     order = sorted(range(len(x.shape)), key=lambda a: (-x.strides[a], -x.shape[a]))
     wanted = contiguous(tuple([x.shape[a] for a in order]), x.dtype.itemsize)
     return x.size == 0 or all(x.shape[a] == 1 or x.strides[a] == w for a, w in zip(order, wanted))

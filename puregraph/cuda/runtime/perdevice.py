@@ -1,4 +1,4 @@
-"""Per device: what is made once for each GPU of a machine: loaded kernels, handles of libraries, streams."""
+"""Per device: objects made once for each GPU: loaded kernels, library handles, streams."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 class Bfloat:
-    """bfloat16, of which numpy has no dtype: what launches read of one. Such arrays are on a GPU only."""
+    """bfloat16, as a dtype stand-in for launches: numpy has none. Such arrays exist on a GPU only."""
 
     name, itemsize, kind = "bfloat16", 2, "f"
 
@@ -74,7 +74,7 @@ def computed(dtype: Any) -> str:
 
 
 def areFloats(*arrays: Any) -> bool:
-    """Whether all arrays hold floats, of whatever sizes."""
+    """True if all arrays hold floats of any size."""
     return all(x.dtype.name in FLOATS for x in arrays)
 
 
@@ -90,5 +90,5 @@ def defined(names: dict[str, Any]) -> str:
 
 
 def digest(*parts: Any) -> str:
-    """A hash of these parts, as a name."""
+    """A hash of parts, as a name."""
     return hashlib.blake2b(repr(parts).encode(), digest_size=20).hexdigest()

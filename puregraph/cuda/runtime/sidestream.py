@@ -20,11 +20,11 @@ class SideStream:
         self.forked, self.joined = cuda.Event(disable_timing=True), cuda.Event(disable_timing=True)
 
     def fork(self) -> None:
-        """What comes on this stream waits for what is on the current one by now."""
+        """Make later work on this stream wait for work already on the current one."""
         self.forked.record(sys.modules["cupy"].cuda.get_current_stream())
         self.stream.wait_event(self.forked)
 
     def join(self) -> None:
-        """What comes on the current stream waits for what is on this one by now."""
+        """Make later work on the current stream wait for work already on this one."""
         self.joined.record(self.stream)
         sys.modules["cupy"].cuda.get_current_stream().wait_event(self.joined)

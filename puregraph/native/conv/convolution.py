@@ -121,7 +121,7 @@ def filtersOf(g: Geometry, isData: bool) -> Filters:
 
 
 def takesPlanes(g: Geometry) -> bool:
-    """Whether the forward convolution takes NCHW with an `xPixel` of 1: few channels, which it copies anyway."""
+    """True if the forward convolution takes NCHW with an `xPixel` of 1: with few channels, which it copies anyway."""
     return not g.isDepthwise and not winogradPlan(g, False) and g.c > 1 and forwardConvolution(g).isCopied
 
 

@@ -109,7 +109,7 @@ def weightWorkspace(g: Geometry) -> int:
 
 
 def partsOf(g: Geometry) -> int:
-    """How many parts the rows are split into, each with its own partial sums."""
+    """The number of parts that the rows are split into, each with its own partial sums."""
     lines = [forwardLine(axis) for axis in g.axes]
     rows = g.n * lines[0].count * lines[1].count
     return max(1, min(rows, PARTS, g.n * g.outputPixels * g.c * g.taps // GRAIN))
@@ -175,7 +175,7 @@ class DepthwiseWeightGrad:
                             self.vector(c, lanes, live)
 
     def vector(self, c: IRValue, lanes: int, live: IRValue | None) -> None:
-        """One row of pixels, one vector of channels: as many rows of taps at a time as the registers hold."""
+        """A row of pixels and a vector of channels: as many rows of taps at a time as the registers hold."""
         _deep, high, wide = self.lines
         most = max(1, (registers(jit.lanes(4)) - 6) // len(wide.taps))
         for begin in range(0, len(high.taps), most):

@@ -31,7 +31,7 @@ SHORT = 256  # products that need no loop
 
 
 class DirectConvolution(NamedTuple):
-    """What is summed: n samples, `inChannels` to `outChannels` in each group, along three axes."""
+    """The sums: n samples, `inChannels` to `outChannels` in each group, along three axes."""
 
     n: int
     inChannels: int
@@ -49,12 +49,12 @@ class DirectConvolution(NamedTuple):
 
     @property
     def isCopied(self) -> bool:
-        """Whether tasks copy their inputs with padding: with few channels, border cases cost more than zeros."""
+        """True if tasks copy their inputs with padding: for few channels, border cases cost more than zeros."""
         isInside = all(line.isInside(a, t) for line in self.lines for a in (0, line.count - 1) for t in edgeTaps(line))
         return self.inChannels < FEW and self.groups == 1 and not isInside and 0 < self.lines[2].count <= LONG
 
     def spans(self, chunk: int) -> int:
-        """How many chunks of rows there are; a chunk that is copied is of one plane."""
+        """The number of chunks of rows; a copied chunk belongs to one plane."""
         if self.isCopied:
             return self.n * self.lines[0].count * ceil(self.lines[1].count / chunk)
         return ceil(self.rows / chunk)
@@ -100,7 +100,7 @@ class TapRun(NamedTuple):
 
 
 def tapRuns(line: AxisMap, pixels: int) -> list[TapRun]:
-    """The tiles of a row, in runs with the same taps."""
+    """The tiles of a row, as runs with the same taps."""
     runs: list[TapRun] = []
     tiles, taps = ceil(line.count / pixels), range(len(line.taps))
     whole = (tuple(range(pixels)),) * len(taps)
@@ -169,8 +169,8 @@ def directConvolution(
 
 
 def sidesOf(of: DirectConvolution) -> int:
-    """How many sides the images are split into before the weights are: with two, weights are read twice, but a thread
-    has the same part of the images in its cache in step after step."""
+    """The number of sides that the images are split into before the weights. With two, weights are read twice, but a
+    thread keeps the same part of the images in its cache for all steps."""
     outChannels = of.rows * of.lines[2].count * (of.inChannels + of.outChannels) * of.groups
     return SIDES if of.packed <= SHARED * outChannels and not of.isCopied else 1
 
@@ -267,7 +267,7 @@ class DirectWriter:
                     self.row(row)
 
     def row(self, row: IRValue) -> None:
-        """One output row."""
+        """Compute an output row."""
         code, (deep, high, wide) = self.code, self.of.lines
         self.firstSum = (row - self.firstRow) * self.across - self.firstTile
         n = row
@@ -309,7 +309,7 @@ class DirectWriter:
             self.end(sums, i, a)
 
     def ofKind(self, i: IRValue, values: list[IRValue]) -> IRValue:
-        """The value of the run that tile i belongs to."""
+        """The value for the run that contains tile i."""
         selected = values[0]
         for kind, before, value in zip(self.kinds[1:], values, values[1:]):
             if value.name != before.name:
@@ -320,7 +320,7 @@ class DirectWriter:
         return self.code.loop(*limits, unroll=1) if limits else SingleIteration(self.code)
 
     def runs(self, i: IRValue) -> list[Run]:
-        """The taps of a row that the same pixels have, in the order of the taps."""
+        """The tap ranges of a row that apply to the same pixels, in the order of taps."""
         ordered = []
         for pixels in {pixels: None for kind in self.kinds for pixels in kind.inside if pixels}:
             taps = [[k for k, inside in enumerate(kind.inside) if inside == pixels] for kind in self.kinds]
@@ -338,12 +338,12 @@ class DirectWriter:
 
     @property
     def isLong(self) -> bool:
-        """Whether each row of taps is summed by itself: rounding errors grow with the root of the length of a chain."""
+        """True if each row of taps is summed separately: rounding errors grow with the root of the chain length."""
         rows = prod(len(line.taps) for line in self.of.lines[:2])
         return rows > 1 and self.of.taps * self.tile.block >= CHAIN
 
     def offsets(self, sums: list[list[IRVariable]]) -> Iterator[tuple[int, IRVariable]]:
-        """The offset of each accumulator among those of its tile."""
+        """The offset of each accumulator within its tile."""
         for p, row in enumerate(sums):
             for at, variable in zip(self.starts, row):
                 yield p * self.tile.width + at, variable
@@ -366,7 +366,7 @@ class DirectWriter:
             variable.value = self.code.constant(0, variable.type)
 
     def kept(self, i: IRValue) -> IRPointer:
-        """Where the sums of a tile are stored between blocks of inputs."""
+        """The address of a tile's sums, stored between blocks of inputs."""
         return self.sums.at((self.firstSum + i) * (self.tile.pixels * self.tile.width))
 
     def run(self, run: Run, sums: list[list[IRVariable]], at: IRValue, weights: IRValue) -> None:

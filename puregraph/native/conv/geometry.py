@@ -54,12 +54,12 @@ class Geometry(NamedTuple):
 
     @property
     def isDepthwise(self) -> bool:
-        """Whether each channel has one filter of its own."""
+        """True if each channel has its own filter."""
         return self.groups == self.c == self.o and self.groups > 1
 
     @property
     def text(self) -> str:
-        """As tables show it."""
+        """The text for tables."""
         size = "x".join(str(a.size) for a in self.axes if a.length > 1 or a.size > 1) or "1"
         where = "x".join(str(a.length) for a in self.axes if a.length > 1) or "1"
         return f"{size} {self.c}->{self.o} @{where}"
@@ -103,7 +103,7 @@ def pair(pad: Any) -> tuple[int, int]:
 
 
 class AxisMap(NamedTuple):
-    """One axis of a correlation: which inputs each output sums, and the position of the output.
+    """An axis of a correlation: the inputs summed into each output, and the position of the output.
 
     Output a is the sum over i of tap `taps[i]` of the weight times input a stride + first + i step, where that is
     inside; its position is start + a skip on an axis of `full` outputs.
@@ -120,7 +120,7 @@ class AxisMap(NamedTuple):
     full: int = 0
 
     def isInside(self, a: int, i: int) -> bool:
-        """Whether output a has an input for tap i."""
+        """True if output a has an input for tap i."""
         return 0 <= a * self.stride + self.first + i * self.step < self.length
 
 

@@ -35,7 +35,7 @@ def paddedRows(rows: int, high: AxisMap, wide: AxisMap, channels: int) -> Padded
 
 
 def inputSpan(line: AxisMap, count: int) -> int:
-    """How many inputs `count` outputs span."""
+    """The number of inputs that `count` outputs span."""
     return (count - 1) * line.stride + (len(line.taps) - 1) * line.step + 1
 
 

@@ -194,7 +194,7 @@ class MeanPooling(Pooler):
 
 
 def shareOf(code: IRBuilder, starts: Any, axes: tuple[ConvolutionAxis, ...]) -> IRValue:
-    """How many pixels of a window are inside the image, at least one on each axis."""
+    """The number of pixels of a window inside the image, at least one on each axis."""
     share = code.i64(1)
     for start, axis in zip(starts, axes):
         on = code.min(start + axis.size, axis.length) - code.select(start > 0, start, 0)

@@ -29,7 +29,7 @@ class RegisterTile(NamedTuple):
 
 
 def registers(lanes: int) -> int:
-    """How many vector registers there are: AVX2 alone has only half as many as AVX-512 and ARM."""
+    """The number of vector registers: AVX2 has half as many as AVX-512 and ARM."""
     return 32 if lanes == 16 or lanes == 4 and platform.machine().lower() in ARM else 16
 
 
@@ -70,7 +70,7 @@ def best(lanes: int, count: int, outChannels: int, inChannels: int, taps: int, s
 
 
 def blockOf(inChannels: int, size: int) -> int:
-    """How many inputs, of `size` bytes of weights each, a block has: all, or a divisor that fits L2."""
+    """The number of inputs in a block, with `size` bytes of weights each: all, or a divisor that fits L2."""
     if inChannels * size <= NEAR:
         return inChannels
     fits = [part for part in range(8, inChannels) if inChannels % part == 0 and part * size <= NEAR]

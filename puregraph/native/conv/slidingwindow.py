@@ -1,6 +1,6 @@
 """Sliding windows, channels last: the loop nest of depthwise convolutions and pooling, vectorised along channels.
 
-It loops over samples, phases, rows, tiles of pixels, vectors of channels and taps; a subclass says what is done with
+It loops over samples, phases, rows, tiles of pixels, vectors of channels and taps; subclasses define the operation on
 each element of a window.
 """
 
@@ -127,7 +127,7 @@ class WindowLoop:
 
 
 class OutputRow:
-    """One row of outputs of one phase."""
+    """A row of outputs of one phase."""
 
     def __init__(self, slider: WindowLoop, lines: Lines, n: IRValue, d: IRValue, h: IRValue):
         self.slider, self.code, self.lines, self.n = slider, slider.code, lines, n
@@ -182,7 +182,7 @@ class OutputRow:
     def taps(
         self, kind: TapRun, states: dict[int, Any], vector: ChannelVector, i: IRValue | int, j: IRValue | int
     ) -> None:
-        """One row of taps."""
+        """A row of taps."""
         seen: dict[int, IRValue] = {}
         for k, pixels in enumerate(kind.inside):
             some = {p: states[p] for p in pixels if p in states}

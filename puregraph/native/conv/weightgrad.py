@@ -34,7 +34,7 @@ KEPT = 160 << 10  # bytes of sums that a task keeps
 
 
 class WeightGradSplit(NamedTuple):
-    """How the sums are split into tasks."""
+    """The split of the sums into tasks."""
 
     vectors: tuple[int, ...]
     rows: int  # elements of x in a tile
@@ -50,7 +50,7 @@ class WeightGradSplit(NamedTuple):
 
 
 class WeightGradSpec(NamedTuple):
-    """What is summed: n samples, `inChannels` and `outChannels` in each group, along three axes."""
+    """The sums: n samples, `inChannels` and `outChannels` in each group, along three axes."""
 
     n: int
     inChannels: int
@@ -71,7 +71,7 @@ class WeightGradSpec(NamedTuple):
         return self.n * self.lines[0].count
 
     def plan(self) -> WeightGradSplit:
-        """How the sums are split into tasks."""
+        """Split the sums into tasks."""
         vectors, rows = tileOf(self, jit.lanes(4))
         deep, high, wide = self.lines
         pixels = max(1, NEAR // (4 * (sum(vectors) + rows)))

@@ -38,7 +38,7 @@ LARGE, HEAVY = (
 
 
 class WinogradSplit(NamedTuple):
-    """How a convolution from `inChannels` to `outChannels` is split into tasks."""
+    """The split of a convolution from `inChannels` to `outChannels` into tasks."""
 
     n: int
     inChannels: int
@@ -104,7 +104,7 @@ def planOf(
 def best(
     lanes: int, n: int, inChannels: int, outChannels: int, high: tuple[int, int, int], wide: tuple[int, int, int]
 ) -> WinogradSplit:
-    """That for a CPU with vectors of `lanes`."""
+    """The fastest split for a CPU with vectors of `lanes`."""
     most = registers(lanes)
     tiles = n * ceil(high[1] / SIZE) * ceil(wide[1] / SIZE)
     isFar = POSITIONS * inChannels * outChannels * 4 > NEAR
@@ -125,7 +125,7 @@ def best(
 
 
 def isSupported(g: Geometry) -> bool:
-    """Whether a convolution can be computed so: 3x3, stride one, whole vectors of channels."""
+    """True if Winograd supports the convolution: 3x3, stride one, whole vectors of channels."""
     _, high, wide = g.axes
     small = all(axis.size == 3 and axis.stride == axis.dilation == 1 and 0 <= axis.before <= 2 for axis in (high, wide))
     lanes = jit.lanes(4)
@@ -134,7 +134,8 @@ def isSupported(g: Geometry) -> bool:
 
 
 def isFaster(plan: WinogradSplit, isFixed: bool) -> bool:
-    """Whether it is faster than direct sums: both in cycles of a vector unit, with packing and loading of weights."""
+    """True if it is faster than direct sums, estimated in cycles of a vector unit, with packing and loading of
+    weights."""
     lanes = jit.lanes(4)
     products = plan.inChannels * plan.outChannels / lanes
     plain = plan.n * products * prod(insideTaps(*axis) for axis in (plan.high, plan.wide))
@@ -261,7 +262,7 @@ class WinogradWriter:
         return tile // (high * wide), tile // wide % high, tile % wide
 
     def product(self, panel: IRValue, position: IRValue, first: IRValue) -> None:
-        """One position: a small GEMM of some tiles of all inputs times the weights of a panel."""
+        """A small GEMM for one position: some tiles of all inputs times the weights of a panel."""
         code, plan, lanes = self.code, self.plan, self.plan.vectors
         b = (panel * POSITIONS + position) * plan.pitch
         v = self.v.at(position, first, 0)
@@ -333,7 +334,7 @@ class WinogradWriter:
 
 
 def chainOf(inChannels: int) -> int:
-    """How many products are added sequentially before their sum is added to the sums before.
+    """The number of products added sequentially before their sum is added to the total.
 
     The transforms enlarge the rounding errors of these sums, which grow with the root of the length of a chain.
     """

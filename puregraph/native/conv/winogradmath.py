@@ -53,7 +53,7 @@ def outputs(code: IRBuilder, m: list[IRValue]) -> list[IRValue]:
 
 
 def outputsBack(code: IRBuilder, y: list[IRValue]) -> list[IRValue]:
-    """A y: four gradients of outputs to those of the six positions."""
+    """A y: four output gradients to the six positions."""
     values = [y[0]]
     for point in (A, B):
         even, odd = code.fma(y[2], point**2, y[0]), code.fma(y[3], point**2, y[1])
@@ -62,7 +62,7 @@ def outputsBack(code: IRBuilder, y: list[IRValue]) -> list[IRValue]:
 
 
 def scales() -> tuple[float, float, float]:
-    """What the weights are divided by: the derivatives of the interpolation at 0, A and B."""
+    """The divisors of the weights: derivatives of the interpolation at 0, A and B."""
     return A**2 * B**2, 2 * A**2 * (A**2 - B**2), 2 * B**2 * (B**2 - A**2)
 
 
@@ -77,7 +77,7 @@ def weights(code: IRBuilder, g: list[IRValue]) -> list[IRValue]:
 
 
 def weightsBack(code: IRBuilder, u: list[IRValue]) -> list[IRValue]:
-    """G' u: the gradients of six positions to those of the three weights."""
+    """G' u: gradients of six positions to the three weights."""
     zero, atA, atB = scales()
     sumA, sumB, lessA, lessB = u[1] + u[2], u[3] + u[4], u[1] - u[2], u[3] - u[4]
     return [

@@ -29,14 +29,14 @@ TAPS = 9
 
 
 def isFaster(g: Geometry) -> bool:
-    """Whether this is possible and faster than direct sums: where there are enough tiles."""
+    """True if this is supported and faster than direct sums: if there are enough tiles."""
     n, high, wide = tilesOf(g)
     waste = high * wide * SIZE**2 / max(1, g.axes[1].count * g.axes[2].count)
     return isSupported(g) and n * high * wide >= TILES and waste < 2
 
 
 class WinogradWeightSplit(NamedTuple):
-    """How the sums are split into tasks."""
+    """The split of the sums into tasks."""
 
     block: int  # input channels of a task
     width: int  # output channels of a task
@@ -127,7 +127,7 @@ class WinogradWeightWriter:
                 self.writeGradient(i, start, to.at(((o + start) * g.c + c + i) * TAPS))
 
     def product(self, position: IRValue, row: IRValue, count: IRValue) -> None:
-        """One position: add the products of some tiles to the accumulators of some input channels."""
+        """Add the products of some tiles at one position to the accumulators of some input channels."""
         code, plan, lanes = self.code, self.plan, self.lanes
         address = self.sums.memory.at(self.sums.at(position, row, 0))
         sums = [

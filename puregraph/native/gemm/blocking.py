@@ -38,7 +38,7 @@ class Blocking(NamedTuple):
 
 
 class GemmSizes(NamedTuple):
-    """What the blocking of a product depends on."""
+    """The sizes that determine the blocking of a product."""
 
     m: int
     n: int
@@ -122,7 +122,7 @@ def estimate(sizes: GemmSizes, blocking: Blocking, threads: int) -> float:
 
 
 def remoteRows(sizes: GemmSizes, blocking: Blocking, tasks: int, threads: int) -> int:
-    """How many rows of a a thread reads that another thread has written: tasks are distributed in order of rows."""
+    """The number of rows of a that a thread reads but another thread wrote: tasks are assigned in the order of rows."""
     rows = min(sizes.m, ceilDiv(tasks, blocking.across) * blocking.strips * blocking.tile.rows)
     return max(0, rows - ceilDiv(sizes.m, threads)) if sizes.batch == 1 else 0
 

@@ -113,7 +113,7 @@ def narrowProduct(
 
 
 def worthPacking(m: int, n: int, k: int, lanes: int) -> bool:
-    """Whether b[k, n] is better packed ahead: not for a GEMV, nor with split-k."""
+    """True if b[k, n] is better packed ahead: not for a GEMV, and not with split-k."""
     return m >= FEW_ROWS and n > 1 and k > 1 and splitSize(m, n, k, 1, lanes) == k
 
 
@@ -124,10 +124,10 @@ def vectorsFor(m: int, n: int, k: int, aStrides: tuple[int, int], lanes: int) ->
 
 
 class GemmSpec(NamedTuple):
-    """What the code of a product depends on.
+    """The parameters of a product's code.
 
     `isSingleStrip`: m has one strip. `isBlocked`: accumulators are kept between blocks of k. `isSplit`: split-k.
-    `remainder`: vectors of the last columns, 0 where they fill a tile.
+    `remainder`: vectors of the last columns, 0 if they fill a tile.
     """
 
     tile: Microkernel
@@ -146,7 +146,7 @@ class GemmSpec(NamedTuple):
         return f"product {self.tile.key} {self.aLayout} {self.bLayout} {self.axes} {options} {self.epilogue.key}"
 
     def write(self, code: IRBuilder) -> None:
-        """One task: it finds its block of the result, of one product of the batch and one part of k."""
+        """Write a task: one block of the result, of one product of the batch and one part of k."""
         tile = self.tile
         a, b = code.pointer("a", "f32"), code.pointer("b", "f32")
         m, n, k = (code.integer(name) for name in "mnk")

@@ -117,7 +117,7 @@ def writeRowGemv(code: IRBuilder, epilogue: EpilogueSpec, lanes: int, isRow: boo
 
 
 def widestGroup(lanes: int) -> int:
-    """How many vectors of columns are summed up together, each in two chains; in more chains where there are fewer."""
+    """The number of column vectors summed at once, each in two chains; fewer vectors use more chains."""
     return registers(lanes) // 4
 
 

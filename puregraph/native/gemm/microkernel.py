@@ -38,7 +38,7 @@ class Microkernel(NamedTuple):
         return max(self.rows * vectors, self.rows + vectors, 4) + LOOP + ROW * self.rows
 
     def rowCost(self, n: int) -> float:
-        """The same for n columns, of which the last ones may need fewer vectors."""
+        """The cost for n columns; the last ones may need fewer vectors."""
         left = self.remainderVectors(n)
         return n // self.width * self.cost(self.vectors) + (self.cost(left) if left else 0)
 
@@ -52,7 +52,7 @@ class Microkernel(NamedTuple):
 
 
 def registers(lanes: int) -> int:
-    """How many vector registers there are: AVX2 alone has only half as many as AVX-512 and ARM."""
+    """The number of vector registers: AVX2 has half as many as AVX-512 and ARM."""
     return 16 if lanes == 8 else 32
 
 

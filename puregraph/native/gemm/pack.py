@@ -59,7 +59,7 @@ def stripSize(tile: Microkernel) -> int:
 
 
 def stripsAtOnce(layout: str) -> int:
-    """How many strips are packed at a time."""
+    """The number of strips packed at a time."""
     return GROUP if layout == "columns" else 1
 
 
@@ -119,8 +119,8 @@ def copyContiguous(code: IRBuilder, source: IRPointer, goal: IRPointer, count: A
 def copyColumns(
     code: IRBuilder, a: MatrixOperand, rows: tuple[Any, Any], column: Any, count: Any, tile: Microkernel, to: IRPointer
 ) -> None:
-    """Pack up to GROUP strips at once, so that each column is read once, in whole vectors; the next strip overwrites
-    what is beyond."""
+    """Pack up to GROUP strips at once, reading each column once in whole vectors; elements beyond a strip are
+    overwritten by the next strip."""
     lanes, source = tile.lanes, a.at(rows[0], column)
     starts = range(0, tile.rows, lanes)
     stop = code.min(rows[1] - rows[0], GROUP * tile.rows)

@@ -29,12 +29,12 @@ class IRType(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As LLVM IR spells it."""
+        """The type in LLVM IR."""
         return TEXTS[self.kind] if self.lanes == 1 else f"<{self.lanes} x {TEXTS[self.kind]}>"
 
     @property
     def suffix(self) -> str:
-        """As the names of intrinsics spell it."""
+        """The type in the names of intrinsics."""
         kind = {"ptr": "p0"}.get(self.kind, self.kind).replace("u", "i")
         return kind if self.lanes == 1 else f"v{self.lanes}{kind}"
 
@@ -44,7 +44,7 @@ class IRType(NamedTuple):
 
     @property
     def isUnsigned(self) -> bool:
-        """Whether integers are compared, extended and divided as unsigned ones."""
+        """True if integers are compared, extended and divided as unsigned."""
         return self.kind[0] == "u"
 
 
@@ -161,7 +161,7 @@ class IRPointer:
         code.line(f"call void {put}({of.text} {value.name}, ptr {address}, {align}, {mask.type.text} {mask.name})")
 
     def gather(self, indices: IRValue, mask: IRValue | None = None) -> IRValue:
-        """The elements at a vector of indices; 0 in the lanes that are off, which are not read."""
+        """The elements at a vector of indices; lanes that are masked off are 0 and not read."""
         code, lanes, of = self.code, indices.lanes, IRType(self.kind, indices.lanes)
         addresses = code.emit(
             f"getelementptr inbounds {TEXTS[self.kind]}, ptr {self.name}, {indices.type.text} {indices.name}",
@@ -301,7 +301,7 @@ class Instructions:
         )
 
     def call(self, intrinsic: str, *values: Number, flags: str = "") -> IRValue:
-        """An LLVM intrinsic whose operands and result have one type: fma, sqrt, rint, fabs, maxnum, ..."""
+        """A call of an LLVM intrinsic whose operands and result have one type: fma, sqrt, rint, fabs, maxnum, ..."""
         operands = self.broadcast(*values)
         of = operands[0].type
         name = f"@llvm.{intrinsic}.{of.suffix}"

@@ -10,8 +10,8 @@
 
 A kernel is `void kernel(ptr args, i64 task, ptr scratch)`: `args` has a slot of eight bytes for each pointer and
 integer, in the order of `code.slots`; `task` is the index of the task to run; `scratch` is memory of the running
-thread, of which `code.scratch` allocates blocks. What varies (an accumulator) is an `IRVariable`; any other value is
-computed once. A Python number or a scalar that meets a vector is broadcast to all its lanes.
+thread, from which `code.scratch` allocates blocks. A variable (an accumulator) is an `IRVariable`; all other values
+are computed once. A Python number or a scalar that meets a vector is broadcast to all its lanes.
 
 Source    LLVM Language Reference Manual
 """
@@ -36,9 +36,9 @@ LINE = 64  # bytes that blocks of scratch memory are aligned to
 
 
 class IRBuilder(Instructions):
-    """The text of a kernel in the making. With `contract`, LLVM may contract x y + z to one fma.
+    """The text of a kernel under construction. With `contract`, LLVM may contract x y + z to one fma.
 
-    `blocks` are the (offset, bytes) of scratch memory, each followed by at least `gap` bytes that nobody uses.
+    `blocks` are the (offset, bytes) of scratch memory, each followed by at least `gap` unused bytes.
     """
 
     def __init__(self, contract: bool = True, gap: int = 0):
@@ -118,9 +118,9 @@ class IRBuilder(Instructions):
         self.lines.append(f"{end}:")
 
     def function(self, name: str, args: Sequence[IRValue | IRPointer], write: Callable[..., None]) -> None:
-        """Call a noinline function, whose loops have all registers; equal names are one function.
+        """Call a noinline function, whose loops can use all registers; functions of the same name are shared.
 
-        `write(code, *given)` writes its body, with its parameters for what is given; it has no slots and no scratch.
+        `write(code, *args)` writes its body, with parameters in place of the arguments; it has no slots and no scratch.
         """
         kinds = ["ptr" if isinstance(x, IRPointer) else x.type.text for x in args]
         if name not in self.functions:

@@ -44,7 +44,7 @@ class UnknownCpuError(DeviceError):
 
 
 class Target(NamedTuple):
-    """What kernels are compiled for: LLVM's name of the CPU, its features, and the bits of its vectors."""
+    """The target of compilation: LLVM's name of the CPU, its features, and the vector size in bits."""
 
     name: str
     features: str
@@ -76,20 +76,20 @@ def processor() -> str:
 
 
 def lanes(itemsize: int) -> int:
-    """How many elements of a size in bytes a vector holds."""
+    """The number of elements of a size in bytes in a vector."""
     return target().bits // 8 // itemsize
 
 
 def available() -> bool:
-    """Whether kernels can be compiled here."""
+    """True if kernels can be compiled here."""
     return missing() is None
 
 
 @cache
 def missing() -> str | None:
-    """Why kernels cannot be compiled here; None where they can.
+    """The reason why kernels cannot be compiled here; None if they can.
 
-    Raises    UnknownCpuError for a wrong PUREGRAPH_CPU: whoever set it wants no other code than that
+    Raises    UnknownCpuError for a wrong PUREGRAPH_CPU: code for another CPU is not what the user set
     """
     try:
         binding().check_jit_execution()
@@ -105,7 +105,7 @@ def missing() -> str | None:
 
 @cache
 def binding() -> Any:
-    """LLVM's binding, initialised once.
+    """The llvmlite binding, initialised once.
 
     Raises    DeviceError where there is none that can be used
     """
@@ -203,7 +203,7 @@ def createMachine(L: Any, name: str, features: str) -> Any:
 
 
 def machineHere() -> Any:
-    """The target machine of this thread: those of LLVM are not thread-safe."""
+    """The target machine of this thread: LLVM's are not thread-safe."""
     wanted = target()
     if getattr(HERE, "target", None) != wanted:
         HERE.machine = createMachine(binding(), wanted.name, wanted.features)
@@ -321,7 +321,7 @@ def stamp() -> str:
 
 
 def stored(name: str) -> LoadedKernel | None:
-    """The kernel in the cache under a name; None where there is none that can be loaded."""
+    """The cached kernel of a name; None if it is missing or cannot be loaded."""
     entry = diskcache.read(name, names=list, scratch=int)
     if entry is None:
         return None

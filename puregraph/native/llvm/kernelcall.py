@@ -12,10 +12,10 @@ class KernelCall(NamedTuple):
     """A call of a native kernel.
 
     `name`   what a table shows: "product 64x512x784"
-    `key`    all that the code depends on beside its source: block sizes, options, the key of its epilogue
+    `key`    the parameters of the code: block sizes, options, the key of its epilogue
     `write`  writes the code: its slots are those of `slots`, by name
     `slots`  what each slot holds: an array (or what stands for one until addresses are known), or an integer
-    `tasks`  how many tasks there are; any thread may run any of them, and no two write to the same address
+    `tasks`  number of tasks; any thread may run any of them, and no two write to the same address
     """
 
     name: str
@@ -31,7 +31,7 @@ class KernelCall(NamedTuple):
 
 
 class EpilogueSpec:
-    """The epilogue of a GEMM or convolution: what is done with its sums in registers; here they are stored.
+    """The epilogue of a GEMM or convolution, applied to the sums in registers; this base class stores them.
 
     A kernel calls `open` before its loops, `enter` with the indices of its product along the batch axes, and `put` with
     the sums of each row (a pixel, a sample) and vector of columns.

@@ -11,7 +11,7 @@ BLOCK = 4  # elements of a 128-bit lane, within which shuffles are cheap
 
 
 def transposed(code: IRBuilder, rows: Sequence[IRValue]) -> list[IRValue]:
-    """The columns of as many rows as each has lanes (4, 8, 16, ...): 4 x 4 blocks are transposed, then exchanged."""
+    """The transpose of a square of vectors (4, 8, 16, ... lanes): 4 x 4 blocks are transposed, then exchanged."""
     lanes = len(rows)
     columns: list[IRValue] = [rows[0]] * lanes
     for start in range(0, lanes, BLOCK):

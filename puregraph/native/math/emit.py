@@ -28,7 +28,7 @@ FLOATS = {"f32": np.float32, "f64": np.float64}
 
 
 def isKnown(x: IRValue) -> bool:
-    """Whether a value is a constant other than nan."""
+    """True if a value is a constant other than nan."""
     return x.name[0] != "%" and "0x7FF8" not in x.name and "0xFFF8" not in x.name
 
 
@@ -99,7 +99,7 @@ def where(code: IRBuilder, condition: IRValue, x: IRValue, y: IRValue) -> IRValu
 
 
 def isFinite(code: IRBuilder, x: IRValue) -> IRValue:
-    """Whether |x| < ∞, which no nan is."""
+    """True if |x| < ∞; nan is not."""
     return code.call("fabs", x) < math.inf
 
 
@@ -204,9 +204,9 @@ def emit(code: IRBuilder, part: Part, values: Mapping[str, IRValue], kind: str |
 
 
 def emitIntegers(code: IRBuilder, part: Part, values: Mapping[str, IRValue], kind: str) -> IRValue:
-    """The value of a formula in two's complement arithmetic of one kind of integers, as numpy's; a comparison gives i1.
+    """The value of a formula in two's complement arithmetic of one integer type, as numpy's; a comparison gives i1.
 
-    Its operations are those of `WHOLE`.
+    `WHOLE` has its operations.
     """
     root = lowered(part)
     done: dict[Term, IRValue] = {leaf(name): value for name, value in values.items()}
@@ -223,10 +223,10 @@ def emitIntegers(code: IRBuilder, part: Part, values: Mapping[str, IRValue], kin
 def emitAll(
     code: IRBuilder, parts: Sequence[Part], values: Mapping[str, IRValue], kind: str | None = None
 ) -> list[IRValue]:
-    """The values of several formulas; what they share is computed once.
+    """The values of several formulas; common subexpressions are computed once.
 
-    All values are converted to a kind of floats: f64 if one is f64, else f32, unless it is given. A formula gives the
-    same bits wherever it is computed: which products become an fma follows from the formula alone, not from LLVM. So a
+    All values are converted to a kind of floats: f64 if one is f64, else f32, unless `kind` is set. A formula gives the
+    same bits wherever it is computed: the formula alone decides which products become an fma, not LLVM. So a
     rematerialized value equals the first one, and may be compared with it.
     """
     if kind is None:
@@ -264,7 +264,7 @@ def factorsOf(code: IRBuilder, part: Part, values: Mapping[str, IRValue], kind: 
 
 
 def fusedIn(order: Sequence[Term], roots: Sequence[Term]) -> set[Term]:
-    """The products that only one sum or difference reads: both become one fma."""
+    """The products that are read by one sum or difference only: both become one fma."""
     readers = Counter(a for t in order for a in t.args)
     readers.update(roots)
     products: set[Term] = set()
@@ -295,7 +295,7 @@ def quick(op: str, *args: Term) -> Term:
 
 
 def isSquare(t: Term) -> bool:
-    """Whether a term is the product of something with itself."""
+    """True if a term is a product of a term with itself."""
     return t.op == "*" and t.args[0] is t.args[1]
 
 

@@ -20,7 +20,7 @@ MOST = 10.5  # where erfc is 0
 
 
 def ratio(code: IRBuilder, x: IRValue, above: Sequence[float], below: Sequence[float]) -> IRValue:
-    """One polynomial of x over another."""
+    """A ratio of two polynomials of x."""
     return horner(code, x, above) / horner(code, x, below)
 
 
@@ -47,7 +47,8 @@ def scaledTail(code: IRBuilder, x: IRValue) -> IRValue:
 
 
 def expSquare(code: IRBuilder, x: IRValue, sign: float) -> IRValue:
-    """exp(x^2), or with a minus: in two steps, of which the first is exact, it keeps the relative accuracy."""
+    """exp(x^2), or exp(-x^2) for a negative sign: split into two factors, the first exact, to keep the relative
+    accuracy."""
     x = code.select(x > 32.0, 32.0, code.select(x < -32.0, -32.0, x))
     near = code.call("trunc", x * 16.0) * 0.0625
     return exp(code, near * near * sign) * exp(code, (x - near) * (x + near) * sign)

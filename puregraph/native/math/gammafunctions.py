@@ -93,7 +93,7 @@ def factorial(code: IRBuilder, n: IRValue) -> IRValue:
 
 
 def isOdd(code: IRBuilder, n: IRValue) -> IRValue:
-    """Whether integers are odd."""
+    """True for odd integers."""
     half = n * 0.5
     return code.call("floor", half) != half
 

@@ -86,7 +86,7 @@ def flipped(code: IRBuilder, x: IRValue, n: IRValue) -> IRValue:
 
 
 def anyOf(code: IRBuilder, condition: IRValue) -> IRValue:
-    """Whether it holds in any lane."""
+    """True if the condition holds in any lane."""
     if condition.lanes == 1:
         return condition
     name = f"@llvm.vector.reduce.or.{condition.type.suffix}"

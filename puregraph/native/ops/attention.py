@@ -112,7 +112,7 @@ def slotsOf(sizes: AttentionSizes, heads: dict[str, Heads], mask: Mask | None) -
 
 
 class MaskForm(NamedTuple):
-    """What the code for a mask depends on: its kind, and whether it is broadcast over rows and over columns."""
+    """The properties of a mask in the code: its kind, and whether it is broadcast over rows and columns."""
 
     kind: str
     sameRows: bool
@@ -125,7 +125,7 @@ def formOf(mask: Mask | None) -> MaskForm | None:
 
 
 class AttentionSpec(NamedTuple):
-    """What the code of a kernel depends on."""
+    """The parameters of a kernel's code."""
 
     tile: BroadcastTile
     width: int
@@ -273,7 +273,7 @@ class AttentionWriter:
         self.tiles(width, tile)
 
     def visible(self, first: IRValue, live: IRValue) -> IRValue:
-        """How many keys are visible to some query of the block."""
+        """The number of keys visible to some query of the block."""
         return self.code.min(self.keys, first + live) if self.plan.causal else self.keys
 
     def scoreTiles(

@@ -36,7 +36,7 @@ def lanesOf(kind: str) -> int:
 
 
 def merged(shape: Sequence[int], source: Sequence[int], target: Sequence[int]) -> list[CopyAxis]:
-    """The axes merged where possible, those of larger target strides first."""
+    """The axes, merged where possible, in decreasing order of target strides."""
     axes = sorted((CopyAxis(*row) for row in zip(shape, source, target) if row[0] != 1), key=lambda a: -a.target)
     joined: list[CopyAxis] = []
     for axis in axes:

@@ -22,7 +22,7 @@ COLUMNS = 64  # of a table that a task adds to, where columns are split
 
 
 def taskRows(count: int, width: int, most: int = CHUNK) -> int:
-    """How many rows of a width a task has."""
+    """The number of rows of a width in a task."""
     return max(1, min(count, most // max(width, 1)))
 
 
@@ -44,7 +44,7 @@ def overVectors(code: IRBuilder, width: IRValue, lanes: int, body: Callable[[IRV
 
 
 def inRange(code: IRBuilder, index: IRValue, limit: IRValue, fault: IRPointer) -> IRValue:
-    """Whether an index names a row; one that does not, and is not -1, sets the flag."""
+    """True if an index names a row; indices out of range, other than -1, set the fault flag."""
     wrong = (index < -1) | (index >= limit)
     with code.when(wrong):
         fault.store(0, code.i64(1))

@@ -88,23 +88,24 @@ def nestCalls(nest: LoopNest, scratch: Callable[[int], Any]) -> list[KernelCall]
 
 
 def isColumn(rows: int, elements: int) -> bool:
-    """Whether a task sums whole columns: it reads what other cores have written, which pays only for little."""
+    """True if a task sums whole columns: it then reads data written by other cores, which pays off only for small
+    sizes."""
     return rows <= FEW or (rows <= TALL and elements <= LITTLE)
 
 
 def rowsPerTask(rows: int, cols: int) -> int:
-    """How many rows a task has."""
+    """The number of rows in a task."""
     return max(1, min(rows, -(-ROWS // max(cols, 1))))
 
 
 def rowBlock(nest: LoopNest, axes: frozenset[int]) -> int:
-    """How many rows a task has, of a nest that reduces these axes."""
+    """The number of rows in a task, for a nest that reduces these axes."""
     length = prod(nest.space[a] for a in axes)
     return rowsPerTask(prod(nest.space) // max(length, 1), length)
 
 
 def keyOf(shape: ReducedNest) -> str:
-    """What the code of a nest depends on, as text: everything but sizes, strides and addresses."""
+    """The key of a nest's code, as text: everything but sizes, strides and addresses."""
     operands = [
         (k, o.kind, tuple(1 if s == 1 and a == shape.inner else bool(s) * 2 for a, s in enumerate(o.strides)))
         for k, o in shape.operands.items()
@@ -344,7 +345,7 @@ class RowKernel:
                 writer.write(n, value, indices, 1, None)
 
     def phase(self, p: int, outer: Scope) -> None:
-        """One pass over a row: results are stored, reductions accumulate, then a horizontal reduction of each."""
+        """A pass over a row: results are stored, reductions accumulate, then each is reduced horizontally."""
         writer, shape = self.writer, self.shape
         reductions, beside, stores = shape.at(p)
         if not (reductions or beside or stores):
@@ -394,7 +395,7 @@ class RowKernel:
         return writer.pointers[key].at(self.code.task * size + writer.offset(key, {a: indices[a] for a in loops}))
 
     def bodyOf(self, p: int, outer: Scope, beside: list[str], stores: list[str]) -> Body:
-        """What a phase does with a vector: results are written, reductions accumulate."""
+        """The body of a phase for one vector: store results, accumulate reductions."""
         code, writer, shape, lanes = self.code, self.writer, self.shape, self.writer.lanes
 
         def body(at: dict[int, IRValue], mask: IRValue | None, sums: Sums, u: int) -> None:

@@ -34,7 +34,7 @@ def pairDotsGrad(
 
 
 def machineKey() -> str:
-    """What the code depends on besides the sizes, which are constants in it."""
+    """The machine part of the code's key; sizes are constants in the code."""
     return str(jit.lanes(4))
 
 
@@ -75,7 +75,7 @@ def writeDots(count: int, size: int, code: IRBuilder) -> None:
 
 
 def writeGrads(count: int, size: int, code: IRBuilder) -> None:
-    """For each sample and vector the sum of the others, weighted by their gradients."""
+    """For each sample and vector, the sum of the other vectors weighted by their gradients."""
     lanes = jit.lanes(4)
     vectors = vectorsOf(code, count)
     grad, stride, dx = code.pointer("grad", "f32"), code.integer("gradRow"), code.pointer("dx", "f32")

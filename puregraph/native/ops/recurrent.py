@@ -58,12 +58,12 @@ TILES = 4  # tiles whose sums are stored before the cells are computed
 
 
 def readsInputs(kind: str, sizes: RecurrentSizes) -> bool:
-    """Whether x is better given than x W."""
+    """True if the kernel should read x rather than x W."""
     return sizes.samples >= MANY and 0 < sizes.inputs * sizes.units * CELLS[kind].gates <= LARGE
 
 
 def packedSize(kind: str, units: int, rows: int | None = None) -> int:
-    """How many elements packed weights have: with their rows for `run`, without for `back`."""
+    """The number of elements of packed weights: for `run` with `rows` rows, for `back` without."""
     cell = CELLS[kind]
     if rows is None:
         back = tileFor(BACK).columns
@@ -202,7 +202,7 @@ def sequenceSlots(name: str, track: SequenceOperand) -> dict[str, Any]:
 
 
 class RecurrentOptions(NamedTuple):
-    """Which inputs are given and which outputs are wanted."""
+    """The inputs that are present, and the outputs that are required."""
 
     reverse: bool = False
     lengths: bool = False
@@ -213,7 +213,7 @@ class RecurrentOptions(NamedTuple):
 
 
 class RecurrentSpec(NamedTuple):
-    """What the code of a kernel depends on."""
+    """The parameters of a kernel's code."""
 
     cell: NativeCell
     tile: BroadcastTile
@@ -361,7 +361,7 @@ class RecurrentForward(RecurrentWriter):
         return self.cell.gates + (self.cell.kind == "gru")
 
     def isApart(self, gate: int) -> bool:
-        """Whether a gate needs x W and h U apart, not only their sum: the last one of a GRU."""
+        """True if a gate needs x W and h U separately, not only their sum: the last gate of a GRU."""
         return self.cell.kind == "gru" and gate == self.cell.gates - 1
 
     def tile(
@@ -490,7 +490,7 @@ class UnitVector:
         self.x, self.old, self.new, self.saved = x, old, new, saved
 
     def sum(self, part: int, gate: int | None = None, isGiven: bool = True) -> IRValue:
-        """One of the sums, with x W added where it is given."""
+        """A sum of the gates, plus x W if that is an input."""
         value = self.sums.load(part * self.width + self.offset, self.lanes)
         if self.x is None or not isGiven:
             return value

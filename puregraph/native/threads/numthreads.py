@@ -1,4 +1,4 @@
-"""How many threads the pool has."""
+"""The number of threads in the pool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WANTED: list[int] = []
 
 
 def threads() -> int:
-    """How many threads run tasks: what `want` or PUREGRAPH_THREADS says, or one for each CPU that may be used."""
+    """The number of threads that run tasks: from `want` or PUREGRAPH_THREADS, else one for each usable CPU."""
     if WANTED:
         return WANTED[0]
     count: int | None = variable("THREADS")
@@ -21,7 +21,7 @@ def threads() -> int:
 
 
 def cores() -> int:
-    """How many CPUs this process may use."""
+    """The number of CPUs that this process may use."""
     hasAffinity = hasattr(os, "sched_getaffinity")  # not on macOS, not on Windows
     return len(os.sched_getaffinity(0)) if hasAffinity else os.cpu_count() or 1
 

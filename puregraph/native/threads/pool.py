@@ -33,14 +33,14 @@ class StepTable:
                function is called with the address of the arguments, the number of a task and the address of scratch
                memory. Any thread may run any task of a step, but all of one thread if it says SINGLY; a step begins
                when all tasks of the one before it have ended
-    scratch    the bytes of scratch memory that the step that needs most of it needs
+    scratch    bytes of scratch memory of the largest step
     flush      whether denormal numbers become zero
     wake       whether a run is long enough to wake sleeping threads for it
-    keep       whatever has to live as long as the table: arrays, arguments
+    keep       objects that have to live as long as the table: arrays, arguments
 
     `after` counts runs: `begin` comes ahead of each, and `go` behind it, again if a signal's handler raised meanwhile.
 
-    `after` gives what is gone through in C behind every run: no signal's handler comes between the two
+    `after` is iterated in C after every run: no signal handler can run in between
 
     Raises    ValueError for a step without a task, or with 2**21 or more
     """
@@ -195,7 +195,7 @@ def afterForkInChild() -> None:
 
 
 def atInterpreterExit() -> None:
-    """Before the interpreter ends: what is run after this is run by one thread."""
+    """Stop the threads before the interpreter ends; later steps run in one thread."""
     for pool in POOLS:
         pool.stop(timeout=1)
         pool.count = 1

@@ -51,7 +51,7 @@ class Workers:
         self.setCount(count)
 
     def measure(self) -> float:
-        """How often a worker polls for work in a microsecond."""
+        """The number of polls for work per microsecond."""
         times = 4000
         self.words[workerloop.LIMIT] = 1
         self.words[workerloop.IDLE] = times
