@@ -1,10 +1,10 @@
-"""Counted: how much a batch weighs in the mean of a cost over several batches."""
+"""Counted: the weight of a batch in the mean of a cost over several batches."""
 
 from typing import Any
 
 
 def countedIn(cost: Any, target: Any, size: int) -> Any:
-    """The weight of a batch in a mean over batches: its size, or what a cost that skips or weighs samples counts.
+    """The weight of a batch in a mean over batches: its size, or the count of a cost that skips or weighs samples.
 
     With it, the mean over a data set does not depend on the batch size.
     """

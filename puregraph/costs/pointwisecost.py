@@ -112,7 +112,7 @@ def needWeights(sampleWeight, x):
 
 
 def alongSamples(weight, like):
-    """The weights of samples as they broadcast along the first axis of an array, in what it computes in."""
+    """The sample weights, shaped to broadcast along the first axis of an array, in the dtype of computation."""
     return widen(weight).reshape(-1, *(1,) * (like.ndim - 1))
 
 

@@ -12,7 +12,7 @@ from puregraph.kernel import kernel
 
 @kernel
 def classIndex(labels, classes, ignored=None):
-    """The labels as int64, with -1 for those that are ignored.
+    """The labels as int64, with -1 for ignored ones.
 
     Shapes    labels (any) -> index of that shape
     Raises    DataError for a label that is no class, or labels that are no integers

@@ -30,7 +30,7 @@ def norm(*arrays):
 
 @norm.cuda
 def norm(y, *arrays):
-    """A thread block sums a chunk of one array, one launch for those of one dtype; the last launch adds the parts."""
+    """A thread block sums a chunk of one array, with a launch per dtype; the last launch adds the parts."""
     if any(computed(x.dtype) not in ("float", "double") for x in arrays):
         return NotImplemented
     arrays = [x for x in arrays if x.size]

@@ -45,7 +45,7 @@ def maxPool(x, size, stride, pad, dilation=1):
 
 @maxPool.cuda
 def maxPool(outs, x, size, stride, pad, dilation=1):
-    """A thread finds one maximum, or those of contiguous channels."""
+    """A thread computes one maximum, or the maxima of contiguous channels."""
     y, indices = outs
     return pooling.maxPool(y, indices, x, window(x.shape[2:], size, stride, pad, dilation))
 
@@ -187,7 +187,7 @@ def meanPool(x, size, stride, pad, includePad=True):
 
 @meanPool.cuda
 def meanPool(y, x, size, stride, pad, includePad=True):
-    """A thread sums one window, or those of contiguous channels."""
+    """A thread sums one window, or the windows of contiguous channels."""
     return pooling.meanPool(y, x, window(x.shape[2:], size, stride, pad), includePad)
 
 

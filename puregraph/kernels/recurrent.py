@@ -102,7 +102,7 @@ def forward(step, x, W, b, weights, states, on=None, reverse=False):
 
 @forward.shape
 def forward(step, x, W, b, weights, states, on=None, reverse=False):
-    """Each state, and what an LSTM or a GRU keeps, at every time step."""
+    """Each state, and the values that an LSTM or a GRU keeps, at every time step."""
     n, t, _ = x.shape
     outputs = [((n, t, s.shape[1]), s.dtype) for s in states]
     return [*outputs, ((n, t, 4 * states[0].shape[1]), x.dtype)] if step in (lstmStep, gruStep) else outputs

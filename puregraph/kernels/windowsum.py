@@ -52,7 +52,7 @@ def windowSum(y, x, axis, size):
 
 @windowSum.decompose
 def windowSum(x, axis, size):
-    """A view of all windows and its sum, both of which every backend knows."""
+    """A view of all windows and its sum, which every backend supports."""
     return windowSum.reference(x, axis, size)
 
 

@@ -12,7 +12,7 @@ from puregraph.kernels.reduce import moments, total
 from puregraph.module import Module
 from puregraph.modules.windows import channelHint, overMaps, perMap
 
-KERAS = 0.9  # share of a batch in the running statistics from which on it is taken for Keras' share of what was before
+KERAS = 0.9  # a momentum from here on is taken for Keras' meaning, the share of the old statistics
 
 
 class BatchNorm(Module):

@@ -13,7 +13,7 @@ FUNCTIONS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, 
 
 
 class _OfBits(Module):
-    """The base of what works on bits: integers that broadcast, without a gradient."""
+    """Base class of bitwise operators: integers that broadcast, without a gradient."""
 
     reads = ()
     isDiscrete = True

@@ -76,7 +76,7 @@ class Constant(Module):
 
 
 def numbersFrom(value, dtype):
-    """An array of what a user wrote.
+    """Convert a user's value to an array.
 
     Raises    ArgumentError where numpy makes none of it, as of rows of several lengths
     """

@@ -90,7 +90,7 @@ def positive(index, size, what):
 
 
 def fromStart(index, size):
-    """Indices counted from the first; those that are out of range stay so."""
+    """Indices counted from the first; indices out of range stay out of range."""
     if index.dtype.kind not in "i":
         return index
     below = np.where(index < -size, index - (size == 0), index + np.int64(size))
@@ -98,7 +98,7 @@ def fromStart(index, size):
 
 
 class _Gathered(Module):
-    """The base of what indexes x with `key`; elements that are read several times get the sum of the gradients."""
+    """Base class of modules that index x with `key`; elements read several times get the sum of the gradients."""
 
     reads = ("index",)
     keepsDtype = True
@@ -195,7 +195,7 @@ class GatherND(_Gathered):
 
 
 def pointKey(x, index, batch, what):
-    """The index of x that takes what each row of `index` names, behind the first `batch` axes."""
+    """The index of x for the points in the rows of `index`, after the first `batch` axes."""
     count, around = index.shape[-1], index.shape[:-1]
     grid = [np.arange(around[i]).reshape(tuple(-1 if j == i else 1 for j in range(len(around)))) for i in range(batch)]
     parts = [positive(index[..., k], x.shape[batch + k], what) for k in range(count)]

@@ -25,7 +25,7 @@ class _GridTaps(NamedTuple):
     slope: np.ndarray
 
     @classmethod
-    @np.errstate(invalid="ignore")  # of what is no number or endless
+    @np.errstate(invalid="ignore")  # for nan and infinity
     def of(cls, grid: np.ndarray, size: int, mode: str, padding: str, alignCorners: bool) -> "_GridTaps":
         """The taps for coordinates from -1 to 1 along an axis."""
         scale = (size - 1) / 2 if alignCorners else size / 2

@@ -64,7 +64,7 @@ class Cast(Module):
             return None
         if value.dtype.kind != "O" or not any(isinstance(size, Dim) for size in value.ravel().tolist()):
             return value.astype(self.dtype)
-        isWide = self.dtype.kind == "i" and self.dtype.itemsize >= 4  # of sizes below 2^31, which those of arrays are
+        isWide = self.dtype.kind == "i" and self.dtype.itemsize >= 4  # sizes of arrays are below 2^31
         return value if isWide else None
 
     def updateData(self, x):

@@ -83,7 +83,7 @@ oneOf, _ = operator("^", Xor, None, None)
 matmul, rmatmul = operator("@", MatMul, None, None)
 
 
-OFNUMPY = {  # by numpy's function what a node does on its left, and on its right
+OFNUMPY = {  # by numpy's function: the operator of a node on its left, and on its right
     np.add: (add, radd),
     np.subtract: (sub, rsub),
     np.multiply: (mul, rmul),

@@ -11,7 +11,7 @@ from puregraph.module import Module
 
 
 class _Scaled(Module):
-    """The base of what has a scale and a zero point."""
+    """Base class of modules with a scale and a zero point."""
 
     reads = ()
     isDiscrete = True

@@ -29,7 +29,7 @@ DIRECTIONS = {"uni": 1, "bi": 2}
 
 
 class _Recurrent(Module):
-    """A subclass names its states in `cell`, counts its `gates`, says what it keeps, and gives step and back."""
+    """A subclass defines its states (`cell`), the number of `gates`, the kept values, and its step and back."""
 
     reads = ("x", "h0", "lengths", "W", "U", "y")
     needsFloats = needsOneFloat = True
@@ -71,7 +71,7 @@ class _Recurrent(Module):
 
     @property
     def hidden(self):
-        """y, which the gradient reads, where it is no output; the other states at every time step; what cells keep."""
+        """y, which the gradient reads, if it is no output; other states at every time step; kept values of cells."""
         return (*(() if "y" in self.chosen else ("y",)), *self.tracked)
 
     # Shapes -----------------------------------------------------------------------------------------------------------

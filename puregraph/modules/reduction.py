@@ -12,7 +12,7 @@ from puregraph.module import Module
 
 
 class _Reduction(Module):
-    """The base of Sum, Mean, Max and Min; `purpose` says what needs an element along the axes."""
+    """Base class of Sum, Mean, Max and Min; `purpose` names the operation that needs an element along the axes."""
 
     purpose = ""
     flopsPerElement = 1

@@ -89,7 +89,7 @@ def resolved(x, wanted):
 
 
 class _Reshaped(Module):
-    """The base of what gives the same elements, in the same order, another shape."""
+    """Base class of modules that change the shape, and keep the elements in order."""
 
     reads = ()
     views = True

@@ -200,7 +200,7 @@ class Resize(Module):
         ratios = [Fraction(1) if isOpen else Fraction(int(f), max(n, 1)) for n, f in pairs]
         if self.policy == "stretch":
             return list(zip(axes, factors, ratios))
-        need(not isOpen, "numbers for sizes of which the aspect ratio is kept", x)
+        need(not isOpen, "numbers for sizes whose aspect ratio is kept", x)
         ratio = (min if self.policy == "not_larger" else max)(ratios)
         return [(a, floor(ratio * x[a] + HALF), ratio) for a in axes]
 

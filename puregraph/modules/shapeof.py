@@ -12,7 +12,7 @@ from puregraph.module import Module
 class Shape(Module):
     """y = (sizes of the axes `start` ... `end` - 1 of x), as int64; both may count from the end.
 
-    Known ahead of data, with symbols: what follows from it takes no step of a compiled program.
+    Known ahead of data, with symbols: computations from it take no step of a compiled program.
 
     Shapes    x (any) -> y (count of axes)
     Source    ONNX operator Shape

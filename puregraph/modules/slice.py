@@ -165,7 +165,7 @@ def lengthOf(part, size, x):
         start, stop = (clipped(end, size) for end in (start, stop))
     elif not (0 - start <= 0 and stop - size <= 0):
         ends = [None] if start - stop > 0 else [clipped(start, size), clipped(stop, size)]
-        hint = f"what is left depends on how large {size} is"
+        hint = f"the length of the slice depends on {size}"
         need(None not in ends, f"a number in place of {size} for [{asText(part)}]", x, hint)
         start, stop = ends
     return (stop - start + step - 1) // step

@@ -1,4 +1,4 @@
-"""Sliding windows: what kernels share whose threads each compute a few elements from windows over another array.
+"""Sliding windows: common code of kernels whose threads compute a few elements from windows over another array.
 
 A thread has one channel, or as many as 16 bytes hold where channels are contiguous; neighbouring threads have
 neighbouring addresses. A window at p reads the position p * stride + tap * dilation - before; backward, a

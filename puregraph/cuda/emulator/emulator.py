@@ -120,7 +120,7 @@ def named(text: str, flags: list[str]) -> str:
 def build(text: str, flags: list[str]) -> bytes:
     """A shared library, compiled from preprocessed C++.
 
-    Raises    DeviceError with what g++ says if it refuses
+    Raises    DeviceError with the output of g++ if it fails
     """
     name = named(text, flags)
     cached = diskcache.read(name)
@@ -143,7 +143,7 @@ def preprocessed(text: str) -> str:
 def compiled(text: str, options: list[str]) -> str:
     """The output of g++ for a text.
 
-    Raises    DeviceError with what g++ says if it refuses
+    Raises    DeviceError with the output of g++ if it fails
     """
     made = subprocess.run([compiler()[0], *FLAGS, *options], input=text, capture_output=True, text=True)
     if made.returncode:

@@ -1,4 +1,4 @@
-"""PTX: `asm` statements as calls of functions that compute what the instruction does, for the emulator.
+"""PTX: translates `asm` statements to calls of functions that emulate the instruction.
 
     asm volatile("cp.async.wait_group %0;" ::"n"(later) : "memory");    ->    ptx::cp_async_wait_group(HERE, later);
 

@@ -1,4 +1,4 @@
-"""Restrict: what a kernel promises by `__restrict__`, checked against the memory that it is given.
+"""Restrict: checks a kernel's `__restrict__` parameters against the memory that it gets.
 
 Through such a pointer alone a kernel may access what it writes meanwhile; the compiler may read it early, by loads that
 see no writes. So an operand that is written over must not be one.

@@ -133,7 +133,7 @@ class AttentionTask(NamedTuple):
         return np.repeat(x, self.q.shape[1] // x.shape[1], axis=1)
 
     def divided(self, rest: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        """The bias, or 0, and what dropout reads."""
+        """The bias, or 0, and the inputs of dropout."""
         return (np.float32(0), rest) if self.bias is None else (rest[0], rest[1:])
 
     def scores(self, q: Any, k: Any, bias: Any) -> Any:

@@ -19,7 +19,7 @@ from puregraph.cuda.libraries import paths
 from puregraph.cuda.runtime.perdevice import PerDevice, ordinal
 from puregraph.errors import DeviceError
 
-WORKSPACE = 32 << 20  # bytes, which is what NVIDIA asks for from Hopper on
+WORKSPACE = 32 << 20  # bytes, as NVIDIA recommends from Hopper on
 ALIGNED = 256  # bytes; no algorithm asks for more
 CANDIDATES = 8
 HINT = "the extras puregraph[cuda12] and puregraph[cuda13] bring it"

@@ -66,7 +66,7 @@ ALIGNED = 16  # bytes: of the addresses that plans are made for
 
 
 class CudnnPlan(NamedTuple):
-    """The plan of a task: what cuDNN stores, and the bytes of workspace."""
+    """The plan of a task: cuDNN's serialized plan, and the bytes of workspace."""
 
     data: bytes
     workspace: int

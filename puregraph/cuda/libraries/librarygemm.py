@@ -40,7 +40,7 @@ from puregraph.errors import DeviceError
 
 FORWARD = {None: 0, "relu": RELU, "gelu": GELU}
 BACK = {"relu": BACKRELU, "gelu": BACKGELU}
-STEP = {"relu": 128, "gelu": 8}  # divides a row of what is kept: bits, or elements
+STEP = {"relu": 128, "gelu": 8}  # divides a row of kept values: bits, or elements
 CALLS = 64  # of the library at most, for a batch that is not evenly strided
 HALVES = ("float16", "bfloat16")
 FLOATS = (*HALVES, "float32", "float64")
@@ -130,13 +130,13 @@ def product(
     """out = epilogue(alpha a b + beta out), as np.matmul; NotImplemented if the library has no such task.
 
     `bias`        (n,), added to each row
-    `activation`  "relu" or "gelu" (its tanh form) of that; `kept`, as `keptFor` has it, gets what its gradient needs
+    `activation`  "relu" or "gelu" (its tanh form) of that; `kept` (see `keptFor`) gets the values for its gradient
     `back`        the result times the derivative of that activation, which is computed from `kept`
     `total`       (n,) gets the sum over the rows of the result, with `back` alone; with of="b" the sum over k of b,
                   with of="a", (m,), that of a
     `tf32`        whether float32 may be multiplied with ten bits of its fraction
 
-    Slots are a, b, then of bias and kept what is read, then out, and of total and kept what is written.
+    Slots are a, b, then bias and kept if read, then out, then total and kept if written.
 
     Shapes    a (..., m, k), b (..., k, n), out (..., m, n); an axis of length one, or none, serves a whole batch
     """

@@ -14,7 +14,7 @@ def ncclModule() -> Any:
     cuda: Any = sys.modules["cupy"].cuda
     if not hasattr(cuda, "nccl"):
         with suppress(ImportError), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what it says of a library that is missing is said better below
+            warnings.simplefilter("ignore")  # its warning about a missing library is replaced below
             import_module("cupy.cuda.nccl")
     module = getattr(cuda, "nccl", None)
     return module if getattr(module, "available", False) else None

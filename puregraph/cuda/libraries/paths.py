@@ -36,7 +36,7 @@ def load(stem: str, versions: tuple[int, ...] = (), hint: str = "") -> ctypes.CD
 
 
 def loadCompanions(path: str, stem: str) -> None:
-    """Load what only this library uses and looks up by name: NVRTC's own declarations."""
+    """Load the companions that only this library uses and looks up by name: NVRTC's own declarations."""
     for companion in glob.glob(f"{glob.escape(os.path.dirname(path))}/*{stem}-*") if os.path.dirname(path) else []:
         ctypes.CDLL(companion, mode=ctypes.RTLD_GLOBAL)
 

@@ -18,8 +18,8 @@ from puregraph.cuda.runtime.preprocess import read
 from puregraph.formula.loopnest import LoopNest, ReducedNest, isAxis
 
 BLOCK = 256
-MOST = 4  # columns of a thread: with more its sums, and what it keeps of each column, take too many registers
-MANY = 4  # operands along the rows, of which two rows at a time are as many loads in flight as registers hold
+MOST = 4  # columns of a thread: more would take too many registers for sums and kept values
+MANY = 4  # operands along the rows: with two rows at a time, registers hold no more loads in flight
 FULLBLOCK = 384  # threads, where rows are divided among blocks
 RESIDENT = BUSIEST // FULLBLOCK  # of these blocks on a processor
 SECTOR = 32  # bytes along the columns that memory is read in
@@ -142,7 +142,7 @@ class ColumnWriter(NestWriter):
             self.known[n] = f"f_{n}[u]"
 
     def fixed(self, names: Iterable[str], indices: Mapping[int, str]) -> None:
-        """Hoist, for each column, what does not vary along the rows."""
+        """Hoist, for each column, the values that do not vary along the rows."""
         T = self.T
         for name in self.order(self.shape.dependencies(names)):
             if name in self.known or (isAxis(name) and int(name[4:]) not in indices):

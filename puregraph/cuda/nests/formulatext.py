@@ -11,7 +11,7 @@ from puregraph.formula.expr import Term, leaf, rebuild, term
 from puregraph.formula.formula import cudaFrom, formulaOf, preambleFrom
 from puregraph.formula.loopnest import INTEGERS
 
-LEAST = 2.0**-120  # of what float32 holds, with its inverse
+LEAST = 2.0**-120  # divisors from here to its inverse have a float32 inverse
 WHOLE = frozenset(STORED[dtype.name] for dtype in INTEGERS.values())  # the types of integers
 
 

@@ -1,6 +1,6 @@
 """The arguments of a kernel, collected while its text is written.
 
-A text declares what it needs, as `given.number("rows", 31)`, and gets the C expression for it: `g.rows`.
+A text declares an argument, as `args.number("rows", 31)`, and gets its C expression: `g.rows`.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class NestWriter:
     """
 
     resident = 1
-    headers = ""  # what the text needs beside common.h
+    headers = ""  # headers besides common.h
 
     def __init__(self, shape: ReducedNest, many: int):
         self.shape, self.nest, self.many = shape, shape.nest, many
@@ -113,7 +113,7 @@ class NestWriter:
         self.text: list[str] = []
         self.depth = 1
         self.slots: Slots = {}
-        self.known: dict[str, str] = {}  # what is hoisted out of the loops, as an expression
+        self.known: dict[str, str] = {}  # values hoisted out of the loops, as expressions
         for key, o in shape.operands.items():
             const = "const " if key.startswith("l_") else ""
             self.slots[key] = "pointer", f"{const}{KINDS[o.kind][0]}*", o.what
@@ -241,7 +241,7 @@ class NestWriter:
         return [*axes, *reversed(ordered)]
 
     def fixed(self, names: Iterable[str], indices: Mapping[int, str]) -> None:
-        """Hoist what does not vary along the loops, of all that some names depend on."""
+        """Hoist the dependencies of some names that do not vary along the loops."""
         for name in self.order(self.shape.dependencies(names)):
             if name in self.known or (isAxis(name) and int(name[4:]) not in indices):
                 continue

@@ -286,7 +286,7 @@ class RowWriter(NestWriter):
             self.combine(n)
 
     def overRow(self) -> Iterator[str]:
-        """Loops over a row that is not kept: of v elements at a time, and of those that are left."""
+        """Loops over a row that is not kept: v elements at a time, then the remaining ones."""
         lanes = self.plan.lanes
         with self.block(f"for ({self.I} j = lane * v; j + v <= length; j += {lanes} * v)", 4):
             yield "v"

@@ -16,7 +16,7 @@ from puregraph.cuda.runtime.preprocess import digest, read
 from puregraph.errors import DeviceError
 from puregraph.storage import diskcache
 
-FORMAT = 1  # of what is stored; a change invalidates every stored cubin
+FORMAT = 1  # of stored files; a change invalidates every stored cubin
 OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v", "--diag-suppress=177")
 ROUNDED = "// Rounded as written: no product is added before it is rounded.\n"  # begins texts that are compiled so
 ASWRITTEN = "--fmad=false"

@@ -22,7 +22,7 @@ from puregraph.errors import DeviceError
 HOPPER = 90  # the first architecture that has them
 BODY = re.compile(r'(extern "C"\s+__global__[^{]*\{)')
 WAIT = 'asm volatile("griddepcontrol.launch_dependents;"); asm volatile("griddepcontrol.wait;" ::: "memory");'
-FREE = "#define __restrict__\n"  # of what is promised not to change a compiler may read before it waits
+FREE = "#define __restrict__\n"  # a compiler may read memory that is promised not to change before the wait
 
 
 def isWanted(architecture: str) -> bool:

@@ -19,7 +19,7 @@ WARP = 32
 THREADS = 256  # of a block, by default
 WIDEST = 16  # bytes that a thread loads at once
 PROCESSORS = 132  # of a large GPU
-BUSIEST = 1152  # threads of a processor that have 56 registers each: more than half of those that it may have
+BUSIEST = 1152  # threads of a multiprocessor with 56 registers each: more than half of its limit
 WAVE = PROCESSORS * 8  # blocks of 256 threads that a large GPU runs at a time
 
 
@@ -78,7 +78,7 @@ class Tickets:
         return "<tickets>"
 
 
-TICKETS = Tickets()  # of all launches: those of one stream run one after the other
+TICKETS = Tickets()  # of all launches: launches of one stream run one after the other
 
 
 class PointerTable:

@@ -15,7 +15,7 @@ def ordinal() -> int:
 
 
 class PerDevice:
-    """A function that is called once for each GPU and its arguments; what it gave is kept for the life of the process.
+    """A function that is called once for each GPU and its arguments; results are cached for the life of the process.
 
     `known`  results, by the GPU that was current and the arguments
     """

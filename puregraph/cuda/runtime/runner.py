@@ -58,7 +58,7 @@ def run(launches: Iterable[Launch | LibraryCall]) -> None:
 
 
 def start(launches: Iterable[Launch | LibraryCall], locate: Callable[[Any], int], workspace: int = 0) -> None:
-    """Start launches on the current stream, allocating nothing: `locate` gives the address for what a slot holds."""
+    """Start launches on the current stream, allocating nothing: `locate` gives the address of a slot's value."""
     for launch in launches:
         if isinstance(launch, LibraryCall):
             launch.run([locate(what) for _, what in launch.slots], workspace, stream())

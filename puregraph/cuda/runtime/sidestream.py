@@ -1,4 +1,4 @@
-"""Side stream: a stream for what may run on a GPU while the current stream goes on."""
+"""Side stream: a stream for work that may overlap the current stream."""
 
 from __future__ import annotations
 

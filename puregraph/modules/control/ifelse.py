@@ -37,7 +37,7 @@ class If(GraphHolder):
     that `misfit` gives. The gradient goes back through the one that ran; parameters and values that only the other one
     reads get zeros.
 
-    Shapes    condition of one boolean, values any -> what both graphs give
+    Shapes    condition of one boolean, values any -> the outputs of both graphs
     Source    ONNX operator If
     Raises    ShapeError, DtypeError where neither graph fits, or they give another number of axes, or other dtypes
     """

@@ -53,7 +53,7 @@ def backThrough(
 def shapesInside(graph: Graph, shapes: Any) -> list[Any]:
     """The shapes of a graph's outputs, with elements if known.
 
-    Raises    ShapeError naming the first node that does not take what it is given
+    Raises    ShapeError naming the first node that does not accept its inputs
     """
 
     def infer() -> list[Any]:
@@ -101,7 +101,7 @@ def identityOf(shape: Any) -> tuple:
 def checkInside(graph: Graph, inputs: Any) -> None:
     """Check that arrays fit a graph, once for shapes and the few integers and booleans that shapes may follow from.
 
-    Raises    ShapeError naming the first node that does not take what it is given
+    Raises    ShapeError naming the first node that does not accept its inputs
     """
     shapesInside(
         graph, [valued(x.shape, toHost(x) if x.dtype.kind in "iub" and x.size <= FEW else None) for x in inputs]
@@ -111,7 +111,7 @@ def checkInside(graph: Graph, inputs: Any) -> None:
 def dtypesInside(graph: Graph, dtypes: Any) -> list[Any]:
     """The dtypes of the outputs of a graph.
 
-    Raises    DtypeError naming the first node that does not take what it is given
+    Raises    DtypeError naming the first node that does not accept its inputs
     """
 
     def infer() -> list[Any]:

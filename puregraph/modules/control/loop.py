@@ -19,7 +19,7 @@ from puregraph.modules.control.repeatedgraph import _RepeatedGraph
 from puregraph.modules.identity import Identity
 from puregraph.modules.linear import Linear
 
-MOST = 1 << 16  # runs, with those of loops inside, unless the user sets another limit
+MOST = 1 << 16  # runs, including inner loops, unless the user sets another limit
 
 
 class _RunCount(threading.local):

@@ -111,7 +111,7 @@ class _RepeatedGraph(GraphHolder):
     # Rules ------------------------------------------------------------------------------------------------------------
 
     def forward(self, inputs, carried, stored, times=None):
-        """(what each run starts from, the last carried values, the rows that are stacked); `times` are known in a
+        """(the start of each run, the last carried values, the stacked rows); `times` are known in a
         pass that is repeated."""
         steps, starts, rows, outs = self.body.steps(), [], [], None
         numbers = self.numbered(steps, stored)
@@ -135,7 +135,7 @@ class _RepeatedGraph(GraphHolder):
         return (*carried, *stacks, _InnerPass(self.body, starts, {}))
 
     def gradients(self, grad, first, arguments, needs):
-        """(gradients of carried values, of slices by run, of what all runs read, of parameters by id); `first` is the
+        """(gradients of carried values, of slices by run, of shared inputs, of parameters by id); `first` is the
         index of the first carried value among the arguments."""
         names = self.ruleNames
         count = len(needs) - len(names)

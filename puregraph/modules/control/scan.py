@@ -33,7 +33,7 @@ class Scan(_RepeatedGraph):
 
     Shapes    c any, x (..., n, ...), z any -> c as given, s (..., n, ...)
     Source    ONNX operator Scan
-    Raises    ShapeError, DtypeError where the body does not take what it gives, or lengths of x differ
+    Raises    ShapeError, DtypeError if the body does not accept its own carried outputs, or lengths of x differ
     """
 
     def __init__(self, body: GraphLike, carried: Natural, inputs: Slices, outputs: Slices, name=None):

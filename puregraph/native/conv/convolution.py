@@ -30,10 +30,11 @@ class Filters:
     """The packed filters of a convolution, or of its data gradient: one description gives their size and their kernels.
 
     `size`    elements of the packed filters
-    `chunks`  the parts in which large filters are packed and used where they are not kept; `part` elements at most
+    `chunks`  the number of parts of large filters, packed and used one by one unless kept; `part` elements each
 
-    `pack` gives the calls that pack W; `convolve` those that use them: y (n, *count, o) from x (n, *spatial, c), or dx
-    from the gradient of y, whose pixels are `xPixel` elements apart. With a `chunk` both take some output channels.
+    `pack` returns the calls that pack W, `convolve` the calls that use the packed weights: y (n, *count, o) from
+    x (n, *spatial, c), or dx from the gradient of y, whose pixels are `xPixel` elements apart. With a `chunk` both
+    take some output channels.
     """
 
     size: int

@@ -25,7 +25,7 @@ SIDES = 2  # parts of the images
 SHARED = 4  # weights for each element of the images up to which weights are read again for each side
 LONGEST = 64  # products up to which a loop is unrolled
 FEW = 8  # input channels below which inputs are copied with their padding
-LONG = 1024  # pixels of a row of which no copy is made
+LONG = 1024  # pixels of a row that is too long to copy
 CHAIN = 256  # products of an output from which on they are summed in several chains
 SHORT = 256  # products that need no loop
 

@@ -49,7 +49,7 @@ def interleaveRow(
     isInside: IRValue,
     to: IRPointer,
 ) -> None:
-    """As `copyRow`, from channels that are stored `plane` elements apart (NCHW), to channels last."""
+    """The same as `copyRow`, from channels `plane` elements apart (NCHW) to channels last."""
     lanes = jit.lanes(4)
     last = code.splat(code.select(isInside, code.i64(line.length), 0), lanes)
 
@@ -92,7 +92,7 @@ def copyRow(
     isInside: IRValue,
     to: IRPointer,
 ) -> None:
-    """One row of the copy from the row of x that begins at `start`, or zeros where it is outside."""
+    """A row of the copy from the row of x that begins at `start`; zeros outside."""
     lanes = jit.lanes(4)
     if pixel == strip.channels:
         before = -line.first * strip.channels

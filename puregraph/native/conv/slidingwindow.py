@@ -39,7 +39,7 @@ class Tap(NamedTuple):
     """A tap of the window."""
 
     number: IRValue | int  # flat, in the window
-    offset: IRValue | int  # the flat offset of its inputs from those of the first tap
+    offset: IRValue | int  # the flat offset of its inputs from the first tap's
     input: IRValue  # the flat index of the input that the first pixel of the tile reads
     indices: tuple[IRValue, IRValue, IRValue]  # and its index on each axis
     first: int  # its offset from the first input of the row of taps

@@ -54,7 +54,7 @@ def stripStrides(layout: str, tile: Microkernel) -> tuple[int, int]:
 
 
 def stripSize(tile: Microkernel) -> int:
-    """Elements of scratch memory for a strip, with what whole vectors write beyond it."""
+    """Elements of scratch memory for a strip, including those that whole vectors write beyond it."""
     return tile.rows * (DEPTH + tile.lanes) + 16 * tile.lanes
 
 

@@ -180,7 +180,7 @@ def widest(features: dict[str, bool]) -> int:
 def probe(L: Any, name: str) -> int:
     """The vector bits of a CPU known by its name alone, read from code that LLVM emits for it; 0 for an unknown one.
 
-    LLVM ends the process where a CPU lacks what every 64-bit one has, so those features are given as present.
+    LLVM ends the process if a CPU lacks a feature of every 64-bit CPU, so these features are declared present.
     """
     text = (
         "define void @f(<16 x i32>* %p, i64* %q) {\n"

@@ -11,10 +11,10 @@ from puregraph.native.llvm.irbuilder import IRBuilder
 class KernelCall(NamedTuple):
     """A call of a native kernel.
 
-    `name`   what a table shows: "product 64x512x784"
+    `name`   the text in tables: "product 64x512x784"
     `key`    the parameters of the code: block sizes, options, the key of its epilogue
     `write`  writes the code: its slots are those of `slots`, by name
-    `slots`  what each slot holds: an array (or what stands for one until addresses are known), or an integer
+    `slots`  the value of each slot: an array (or its placeholder until addresses are known), or an integer
     `tasks`  number of tasks; any thread may run any of them, and no two write to the same address
     """
 

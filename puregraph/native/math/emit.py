@@ -183,7 +183,7 @@ FACTORS: dict[str, Callable[..., tuple[IRValue, IRValue]]] = {  # of operations 
     "*": lambda code, a, b: (a, b),
     "exp": explog.expFactors,
 }
-QUICK: dict[str, Emission] = {"exp below": explog.expBelow}  # what `quick` puts in place of others
+QUICK: dict[str, Emission] = {"exp below": explog.expBelow}  # the functions that `quick` substitutes
 
 
 def lowered(part: Part) -> Term:

@@ -80,7 +80,7 @@ def erfcSingle(code: IRBuilder, x: IRValue) -> IRValue:
 
 def expQuick(code: IRBuilder, x: IRValue) -> IRValue:
     """exp(x) of float64 to the digits of float32, for x from -150 to 0."""
-    shift = REALS["f64"].magic + REALS["f64"].bias  # so that the low bits are those of the power of two
+    shift = REALS["f64"].magic + REALS["f64"].bias  # aligns the low bits with the power of two
     t = code.fma(x, 1 / math.log(2), shift)
     r = code.fma(t - shift, -math.log(2), x)
     y = code.fma(r * r, horner(code, r, REALS["f32"].exp), r) + 1.0

@@ -159,7 +159,7 @@ def expBelow(code: IRBuilder, x: IRValue) -> IRValue:
 def expNear(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
     """exp(x) as two factors, for x <= 1 whose exponential is not denormal."""
     real = REALS[x.kind]
-    shift = real.magic + real.bias  # so that the low bits are those of the power of two
+    shift = real.magic + real.bias  # aligns the low bits with the power of two
     t = code.fma(x, 1 / math.log(2), shift)
     n = t - shift
     high, low = LN2[x.kind]
@@ -193,7 +193,7 @@ def split(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
 
 
 def upscaled(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
-    """x with a full fraction, and what that adds to its exponent."""
+    """x with a normalised fraction, and the offset of its exponent."""
     real = REALS[x.kind]
     tiny = x < 2.0 ** (1 - real.bias)
     of = IRType(real.whole, x.lanes)

@@ -38,7 +38,7 @@ def grown(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
     """exp x and exp x - 1: 2^n e^r with n = round(x / log 2), r = x - n log 2."""
     real = REALS[x.kind]
     x = clamped(code, x, -BOUND, BOUND)
-    shift = real.magic + real.bias  # so that the low bits are those of the power of two
+    shift = real.magic + real.bias  # aligns the low bits with the power of two
     t = code.fma(x, 1 / math.log(2), shift)
     r = code.fma(t - shift, -math.log(2), x)
     power, rest = code.bitcast(code.bitcast(t, real.whole) << real.digits, x.kind), expm1Reduced(code, r)

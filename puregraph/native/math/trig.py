@@ -64,12 +64,12 @@ def quarters(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue, IRValue]:
     part = n * second
     r = whole - part
     gone = r - whole
-    rest = (whole - (r - gone)) - (part + gone)  # exactly what rounding has taken from r
+    rest = (whole - (r - gone)) - (part + gone)  # exactly the rounding error of r
     return code.bitcast(t, real.whole), r, code.fma(n, -third, rest - code.fma(n, second, -part))
 
 
 def circle(code: IRBuilder, r: IRValue, rest: IRValue) -> tuple[IRValue, IRValue]:
-    """Sine and cosine of r + rest, for |r| <= pi / 4 and a rest that is less than what rounds r."""
+    """Sine and cosine of r + rest, for |r| <= pi / 4 and a rest below the rounding error of r."""
     z = r * r
     sine = r + code.fma(z * r, horner(code, z, SINE[r.kind]), rest)
     half = z * 0.5
@@ -95,7 +95,7 @@ def anyOf(code: IRBuilder, condition: IRValue) -> IRValue:
 
 
 def withFar(code: IRBuilder, x: IRValue, y: IRValue, function: str) -> IRValue:
-    """y, but what the C library says where |x| is large."""
+    """y, or the C library's result for large |x|."""
     result = code.variable(y)
     far = ~(code.call("fabs", x) <= FAR[x.kind])
     with code.when(anyOf(code, far)):
@@ -162,7 +162,7 @@ def atan2(code: IRBuilder, y: IRValue, x: IRValue) -> IRValue:
 
 
 def arcsinParts(code: IRBuilder, a: IRValue) -> tuple[IRValue, IRValue, IRValue, IRValue]:
-    """For a from 0 to 1: whether it is above 1/2; then s = sqrt((1 - a) / 2), else a; arcsin s - s; what s lacks."""
+    """For a in [0, 1]: (a > 1/2, s = sqrt((1 - a) / 2) if so, else a, arcsin s - s, the rounding error of s)."""
     large = a > 0.5
     half = (1.0 - a) * 0.5
     z = code.select(large, half, a * a)

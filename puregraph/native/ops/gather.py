@@ -17,7 +17,7 @@ from puregraph.native.llvm.kernelcall import KernelCall
 
 CHUNK = 1 << 14  # elements that a task reads or writes, at least
 FAR = 1 << 11  # the same for gathered rows
-PARTS = 16  # of a table that is larger than what is added to it
+PARTS = 16  # of a table that is larger than the rows added to it
 COLUMNS = 64  # of a table that a task adds to, where columns are split
 
 

@@ -297,9 +297,9 @@ def rowCall(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
 
 
 def chainOf(shape: ReducedNest) -> tuple[int | None, int]:
-    """Which reduced axis of a row is cut into chains, and their length; None where a row is one short chain.
+    """(the reduced axis of a row to cut into chains, their length); the axis is None if a row is one short chain.
 
-    A chain is as long as there are chains, so that the sum of a chain and the sum of all chains round as often.
+    The length of a chain equals the number of chains, so that both sums have about the same rounding error.
     """
     lanes = lanesOf(shape.nest)
     *outer, last = ((a, shape.nest.space[a]) for a in shape.loops)

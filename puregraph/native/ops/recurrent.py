@@ -117,12 +117,12 @@ def run(
     reverse: bool = False,
     isFresh: bool = False,
 ) -> list[KernelCall]:
-    """The states after every time step, and what is saved, as `forward` of the reference.
+    """The states after every time step, and the saved values, as `forward` of the reference.
 
     `kind` is "tanh", "relu", "lstm" or "gru"; `W` and `U` are packed; `first` are the initial
-    states with the stride of their samples (0: the same for all), `states` those after each step, at a stride of 0
-    where only the last one of a state other than h is wanted; `on` is a mask of bools, kind "i8"; `groups` is how many
-    tasks the samples are split into; `isFresh` says that the initial h is 0. Without `inputs`, x is x W, and W is None.
+    states with the stride of their samples (0: the same for all), `states` those after each step, with stride 0 if
+    only the last of a state other than h is required; `on` is a mask of bools, kind "i8"; `groups` is the number of
+    tasks; `isFresh` says that the initial h is 0. Without `inputs`, x is x W, and W is None.
     """
     cell = CELLS[kind]
     slots = commonSlots(sizes, groups, U, on) | sequenceSlots("x", x) | {"begin": 0 if isFresh else sizes.units}

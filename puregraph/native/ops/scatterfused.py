@@ -1,7 +1,7 @@
 """Scatter-add with a fused epilogue: the sums of each row go to the epilogue, and are never stored as a table.
 
 A task has some rows. It adds their gradients to sums in scratch memory, one for each row that occurs, and then loops
-over all of its rows: those that do not occur have zeros.
+over all of its rows: rows that do not occur are zero.
 """
 
 from __future__ import annotations

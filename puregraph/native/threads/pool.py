@@ -98,7 +98,7 @@ class StepTable:
         after = self.after
         after.begin()
         try:
-            ran += map(pool.run, (order,))  # C alone: what has been run is known to have been
+            ran += map(pool.run, (order,))  # C alone, so that a completed run is always recorded
             if ran[0] == 0:
                 ran.clear()
                 ran += map(pool.alone, *zip(self.wordsAlone(0, self.count)))

@@ -31,7 +31,7 @@ FREESHIFT, OPENSHIFT = 21, 42
 FIELD = (1 << FREESHIFT) - 1  # as many tasks may a step have
 ONEFREE, ONEOPEN, TWOOPEN = 1 << FREESHIFT, 1 << OPENSHIFT, 2 << OPENSHIFT
 TOGETHER, SINGLY = range(2)  # how the tasks of a step are run
-FREE, RUNNING, OVER = range(3)  # what ACTIVE says
+FREE, RUNNING, OVER = range(3)  # values of ACTIVE
 
 X86 = """
 declare void @llvm.x86.sse2.pause()

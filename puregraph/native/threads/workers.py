@@ -96,7 +96,7 @@ class Workers:
     def wake(self) -> None:
         """Wake who sleeps; start who was never started."""
         self.spread()
-        with suppress(IndexError):  # nobody is left
+        with suppress(IndexError):  # no worker is left
             while True:
                 gate = self.asleep.pop()
                 if gate is None:
