@@ -242,5 +242,5 @@ class _Given:
 
 def norm(share):
     """The divisor of the sum: the total weight, or 1 if that is 0."""
-    whole = share.sum()
-    return whole + (whole == 0)
+    total = share.sum()
+    return total + (total == 0)

@@ -366,15 +366,15 @@ class HeadLayout:
         crosses = self.causal and j.stop - 1 > i.start
         if self.mask is None and not crosses:
             return scores
-        whole = scores.shape
-        scores = scores.reshape(*whole[:2], self.group, whole[2] // self.group, whole[3])
+        shape = scores.shape
+        scores = scores.reshape(*shape[:2], self.group, shape[2] // self.group, shape[3])
         if self.mask is not None:
             mask = self.maskAt(i, j)
             scores = np.where(mask, scores, -np.inf) if self.isBool else scores + mask.astype(scores.dtype)
         if crosses:
             sees = np.tril(np.ones_like(scores, shape=scores.shape[-2:], dtype=bool), i.start - j.start)
             scores = np.where(sees, scores, -np.inf)
-        return scores.reshape(whole)
+        return scores.reshape(shape)
 
     def maskAt(self, i, j):
         """The part of the mask for a block; an axis of length one broadcasts."""

@@ -55,10 +55,12 @@ def residency() -> tuple[int, int]:
 def cellSplit(gates: int, steps: tuple[int, int], U: Any, wide: Any) -> CellSplit:
     """The blocks for n samples of t time steps, with weights U (units, gates * units), that compute in dtype `wide`."""
 
-    def split(tiles: int, groups: int, whole: bool, held: int = 0) -> CellSplit:
+    def split(tiles: int, groups: int, isOneLaunch: bool, held: int = 0) -> CellSplit:
         items = tiles * groups * gates
         grid = blocksFor(quads, tiles) * blocksFor(octets, groups)
-        return CellSplit(tiles, groups, whole, grid, 32 * min(items, WARPS), items * 32 * wide.itemsize + held, held)
+        return CellSplit(
+            tiles, groups, isOneLaunch, grid, 32 * min(items, WARPS), items * 32 * wide.itemsize + held, held
+        )
 
     units = U.shape[0]
     octets, quads = blocksFor(steps[0], ROWS), blocksFor(units, UNITS)

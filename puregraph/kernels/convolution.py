@@ -294,8 +294,8 @@ def correlateTransposed(grad, W, lay):
 
 def batches(lay):
     """The samples a few at a time, enough to fill a product and few enough for the cache: (slice, ConvLayout)."""
-    one = lay._replace(n=1)
-    few = max(1, -(-FULL // max(1, one.columns)), NEAR // max(1, prod(one.unrolled)))
+    single = lay._replace(n=1)
+    few = max(1, -(-FULL // max(1, single.columns)), NEAR // max(1, prod(single.unrolled)))
     for i in range(0, lay.n, few):
         n = min(few, lay.n - i)
         yield slice(i, i + n), lay._replace(n=n)

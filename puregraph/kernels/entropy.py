@@ -50,12 +50,12 @@ def ofScores(dx: Any, x: Any, peak: Any, total: Any, weight: Any, index: Any, sc
     return launched(dx, slope, {"x": x, "peak": peak, "total": total}, {"weight": weight, "k": index}, scale)
 
 
-def launched(dx: Any, slope: str, whole: Mapping[str, Any], rows: Mapping[str, Any], scale: Any) -> Any:
+def launched(dx: Any, slope: str, fullArrays: Mapping[str, Any], rows: Mapping[str, Any], scale: Any) -> Any:
     """The launches of a formula of arrays like dx, perhaps broadcast, of values of each position, and of a scale."""
-    kinds = [KINDS.get(array.dtype.name) for array in (dx, *whole.values(), *rows.values(), scale)]
+    kinds = [KINDS.get(array.dtype.name) for array in (dx, *fullArrays.values(), *rows.values(), scale)]
     if None in kinds or scale.size != 1:
         return NotImplemented
-    loads = {n: operand(v, [s if m > 1 else 0 for m, s in zip(v.shape, stridesOf(v))]) for n, v in whole.items()}
+    loads = {n: operand(v, [s if m > 1 else 0 for m, s in zip(v.shape, stridesOf(v))]) for n, v in fullArrays.items()}
     for n, v in rows.items():
         first, *others = stridesOf(v)
         loads[n] = operand(v, [first, 0, *others])

@@ -271,9 +271,9 @@ def area(win, includePad, dtype):
     """The divisor of a window's sum: its size, or that of its part inside the input (at least one)."""
     if includePad:
         return prod(win.size)
-    whole = np.ones((), dtype=dtype)
+    counts = np.ones((), dtype=dtype)
     for length, k, s, (before, _), count in zip(*win[:4], win.count):
         first = np.arange(count) * s - before
         on = np.minimum(first + k, length) - np.maximum(first, 0)
-        whole = whole[..., None] * np.maximum(on, 1).astype(dtype)
-    return whole
+        counts = counts[..., None] * np.maximum(on, 1).astype(dtype)
+    return counts

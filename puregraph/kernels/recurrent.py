@@ -251,8 +251,8 @@ def throughTime(back, U, before, after, kept, gy, grads, on=None, reverse=False)
 def throughTime(back, U, before, after, kept, gy, grads, on=None, reverse=False):
     """dp (n, t, width), dq likewise for a GRU, and the gradients of states."""
     n, t, _ = gy.shape
-    whole = ((n, t, U.shape[1]), gy.dtype)
-    return [whole] * (2 if back is gruBack else 1) + [(g.shape, g.dtype) for g in grads]
+    sumsSpec = ((n, t, U.shape[1]), gy.dtype)
+    return [sumsSpec] * (2 if back is gruBack else 1) + [(g.shape, g.dtype) for g in grads]
 
 
 @throughTime.cuda

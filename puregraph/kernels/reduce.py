@@ -152,9 +152,9 @@ def blockedSum(x, axis):
     while x.shape[axis] > CHAIN:
         n = x.shape[axis]
         rows = -(-n // CHAIN)
-        whole = n // rows * rows
-        first, rest = (x[(slice(None),) * axis + (piece,)] for piece in (slice(whole), slice(whole, None)))
+        blocked = n // rows * rows
+        first, rest = (x[(slice(None),) * axis + (piece,)] for piece in (slice(blocked), slice(blocked, None)))
         x = first.reshape(*x.shape[:axis], -1, rows, *x.shape[axis + 1 :]).sum(axis=axis)
-        if whole < n:
-            x[(slice(None),) * axis + (slice(n - whole),)] += rest
+        if blocked < n:
+            x[(slice(None),) * axis + (slice(n - blocked),)] += rest
     return x.sum(axis=axis, keepdims=True)

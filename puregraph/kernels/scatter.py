@@ -408,12 +408,12 @@ def putClass(dx, values, labels, classes):
         return []
     sources = {"values": stridesOf(values), "labels": stridesOf(labels)}
     across = {f"from{name.title()}": (s[0], 0, *s[1:]) for name, s in sources.items()}
-    whole = axesOf(dx.shape, {"to": stridesOf(dx), **across, "number": (0, 1, *(0 for _ in values.shape[1:]))})
-    last = {name: s[-1] for name, s in whole.strides.items()}
+    axes = axesOf(dx.shape, {"to": stridesOf(dx), **across, "number": (0, 1, *(0 for _ in values.shape[1:]))})
+    last = {name: s[-1] for name, s in axes.strides.items()}
     size = dx.dtype.itemsize
-    n = widest(whole.shape[-1] * size, *(s * size for s in whole.strides["to"][:-1])) // size if last["to"] == 1 else 1
-    strides = {name: (*s[:-1], s[-1] * n) for name, s in whole.strides.items()}
-    packs = Axes((*whole.shape[:-1], whole.shape[-1] // n), strides)
+    n = widest(axes.shape[-1] * size, *(s * size for s in axes.strides["to"][:-1])) // size if last["to"] == 1 else 1
+    strides = {name: (*s[:-1], s[-1] * n) for name, s in axes.strides.items()}
+    packs = Axes((*axes.shape[:-1], axes.shape[-1] // n), strides)
     text = defined({"T": stored(dx.dtype), "S": stored(values.dtype), "I": stored(labels.dtype), "N": n})
     text += packs.defined("AXES") + PUT
     inner = [("long", last[name]) for name in (*across, "number")]

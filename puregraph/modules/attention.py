@@ -45,8 +45,12 @@ class Attention(Module):
         need(heads >= 1 and h >= heads and h % heads == 0, f"heads of q that are a multiple of the {heads} of k", q)
         need(s >= 1 and d >= 1, "at least one key of at least one number", k)
         if mask is not None:
-            whole = (n, h, t, s)
-            need(len(mask) <= 4 and broadcast(mask, whole) == whole, f"a mask that broadcasts to {whole}", mask)
+            scoresShape = (n, h, t, s)
+            need(
+                len(mask) <= 4 and broadcast(mask, scoresShape) == scoresShape,
+                f"a mask that broadcasts to {scoresShape}",
+                mask,
+            )
         return (n, h, t, e)
 
     def dataTypeFrom(self, q, k, v, mask=None):

@@ -72,8 +72,8 @@ class LocalResponseNorm(Module):
     def around(self, x, before):
         """The sum over neighbouring channels."""
         after = self.size - 1 - before
-        whole = np.pad(x, [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
-        return sum(whole[:, i : i + x.shape[1]] for i in range(self.size))
+        paddedX = np.pad(x, [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
+        return sum(paddedX[:, i : i + x.shape[1]] for i in range(self.size))
 
     def scale(self, x):
         """The base of the divisor of x, before the power beta."""

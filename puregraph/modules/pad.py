@@ -104,15 +104,15 @@ def pairsOf(pad):
     """`pad` as a user gives it: one integer, or (before, after) for each of the last axes."""
     parts = pad if isinstance(pad, (tuple, list)) else (pad,)
     flat = [side for part in parts for side in (part if isinstance(part, (tuple, list)) else (part,))]
-    whole = parts is not pad
-    fits = all(isWhole(side, 0) for side in flat) and (whole or flat and len(flat) % 2 == 0)
+    isNumber = parts is not pad
+    fits = all(isWhole(side, 0) for side in flat) and (isNumber or flat and len(flat) % 2 == 0)
     need(
         fits,
         "pad as a number of elements, or (before, after) for each of the last axes",
         pad,
         "Slice cuts elements off",
     )
-    return int(pad) if whole else tuple((int(a), int(b)) for a, b in zip(flat[::2], flat[1::2]))
+    return int(pad) if isNumber else tuple((int(a), int(b)) for a, b in zip(flat[::2], flat[1::2]))
 
 
 def inside(widths, shape):

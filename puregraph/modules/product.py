@@ -141,13 +141,13 @@ class Einsum(Module):
 
     def gradient(self, grad, xs, i):
         """The gradient of input i: first of its distinct letters, then spread onto the diagonal of repeated letters."""
-        own, x = self.inputLetters[i], xs[i]
+        inputLetters, x = self.inputLetters[i], xs[i]
         others = [self.output, *self.inputLetters[:i], *self.inputLetters[i + 1 :]]
-        distinct = dict.fromkeys(own)
+        distinct = dict.fromkeys(inputLetters)
         shared = [letter for letter in distinct if any(letter in letters for letters in others)]
         dx = contract(f"{','.join(others)}->{''.join(shared)}", grad, *xs[:i], *xs[i + 1 :])
-        shape = [x.shape[own.index(letter)] if letter in shared else 1 for letter in distinct]
-        return spread(dx.reshape(shape), own, x.shape)
+        shape = [x.shape[inputLetters.index(letter)] if letter in shared else 1 for letter in distinct]
+        return spread(dx.reshape(shape), inputLetters, x.shape)
 
     def flopsFrom(self, *xs):
         return len(self.inputLetters) * product(self.sizes(xs).values())

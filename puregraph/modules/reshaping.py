@@ -65,8 +65,8 @@ WANTED = "shape as a tuple of sizes, with 0 to copy an axis, and -1 at most once
 
 def areTargets(sizes):
     """True if these sizes describe a target shape: integers of at least -1, and at most one -1."""
-    whole = all(isinstance(n, (Integral, Dim)) and not isinstance(n, bool) and not n < -1 for n in sizes)
-    return whole and list(sizes).count(-1) <= 1
+    areIntegers = all(isinstance(n, (Integral, Dim)) and not isinstance(n, bool) and not n < -1 for n in sizes)
+    return areIntegers and list(sizes).count(-1) <= 1
 
 
 def resolved(x, wanted):
@@ -244,8 +244,8 @@ class Tile(Module):
     def updateData(self, x, repeats=None):
         wanted = self.times if repeats is None else sizesOf(repeats)
         shape = [size for n, times in zip(x.shape, wanted, strict=True) for size in (times, n)]
-        whole = np.broadcast_to(x.reshape([size for n in x.shape for size in (1, n)]), shape).copy()
-        return whole.reshape([n * times for n, times in zip(x.shape, wanted)])
+        tiled = np.broadcast_to(x.reshape([size for n in x.shape for size in (1, n)]), shape).copy()
+        return tiled.reshape([n * times for n, times in zip(x.shape, wanted)])
 
     def updateGrad(self, grad, x, repeats, y):
         shape = [size for n, m in zip(x.shape, grad.shape) for size in (m // n if n else 1, n)]

@@ -165,8 +165,8 @@ class Col2Im(Module):
     def updateData(self, x):
         n, c = x.shape[0], x.shape[1] // prod(self.size)
         x = x.reshape(n, c, *self.size, *self.counts)
-        whole = [size + sum(pad) for size, pad in zip(self.lengths, self.pad)]
-        y = np.zeros_like(x, shape=(n, c, *whole))
+        paddedSizes = [size + sum(pad) for size, pad in zip(self.lengths, self.pad)]
+        y = np.zeros_like(x, shape=(n, c, *paddedSizes))
         for t, part in self.positions():
             y[(slice(None), slice(None), *part)] += x[(slice(None), slice(None), *t)]
         return np.ascontiguousarray(y[(slice(None), slice(None), *self.inside())])

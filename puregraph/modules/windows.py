@@ -45,8 +45,8 @@ def sides(pad, size, stride, dilation):
     """
     if isinstance(pad, str) and pad == "same":
         need(all(s == 1 for s in stride), 'stride 1 where pad is "same"', stride, "give pad as integers")
-        whole = [d * (k - 1) for k, d in zip(size, dilation)]
-        return tuple((both // 2, both - both // 2) for both in whole)
+        totals = [d * (k - 1) for k, d in zip(size, dilation)]
+        return tuple((both // 2, both - both // 2) for both in totals)
     perAxis = tuple(pad) if isinstance(pad, (tuple, list)) else (pad,) * len(size)
     pairs = tuple(tuple(p) if isinstance(p, (tuple, list)) else (p, p) for p in perAxis)
     need(

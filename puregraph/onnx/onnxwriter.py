@@ -107,7 +107,7 @@ def typesFor(graph: Any, count: int) -> list[Any]:
     """Input dtypes: declared ones first, else those that the rules require."""
     declared = [node.module.dtype if isinstance(node.module, Input) else None for node in graph.inputs]
     asked = graph.inputTypes(count)
-    return [own or other for own, other in zip(declared, asked)] if len(declared) == count else asked
+    return [ownDtype or other for ownDtype, other in zip(declared, asked)] if len(declared) == count else asked
 
 
 @takes(path=FilePath)
@@ -441,9 +441,9 @@ def checkOperator(kind: str, opset: int, attributes: dict[str, Any], count: int)
 
 def documentationOf(graph: Any) -> str:
     """The docstring of a graph, `graph.__doc__ = "..."`, or of its class if that is a user's own."""
-    own = vars(graph).get("__doc__")
+    docstring = vars(graph).get("__doc__")
     isOurs = type(graph).__module__.partition(".")[0] == "puregraph"
-    return own or ("" if isOurs else inspect.getdoc(type(graph))) or ""
+    return docstring or ("" if isOurs else inspect.getdoc(type(graph))) or ""
 
 
 def isMatrixLayer(row: Any) -> bool:

@@ -78,14 +78,14 @@ def freeNames(graph: Any, known: Names) -> list[str]:
 def namesFromOutside(graph: Any, known: Names) -> list[str]:
     """The names that a graph's nodes read from outside."""
     outputs = [info.name for info in graph.output]
-    own = {*(info.name for info in graph.input), *(tensor.name for tensor in graph.initializer)}
+    innerNames = {*(info.name for info in graph.input), *(tensor.name for tensor in graph.initializer)}
     outsideNames: dict[str, None] = {}
     for proto in needed(graph.node, outputs, known):
         names = [name for name in proto.input if name]
         names += [name for inner in graphsOf(proto) for name in freeNames(inner, known)]
-        outsideNames.update(dict.fromkeys(name for name in names if name not in own))
-        own.update(proto.output)
-    outsideNames.update(dict.fromkeys(name for name in outputs if name not in own))
+        outsideNames.update(dict.fromkeys(name for name in names if name not in innerNames))
+        innerNames.update(proto.output)
+    outsideNames.update(dict.fromkeys(name for name in outputs if name not in innerNames))
     return list(outsideNames)
 
 

@@ -212,8 +212,8 @@ class ModelReader:
             missing = [name for name in proto.input if name and name not in scope.values]
             if missing:
                 why = "a node behind it gives: put them in order" if missing[0] in makers else "no node gives"
-                own = quote(proto.name or proto.output[0])
-                raise GraphError(f"node {own} ({proto.op_type}) reads {quote(missing[0])}, which {why}")
+                nodeName = quote(proto.name or proto.output[0])
+                raise GraphError(f"node {nodeName} ({proto.op_type}) reads {quote(missing[0])}, which {why}")
             inputs = [scope.values[name] if name else OnnxValue("") for name in proto.input]
             lost = any(value is None for value in inputs)
             results = None if lost else self.node(scope, proto)

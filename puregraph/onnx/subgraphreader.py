@@ -113,9 +113,9 @@ class SubgraphReader:
                 raise GraphError(f"reads {quote(name)}, which no node before it gives")
         return [name for name in names if scope.values[name] is not None and not isInside(scope.values[name])]
 
-    def graph(self, scope: Any, graph: Any, captured: list[str], own: list[OnnxValue]) -> Graph | None:
-        """The Graph of an inner graph, with inputs like `own` and captured values; None if it cannot be read."""
-        return self.graphAndOutputs(scope, graph, captured, own)[0]
+    def graph(self, scope: Any, graph: Any, captured: list[str], ownInputs: list[OnnxValue]) -> Graph | None:
+        """The Graph of an inner graph, with inputs like `ownInputs` and captured values; None if it cannot be read."""
+        return self.graphAndOutputs(scope, graph, captured, ownInputs)[0]
 
     def graphAndOutputs(
         self, scope: Any, graph: Any, captured: list[str], ownInputs: list[OnnxValue]

@@ -239,8 +239,8 @@ def textOf(number: int, source: str) -> str:
     names = ENTRY.findall(source)
     body = translated(source.replace('extern "C"', ""))
     ends = "".join(f"KERNEL({number}, {name})\n" for name in names)
-    own = [name for name in dict.fromkeys(MACRO.findall(source)) if name not in common()]
-    undone = "".join(f"#undef {name}\n" for name in own)
+    macros = [name for name in dict.fromkeys(MACRO.findall(source)) if name not in common()]
+    undone = "".join(f"#undef {name}\n" for name in macros)
     return (
         f'#undef SECTION\n#define SECTION "emulator_shared{number}"\n{FIRST}\nnamespace text{number} {{\n'
         f'#line 1 "kernel"\n{body}\n}}\n{undone}{ends}ADDRESSES({number})\n'

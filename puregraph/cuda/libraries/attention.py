@@ -274,7 +274,7 @@ def isRow(lse: Any) -> bool:
     return isPlain(lse) and lse.dtype.name == "float32" and len(lse.shape) == 4 and lse.shape[3] == 1
 
 
-def summedHeads(whole: Any, shape: tuple[int, ...]) -> Any:
+def summedHeads(grads: Any, shape: tuple[int, ...]) -> Any:
     """The gradients of shared heads, summed over the heads that share one."""
     n, heads, s, d = shape
-    return whole.reshape(n, heads, -1, s, d).sum(axis=2)
+    return grads.reshape(n, heads, -1, s, d).sum(axis=2)

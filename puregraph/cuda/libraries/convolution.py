@@ -130,10 +130,12 @@ class ConvolutionTask(NamedTuple):
         layouts = self.reads + ((self.vector,) if self.bias else ()) + ((self.residual,) if self.residual else ())
         stored = "float32" if self.kind == "tf32" else self.kind
         views = [pick(flat(x, stored), *layout) for x, layout in zip(arrays, (*layouts, self.made))]
-        one, two, *rest = [load(view, stored) for view in views[:-1]]
+        first, second, *rest = [load(view, stored) for view in views[:-1]]
         if self.kind == "tf32":
-            one, two = load(one, "tf32"), load(two, "tf32")
-        made = {"convolve": self.forward, "convolveData": self.data, "convolveWeight": self.weight}[self.what](one, two)
+            first, second = load(first, "tf32"), load(second, "tf32")
+        made = {"convolve": self.forward, "convolveData": self.data, "convolveWeight": self.weight}[self.what](
+            first, second
+        )
         made = sum(rest, made)
         save(views[-1], ACTIVATIONS[self.activation][1](made) if self.activation else made, stored)
 
@@ -164,12 +166,12 @@ class ConvolutionTask(NamedTuple):
     def data(self, y: np.ndarray, W: np.ndarray) -> np.ndarray:
         """The gradient of x from that of y, and W."""
         y, W = flatPositions(self.apart(y)), W.reshape(self.groups, -1, *W.shape[1:])
-        whole = self.padded(np.zeros(self.x.shape, y.dtype))
-        x = self.apart(whole)
+        paddedX = self.padded(np.zeros(self.x.shape, y.dtype))
+        x = self.apart(paddedX)
         for tap, met in self.taps():
             x[met] += np.reshape(W[tap].swapaxes(1, 2) @ y, x[met].shape)
         inner: Any = (..., *(slice(before, before + n) for (before, _), n in zip(self.pad, self.x.shape[2:])))
-        return whole[inner]
+        return paddedX[inner]
 
     def weight(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
         """The gradient of W from that of y, and x."""

@@ -109,19 +109,19 @@ class CublasLt:
 
     def __init__(self) -> None:
         c = self.c = paths.load("cublasLt", hint=HINT)
-        where, size, whole = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+        where, size, integer = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
         c.cublasLtGetVersion.restype = size
-        c.cublasLtGetStatusString.argtypes, c.cublasLtGetStatusString.restype = [whole], ctypes.c_char_p
+        c.cublasLtGetStatusString.argtypes, c.cublasLtGetStatusString.restype = [integer], ctypes.c_char_p
         self.type("cublasLtCreate", where)
-        self.type("cublasLtMatmulDescCreate", where, whole, whole)
-        self.type("cublasLtMatrixLayoutCreate", where, whole, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int64)
+        self.type("cublasLtMatmulDescCreate", where, integer, integer)
+        self.type("cublasLtMatrixLayoutCreate", where, integer, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int64)
         self.type("cublasLtMatmulPreferenceCreate", where)
         for kind in ("MatmulDesc", "MatrixLayout", "MatmulPreference"):
             self.type(f"cublasLt{kind}Destroy", where)
-            self.type(f"cublasLt{kind}SetAttribute", where, whole, where, size)
+            self.type(f"cublasLt{kind}SetAttribute", where, integer, where, size)
         for kind in ("MatmulDesc", "MatrixLayout"):
-            self.type(f"cublasLt{kind}GetAttribute", where, whole, where, size, where)
-        self.type("cublasLtMatmulAlgoGetHeuristic", *[where] * 7, whole, where, where)
+            self.type(f"cublasLt{kind}GetAttribute", where, integer, where, size, where)
+        self.type("cublasLtMatmulAlgoGetHeuristic", *[where] * 7, integer, where, where)
         self.type("cublasLtMatmul", *[where] * 14, size, where)
 
     def type(self, name: str, *arguments: Any) -> None:
@@ -251,9 +251,9 @@ class Matmul:
     def tune(self, at: TaskAddresses, time: Callable[[], float]) -> None:
         """Take, from now on, the proposal that is fastest by `time`, which runs the product and measures it."""
         times: list[tuple[float, int, Heuristic]] = []
-        for one in self.candidates(at.aligned):
-            self.algorithm = one
-            times.append((time(), len(times), one))
+        for algorithm in self.candidates(at.aligned):
+            self.algorithm = algorithm
+            times.append((time(), len(times), algorithm))
         with CHOOSING:
             CHOSEN[ordinal(), self.task, at.aligned] = [min(times)[2]] if times else []
         self.choose(at)

@@ -58,8 +58,8 @@ def save(to: np.ndarray, values: np.ndarray, kind: str) -> None:
 
 def rounded(values: np.ndarray, bits: int) -> np.ndarray:
     """float32 rounded to nearest even, with zeros in its last bits."""
-    whole = np.ascontiguousarray(values, dtype=np.float32)
-    raw = whole.view(np.uint32)
+    floats = np.ascontiguousarray(values, dtype=np.float32)
+    raw = floats.view(np.uint32)
     half = (raw >> bits & 1) + np.uint32((1 << bits - 1) - 1)
     near = (raw + half) >> bits << bits
-    return np.where(np.isnan(whole), raw | np.uint32(1 << 22), near).view(np.float32)
+    return np.where(np.isnan(floats), raw | np.uint32(1 << 22), near).view(np.float32)

@@ -30,16 +30,16 @@ def columnLaunch(nest: LoopNest, axes: frozenset[int]) -> Launch:
     return ColumnWriter(nest, axes).write()
 
 
-def finishedLaunch(one: LoopNest, axes: frozenset[int], two: LoopNest) -> Launch:
+def finishedLaunch(partial: LoopNest, axes: frozenset[int], ending: LoopNest) -> Launch:
     """The launch of a nest that reduces parts, along axis 0, and of one that reduces axis 0 of their results."""
-    first = ColumnWriter(one, axes, FULLBLOCK)
+    first = ColumnWriter(partial, axes, FULLBLOCK)
     first.resident = RESIDENT
     launch = first.write()
-    last = ColumnWriter(two, frozenset([0]), like=first)
+    last = ColumnWriter(ending, frozenset([0]), like=first)
     last.write()
     rest = {f"last_{n}": slot for n, slot in last.slots.items()}
     slots = {**first.slots, **rest, "tickets": ("pointer", "unsigned*", TICKETS)}
-    groups = launch.grid[0] // one.space[0]
+    groups = launch.grid[0] // partial.space[0]
     if groups > TICKETS.size:
         raise ValueError(f"wanted at most {TICKETS.size} groups of blocks, got {groups}")
     source = f"{ROUNDED}{preamble([*first.formulas(), *last.formulas()], first.T)}\n"
@@ -157,8 +157,8 @@ class ColumnWriter(NestWriter):
                     self.known[name] = name
                     continue
                 self.line(f"{T} c_{name}[v];")
-                apart = "" if step == "1" else f", {step}"
-                self.line(f"{'loadApart' if apart else 'loadMany'}<v>(l_{name}, {offset}{apart}, c_{name});")
+                stepText = "" if step == "1" else f", {step}"
+                self.line(f"{'loadApart' if stepText else 'loadMany'}<v>(l_{name}, {offset}{stepText}, c_{name});")
                 self.known[name] = f"c_{name}[u]"
             else:
                 self.line(f"{T} c_{name}[v];")

@@ -81,9 +81,9 @@ def emptied(nest: LoopNest) -> LoopNest:
     lines: tuple[Line, ...] = tuple(
         (n, Formula(startOf(x.how, nest.kind)) if isinstance(x, Reduce) else x) for n, x in nest.lines
     )
-    one = nest._replace(space=tuple(n or 1 for n in nest.space), lines=lines, stores=stores)
-    loads, lines = needed(one, stores)
-    return one._replace(loads=loads, lines=lines)
+    nonEmpty = nest._replace(space=tuple(n or 1 for n in nest.space), lines=lines, stores=stores)
+    loads, lines = needed(nonEmpty, stores)
+    return nonEmpty._replace(loads=loads, lines=lines)
 
 
 def rows(nest: LoopNest, axes: frozenset[int]) -> list[Launch]:
@@ -113,12 +113,12 @@ def inParts(
 ) -> list[Launch]:
     """A nest whose reductions are split into parts of a size."""
     try:
-        one, two = parted(nest, axes, size, scratch(nest))
+        partial, ending = parted(nest, axes, size, scratch(nest))
     except ValueError:
         return divided(nest)
     if launch is columnLaunch:
-        return [finishedLaunch(canonical(one), reduceSets(one)[0], canonical(shortened(two)))]
-    return [launch(canonical(one), reduceSets(one)[0]), *described(two)]
+        return [finishedLaunch(canonical(partial), reduceSets(partial)[0], canonical(shortened(ending)))]
+    return [launch(canonical(partial), reduceSets(partial)[0]), *described(ending)]
 
 
 def shortened(nest: LoopNest) -> LoopNest:
@@ -159,18 +159,18 @@ def divided(nest: LoopNest) -> list[Launch]:
     stores = {n: o for n, o in nest.stores.items() if n not in late}
     results = {n: result(nest, n, x.axes) for n, x in reductions.items()}
     loads, lines = needed(nest, [*reductions, *stores])
-    one = nest._replace(loads=loads, lines=lines, stores={**stores, **results})
+    first = nest._replace(loads=loads, lines=lines, stores={**stores, **results})
     rest = {n: o for n, o in nest.stores.items() if n in late and results.get(n) is not o}
     loads, lines = needed(nest._replace(loads={**nest.loads, **results}), rest, reductions)
-    two = nest._replace(loads=loads, lines=lines, stores=rest)
-    return [*described(one), *(described(two) if rest else [])]
+    second = nest._replace(loads=loads, lines=lines, stores=rest)
+    return [*described(first), *(described(second) if rest else [])]
 
 
 def result(nest: LoopNest, name: str, axes: frozenset[int]) -> Operand:
     """The memory of a reduction's results: the wanted array, if that is as exact, or scratch memory."""
-    own = nest.stores.get(name)
-    if own is not None and own.kind == nest.kind and not any(own.strides[a] for a in axes):
-        return own
+    store = nest.stores.get(name)
+    if store is not None and store.kind == nest.kind and not any(store.strides[a] for a in axes):
+        return store
     return compact(nest, 1, [a for a in range(len(nest.space)) if a not in axes], scratch(nest))[0]
 
 

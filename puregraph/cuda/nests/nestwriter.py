@@ -287,13 +287,13 @@ class NestWriter:
                 self.line(f"const {T} a_{n} = load(l_{n}, {offset});")
                 values[n] = f"a_{n}"
                 continue
-            apart = "" if step == "1" else f", {step}"
+            stepText = "" if step == "1" else f", {step}"
             if n in keep:
-                self.line(f"{'fetchApart' if apart else 'fetchMany'}<{v}>(l_{n}, {offset}{apart}, {keep[n]});")
+                self.line(f"{'fetchApart' if stepText else 'fetchMany'}<{v}>(l_{n}, {offset}{stepText}, {keep[n]});")
                 values[n] = self.widened(n, keep[n])
                 continue
             self.line(f"{T} a_{n}[{v}];")
-            self.line(f"{'loadApart' if apart else 'loadMany'}<{v}>(l_{n}, {offset}{apart}, a_{n});")
+            self.line(f"{'loadApart' if stepText else 'loadMany'}<{v}>(l_{n}, {offset}{stepText}, a_{n});")
             values[n] = f"a_{n}[u]"
         for n in stores:
             self.line(f"{T} b_{n}[{v}];")

@@ -86,9 +86,9 @@ def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arra
     fixed = {name: x for name, x in scalars.items() if not hasattr(x, "dtype")}
     formulas = {name: withConstants(formula, fixed) for name, formula in formulas.items()}
     reads = {name for formula in formulas.values() for name in formula.names}
-    own = [name for name in arrays if name in reads or name in formulas]
+    arrayNames = [name for name in arrays if name in reads or name in formulas]
     fields = [name for name in scalars if name in reads and name not in fixed]
-    targets = {name: arrays[name] for name in own} | {f"{name}Copy": copies[name] for name in copies}
+    targets = {name: arrays[name] for name in arrayNames} | {f"{name}Copy": copies[name] for name in copies}
 
     pack = 16 // max(x.dtype.itemsize for x in targets.values())
     isWide = any(computed(x.dtype) == "double" or x.dtype.name in COUNTS for x in targets.values())
@@ -96,7 +96,7 @@ def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arra
     kinds = {name: stored(x.dtype) for name, x in targets.items()}
     read = {name: stored(scalars[name].dtype) for name in fields}
     old, new = ({name: kind for name, kind in kinds.items() if (name in reads) == isOld} for isOld in (True, False))
-    changed = [name for name in targets if name in formulas or name not in own]
+    changed = [name for name in targets if name in formulas or name not in arrayNames]
     number = f"const {real} {{0}}Number = load(reinterpret_cast<const {{1}}*>(row[{{2}}]), 0);"
     names = {
         "threads": THREADS,
@@ -113,12 +113,12 @@ def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arra
         "packed": ", ".join([*(f"{name}Pack.at[j]" for name in targets), *(f"{name}Number" for name in fields)]),
         "single": ", ".join([*(f"{name}Memory[i]" for name in targets), *(f"{name}Number" for name in fields)]),
     }
-    text = ROW + rule(formulas, kinds, own, fields, changed, real) + TEXT.format(**names)
+    text = ROW + rule(formulas, kinds, arrayNames, fields, changed, real) + TEXT.format(**names)
     whats = [
-        [*(x[name] for name in own), *(y[name] for name in copies), *(n[name] for name in fields)]
+        [*(x[name] for name in arrayNames), *(y[name] for name in copies), *(n[name] for name in fields)]
         for x, n, y in members
     ]
-    sizes = [x[own[0]].size for x, *_ in members]
+    sizes = [x[arrayNames[0]].size for x, *_ in members]
     packs = next((n for n in PACKS if sum(sizes) >= n * pack * THREADS * WAVE // 2), PACKS[-1])
     chunk = packs * pack * THREADS
     table, blocks = chunked(sizes, whats, chunk)
@@ -140,7 +140,7 @@ def statements(pattern: str, names: Iterable[str], start: int = 0) -> str:
 def rule(
     formulas: Mapping[str, Formula],
     kinds: Mapping[str, str | None],
-    own: Sequence[str],
+    arrayNames: Sequence[str],
     fields: Sequence[str],
     changed: Sequence[str],
     real: str,
@@ -148,9 +148,11 @@ def rule(
     """The formulas as a function of one stored element of each array."""
     parameters = [f"{kind}& {name}Stored" for name, kind in kinds.items()] + [f"{real} {name}" for name in fields]
     reads = {name for formula in formulas.values() for name in formula.names}
-    loads = statements(f"{real} {{0}} = Number<{{1}}>::widen({{0}}Stored);", {n: kinds[n] for n in own if n in reads})
-    loads += statements(f"{real} {{0}};", [name for name in own if name not in reads])
-    values = {name: name if name in own else name.removesuffix("Copy") for name in changed}
+    loads = statements(
+        f"{real} {{0}} = Number<{{1}}>::widen({{0}}Stored);", {n: kinds[n] for n in arrayNames if n in reads}
+    )
+    loads += statements(f"{real} {{0}};", [name for name in arrayNames if name not in reads])
+    values = {name: name if name in arrayNames else name.removesuffix("Copy") for name in changed}
     stores = "\n".join(f"{name}Stored = Number<{kinds[name]}>::narrow({value});" for name, value in values.items())
     body = cudaFrom(list(formulas.values()), list(formulas), real)
     before = preambleFrom(list(formulas.values()), real)

@@ -54,12 +54,12 @@ def rowSplit(nest: LoopNest, axes: frozenset[int]) -> RowSplit:
     length = prod(nest.space[a] for a in axes)
     rows = prod(nest.space[a] for a in shape.outer)
     ragged = [nest.ragged[1]] if nest.ragged and len(axes) == 1 else []
-    whole = manyOf(nest, [length, nest.space[-1], *ragged])
+    perLoad = manyOf(nest, [length, nest.space[-1], *ragged])
     costly = saved(shape)
     for begun in (costly, {}) if costly else ({},):  # costly values are recomputed if they do not fit
         kept = keptValues(shape, begun)
         weight = max(2, bytesKept(shape, kept, begun), bytesLoaded(shape, kept, begun) // 2)
-        for many, rooms in registerBytes(whole, bool(shape.beside)):
+        for many, rooms in registerBytes(perLoad, bool(shape.beside)):
             fitting = []
             for lanes, room in rooms.items():
                 held = -(-length // (lanes * many)) * many
@@ -205,8 +205,8 @@ class RowWriter(NestWriter):
             self.line(f"{T} d_{n}[{plan.held}];")
             self.line(f"for (int k = 0; k < {plan.held}; k++) d_{n}[k] = {self.start(x.how)};")
         with self.block(f"for ({self.I} r = group; r - group < {perBlock}; r += {self.groups})"):
-            rows, own = self.number("rows", self.rows), f"({self.I})blockIdx.x * {perBlock} + r"
-            self.line(f"const {self.I} at = r < {perBlock} ? {own} : {rows};")
+            rows, rowNumber = self.number("rows", self.rows), f"({self.I})blockIdx.x * {perBlock} + r"
+            self.line(f"const {self.I} at = r < {perBlock} ? {rowNumber} : {rows};")
             self.row()
         self.ending()
         shared = self.groups * prod(self.nest.space[a] for a in shape.loops) * KINDS[self.nest.kind][1]
@@ -255,9 +255,9 @@ class RowWriter(NestWriter):
         rest = prod(nest.space[a] for a in loops[1:])
         first = self.number(f"n{loops[0]}", nest.space[loops[0]])
         if nest.ragged:
-            whole = self.number("whole", nest.ragged[1])
+            total = self.number("whole", nest.ragged[1])
             piece = self.outer[0]
-            first = f"min({first}, {whole} - {piece} * {first})"
+            first = f"min({first}, {total} - {piece} * {first})"
         return first if rest == 1 else f"{first} * {self.number('rest', rest)}"
 
     def phase(self, p: int, reductions: list[str], beside: list[str], stores: list[str]) -> None:
@@ -270,9 +270,9 @@ class RowWriter(NestWriter):
         sums = {n: n for n in reductions} | {n: f"d_{n}[k * v + u]" for n in beside}
         if plan.held:
             read = set(self.order([*of, *stores]))
-            own = {n: f"k_{n}[k]" if n in self.nest.loads else f"k_{n}[k * v + u]" for n in plan.kept}
-            kept = {n: self.widened(n, x) if n in self.nest.loads else x for n, x in own.items() if n in self.done}
-            keep = {n: x for n, x in own.items() if n in read and n not in self.done}
+            slots = {n: f"k_{n}[k]" if n in self.nest.loads else f"k_{n}[k * v + u]" for n in plan.kept}
+            kept = {n: self.widened(n, x) if n in self.nest.loads else x for n, x in slots.items() if n in self.done}
+            keep = {n: x for n, x in slots.items() if n in read and n not in self.done}
             self.line("#pragma unroll")
             with self.block(f"for (int k = 0; k < {plan.held} / v; k++)"):
                 self.line(f"const {self.I} j = (k * {plan.lanes} + lane) * v;")

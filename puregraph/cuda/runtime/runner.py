@@ -113,10 +113,10 @@ def function(source: str, entry: str, shared: int) -> Any:
     import cupy  # optional, as above
 
     kernel, driver = module(source).get_function(entry), cupy.cuda.driver
-    own = compiler.cubin(source, architecture()).resources[entry].shared
+    static = compiler.cubin(source, architecture()).resources[entry].shared
     key = ordinal(), source, entry
     most = max(shared, ALLOWED.get(key, 0))  # a smaller launch takes nothing from a larger one
-    if own + most > STATIC_SHARED:
+    if static + most > STATIC_SHARED:
         ALLOWED[key] = most
         driver.funcSetAttribute(kernel.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most)
     return kernel

@@ -98,8 +98,8 @@ class Loop(_RepeatedGraph):
     def dataTypeFrom(self, count, condition, *dtypes):
         needType(count is None or count.kind in "iu", "integers for count", count)
         needType(condition is None or condition.kind == "b", "booleans for condition", condition)
-        own = [np.dtype(np.int64), np.dtype(bool)]
-        outs = self.carriedTypes(own, dtypes[: self.carried], dtypes[self.carried :])
+        leadingTypes = [np.dtype(np.int64), np.dtype(bool)]
+        outs = self.carriedTypes(leadingTypes, dtypes[: self.carried], dtypes[self.carried :])
         return outs if len(outs) > 1 else outs[0]
 
     def flopsFrom(self, count, condition, *shapes):
@@ -127,8 +127,12 @@ class Loop(_RepeatedGraph):
 
     def inputsOfRun(self, t, inputs, outs, carried):
         count, condition = inputs[0], inputs[1] if outs is None else outs[0]
-        own = np.full_like(count, t, dtype=np.int64), condition
-        return [*(x.reshape((1,) * rank) for x, rank in zip(own, self.ranks)), *carried, *inputs[2 + self.carried :]]
+        leading = np.full_like(count, t, dtype=np.int64), condition
+        return [
+            *(x.reshape((1,) * rank) for x, rank in zip(leading, self.ranks)),
+            *carried,
+            *inputs[2 + self.carried :],
+        ]
 
     def atTime(self, grad, index, t, times):
         return grad[t]

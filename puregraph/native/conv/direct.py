@@ -86,8 +86,8 @@ def flattened(of: DirectConvolution) -> DirectConvolution:
         if line != AxisMap(line.length, line.length, 1, 0, line.step, (0,), 0, 1, line.length):
             return of
     length = of.n * prod(line.length for line in of.lines)
-    one = AxisMap(1, 1, 1, 0, 1, (0,), full=1)
-    return of._replace(n=1, lines=(one, one, AxisMap(length, length, 1, 0, 1, (0,), full=length)))
+    unitAxis = AxisMap(1, 1, 1, 0, 1, (0,), full=1)
+    return of._replace(n=1, lines=(unitAxis, unitAxis, AxisMap(length, length, 1, 0, 1, (0,), full=length)))
 
 
 class TapRun(NamedTuple):
@@ -103,12 +103,12 @@ def tapRuns(line: AxisMap, pixels: int) -> list[TapRun]:
     """The tiles of a row, as runs with the same taps."""
     runs: list[TapRun] = []
     tiles, taps = ceil(line.count / pixels), range(len(line.taps))
-    whole = (tuple(range(pixels)),) * len(taps)
+    allPixels = (tuple(range(pixels)),) * len(taps)
     i = 0
     while i < tiles:
         first = min(i * pixels, line.count - pixels)
         skip = i * pixels - first
-        kind = TapRun(i, i + 1, skip, whole)
+        kind = TapRun(i, i + 1, skip, allPixels)
         if all(line.isInside(a, t) for a in (first, first + pixels - 1) for t in edgeTaps(line)):
             # so are the tiles up to the last that ends where all taps are inside
             last = (line.length - 1 - line.first - (len(taps) - 1) * line.step) // line.stride + 1

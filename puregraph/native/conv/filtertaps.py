@@ -53,8 +53,8 @@ def overFilters(
             body(i, picked(code, source, of.taps, width) if isWhole else gathered(code, source, of, width, left))
         return
     workspace = code.scratch("f32", of.taps * width * width)
-    whole = first + (stop - first) // width * width
-    with code.loop(first, whole, width, unroll=1) as start:
+    vectorEnd = first + (stop - first) // width * width
+    with code.loop(first, vectorEnd, width, unroll=1) as start:
         with code.loop(0, of.taps * width, width, unroll=1) as m:
             # a lane beyond the last filter repeats it: its result is never read
             indices = [code.i64(k) if left is None else code.min(left - 1, k) for k in range(width)]
@@ -65,7 +65,7 @@ def overFilters(
             body(start + i, [workspace.load((i * of.taps + t) * width, width) for t in range(of.taps)])
     if unit % width == 0:
         return
-    with code.loop(whole, stop, unroll=1) as i:
+    with code.loop(vectorEnd, stop, unroll=1) as i:
         body(i, gathered(code, w.at(i * of.deep), of, width, left))
 
 

@@ -61,11 +61,11 @@ def interleaveRow(
             index = w * strip.channels + v * lanes
             to.store(index, value, None if isWhole else code.mask(strip.pitch - code.i64(index), lanes))
 
-    whole = strip.wide // lanes * lanes
-    with code.loop(0, whole, lanes, unroll=1) as w:
+    vectorEnd = strip.wide // lanes * lanes
+    with code.loop(0, vectorEnd, lanes, unroll=1) as w:
         put(w, True)
-    if whole < strip.wide:
-        put(whole, False)
+    if vectorEnd < strip.wide:
+        put(vectorEnd, False)
 
 
 def interleaved(code: IRBuilder, rows: list[IRValue]) -> Iterator[IRValue]:

@@ -35,9 +35,9 @@ def registers(lanes: int) -> int:
 
 def vectorsOf(outChannels: int, lanes: int) -> tuple[int, ...]:
     """The widths of the vectors that hold some channels: whole ones, and a narrow one for the rest."""
-    whole, left = divmod(outChannels, lanes)
+    fullVectors, left = divmod(outChannels, lanes)
     rest = next(width for width in (4, 8, 16) if width >= left) if left else 0
-    return (lanes,) * whole + ((rest,) if left else ())
+    return (lanes,) * fullVectors + ((rest,) if left else ())
 
 
 def tile(count: int, outChannels: int, inChannels: int, taps: int, stride: int) -> RegisterTile:

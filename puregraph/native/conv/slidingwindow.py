@@ -224,12 +224,17 @@ def tileOf(line: AxisMap) -> int:
 def channelVectors(code: IRBuilder, channels: int) -> Iterator[tuple[int, int, int, IRValue | None]]:
     """Ranges of channels: begin, stop, lanes, and the mask of the last one."""
     lanes = jit.lanes(4)
-    whole = channels // lanes * lanes
-    if whole:
-        yield 0, whole, lanes, None
-    if channels > whole:
-        width = vectorsOf(channels - whole, lanes)[-1]
-        yield whole, channels, width, code.mask(channels - whole, width) if channels - whole < width else None
+    vectorEnd = channels // lanes * lanes
+    if vectorEnd:
+        yield 0, vectorEnd, lanes, None
+    if channels > vectorEnd:
+        width = vectorsOf(channels - vectorEnd, lanes)[-1]
+        yield (
+            vectorEnd,
+            channels,
+            width,
+            code.mask(channels - vectorEnd, width) if channels - vectorEnd < width else None,
+        )
 
 
 @contextmanager

@@ -278,11 +278,11 @@ class WinogradWriter:
                 with code.when(start > head):
                     self.take(sums, self.totals)
                 self.put(sums, self.totals)
-            whole = [[code.variable(code.constant(0, IRType("f32", width))) for width in lanes] for _ in sums]
-            self.take(whole, self.totals)
+            totals = [[code.variable(code.constant(0, IRType("f32", width))) for width in lanes] for _ in sums]
+            self.take(totals, self.totals)
             with code.when(head > 0):
-                self.take(whole, m)
-            self.put(whole, m)
+                self.take(totals, m)
+            self.put(totals, m)
 
     def summed(self, v: IRValue, b: IRValue, start: IRValue, count: int) -> list[list[IRVariable]]:
         """The accumulators of some tiles over `count` inputs."""

@@ -146,11 +146,11 @@ def addRows(
         for v, accumulator in enumerate(chain):
             accumulator.value = code.fma(factor, row.load(v * lanes, lanes, mask), accumulator.value)
 
-    whole = rows[1] - (rows[1] - rows[0]) % rowsAtOnce
-    with code.loop(rows[0], whole, rowsAtOnce, unroll=1) as k:
+    vectorEnd = rows[1] - (rows[1] - rows[0]) % rowsAtOnce
+    with code.loop(rows[0], vectorEnd, rowsAtOnce, unroll=1) as k:
         for r, chain in enumerate(sums):
             add(k + r, chain)
-    with code.loop(whole, rows[1], unroll=1) as k:
+    with code.loop(vectorEnd, rows[1], unroll=1) as k:
         add(k, sums[0])
     while len(sums) > 1:
         for chain, other in zip(sums[::2], sums[1::2]):
@@ -166,20 +166,20 @@ def writeDotGemv(code: IRBuilder, epilogue: EpilogueSpec, lanes: int, isRow: boo
     """Dot products of x with several contiguous rows at a time."""
     task = readArguments(code, epilogue, lanes)
     rows = min(ROWS, lanes)
-    whole = task.k - task.k % lanes
+    vectorEnd = task.k - task.k % lanes
     with code.loop(0, task.count, rows, unroll=1) as i:
         lines = [task.w.at((task.start + code.min(i + r, task.count - 1)) * task.wStride) for r in range(rows)]
         sums = [code.variable(code.constant(0, IRType("f32", lanes))) for _ in range(rows)]
-        with code.loop(0, whole, lanes, unroll=2) as k:
+        with code.loop(0, vectorEnd, lanes, unroll=2) as k:
             x = task.x.load(k, lanes)
-            for one, row in zip(sums, lines):
-                one.value = code.fma(x, row.load(k, lanes), one.value)
-        with code.when(whole < task.k):
-            mask = code.mask(task.k - whole, lanes)
-            x = task.x.load(whole, lanes, mask)
-            for one, row in zip(sums, lines):
-                one.value = code.fma(x, row.load(whole, lanes, mask), one.value)
-        task.y.store(i, horizontalSums(code, [one.value for one in sums]))
+            for accumulator, row in zip(sums, lines):
+                accumulator.value = code.fma(x, row.load(k, lanes), accumulator.value)
+        with code.when(vectorEnd < task.k):
+            mask = code.mask(task.k - vectorEnd, lanes)
+            x = task.x.load(vectorEnd, lanes, mask)
+            for accumulator, row in zip(sums, lines):
+                accumulator.value = code.fma(x, row.load(vectorEnd, lanes, mask), accumulator.value)
+        task.y.store(i, horizontalSums(code, [accumulator.value for accumulator in sums]))
     putResults(code, epilogue, task, lanes, isRow)
 
 
@@ -221,7 +221,7 @@ def writeSkinny(code: IRBuilder, epilogue: EpilogueSpec, m: int, columnsAtOnce: 
     n, k, aRow, bColumn, chunk = (code.integer(name) for name in ("n", "k", "aRow", "bColumn", "chunk"))
     epilogue.open(code)
     start = code.task * chunk
-    count, whole = code.min(chunk, n - start), k - k % lanes
+    count, vectorEnd = code.min(chunk, n - start), k - k % lanes
     y = [code.scratch("f32", CHUNK + lanes) for _ in range(m)]
     rows = [a.at(r * aRow) for r in range(m)]
     with code.loop(0, count, columnsAtOnce, unroll=1) as i:
@@ -237,10 +237,10 @@ def writeSkinny(code: IRBuilder, epilogue: EpilogueSpec, m: int, columnsAtOnce: 
                 for r, value in enumerate(left):
                     sums[r][c].value = code.fma(value, right, sums[r][c].value)
 
-        with code.loop(0, whole, lanes, unroll=1) as at:
+        with code.loop(0, vectorEnd, lanes, unroll=1) as at:
             add(at)
-        with code.when(whole < k):
-            add(whole, code.mask(k - whole, lanes))
+        with code.when(vectorEnd < k):
+            add(vectorEnd, code.mask(k - vectorEnd, lanes))
         for to, rowSums in zip(y, sums):
             to.store(i, horizontalSums(code, [value.value for value in rowSums]))
     for r, line in enumerate(y):
@@ -272,12 +272,12 @@ def putResults(code: IRBuilder, epilogue: EpilogueSpec, task: GemvTask, lanes: i
         with code.loop(0, task.count, unroll=1) as i:
             epilogue.put(code, task.start + i, first, task.y.load(i))
         return
-    whole = task.count - task.count % lanes
-    with code.loop(0, whole, lanes, unroll=1) as i:
+    vectorEnd = task.count - task.count % lanes
+    with code.loop(0, vectorEnd, lanes, unroll=1) as i:
         epilogue.put(code, first, task.start + i, task.y.load(i, lanes))
-    with code.when(whole < task.count):
-        mask = code.mask(task.count - whole, lanes)
-        epilogue.put(code, first, task.start + whole, task.y.load(whole, lanes), mask)
+    with code.when(vectorEnd < task.count):
+        mask = code.mask(task.count - vectorEnd, lanes)
+        epilogue.put(code, first, task.start + vectorEnd, task.y.load(vectorEnd, lanes), mask)
 
 
 def outerProduct(
@@ -291,14 +291,14 @@ def outerProduct(
         rows, columns, step, some = (code.integer(name) for name in ("m", "n", "aStride", "chunk"))
         epilogue.open(code)
         start = code.task * some
-        whole = columns - columns % lanes
+        vectorEnd = columns - columns % lanes
         with code.loop(start, code.min(start + some, rows), unroll=1) as row:
             factor = code.splat(left.load(row * step), lanes)
-            with code.loop(0, whole, lanes, unroll=2) as i:
+            with code.loop(0, vectorEnd, lanes, unroll=2) as i:
                 epilogue.put(code, row, i, factor * right.load(i, lanes))
-            with code.when(whole < columns):
-                mask = code.mask(columns - whole, lanes)
-                epilogue.put(code, row, whole, factor * right.load(whole, lanes, mask), mask)
+            with code.when(vectorEnd < columns):
+                mask = code.mask(columns - vectorEnd, lanes)
+                epilogue.put(code, row, vectorEnd, factor * right.load(vectorEnd, lanes, mask), mask)
 
     slots = {"a": a, "b": b, "m": m, "n": n, "aStride": aStride, "chunk": chunk}
     return [

@@ -106,21 +106,21 @@ def multiply(
             right = [row.load(v * lanes, lanes, mask) for v, mask in enumerate(masks)]
             for address, stride in zip(targets[::2], targets[1::2]):
                 address.at(k * stride).prefetch(near=False)
-            for v, one in enumerate(right):
+            for v, element in enumerate(right):
                 if bStride is not None:
                     row.at(AHEAD * step).prefetch(v * lanes)
                 if copyTarget is not None:
-                    copyTarget.at(k * tile.width).store(v * lanes, one)
+                    copyTarget.at(k * tile.width).store(v * lanes, element)
             for r, line in enumerate(sums):
                 left = code.splat(column.load(r * aStrides[0]), lanes)
-                for one, value in zip(line, right):
-                    one.value = code.fma(left, value, one.value)
+                for element, value in zip(line, right):
+                    element.value = code.fma(left, value, element.value)
         with code.when(~isFirst):  # only now, so that a long sum is rounded as seldom as possible
             for line, where in zip(sums, addresses):
-                for one, address in zip(line, where):
-                    one.value = address.load(0, lanes) + one.value
+                for element, address in zip(line, where):
+                    element.value = address.load(0, lanes) + element.value
         for line, where in zip(sums, addresses):
-            for one, address in zip(line, where):
-                address.store(0, one.value)
+            for element, address in zip(line, where):
+                address.store(0, element.value)
 
     code.function(f"multiply{len(sources)}x{vectors}{'cut' if columns is not None else ''}", args, write)

@@ -109,11 +109,11 @@ def prefetchTargets(
 
 def copyContiguous(code: IRBuilder, source: IRPointer, goal: IRPointer, count: Any, lanes: int) -> None:
     """Copy `count` contiguous elements, with zeros up to the end of the last vector."""
-    whole = count - count % lanes
-    with code.loop(0, whole, lanes, unroll=1) as i:
+    vectorEnd = count - count % lanes
+    with code.loop(0, vectorEnd, lanes, unroll=1) as i:
         goal.store(i, source.load(i, lanes))
-    with code.when(whole < count):
-        goal.store(whole, source.load(whole, lanes, code.mask(count - whole, lanes)))
+    with code.when(vectorEnd < count):
+        goal.store(vectorEnd, source.load(vectorEnd, lanes, code.mask(count - vectorEnd, lanes)))
 
 
 def copyColumns(
@@ -168,17 +168,17 @@ def transposeColumns(
 ) -> None:
     """Pack a panel of a matrix whose columns are contiguous, by square tiles transposed in registers."""
     lanes = tile.lanes
-    whole = count - count % lanes
+    vectorEnd = count - count % lanes
     with code.loop(0, code.min(b.columns - column, tile.width), lanes, unroll=1) as v:
         sources = [b.at(row, code.min(v + column + i, b.columns - 1)) for i in range(lanes)]
         goal = to.at(v)
-        with code.loop(0, whole, lanes, unroll=1) as k:
-            for i, one in enumerate(transposedFrom(code, sources, k)):
-                goal.store((k + i) * tile.width, one)
-        with code.when(whole < count):
-            mask = code.mask(count - whole, lanes)
-            for i, one in enumerate(transposed(code, [source.load(whole, lanes, mask) for source in sources])):
-                goal.store((whole + i) * tile.width, one)
+        with code.loop(0, vectorEnd, lanes, unroll=1) as k:
+            for i, vector in enumerate(transposedFrom(code, sources, k)):
+                goal.store((k + i) * tile.width, vector)
+        with code.when(vectorEnd < count):
+            mask = code.mask(count - vectorEnd, lanes)
+            for i, vector in enumerate(transposed(code, [source.load(vectorEnd, lanes, mask) for source in sources])):
+                goal.store((vectorEnd + i) * tile.width, vector)
 
 
 def transposedFrom(code: IRBuilder, sources: list[IRPointer], k: Any) -> Iterator[IRValue]:

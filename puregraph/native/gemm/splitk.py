@@ -71,14 +71,14 @@ def reduceParts(
                 sums.value = sums.value + at.load(part * rows * columns, lanes, mask)
             return sums.value
 
-        whole = columns - columns % lanes
+        vectorEnd = columns - columns % lanes
         with code.loop(first, code.min(first + rowsEach, rows), unroll=1) as row:
             line = start.at(row * columns)
-            with code.loop(0, whole, lanes, unroll=1) as column:
+            with code.loop(0, vectorEnd, lanes, unroll=1) as column:
                 epilogue.put(code, row, column, add(line.at(column)))
-            with code.when(whole < columns):
-                mask = code.mask(columns - whole, lanes)
-                epilogue.put(code, row, whole, add(line.at(whole), mask), mask)
+            with code.when(vectorEnd < columns):
+                mask = code.mask(columns - vectorEnd, lanes)
+                epilogue.put(code, row, vectorEnd, add(line.at(vectorEnd), mask), mask)
 
     slots = {"parts": partials, "m": m, "n": n, "count": parts, "chunk": chunk}
     slots |= {f"batch{i}": size for i, size in enumerate(batch)} | epilogue.slots

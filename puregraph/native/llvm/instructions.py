@@ -48,19 +48,19 @@ class IRType(NamedTuple):
         return self.kind[0] == "u"
 
 
-def arithmetic(real: str, whole: str) -> Callable[[IRValue, Number], IRValue]:
+def arithmetic(real: str, integer: str) -> Callable[[IRValue, Number], IRValue]:
     """An operator that appends one instruction to floats, and another to integers."""
-    return lambda x, y: x.code.binary(real, whole, x, y)
+    return lambda x, y: x.code.binary(real, integer, x, y)
 
 
-def reflected(real: str, whole: str) -> Callable[[IRValue, Number], IRValue]:
+def reflected(real: str, integer: str) -> Callable[[IRValue, Number], IRValue]:
     """The operator where the left side is a Python number."""
-    return lambda x, y: x.code.binary(real, whole, y, x)
+    return lambda x, y: x.code.binary(real, integer, y, x)
 
 
-def comparison(real: str, whole: str) -> Callable[[IRValue, Number], IRValue]:
+def comparison(real: str, integer: str) -> Callable[[IRValue, Number], IRValue]:
     """An operator that compares floats by one predicate, and integers by another."""
-    return lambda x, y: x.code.compare(real, whole, x, y)
+    return lambda x, y: x.code.compare(real, integer, x, y)
 
 
 class IRValue:
@@ -258,8 +258,10 @@ class Instructions:
         if lanes == x.lanes:
             return x
         of = IRType(x.kind, lanes)
-        one = self.emit(f"insertelement {of.text} poison, {x.type.text} {x.name}, i32 0", of)
-        return self.emit(f"shufflevector {of.text} {one.name}, {of.text} poison, <{lanes} x i32> zeroinitializer", of)
+        inserted = self.emit(f"insertelement {of.text} poison, {x.type.text} {x.name}, i32 0", of)
+        return self.emit(
+            f"shufflevector {of.text} {inserted.name}, {of.text} poison, <{lanes} x i32> zeroinitializer", of
+        )
 
     def shuffle(self, x: IRValue, y: IRValue, lanes: Sequence[int]) -> IRValue:
         """A vector of lanes picked by index from x followed by y."""
@@ -281,14 +283,14 @@ class Instructions:
         most = max(known, key=lambda v: v.lanes).type
         return [self.cast(v, most) for v in values]
 
-    def binary(self, real: str, whole: str, x: Number, y: Number) -> IRValue:
+    def binary(self, real: str, integer: str, x: Number, y: Number) -> IRValue:
         a, b = self.broadcast(x, y)
-        op = f"{real} {self.flags}" if a.type.isFloat else f"{whole} "
+        op = f"{real} {self.flags}" if a.type.isFloat else f"{integer} "
         return self.emit(f"{op}{a.type.text} {a.name}, {b.name}", a.type)
 
-    def compare(self, real: str, whole: str, x: Number, y: Number) -> IRValue:
+    def compare(self, real: str, integer: str, x: Number, y: Number) -> IRValue:
         a, b = self.broadcast(x, y)
-        op = f"fcmp {real}" if a.type.isFloat else f"icmp {whole.replace('s', 'u') if a.type.isUnsigned else whole}"
+        op = f"fcmp {real}" if a.type.isFloat else f"icmp {integer.replace('s', 'u') if a.type.isUnsigned else integer}"
         return self.emit(f"{op} {a.type.text} {a.name}, {b.name}", IRType("i1", a.lanes))
 
     def select(self, condition: IRValue, x: Number, y: Number) -> IRValue:

@@ -282,8 +282,8 @@ def precise(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
     total = lead + high
     part = total - lead
     low = (lead - (total - part)) + (high - part) + code.fma(e, second, low)
-    whole = total + low
-    return whole, low - (whole - total)
+    rounded = total + low
+    return rounded, low - (rounded - total)
 
 
 def power64(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:

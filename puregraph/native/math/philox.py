@@ -29,7 +29,7 @@ def uniform(y: Any, count: int, key: Any, counter: Any, kind: str = "f32") -> li
 
 def writeUniform(kind: str, code: IRBuilder) -> None:
     """y = bits of Philox / 2ⁿ, from 0 to below 1: key and counter are read as the kernel runs."""
-    whole, many, bits = FORMS[kind]
+    integerKind, many, bits = FORMS[kind]
     y, count = code.pointer("y", kind), code.integer("count")
     key, counter = code.pointer("key", "i64").load(), code.pointer("counter", "i64").load()
     keys = scheduled(code, key)
@@ -39,7 +39,7 @@ def writeUniform(kind: str, code: IRBuilder) -> None:
         drawn = code.constant(0, IRType("i64", 4))
         for lane, word in enumerate(words):
             drawn = code.insert(drawn, word, lane)
-        number = bitsAs(code, drawn, IRType(whole, many)) >> (8 * {"i32": 4, "i64": 8}[whole] - bits)
+        number = bitsAs(code, drawn, IRType(integerKind, many)) >> (8 * {"i32": 4, "i64": 8}[integerKind] - bits)
         y.store(i, code.convert(number, kind) * 2.0**-bits, code.mask(count - i, many))
 
 
@@ -66,9 +66,9 @@ def product(code: IRBuilder, x: IRValue, factor: int) -> tuple[IRValue, IRValue]
     """The low and the high half of the product of two unsigned integers."""
     word = IRType("i64")
     wide = code.emit(f"zext i64 {x.name} to i128", word)
-    whole = code.emit(f"mul i128 {wide.name}, {factor}", word)
-    upper = code.emit(f"lshr i128 {whole.name}, 64", word)
-    return code.emit(f"trunc i128 {whole.name} to i64", word), code.emit(f"trunc i128 {upper.name} to i64", word)
+    wideProduct = code.emit(f"mul i128 {wide.name}, {factor}", word)
+    upper = code.emit(f"lshr i128 {wideProduct.name}, 64", word)
+    return code.emit(f"trunc i128 {wideProduct.name} to i64", word), code.emit(f"trunc i128 {upper.name} to i64", word)
 
 
 def signed(x: int) -> int:

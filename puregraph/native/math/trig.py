@@ -60,11 +60,11 @@ def quarters(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue, IRValue]:
     first, second, third = QUARTER[x.kind]
     t = code.fma(x, 2 / math.pi, real.magic)
     n = t - real.magic
-    whole = code.fma(n, -first, x)  # exact
+    reduced = code.fma(n, -first, x)  # exact
     part = n * second
-    r = whole - part
-    gone = r - whole
-    rest = (whole - (r - gone)) - (part + gone)  # exactly the rounding error of r
+    r = reduced - part
+    gone = r - reduced
+    rest = (reduced - (r - gone)) - (part + gone)  # exactly the rounding error of r
     return code.bitcast(t, real.whole), r, code.fma(n, -third, rest - code.fma(n, second, -part))
 
 
@@ -80,8 +80,8 @@ def circle(code: IRBuilder, r: IRValue, rest: IRValue) -> tuple[IRValue, IRValue
 
 def flipped(code: IRBuilder, x: IRValue, n: IRValue) -> IRValue:
     """x with its sign changed where bit 1 of n is set."""
-    whole = REALS[x.kind].whole
-    bits = code.bitcast(x, whole) ^ ((n & 2) << (REALS[x.kind].digits + {"i32": 7, "i64": 10}[whole]))
+    integerKind = REALS[x.kind].whole
+    bits = code.bitcast(x, integerKind) ^ ((n & 2) << (REALS[x.kind].digits + {"i32": 7, "i64": 10}[integerKind]))
     return code.bitcast(bits, x.kind)
 
 
@@ -136,11 +136,11 @@ def arctanOf(code: IRBuilder, a: IRValue) -> IRValue:
     steep, middle = a > 1 + math.sqrt(2), a > math.sqrt(2) - 1
     above = code.select(steep, -1.0, code.select(middle, a - 1.0, a))
     below = code.select(steep, a, code.select(middle, a + 1.0, code.constant(1.0, a.type)))
-    whole = code.select(steep, math.pi / 2, code.select(middle, code.constant(math.pi / 4, a.type), 0.0))
+    base = code.select(steep, math.pi / 2, code.select(middle, code.constant(math.pi / 4, a.type), 0.0))
     rest = code.select(steep, REST, code.select(middle, code.constant(REST / 2, a.type), 0.0))
     t = above / below
     z = t * t
-    return whole + (t + code.fma(z * t, horner(code, z, ARCTAN), rest))
+    return base + (t + code.fma(z * t, horner(code, z, ARCTAN), rest))
 
 
 @rounded

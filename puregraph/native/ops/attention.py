@@ -410,14 +410,14 @@ class AttentionForward(AttentionWriter):
         """Online softmax: scores become exp(score - maximum), and are added to the rescaled sums."""
         code = self.code
         maximum = [x.value for x in maxima]
-        for one, f in zip(total, rescale):
-            one.value = one.value * f
+        for sums, f in zip(total, rescale):
+            sums.value = sums.value * f
         with code.loop(0, count, 1, unroll=2) as j:
             address = self.scores.at(j * self.columns)
-            for u, m, one in zip(self.across(), maximum, total):
+            for u, m, sums in zip(self.across(), maximum, total):
                 p = expBelow(code, address.load(u, self.lanes) - m)
                 address.store(u, p)
-                one.value = one.value + p
+                sums.value = sums.value + p
 
     def finish(
         self,
@@ -430,8 +430,8 @@ class AttentionForward(AttentionWriter):
     ) -> None:
         code, lanes = self.code, self.lanes
         factors = code.scratch("f32", self.columns)
-        for u, maximum, one in zip(self.across(), maxima, total):
-            seen = code.select(one.value == 0.0, 1.0, one.value)
+        for u, maximum, sums in zip(self.across(), maxima, total):
+            seen = code.select(sums.value == 0.0, 1.0, sums.value)
             factors.store(u, 1.0 / seen)
             lse.store(u, maximum.value + log(code, seen), code.mask(live - u, lanes))
         self.storeTransposed(result, y, live, self.plan.out, factors)

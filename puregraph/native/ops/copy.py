@@ -107,24 +107,24 @@ def writeRows(code: IRBuilder, kind: str, outer: int, mode: str) -> None:
     step, across, down = code.integer("step"), code.integer("across"), code.integer("down")
     far, to = offsets(code, code.task // (across * down), outer)
     first, start = code.task // across % down * step, code.task % across * width
-    own = code.min(width, size - start)
-    whole = own - own % lanes
+    count = code.min(width, size - start)
+    vectorEnd = count - count % lanes
     with code.loop(first, code.min(first + step, lines), unroll=1) as j:
         input = x.at(far + j * lineSource + start * source)
         output = y.at(to + j * lineTarget + start)
         if mode == "row":
-            with code.loop(0, whole, lanes) as c:
+            with code.loop(0, vectorEnd, lanes) as c:
                 output.store(c, input.load(c, lanes))
-            with code.loop(whole, own, unroll=1) as c:
+            with code.loop(vectorEnd, count, unroll=1) as c:
                 output.store(c, input.load(c))
         elif mode == "same":
             value = input.load()
-            with code.loop(0, whole, lanes) as c:
+            with code.loop(0, vectorEnd, lanes) as c:
                 output.store(c, code.splat(value, lanes))
-            with code.loop(whole, own, unroll=1) as c:
+            with code.loop(vectorEnd, count, unroll=1) as c:
                 output.store(c, value)
         else:
-            with code.loop(0, own, unroll=4) as c:
+            with code.loop(0, count, unroll=4) as c:
                 output.store(c, input.load(c * source))
 
 
@@ -159,8 +159,8 @@ def writeTranspose(code: IRBuilder, kind: str, outer: int) -> None:
         with code.when(isWhole):
             for r in range(lanes):
                 input.prefetch(source * r + AHEAD * lanes)
-            whole = transposed(code, [input.load(source * r, lanes) for r in range(lanes)])
-            for r, column in enumerate(whole):
+            columns = transposed(code, [input.load(source * r, lanes) for r in range(lanes)])
+            for r, column in enumerate(columns):
                 output.store(sideTarget * r, column)
         with code.when(~isWhole):
             partialTile(code, input, output, source, sideTarget, code.min(lanes, end - i), code.min(lanes, size - j))
@@ -200,9 +200,9 @@ def writeFill(kind: str, value: float, code: IRBuilder) -> None:
     y, count = code.pointer("y", kind), code.integer("count")
     start = code.task * CHUNK
     end = code.min(start + CHUNK, count)
-    whole = start + (end - start) // lanes * lanes
+    vectorEnd = start + (end - start) // lanes * lanes
     vector: Callable[[int], IRValue] = lambda n: code.constant(value, IRType(kind, n))  # noqa: E731
-    with code.loop(start, whole, lanes) as i:
+    with code.loop(start, vectorEnd, lanes) as i:
         y.store(i, vector(lanes))
-    with code.loop(whole, end, unroll=1) as i:
+    with code.loop(vectorEnd, end, unroll=1) as i:
         y.store(i, vector(1))

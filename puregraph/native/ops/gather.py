@@ -36,11 +36,11 @@ def eachRow(code: IRBuilder, body: Callable[[IRValue], None]) -> None:
 
 def overVectors(code: IRBuilder, width: IRValue, lanes: int, body: Callable[[IRValue, IRValue | None], None]) -> None:
     """The loop over the vectors of a row, then its remainder, with a mask."""
-    whole = width - width % lanes
-    with code.loop(0, whole, lanes) as c:
+    vectorEnd = width - width % lanes
+    with code.loop(0, vectorEnd, lanes) as c:
         body(c, None)
-    with code.when(whole < width):
-        body(whole, code.mask(width - whole, lanes))
+    with code.when(vectorEnd < width):
+        body(vectorEnd, code.mask(width - vectorEnd, lanes))
 
 
 def inRange(code: IRBuilder, index: IRValue, limit: IRValue, fault: IRPointer) -> IRValue:
@@ -129,11 +129,11 @@ def writeScatter(code: IRBuilder) -> None:
     low = code.task // wide * part
     high = code.min(low + part, rows)
     first = code.task % wide * columns
-    own = code.min(columns, width - first)
+    live = code.min(columns, width - first)
     zero = code.constant(0.0, IRType("f32", lanes))
     with code.loop(low, high, unroll=1) as r:
         target = table.at(r * width + first)
-        overVectors(code, own, lanes, lambda c, mask: target.store(c, zero, mask))
+        overVectors(code, live, lanes, lambda c, mask: target.store(c, zero, mask))
     with code.loop(0, count, unroll=1) as i:
         at = index.load(i * indexStep)
         inRange(code, at, rows, fault)
@@ -143,7 +143,7 @@ def writeScatter(code: IRBuilder) -> None:
             def add(c: IRValue, mask: IRValue | None) -> None:
                 sums.store(c, sums.load(c, lanes, mask) + source.load(c, lanes, mask), mask)
 
-            overVectors(code, own, lanes, add)
+            overVectors(code, live, lanes, add)
 
 
 def addAt(values: Any, index: Any, y: Any, rows: int, count: int, size: int) -> list[KernelCall]:

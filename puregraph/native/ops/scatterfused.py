@@ -39,8 +39,8 @@ def scatterAddFused(
     part = max(1, min(-(-rows // TASKS), SCRATCH_ELEMENTS if count < most else most))
     slots = {"grad": grad, "gradRow": gradRow, "index": index, "indexStep": indexStep, "count": count}
     slots |= {"rows": rows, "width": width, "fault": fault, **epilogue.slots}
-    own = width if wide == 1 else None
-    sizes = part, min(part, count) + 1, columns, wide, own
+    fixedWidth = width if wide == 1 else None
+    sizes = part, min(part, count) + 1, columns, wide, fixedWidth
     write = partial(writeScatterFused, *sizes, epilogue=epilogue)
     return [KernelCall(f"scatterAdd {count}x{width}", f"{lanes} {epilogue.key}", write, slots, -(-rows // part) * wide)]
 

@@ -174,8 +174,8 @@ def otherFactors(g: IndexedGradient, axis: str) -> str:
     comparison = ("Less" if g.module.reverse else "Greater") + ("" if g.module.exclusive else "OrEqual")
     isBehind = body.op(comparison, position, t)
     terms = body.op("Mul", g.grad, body.op("Where", isBehind, products, body.number(0)))
-    own = body.op("Where", isOwn, body.op("ReduceSum", terms, along), body.number(0))
-    outputs = [body.op("Identity", on), body.op("Add", total, own)]
+    gradient = body.op("Where", isOwn, body.op("ReduceSum", terms, along), body.number(0))
+    outputs = [body.op("Identity", on), body.op("Add", total, gradient)]
     ends = [End(t, count, ()), End(on, bool, ()), End(total, g.dtype, g.shapes[0])]
     graph = body.step.writer.attribute(ends, [end._replace(name=y) for end, y in zip(ends[1:], outputs)], "product")
     length = g.op("Gather", g.op("Shape", x), axis)

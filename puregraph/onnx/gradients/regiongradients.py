@@ -26,9 +26,9 @@ class RegionGradient(GradientCall):
         super().__init__(step)
         self.real = np.dtype(np.float32) if isNarrow(self.dtype) else self.dtype
         self.x = self.floating(self.values[0])
-        whole = self.op("Shape", self.x)
-        self.sizes = [self.op("Gather", whole, self.number(axis, WHOLE)) for axis in (2, 3)]
-        samples, channels = (self.op("Gather", whole, self.step.whole(axis)) for axis in (0, 1))
+        xShape = self.op("Shape", self.x)
+        self.sizes = [self.op("Gather", xShape, self.number(axis, WHOLE)) for axis in (2, 3)]
+        samples, channels = (self.op("Gather", xShape, self.step.whole(axis)) for axis in (0, 1))
         self.area = self.op("Mul", *self.sizes)
         self.shape, self.channels = (
             self.op("Concat", samples, self.op("Shape", self.x, start=2), channels, axis=0),

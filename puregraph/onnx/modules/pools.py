@@ -149,8 +149,8 @@ class PoolMean(_Pool):
         win = self.window(x)
         ones = np.ones_like(like, shape=(1, 1, *x.shape[2:]), dtype=np.float32)
         ones = padded(ones, self.pad, 1) if self.includePad else padded(ones, self.pad)
-        whole = padded(ones, tuple((0, b - a) for (_, a), (_, b) in zip(self.pad, win.pad)))
-        return np.maximum(sum(whole[win.tapIndex(tap)] for tap in win.taps), 1)
+        paddedOnes = padded(ones, tuple((0, b - a) for (_, a), (_, b) in zip(self.pad, win.pad)))
+        return np.maximum(sum(paddedOnes[win.tapIndex(tap)] for tap in win.taps), 1)
 
     def updateData(self, x):
         return divided(summed(x, self.window(x)), self.shares(x, x))
@@ -198,15 +198,15 @@ class PoolNorm(_Pool):
 @widened
 def summed(x, win):
     """The sum of each window."""
-    whole = padded(x, win.pad)
-    return sum(whole[win.tapIndex(tap)] for tap in win.taps)
+    paddedX = padded(x, win.pad)
+    return sum(paddedX[win.tapIndex(tap)] for tap in win.taps)
 
 
 @widened
 def spread(grad, win):
     """The adjoint of `summed`."""
-    whole = np.zeros_like(grad, shape=(*grad.shape[:2], *win.full))
+    paddedGrad = np.zeros_like(grad, shape=(*grad.shape[:2], *win.full))
     for tap in win.taps:
         at = win.tapIndex(tap)
-        whole[at] = whole[at] + grad
-    return whole[inner(win.pad, win.full)]
+        paddedGrad[at] = paddedGrad[at] + grad
+    return paddedGrad[inner(win.pad, win.full)]

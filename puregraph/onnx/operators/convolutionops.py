@@ -24,8 +24,8 @@ def windowOf(op: Any, x: Any, size: tuple) -> tuple[tuple, tuple, tuple]:
         for length, k, s, d in zip(x.shape[2:], size, stride, dilation):
             if isinstance(length, Dim) and s != 1:
                 op.refuse(f"auto_pad {kind} with stride {s} needs the lengths of '{x.name}': give shapes=")
-            whole = d * (k - 1) if s == 1 else max(0, (-(-length // s) - 1) * s + d * (k - 1) + 1 - length)
-            pads.append((whole // 2, whole - whole // 2) if kind == "SAME_UPPER" else (whole - whole // 2, whole // 2))
+            total = d * (k - 1) if s == 1 else max(0, (-(-length // s) - 1) * s + d * (k - 1) + 1 - length)
+            pads.append((total // 2, total - total // 2) if kind == "SAME_UPPER" else (total - total // 2, total // 2))
         return stride, tuple(pads), dilation
     flat = op.lengths("pads", 2 * rank, 0)
     return stride, tuple(zip(flat[:rank], flat[rank:])), dilation
@@ -69,16 +69,16 @@ def transposed(op: Any, x: Any, W: Any, b: Any = None) -> Any:
         for i, (k, s, d) in enumerate(zip(size, stride, dilation)):
             length = x.shape[2 + i]
             if wanted is None:
-                whole = d * (k - 1) + 1 + post[i] - s
+                total = d * (k - 1) + 1 + post[i] - s
             elif isinstance(length, Dim):
                 op.refuse(f"output_shape needs the lengths of '{x.name}': give shapes=")
             else:
-                whole = s * (length - 1) + post[i] + d * (k - 1) + 1 - wanted[-rank:][i]
-            half = whole // 2
-            if whole < 0:
-                pad = (*pad, (0, whole))
+                total = s * (length - 1) + post[i] + d * (k - 1) + 1 - wanted[-rank:][i]
+            half = total // 2
+            if total < 0:
+                pad = (*pad, (0, total))
                 continue
-            pad = (*pad, (half, whole - half) if kind == "SAME_UPPER" else (whole - half, half))
+            pad = (*pad, (half, total - half) if kind == "SAME_UPPER" else (total - half, half))
     isPlain = (
         all(v is None or v.array is not None and not v.isSplit for v in (W, b))
         and all(p < s for p, s in zip(post, stride))

@@ -352,7 +352,7 @@ def multiHeadAttention(op: Any, q: Any, k: Any = None, v: Any = None, b: Any = N
         if any(op.rankOf(part) != 3 for part in parts):
             op.refuse("bias: wanted queries, keys and values of three axes, got four")
         biases = op(modules.Split(0, tuple(part.shape[2] for part in parts)), b)
-        parts = [op(modules.Add(), part, own) for part, own in zip(parts, biases)]
+        parts = [op(modules.Add(), part, partBias) for part, partBias in zip(parts, biases)]
     q, k, v = (part if op.rankOf(part) == 4 else headsOf(op, part, count) for part in parts)
     return attended(op, q, k, v, None if pastK is None else (pastK, pastV), mask, bias)
 
@@ -428,9 +428,13 @@ def bitsProduct(op: Any, x: Any, W: Any, scales: Any, zeros: Any = None, order: 
     blocks = -(-width // block)
     packed, scales = known[0].reshape(rows, -1), op.constant(known[1].reshape(rows, blocks))
     middle = np.full((rows, blocks), 1 << bits - 1, np.uint8)
-    own = None if zeros is None else op.known(zeros, "zero points")
-    if own is not None:
-        middle = apart(own.reshape(rows, -1), bits)[:, :blocks] if own.dtype == np.uint8 else own.reshape(rows, blocks)
+    zeroPoints = None if zeros is None else op.known(zeros, "zero points")
+    if zeroPoints is not None:
+        middle = (
+            apart(zeroPoints.reshape(rows, -1), bits)[:, :blocks]
+            if zeroPoints.dtype == np.uint8
+            else zeroPoints.reshape(rows, blocks)
+        )
     matrix = op.constant(apart(packed, bits)[:, :width])
     W = op.builder.add(Dequantize(1, block), [matrix, scales, op.constant(middle)], isComputed=False)[0]
     return summed(op, standard(op, "MatMul", x, op(modules.Transpose((1, 0)), W)), bias)
@@ -568,10 +572,10 @@ def cellOf(op: Any, x: Any, width: int, scale: Any) -> Any:
     kinds = [("h", (batch, width), x.dtype), ("c", (batch, width), x.dtype), ("gates", (batch, wide), x.dtype)]
     kinds += [("R", (width, wide), np.dtype("float64")), ("scale", scale.shape, scale.dtype)]
     nodes = [Input(name=builder.fresh(name)).node() for name, _, _ in kinds]
-    h, c, gates, R, own = (OnnxValue(n, s, d, edge=(node, 0)) for (n, s, d), node in zip(kinds, nodes))
+    h, c, gates, R, recurrentScale = (OnnxValue(n, s, d, edge=(node, 0)) for (n, s, d), node in zip(kinds, nodes))
     builder.begin("cell")
     steps, hScale = stepsOf(inner, h)
-    gates = summed(inner, gates, unscaled(inner, inner(VectorProduct(), steps, R), hScale, own, None))
+    gates = summed(inner, gates, unscaled(inner, inner(VectorProduct(), steps, R), hScale, recurrentScale, None))
     i, o, f, g = inner(modules.Split(1, 4), gates)
     c = inner(Pointwise(formula="sigmoid(f) * c + sigmoid(i) * tanh(g)"), f, c, i, g)
     h = inner(Pointwise(formula="sigmoid(o) * tanh(c)"), o, c)

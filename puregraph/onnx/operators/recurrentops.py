@@ -112,12 +112,12 @@ def arraysOf(op: Any, W: Any, R: Any, B: Any) -> dict[str, OnnxValue]:
     order, hsize = ORDERS[op.type], width // GATES[op.type]
     arrays = {"W": inOrder(W.array, order), "U": inOrder(R.array, order)}
     if B is not None:
-        wide, own = B.array.reshape(sides, 2, width).swapaxes(0, 1)
+        wide, recurrentBias = B.array.reshape(sides, 2, width).swapaxes(0, 1)
         if op.type == "GRU":
-            own = own.copy()
-            arrays["d"] = own[:, 2 * hsize :].ravel().copy()
-            own[:, 2 * hsize :] = 0
-        arrays["b"] = inOrder(wide + own, order)
+            recurrentBias = recurrentBias.copy()
+            arrays["d"] = recurrentBias[:, 2 * hsize :].ravel().copy()
+            recurrentBias[:, 2 * hsize :] = 0
+        arrays["b"] = inOrder(wide + recurrentBias, order)
     return {name: OnnxValue.of(name, array, isWeight=W.isWeight) for name, array in arrays.items()}
 
 

@@ -28,8 +28,8 @@ SCALED = (
 @onnxPattern("MatMul(x, Known(weight)) + Known(bias)")
 def biased(op: Any, x: Any, weight: Any, bias: Any) -> Any:
     """Linear, of samples or of sequences."""
-    own = weight.array is not None and bias.array is not None and not (weight.isShared or bias.isShared)
-    if not own or not isLayer(x, weight) or bias.shape != weight.shape[1:] or bias.dtype != weight.dtype:
+    areUnshared = weight.array is not None and bias.array is not None and not (weight.isShared or bias.isShared)
+    if not areUnshared or not isLayer(x, weight) or bias.shape != weight.shape[1:] or bias.dtype != weight.dtype:
         return None
     return linear(op, x, weight, bias)
 

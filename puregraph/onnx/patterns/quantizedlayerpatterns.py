@@ -59,9 +59,9 @@ def quantizedConvolution(op: Any, x: Any, W: Any, layer: Any, filters: Any, relu
     """A convolution."""
     if W.rank is None or rest["WScale"].rank and filters.attributes.get("axis", 1) % W.rank:
         return None
-    own = copy(op)
-    own.attributes = layer.attributes
-    stride, pad, dilation = windowOf(own, x, tuple(W.shape[2:]))
+    layerOp = copy(op)
+    layerOp.attributes = layer.attributes
+    stride, pad, dilation = windowOf(layerOp, x, tuple(W.shape[2:]))
     if min(map(min, pad), default=0) < 0:
         return None
     module = QuantizedConvolve(stride, pad, dilation, layer.attributes.get("group", 1), relu is not None)

@@ -113,8 +113,8 @@ def maxima(writer: RuleWriter, call: Call) -> list[str]:
         dilations=list(win.dilation) if set(win.dilation) != {1} else None,
         pads=flatPads(win),
     )
-    whole = writer.step.constant(prod(win.spatial), np.int64)
-    return [names[0], writer.cast(writer.op("Mod", names[1], whole), np.int32)]
+    planeSize = writer.step.constant(prod(win.spatial), np.int64)
+    return [names[0], writer.cast(writer.op("Mod", names[1], planeSize), np.int32)]
 
 
 @writesCall(addAt)
@@ -226,8 +226,8 @@ def chosen(x: Any, classes: Any) -> Any:
 @inWords(putClass)
 def placed(values: Any, classes: Any, count: int) -> Any:
     """Each value at the index of its class, 0 elsewhere."""
-    own = arrayLike(values, np.arange(count).reshape(1, -1, *[1] * (values.ndim - 1)))
-    return np.where(np.expand_dims(classes, 1) == own, np.expand_dims(values, 1), values.dtype.type(0))
+    classNumbers = arrayLike(values, np.arange(count).reshape(1, -1, *[1] * (values.ndim - 1)))
+    return np.where(np.expand_dims(classes, 1) == classNumbers, np.expand_dims(values, 1), values.dtype.type(0))
 
 
 def scoresOf(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:

@@ -228,10 +228,10 @@ class OpenConstant:
     def number(self, tried: np.ndarray, shape: tuple[int, ...], out: str | None = None) -> str:
         """One element of any dtype: an integer, or the reciprocal of one."""
         dtype, isOne = tried.dtype, (tried == np.rint(tried)).all()
-        whole = np.rint(tried if isOne else 1 / tried).astype(np.int64)
-        if not isOne and not np.allclose(whole * tried.astype(np.float64), 1, 8 * np.finfo(dtype).eps):
+        integers = np.rint(tried if isOne else 1 / tried).astype(np.int64)
+        if not isOne and not np.allclose(integers * tried.astype(np.float64), 1, 8 * np.finfo(dtype).eps):
             raise self.unknown()
-        value = self.op("Reshape", self.length(whole), self.step.constant(shape, np.int64))
+        value = self.op("Reshape", self.length(integers), self.step.constant(shape, np.int64))
         if isOne and dtype == np.int64:
             return self.op("Identity", value, out=out)
         value = self.op("Cast", value, to=kindOf(dtype), out=out if isOne else None)

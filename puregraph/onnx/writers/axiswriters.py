@@ -95,6 +95,6 @@ def unpool(step: OnnxStep) -> None:
     module, (n, c, *lengths) = step.module, step.shapes[0]
     if not all(map(isWhole, (n, c, *lengths))):
         raise GraphError("its sizes have symbols")
-    size = [whole - length + 1 for whole, length in zip(module.natural, lengths)]
+    size = [natural - length + 1 for natural, length in zip(module.natural, lengths)]
     sizes = () if module.lengths == module.natural else (step.whole(n, c, *module.lengths),)
     step.op("MaxUnpool", *step.inputs, *sizes, out=step.y, kernel_shape=size)

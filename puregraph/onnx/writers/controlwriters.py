@@ -86,12 +86,12 @@ def scan(step: OnnxStep, isKept: bool = False) -> None:
     )
 
 
-def bodyOf(step: OnnxStep, shapes: list[Any], dtypes: list[Any], own: int) -> Any:
+def bodyOf(step: OnnxStep, shapes: list[Any], dtypes: list[Any], ownCount: int) -> Any:
     """The body of a Loop or Scan: names for its own inputs, and those outside for all else."""
     body = step.module.body
-    names = [step.writer.unique(name) for name in body.arguments[:own]]
-    names += map(str, step.inputs[own:])
-    return step.writer.inner(body, names, shapes, dtypes, own, f"{step.path}:body")
+    names = [step.writer.unique(name) for name in body.arguments[:ownCount]]
+    names += map(str, step.inputs[ownCount:])
+    return step.writer.inner(body, names, shapes, dtypes, ownCount, f"{step.path}:body")
 
 
 def keepStarts(step: OnnxStep, body: Any, inputs: Iterable[int], stacks: list[str]) -> None:

@@ -98,6 +98,6 @@ def computedIn(step: OnnxStep) -> Any:
     return np.dtype(np.float32) if isNarrow(step.dtypes[0]) else step.dtypes[0]
 
 
-def converted(step: OnnxStep, x: str | None, own: Any, dtype: Any) -> str:
+def converted(step: OnnxStep, x: str | None, inDtype: Any, dtype: Any) -> str:
     """A value in a dtype."""
-    return str(x) if own == dtype else step.op("Cast", x, to=kindOf(dtype))
+    return str(x) if inDtype == dtype else step.op("Cast", x, to=kindOf(dtype))

@@ -10,10 +10,10 @@ from puregraph.onnx.writers.convolutionwriters import optionsOf
 def floats(step: OnnxStep, axis: int) -> tuple[str, str]:
     """Input and weights, dequantized; `axis` is the weight axis with one scale per element."""
     x, xScale, xZero, W, wScale, wZero, *_ = step.inputs
-    own = axis if step.shapes[4] else None
+    scaleAxis = axis if step.shapes[4] else None
     return (
         step.op("DequantizeLinear", x, xScale, xZero),
-        step.op("DequantizeLinear", W, wScale, wZero, axis=None if own == 1 else own),
+        step.op("DequantizeLinear", W, wScale, wZero, axis=None if scaleAxis == 1 else scaleAxis),
     )
 
 

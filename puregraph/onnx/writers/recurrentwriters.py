@@ -57,16 +57,18 @@ def rowsOf(array: Any, sides: int, kind: str) -> Any:
 def biases(module: Any, array: Any, kind: str) -> Any:
     """Input and recurrent biases; the recurrent one is zero except for GRU."""
     wide = rowsOf(array, module.sides, kind)
-    own = np.zeros_like(wide)
+    recurrentBias = np.zeros_like(wide)
     if kind == "GRU":
-        own[:, 2 * module.hsize :] = toHost(module.d.materialize()).reshape(module.sides, -1)
-    return np.concatenate([wide, own], axis=1)
+        recurrentBias[:, 2 * module.hsize :] = toHost(module.d.materialize()).reshape(module.sides, -1)
+    return np.concatenate([wide, recurrentBias], axis=1)
 
 
 def whole32(step: OnnxStep, lengths: str | None) -> str | None:
     """Lengths as int32."""
-    own = lengths and step.indtypes[step.inputs.index(lengths)]
-    return lengths if lengths is None or own == np.int32 else step.op("Cast", lengths, to=kindOf(np.dtype(np.int32)))
+    inDtype = lengths and step.indtypes[step.inputs.index(lengths)]
+    return (
+        lengths if lengths is None or inDtype == np.int32 else step.op("Cast", lengths, to=kindOf(np.dtype(np.int32)))
+    )
 
 
 @writesOnnx(RecurrentCells)
