@@ -98,7 +98,7 @@ def attend(outs, q, k, v, mask, causal, scale, tf32):
 
 
 @attend.flops
-def attend(outs, q, k, *rest):
+def attend(outs, q, k, *others):
     """Two products of all queries and keys."""
     return 2 * outs[0].size * k.shape[2] * 2
 
@@ -110,10 +110,10 @@ def attend(g, y, arguments, options, needs):
     q, k, v, mask, causal, scale = arguments
     out, lse = y
     gy = np.zeros_like(out) if gy is None else gy
-    rest = (widen(gy) * widen(out)).sum(axis=-1, keepdims=True)
+    delta = (widen(gy) * widen(out)).sum(axis=-1, keepdims=True)
     ofMask = bool(needs[3])
-    rest = rest if glse is None else rest - glse
-    return (*attendGrad(gy, q, k, v, mask, lse, rest, causal, scale, ofMask), *[None] * (3 - ofMask))
+    delta = delta if glse is None else delta - glse
+    return (*attendGrad(gy, q, k, v, mask, lse, delta, causal, scale, ofMask), *[None] * (3 - ofMask))
 
 
 attend.declare(layout=HEADSLAST, halves=Halves((0, 1, 2), 1), jvp=REFERENCE)

@@ -63,8 +63,8 @@ def pairDotsGrad(grad, *xs):
     rows = []
     for i in range(count):
         start = i * (i - 1) // 2
-        rest = np.zeros_like(grad, shape=(grad.shape[0], count - i))
-        rows.append(np.concatenate([grad[:, start : start + i], rest], axis=1))
+        padding = np.zeros_like(grad, shape=(grad.shape[0], count - i))
+        rows.append(np.concatenate([grad[:, start : start + i], padding], axis=1))
     g = np.stack(rows, axis=1)
     return (g + g.swapaxes(-1, -2)) @ x
 

@@ -70,9 +70,9 @@ def moments(x, axes, keepdims=False):
     """
     x = widen(x)
     mean = average(x, axes, keepdims=True)
-    rest = x - mean
-    slip = average(rest, axes, keepdims=True)
-    variance = average(rest * rest, axes, keepdims=keepdims)
+    centered = x - mean
+    slip = average(centered, axes, keepdims=True)
+    variance = average(centered * centered, axes, keepdims=keepdims)
     mean = mean + slip
     if not keepdims:
         mean, slip = mean.squeeze(axis=axes), slip.squeeze(axis=axes)
@@ -153,8 +153,8 @@ def blockedSum(x, axis):
         n = x.shape[axis]
         rows = -(-n // CHAIN)
         blocked = n // rows * rows
-        first, rest = (x[(slice(None),) * axis + (piece,)] for piece in (slice(blocked), slice(blocked, None)))
+        first, tail = (x[(slice(None),) * axis + (piece,)] for piece in (slice(blocked), slice(blocked, None)))
         x = first.reshape(*x.shape[:axis], -1, rows, *x.shape[axis + 1 :]).sum(axis=axis)
         if blocked < n:
-            x[(slice(None),) * axis + (slice(n - blocked),)] += rest
+            x[(slice(None),) * axis + (slice(n - blocked),)] += tail
     return x.sum(axis=axis, keepdims=True)

@@ -86,9 +86,9 @@ class Attention(Module):
     def updateGrad(self, grad, q, k, v, *others, needs):
         *masks, y, lse = others  # a mask that was left out may be None, or absent
         mask = masks[0] if masks else None
-        rest = (widen(grad) * widen(y)).sum(axis=-1, keepdims=True)
+        delta = (widen(grad) * widen(y)).sum(axis=-1, keepdims=True)
         ofMask = len(needs) > 3 and needs[3] and mask is not None
-        grads = attendGrad(grad, q, k, v, mask, lse, rest, self.causal, self.factor(q), ofMask)
+        grads = attendGrad(grad, q, k, v, mask, lse, delta, self.causal, self.factor(q), ofMask)
         return (*grads, *[None] * (len(needs) - len(grads)))
 
     def flopsFrom(self, q, k, v, mask=None):

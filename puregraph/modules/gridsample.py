@@ -59,9 +59,9 @@ def reflected(position: np.ndarray, low: float, high: float) -> tuple[np.ndarray
     if span == 0:
         return np.zeros_like(position), np.zeros_like(position)
     away, sign = np.abs(position - low), np.where(position < low, -1, 1).astype(position.dtype)
-    flips, rest = np.floor(away / span), np.fmod(away, span)
+    flips, offset = np.floor(away / span), np.fmod(away, span)
     isOdd = flips % 2 == 1
-    return np.where(isOdd, span - rest, rest) + low, np.where(isOdd, -sign, sign)
+    return np.where(isOdd, span - offset, offset) + low, np.where(isOdd, -sign, sign)
 
 
 def nearest(p: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -33,7 +33,7 @@ class Concat(Module):
         need(xs, "at least one input", "none")
         axis = normalAxis(self.axis, len(xs[0]))
         rests = [x[:axis] + x[axis + 1 :] for x in xs]
-        fits = all(len(x) == len(xs[0]) and rest == rests[0] for x, rest in zip(xs, rests))
+        fits = all(len(x) == len(xs[0]) and others == rests[0] for x, others in zip(xs, rests))
         wanted = show((*xs[0][:axis], "*", *xs[0][axis + 1 :]))
         need(fits, f"inputs like the first, {wanted}", list(xs), f"they may differ only in axis {axis}")
         return (*xs[0][:axis], sum(x[axis] for x in xs), *xs[0][axis + 1 :])

@@ -42,13 +42,13 @@ def productGrad(grad, x, axis):
     """The product of all others, from both ends, so that zeros are not divided by."""
     axes = tuple(range(x.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     axes = tuple(normalAxis(a, x.ndim) for a in axes)
-    rest = tuple(a for a in range(x.ndim) if a not in axes)
-    moved = x.transpose(*rest, *axes)
-    rows = moved.reshape(*[x.shape[a] for a in rest], prod(x.shape[a] for a in axes))
+    keptAxes = tuple(a for a in range(x.ndim) if a not in axes)
+    moved = x.transpose(*keptAxes, *axes)
+    rows = moved.reshape(*[x.shape[a] for a in keptAxes], prod(x.shape[a] for a in axes))
     ones = np.ones_like(rows[..., :1])
     before = np.concatenate([ones, np.cumprod(rows[..., :-1], axis=-1)], axis=-1)
     after = np.concatenate([ones, np.cumprod(rows[..., :0:-1], axis=-1)], axis=-1)[..., ::-1]
-    order = [*rest, *axes]
+    order = [*keptAxes, *axes]
     others = (before * after).reshape(moved.shape).transpose([order.index(axis) for axis in range(x.ndim)])
     return grad.reshape(reduced(x.shape, axis, True)) * others
 

@@ -134,9 +134,9 @@ def neighboursBack(grad, axis, side):
     """The adjoint of `neighbours`: the gradients for the element after (-1) or before (1), or itself at the border."""
     inner = cut(grad, axis, 1, None) if side < 0 else cut(grad, axis, None, -1)
     border = cut(grad, axis, None, 1) if side < 0 else cut(grad, axis, -1, None)
-    gap, rest = np.zeros_like(border), np.zeros_like(inner)
+    gap, zeros = np.zeros_like(border), np.zeros_like(inner)
     moved = np.concatenate([inner, gap] if side < 0 else [gap, inner], axis=axis)
-    return moved + np.concatenate([border, rest] if side < 0 else [rest, border], axis=axis)
+    return moved + np.concatenate([border, zeros] if side < 0 else [zeros, border], axis=axis)
 
 
 POLICIES = ("stretch", "not_larger", "not_smaller")

@@ -58,15 +58,15 @@ class _Scatter(Module):
 
 def productGrad(grad, x, key, updates):
     """Each factor's gradient is the product of the others: of none where two are 0, that of the rest for a single 0."""
-    zeros, rest = (x == 0).astype(np.int64), np.where(x == 0, x.dtype.type(1), x)
+    zeros, nonzero = (x == 0).astype(np.int64), np.where(x == 0, x.dtype.type(1), x)
     np.add.at(zeros, key, (updates == 0).astype(np.int64))
-    np.multiply.at(rest, key, np.where(updates == 0, x.dtype.type(1), updates))
+    np.multiply.at(nonzero, key, np.where(updates == 0, x.dtype.type(1), updates))
 
-    def others(factor, zeros, rest):
+    def others(factor, zeros, nonzero):
         isZero = factor == 0
-        return np.where(zeros == isZero, rest / np.where(isZero, factor.dtype.type(1), factor), factor.dtype.type(0))
+        return np.where(zeros == isZero, nonzero / np.where(isZero, factor.dtype.type(1), factor), factor.dtype.type(0))
 
-    return grad * others(x, zeros, rest), None, grad[key] * others(updates, zeros[key], rest[key])
+    return grad * others(x, zeros, nonzero), None, grad[key] * others(updates, zeros[key], nonzero[key])
 
 
 def extremeGrad(grad, x, key, updates, y):

@@ -39,7 +39,7 @@ def call(statement: str, isVolatile: bool) -> str:
     """The call for the contents of the parentheses of an asm statement."""
     sections = list(split(statement, ":"))
     instruction = "".join(LITERAL.findall(sections[0])).strip()
-    name, _, rest = instruction.removesuffix(";").partition(" ")
+    name, _, operandText = instruction.removesuffix(";").partition(" ")
     if instruction.count(";") != 1 or not instruction.endswith(";"):
         raise DeviceError(f"wanted one instruction in an asm statement, got {instruction!r}")
     function = name.replace(".", "_")
@@ -49,7 +49,7 @@ def call(statement: str, isVolatile: bool) -> str:
     if name.startswith(MOVES) and not (isVolatile and "memory" in clobbers):
         raise DeviceError(f'{name} moves memory: its asm statement must be volatile, with "memory" behind its operands')
     operands = [operand(text) for section in sections[1:3] for text in split(section, ",") if text.strip()]
-    args = [operands[int(index)] if index else number for index, number in INDEX.findall(rest)]
+    args = [operands[int(index)] if index else number for index, number in INDEX.findall(operandText)]
     return f"ptx::{function}({', '.join(['HERE', *args])})"
 
 

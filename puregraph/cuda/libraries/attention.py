@@ -132,9 +132,9 @@ class AttentionTask(NamedTuple):
         """Keys or values, repeated for each head of q."""
         return np.repeat(x, self.q.shape[1] // x.shape[1], axis=1)
 
-    def divided(self, rest: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    def divided(self, operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """The bias, or 0, and the inputs of dropout."""
-        return (np.float32(0), rest) if self.bias is None else (rest[0], rest[1:])
+        return (np.float32(0), operands) if self.bias is None else (operands[0], operands[1:])
 
     def scores(self, q: Any, k: Any, bias: Any) -> Any:
         """scale q k' + bias, -inf where hidden."""

@@ -15,8 +15,8 @@ KINDS = ("float32", "tf32", "float16", "bfloat16")
 
 def known(text: str) -> int | None:
     """The bytes of workspace of a task as text; None if it has no plan, 0 if the task is unknown."""
-    kind, _, rest = text.partition(" ")
-    sizes = table().get(rest)
+    kind, _, taskText = text.partition(" ")
+    sizes = table().get(taskText)
     return 0 if sizes is None or kind not in KINDS else sizes[KINDS.index(kind)]
 
 
@@ -29,6 +29,8 @@ def table() -> dict[str, list[int | None]]:
 def written(made: dict[str, int | None], label: str) -> str:
     """Workspaces by task as text, one line a task, as the content of the file."""
     rests = sorted({text.partition(" ")[2] for text in made})
-    lines = [f"  {json.dumps(rest)}: {json.dumps([made[f'{kind} {rest}'] for kind in KINDS])}" for rest in rests]
+    lines = [
+        f"  {json.dumps(taskText)}: {json.dumps([made[f'{kind} {taskText}'] for kind in KINDS])}" for taskText in rests
+    ]
     head = f'{{\n "planner": {json.dumps(label)},\n "kinds": {json.dumps(KINDS)},\n "workspaces": {{\n'
     return head + ",\n".join(lines) + "\n }\n}\n"

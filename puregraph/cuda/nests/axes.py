@@ -56,10 +56,10 @@ class Axes(NamedTuple):
         last = len(self.shape) - 1
         lines = []
         for a in range(last, 0, -1):
-            rest = "i" if a == last else f"r{a + 1}"
+            remaining = "i" if a == last else f"r{a + 1}"
             lines += [
-                f"const {self.counter} r{a} = {rest} / n{a};",
-                f"const {self.counter} c{a} = {rest} - r{a} * n{a};",
+                f"const {self.counter} r{a} = {remaining} / n{a};",
+                f"const {self.counter} c{a} = {remaining} - r{a} * n{a};",
             ]
         lines.append(f"const {self.counter} c0 = {'r1' if last else 'i'};")
         for x in self.strides:

@@ -37,8 +37,8 @@ def finishedLaunch(partial: LoopNest, axes: frozenset[int], ending: LoopNest) ->
     launch = first.write()
     last = ColumnWriter(ending, frozenset([0]), like=first)
     last.write()
-    rest = {f"last_{n}": slot for n, slot in last.slots.items()}
-    slots = {**first.slots, **rest, "tickets": ("pointer", "unsigned*", TICKETS)}
+    lastSlots = {f"last_{n}": slot for n, slot in last.slots.items()}
+    slots = {**first.slots, **lastSlots, "tickets": ("pointer", "unsigned*", TICKETS)}
     groups = launch.grid[0] // partial.space[0]
     if groups > TICKETS.size:
         raise ValueError(f"wanted at most {TICKETS.size} groups of blocks, got {groups}")
@@ -172,8 +172,8 @@ class ColumnWriter(NestWriter):
     def rows(self) -> str:
         """The number of rows that are reduced."""
         loops, nest = self.shape.loops, self.nest
-        rest = prod(nest.space[a] for a in loops[1:])
+        inner = prod(nest.space[a] for a in loops[1:])
         first = self.number(f"n{loops[0]}", nest.space[loops[0]])
         if nest.ragged:
             first = f"min({first}, {self.number('whole', nest.ragged[1])} - {self.outer[0]} * {first})"
-        return first if rest == 1 else f"{first} * {self.number('rest', rest)}"
+        return first if inner == 1 else f"{first} * {self.number('rest', inner)}"

@@ -104,8 +104,8 @@ def columns(nest: LoopNest, axes: frozenset[int]) -> list[Launch]:
     pieces = min(PROCESSORS * RESIDENT // blocks, long // (LEAST * FULLBLOCK // x))
     if pieces < 2 or long <= 2 * FULL:
         return [columnLaunch(nest, axes)]
-    rest = long // nest.space[min(axes)]  # of the first axis alone whole positions are in one part
-    return inParts(nest, axes, roundUp(-(-long // pieces), rest), columnLaunch)
+    perPosition = long // nest.space[min(axes)]  # of the first axis alone whole positions are in one part
+    return inParts(nest, axes, roundUp(-(-long // pieces), perPosition), columnLaunch)
 
 
 def inParts(
@@ -160,10 +160,10 @@ def divided(nest: LoopNest) -> list[Launch]:
     results = {n: result(nest, n, x.axes) for n, x in reductions.items()}
     loads, lines = needed(nest, [*reductions, *stores])
     first = nest._replace(loads=loads, lines=lines, stores={**stores, **results})
-    rest = {n: o for n, o in nest.stores.items() if n in late and results.get(n) is not o}
-    loads, lines = needed(nest._replace(loads={**nest.loads, **results}), rest, reductions)
-    second = nest._replace(loads=loads, lines=lines, stores=rest)
-    return [*described(first), *(described(second) if rest else [])]
+    lateStores = {n: o for n, o in nest.stores.items() if n in late and results.get(n) is not o}
+    loads, lines = needed(nest._replace(loads={**nest.loads, **results}), lateStores, reductions)
+    second = nest._replace(loads=loads, lines=lines, stores=lateStores)
+    return [*described(first), *(described(second) if lateStores else [])]
 
 
 def result(nest: LoopNest, name: str, axes: frozenset[int]) -> Operand:

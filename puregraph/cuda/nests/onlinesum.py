@@ -58,8 +58,8 @@ def withoutPeaks(nest: LoopNest, axes: frozenset[int]) -> LoopNest:
         lines.append((name, Formula(f"{name}some - {peak} * {name}count")))
     if len(lines) == len(nest.lines):
         return nest
-    loads, rest = needed(nest._replace(lines=tuple(lines)), nest.stores)
-    return nest._replace(loads=loads, lines=rest)
+    loads, neededLines = needed(nest._replace(lines=tuple(lines)), nest.stores)
+    return nest._replace(loads=loads, lines=neededLines)
 
 
 def chosen(shape: ReducedNest, x: Reduce) -> tuple[str, Formula] | None:

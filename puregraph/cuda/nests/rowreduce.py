@@ -252,13 +252,13 @@ class RowWriter(NestWriter):
     def length(self) -> str:
         """The length of a row."""
         loops, nest = self.shape.loops, self.nest
-        rest = prod(nest.space[a] for a in loops[1:])
+        inner = prod(nest.space[a] for a in loops[1:])
         first = self.number(f"n{loops[0]}", nest.space[loops[0]])
         if nest.ragged:
             total = self.number("whole", nest.ragged[1])
             piece = self.outer[0]
             first = f"min({first}, {total} - {piece} * {first})"
-        return first if rest == 1 else f"{first} * {self.number('rest', rest)}"
+        return first if inner == 1 else f"{first} * {self.number('rest', inner)}"
 
     def phase(self, p: int, reductions: list[str], beside: list[str], stores: list[str]) -> None:
         """A phase: results are written, partial reductions are accumulated and combined."""

@@ -36,8 +36,8 @@ def registers(lanes: int) -> int:
 def vectorsOf(outChannels: int, lanes: int) -> tuple[int, ...]:
     """The widths of the vectors that hold some channels: whole ones, and a narrow one for the rest."""
     fullVectors, left = divmod(outChannels, lanes)
-    rest = next(width for width in (4, 8, 16) if width >= left) if left else 0
-    return (lanes,) * fullVectors + ((rest,) if left else ())
+    lastWidth = next(width for width in (4, 8, 16) if width >= left) if left else 0
+    return (lanes,) * fullVectors + ((lastWidth,) if left else ())
 
 
 def tile(count: int, outChannels: int, inChannels: int, taps: int, stride: int) -> RegisterTile:

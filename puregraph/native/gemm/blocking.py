@@ -131,8 +131,8 @@ def stripTime(sizes: GemmSizes, tile: Microkernel) -> float:
     """The cost of packing a strip of a, for one k."""
     if sizes.aLayout == "columns":
         return LINE_FETCH * cacheLines(tile)
-    row, rest = PACK_STRIP[sizes.aLayout]
-    return row * tile.rows + rest
+    row, fixed = PACK_STRIP[sizes.aLayout]
+    return row * tile.rows + fixed
 
 
 def cacheLines(tile: Microkernel) -> float:
@@ -150,5 +150,5 @@ def panelTime(sizes: GemmSizes, tile: Microkernel) -> float:
 
 def tileTime(sizes: GemmSizes, tile: Microkernel) -> float:
     """The cost to begin and end a tile, for one k."""
-    vector, rest = TILE_OVERHEAD
-    return (vector * tile.rows * tile.vectors + rest) / max(sizes.k, 1)
+    vector, fixed = TILE_OVERHEAD
+    return (vector * tile.rows * tile.vectors + fixed) / max(sizes.k, 1)

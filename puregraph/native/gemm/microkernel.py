@@ -92,13 +92,13 @@ def multiply(
     def write(
         code: IRBuilder, a: IRPointer, b: IRPointer, count: IRValue, to: IRPointer, isFirst: IRValue, *more: Any
     ) -> None:
-        targets, rest = more[: 2 * len(ahead)], more[2 * len(ahead) :]
-        step = tile.width if bStride is None else rest[0]
-        copyTarget = None if copy is None else rest[1]
+        targets, optional = more[: 2 * len(ahead)], more[2 * len(ahead) :]
+        step = tile.width if bStride is None else optional[0]
+        copyTarget = None if copy is None else optional[1]
         masks: list[IRValue | None] = [None] * vectors
         lanes, zero = tile.lanes, code.constant(0, IRType("f32", tile.lanes))
         if columns is not None:
-            masks[-1] = code.mask(rest[-1] - (vectors - 1) * lanes, lanes)
+            masks[-1] = code.mask(optional[-1] - (vectors - 1) * lanes, lanes)
         addresses = [[to.at(r * tile.width + v * lanes) for v in range(vectors)] for r in range(tile.rows)]
         sums = [[code.variable(zero) for _ in line] for line in addresses]
         with code.loop(0, count, unroll=1) as k:

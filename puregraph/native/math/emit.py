@@ -64,16 +64,16 @@ def fmod(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
 def modulo(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
     """The remainder of x / y with the sign of y."""
     x, y = code.broadcast(x, y)
-    rest = x % y
-    rest = code.select((rest != 0.0) & ((rest < 0.0) ^ (y < 0.0)), rest + y, rest)
-    return code.select(rest == 0.0, code.call("copysign", code.constant(0.0, x.type), y), rest)
+    remainder = x % y
+    remainder = code.select((remainder != 0.0) & ((remainder < 0.0) ^ (y < 0.0)), remainder + y, remainder)
+    return code.select(remainder == 0.0, code.call("copysign", code.constant(0.0, x.type), y), remainder)
 
 
 def floorDivide(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
     """The whole number below x / y, from the remainder, as numpy has it."""
-    rest = "m = fmod(a, b); d = (a - m) / b - (m != 0 and (b < 0) != (m < 0)); f = floor(d);"
+    setup = "m = fmod(a, b); d = (a - m) / b - (m != 0 and (b < 0) != (m < 0)); f = floor(d);"
     text = "where(b == 0, a / b, where(d == 0, copysign(0, a / b), where(d - f > 0.5, f + 1, f)))"
-    return emit(code, f"{rest} {text}", {"a": x, "b": y})
+    return emit(code, f"{setup} {text}", {"a": x, "b": y})
 
 
 def wholeDivision(code: IRBuilder, x: IRValue, y: IRValue) -> tuple[IRValue, IRValue]:
@@ -83,11 +83,11 @@ def wholeDivision(code: IRBuilder, x: IRValue, y: IRValue) -> tuple[IRValue, IRV
         safe = code.select(y == 0, 1, y)
         return code.select(y == 0, 0, x // safe), x % safe
     safe = code.select((y == 0) | (y == -1), 1, y)  # the least integer has no quotient by -1
-    quotient, rest = code.binary("fdiv", "sdiv", x, safe), code.binary("frem", "srem", x, safe)
-    isBelow = (rest != 0) & ((rest < 0) ^ (y < 0))
+    quotient, remainder = code.binary("fdiv", "sdiv", x, safe), code.binary("frem", "srem", x, safe)
+    isBelow = (remainder != 0) & ((remainder < 0) ^ (y < 0))
     quotient = code.select(isBelow, quotient - 1, quotient)
     quotient = code.select(y == 0, 0, code.select(y == -1, -x, quotient))
-    return quotient, code.select(isBelow, rest + y, rest)
+    return quotient, code.select(isBelow, remainder + y, remainder)
 
 
 def where(code: IRBuilder, condition: IRValue, x: IRValue, y: IRValue) -> IRValue:

@@ -121,8 +121,8 @@ def quantile(code: IRBuilder, q: IRValue, tail: IRValue) -> IRValue:
 @rounded
 def ndtri(code: IRBuilder, p: IRValue) -> IRValue:
     """The x at which the normal distribution function is p."""
-    rest = 1.0 - p
-    return quantile(code, p - 0.5, code.select(p > rest, rest, p))
+    complement = 1.0 - p
+    return quantile(code, p - 0.5, code.select(p > complement, complement, p))
 
 
 @rounded

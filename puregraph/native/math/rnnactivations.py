@@ -41,5 +41,5 @@ def grown(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
     shift = real.magic + real.bias  # aligns the low bits with the power of two
     t = code.fma(x, 1 / math.log(2), shift)
     r = code.fma(t - shift, -math.log(2), x)
-    power, rest = code.bitcast(code.bitcast(t, real.whole) << real.digits, x.kind), expm1Reduced(code, r)
-    return code.fma(rest, power, power), code.fma(rest, power, power - 1.0)
+    power, growth = code.bitcast(code.bitcast(t, real.whole) << real.digits, x.kind), expm1Reduced(code, r)
+    return code.fma(growth, power, power), code.fma(growth, power, power - 1.0)

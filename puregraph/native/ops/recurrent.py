@@ -440,27 +440,27 @@ class RecurrentForward(RecurrentWriter):
         i, f, o = (sigmoid(self.code, at.sum(gate)) for gate in (0, 1, 3))
         g = tanh(self.code, at.sum(2))
         both = i.under * g.under
-        rest = 1.0 / (both * f.under)
-        at.put("c", self.code.fma(at.before("c"), both, g.over * f.under) * rest)
+        inverse = 1.0 / (both * f.under)
+        at.put("c", self.code.fma(at.before("c"), both, g.over * f.under) * inverse)
         at.defer(3, o.under)
         if at.saved is not None:
-            other = rest * f.under
-            for gate, value in enumerate((other * g.under, both * rest, g.over * i.under * other)):
+            other = inverse * f.under
+            for gate, value in enumerate((other * g.under, both * inverse, g.over * i.under * other)):
                 at.save(gate, value)
 
     def lstmOutput(self, at: UnitVector) -> None:
         """h = o tanh(c), with one division."""
         under, t = at.sum(3, isGiven=False), tanh(self.code, at.after("c"))
-        rest = 1.0 / (under * t.under)
-        at.put("h", t.over * rest)
-        at.save(3, t.under * rest)
+        inverse = 1.0 / (under * t.under)
+        at.put("h", t.over * inverse)
+        at.save(3, t.under * inverse)
 
     def gru(self, at: UnitVector) -> None:
         """h = z h + (1 - z) g, g = tanh(p + r e)."""
         r, z, e = quotient(sigmoid(self.code, at.sum(0))), sigmoid(self.code, at.sum(1)), at.sum(2, isGiven=False)
         t = tanh(self.code, self.code.fma(r, e, at.sum(3, 2)))
-        rest = 1.0 / (z.under * t.under)
-        z, g = t.under * rest, t.over * z.under * rest
+        inverse = 1.0 / (z.under * t.under)
+        z, g = t.under * inverse, t.over * z.under * inverse
         at.put("h", self.code.fma(z, at.before("h") - g, g))
         for gate, value in enumerate((r, z, g, e)):
             at.save(gate, value)
@@ -572,12 +572,12 @@ class RecurrentBackward(RecurrentWriter):
                 grads = {name: code.select(isOn, g, 0.0) for name, g in grads.items()}
             gates = [read(saved, g) for g in range(self.cell.saved)] if saved is not None else []
             old = {name: read(rows.at(row)) for name, rows in before.items()}
-            inner, outer, rest = self.step(gates, old, lambda name: read(after[name]), grads)
+            inner, outer, stateGrads = self.step(gates, old, lambda name: read(after[name]), grads)
             for g, value in enumerate(inner):
                 dp.store(self.units * g + unit, value, mask)
                 if self.cell.parted:
                     dq.store(self.units * g + unit, outer[g], mask)
-            for name, value in rest.items():
+            for name, value in stateGrads.items():
                 if passing is not None:
                     value = value + passing[name]
                 self.grads[name].at(row).store(unit, value, mask)

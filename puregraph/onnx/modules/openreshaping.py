@@ -38,12 +38,12 @@ class ReshapeTo(Module):
         need(list(wanted).count(-1) <= 1 and not any(n < -1 for n in wanted), "sizes, and -1 at most once", wanted)
         need(self.keepsZero or all(n != 0 or i < len(x) for i, n in enumerate(wanted)), "an axis to copy for each 0", x)
         sizes = [x[i] if n == 0 and not self.keepsZero else n for i, n in enumerate(wanted)]
-        rest = product(n for n in sizes if n != -1)
+        known = product(n for n in sizes if n != -1)
         count = product(x)
         if -1 in sizes:
-            need(rest != 0 and count % rest == 0, f"a multiple of {rest} elements", x)
-            return tuple(count // rest if n == -1 else n for n in sizes)
-        need(rest == count, f"as many elements as {tuple(sizes)} has", x)
+            need(known != 0 and count % known == 0, f"a multiple of {known} elements", x)
+            return tuple(count // known if n == -1 else n for n in sizes)
+        need(known == count, f"as many elements as {tuple(sizes)} has", x)
         return tuple(sizes)
 
     def dataShapeFrom(self, x, sizes=None):
@@ -133,8 +133,8 @@ class NewAxes(_Reshaped):
         need(rank <= AXES, f"at most {AXES} axes", rank)
         axes = [normalAxis(axis, rank) for axis in self.axes]
         need(len(set(axes)) == len(axes), "every axis at most once", self.axes)
-        rest = iter(x)
-        return tuple(1 if i in axes else next(rest) for i in range(rank))
+        sizes = iter(x)
+        return tuple(1 if i in axes else next(sizes) for i in range(rank))
 
     @classmethod
     def examples(cls):

@@ -15,13 +15,13 @@ class CellGradient:
         self.cells, self.R, self.peep, self.h, self.c = cells, R, P, h, c
         self.U = self.b = self.P = None
 
-    def step(self, gy, h, c, rest, isOn):
+    def step(self, gy, h, c, kept, isOn):
         """Backpropagate one step: the gradient of the input part, from that of the output; `h`, `c` are the states
         before."""
         gh, gc = self.h if gy is None else self.h + (gy if isOn is None else np.where(isOn, gy, 0 * gy)), self.c
         if isOn is not None:
             held, (gh, gc) = (gh, gc), [np.where(isOn, g, 0 * g) for g in (gh, gc)]
-        gp, self.h, self.c = getattr(self, self.cells.kind.lower())(gh, gc, h, c, rest)
+        gp, self.h, self.c = getattr(self, self.cells.kind.lower())(gh, gc, h, c, kept)
         if isOn is not None:
             self.h, self.c = [np.where(isOn, new, old) for new, old in zip((self.h, self.c), held)]
         return gp
@@ -38,9 +38,9 @@ class CellGradient:
         self.add(U=np.matmul(h.T, q), b=q.sum(axis=0))
         return q, np.matmul(q, self.R), gc
 
-    def gru(self, gh, gc, h, c, rest):
+    def gru(self, gh, gc, h, c, kept):
         """The gradients of a GRU cell."""
-        z, r, g, before, zSlope, rSlope, gSlope = rest
+        z, r, g, before, zSlope, rSlope, gSlope = kept
         size, last = self.cells.hsize, self.R[2 * self.cells.hsize :]
         gg, back = gh * (1 - z) * gSlope, gh * z
         inner = gg * r if self.cells.isLinearFirst else gg
@@ -53,9 +53,9 @@ class CellGradient:
         self.add(U=np.concatenate(weights, axis=-1), b=np.concatenate([q, inner], axis=-1).sum(axis=0))
         return np.concatenate([q, gg], axis=-1), back + np.matmul(q, self.R[: 2 * size]), gc
 
-    def lstm(self, gh, gc, h, c, rest):
+    def lstm(self, gh, gc, h, c, kept):
         """The gradients of an LSTM cell."""
-        i, f, g, o, y, cNew, iSlope, fSlope, gSlope, oSlope, ySlope = rest
+        i, f, g, o, y, cNew, iSlope, fSlope, gSlope, oSlope, ySlope = kept
         peep = None if self.peep is None else self.cells.parts(self.peep)
         qo = gh * y * oSlope
         gc = gc + gh * o * ySlope
@@ -185,8 +185,8 @@ class RecurrentCells(Module):
             p, b = p + B[:width], B[width:]
         rows, kept = [h] * t, [None] * t
         for k in self.order(t):
-            hNew, cNew, rest = self.step(p[k], h, c, R.T, b, P)
-            kept[k] = h, c, rest
+            hNew, cNew, forGrad = self.step(p[k], h, c, R.T, b, P)
+            kept[k] = h, c, forGrad
             isOn = None if lengths is None else (k < lengths)[:, None]
             h, c = [new if isOn is None else np.where(isOn, new, old) for new, old in ((hNew, h), (cNew, c))]
             rows[k] = h if isOn is None else np.where(isOn, h, x.dtype.type(0))
@@ -227,11 +227,11 @@ class RecurrentCells(Module):
         """The step of a GRU."""
         size, has = self.hsize, type(b) is not int
         (pz, pr, pg), gates, last = self.parts(p), U[:, : 2 * size], U[:, 2 * size :]
-        q, rest = np.matmul(h, gates), b[2 * size :] if has else 0
+        q, bias = np.matmul(h, gates), b[2 * size :] if has else 0
         q = q + b[: 2 * size] if has else q
         (z, zSlope), (r, rSlope) = self.gate(0, pz + q[:, :size]), self.gate(0, pr + q[:, size:])
-        before = np.matmul(h, last) + rest if self.isLinearFirst else r * h
-        inner = r * before if self.isLinearFirst else np.matmul(before, last) + rest
+        before = np.matmul(h, last) + bias if self.isLinearFirst else r * h
+        inner = r * before if self.isLinearFirst else np.matmul(before, last) + bias
         g, gSlope = self.gate(1, pg + inner)
         return (1 - z) * g + z * h, c, (z, r, g, before, zSlope, rSlope, gSlope)
 

@@ -46,8 +46,8 @@ class ScaleMaps(Module):
     def updateGrad(self, grad, x, scale, bias, mean, var, y):
         inverse = 1 / np.sqrt(var + self.epsilon)
         axes = overMaps(x) if x.ndim > 1 else (0,)
-        rest = x - self.shaped(mean, x)
-        gbias, moved = total(grad, axes), total(grad * rest, axes)
+        centered = x - self.shaped(mean, x)
+        gbias, moved = total(grad, axes), total(grad * centered, axes)
         return (
             grad * self.shaped(scale * inverse, x),
             moved * inverse,

@@ -28,10 +28,12 @@ class ScatterSequence(Module):
 
     def dataShapeFrom(self, x, updates, starts=None):
         axis = normalAxis(self.axis, len(x))
-        rest = x[:axis] + x[axis + 1 :]
+        otherSizes = x[:axis] + x[axis + 1 :]
         need(starts is None or starts == (x[0],), f"starts of shape ({x[0]},)", starts)
         need(
-            axis > 0 and updates[:axis] + updates[axis + 1 :] == rest, "updates like x but along the axis", [x, updates]
+            axis > 0 and updates[:axis] + updates[axis + 1 :] == otherSizes,
+            "updates like x but along the axis",
+            [x, updates],
         )
         return x
 

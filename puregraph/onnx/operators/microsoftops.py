@@ -213,11 +213,11 @@ def rotary(op: Any, x: Any, positions: Any, cos: Any, sin: Any) -> Any:
     parts = x
     if isFlat:
         parts = headsOf(op, x, count or x.shape[2] // (2 * half))
-    rest = parts.shape[3] - 2 * half
+    unrotated = parts.shape[3] - 2 * half
     if op.rankOf(positions) == 1:
         positions = op(modules.Add(), counted(op, parts, 2), op(modules.Cast("int64"), positions))
     angles = [op(NewAxes((-3,)), op(modules.Gather(0, fromEnd=True), cache, positions)) for cache in (cos, sin)]
-    pairs, still = op(modules.Split(3, (2 * half, rest)), parts) if rest else (parts, None)
+    pairs, still = op(modules.Split(3, (2 * half, unrotated)), parts) if unrotated else (parts, None)
     isPaired = bool(op.get("interleaved", 0))
     if isPaired:
         pairs = op(modules.Transpose((0, 1, 2, 4, 3)), op(modules.Reshape((0, 0, 0, half, 2)), pairs))

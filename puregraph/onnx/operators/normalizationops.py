@@ -82,10 +82,10 @@ def layerNorm(op: Any, x: Any, scale: Any, bias: Any = None) -> Any:
         return op(op.builder.fill(module, **arrays), x)
     wide = x if x.dtype.itemsize >= 4 else op(modules.Cast("float32"), x)
     mean = op(modules.Mean(axes, True), wide)
-    rest = op(modules.Sub(), wide, mean)
-    variance = op(modules.Mean(axes, True), op(modules.Mul(), rest, rest))
+    centered = op(modules.Sub(), wide, mean)
+    variance = op(modules.Mean(axes, True), op(modules.Mul(), centered, centered))
     factor = op(Pointwise(formula="1 / sqrt(v + epsilon)", epsilon=epsilon), variance)
-    y = op(modules.Mul(), rest, factor)
+    y = op(modules.Mul(), centered, factor)
     y = y if y.dtype == x.dtype else op(modules.Cast(x.dtype), y)
     y = op(modules.Mul(), y, scale)
     return (y if bias is None else op(modules.Add(), y, bias)), mean, factor

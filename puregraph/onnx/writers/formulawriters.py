@@ -242,12 +242,12 @@ class Expression:
     def floored(self, op: str, a: str, b: str) -> str:
         """The remainder of floats with the sign of b, or the quotient that goes with it, as numpy computes them."""
         make, zero = self.step.op, self.step.constant(0, self.real)
-        rest = make("Mod", a, b, fmod=1)
-        isOther = make("Xor", make("Less", rest, zero), make("Less", b, zero))
-        isOther = make("And", make("Not", make("Equal", rest, zero)), isOther)
+        remainder = make("Mod", a, b, fmod=1)
+        isOther = make("Xor", make("Less", remainder, zero), make("Less", b, zero))
+        isOther = make("And", make("Not", make("Equal", remainder, zero)), isOther)
         if op == "%":
-            return make("Where", isOther, make("Add", rest, b), rest)
-        quotient = make("Round", make("Div", make("Sub", a, rest), b))
+            return make("Where", isOther, make("Add", remainder, b), remainder)
+        quotient = make("Round", make("Div", make("Sub", a, remainder), b))
         quotient = make("Where", isOther, make("Sub", quotient, self.step.constant(1, self.real)), quotient)
         return make("Where", make("Equal", b, zero), make("Div", a, b), quotient)
 

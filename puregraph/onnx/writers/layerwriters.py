@@ -141,10 +141,10 @@ def layerNorm(step: OnnxStep) -> None:
         step.op("LayerNormalization", *operands, out=step.y, axis=axis, epsilon=module.epsilon)
         return
     axes = list(range(axis, 0))
-    centred = step.op("Sub", step.x, step.op("ReduceMean", step.x, axes=axes))
-    variance = step.op("ReduceMean", step.op("Mul", centred, centred), axes=axes)
+    centered = step.op("Sub", step.x, step.op("ReduceMean", step.x, axes=axes))
+    variance = step.op("ReduceMean", step.op("Mul", centered, centered), axes=axes)
     deviation = step.op("Sqrt", step.op("Add", variance, step.constant(module.epsilon, dtype)))
-    y = step.op("Div", centred, deviation, out=step.y if module.scale is None else None)
+    y = step.op("Div", centered, deviation, out=step.y if module.scale is None else None)
     if module.scale is not None:
         step.op("Add", step.op("Mul", y, step.param("scale")), step.param("bias"), out=step.y)
 
