@@ -87,7 +87,7 @@ def attend(outs, q, k, v, mask, causal, scale):
 
 @attend.device
 def attend(*arguments):
-    """The reference, which runs on CuPy's arrays as it is."""
+    """The reference, which also runs on CuPy's arrays."""
     return attend.reference(*arguments)
 
 
@@ -105,7 +105,7 @@ def attend(outs, q, k, *others):
 
 @attend.vjp
 def attend(g, y, arguments, options, needs):
-    """Block by block, as the module has it; the log-sum-exp has a gradient too."""
+    """Computed block by block, as in the module; the log-sum-exp has a gradient too."""
     gy, glse = g
     q, k, v, mask, causal, scale = arguments
     out, lse = y
@@ -203,7 +203,7 @@ def attendGrad(outs, grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False
 
 @attendGrad.device
 def attendGrad(*arguments, **options):
-    """The reference, which runs on CuPy's arrays as it is."""
+    """The reference, which also runs on CuPy's arrays."""
     return attendGrad.reference(*arguments, **options)
 
 

@@ -69,7 +69,7 @@ def classIndex(labels, classes, ignored=None):
 
 @classIndex.cuda
 def classIndex(index, labels, classes, ignored=None):
-    """A thread a label. One that is no class becomes -2, from which costs are nan: no kernel can raise."""
+    """A thread per label. A label out of range becomes -2, which makes costs nan: no kernel can raise."""
     if labels.dtype.kind not in "iub":
         return NotImplemented
     if not index.size:

@@ -109,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(256)
 
 @norm.device
 def norm(*arrays):
-    """The reference, which runs on CuPy's arrays as it is."""
+    """The reference, which also runs on CuPy's arrays."""
     return norm.reference(*arrays)
 
 

@@ -125,7 +125,7 @@ def average(x, axis=None, keepdims=False):
 
 
 def chains(x, axis):
-    """The axes whose elements numpy would add one after the other, and more than CHAIN of them: the outermost first.
+    """The axes that numpy would sum sequentially, outermost first, if they have more than CHAIN elements.
 
     An axis is not among them if all axes further inside are summed as well. Only numpy arrays in float32
     have any: float64 has digits to spare, and keeps the order in which a program without native code adds.

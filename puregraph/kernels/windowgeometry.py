@@ -53,7 +53,7 @@ class Window(NamedTuple):
         return product(*map(range, self.size))
 
     def tapIndex(self, tap: tuple[int, ...]) -> tuple[Any, ...]:
-        """The index, into padded inputs, of the elements of all windows at one of their positions."""
+        """The index, into padded inputs, of one tap of all windows."""
         return (
             ...,
             *(

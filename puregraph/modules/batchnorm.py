@@ -120,7 +120,7 @@ class BatchNorm(Module):
         return outputs
 
     def gradTogether(self, arguments, needs, total):
-        """The gradients of each microbatch; those of x depend on the statistics of all microbatches."""
+        """The gradients of each microbatch; the gradient of x depends on the statistics of all microbatches."""
         sums = []
         for grad, x, *_, center, factor in arguments:
             g, z = grad.astype(np.float64), perMap(factor, x) * (x - perMap(center, x))

@@ -294,7 +294,7 @@ class NonMaxSuppression(Module):
 
 
 def chosen(low, high, scores, most, threshold, least):
-    """The boxes of one class that are kept, by falling score."""
+    """The boxes of one class that are kept, by decreasing score."""
     areas = (high - low).prod(-1)
     left = [box for box in np.argsort(-scores, kind="stable").tolist() if scores[box] > least]
     kept = []

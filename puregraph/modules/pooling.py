@@ -1,4 +1,4 @@
-"""Pooling: the largest element or the mean of each window, or of each channel."""
+"""Pooling: maximum or mean of each window, or of each channel."""
 
 from math import prod
 

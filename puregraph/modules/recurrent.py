@@ -176,7 +176,7 @@ class _Recurrent(Module):
         return [v if v is None or self.sides == 1 else parts(v, self.sides)[i] for v in values]
 
     def enter(self, x, first, lengths):
-        """x without padding, which may be anything; the first states, zeros unless given; which time steps count."""
+        """x with zeros in the padding; the first states, zeros by default; the mask of valid time steps."""
         zeros = np.zeros_like(x, shape=(x.shape[0], self.sides * self.hsize))
         first = [zeros if s is None else widen(s) for s in first]
         if lengths is None:
@@ -202,7 +202,7 @@ def flat(x):
 
 
 def earlier(track, first, on, reverse):
-    """The states before each time step, from those after: shifted by one, and the first state before all of them."""
+    """The states before each time step: the states after it, shifted by one, with the first state in front."""
     start = first[:, None]
     if on is not None:  # backward, the state before the last time step that counts is the first, and no padding
         track = np.where(on[:, :, None], track, start)

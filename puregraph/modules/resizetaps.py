@@ -1,4 +1,4 @@
-"""_ResizeTaps: which elements of an axis a resized axis reads, and with which weights."""
+"""_ResizeTaps: the elements and weights that a resized axis reads."""
 
 from __future__ import annotations
 

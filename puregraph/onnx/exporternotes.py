@@ -1,4 +1,4 @@
-"""ExporterNotes: which initializers are no parameters of the network, and which are several that were equal."""
+"""ExporterNotes: finds initializers that are not trained, and equal weights that the exporter merged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBERED = re.compile(r"val_\d+")
 
 
 class ExporterNotes:
-    """Notes beside initializers: the role of each in the network, or the values that it was computed from.
+    """Notes about initializers: the role of each in the network, or the values it was computed from.
 
     Exporters merge weights that are equal. PyTorch's older one leaves an Identity with the name of each, and puregraph
     merges none; of others it is not known, and equal are above all the zeros and ones that layers begin with.
@@ -68,7 +68,7 @@ class ExporterNotes:
 
 
 class MergedWeights:
-    """Says which arrays of a model are shared, and copies those that were merged."""
+    """Finds the shared arrays of a model, and copies merged ones."""
 
     def __init__(self, notes: ExporterNotes):
         self.notes = notes

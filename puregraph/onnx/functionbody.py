@@ -1,4 +1,4 @@
-"""FunctionBody: an operator that is written out in others: by the model itself, or by the standard."""
+"""FunctionBody: an operator defined by other operators, in the model itself or in the standard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ModelFile: an ONNX model from a path, and its arrays, those beside the file too."""
+"""ModelFile: an ONNX model from a path, with its arrays, including external ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def needOnnx() -> None:
 
 
 class ModelFile:
-    """A model, and the folder in which its external arrays are; None for a model that was given as it is."""
+    """A model, and the folder of its external arrays; None for a model passed as an object."""
 
     def __init__(self, model: Any):
         needOnnx()

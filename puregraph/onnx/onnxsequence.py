@@ -1,4 +1,4 @@
-"""OnnxSequence: a sequence of a file while it is read: its length is known, and so it is ordinary values."""
+"""OnnxSequence: a sequence of a file while it is read. Its length is known, so its elements become ordinary values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class OnnxSequence:
 
 
 def flattened(values: list[Any]) -> list[Any]:
-    """Values, a sequence as those that are in it."""
+    """Values, with sequences replaced by their elements."""
     return [item for v in values for item in (v.items if isinstance(v, OnnxSequence) else [v])]
 
 

@@ -205,7 +205,7 @@ class OnnxStep:
         return self.writer.weight(stored, f"{self.path}:{name}", change) if isOwn else None
 
     def inForm(self, name: str, form: str, change: Callable[[Any], Any]) -> str:
-        """The name of a parameter in another form, which is stored beside others that it may have."""
+        """The name of a parameter in another form, stored in addition to its other forms."""
         return self.writer.weight(getattr(self.module, name), f"{self.path}:{name}", change, form)
 
     def sizes(self, index: int = 0) -> str:

@@ -351,7 +351,7 @@ class ModelReader:
 
 
 def pathOf(scope: NameScope, proto: Any) -> str:
-    """The name of a node after those that it is inside of."""
+    """The name of a node, after the names of the nodes around it."""
     return f"{scope.path}{proto.name or next(filter(None, proto.output), proto.op_type)}"
 
 
@@ -467,8 +467,8 @@ def few(paths: list[str]) -> str:
 
 @cache
 def required(kind: str, opset: int) -> tuple[str, ...]:
-    """The names of the inputs that an operator has to have, the last one also of those after it; "" for those that may
-    be left out."""
+    """The names of an operator's required inputs, "" for optional ones; the last name also stands for all further
+    inputs."""
     from onnx import defs
 
     try:

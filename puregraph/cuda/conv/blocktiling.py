@@ -67,7 +67,7 @@ TILES["Bfloat"] = TILES["Half"]
 
 
 def tileFor(work: ContractionShape) -> BlockTile:
-    """The fastest tile by `cost`, of those whose register tile fits in registers."""
+    """The fastest tile by `cost`, of all whose register tile fits in registers."""
     tiles = TILES[work.kind]
     fitting = [tile for tile in tiles if registers(tile, work) <= MOST]
     return min(fitting or tiles[-1:], key=lambda tile: cost(tile, work))

@@ -44,7 +44,7 @@ class ConvOperand(NamedTuple):
 def forward(
     y: Any, x: Any, W: Any, window: Any, groups: int, epilogue: EpilogueText | None = None
 ) -> list[Launch] | Any:
-    """y = x * W, or the epilogue of it, to which rows are (n, *positions), and columns channels."""
+    """y = x * W, or its epilogue, with rows (n, *positions) and channels as columns."""
     if not areFloats(x, W):
         return NotImplemented
     outer, inner = W.shape[0] // groups, W.shape[1]

@@ -164,7 +164,7 @@ def loop(count: int, body: str) -> str:
 
 
 def lines(epilogue: EpilogueText, wide: str) -> list[str]:
-    """C that computes the value `v_name` of each line from those above it."""
+    """C that computes the value `v_name` of each line from earlier ones."""
     statements = []
     for name, formula in epilogue.lines:
         substituted = formula.put(**{n: f"v_{n}" for n in formula.names}) if formula.names else formula

@@ -51,7 +51,7 @@ class ThreadGrid(NamedTuple):
 
 
 def gridOf(made: Any, *others: Any, run: int = 1) -> ThreadGrid | None:
-    """The grid over the array that is written, packed where all have contiguous channels; None if it is too large."""
+    """The grid over the written array, packed if all arrays have contiguous channels; None if it is too large."""
     channels, last = (abs(stridesOf(made)[axis]) for axis in (1, -1))
     isLast = channels < last or made.shape[-1] == 1
     pack = eachOf(prod(made.shape), packOf(made, *others)) if isLast else 1

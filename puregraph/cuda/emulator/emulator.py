@@ -248,7 +248,7 @@ def textOf(number: int, source: str) -> str:
 
 
 def programIn(library: ctypes.CDLL, source: str, number: int, promises: dict[str, list[bool]]) -> EmulatedText:
-    """The text with this index in a library; `promises` has which parameters of each kernel are `__restrict__`."""
+    """The text with this index in a library; `promises` has the `__restrict__` flags of each kernel's parameters."""
     addresses = (ctypes.c_void_p * 6)()
     library[f"addresses{number}"](addresses)
     wants = {}

@@ -24,8 +24,8 @@ def restricted(expanded: str, entry: str) -> list[bool]:
 def broken(
     roles: Sequence[str], promises: Iterable[bool], share: Callable[[int, int], bool]
 ) -> tuple[int, int, int] | None:
-    """Two parameters that share memory and break a promise: the restricted one, the other one, and the one of them that
-    is written; None where all is well.
+    """The two parameters that share memory and break a promise, restricted one first, and the written one of them; None
+    if there are none.
 
     `roles`  "w" for a pointer that is written through, "r" for one that is only read, else "n"
     """

@@ -1,1 +1,1 @@
-"""NVIDIA's libraries: cuBLASLt and cuDNN, where they are found, and how they are called."""
+"""NVIDIA's libraries: paths and calls of cuBLASLt and cuDNN."""

@@ -68,7 +68,7 @@ class AttentionTask(NamedTuple):
 
     @property
     def expected(self) -> int:
-        """The bytes of workspace, where no plan says them."""
+        """The estimated bytes of workspace, if no plan has them."""
         n, h, t, d = self.q.shape
         return backwardBytes(n, h, t, d, self.k.shape[2], isDeterministic=self.repeats) if self.grads else 0
 
@@ -236,7 +236,7 @@ def present(bias: Any) -> tuple[Any, ...]:
 
 
 def biasOf(bias: Any, q: Any, k: Any) -> Tensor | None:
-    """A bias as cuDNN has it: all queries and keys, of all samples or one, of all heads or one."""
+    """The bias as a cuDNN tensor: all queries and keys; one or all samples; one or all heads."""
     if bias is None:
         return None
     missing = 4 - len(bias.shape)

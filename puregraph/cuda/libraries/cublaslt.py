@@ -249,7 +249,7 @@ class Matmul:
         return [heuristic for heuristic in heuristics[: count.value] if heuristic.state == 0] if status == 0 else []
 
     def tune(self, at: TaskAddresses, time: Callable[[], float]) -> None:
-        """Take, from now on, the proposal that is fastest by `time`, which runs the product and measures it."""
+        """Measure the proposals with `time`, and use the fastest from now on."""
         times: list[tuple[float, int, Heuristic]] = []
         for algorithm in self.candidates(at.aligned):
             self.algorithm = algorithm

@@ -170,8 +170,7 @@ class CudnnPlanner:
         return hashlib.blake2b(f"cudnn {self.label} {text}".encode(), digest_size=20).hexdigest()
 
     def tune(self, task: Any, limit: int, time: Callable[[Any], float]) -> None:
-        """Keep, of the first plans, those that need no more workspace than `limit`, the one whose graph is fastest by
-        `time`."""
+        """Keep the fastest, by `time`, of the first plans that need at most `limit` bytes of workspace."""
         times: list[tuple[float, int, CudnnPlan]] = []
         graph = self.proposed(task)
         for index in range(graph.get_execution_plan_count()):
@@ -203,8 +202,8 @@ class CudnnPlanner:
         return graph
 
     def built(self, task: Any) -> Any:
-        """A task as a graph with the first plan that takes no more workspace than the task may; the first of all where
-        each takes more."""
+        """The graph of a task with the first plan within the task's workspace limit, or the first plan if all exceed
+        it."""
         room = getattr(task, "room", None)
         if room is not None:
             graph = self.proposed(task)
@@ -276,7 +275,7 @@ class CudnnPlanner:
 
 
 class Rectifier(NamedTuple):
-    """The task of a relu, which cuDNN compiles when it is planned."""
+    """The task of a relu, which cuDNN compiles during planning."""
 
     kind: str
     x: Tensor

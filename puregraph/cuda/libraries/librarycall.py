@@ -54,5 +54,5 @@ class LibraryCall:
 
 
 def pointers(*whats: Any) -> tuple[tuple[str, Any], ...]:
-    """Slots for these arrays, without those that are None."""
+    """Slots for these arrays, without None."""
     return tuple([("pointer", what) for what in whats if what is not None])

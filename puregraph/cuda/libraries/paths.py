@@ -42,7 +42,7 @@ def loadCompanions(path: str, stem: str) -> None:
 
 
 def families() -> tuple[int, ...]:
-    """The families of CUDA, that of CuPy first where it is in use: a process must not mix them."""
+    """The families of CUDA, that of CuPy first if it is in use: a process must not mix families."""
     cupy = sys.modules.get("cupy")
     if cupy is None:
         return FAMILIES

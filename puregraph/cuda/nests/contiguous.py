@@ -26,7 +26,7 @@ def operandOf(x: Any) -> Operand:
 
 
 def copied(y: Any, x: Any) -> list[Launch]:
-    """The launches of y = x, for arrays of one shape and any strides, of one dtype or of floats."""
+    """The launches of y = x, for arrays of equal shape and any strides, with equal dtypes or both floats."""
     kinds = {kindOf(x.dtype), kindOf(y.dtype)}
     computed = "f64" if "f64" in kinds else "f32" if kinds & {"f16", "bf16"} else kindOf(x.dtype)
     return launches(
@@ -35,7 +35,8 @@ def copied(y: Any, x: Any) -> list[Launch]:
 
 
 def packed(arrays: Iterable[Any]) -> tuple[list[Launch], list[Any]]:
-    """The arrays, those with gaps as contiguous copies; and the launches that copy them. None stays None."""
+    """The launches that copy arrays with gaps, and the arrays, with contiguous copies in place of these. None stays
+    None."""
     made: list[Launch] = []
     results: list[Any] = []
     for x in arrays:

@@ -45,7 +45,7 @@ class KernelArgs:
 
     @property
     def struct(self) -> str:
-        """A struct of all arguments, which functions pass on."""
+        """A struct of all arguments, to pass to functions."""
         return "struct Given {\n" + "".join(f"  {d} {n};\n" for n, d in self.fields.items()) + "};\n"
 
     @property

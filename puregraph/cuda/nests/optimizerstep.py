@@ -145,7 +145,7 @@ def rule(
     changed: Sequence[str],
     real: str,
 ) -> str:
-    """The formulas as a function of one stored element of each array."""
+    """The formulas as a function of one stored element per array."""
     parameters = [f"{kind}& {name}Stored" for name, kind in kinds.items()] + [f"{real} {name}" for name in fields]
     reads = {name for formula in formulas.values() for name in formula.names}
     loads = statements(

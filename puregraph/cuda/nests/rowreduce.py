@@ -44,7 +44,7 @@ class RowSplit(NamedTuple):
 
     @property
     def resident(self) -> int:
-        """The number of blocks that a processor has room for, where they keep reductions beside."""
+        """The number of blocks per multiprocessor if they keep reductions beside."""
         return max(1, BUSIEST // self.threads)
 
 
@@ -106,7 +106,7 @@ def keptValues(shape: ReducedNest, costly: dict[str, int]) -> list[str]:
 
 
 def bytesKept(shape: ReducedNest, kept: list[str], costly: dict[str, int]) -> int:
-    """The bytes that are kept of each element of a row, between those two phases where they are the most."""
+    """The largest number of bytes kept per element of a row between two phases."""
     size = KINDS[shape.nest.kind][1]
     uses: dict[str, list[int]] = {n: [costly[n]] if n in costly else [] for n in kept}
     for p in range(shape.count):
@@ -126,7 +126,7 @@ def bytesKept(shape: ReducedNest, kept: list[str], costly: dict[str, int]) -> in
 
 
 def bytesLoaded(shape: ReducedNest, kept: list[str], costly: dict[str, int]) -> int:
-    """The bytes that are loaded of each element of a row in that phase where they are the most."""
+    """The largest number of bytes loaded per element of a row in one phase."""
     most, atHand = 0, set[str]()
     for p in range(shape.count):
         names = {*readIn(shape, shape.wanted(p), [n for n, first in costly.items() if first < p])} - atHand
@@ -325,7 +325,7 @@ class RowWriter(NestWriter):
         return {**self.outer, **self.unravel("j", self.shape.loops)}
 
     def ending(self) -> None:
-        """Combine the reductions beside of all groups of the block, and write them."""
+        """Combine the reductions beside of all groups of a block, and write them."""
         plan, T = self.plan, self.T
         size = prod(self.nest.space[a] for a in self.shape.loops)
         length = self.number("size", size)

@@ -22,7 +22,7 @@ MOST = 5  # transposed arrays, at most: each has a tile in shared memory
 
 
 def otherAxis(nest: LoopNest) -> int | None:
-    """The axis beside the last that is contiguous for some of the arrays that have both."""
+    """The axis, besides the last, that is contiguous in some arrays that have both."""
     inner = len(nest.space) - 1
     operands = [*nest.loads.values(), *nest.stores.values()]
     for a in range(inner):

@@ -85,7 +85,7 @@ def demand(code: int, what: str) -> None:
 
 
 def cubin(source: str, arch: str) -> Cubin:
-    """The machine code of a text for an architecture such as "sm_90", from the cache if it is there.
+    """The machine code of a text for an architecture such as "sm_90", cached.
 
     Raises    DeviceError with NVRTC's message if it refuses the text, or where there is no NVRTC
     """

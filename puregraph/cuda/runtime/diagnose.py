@@ -1,4 +1,4 @@
-"""Diagnosis: which libraries a GPU needs, which are found, and the consequence of each that is missing."""
+"""Diagnosis: the libraries that a GPU needs, the ones available, and the consequence of each missing one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ DRIVER = "nvcuda.dll" if paths.WINDOWS else "libcuda.so.1"
 
 
 class LibraryStatus(NamedTuple):
-    """A library: why it cannot be used, None where it can; its version; the family of CUDA that it is for; and the
-    consequence where it is missing.
-    """
+    """A library: the reason why it cannot be used, None if it can; its version; its CUDA family; and the consequence if
+    it is missing."""
 
     missing: Callable[[], str | None]
     version: Callable[[], str]
@@ -31,7 +30,7 @@ def parts() -> dict[str, str]:
 
 
 def lacking() -> list[str]:
-    """The consequence of each library that is missing."""
+    """The consequence of each missing library."""
     return [f"no {name}: {part.means}" for name, part in PARTS.items() if part.missing() is not None]
 
 

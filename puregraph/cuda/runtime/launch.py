@@ -69,7 +69,7 @@ class Scratch:
 
 
 class Tickets:
-    """Counters by which the last block of a launch knows that it is: 0 before each launch, and again after it."""
+    """Counters that identify the last block of a launch: 0 before and after each launch."""
 
     __slots__ = ()
     shape, strides, size, dtype = (512,), (4,), 512, np.dtype(np.uint32)

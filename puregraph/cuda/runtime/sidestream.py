@@ -7,7 +7,7 @@ from typing import Any
 
 
 class SideStream:
-    """A stream that is forked from the current one, and joined to it, by events; within a capture it is captured too.
+    """A stream forked from the current one, and joined to it, by events; during a capture it is captured too.
 
     A capture that ends while the stream is forked and not joined is an error of CUDA.
 

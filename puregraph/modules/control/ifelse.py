@@ -1,4 +1,4 @@
-"""If: one of two graphs, as a condition says that comes with the data."""
+"""If: one of two graphs, selected by a condition in the data."""
 
 import numpy as np
 

@@ -143,7 +143,7 @@ def outside(shape: tuple, inputShapes: Any) -> tuple:
 
 
 def symbolsOf(shape: Any) -> tuple[str, ...]:
-    """The symbols in a shape, and in the elements that are known of it."""
+    """The symbols in a shape and in its known elements."""
     value = valueOf(shape)
     return symbols(shape) + (() if value is None else symbols(value.ravel().tolist()))
 

@@ -23,7 +23,7 @@ MOST = 1 << 16  # runs, including inner loops, unless the user sets another limi
 
 
 class _RunCount(threading.local):
-    """The runs of all loops since the outermost one of this thread began."""
+    """The number of runs of all loops in this thread since the outermost one began."""
 
     depth = runs = 0
 

@@ -111,8 +111,8 @@ class _RepeatedGraph(GraphHolder):
     # Rules ------------------------------------------------------------------------------------------------------------
 
     def forward(self, inputs, carried, stored, times=None):
-        """(the start of each run, the last carried values, the stacked rows); `times` are known in a
-        pass that is repeated."""
+        """(the start of each run, the last carried values, the stacked rows); `times` is the known number of runs when
+        a pass is repeated."""
         steps, starts, rows, outs = self.body.steps(), [], [], None
         numbers = self.numbered(steps, stored)
         while len(starts) < times if times is not None else self.goesOn(len(starts), inputs, outs):

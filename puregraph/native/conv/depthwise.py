@@ -62,7 +62,7 @@ def dataGradient(
 def slide(
     name: str, g: Geometry, phases: list[Lines], x: Any, xPixel: int, packed: Any, epilogue: EpilogueSpec
 ) -> KernelCall:
-    """The convolutions of all phases; every task has some rows of each."""
+    """The convolutions of all phases; every task computes some rows of each."""
     size = tuple(axis.size for axis in g.axes)
     tasks = taskCount(g.n, g.c, phases)
     key = f"depthwise {g.n} {g.c} {size} {phases} {xPixel} {tasks} {epilogue.key}"

@@ -127,7 +127,7 @@ def tapRuns(line: AxisMap, pixels: int) -> list[TapRun]:
 def directConvolution(
     name: str, of: DirectConvolution, x: Any, xPixel: int, packed: Any, epilogue: EpilogueSpec, skip: int = 0
 ) -> KernelCall:
-    """y = the correlation of x, whose pixels are `xPixel` elements apart, with the weights at `skip` in `packed`.
+    """y = the correlation of x, with pixels `xPixel` elements apart, and the weights at `skip` in `packed`.
 
     Where x `isCopied`, it may also be stored as NCHW, with an `xPixel` of 1.
     """

@@ -159,14 +159,14 @@ def flatIndex(indices: Any, axes: tuple[ConvolutionAxis, ...]) -> IRValue:
 
 
 def firstInside(code: IRBuilder, start: IRValue, axis: ConvolutionAxis) -> tuple[IRValue, IRValue]:
-    """On one axis, the first index of a window that is inside the image, and whether there is one."""
+    """The first index of a window inside the image on one axis, and whether there is one."""
     skip = code.select(start < 0, (axis.dilation - 1 - start) // axis.dilation, 0)
     first = start + skip * axis.dilation
     return first, (skip < axis.size) & (first < axis.length)
 
 
 class MaxPoolingGrad(Pooler):
-    """The gradient of an input: the sum over the windows whose maximum it is."""
+    """The gradient of an input: the sum over the windows of which it is the maximum."""
 
     def open(self) -> None:
         self.indices = self.code.pointer("indices", "i32")

@@ -260,7 +260,8 @@ class WeightGradWriter:
     def planeLoop(
         self, loops: ExitStack, planes: tuple[IRValue, IRValue], tap: IRValue
     ) -> tuple[IRValue, IRValue, IRValue]:
-        """The loop over planes: the plane of grad, that of x for a tap of the first axis, and whether it is inside."""
+        """The loop over planes: the plane of grad, the plane of x for a tap of the first axis, and whether it is
+        inside."""
         code, deep = self.code, self.of.lines[0]
         plane = loops.enter_context(code.loop(*planes, unroll=1))
         if deep.count == deep.length == len(deep.taps) == 1:

@@ -34,7 +34,7 @@ class Microkernel(NamedTuple):
         return self.rows * self.width
 
     def cost(self, vectors: int) -> float:
-        """The cost of one k for some of the vectors, in vector multiplications; loads are issued beside them."""
+        """The cost of one k for some of the vectors, in vector multiplications; loads are issued in parallel."""
         return max(self.rows * vectors, self.rows + vectors, 4) + LOOP + ROW * self.rows
 
     def rowCost(self, n: int) -> float:
@@ -58,7 +58,7 @@ def registers(lanes: int) -> int:
 
 @cache
 def tiles(lanes: int) -> list[Microkernel]:
-    """All tiles whose accumulators fit the registers, beside a row of b and a broadcast element of a."""
+    """All tiles whose accumulators fit the registers, together with a row of b and a broadcast element of a."""
     most = registers(lanes) - 1
     sizes = ((rows, vectors) for vectors in (1, 2, 3, 4, 6, 8) for rows in range(1, 15))
     return [Microkernel(r, v, lanes) for r, v in sizes if (r + 1) * v <= most]

@@ -135,7 +135,7 @@ class IRPointer:
         return IRPointer(self.code, self.name, kind)
 
     def load(self, index: Number = 0, lanes: int = 1, mask: IRValue | None = None) -> IRValue:
-        """The element there, or `lanes` contiguous ones; with a mask, 0 in lanes that are off, which are not read."""
+        """The element at the address, or `lanes` contiguous ones; masked lanes are 0 and not read."""
         code, address, of = self.code, self.at(index).name, IRType(self.kind, lanes)
         if mask is None:
             return code.emit(f"load {of.text}, ptr {address}, align {SIZES[self.kind]}", of)
@@ -369,7 +369,7 @@ class Instructions:
 
 
 def literal(value: float, kind: str) -> str:
-    """A constant as LLVM reads it: floats by the bits of the double that is equal to them."""
+    """A constant as LLVM reads it: floats as the bits of the equal double."""
     if kind[0] != "f":
         number = int(value)
         return str(number - (1 << 8 * SIZES[kind]) if kind != "i1" and number >= 1 << 8 * SIZES[kind] - 1 else number)

@@ -187,7 +187,7 @@ QUICK: dict[str, Emission] = {"exp below": explog.expBelow}  # the functions tha
 
 
 def lowered(part: Part) -> Term:
-    """A formula, or the text of one, in operations that have an emission, if there are such for all of it."""
+    """A formula, or its text, rewritten in operations that have an emission, as far as possible."""
     term = part.term if isinstance(part, Formula) else read(part) if isinstance(part, str) else part
     return rebuild(term, {}, lower)
 
@@ -300,7 +300,7 @@ def isSquare(t: Term) -> bool:
 
 
 def asTruth(x: IRValue) -> IRValue:
-    """Values as truth values: whether they differ from 0."""
+    """Values as truth values: True if not 0."""
     return x if x.kind == "i1" else x != 0
 
 

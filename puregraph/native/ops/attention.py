@@ -351,7 +351,8 @@ class AttentionWriter:
 
 
 class AttentionForward(AttentionWriter):
-    """The forward kernel: a task is a block of queries of one head, the last ones first, which cost most if causal."""
+    """The forward kernel: a task is a block of queries of one head; the last blocks come first, because they cost most
+    if causal."""
 
     def write(self) -> None:
         code, plan, columns = self.code, self.plan, self.columns

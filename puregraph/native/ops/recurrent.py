@@ -323,7 +323,7 @@ class RecurrentWriter:
 
 
 class RecurrentForward(RecurrentWriter):
-    """The forward kernel: it computes the states of each time step from those before.
+    """The forward kernel: computes the states of each time step from the previous ones.
 
     The sums of some tiles are stored in scratch memory. Then the cells are computed in steps that are short chains of
     operations, each for many samples, so that independent chains overlap.

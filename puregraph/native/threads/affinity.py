@@ -1,4 +1,4 @@
-"""CPU affinity: threads that are woken run on other CPUs than the thread that wakes them.
+"""CPU affinity: keeps woken threads off the CPU of the thread that wakes them.
 
 A scheduler may put a thread that wakes up onto the CPU of the one that woke it although another CPU is idle, and move
 it away only after 5 to 25 milliseconds. Linux does so in virtual machines, where a CPU that is idle counts as one that
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def cpuFunction() -> Callable[[], int]:
-    """The system's function that says which CPU runs the calling thread; -1 stands for unknown."""
+    """The system's function that returns the CPU of the calling thread; -1 if unknown."""
     if hasattr(os, "sched_setaffinity"):
         with suppress(AttributeError, OSError):
             return ctypes.PyDLL(None).sched_getcpu

@@ -1,4 +1,4 @@
-"""Batches: independent steps as one step with the tasks of all of them, without barriers between them.
+"""Batches: merge independent steps into one step with all their tasks, without barriers between them.
 
 Where batches have the same order again, such as tables that are read and later updated, the same thread has the same
 steps, in its own cache.
@@ -33,7 +33,7 @@ define void @kernel(i64 %words, i64 %task, i64 %scratch) {
 
 
 def batched(steps: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, int, int], Any]:
-    """Steps (function, arguments, tasks) as one such step; and the words that it reads, which must be kept alive."""
+    """Steps (function, arguments, tasks) as one step, and the words that it reads, which must be kept alive."""
     if len(steps) == 1:
         return steps[0], None
     digest = hashlib.blake2b(TEXT.encode(), digest_size=16).hexdigest()

@@ -109,7 +109,7 @@ class StepTable:
             raise
 
     def join(self, pool: Workers) -> None:
-        """Prepare the orders for a run of all steps by these workers, which are new after a fork."""
+        """Prepare the orders for a run of all steps by these workers; after a fork, the workers are new."""
         pool.reserve(self.scratch)
         self.tuner = ThreadTuner()  # another thread may have been in a trial when the process forked
         self.words = [self.wordsFor(pool, 0, self.count, isAlone) for isAlone in (False, True)]

@@ -1,4 +1,4 @@
-"""The tuner: whether steps run faster on all threads or on one, by measuring them."""
+"""The tuner: measures whether steps run faster on all threads or on one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOPELESS, BETTER = 1.5, 0.95
 
 
 class ThreadTuner:
-    """Counts runs, and measures some of them now and then: `isAlone` says which way was faster.
+    """Counts runs, and measures some of them: `isAlone` says whether one thread was faster.
 
     All threads are not always faster than one: between cores without a common cache, written cache lines move very
     slowly, and small steps that write much are fastest on one thread. Which cores threads run on is unknown, and

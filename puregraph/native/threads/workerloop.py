@@ -455,7 +455,7 @@ out:
 
 
 def codeOf(entry: str, kind: str | None = None) -> str:
-    """The IR whose function `kernel` is `whole`, `alone` or `work`, for this processor or one of another kind."""
+    """The IR with function `kernel` as `whole`, `alone` or `work`, for this processor or another kind."""
     text, flush = PROCESSORS[kind or jit.processor()]
     words = {name: value for name, value in globals().items() if name.isupper() and isinstance(value, int)}
     words |= {"flush": flush, "keep": ~flush, "recordbytes": 8 * RECORDWORDS, "ownerbyte": 8 * OWNER}

@@ -23,7 +23,7 @@ WORD = ctypes.c_int64
 
 
 class Workers:
-    """The calling thread and `count - 1` workers, which start when they are first needed.
+    """The calling thread and `count - 1` workers, started when first needed.
 
     A worker polls for tasks in native code, without the GIL; after a while without any it returns and sleeps on a lock
     that it puts into `asleep`. No thread ever waits for a worker without a task, so nothing depends on its waking in
@@ -140,7 +140,7 @@ class Workers:
             gate.acquire()
 
     def stop(self, timeout: float | None = None) -> None:
-        """End the workers; a run that is under way goes on without them, and later ones do."""
+        """End the workers; current and later runs continue without them."""
         with self.lock:
             self.words[workerloop.LIMIT] = 1
             self.asleep.clear()

@@ -192,7 +192,7 @@ def isAny(b: RegionGradient, isInside: str) -> str:
 
 
 def part(b: RegionGradient, axis: int, count: int, region: str) -> tuple[str, str]:
-    """(mask of the elements of each part along an axis, (count, n); the first element of each part, (count,))."""
+    """(mask of the elements in each part along an axis, (count, n); the first element of each part, (count,))."""
     single = np.dtype(np.float32)
     ends = b.cast(region, single) if b.dtypes[1] != single else region
     n = b.sizes[axis]

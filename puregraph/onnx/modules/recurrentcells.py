@@ -171,7 +171,7 @@ class RecurrentCells(Module):
         return tuple([y.astype(x.dtype, copy=False) for y in outputs])
 
     def order(self, t):
-        """The time steps in the order in which they are computed."""
+        """The time steps in the order of computation."""
         return range(t)[:: -1 if self.isReversed else 1]
 
     def run(self, x, W, R, B, lengths, h0, c0, P):

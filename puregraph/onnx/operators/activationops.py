@@ -112,7 +112,7 @@ def dropout(op: Any, x: Any, ratio: Any = None, training: Any = None) -> Any:
 
 
 def dropped(op: Any, x: Any, ratio: Any) -> tuple[Any, Any]:
-    """The elements that are kept, scaled so that their expectation is x, and which those are."""
+    """The elements that are kept, scaled to the expectation x, and the mask of kept elements."""
     drawn = op(op.seeded(RandomLike("uniform")), x)
     kept = op(Pointwise(formula="u >= p"), drawn, ratio)
     y = op(Pointwise(formula="where(kept, x / (1 - p), 0)"), kept, x, ratio)

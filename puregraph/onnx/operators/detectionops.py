@@ -54,7 +54,7 @@ def col2Im(op: Any, x: Any, lengths: Any, size: Any) -> Any:
 
 @onnxOp("DeformConv", since=19)
 def deformConv(op: Any, x: Any, W: Any, offset: Any, b: Any = None, mask: Any = None) -> Any:
-    """Each element of a window is sampled where its offset says, times its mask; then it is a matrix product."""
+    """Sample each element of a window at its offset, times its mask; then compute a matrix product."""
     if any(op.rankOf(v) != 4 for v in (x, W, offset)):
         op.refuse(
             f"wanted pictures (n, c, h, w), filters and offsets of 4 axes, got {x.shape}, {W.shape}, {offset.shape}"

@@ -162,7 +162,7 @@ def skipRmsNorm(op: Any, x: Any, skip: Any, gamma: Any, bias: Any = None) -> Any
 
 
 def summed(op: Any, *values: Any) -> Any:
-    """The sum of those values that are not left out."""
+    """The sum of the values that are present."""
     total, *others = [value for value in values if value is not None]
     for value in others:
         total = op(modules.Add(), total, value)
@@ -250,7 +250,7 @@ def headsJoined(op: Any, x: Any) -> Any:
 
 
 def attended(op: Any, q: Any, k: Any, v: Any, past: Any, mask: Any, bias: Any) -> tuple[Any, Any, Any]:
-    """(output, k, v) of heads (n, heads, t, d), keys and values of the past before those that are new."""
+    """(output, k, v) of heads (n, heads, t, d); past keys and values come before the new ones."""
     if past is not None:
         k, v = (op(modules.Concat(2), before, new) for before, new in zip(past, (k, v)))
     isCausal = bool(op.get("unidirectional", 0))
@@ -405,7 +405,7 @@ EXTREMES = (("minimum", modules.Min), ("maximum", modules.Max))
 def quantizedGemm(
     op: Any, a: Any, aScale: Any, aZero: Any, b: Any, bScale: Any, bZero: Any, c: Any = None, *y: Any
 ) -> Any:
-    """The exact product of integers, with integers that are added, scaled; rounded to integers where `y` says how."""
+    """The exact product of integers plus an integer bias, scaled; rounded to integers if `y` defines how."""
     a, b = moved(op, a, "A"), moved(op, b, "B")
     exact = product(op, a, b, aZero, bZero)
     exact = exact if c is None else op(modules.Add(), exact, op(modules.Cast("float64"), c))
@@ -480,13 +480,13 @@ def quantizedFunction(op: Any, x: Any, xScale: Any, xZero: Any, yScale: Any, yZe
 
 
 def channelsSecond(op: Any, x: Any) -> Any:
-    """Channels behind the samples, that are last."""
+    """Move channels from the last axis to the second."""
     rank = op.rankOf(x)
     return op(modules.Transpose((0, rank - 1, *range(1, rank - 1))), x)
 
 
 def channelsLast(op: Any, x: Any) -> Any:
-    """Channels as the last axis, that are behind the samples."""
+    """Move channels from the second axis to the last."""
     rank = op.rankOf(x)
     return op(modules.Transpose((0, *range(2, rank), 1)), x)
 

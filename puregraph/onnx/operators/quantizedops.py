@@ -1,4 +1,4 @@
-"""QuantizedOps: floats as integers with a scale, and products and convolutions of such integers, which are exact."""
+"""QuantizedOps: quantized floats, and exact products and convolutions of integers."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def checkWeights(op: Any, W: Any, R: Any, B: Any, P: Any) -> None:
 
 
 def activationsOf(op: Any) -> list[tuple[str, float, float]]:
-    """(name, alpha, beta) of each activation of each direction."""
+    """(name, alpha, beta) of every activation, for all directions."""
     count = 2 if op.get("direction", "forward") == "bidirectional" else 1
     names = op.get("activations") or [*PLAIN[op.type]] * count
     alphas, betas = iter(op.get("activation_alpha") or ()), iter(op.get("activation_beta") or ())

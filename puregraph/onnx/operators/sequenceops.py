@@ -1,4 +1,4 @@
-"""SequenceOps: sequences and optional values whose length and presence are known, which are ordinary values then."""
+"""SequenceOps: sequences and optionals of known length and presence, which become ordinary values."""
 
 from __future__ import annotations
 

@@ -76,14 +76,14 @@ def bitCast(op: Any, x: Any) -> Any:
 
 @onnxOp("Multinomial")
 def multinomial(op: Any, x: Any) -> Any:
-    """Classes that are new in every pass; a seed repeats them in every graph of the model."""
+    """Random classes, new in every pass; a seed repeats them in every graph of the model."""
     return op(op.seeded(Multinomial(op.get("sample_size", 1), dtypeOf(op.get("dtype", 6)).name)), x)
 
 
 @onnxOp("RandomUniform", "RandomNormal", "RandomUniformLike", "RandomNormalLike")
 def randomNumbers(op: Any, x: Any = None) -> Any:
-    """Random numbers, new in every pass; a seed repeats them in every graph of the model, but not those of a
-    runtime."""
+    """Random numbers, new in every pass. A seed repeats them in every graph of the model; runtimes draw other
+    numbers."""
     if x is None:
         x = op(modules.Full(0.0, np.float32), op.constant(np.array(op.get("shape"), np.int64)))
     kind = op.get("dtype")

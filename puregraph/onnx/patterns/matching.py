@@ -1,4 +1,4 @@
-"""Matching: whether a value of a file was composed as a pattern says, and of what."""
+"""Matching: match the values of a file with patterns."""
 
 from __future__ import annotations
 

@@ -98,6 +98,6 @@ def arithmetic(op: str, a: PatternTerm, b: PatternTerm) -> PatternTerm:
 
 
 def chain(op: str, args: tuple[PatternTerm, ...]) -> PatternTerm:
-    """A sum or product of all that is added or multiplied."""
+    """A sum or product, with all nested terms as operands."""
     flat = [inner for a in args for inner in (a.args if a.op == op else (a,))]
     return PatternTerm(op, tuple(flat))

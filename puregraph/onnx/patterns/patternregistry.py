@@ -17,7 +17,7 @@ PATTERNS: Known = {}
 
 
 def onnxPattern(*texts: str) -> Callable[[Callable], Callable]:
-    """Register the function below it as the maker of one module from operators that match one of these patterns.
+    """Register the function below it as the maker of one module from operators that match these patterns.
 
     The function gets an `OnnxNode`, which makes nodes, and the values bound to the pattern's names. It returns the
     output, or None if no module computes the same.

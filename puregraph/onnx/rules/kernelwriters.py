@@ -153,7 +153,7 @@ def scattered(writer: RuleWriter, call: Call) -> str:
 
 @writesCall(classIndex)
 def labels(writer: RuleWriter, call: Call) -> str:
-    """The labels as int64, -1 for those that are ignored; that each is a class is not checked."""
+    """The labels as int64, -1 for ignored ones; their range is not checked."""
     targets, _, *rest = call.arguments
     ignored = rest[0] if rest else call.options.get("ignored")
     index = writer.name(targets, np.int64)

@@ -86,7 +86,7 @@ def again(step: OnnxStep, mark: int, sketches: list[tuple[dict[str, int], OnnxSt
 def atLimits(
     step: OnnxStep, write: Callable[[OnnxStep], None], names: Any, usual: dict[str, int]
 ) -> Iterator[tuple[dict[str, int], OnnxStep]]:
-    """The step as it is written for a small or large number of one symbol, where it may be so small."""
+    """The step as written for small or large numbers of one symbol, if such sizes are possible."""
     for sizes in [usual | {name: limit} for name in names for limit in LIMITS]:
         try:
             yield sizes, sketch(step, write, sizes)

@@ -45,7 +45,7 @@ def inWords(*functions: Any) -> Callable[[Callable], Callable]:
 
 
 def simplerOf(function: Any) -> Any:
-    """The function by simpler ones, where it is not written itself."""
+    """The decomposition of a function into simpler ones, if it is not written itself."""
     return WORDS.get(function) or (None if function in KEPT else decompositionOf(function))
 
 
@@ -107,7 +107,7 @@ def loadCalls() -> None:
 
 
 def writeRule(step: OnnxStep) -> None:
-    """The forward rule of a step's module, as it is in evalMode, for inputs whose sizes are numbers.
+    """Write the evalMode forward rule of a step's module, for numeric input sizes.
 
     Raises    GraphError for a rule that cannot be traced, or calls a function without an ONNX equivalent
     """

@@ -1,4 +1,4 @@
-"""PartialShapes: the output shapes of a module whose inputs have open sizes, as far as they are known."""
+"""PartialShapes: output shapes of a module with open input sizes, as far as they can be inferred."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AxisWriters: modules of the reader whose options are inputs of an operator, and those that want several operators."""
+"""AxisWriters: modules of the reader with options as inputs, and modules that need several operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ConvolutionWriters: convolutions of filters that are inputs, with padding below zero, which ONNX's own lack."""
+"""ConvolutionWriters: convolutions with filters as inputs and with negative padding, which ONNX lacks."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def spelled(formula: Any) -> Term:
 
 
 def opened(op: str, *args: Term) -> Term:
-    """A function by its definition, but for those that are operators and keep more digits so."""
+    """A function expanded by its definition, unless an operator for it keeps more digits."""
     return term(op, *args) if op in KEPT else lower(op, *args)
 
 
@@ -172,7 +172,7 @@ def words(op: str, *args: Term) -> Term:
 
 
 class Expression:
-    """The nodes of a formula; `done` are the names of its terms, with whether they are booleans."""
+    """The nodes of a formula; `done` maps its terms to names, and whether they are booleans."""
 
     def __init__(self, step: OnnxStep, operands: dict[str, Any], real: Any):
         self.step, self.operands, self.real = step, operands, real

@@ -64,7 +64,7 @@ def isMixed(module: Any) -> bool:
 
 
 def resizeTwice(step: OnnxStep) -> None:
-    """Axes that grow, and then those that shrink, of all axes."""
+    """Resize growing axes, then shrinking ones; all axes are written."""
     module, rank, one = step.module, len(step.shapes[0]), np.float32(1)
     if module.factors is None:
         grown, shrunk = (step.op(kind, step.inputs[2], step.constant(one)) for kind in ("Max", "Min"))
@@ -78,7 +78,7 @@ def resizeTwice(step: OnnxStep) -> None:
 
 
 def roundingOf(module: Any) -> str:
-    """The nearest_mode, which old operators say by whether an axis shrinks."""
+    """The nearest_mode; for old operators it depends on whether an axis shrinks."""
     return str(module.rounding) if module.rounding != "simple" else "ceil" if min(module.factors) < 1 else "floor"
 
 
