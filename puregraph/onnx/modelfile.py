@@ -153,7 +153,7 @@ def inside(folder: Path, location: str, where: str) -> Path:
     if isLink:
         raise CheckpointError(f"{where}: {quote(location)} is a link; wanted a file in the model's folder")
     if not isOwn:
-        raise CheckpointError(f"{where}: {quote(location)} is no file of its own in the model's folder")
+        raise CheckpointError(f"{where}: {quote(location)} is not a regular file in the model's folder")
     return path
 
 

@@ -351,7 +351,7 @@ class ModelWriter:
             inputs = [self.values[number] for number in step.args[: step.inputs]]
             try:
                 if write is None:
-                    raise GraphError("has no ONNX equivalent: @writesOnnx of puregraph.onnx registers what writes it")
+                    raise GraphError("has no ONNX equivalent: @writesOnnx of puregraph.onnx registers a writer for it")
                 if self.lost.isdisjoint(step.args):
                     written = OnnxStep(self, row, inputs, names, path)
                     write(written)

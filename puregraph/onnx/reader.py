@@ -188,7 +188,7 @@ class ModelReader:
     def output(self, scope: NameScope, name: str) -> OnnxValue | None:
         """The value of an output's name."""
         if name not in scope.values:
-            raise GraphError(f"output {quote(name)}: no node gives it")
+            raise GraphError(f"output {quote(name)}: no node computes it")
         return scope.values[name]
 
     # Nodes ------------------------------------------------------------------------------------------------------------
@@ -206,12 +206,12 @@ class ModelReader:
         twice = [name for name, count in makers.items() if count > 1]
         if twice:
             raise GraphError(
-                f"value {quote(twice[0])} is given by {makers[twice[0]]} nodes; each has one name of its own"
+                f"value {quote(twice[0])} is the output of {makers[twice[0]]} nodes; every output needs a unique name"
             )
         for proto in chosen:
             missing = [name for name in proto.input if name and name not in scope.values]
             if missing:
-                why = "a node behind it gives: put them in order" if missing[0] in makers else "no node gives"
+                why = "a later node computes: sort the nodes" if missing[0] in makers else "no node computes"
                 nodeName = quote(proto.name or proto.output[0])
                 raise GraphError(f"node {nodeName} ({proto.op_type}) reads {quote(missing[0])}, which {why}")
             inputs = [scope.values[name] if name else OnnxValue("") for name in proto.input]
@@ -244,7 +244,7 @@ class ModelReader:
             return [inputs[0]]
         try:
             if not domain and opset < opregistry.OLDEST and not meansTheSame(proto.op_type, opset):
-                raise GraphError(f"of opset {opset}; what it means is known from opset {opregistry.OLDEST} on")
+                raise GraphError(f"opset {opset} is not supported; the oldest supported opset is {opregistry.OLDEST}")
             if not domain and proto.op_type in CONTROL:
                 return self.subgraphs.read(scope, proto, inputs, path)
             body = self.functions.get((domain, proto.op_type, getattr(proto, "overload", "")))
@@ -333,14 +333,14 @@ class ModelReader:
         lines = []
         if self.unknown:
             count = sum(map(len, self.unknown.values()))
-            lines.append(f"{plural(count, 'node')} with operators that are not known:")
+            lines.append(f"{plural(count, 'node')} with unknown operators:")
             lines += [f"  {name:.100}: {few(paths)}" for name, paths in sorted(self.unknown.items())]
             lines.append('write a function for each: @onnxOp("Name") of puregraph.onnx registers it')
             if any(name.startswith(f"{opregistry.MICROSOFT}.") for name in self.unknown):
                 names = ", ".join(opregistry.NOTREAD)
                 lines.append(
-                    f"of onnxruntime's own operators these are not read: {names}; nor are those for the memory of one "
-                    "machine, com.microsoft.nchwc: save the model with ORT_ENABLE_EXTENDED"
+                    f"of onnxruntime's own operators these are not supported: {names}; nor are layouts of one machine, "
+                    "com.microsoft.nchwc: save the model with ORT_ENABLE_EXTENDED"
                 )
         if self.faults:
             lines.append(f"{plural(len(self.faults), 'node')} cannot be read:")
@@ -444,7 +444,7 @@ def opsetsOf(imports: Any) -> dict[str, int]:
     version = versions.get("", opregistry.NEWEST)
     if not 1 <= version <= opregistry.NEWEST:
         raise GraphError(
-            f"opset {version}: wanted one from 1 to {opregistry.NEWEST}; onnx.version_converter makes another one of it"
+            f"opset {version}: wanted 1 to {opregistry.NEWEST}; convert the model with onnx.version_converter"
         )
     return versions
 
@@ -487,7 +487,7 @@ def checkRequired(names: tuple[str, ...], inputs: list[Any]) -> None:
     for i, value in enumerate(inputs):
         name = names[min(i, len(names) - 1)] if names else ""
         if value is None and name:
-            raise GraphError(f"its input {name} is left out, which it has to have")
+            raise GraphError(f"its required input {name} is missing")
 
 
 FLAGS = frozenset(  # attributes that are 0 or 1
@@ -530,7 +530,7 @@ def checkAttributes(proto: Any, opset: int) -> None:
     present = {attribute.name for attribute in proto.attribute}
     missing = [name for name, (_, isNeeded) in known.items() if isNeeded and name not in present]
     if missing:
-        raise GraphError(f"its attribute {missing[0]} is left out, which it has to have")
+        raise GraphError(f"its required attribute {missing[0]} is missing")
 
 
 def quoted(name: str) -> str | None:

@@ -98,7 +98,7 @@ class SubgraphReader:
         values = [reader.output(inner, info.name) for info in graph.output]
         for info, value in zip(graph.output, values):
             if value is None:
-                raise GraphError(f"its graph gives {quote(info.name)}, which is left out around it")
+                raise GraphError(f"its graph returns {quote(info.name)}, an optional value that is absent")
         return values
 
     def captured(self, scope: Any, *graphs: Any) -> list[str]:

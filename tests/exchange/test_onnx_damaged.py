@@ -197,5 +197,5 @@ def test_an_output_that_is_left_out_is_refused():
     function = helper.make_function("own", "f", ["a", "low"], ["b"], [scan], [helper.make_opsetid("", 21)])
     made = hostileonnx.model([], ["x"], functions=[function])
     made.graph.node.append(helper.make_node("f", ["x"], ["y"], domain="own"))
-    with pytest.raises(GraphError, match="its graph gives 'low', which is left out around it"):
+    with pytest.raises(GraphError, match="its graph returns 'low', an optional value that is absent"):
         fromOnnx(made)

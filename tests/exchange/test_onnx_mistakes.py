@@ -63,7 +63,7 @@ def test_what_the_standard_allows_is_read_though_onnxruntime_refuses_it(name):
         ("axes kept by 2", "keepdims: wanted 0 or 1, got 2"),
         ("an attribute that is misspelt", "no attribute 'stride' in opset 17; its attributes are auto_pad"),
         ("an attribute of another type", "axis: wanted int, got float"),
-        ("an attribute that is needed", "its attribute to is left out, which it has to have"),
+        ("an attribute that is needed", "its required attribute to is missing"),
         (
             "a padding of a name that is none",
             "auto_pad: wanted 'NOTSET' or 'SAME_UPPER' or 'SAME_LOWER' or 'VALID', got 'SAME'",

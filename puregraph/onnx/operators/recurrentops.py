@@ -41,7 +41,7 @@ def checkWeights(op: Any, W: Any, R: Any, B: Any, P: Any) -> None:
     sides = 2 if op.choice("direction", "forward", "reverse", "bidirectional") == "bidirectional" else 1
     hsize, gates = op.get("hidden_size"), GATES[op.type]
     if hsize is None:
-        op.refuse("its attribute hidden_size is left out, which it has to have")
+        op.refuse("its required attribute hidden_size is missing")
     shapes: dict[str, tuple] = {"W": (sides, gates * hsize, None), "R": (sides, gates * hsize, hsize)}
     shapes |= {"B": (sides, 2 * gates * hsize), "P": (sides, 3 * hsize)}
     for (name, wanted), value in zip(shapes.items(), (W, R, B, P)):

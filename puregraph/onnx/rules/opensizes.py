@@ -27,7 +27,7 @@ LIMITS = (1, 2, 3, 257)  # numbers at which a rule may do something else, each t
 DEGREE = 4  # lengths in one product
 Terms = dict[tuple[int, ...], int]  # {lengths: coefficient}
 FIXED = "give shapes= without symbols"
-OFDATA = f"a size comes with the data, for which its rule cannot be written: {FIXED}"
+OFDATA = f"a size is known only with the data, so its rule cannot be written: {FIXED}"
 
 
 class OpenLength(NamedTuple):
