@@ -81,9 +81,9 @@ def refusals():
 REASONS = {  # of the rows of the page: what became of their cases
     "elements of 8, 4 and 2 bits that numpy lacks": "got elements of kind (FLOAT8|FLOAT4|U?INT4|U?INT2)",
     "texts": "got elements of kind STRING|TfIdfVectorizer",
-    "files of pictures, which a library for pictures decodes better": "not known:\n +ImageDecoder",
-    "trees and tables": r"not known:\n +ai\.onnx\.ml\.",
-    "steps of optimizers, which are optimizers here": r"not known:\n +ai\.onnx\.preview\.training\.",
+    "files of pictures, which a library for pictures decodes better": "unknown operators:\n +ImageDecoder",
+    "trees and tables": r"unknown operators:\n +ai\.onnx\.ml\.",
+    "steps of optimizers, which are optimizers here": r"unknown operators:\n +ai\.onnx\.preview\.training\.",
     "whether it is trained comes with the data": "training_mode .* is known only with the data",
     "lengths, axes or shapes that come with the data": "known only with the data; a constant can be read",
     "sequences and optionals whose length or presence is not known": "how long the sequence is|not known ahead of time|got none",
