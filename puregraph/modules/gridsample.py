@@ -54,7 +54,7 @@ def padded(position: np.ndarray, size: int, low: float, high: float, padding: st
 
 
 def reflected(position: np.ndarray, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
-    """The position mirrored at both ends until it lies between them, and its derivative."""
+    """The position mirrored at both ends until it is between them, and its derivative."""
     span = high - low
     if span == 0:
         return np.zeros_like(position), np.zeros_like(position)
