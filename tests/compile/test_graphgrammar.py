@@ -12,10 +12,10 @@ from functools import partial
 
 import numpy as np
 import pytest
-from graphcompare import Comparison, Failure, inside, noiseOf
-from graphgrammar import RULES, WEIGHTS, WIDE, GraphDraft, examples, randomSpec
+from graphcompare import Comparison, Failure, compared, inside, noiseOf
+from graphgrammar import RULES, WEIGHTS, WIDE, GraphDraft, examples, make, randomSpec
 from graphshrink import failureOf, lower, report, script, shrunk
-from graphspec import SOURCES, UnfitError, rebuilt
+from graphspec import SOURCES, GraphSpec, NodeSpec, UnfitError, rebuilt
 from layersizes import BATCHES, CHANNELS, LARGECHANNELS, MAPS, UNEVEN
 from natively import needsNative
 
@@ -224,6 +224,66 @@ def test_what_rounding_inside_of_nodes_moves_is_no_difference(quickly, seed):
 @needsNative
 def test_what_overflows_in_float32_alone_is_no_difference(quickly):
     assert failureOf(randomSpec(25989), RULES) is None
+
+
+def sentences(eager, compiled, *moved, wide=None):
+    """The differences between two arrays of float32, beside passes with noise."""
+    x, y, *others = (np.array(values, np.float32) for values in (eager, compiled, *moved))
+    with np.errstate(invalid="ignore"):
+        return compared("output", y, x, others, np.dtype("float32"), True, x if wide is None else np.array(wide))
+
+
+def test_a_number_that_is_noise_does_not_say_how_large_the_others_may_be():
+    assert not sentences([9000, 1], [-400, 1600], [70, 20])
+    assert not sentences([9000, 1, 1], [-400, 1, 1], [70, 1, 1])
+    assert sentences([9000, 1, 1], [-400, 1, 1.01], [70, 1, 1])
+
+
+@pytest.mark.parametrize("found", [np.inf, -np.inf, np.nan, 1e9])
+@pytest.mark.parametrize("eager", [np.inf, np.nan])
+def test_what_overflows_is_infinite_or_nan_or_the_number(eager, found):
+    assert not sentences([eager, 1], [found, 1], [eager, 1], wide=[1e9 if found == 1e9 else 1e40, 1])
+
+
+def test_what_cannot_overflow_is_compared_whether_or_not_it_is_finite():
+    inf, nan = np.inf, np.nan
+    assert not sentences([3.3e38, 1], [inf, 1], [3.3e38, 1])
+    assert sentences([1e30, 1], [inf, 1], [1e30, 1])
+    assert sentences([inf, 1], [0, 1], [inf, 1], wide=[1e40, 1])
+    assert sentences([inf, 1], [nan, 1], [inf, 1], wide=[inf, 1])
+    assert sentences([nan, 1], [0, 1], [nan, 1], wide=[nan, 1])
+
+
+@pytest.fixture
+def squareRoots():
+    """A comparison of square roots of a convolution that reads padding alone, negative ones among them."""
+    rules = {
+        "convolution": lambda rng, x: make(Conv2D, 16, 16, (1, 3), stride=3, pad=1),
+        "root": lambda rng, x: make(Pointwise, formula="sqrt(x)"),
+    }
+    lines = (
+        NodeSpec("input", shape=(4, 16, 1, 1)),
+        NodeSpec("convolution", 0, ((0, 0),)),
+        NodeSpec("root", 0, ((1, 0),)),
+    )
+    return Comparison(GraphSpec(lines, ((2, 0),), given=(True,), optimizer="SGD(0.05)"), rules)
+
+
+@needsNative
+def test_padding_times_nan_is_nan_or_left_out(quickly, squareRoots):
+    with np.errstate(all="ignore"):
+        eager = squareRoots.eagerly(np.dtype("float32"))
+    assert np.isnan(eager["gradient of n1.W in step 0"]).any()
+    assert squareRoots.failure() is None
+
+
+@needsNative
+def test_nan_that_a_program_loses_is_found_beside_padding(quickly, squareRoots, monkeypatch):
+    right = Comparison.compiled
+    monkeypatch.setattr(
+        Comparison, "compiled", lambda self, dtype: {k: np.nan_to_num(x) for k, x in right(self, dtype).items()}
+    )
+    assert "output 0 of step 0" in squareRoots.failure().text
 
 
 def test_the_seeds_that_fail_are_printed_before_anything_is_cut_down(monkeypatch, capsys):

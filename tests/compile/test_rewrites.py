@@ -54,6 +54,12 @@ def test_20000_graphs_and_equal_rewrites_of_them_agree():
     check(range(START, START + COUNT))
 
 
+@needsNative
+@pytest.mark.parametrize("seed", [1053, 7194, 7866, 10922])
+def test_what_overflows_in_another_way_where_a_sum_is_ordered_otherwise_is_no_difference(quickly, seed):
+    assert rewriteFailure(seed, specOf(seed)) is None
+
+
 def test_every_kind_of_rewrite_is_drawn():
     assert {kind for seed in range(60) for kind in rewritten(seed, randomSpec(seed)).kinds} == set(KINDS)
 

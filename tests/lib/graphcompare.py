@@ -3,10 +3,13 @@
 What a result may be off by is measured on the graph itself: how far it moves when inputs, parameters and what every
 rule gives, forward and backward, are perturbed in their last bits. An element that moves much (a tie, a kink, terms that cancel) says nothing, and is
 left out: so a tolerance follows the condition of the graph, and is never widened.
+
+Where the same graph in float64 shows that a number overflows, or nearly does, the order of operations decides whether a sum
+or product is finite, infinite or NaN: there a result may be any of these, or right, but no other number.
 """
 
 import warnings
-from functools import partial, wraps
+from functools import cached_property, partial, wraps
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +32,7 @@ FLOOR = 8  # in units of the last place of an array's largest number
 LEAST = 0.01  # what an array's largest number is taken for where all are smaller, next to data about 1
 ABOVE = 8  # times what a pass moves by
 BLIND = 3e-3  # of an array's largest number: what moves by more says nothing
+NEAR = 1024  # a number overflows nearly if so many times as much does: sums of terms that are no smaller may
 
 
 class Failure(NamedTuple):
@@ -36,6 +40,17 @@ class Failure(NamedTuple):
 
     kind: str
     text: str
+
+
+class Limits(NamedTuple):
+    """What decides which numbers need not be finite where others are.
+
+    `wide`    results in float64
+    `padded`  names of gradients which a graph computes with zeros times what is not finite, NaN; a program leaves padding out
+    """
+
+    wide: dict = {}
+    padded: frozenset = frozenset()
 
 
 class Comparison:
@@ -149,16 +164,17 @@ class Comparison:
             except Exception as error:
                 return Failure(type(error).__name__, f"{type(error).__name__}: {error}")
             found |= self.references(eager, dtype)
-            others = {precision: [] for precision in map(self.precision, found)}
+            others, limits = {precision: [] for precision in map(self.precision, found)}, Limits()
             for count, width, isInside in MOVES:
                 for precision, passes in others.items():
                     passes += self.around(precision, count, width, isInside, first=len(passes))
                 wrong = {
-                    kind: differences(results, eager, others[p := self.precision(kind)], p)
+                    kind: differences(results, eager, others[p := self.precision(kind)], p, limits)
                     for kind, results in found.items()
                 }
                 if not any(wrong.values()):
                     return None
+                limits = self.limits
         kind, text = next((kind, text) for kind, text in wrong.items() if text)
         return Failure(kind, "; ".join(text))
 
@@ -169,6 +185,23 @@ class Comparison:
     def references(self, eager, dtype):
         """The same results by other means, by the kind of failure that a difference is."""
         return {"float64": self.eagerly(np.dtype("float64"))}
+
+    @cached_property
+    def limits(self):
+        """What is known only of numbers that are not finite."""
+        return Limits(self.wide(), self.padded())
+
+    def wide(self):
+        """The results in float64, which hold what overflows in float32."""
+        return self.eagerly(np.dtype("float64"))
+
+    def padded(self):
+        """The names of the gradients of weights that a convolution multiplies by padding."""
+        graph, _ = self.graph(np.dtype(self.spec.dtype))
+        modules = {step.module for step in graph.steps().items if np.any(getattr(step.module, "pad", 0))}
+        weights = {id(p) for module in modules for p in module.params.values() if p.data.ndim > 1}
+        paths = [path for path, p in graph.params.items() if id(p) in weights]
+        return {f"gradient of {path} in step {step}" for path in paths for step in range(self.steps)}
 
     def around(self, dtype, count, width, isInside=False, first=0):
         """Passes with all that goes in, and what each node gives and perhaps computes, moved by some of its last bits;
@@ -260,11 +293,11 @@ def left(graph):
     return {f"{path} afterwards": np.array(a.data) for path, a in arrays.items()}
 
 
-def differences(found, eager, others, dtype):
+def differences(found, eager, others, dtype, limits):
     """A sentence on each result that is not what it is to be."""
     isHeld = not any(
         y is not None and y.dtype.kind == "f" and y.dtype.itemsize > dtype.itemsize for y in found.values()
-    )
+    )  # float64 holds more: what is finite there alone says nothing
     wrong = []
     for name, x in eager.items():
         y = found.get(name)
@@ -278,27 +311,42 @@ def differences(found, eager, others, dtype):
             if np.any((x != y) & isSure):
                 wrong.append(f"{name} is another")
         elif x.size:
-            wrong += compared(name, y, x, [o[name] for o in others], dtype, isHeld)
+            isHeld &= not (name in limits.padded and not np.isfinite(x).all())  # nor of what follows from it
+            wide = limits.wide.get(name)
+            wide = x if wide is None or wide.shape != x.shape else wide
+            wrong += compared(name, y, x, [o[name] for o in others], dtype, isHeld, wide)
     return wrong
 
 
-def compared(name, found, eager, others, dtype, isHeld):
+def compared(name, found, eager, others, dtype, isHeld, wide):
     """The same for one array of floats."""
-    x, y = eager.astype(float), found.astype(float)
+    x, y, wide = eager.astype(float), found.astype(float), wide.astype(float)
     around = np.stack([x, *(o.astype(float) for o in others)])
     isSure = np.isfinite(x) & np.isfinite(around).all(axis=0)
     isBad = ~np.isfinite(x) & (np.isnan(around) == np.isnan(x)).all(axis=0) & ~np.isfinite(around).any(axis=0)
-    isBad &= ~np.isfinite(y) | isHeld  # float64 holds more: what is finite there alone says nothing
+    isBad &= ~np.isfinite(y) | isHeld
     wrong = isBad & ((np.isnan(x) != np.isnan(y)) | np.isfinite(y))
+    wrong &= ~mayOverflow(y, wide, np.isfinite(x), eager.dtype)
     if not isSure.any():
-        return [f"{name} is finite where it was not"] if wrong.any() else []
-    scale = max(np.abs(x[isSure]).max(), np.abs(around[:, isSure]).max(), LEAST)
+        return [f"{name} is not finite in another way"] if wrong.any() else []
+    top = np.abs(around).max(axis=0, initial=0, where=isSure)
+    scale = largest = max(top.max(), LEAST)
     spread = np.where(isSure, np.abs(np.where(isSure, around - x, 0)).max(axis=0), np.inf)
-    isSure &= spread <= BLIND * scale
+    while (isBlind := isSure & (spread > BLIND * scale)).any():  # nor does it say how large the others may be
+        isSure &= ~isBlind
+        scale = max(top.max(initial=0, where=isSure), LEAST)
     typical = np.sqrt(np.mean(spread[isSure] ** 2)) if isSure.any() else 0
-    limit = ABOVE * (spread + typical) + FLOOR * np.finfo(dtype).eps * scale
-    wrong |= isSure & ~(np.abs(y - x) <= limit)
+    limit = ABOVE * (spread + typical) + FLOOR * np.finfo(dtype).eps * largest
+    wrong |= isSure & ~(np.abs(y - x) <= limit) & ~mayOverflow(y, wide, np.isfinite(x), eager.dtype)
     if not wrong.any():
         return []
     place = tuple(map(int, np.argwhere(wrong)[0]))
     return [f"{name} at {list(place)}: wanted {x[place]:.7g}, got {y[place]:.7g}, may be off by {limit[place]:.2g}"]
+
+
+def mayOverflow(y, wide, isFinite, dtype):
+    """Where the order of operations decides whether a number of a dtype is finite: of those that float64 holds and a graph
+    does not, or by a hair. What is finite all the same has to be the number."""
+    isNear = np.isfinite(wide) & (~isFinite | (np.abs(wide) > np.finfo(dtype).max / NEAR))
+    scale = np.abs(wide).max(initial=LEAST, where=np.isfinite(wide))
+    return isNear & (~np.isfinite(y) | ~isFinite & (np.abs(y - wide) <= BLIND * scale))
