@@ -66,6 +66,28 @@ def test_a_network_is_the_same_each_time_and_most_have_parameters():
     assert count >= 2
 
 
+@pytest.mark.usefixtures("quickly")
+def test_a_network_that_an_exporter_narrows_inside_is_as_exact_as_float32():
+    spec = randomNet(620)
+    assert spec.dtype == "float64" and NetComparison(spec).precision("difference") == np.float32
+    assert netFailure(spec) is None
+
+
+@pytest.mark.usefixtures("quickly")
+def test_places_that_pytorch_rounds_while_interpolating_are_no_difference():
+    spec = randomNet(5908)
+    comparison = NetComparison(spec)
+    eager, *both = comparison.eagerly(None), comparison.byTorch(False), comparison.byTorch(True)
+    single, double = (np.abs(eager[name] - each[name]).max() for each in both for name in ["output 1 of step 0"])
+    assert double < 2e-6 < 2e-5 < single
+    assert netFailure(spec) is None
+
+
+@pytest.mark.usefixtures("quickly")
+def test_an_update_by_what_cancels_before_a_normalisation_is_no_difference():
+    assert netFailure(randomNet(6283)) is None
+
+
 @pytest.fixture
 def noSigmoid(monkeypatch):
     """Have no network with a Sigmoid be compiled."""
