@@ -23,6 +23,7 @@ from puregraph.formula.symbolic import symbolicValue
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.module import Inputs, Module
 
+PARAMETER = (Param, State)
 GRAD, OUTPUT = "_grad", "_y"  # the gradient of the output, and the output itself, in formulas of gradients
 
 
@@ -95,15 +96,17 @@ class Pointwise(Module):
         return len(numpyFrom([self.formula], self.order).reads[0]) < len(self.order)
 
     def holds(self, name: str) -> bool:
-        return isinstance(vars(self).get(name), (Param, State))
+        return isinstance(vars(self).get(name), PARAMETER)
 
     @property
     def inputSpec(self) -> Inputs:
-        return Inputs(tuple(n for n in self.order if not self.holds(n)))
+        held = self.ruleNames
+        return Inputs(tuple([n for n in self.order if n not in held]) if held else self.order)
 
     @property
     def ruleNames(self) -> tuple[str, ...]:
-        return tuple(n for n in self.order if self.holds(n))
+        own = vars(self)
+        return tuple([n for n in self.order if isinstance(own.get(n), PARAMETER)])
 
     @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -119,12 +122,10 @@ class Pointwise(Module):
         return broadcast(*shapes, *(p.shape for p in self.ruleParams() if p is not None))
 
     def dataTypeFrom(self, *dtypes: Any) -> Any:
-        remaining = iter(dtypes)
-        held = {n: getattr(self, n) for n in self.ruleNames}
-        operandTypes = [
-            (None if held[n] is None else held[n].dtype) if n in held else next(remaining) for n in self.order
-        ]
-        needFloats(zip(self.arguments, dtypes), promoted(p.dtype for p in held.values())) if held else None
+        remaining, names = iter(dtypes), self.ruleNames
+        operandTypes = [getattr(self, n).dtype if n in names else next(remaining) for n in self.order]
+        if names:
+            needFloats(zip(self.arguments, dtypes), promoted(getattr(self, n).dtype for n in names))
         if any(d is None for d in operandTypes):
             return None
         brain = next((d for d in operandTypes if isBfloat16(d)), None)

@@ -119,7 +119,7 @@ class KeepsInitArgs(ChecksKeywords):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         self = super().__new__(cls, *args, **kwargs)
-        self.initArgs = (args, kwargs)
+        vars(self)["initArgs"] = (args, kwargs)  # of a new object, so that nothing has to look at it
         return self
 
     def __repr__(self) -> str:

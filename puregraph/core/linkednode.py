@@ -119,6 +119,8 @@ class LinkedNode(ForeignAttributes):
         """Convert slots, by index or name, to checked indices; hidden outputs come after the visible ones."""
         if slots is None:
             return None
+        if type(slots) is int and 0 <= slots < len(self.module.outputNames):
+            return (slots,)
         names = (*self.module.outputNames, *(() if self.module.isGraph else self.module.hidden))
         indices = []
         for slot in slots if isinstance(slots, (list, tuple)) else [slots]:

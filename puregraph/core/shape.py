@@ -17,6 +17,7 @@ from puregraph.errors import PuregraphError, need, show
 
 Shape = tuple[Size, ...]
 AXES = 64  # of an array of numpy's
+SYMBOL = re.compile(r"[^\W\d]\w*\b(?!\()")  # a name that is no function
 KNOWN = 1 << 16  # elements of a value that is known ahead of data
 MOST = 1024  # elements of one with symbols
 LONGEST = 1 << 15  # characters of its elements
@@ -202,6 +203,8 @@ def broadcast(*shapes: Sequence) -> Shape:
 
     Raises: ShapeError with all the shapes where two sizes differ and neither is 1.
     """
+    if len(shapes) == 1:
+        return tuple(shapes[0])
     rank = max(map(len, shapes), default=0)
     result = []
     for column in zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes)):
@@ -215,7 +218,8 @@ def broadcast(*shapes: Sequence) -> Shape:
 
 def symbols(shape: Sequence) -> tuple[str, ...]:
     """The names of the symbols in a shape, in the order of their first appearance."""
-    return tuple(dict.fromkeys(name for size in shape for name in re.findall(r"[^\W\d]\w*\b(?!\()", str(size))))
+    texts = [str(size) for size in shape if type(size) is not int]
+    return tuple(dict.fromkeys(name for text in texts for name in SYMBOL.findall(text))) if texts else ()
 
 
 def bind(shape: Sequence, sizes: Mapping[str, Any], complete: bool = False) -> Shape:

@@ -52,12 +52,14 @@ class Versioned(Settable):
 
     def __setattr__(self, name: str, value: Any) -> None:
         held = self.__dict__.get(name)
-        if held is None and name not in self.__dict__ and not hasattr(type(self), name):
+        if held is not None:
+            if isinstance(held, Kept):
+                held.checkSuccessor(self, name, value)
+        elif name in self.__dict__:
+            if value is not None:
+                self.checkAbsent(name, value)
+        elif not hasattr(type(self), name):
             checkAttribute(self, name, value)
-        elif isinstance(held, Kept):
-            held.checkSuccessor(self, name, value)
-        elif held is None and value is not None:
-            self.checkAbsent(name, value)
         object.__setattr__(self, name, value)
         if name not in self.unversioned:
             COUNTER.version = object()

@@ -5,7 +5,9 @@ from puregraph.base.dtype import isFloating, nativeType, needType
 from puregraph.core.parameterized import PRECISIONS, dtypeOf
 from puregraph.core.shape import asShape, isInstance
 from puregraph.errors import need
-from puregraph.module import Module
+from puregraph.module import Inputs, Module
+
+SPEC = Inputs(("x",))
 
 
 class Input(Module):
@@ -27,6 +29,10 @@ class Input(Module):
         super().__init__(shape if isinstance(shape, str) else name)
         self.shape = None if shape is None or isinstance(shape, str) else asShape(shape)
         self.dtype = None if dtype is None else nativeType(dtype)
+
+    @property
+    def inputSpec(self):
+        return SPEC
 
     @property
     def isDeclared(self):

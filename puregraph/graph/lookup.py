@@ -8,7 +8,6 @@ from typing import Any
 from puregraph.core.versioning import COUNTER
 from puregraph.errors import GraphError
 from puregraph.graph.steps import GraphStep, Steps
-from puregraph.graph.unfolding import graphsIn
 from puregraph.node import Node
 
 
@@ -33,13 +32,13 @@ def setInside(graph: Any, name: str, value: Any) -> None:
         graph.last = None
     else:
         COUNTER.version = object()
-    for module in graph.modules().values():
-        if name == "isTraining":
+    for module in {id(node.module): node.module for node in graph.nodes}.values():
+        if module.isGraph:
+            setInside(module, name, value)
+        elif name == "isTraining":
             module.setMode(value)
         else:
             setattr(module, name, value)
-    for inner in graphsIn(graph):
-        setInside(inner, name, value)
 
 
 def listing(graph: Any) -> str:

@@ -23,6 +23,7 @@ from puregraph.onnx.modules.weight import Weight
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.shapes.partialshapes import partialShapes, targetShape
 
+SEPARATORS = re.compile(r"[./]+")
 FEW = 64  # elements of floats that are followed
 COMPUTED = 1 << 16  # bytes that are computed while reading, though their inputs are fewer
 OPERATIONS = 1 << 26  # of one module whose result is computed while reading
@@ -42,6 +43,7 @@ class GraphBuilder:
         self.main: Node | None = None
         self.path = ""
         self.layers: dict[Any, tuple[Module, Any]] = {}
+        self.known: dict[Any, list[tuple[Any, Any]]] = {}  # what modules without arguments give, by what they get
 
     def begin(self, path: str) -> None:
         """The nodes that follow belong to the node of the file that has this name."""
@@ -52,13 +54,15 @@ class GraphBuilder:
         main = self.main
         if main is None:
             main = next((value.edge[0] for value in outputs if value.edge is not None), None)
-        for node in sorted(self.made, key=lambda node: node is not main):
+        first = [main] if main in self.made else []
+        for node in [*first, *(node for node in self.made if node is not main)]:
             if node.rename is None:
                 node.rename = self.fresh(self.path if node is main else f"{self.path}:{node.label.lower()}")
 
     def fresh(self, text: str) -> str:
         """A name that no other node has, from one in a file."""
-        base = re.sub(r"[./]+", "_", "".join(c for c in text if c.isprintable()).strip("./")) or "node"
+        printable = text if text.isprintable() else "".join(c for c in text if c.isprintable())
+        base = SEPARATORS.sub("_", printable.strip("./")) or "node"
         name, count = base, self.taken.get(base, 0)
         while name in self.taken:
             count += 1
@@ -75,12 +79,9 @@ class GraphBuilder:
         self.budget.spend("outputs", len(module.outputNames))
         outputs = self.inferred(module, inputs)
         arrays = [None if v is None else v.array for v in inputs]
-        isConstant = (
-            isComputed
-            and any(a is not None for a in arrays)
-            and all(v is None or a is not None and not v.isShared for v, a in zip(inputs, arrays))
-        )
-        isConstant = isConstant and not module.params and not module.states
+        isKnown = isComputed and any(a is not None for a in arrays)
+        isKnown = isKnown and all(v is None or a is not None and not v.isShared for v, a in zip(inputs, arrays))
+        isConstant = isKnown and not module.params and not module.states
         isConstant = isConstant and self.isSmall(outputs, arrays, inputs) and isQuick(module, inputs)
         if isConstant and not readsTwice(module, inputs, arrays):
             self.budget.spend("bytes of arrays", sum(map(sizeOf, outputs)))
@@ -133,6 +134,13 @@ class GraphBuilder:
 
         Raises    ShapeError, DtypeError where the inputs do not fit; a shape with symbols is given the benefit of doubt
         """
+        key = typeKey(module, given)
+        if key not in self.known or key is None:
+            self.known[key] = self.shapesAndTypes(module, given)
+        return [OnnxValue(self.path, shape, dtype) for shape, dtype in self.known[key]]
+
+    def shapesAndTypes(self, module: Module, given: list[OnnxValue | None]) -> list[tuple[Any, Any]]:
+        """The shape and dtype of each output of a module, as its rules infer them."""
         count = len(module.outputNames)
         shapes = [None if v is None else v.shape for v in inputs]
         dtypes = [None if v is None else v.dtype for v in inputs]
@@ -142,7 +150,7 @@ class GraphBuilder:
         need(rank <= AXES, f"a result of at most {AXES} axes", rank)
         kinds = module.dataTypeFrom(*dtypes) if all(v is None or v.dtype is not None for v in inputs) else None
         kinds = kinds if isinstance(kinds, list) else [kinds] * count
-        return [OnnxValue(self.path, shape, dtype) for shape, dtype in zip(outs, kinds)]
+        return list(zip(outs, kinds))
 
     def shapesFrom(self, module: Module, shapes: list[Any], count: int, isUnknown: bool) -> list[Any]:
         """The shapes of the outputs; None for those that no rule knows as long as sizes have symbols, or an input's

@@ -134,6 +134,7 @@ class SubgraphReader:
             for name, value in entries:
                 entered = []
                 for item in flattened([value]):
+                    builder.budget.spend("nodes")
                     inputs.append(Input(name=builder.fresh(name)).node())
                     entered.append(OnnxValue(name, item.shape, item.dtype, edge=(inputs[-1], 0)))
                 values[name] = regrouped(entered, structureOf([value]))[0]

@@ -286,7 +286,7 @@ def functionsInCircle():
 
 
 def longFunction():
-    names = ["a", *(f"v{i}" for i in range(4000)), "b"]
+    names = ["a", *(f"v{i}" for i in range(8000)), "b"]
     nodes = [helper.make_node("Relu", [p], [q]) for p, q in zip(names, names[1:])]
     return h._call(
         h.model([], functions=[helper.make_function("own", "f", ["a"], ["b"], nodes, [helper.make_opsetid("", 21)])]),
@@ -385,7 +385,7 @@ FORMS = {
     "a node that reads itself": lambda: h.model([("Add", ["x", "y"], ["y"])]),
     "nodes in a circle": cycle,
     "functions in a circle": functionsInCircle,
-    "a function of 4,000 nodes": longFunction,
+    "a function of 8,000 nodes": longFunction,
     "a function in a branch of itself": bodyOfFunction,
     "a function called as an operator": functionOfOnnx,
     "an attribute of many floats": lambda: attributeOf(
@@ -428,12 +428,12 @@ FORMS = {
 def wideBranches():
     """Branches one after the other, each of which reads all values before it."""
     nodes = []
-    for i in range(60):
+    for i in range(100):
         names = ["x", *(f"v{k}" for k in range(i))]
         then = h.graph([("Sum", names, ["o"])], [], [h.value("o", None)])
         other = h.graph([("Relu", ["x"], ["o"])], [], [h.value("o", None)])
         nodes.append(("If", ["c"], [f"v{i}"], {"then_branch": then, "else_branch": other}))
-    return h.model([*nodes, ("Relu", ["v59"], ["y"])], ["x", h.value("c", (), TensorProto.BOOL)])
+    return h.model([*nodes, ("Relu", ["v99"], ["y"])], ["x", h.value("c", (), TensorProto.BOOL)])
 
 
 CASES = {
