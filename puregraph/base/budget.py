@@ -20,6 +20,7 @@ LIMITS = {
     "nodes": (4_000, 0.1),
     "characters of paths": (4 * MEGABYTE, 8),
     "outputs": (20_000, 0.1),
+    "parameters and states": (4_000, 0.004),
     "inputs of nodes": (20_000, 0.3),
 }
 LEVELS = 200  # graphs in graphs in graphs

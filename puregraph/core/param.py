@@ -17,7 +17,7 @@ from puregraph.base.fingerprint import fingerprint
 from puregraph.base.lease import Lease, isLendable, lend
 from puregraph.base.widen import noteDtype
 from puregraph.core.accumulate import needPlain, operatorsHint
-from puregraph.core.initial import SEED, generator, start
+from puregraph.core.initial import SEED, Start, generator, start
 from puregraph.core.machinememory import needMemory
 from puregraph.core.tracer import Tracer
 from puregraph.core.versioning import ARRAYVERSIONS, COUNTER, Kept, LastUpdate, VersionedAttribute
@@ -27,7 +27,7 @@ from puregraph.errors import ArgumentError, DtypeError, Fault, ShapeError, Unkno
 def wholes(shape: Any, kind: str) -> tuple[int, ...]:
     """The sizes of an array that can be made: whole numbers of at least 0."""
     good = isinstance(shape, (tuple, list)) and all(
-        isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 0 for n in shape
+        (type(n) is int or isinstance(n, Integral) and not isinstance(n, bool)) and int(n) >= 0 for n in shape
     )
     if not good:
         raise ShapeError(Fault(f"whole numbers for the shape of a {kind}", repr(shape)))
@@ -71,17 +71,19 @@ class Stored(Settable, Kept):
         **dict.fromkeys(("value", "values"), "set data"),
     }
     array: Any = VersionedAttribute()
+    shape: tuple[int, ...]
+    dtype: Any
+    initial: Start
+    key: tuple[int, int]
+    version: int
+    leases: list[Lease]
+    marked: int  # the version that a pass has read last
+    lent: dict[int, int | None]  # fingerprints when handed out, of versions that a pass had read
 
     def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
-        self.shape = wholes(shape, self.kind)
-        self.dtype = dtypeFrom(dtype, self.kind)
-        self.initial = start(initial)
-        self.key = SEED.next()
-        self.array = None
-        self.version = 0
-        self.leases: list[Lease] = []
-        self.marked = -1  # the version that a pass has read last
-        self.lent: dict[int, int | None] = {}  # fingerprints when handed out, of versions that a pass had read
+        own = vars(self)  # of a new object, which needs no search for misspelt names and has no version yet
+        own.update(shape=wholes(shape, self.kind), dtype=dtypeFrom(dtype, self.kind), initial=start(initial))
+        own.update(key=SEED.next(), array=None, version=0, leases=[], marked=-1, lent={})
 
     def mark(self) -> Mark:
         """The state of the array that a pass reads now, by which `isAsMarked` finds a later modification in place."""
@@ -302,10 +304,9 @@ class Param(Stored):
 
     def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
         super().__init__(shape, initial, dtype)
-        self.grad = None
-        self.trainable = isFloating(self.dtype)
-        self.rate = 1.0
-        self.decay = True
+        vars(self).update(
+            grad=None, gradVersion=next(ARRAYVERSIONS), trainable=isFloating(self.dtype), rate=1.0, decay=True
+        )
 
     def checkGrad(self, value: Any) -> None:
         """Raise    DtypeError, ShapeError unless this can be the gradient."""

@@ -134,12 +134,12 @@ class GraphBuilder:
 
         Raises    ShapeError, DtypeError where the inputs do not fit; a shape with symbols is given the benefit of doubt
         """
-        key = typeKey(module, given)
+        key = typeKey(module, inputs)
         if key not in self.known or key is None:
-            self.known[key] = self.shapesAndTypes(module, given)
+            self.known[key] = self.shapesAndTypes(module, inputs)
         return [OnnxValue(self.path, shape, dtype) for shape, dtype in self.known[key]]
 
-    def shapesAndTypes(self, module: Module, given: list[OnnxValue | None]) -> list[tuple[Any, Any]]:
+    def shapesAndTypes(self, module: Module, inputs: list[OnnxValue | None]) -> list[tuple[Any, Any]]:
         """The shape and dtype of each output of a module, as its rules infer them."""
         count = len(module.outputNames)
         shapes = [None if v is None else v.shape for v in inputs]
@@ -221,6 +221,16 @@ class GraphBuilder:
 def sizeOf(value: OnnxValue) -> Any:
     """The bytes of a value of known shape."""
     return product(value.shape) * (value.dtype or np.dtype("f8")).itemsize
+
+
+def typeKey(module: Module, inputs: list[OnnxValue | None]) -> Any:
+    """A key for modules that give values of the same shapes and dtypes; None for a module with arguments or parameters,
+    and for inputs with symbols or known elements, because outputs may have those too."""
+    if any(module.initArgs) or module.params or module.states:
+        return None
+    types = [(v.shape, v.dtype) for v in inputs if v is not None and type(v.shape) is tuple]
+    isPlain = len(types) == len(inputs) and not any(isinstance(n, Dim) for shape, _ in types for n in shape)
+    return (type(module), *types) if isPlain else None
 
 
 def isQuick(module: Module, inputs: list[Any]) -> bool:

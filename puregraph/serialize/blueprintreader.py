@@ -114,6 +114,8 @@ class BlueprintReader:
                 self.built.append(self.build(row))
                 if budget is not None:
                     budget.spend("outputs", len(self.built[-1].outputNames))
+                    if not self.built[-1].isGraph:
+                        budget.spend("parameters and states", len(self.built[-1].ruleNames))
             except CheckpointError as error:
                 raise CheckpointError(f"{where}: {error}") from None
             except Exception as error:

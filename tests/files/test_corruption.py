@@ -59,7 +59,7 @@ def test_a_small_file_that_would_cost_much_is_refused_within_two_seconds_and_200
     assert [row[0] for row in rows] == names
     for name, loading, listing, seconds, megabytes in rows:
         assert seconds < 2 and megabytes < 200, f"{name} took {seconds:.1f} s and {megabytes} MB"
-        sound = name in ("shortFormula", "power", "squares")  # formulas that are only as long as they look
+        sound = name in ("shortFormula", "power", "squares", "manyModules")  # only as large as they look
         assert loading.startswith("CheckpointError: cannot load") or sound and loading == "loaded", f"{name}: {loading}"
         assert listing.startswith("CheckpointError: cannot load") or listing == "loaded", f"{name}: {listing}"
 

@@ -271,6 +271,18 @@ def longParameter():
     return own(change)
 
 
+def manyParameters():
+    """Fifty thousand layers, none of whose parameters the file holds."""
+    rows = [{"class": "Linear", "args": [2, 2], "kwargs": {}, "name": f"l{i}"} for i in range(50_000)]
+    return modules([*rows, sequential(list(range(1, 50_001)))])
+
+
+def manyModules():
+    """Ten thousand layers without parameters, as a file of half a megabyte may have."""
+    rows = [{"class": "Relu", "args": [], "kwargs": {}, "name": f"l{i}"} for i in range(10_000)]
+    return modules([*rows, sequential(list(range(1, 10_001)))])
+
+
 def deepObjects():
     return withManifest(own(lambda m: None), b'{"a":' * 100_000)
 
@@ -279,7 +291,7 @@ FILES = [
     repeated, doubled, wide, levels, longNames, split, splits, polynomial, modulo, digits, longInteger, integers,
     collidingIntegers, collidingTuples, emptyLists, deepLists, formula, shortFormula, power, number, nestedFormula,
     squares, variables, constants, names, manyArrays, nestedSchedules, zeros, hardLinks, containers,
-    longContainers, longShape, longParameter, deepObjects,
+    longContainers, longShape, longParameter, manyParameters, manyModules, deepObjects,
 ]  # fmt: skip
 
 
