@@ -16,8 +16,8 @@ ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".ti
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # Pillow starts Ghostscript for others
 PIXELS = 89_478_485  # Pillow's own MAX_IMAGE_PIXELS
 BYTES = 4  # of a decoded pixel of three channels
-DECODED = 64 << 20  # bytes that the pixels of any file may take
-EXPANSION = 16  # bytes of pixels for each byte of a larger file: photographs need up to 15
+DECODED = 64 << 20  # bytes that the pixels of any file may take, decoded and as the array that is wanted
+EXPANSION = 4  # pixels for each byte of a larger file: photographs need up to 3.75
 FINER = 3  # times the wanted size, down to which a JPEG is decoded at a fraction: Pillow's reducing_gap of best quality
 
 
@@ -55,7 +55,7 @@ class ImageFolder:
         self.target = np.array([i for _, i in files], np.int64)
         self.mode = "L" if gray else "RGB"
         self.isScaled = size is not None
-        self.size = sizeFrom(size) if self.isScaled else self.image(self.paths[0]).shape[1:]
+        self.size = sizeFrom(size) if self.isScaled else self.pixels(self.paths[0]).shape[1:]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -77,17 +77,29 @@ class ImageFolder:
             return self.image(self.paths[chosen])
         images = np.empty((len(chosen), *self.shape[1:]), self.dtype)
         for row, i in zip(images, chosen, strict=True):
-            image = self.image(self.paths[i])
-            if image.shape != row.shape:
+            pixels = self.pixels(self.paths[i])
+            if pixels.shape != row.shape:
                 raise DataError(
                     f"{self.paths[i]}: wanted {self.size[0]} x {self.size[1]} as the first image, "
-                    f"got {image.shape[1]} x {image.shape[2]}; ImageFolder(path, size=64) scales all to one size"
+                    f"got {pixels.shape[1]} x {pixels.shape[2]}; ImageFolder(path, size=64) scales all to one size"
                 )
-            row[:] = image
+            self.convert(pixels, row)
         return images
 
     def image(self, path: Path) -> np.ndarray:
-        """One image, upright, of the wanted size, channels first."""
+        """One image, upright, of the wanted size and dtype, channels first."""
+        pixels = self.pixels(path)
+        return self.convert(pixels, np.empty(pixels.shape, self.dtype))
+
+    def convert(self, pixels: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Bytes as `dtype`: floats from 0 to 1, or the bytes as they are."""
+        if self.dtype.kind == "f":
+            return np.divide(pixels, 255, out=out, dtype=self.dtype)
+        out[:] = pixels
+        return out
+
+    def pixels(self, path: Path) -> np.ndarray:
+        """The bytes of one image, upright, of the wanted size, channels first."""
         from PIL import Image, ImageOps, UnidentifiedImageError
 
         try:
@@ -97,12 +109,12 @@ class ImageFolder:
                 checkPixels(path, file.size)
                 if self.isScaled:
                     file.draft(None, (FINER * max(self.size),) * 2)
-                checkBytes(path, file.size)
+                checkBytes(path, file.size, 0 if self.isScaled else len(self.mode) * self.dtype.itemsize)
                 ImageOps.exif_transpose(file, in_place=True)
                 image = file if file.mode == self.mode else file.convert(self.mode)
                 if self.isScaled:
                     image = ImageOps.fit(image, self.size[::-1], Image.Resampling.BILINEAR)
-                pixels = np.asarray(image, self.dtype).reshape(image.height, image.width, len(self.mode))
+                pixels = np.asarray(image).reshape(image.height, image.width, len(self.mode))
         except UnidentifiedImageError:
             kinds = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
             raise DataError(f"{path}: cannot be read as an image: wanted {kinds}, got something else") from None
@@ -110,8 +122,6 @@ class ImageFolder:
             raise DataError(f"{path}: cannot be read as an image: {error}") from error
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise DataError(f"{path}: cannot be read as an image: {error}") from error
-        if self.dtype.kind == "f":
-            pixels /= 255  # in place, to hold a large image only once in memory
         return pixels.transpose(2, 0, 1)
 
 
@@ -130,19 +140,22 @@ def checkPixels(path: Path, size: tuple[int, int]) -> None:
         )
 
 
-def checkBytes(path: Path, size: tuple[int, int]) -> None:
+def checkBytes(path: Path, size: tuple[int, int], kept: int) -> None:
     """Refuse a small file whose pixels take much memory, unless MAX_IMAGE_PIXELS was set to another limit.
+
+    `kept` is the bytes of a pixel in the array that is wanted, 0 where the image is scaled.
 
     Raises    DataError
     """
     from PIL import Image
 
-    wanted, stored = BYTES * size[0] * size[1], path.stat().st_size
-    most = max(DECODED, EXPANSION * stored)
-    if wanted > most and Image.MAX_IMAGE_PIXELS == PIXELS:
+    stored = path.stat().st_size
+    pixels, most = size[0] * size[1], max(DECODED // (BYTES + kept), EXPANSION * stored)
+    if pixels > most and Image.MAX_IMAGE_PIXELS == PIXELS:
+        smaller = 'give size= to scale all images, or dtype="uint8"' if kept else "scale it down"
         raise DataError(
-            f"{path}: wanted at most {most:,} bytes of pixels from a file of {stored:,}, got {wanted:,} "
-            f"({size[1]:,} x {size[0]:,}): scale it down, or set PIL.Image.MAX_IMAGE_PIXELS to a limit of your own"
+            f"{path}: wanted at most {most:,} pixels from a file of {stored:,} bytes, got {pixels:,} "
+            f"({size[1]:,} x {size[0]:,}): {smaller}, or set PIL.Image.MAX_IMAGE_PIXELS to a limit of your own"
         )
 
 

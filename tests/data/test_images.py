@@ -150,7 +150,32 @@ def test_a_small_image_of_many_pixels_is_read_or_refused_within_two_seconds_and_
     results = limited.outcomes(lambda path: ImageFolder(path.parent.parent, size=8)[[0]], paths, paths)
     limited.check(FLAT, results)
     assert [result.text for result in results] == [wanted for *_, wanted in FLAT.values()]
-    assert "wanted at most 67,108,864 bytes of pixels from a file of" in message(ImageFolder, tmp_path / "0")
+    assert "wanted at most 16,777,216 pixels from a file of" in message(
+        lambda: ImageFolder(tmp_path / "0", size=8)[[0]]
+    )
+
+
+UNSCALED = {
+    "a PNG of a large screen": ((4096, 4000), "float32", "refused"),
+    "a PNG of a screen": ((2560, 1600), "float32", "read"),
+    "a PNG of a large screen, as bytes": ((3840, 2400), "uint8", "read"),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is that of Linux")
+def test_an_image_that_is_not_scaled_is_read_or_refused_within_200_megabytes(tmp_path):
+    rows = list(enumerate(UNSCALED.values()))
+    for i, (size, *_) in rows:
+        path = tmp_path / str(i) / "a" / "1.png"
+        path.parent.mkdir(parents=True)
+        Image.new("RGB", size, (1, 2, 3)).save(path, "PNG")
+    save(tmp_path / "b" / "a" / "1.png", np.zeros((8, 8, 3)))
+    ImageFolder(tmp_path / "b")[[0]]  # imports what it takes
+    paths = [tmp_path / str(i) / "a" / "1.png" for i, _ in rows]
+    results = limited.outcomes(lambda row: ImageFolder(tmp_path / str(row[0]), dtype=row[1][1])[[0]], rows, paths)
+    limited.check(UNSCALED, results)
+    assert [result.text for result in results] == [wanted for *_, wanted in UNSCALED.values()]
+    assert "give size= to scale all images" in message(ImageFolder, tmp_path / "0")
 
 
 def test_a_limit_of_pixels_that_was_set_is_the_only_one(tmp_path, monkeypatch):
