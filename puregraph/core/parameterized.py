@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
 
 from puregraph.base.dtype import isFloating
 from puregraph.core.param import Param, State
-from puregraph.core.versioning import Versioned
+from puregraph.core.versioning import COUNTER, Versioned
 from puregraph.errors import PuregraphError
 
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")  # how a GPU may calculate with what is kept in float32
@@ -50,6 +51,7 @@ class Parameterized(Versioned):
     isFrozen = False
     thawedMode = True  # the mode that a frozen module returns to when unfrozen
     precision = "float32"
+    namesFloats = False  # whether `dtype`, an argument, says what it gives
 
     @property
     def params(self) -> dict[str, Param]:
@@ -126,7 +128,8 @@ class Parameterized(Versioned):
         "tf32"                 compiled steps may round float32 factors to ten fraction bits
         "float32"              full precision; all parameters become float32
         np.float16, np.float32, np.float64, "float64", ml_dtypes.bfloat16
-                               parameters and floating states get this dtype, wherever they are used
+                               parameters and floating states get this dtype, wherever they are used, and so does in a
+                               graph what names its own dtype of floats, such as an Input, or a Cast that is not wider
 
         A precision is a permission: a CPU, or a graph that is not compiled, still computes in float32. Calling this on
         a graph sets all its modules; set a single module afterwards to make an exception.
@@ -140,6 +143,21 @@ class Parameterized(Versioned):
             for stored in (*self.params.values(), *self.states.values()):
                 stored.calcMode(dtype)
         return self
+
+    def followFloats(self, usual: Any, dtype: Any) -> None:
+        """Give another dtype, if it names that which is `usual` in its graph, or both are wider than the one it names.
+
+        Floats wider than usual were asked for, and stay.
+        """
+        own: Any = vars(self).get("dtype")
+        if not self.namesFloats or own is None or not isFloating(own) or own == dtype:
+            return
+        if own == usual or dtype.itemsize > usual.itemsize >= own.itemsize:
+            args, kwargs = vars(self)["initArgs"]
+            named = inspect.signature(type(self)).bind(*args, **kwargs).arguments
+            vars(self)["initArgs"] = ((), {**named, "dtype": dtype.name})
+            vars(self)["dtype"] = dtype
+            COUNTER.version = object()
 
 
 def dtypeOf(mode: Any) -> Any:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from puregraph.arguments import Flag, Number, isType, takes
-from puregraph.base.dtype import needType
+from puregraph.base.dtype import isFloating, needType
 from puregraph.core.accumulate import shapeOf
 from puregraph.core.late import Late
-from puregraph.core.parameterized import PRECISIONS
+from puregraph.core.parameterized import PRECISIONS, dtypeOf
 from puregraph.core.rules import rulesFor
 from puregraph.core.shape import valueOf
 from puregraph.core.tracer import tracerOf
@@ -262,14 +262,28 @@ class Graph(NodeGraph):
         self.mode(train)
 
     def calcMode(self, mode: Any) -> Any:
-        super().calcMode(mode)
+        usual = self.usualFloats()
         for part in (*[node.module for node in self.inputs], *graphsIn(self)):
             part.calcMode(mode)
+        super().calcMode(mode)
+        if type(mode) is not str or mode not in PRECISIONS[1:]:
+            self.followFloats(usual, dtypeOf(mode))
         if type(mode) is str and mode in PRECISIONS:
             setInside(self, "precision", mode)
         self.checked.clear()
         self.reset()
         return self
+
+    def usualFloats(self) -> Any:
+        """The dtype of floats that the graph computes in: of its parameters, else of its inputs, else float32."""
+        declared = [vars(node.module).get("dtype") for node in self.inputs]
+        floats = [dtype for dtype in (self.dtype, *declared) if dtype is not None and isFloating(dtype)]
+        return floats[0] if floats else np.dtype(np.float32)
+
+    def followFloats(self, usual: Any, dtype: Any) -> None:
+        for node in self.nodes:
+            node.module.followFloats(usual, dtype)
+        self.checked.clear()
 
 
 def inOrder(graph: Graph, arguments: tuple, what: str) -> tuple:

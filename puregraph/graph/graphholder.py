@@ -107,6 +107,10 @@ class GraphHolder(Module):
             part.calcMode(mode)
         return self
 
+    def followFloats(self, usual: Any, dtype: Any) -> None:
+        for part in self.held.values():
+            part.followFloats(usual, dtype)
+
     @property
     def precision(self) -> str:
         return next(part.precision for part in self.held.values())

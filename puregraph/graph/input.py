@@ -48,6 +48,10 @@ class Input(Module):
             self.initArgs = ((), {"shape": self.shape, "dtype": self.dtype.name, "name": self.name})
         return self
 
+    def followFloats(self, usual, dtype):
+        """As for `calcMode`: floats of any width become another one."""
+        self.calcMode(dtype)
+
     def dataShapeFrom(self, x):
         if self.shape is not None:
             isOfOne = isInstance(x[1:], self.shape)

@@ -94,6 +94,7 @@ class Full(Module):
     Raises    ShapeError if a size is negative; DtypeError if the sizes are no integers
     """
 
+    namesFloats = True
     reads = ()
     isDiscrete = True
     indices = shapeInputs = ("sizes",)

@@ -45,6 +45,7 @@ class Cast(Module):
     Raises    ArgumentError for a dtype that is not numeric
     """
 
+    namesFloats = True
     reads = ()
 
     def __init__(self, dtype: Dtype, name=None):

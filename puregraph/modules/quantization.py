@@ -91,6 +91,8 @@ class Dequantize(_Scaled):
     Raises    ShapeError if the scale has another shape
     """
 
+    namesFloats = True
+
     def __init__(self, axis: Whole = 1, block: Size = 0, dtype: optional(Dtype) = None, name=None):
         super().__init__(name)
         self.setScaling(axis, block)

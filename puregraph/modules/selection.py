@@ -257,6 +257,7 @@ class OneHot(Module):
     Raises    DtypeError if x holds no integers
     """
 
+    namesFloats = True
     reads = ()
     indices = ("x",)
     isDiscrete = True

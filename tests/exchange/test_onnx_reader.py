@@ -470,3 +470,58 @@ def test_what_pytorch_notes_as_no_parameter_is_not_trained(key, note, isTrained)
     info = made.graph.value_info.add(name="w")
     info.metadata_props.add(key=key, value=note)
     assert any(p.trainable for p in fromOnnx(made).params.values()) == isTrained
+
+
+def floatsInside():
+    """A model whose nodes name their floats: Cast, ConstantOfShape, EyeLike, OneHot, and a Cast in a branch."""
+    helped = helper.make_tensor("zero", TensorProto.FLOAT, [1], [0.1])
+    then = helper.make_graph(
+        [helper.make_node("Cast", ["ids"], ["inner"], to=TensorProto.FLOAT), helper.make_node("Sin", ["inner"], ["a"])],
+        "then",
+        [],
+        [helper.make_tensor_value_info("a", TensorProto.FLOAT, None)],
+    )
+    other = helper.make_graph(
+        [helper.make_node("Cast", ["ids"], ["b"], to=TensorProto.FLOAT)],
+        "other",
+        [],
+        [helper.make_tensor_value_info("b", TensorProto.FLOAT, None)],
+    )
+    nodes = [
+        helper.make_node("Cast", ["ids"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["floats"], ["whole"], to=TensorProto.INT64),
+        helper.make_node("Shape", ["ids"], ["size"]),
+        helper.make_node("ConstantOfShape", ["size"], ["full"], value=helped),
+        helper.make_node("EyeLike", ["ids"], ["eye"], dtype=TensorProto.FLOAT),
+        helper.make_node("If", ["flag"], ["branch"], then_branch=then, else_branch=other),
+        helper.make_node("Sum", ["floats", "full", "eye", "branch", "x"], ["sum"]),
+        helper.make_node("Sin", ["sum"], ["y"]),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("ids", TensorProto.INT64, [3, 3]),
+        helper.make_tensor_value_info("flag", TensorProto.BOOL, []),
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 3]),
+    ]
+    outputs = [helper.make_tensor_value_info(name, kind, None) for name, kind in (("y", 1), ("whole", 7))]
+    return helper.make_model(
+        helper.make_graph(nodes, "floats", inputs, outputs), opset_imports=[helper.make_opsetid("", 17)]
+    )
+
+
+def test_nodes_that_name_their_floats_follow_the_dtype_that_a_graph_computes_in(tmp_path):
+    net, rng = fromOnnx(floatsInside()), np.random.default_rng(1)
+    ids, x = rng.integers(0, 1 << 30, (3, 3)), rng.standard_normal((3, 3))
+    full = np.full((3, 3), np.float32(0.1).item())
+    wanted = np.sin(ids + full + np.eye(3) + np.sin(ids.astype(np.float64)) + x)
+    y, whole = net.calcMode(np.float64)([ids, np.array(True), x])
+    np.testing.assert_allclose(y, wanted, 1e-12, 1e-12)
+    np.testing.assert_array_equal(whole, ids)
+    assert {node.data.dtype.name for node in net.nodes if node.module.label != "Input"} == {"float64", "int64"}
+    program = net.compile([(3, 3), (), (3, 3)], train=False, dtypes=[np.int64, bool, np.float64])
+    np.testing.assert_allclose(program.run(ids, np.array(True), x)[0], y, 1e-14, 1e-14)
+    net.save(tmp_path / "net.h5")
+    np.testing.assert_array_equal(puregraph.load(tmp_path / "net.h5")([ids, np.array(True), x])[0], y)
+    np.testing.assert_array_equal(fromOnnx(toOnnx(net))([ids, np.array(True), x])[0], y)
+    again = net.calcMode(np.float32)([ids, np.array(True), x.astype(np.float32)])
+    np.testing.assert_array_equal(again[0], fromOnnx(floatsInside())([ids, np.array(True), x.astype(np.float32)])[0])
+    assert again[0].dtype == np.float32

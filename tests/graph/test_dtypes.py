@@ -35,6 +35,7 @@ from puregraph import (
     ShapeError,
     SoftMax,
     Sub,
+    Sum,
     Trainer,
     Validator,
     Where,
@@ -370,3 +371,13 @@ def test_floats_of_another_byte_order_are_to_be_converted_and_not_the_graph(door
     assert "calcMode" not in str(caught.value)
     wanted = net(x.astype(np.float32))
     np.testing.assert_allclose(Calculator(net).calculate(x), wanted, rtol=1e-6)
+
+
+def test_a_cast_to_more_digits_than_a_graph_has_keeps_them():
+    x = Input((2, 3)).node()
+    net = Graph(x, Cast("float32")(Sum(-1)(Cast("float64")(Linear(3, 3)(x)))))
+    net.calcMode(np.float16)
+    assert [node.module.dtype.name for node in net.nodes if node.module.label == "Cast"] == ["float64", "float16"]
+    assert [node.module.dtype.name for node in net.calcMode("float64").nodes if node.module.label == "Cast"] == [
+        "float64"
+    ] * 2

@@ -18,6 +18,7 @@ class Identical(Module):
     Raises    ShapeError if x is no matrix
     """
 
+    namesFloats = True
     reads = ()
     isDiscrete = True
     flopsPerElement = 0

@@ -19,6 +19,7 @@ class RandomLike(Module):
     Source    ONNX operators RandomUniformLike and RandomNormalLike
     """
 
+    namesFloats = True
     reads = ()
     isDiscrete = True
     draws = "count"
