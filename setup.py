@@ -6,7 +6,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
-VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "puregraph/version.py").read_text(), re.M)[1]
+VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "puregraph/core/version.py").read_text(), re.M)[1]
 
 EXTRAS = {
     "fast": ["llvmlite>=0.44,<0.51"],  # its private functions are used: a newer one has to be tried first
@@ -75,7 +75,7 @@ setup(
     package_data={
         "puregraph": ["py.typed"],
         "puregraph.draw": ["page.css", "page.js"],
-        "puregraph.cuda": ["headers/*.h", "headers/*.cpp", "libraries/*.json"],
+        "puregraph.ops.cuda": ["headers/*.h", "headers/*.cpp", "libraries/*.json"],
     },
     install_requires=["h5py>=3.10", "numpy>=2", "rich>=13"],
     extras_require=EXTRAS,

@@ -25,7 +25,7 @@ BUCKET = 16 << 20
 
 def measure(rounds):
     """In each process: medians of the seconds that both take, and of their quotients, by size."""
-    from puregraph.many import BucketedSum, Grains, world
+    from puregraph.distributed import BucketedSum, Grains, world
 
     here, found = world(), {}
     for nbytes in SIZES:

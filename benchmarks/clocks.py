@@ -32,8 +32,8 @@ exec ip netns exec pgc%d-${host##*.} sh -c "$*"
 
 def worker():
     """What each process does: the first prints the seconds of each size."""
-    from puregraph.many import world
-    from puregraph.many.predict import measure
+    from puregraph.distributed import world
+    from puregraph.distributed.plan import measure
 
     here, found = world(), {}
     for size in SIZES:
@@ -96,8 +96,8 @@ def measured(count, rate):
 
 def compared(rate, hosts):
     """The link that fits two hosts, and for more of them rows of hosts, bytes, seconds measured and predicted."""
-    from puregraph.many import Clocks
-    from puregraph.many.predict.measure import linkFrom
+    from puregraph.distributed import Clocks
+    from puregraph.distributed.plan.measure import linkFrom
 
     link, rows = linkFrom(measured(2, rate)), []
     for count in hosts:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from puregraph.native.llvm import jit  # noqa: E402 - found through the line above
+from puregraph.ops.native.llvm import jit  # noqa: E402 - found through the line above
 
 TIMES, ROUNDS = 20000, 5
 # A thread waits until the word is its turn, and makes it the other's turn.

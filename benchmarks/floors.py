@@ -21,7 +21,7 @@ import numpy as np
 
 import puregraph as pg
 from benchmarks.contenders import puregraph as side
-from puregraph import device
+from puregraph.core import device
 from puregraph.optimizers import AdamW
 
 GOAL = 0.85  # of the bandwidth of a copy

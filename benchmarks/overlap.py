@@ -70,7 +70,7 @@ class Turn:
 def trained(name, batchsize, steps, isOverlapped):
     """The rows of a run, and the bytes of its buckets."""
     from puregraph import SGD, CrossEntropy, Trainer, models, seed
-    from puregraph.train.together import GradientExchange
+    from puregraph.distributed.dataparallel import GradientExchange
 
     turn, seen = Turn(), []
     made = GradientExchange.__init__
@@ -96,8 +96,8 @@ def trained(name, batchsize, steps, isOverlapped):
 
 def latency():
     """The seconds that an exchange of next to nothing takes, begun by both processes at once."""
-    from puregraph.many import Grains, world
-    from puregraph.many.bucketedsum import BucketedSum
+    from puregraph.distributed import Grains, world
+    from puregraph.distributed.collectives.bucketedsum import BucketedSum
 
     tree, times = BucketedSum(world(), Grains(2, world()), np.dtype(np.float32), [0, 16], ["nothing"]), []
     for _ in range(300):
@@ -111,7 +111,7 @@ def latency():
 
 def worker(steps):
     """What each process does: prints a row of milliseconds for each case."""
-    from puregraph.many import world
+    from puregraph.distributed import world
 
     least = latency()
     for title, (name, batchsize) in CASES.items():

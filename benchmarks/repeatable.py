@@ -26,7 +26,7 @@ from benchmarks import machine
 from benchmarks.checkouts import CheckoutProcess
 from puregraph import Adam, CrossEntropy, Trainer
 from puregraph.models import lenet, mlp
-from puregraph.native.threads.blas import openBlas
+from puregraph.ops.native.threads.blas import openBlas
 
 RESULT = Path(__file__).parent / "results" / "repeatable.txt"
 COMPILED = ("mlp-1", "mlp-64", "lenet-64", "dlrm-256")

@@ -13,7 +13,7 @@ import time
 
 from benchmarks import report, workloads
 from benchmarks.contenders import puregraph as side
-from puregraph.native.threads import pool
+from puregraph.ops.native.threads import pool
 
 WANTED = "wanted: from LeNet on at most 5 % of a step; at most 1 us for each of its calls"
 SECONDS = 2.0

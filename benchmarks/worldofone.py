@@ -17,7 +17,7 @@ import numpy as np
 
 import puregraph
 from puregraph import Adam, CrossEntropy, Trainer
-from puregraph.many import current
+from puregraph.distributed.worlds import current
 from puregraph.models import lenet, mlp
 
 RESULT = Path(__file__).parent / "results" / "worldofone.txt"

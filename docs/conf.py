@@ -1,6 +1,6 @@
 """Sphinx's settings for the site; `python scripts/website.py` builds it."""
 
-from puregraph.version import __version__
+from puregraph.core.version import __version__
 
 project = "puregraph"
 release = __version__

@@ -31,8 +31,8 @@ from puregraph import (
     registerModule,
     seed,
 )
-from puregraph.analysis.summary import summary
-from puregraph.errors import need
+from puregraph.graph.analysis.summary import summary
+from puregraph.core.errors import need
 
 EPOCHS = 4 if "--small" in sys.argv else 200
 

@@ -15,7 +15,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # products this small only w
 import numpy as np
 
 import puregraph
-from puregraph import Accuracy, AdamW, Calculator, Cosine, CrossEntropy, Trainer, device, seed, summary
+from puregraph import Accuracy, AdamW, Calculator, Cosine, CrossEntropy, Trainer, seed, summary
+from puregraph.core import device
 from puregraph.data import digits
 from puregraph.models import lenet
 

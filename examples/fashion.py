@@ -13,7 +13,8 @@ import sys
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # products this small only wait for a second thread
 
-from puregraph import Accuracy, Adam, Checkpoint, Confusion, CrossEntropy, DataError, OneCycle, Trainer, device, seed
+from puregraph import Accuracy, Adam, Checkpoint, Confusion, CrossEntropy, DataError, OneCycle, Trainer, seed
+from puregraph.core import device
 from puregraph.data import fashion
 from puregraph.models import lenet
 

@@ -14,7 +14,7 @@ import json
 import re
 
 from puregraph.autodiff import Variable, no_grad
-from puregraph.text import TGD, ChatCompletion, ExactMatchEvaluator
+from puregraph.compat.text import TGD, ChatCompletion, ExactMatchEvaluator
 
 SENTENCES = [
     "Meet me on 3 March 2024, at the usual place.",

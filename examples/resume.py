@@ -13,7 +13,8 @@ import sys
 
 import numpy as np
 
-from puregraph import Accuracy, Adam, Checkpoint, Cosine, CrossEntropy, Trainer, device, seed
+from puregraph import Accuracy, Adam, Checkpoint, Cosine, CrossEntropy, Trainer, seed
+from puregraph.core import device
 from puregraph.data import digits
 from puregraph.models import lenet
 

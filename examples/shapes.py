@@ -32,8 +32,8 @@ from puregraph import (
     Swish,
     Transpose,
 )
-from puregraph.analysis.summary import summary
-from puregraph.errors import show
+from puregraph.graph.analysis.summary import summary
+from puregraph.core.errors import show
 
 
 def caption(pixels, wordsize):

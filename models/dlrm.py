@@ -1,6 +1,6 @@
 """DLRM: a recommender that predicts clicks, from dense features and from categories of any size."""
 
-from puregraph.arguments import takes
+from puregraph.core.arguments import takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential

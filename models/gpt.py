@@ -1,6 +1,6 @@
 """GPT: a transformer that predicts the next token."""
 
-from puregraph.arguments import takes
+from puregraph.core.arguments import takes
 from puregraph.core.initial import Normal
 from puregraph.graph.sequential import Sequential
 from puregraph.models.transformer import transformerBlock

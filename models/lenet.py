@@ -1,6 +1,6 @@
 """LeNet: the first convolutional network in daily use."""
 
-from puregraph.arguments import takes
+from puregraph.core.arguments import takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.modules import BatchNorm, Conv2D, Dropout, Flatten, Linear, MaxPool2D, Relu

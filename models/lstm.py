@@ -1,6 +1,6 @@
 """LSTM: layers of long short-term memory that read a sequence, and a linear layer that classifies it."""
 
-from puregraph.arguments import takes
+from puregraph.core.arguments import takes
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import LSTM, Dropout, Linear
 

@@ -1,6 +1,6 @@
 """A multi-layer perceptron."""
 
-from puregraph.arguments import takes
+from puregraph.core.arguments import takes
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Dropout, Flatten, Linear, Relu
 

@@ -1,6 +1,6 @@
 """MobileNet: depthwise separable convolutions: each channel filtered alone, then all mixed at each position."""
 
-from puregraph.arguments import takes
+from puregraph.core.arguments import takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential

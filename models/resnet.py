@@ -1,6 +1,6 @@
 """ResNet: residual blocks, which learn what to add to their input."""
 
-from puregraph.arguments import Count, takes
+from puregraph.core.arguments import Count, takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential

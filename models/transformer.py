@@ -1,6 +1,6 @@
 """Transformer: attention and a position-wise network, each with a residual connection."""
 
-from puregraph.arguments import Count, takes
+from puregraph.core.arguments import Count, takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential

@@ -1,6 +1,6 @@
 """U-Net: down to a small size with many channels and up again, with shortcuts at every size."""
 
-from puregraph.arguments import takes
+from puregraph.core.arguments import takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential

@@ -1,6 +1,6 @@
 """VGG: depth from 3x3 convolutions alone."""
 
-from puregraph.arguments import takes
+from puregraph.core.arguments import takes
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, Conv2D, Dropout, Flatten, Linear, MaxPool2D, Relu
 

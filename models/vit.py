@@ -1,6 +1,6 @@
 """ViT: a transformer that reads an image as a sequence of patches."""
 
-from puregraph.arguments import Count, takes
+from puregraph.core.arguments import Count, takes
 from puregraph.graph.sequential import Sequential
 from puregraph.models.transformer import transformerBlock
 from puregraph.modules import Conv2D, Dropout, LayerNorm, Linear, Position, Prepend, Reshape, Slice, Transpose

@@ -5,21 +5,12 @@ net.dataShapeFrom(("N", 784))               # ('N', 10), before any data
 print(summary(net, ("N", 784)))             # every node's shapes, parameters, bytes, operations
 """
 
-from puregraph import autodiff, costs, device, modules, optimizers
-from puregraph.analysis.footprint import Footprint
-from puregraph.analysis.stages import stages
-from puregraph.analysis.summary import summary
-from puregraph.base.environment import checkNames
-from puregraph.check import CheckError, checkGraph, checkModule
-from puregraph.checkpoint import loadGraph as load
+from puregraph import autodiff, modules, optimizers
+from puregraph.core import device
+from puregraph.core.base.environment import checkNames
+from puregraph.core.device import useDevice
 from puregraph.core.dim import Dim
-from puregraph.core.initial import seed
-from puregraph.core.param import Param, State
-from puregraph.core.rules import registerRule
-from puregraph.costs import *
-from puregraph.device import useDevice
-from puregraph.draw.charts.plots import plotImages, plotParams
-from puregraph.errors import (
+from puregraph.core.errors import (
     ArgumentError,
     AutoDiffException,
     CheckpointError,
@@ -32,21 +23,33 @@ from puregraph.errors import (
     PuregraphError,
     ShapeError,
 )
-from puregraph.formula import Formula
-from puregraph.function import Function
+from puregraph.core.initial import seed
+from puregraph.core.moved import attribute as __getattr__  # noqa: F401 - old names, as attributes
+from puregraph.core.moved import install
+from puregraph.core.param import Param, State
+from puregraph.core.rules import registerRule
+from puregraph.core.version import __version__ as __version__
+from puregraph.draw.charts.plots import plotImages, plotParams
 from puregraph.graph import Graph
+from puregraph.graph.analysis.footprint import Footprint
+from puregraph.graph.analysis.stages import stages
+from puregraph.graph.analysis.summary import summary
 from puregraph.graph.backward import BackwardGraph
+from puregraph.graph.function import Function
 from puregraph.graph.input import Input
+from puregraph.graph.module import Module
+from puregraph.graph.node import Node
 from puregraph.graph.parallel import Parallel
+from puregraph.graph.pointwise import Pointwise
 from puregraph.graph.sequential import Sequential
-from puregraph.module import Module
 from puregraph.modules import *
-from puregraph.moved import attribute as __getattr__  # noqa: F401 - old names, as attributes
-from puregraph.moved import install
-from puregraph.node import Node
+from puregraph.modules import costs
+from puregraph.modules.costs import *
+from puregraph.ops.formula import Formula
 from puregraph.optimizers import *
-from puregraph.pointwise import Pointwise
+from puregraph.serialize.checkpoint import loadGraph as load
 from puregraph.serialize.classnames import registerModule
+from puregraph.testing.check import CheckError, checkGraph, checkModule
 from puregraph.train import (
     F1,
     MAE,
@@ -71,7 +74,6 @@ from puregraph.train import (
     findRate,
     generate,
 )
-from puregraph.version import __version__ as __version__
 
 checkNames()
 install()

@@ -24,10 +24,10 @@ sys.path.insert(0, str(ROOT))
 
 import puregraph as pg  # noqa: E402
 from puregraph.compile import Program  # noqa: E402
-from puregraph.formula import Formula  # noqa: E402
-from puregraph.formula.optable import FUNCTIONS, TABLE  # noqa: E402
-from puregraph.native.llvm import jit as native  # noqa: E402
-from puregraph.pointwise import Pointwise  # noqa: E402
+from puregraph.graph.pointwise import Pointwise  # noqa: E402
+from puregraph.ops.formula import Formula  # noqa: E402
+from puregraph.ops.formula.optable import FUNCTIONS, TABLE  # noqa: E402
+from puregraph.ops.native.llvm import jit as native  # noqa: E402
 
 PAGE = ROOT / "docs" / "accuracy.md"
 TINY = float(np.finfo(np.float32).tiny)

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from roofline import traffic
 
 from benchmarks.contenders import puregraph as side
-from puregraph import device
+from puregraph.core import device
 
 STEPS = 3  # the last one counts
 WIDTH = 70

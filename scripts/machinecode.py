@@ -29,8 +29,8 @@ import roofline  # noqa: E402 - found through the line above
 import test_traffic as traffic  # noqa: E402
 
 from puregraph.compile.gpu.lower.copylaunch import startsOf  # noqa: E402
-from puregraph.cuda.runtime import compiler  # noqa: E402
-from puregraph.cuda.runtime.launch import Launch  # noqa: E402
+from puregraph.ops.cuda.runtime import compiler  # noqa: E402
+from puregraph.ops.cuda.runtime.launch import Launch  # noqa: E402
 
 PROCESSORS, REGISTERS, THREADS, BLOCKS, SHARED, RESERVED = 132, 65536, 2048, 32, 227 << 10, 1 << 10
 LOAD = re.compile(r"\bLDG\.E([.\w]*)")

@@ -12,7 +12,7 @@ from puregraph.autodiff.forward.vmap import RULES
 from puregraph.compile.decompose import decompositionOf
 from puregraph.compile.lower.registry import isLowered
 from puregraph.compile.trace.abstract import READERS, kindsOf
-from puregraph.kernel import declared, registry
+from puregraph.ops.kernel import declared, registry
 
 PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
 COLUMNS = {

@@ -1,6 +1,6 @@
 """Plans every convolution and attention of the known models by cuDNN, without a GPU.
 
-    python scripts/plans.py            compare the workspaces with those in puregraph/cuda/libraries/workspaces.json
+    python scripts/plans.py            compare the workspaces with those in puregraph/ops/cuda/libraries/workspaces.json
     python scripts/plans.py --write    write them there
     python scripts/plans.py --here --write    the same for the GPU that is here, which knows its workspaces best
     python scripts/plans.py --only lenet resnet20 --cache FOLDER    keep the plans, for a GPU of these properties
@@ -24,14 +24,14 @@ from puregraph import models
 from puregraph.compile.ir.strides import contiguous
 from puregraph.compile.pipeline import schedule
 from puregraph.compile.trace.channelslast import layoutFor
-from puregraph.cuda.libraries import attention, convolution, cudnn, workspaces
 from puregraph.graph.sequential import Sequential
-from puregraph.kernels.attention import attend, attendGrad
-from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.modules import Conv2D
+from puregraph.ops.cuda.libraries import attention, convolution, cudnn, workspaces
+from puregraph.ops.reference.attention import attend, attendGrad
+from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
 
 HERE = Path(__file__).parent
-H200 = HERE.parent / "puregraph/cuda/libraries/h200.json"
+H200 = HERE.parent / "puregraph/ops/cuda/libraries/h200.json"
 LAYS = [(None, None), (None, cudnn.channelsLast), (cudnn.channelsLast, cudnn.channelsLast)]  # of inputs, of filters
 STUB = "PUREGRAPH_STUB"  # says that this process has the stub driver
 

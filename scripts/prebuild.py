@@ -25,16 +25,18 @@ sys.path.insert(1, str(ROOT))
 
 from benchmarks import floors, gpu, workloads  # noqa: E402 - found through the line above
 from benchmarks.contenders import puregraph as side  # noqa: E402
-from puregraph import costs, device, modules  # noqa: E402
+from puregraph import modules
 from puregraph.compile import program  # noqa: E402
 from puregraph.compile.backend import GPU  # noqa: E402
 from puregraph.compile.gpu.lower.copylaunch import startsOf  # noqa: E402
-from puregraph.cuda.libraries import cudnn  # noqa: E402
-from puregraph.cuda.runtime import compiler  # noqa: E402
-from puregraph.cuda.runtime.launch import Launch  # noqa: E402
+from puregraph.core import device
+from puregraph.core.storage import diskcache  # noqa: E402
 from puregraph.graph import Graph  # noqa: E402
 from puregraph.graph.input import Input  # noqa: E402
-from puregraph.storage import diskcache  # noqa: E402
+from puregraph.modules import costs  # noqa: E402
+from puregraph.ops.cuda.libraries import cudnn  # noqa: E402
+from puregraph.ops.cuda.runtime import compiler  # noqa: E402
+from puregraph.ops.cuda.runtime.launch import Launch  # noqa: E402
 
 BROKEN = ("_broken", "_dependent", "_emulator")  # files of tests whose kernels no GPU is asked to run
 

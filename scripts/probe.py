@@ -18,16 +18,16 @@ from pathlib import Path
 import numpy as np
 
 import puregraph as pg
-from puregraph import device
-from puregraph.cuda.libraries import attention, convolution, cublaslt, cudnn, tensorview
-from puregraph.cuda.libraries.librarygemm import product
-from puregraph.cuda.runtime import compiler, runner
-from puregraph.cuda.runtime.launch import Launch, gridFor
+from puregraph.core import device
+from puregraph.core.storage import diskcache
 from puregraph.models import mlp
+from puregraph.ops.cuda.libraries import attention, convolution, cublaslt, cudnn, tensorview
+from puregraph.ops.cuda.libraries.librarygemm import product
+from puregraph.ops.cuda.runtime import compiler, runner
+from puregraph.ops.cuda.runtime.launch import Launch, gridFor
 from puregraph.optimizers import SGD
-from puregraph.storage import diskcache
 
-H200 = Path(__file__).parent.parent / "puregraph/cuda/libraries/h200.json"
+H200 = Path(__file__).parent.parent / "puregraph/ops/cuda/libraries/h200.json"
 ADD = 'extern "C" __global__ void add(float* x) { x[blockIdx.x * blockDim.x + threadIdx.x] += 1.0f; }'
 SPIN = """extern "C" __global__ void spin(float* x, long n) {
     float y = x[0];

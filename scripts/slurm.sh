@@ -43,6 +43,6 @@ import recipes
 print("hash", recipes.outcome("perceptron"))
 END
 alone=$("$python" "$folder/train.py")
-found=$(srun --mpi=pmi2 -n 3 --overcommit "$python" -m puregraph.many "$folder/train.py" | sort -u)
+found=$(srun --mpi=pmi2 -n 3 --overcommit "$python" -m puregraph.distributed "$folder/train.py" | sort -u)
 [ "$found" = "$alone" ] || { echo "one process ends with $alone, three of srun with: $found"; exit 1; }
 echo "three processes of srun end as one does: $alone"

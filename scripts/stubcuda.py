@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from puregraph.cuda.libraries import paths
+from puregraph.ops.cuda.libraries import paths
 
 CALL = re.compile(r"\b(cu[A-Z]\w+)\s*\(")
 RENAMED = re.compile(r"#define\s+cu[A-Z]\w+\s+(?:__CUDA_API_PT[DS]S?Z?\()?(cu[A-Z]\w+?)\)?\s*$", re.M)

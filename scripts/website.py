@@ -25,7 +25,14 @@ from pages import working
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PACKAGES = ("puregraph", "puregraph.autodiff", "puregraph.data", "puregraph.models", "puregraph.onnx", "puregraph.text")
+PACKAGES = (
+    "puregraph",
+    "puregraph.autodiff",
+    "puregraph.data",
+    "puregraph.models",
+    "puregraph.onnx",
+    "puregraph.compat.text",
+)
 GUIDES = {  # in the order in which people come
     "First steps": ["start", "recipes", "notebooks", "modules", "training", "checkpoints", "pictures", "notation"],
     "Shapes and speed": ["shapes", "compile", "memory", "gpu", "many", "slowstep", "performance", "accuracy"],
@@ -162,7 +169,7 @@ def publicClasses():
 
 def membersOf(found):
     """(name, function or property) of what a class has: its own, and what it has from bases without a page."""
-    from puregraph.base.cachedproperty import CachedProperty
+    from puregraph.core.base.cachedproperty import CachedProperty
     from puregraph.core.late import Late
 
     seen, pages = set(), [cls for cls in found.__mro__[1:] if cls in publicClasses()]

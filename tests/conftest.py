@@ -19,13 +19,13 @@ import pytest
 import ongpu
 from hypothesis import settings
 
-from puregraph import device as devices
+from puregraph.core import device as devices
 from puregraph.core import initial
-from puregraph.cuda.runtime import compiler
-from puregraph.cuda.emulator import emulator
-from puregraph.kernel import useFast
-from puregraph.native.llvm import jit
-from puregraph.storage import diskcache
+from puregraph.ops.cuda.runtime import compiler
+from puregraph.testing.emulator import emulator
+from puregraph.ops.kernel import useFast
+from puregraph.ops.native.llvm import jit
+from puregraph.core.storage import diskcache
 from puregraph.train import announcing
 
 announcing.PATIENCE = 600  # a busy machine adds no line to what is printed

@@ -7,8 +7,8 @@ import numpy as np
 import puregraph as pg
 from benchmarks import workloads
 from benchmarks.contenders import AbsentError
-from puregraph import device
 from puregraph.compile import Program, Updater
+from puregraph.core import device
 from puregraph.core.rules import gradientRule
 from puregraph.optimizers import AdamW, MomentumSGD
 

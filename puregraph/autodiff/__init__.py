@@ -26,11 +26,11 @@ from puregraph.autodiff.tape.tapenode import GradientEdge, get_gradient_edge
 from puregraph.autodiff.tape.tapenode import TapeNode as Node
 from puregraph.autodiff.tape.variable import Variable
 from puregraph.core.accumulate import accumulate, seedLike, zeroLike
-from puregraph.errors import AutoDiffException
-from puregraph.function import Function
+from puregraph.core.errors import AutoDiffException
+from puregraph.graph.function import Function
 
 if TYPE_CHECKING:
-    from puregraph.autodiff.analog import (
+    from puregraph.compat.analog import (
         AccumulateGrad,
         AcyclicDirectedGraph,
         ArgsKwargs,
@@ -114,7 +114,7 @@ __all__ = [
     "zero_like",
 ]
 
-ANALOG = "puregraph.autodiff.analog"
+ANALOG = "puregraph.compat.analog"
 
 
 def __getattr__(name: str) -> Any:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from puregraph.base.dtype import isFloating
+from puregraph.core.base.dtype import isFloating
+from puregraph.core.errors import GraphError
 from puregraph.core.param import Param
 from puregraph.core.rules import rulesFor
-from puregraph.errors import GraphError
 from puregraph.graph import Graph
 from puregraph.graph.backward import BackwardGraph
 from puregraph.graph.lookup import few, nearest
+from puregraph.graph.module import Module
+from puregraph.graph.node import Node
 from puregraph.graph.steps import Steps
-from puregraph.module import Module
-from puregraph.node import Node
 
 
 class Pure:

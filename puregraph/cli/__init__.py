@@ -14,15 +14,15 @@ from contextlib import redirect_stdout
 from typing import Any
 
 import puregraph
-from puregraph import checkpoint
 from puregraph.cli import plancommand
 from puregraph.cli.doctorcommand import runDoctor
 from puregraph.cli.inspectcommand import runInspect
 from puregraph.cli.modelcommands import runCheck, runDraw, runPlan, runShapes
 from puregraph.cli.onnxcommand import runOnnx
 from puregraph.cli.usageerror import UsageError
-from puregraph.errors import PuregraphError
-from puregraph.many import launcher
+from puregraph.core.errors import PuregraphError
+from puregraph.distributed.launch import launcher
+from puregraph.serialize import checkpoint
 
 MODEL = (
     "FILE.py, FILE.py:NAME or package.module:NAME: a Graph, or a function or class without arguments that makes one; "

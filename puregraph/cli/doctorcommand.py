@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from puregraph import device
-from puregraph.base.environment import VARIABLES, variable
 from puregraph.cli.terminal import aligned, printJson
-from puregraph.cuda.runtime.diagnose import driverVersion, parts
-from puregraph.native.llvm import jit
+from puregraph.core import device
+from puregraph.core.base.environment import VARIABLES, variable
+from puregraph.ops.cuda.runtime.diagnose import driverVersion, parts
+from puregraph.ops.native.llvm import jit
 
 
 def runDoctor(options: argparse.Namespace) -> int:

@@ -6,12 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from puregraph import checkpoint
-from puregraph.analysis.summary import bytesText, cut
 from puregraph.cli.terminal import aligned, printJson
 from puregraph.cli.usageerror import UsageError
-from puregraph.errors import printable, quote, show
-from puregraph.storage.jsoncodec import decode
+from puregraph.core.errors import printable, quote, show
+from puregraph.core.storage.jsoncodec import decode
+from puregraph.graph.analysis.summary import bytesText, cut
+from puregraph.serialize import checkpoint
 
 
 def runInspect(options: argparse.Namespace) -> int:

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import puregraph
-from puregraph import checkpoint
 from puregraph.cli.usageerror import UsageError
+from puregraph.core.errors import GraphError, PuregraphError
 from puregraph.core.shape import asShape
-from puregraph.errors import GraphError, PuregraphError
 from puregraph.graph import Graph
 from puregraph.graph.lookup import nearest
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.serialize import checkpoint
 
 FOLDERS = (
     os.path.dirname(puregraph.__file__),

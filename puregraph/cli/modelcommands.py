@@ -6,15 +6,15 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from puregraph.analysis.footprint import Footprint
-from puregraph.analysis.summary import render
-from puregraph.check import CheckError, checkModule
 from puregraph.cli import plancommand
 from puregraph.cli.modelargument import findGraph, modelAndShapes
 from puregraph.cli.terminal import hasColor, paint, printJson, terminalWidth
 from puregraph.cli.usageerror import UsageError
+from puregraph.core.errors import ArgumentError, show
 from puregraph.core.shape import bind, symbols
-from puregraph.errors import ArgumentError, show
+from puregraph.graph.analysis.footprint import Footprint
+from puregraph.graph.analysis.summary import render
+from puregraph.testing.check import CheckError, checkModule
 
 
 def runShapes(options: argparse.Namespace) -> int:

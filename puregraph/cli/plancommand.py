@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from puregraph import optimizers
-from puregraph.errors import ArgumentError
+from puregraph.core.errors import ArgumentError
+from puregraph.distributed import Cluster, LinkSpeed
+from puregraph.distributed.launch import launcher
+from puregraph.distributed.plan.dataparallelplan import DataParallelPlan
+from puregraph.distributed.plan.parallelplan import ParallelPlan
+from puregraph.distributed.plan.pipelineplan import PipelinePlan
 from puregraph.graph import Graph
-from puregraph.many import Cluster, LinkSpeed, launcher
 from puregraph.train import prechecks
-from puregraph.train.pipeline.stageplan import StagePlan
-from puregraph.train.together.mixplan import MixPlan
-from puregraph.train.together.splitplan import SplitPlan
 
-Plan = SplitPlan | MixPlan | StagePlan
+Plan = DataParallelPlan | ParallelPlan | PipelinePlan
 
 
 def addArguments(command: argparse.ArgumentParser) -> None:
@@ -54,7 +55,7 @@ def plansFrom(options: Any, graph: Graph, shapes: list[Any]) -> list[Plan]:
     if not (isinstance(kind, type) and issubclass(kind, optimizers.Optimizer)):
         raise ArgumentError(f"--optimizer: there is no optimizer {options.optimizer!r}; write Adam, SGD, ...")
     cluster = clusterFrom(options)
-    return [make(graph, shapes, cluster, kind) for make in (SplitPlan, StagePlan, MixPlan)]
+    return [make(graph, shapes, cluster, kind) for make in (DataParallelPlan, PipelinePlan, ParallelPlan)]
 
 
 def clusterFrom(options: Any) -> Cluster:
@@ -88,8 +89,8 @@ def plansOfScript(options: Any, script: str) -> tuple[str, list[Plan]]:
     kind = planned.optimizer if options.optimizer is None else getattr(optimizers, options.optimizer, None)
     if kind is None:
         raise ArgumentError(f"--optimizer: there is no optimizer {options.optimizer!r}; write Adam, SGD, ...")
-    makers: list[Callable[..., Plan]] = [SplitPlan] if batch >= cluster.ranks else []
-    return line, [make(planned.graph, shapes, cluster, kind) for make in (*makers, StagePlan, MixPlan)]
+    makers: list[Callable[..., Plan]] = [DataParallelPlan] if batch >= cluster.ranks else []
+    return line, [make(planned.graph, shapes, cluster, kind) for make in (*makers, PipelinePlan, ParallelPlan)]
 
 
 def batchFrom(options: Any) -> int:
@@ -134,17 +135,17 @@ def rowsOf(plans: list[Plan]) -> dict[str, Any]:
     """Return splits, pipelines and mixes as JSON data."""
     ways: dict[str, list[Any]] = {}
     for plan in plans:
-        if isinstance(plan, StagePlan):
+        if isinstance(plan, PipelinePlan):
             ways["pipelines"] = [split._asdict() for split in plan.splits]
         else:
-            name, rows = ("splits", plan.splits) if isinstance(plan, SplitPlan) else ("mixes", plan.mixes)
+            name, rows = ("splits", plan.splits) if isinstance(plan, DataParallelPlan) else ("mixes", plan.mixes)
             ways[name] = [{**way._asdict(), "calls": [call._asdict() for call in way.calls]} for way in rows]
     return ways
 
 
 def measureHere() -> int:
     """Have two processes print the options that describe this machine; their exit code."""
-    from puregraph.many.predict import measure  # nothing else here needs it
+    from puregraph.distributed.plan import measure  # nothing else here needs it
 
     launched = argparse.Namespace(n=2, hosts=None, patience=None, ulfm=False, script=measure.__file__, arguments=[])
     return launcher.launch(launched)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from puregraph.errors import PuregraphError
+from puregraph.core.errors import PuregraphError
 
 
 class UsageError(PuregraphError):

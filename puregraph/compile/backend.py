@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph import device
-from puregraph.base.dtype import isBfloat16
 from puregraph.compile import pipeline
 from puregraph.compile.lower import rules  # noqa: F401  they register themselves
 from puregraph.compile.lower.registry import isLowered
@@ -19,8 +17,10 @@ from puregraph.compile.pipeline import Pipeline, runPasses
 from puregraph.compile.runtime.executable import Executable
 from puregraph.compile.trace.channelslast import layoutFor
 from puregraph.compile.trace.opaque import NotArraysError
-from puregraph.kernel import allowed
-from puregraph.native.llvm import jit
+from puregraph.core import device
+from puregraph.core.base.dtype import isBfloat16
+from puregraph.ops.kernel import allowed
+from puregraph.ops.native.llvm import jit
 
 
 class Backend(NamedTuple):

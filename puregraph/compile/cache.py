@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from puregraph.arguments import Flag, ModuleLike, Optimizers, Types, Whole, optional, takes
 from puregraph.compile.program import Program
 from puregraph.compile.runtime.buffers import Workspace
 from puregraph.compile.trace.costchecks import warnOf
 from puregraph.compile.trace.withcost import withCost
-from puregraph.errors import GraphError, GraphWarning, need, plural
-from puregraph.errors.userwarning import warnUser
+from puregraph.core.arguments import Flag, ModuleLike, Optimizers, Types, Whole, optional, takes
+from puregraph.core.errors import GraphError, GraphWarning, need, plural
+from puregraph.core.errors.userwarning import warnUser
 from puregraph.graph import Graph
-from puregraph.module import shapesOf
+from puregraph.graph.module import shapesOf
 
 SOON = 4  # this many shapes are compiled on sight, later ones when they come again
 MOST = 32  # most programs that are kept

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from puregraph.base.dtype import isFloating
 from puregraph.core.accumulate import needPlain
-from puregraph.errors import DataError, DtypeError, need, plural, show
+from puregraph.core.base.dtype import isFloating
+from puregraph.core.errors import DataError, DtypeError, need, plural, show
 
 
 def conformed(program: Any, inputs: list[Any]) -> list[Any]:

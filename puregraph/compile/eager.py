@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from puregraph.base.signals import Deferred
 from puregraph.compile.backend import GPU
 from puregraph.compile.fallback import warnOnce
 from puregraph.compile.runtime.bind import DeviationError
 from puregraph.compile.trace.opaque import RuleProfile
 from puregraph.compile.trace.schedule import isFinite
 from puregraph.core.accumulate import seedLike
-from puregraph.errors import GraphWarning
-from puregraph.errors.userwarning import warnUser
+from puregraph.core.base.signals import Deferred
+from puregraph.core.errors import GraphWarning
+from puregraph.core.errors.userwarning import warnUser
 
 
 def eagerStep(program: Any, inputs: list[Any], numbers: dict[str, float], partitioned: Any = None) -> Any:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from puregraph.base.signals import isAsynchronous
 from puregraph.compile.ir.value import Call, CallOrigin
-from puregraph.errors import FormulaError, GraphWarning, PuregraphError, plural
-from puregraph.errors.userwarning import warnUser
+from puregraph.core.base.signals import isAsynchronous
+from puregraph.core.errors import FormulaError, GraphWarning, PuregraphError, plural
+from puregraph.core.errors.userwarning import warnUser
 from puregraph.graph.steps import GraphStep
 
 REPORT = "results are the same, but slower; please report this with the graph, print(graph), so that it can be mended"

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.dtype import isFloating
-from puregraph.base.signals import isAsynchronous
 from puregraph.compile.backend import GPU, NUMPY, backendFor
 from puregraph.compile.conform import adaptIntegers, conformed, followFloats
 from puregraph.compile.eager import eagerStep, inMode, runAfterFailure, trialRun
@@ -26,10 +24,12 @@ from puregraph.compile.runtime.validity import Validity
 from puregraph.compile.trace.opaque import AssumedProfile, NotCompiledError, OpenSizesError, UntriedError
 from puregraph.compile.trace.schedule import Schedule
 from puregraph.compile.verify import VerifyError
+from puregraph.core.base.dtype import isFloating
+from puregraph.core.base.signals import isAsynchronous
+from puregraph.core.errors import PuregraphError, ShapeError, addLocation, show
 from puregraph.core.hooks import HOOKS
 from puregraph.core.late import Late
 from puregraph.core.machinememory import largeFault
-from puregraph.errors import PuregraphError, ShapeError, addLocation, show
 from puregraph.graph import Graph
 
 MADE = (

@@ -12,11 +12,11 @@ from puregraph.compile.cache import Programs
 from puregraph.compile.ir.strides import storedOrder
 from puregraph.compile.partition import Partition, stepsOf
 from puregraph.compile.runtime.buffers import Workspace
-from puregraph.errors import misfit
+from puregraph.core.errors import misfit
 from puregraph.graph import Graph
 from puregraph.graph.inference import Inferred, inferShapes
+from puregraph.graph.module import Module
 from puregraph.graph.steps import GraphStep, Steps
-from puregraph.module import Module
 
 
 class StepsGraph(Graph):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.base.signals import Deferred
 from puregraph.compile.pipeline import TRACED, runPasses
 from puregraph.compile.program import Program
 from puregraph.compile.results import gatherGrads
 from puregraph.compile.trace.schedule import Schedule, traceUpdate
+from puregraph.core.base.signals import Deferred
 from puregraph.graph import Graph
 
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.align import addressOf
 from puregraph.compile.ir.value import ARRAYS, Call, Value, changed
 from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.memory.planner import MemoryPlan
 from puregraph.compile.runtime.bind import Bound, bound
 from puregraph.compile.runtime.buffers import Buffers
 from puregraph.compile.runtime.guardbands import GuardBands, VerifyError, named, titleOf, written
-from puregraph.kernel import useFast
+from puregraph.core.base.align import addressOf
+from puregraph.ops.kernel import useFast
 
 VARIABLE = "PUREGRAPH_VERIFY"
 POISON = 255  # fills memory before it is written: NaN, -1 or True

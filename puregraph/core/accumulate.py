@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.errors import DataError
+from puregraph.core.errors import DataError
 
 
 @singledispatch

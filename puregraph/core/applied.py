@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from puregraph.base.fingerprint import fingerprint
+from puregraph.core.base.fingerprint import fingerprint
+from puregraph.core.errors import PuregraphError
 from puregraph.core.param import Param
-from puregraph.errors import PuregraphError
 
 
 class Applied(NamedTuple):

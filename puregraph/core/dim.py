@@ -16,8 +16,8 @@ from functools import lru_cache
 from numbers import Integral
 from typing import Any, NamedTuple
 
-from puregraph.base.parsing import syntaxTree
-from puregraph.errors import Fault, ShapeError, need
+from puregraph.core.base.parsing import syntaxTree
+from puregraph.core.errors import Fault, ShapeError, need
 
 Size = Any  # an int or a Dim
 Terms = dict[tuple, int]  # {factors: coefficient}, each factor the name of a symbol, a Floor or a Minimum

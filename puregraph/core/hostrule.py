@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from puregraph.device import isDeviceArray, toHost
+from puregraph.core.device import isDeviceArray, toHost
 
 
 def onHost(rule: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.arguments import Natural, isNumber, optional, takes
-from puregraph.base.mutex import Mutex
-from puregraph.errors import ArgumentError
+from puregraph.core.arguments import Natural, isNumber, optional, takes
+from puregraph.core.base.mutex import Mutex
+from puregraph.core.errors import ArgumentError
 
 Start = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 

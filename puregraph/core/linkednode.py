@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.arguments import ModuleLike
+from puregraph.core.arguments import ModuleLike
 from puregraph.core.component import Component
+from puregraph.core.errors import GraphError, plural
+from puregraph.core.foreign import ForeignAttributes
 from puregraph.core.late import Late
 from puregraph.core.traversal import Link, children, parents, postorder
 from puregraph.core.versioning import COUNTER
-from puregraph.errors import GraphError, plural
-from puregraph.foreign import ForeignAttributes
 
 OPERATORS = "puregraph.modules.operators"
 Edge = tuple[Any, int]  # a producer and one of its outputs

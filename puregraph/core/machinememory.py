@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.errors import Fault, ShapeError, show
+from puregraph.core.errors import Fault, ShapeError, show
 
 MOST = 1 << 47  # bytes that a process can address, where the system does not say how many there are
 

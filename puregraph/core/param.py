@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
-from puregraph.arguments import isNumber, isType
-from puregraph.base.align import fitting, ownCopy, readOnly
-from puregraph.base.attributes import Settable
-from puregraph.base.dtype import isFloating, isNumeric, nativeType
-from puregraph.base.fingerprint import fingerprint
-from puregraph.base.lease import Lease, isLendable, lend
-from puregraph.base.widen import noteDtype
+from puregraph.core import device
 from puregraph.core.accumulate import needPlain, operatorsHint
+from puregraph.core.arguments import isNumber, isType
+from puregraph.core.base.align import fitting, ownCopy, readOnly
+from puregraph.core.base.attributes import Settable
+from puregraph.core.base.dtype import isFloating, isNumeric, nativeType
+from puregraph.core.base.fingerprint import fingerprint
+from puregraph.core.base.lease import Lease, isLendable, lend
+from puregraph.core.base.widen import noteDtype
+from puregraph.core.errors import ArgumentError, DtypeError, Fault, ShapeError, UnknownAttributeError, addLocation, show
 from puregraph.core.initial import SEED, Start, generator, start
 from puregraph.core.machinememory import needMemory
 from puregraph.core.tracer import Tracer
 from puregraph.core.versioning import ARRAYVERSIONS, COUNTER, Kept, LastUpdate, VersionedAttribute
-from puregraph.errors import ArgumentError, DtypeError, Fault, ShapeError, UnknownAttributeError, addLocation, show
 
 
 def wholes(shape: Any, kind: str) -> tuple[int, ...]:

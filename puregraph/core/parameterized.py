@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.dtype import isFloating
+from puregraph.core.base.dtype import isFloating
+from puregraph.core.errors import PuregraphError
 from puregraph.core.param import Param, State
 from puregraph.core.versioning import COUNTER, Versioned
-from puregraph.errors import PuregraphError
 
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")  # how a GPU may calculate with what is kept in float32
 

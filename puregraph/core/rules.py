@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from puregraph.arguments import AnyFunction, Text, optional, takes
+from puregraph.core.arguments import AnyFunction, Text, optional, takes
+from puregraph.core.errors import ArgumentError, AutoDiffException
 from puregraph.core.versioning import COUNTER
-from puregraph.errors import ArgumentError, AutoDiffException
 
 Rule = Callable[..., Any]
 DEFAULT = "default"  # the name of a rule that was registered without one

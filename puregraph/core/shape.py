@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.core.device import toHost
 from puregraph.core.dim import SIZE, DataDependent, Dim, Size, build, dependsOnData, read
+from puregraph.core.errors import PuregraphError, need, show
 from puregraph.core.tracer import Tracer
-from puregraph.device import toHost
-from puregraph.errors import PuregraphError, need, show
 
 Shape = tuple[Size, ...]
 AXES = 64  # of an array of numpy's

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
+from puregraph.core import device
 
 
 def astype(x: Any, dtype: Any, copy: bool = True) -> Any:

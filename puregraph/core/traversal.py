@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from puregraph.errors import GraphError
+from puregraph.core.errors import GraphError
 
 Vertex = TypeVar("Vertex")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from puregraph.base.attributes import Settable, checkAttribute
+from puregraph.core.base.attributes import Settable, checkAttribute
 
 
 class VersionCounter:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
-from puregraph.base.dtype import isNumeric
+from puregraph.core import device
 from puregraph.core.accumulate import needPlain
-from puregraph.errors import DataError, show
+from puregraph.core.base.dtype import isNumeric
+from puregraph.core.errors import DataError, show
 from puregraph.graph.lookup import few
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
-from puregraph.arguments import Flag, Natural, takes
+from puregraph.core import device
+from puregraph.core.arguments import Flag, Natural, takes
+from puregraph.core.errors import ArgumentError, DataError, show
 from puregraph.data.arrays import pairFrom, rowsOf
 from puregraph.data.batches import batchCount, checkedSize
-from puregraph.errors import ArgumentError, DataError, show
 
 
 class Augmented:

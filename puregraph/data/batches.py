@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph import device
+from puregraph.core import device
+from puregraph.core.errors import DataError
 from puregraph.data.arrays import checkLengths, isArray, isSeveral, pairFrom, plain, rowsOf, weightFrom
-from puregraph.errors import DataError
 
 LIGHT = 1 << 18  # bytes: gathering them takes less than the 0.1 ms of passing a batch between threads
 

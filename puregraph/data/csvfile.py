@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.arguments import FilePath, Text, Texts, takes
-from puregraph.errors import DataError, plural
+from puregraph.core.arguments import FilePath, Text, Texts, takes
+from puregraph.core.errors import DataError, plural
 
 
 @takes(path=FilePath, delimiter=Text, gaps=Texts, encoding=Text)

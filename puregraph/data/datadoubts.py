@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.dtype import isByte
+from puregraph.core.base.dtype import isByte
+from puregraph.core.errors import GraphWarning
+from puregraph.core.errors.userwarning import warnUser
 from puregraph.data.batches import Arrays, Stream
 from puregraph.data.trainedsamples import earlierKeys, keysOf
-from puregraph.errors import GraphWarning
-from puregraph.errors.userwarning import warnUser
 from puregraph.graph.lookup import few
 
 LOOKED = 500  # samples that are looked at, from all over an array

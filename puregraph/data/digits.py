@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from puregraph.core.errors import DataError
 from puregraph.data.split import Pair, split
-from puregraph.errors import DataError
 
 
 def digits(part: float = 0.25, seed: int = 0) -> tuple[Pair, Pair]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.core.errors import DataError
 from puregraph.data.idx import readIdx
 from puregraph.data.split import Pair
-from puregraph.errors import DataError
 
 VARIABLE = "PUREGRAPH_DATA"
 SYSTEM = "/usr/share/datasets/fashion-mnist"

@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from puregraph.arguments import FilePath, takes
-from puregraph.base.budget import LIMITS
-from puregraph.errors import DataError
+from puregraph.core.arguments import FilePath, takes
+from puregraph.core.base.budget import LIMITS
+from puregraph.core.errors import DataError
 
 DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 AXES = 32

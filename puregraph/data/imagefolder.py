@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.arguments import Dtype, FilePath, Flag, takes
+from puregraph.core.arguments import Dtype, FilePath, Flag, takes
+from puregraph.core.errors import DataError
 from puregraph.data.batches import checkedSize
-from puregraph.errors import DataError
 
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # Pillow starts Ghostscript for others

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
-from puregraph.base.dtype import isFloating
+from puregraph.core import device
+from puregraph.core.base.dtype import isFloating
 from puregraph.data.batches import Batch
 
 

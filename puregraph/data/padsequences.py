@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
-from puregraph.arguments import Natural, Scalar, optional, takes
-from puregraph.base.dtype import isNumeric
-from puregraph.errors import DataError, show
+from puregraph.core import device
+from puregraph.core.arguments import Natural, Scalar, optional, takes
+from puregraph.core.base.dtype import isNumeric
+from puregraph.core.errors import DataError, show
 
 
 @takes(length=optional(Natural), value=Scalar)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
-from puregraph.arguments import Flag, Fraction, Natural, optional, takes
+from puregraph.core import device
+from puregraph.core.arguments import Flag, Fraction, Natural, optional, takes
+from puregraph.core.errors import DataError
 from puregraph.data.arrays import arraysFrom, checkLengths, checkPair, checkRows, isSeveral, plain, rowsOf
-from puregraph.errors import DataError
 
 Pair = tuple[Any, Any]
 

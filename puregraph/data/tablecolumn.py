@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.core.errors import DataError
 from puregraph.data.csvfile import delimiterHint, readCsv
-from puregraph.errors import DataError
 from puregraph.graph.lookup import few
 
 GROUPED = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?\s*")

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.arguments import FilePath, Flag, Text, Texts, choice, optional, takes
+from puregraph.core.arguments import FilePath, Flag, Text, Texts, choice, optional, takes
+from puregraph.core.errors import CheckpointError, DataError, GraphWarning, plural
+from puregraph.core.errors.userwarning import warnUser
+from puregraph.core.foreign import ForeignAttributes
+from puregraph.core.storage.atomicwrite import whole
+from puregraph.core.storage.jsoncodec import loads
 from puregraph.data.arrays import checkLengths, isArray
 from puregraph.data.tablecolumn import TableColumn, columnFrom, isFloat32, isNumber, tableFrom
-from puregraph.errors import CheckpointError, DataError, GraphWarning, plural
-from puregraph.errors.userwarning import warnUser
-from puregraph.foreign import ForeignAttributes
 from puregraph.graph.lookup import few
-from puregraph.storage.atomicwrite import whole
-from puregraph.storage.jsoncodec import loads
 
 FILLS: dict[str, Callable[[np.ndarray], Any]] = {"mean": np.nanmean, "median": np.nanmedian, "zero": lambda column: 0.0}
 ARGUMENTS = ("numbers", "categories", "classes", "fill", "scale", "quantities")

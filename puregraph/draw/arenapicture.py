@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.analysis.summary import bytesText
 from puregraph.draw.escape import markup
 from puregraph.draw.layout.textwidth import shortened, textWidth
 from puregraph.draw.svg import STYLE
+from puregraph.graph.analysis.summary import bytesText
 
 WIDTH, HEIGHT = 900.0, 520.0  # of the plane
 LEFT, TOP, BELOW = 78.0, 58.0, 44.0

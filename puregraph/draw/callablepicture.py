@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.arguments import FilePath, optional, takes
+from puregraph.core.arguments import FilePath, optional, takes
+from puregraph.core.errors import plural
 from puregraph.draw.drawing import Drawing
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge
-from puregraph.errors import plural
 
 
 def callablePicture(graph: Any) -> Picture:

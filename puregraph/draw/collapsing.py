@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
+from puregraph.core.errors import plural
 from puregraph.draw.graphpicture import costLine, totals
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, replaced
-from puregraph.errors import plural
 
 MOST = 120  # boxes that are drawn where nobody says a depth
 

@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from puregraph.arguments import FilePath, Flag, Natural, optional, takes
+from puregraph.core.arguments import FilePath, Flag, Natural, optional, takes
+from puregraph.core.errors import ArgumentError, PuregraphError
+from puregraph.core.storage.atomicwrite import whole
 from puregraph.draw.collapsing import collapsed, fitting, withoutRepeats
 from puregraph.draw.dot import dotText
 from puregraph.draw.escape import markup
@@ -17,9 +19,7 @@ from puregraph.draw.layout.placement import placed
 from puregraph.draw.page import pageText
 from puregraph.draw.picture import Picture
 from puregraph.draw.svg import svgText
-from puregraph.errors import ArgumentError, PuregraphError
 from puregraph.graph.backward import BackwardGraph
-from puregraph.storage.atomicwrite import whole
 
 SCALE = 2  # dots of a .png for each unit of the picture
 

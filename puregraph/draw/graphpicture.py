@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.analysis.footprint import Footprint
-from puregraph.analysis.summary import bytesText, countText
+from puregraph.core.errors import Fault, FormulaError, plural, show
 from puregraph.core.shape import bind, symbols
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup, replaced
-from puregraph.errors import Fault, FormulaError, plural, show
-from puregraph.formula import Formula
+from puregraph.graph.analysis.footprint import Footprint
+from puregraph.graph.analysis.summary import bytesText, countText
 from puregraph.graph.backward import BackwardGraph, ForwardValue, Gradient, readsOf
 from puregraph.graph.inference import StepShapes
 from puregraph.graph.steps import GraphStep, Steps, inputNames
+from puregraph.ops.formula import Formula
 
 LINE = 44  # letters of a line in a box
-COSTS = "puregraph.costs"
+COSTS = "puregraph.modules.costs"
 
 
 class GraphValue(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from puregraph.analysis.summary import render
+from puregraph.core.errors import PuregraphError, plural, show
 from puregraph.draw.drawing import drawGraph
 from puregraph.draw.escape import markup, preformatted
-from puregraph.errors import PuregraphError, plural, show
+from puregraph.graph.analysis.summary import render
 
 MOST = 500  # nodes outside of groups that are drawn, or listed
 

@@ -6,17 +6,17 @@ import textwrap
 from collections import Counter
 from typing import Any
 
-from puregraph.analysis.summary import bytesText, secondsText
-from puregraph.arguments import Argument, FilePath, Flag, Natural, optional, takes
 from puregraph.compile.report.describe import Describer, by
 from puregraph.compile.report.flops import flopsOf
 from puregraph.compile.report.stepprofile import StepProfile
+from puregraph.core.arguments import Argument, FilePath, Flag, Natural, optional, takes
+from puregraph.core.errors import ArgumentError, show
 from puregraph.draw.arenapicture import arenaSvg
 from puregraph.draw.collapsing import MOST
 from puregraph.draw.drawing import Drawing, write
 from puregraph.draw.graphpicture import LINE, flopText
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup, replaced
-from puregraph.errors import ArgumentError, show
+from puregraph.graph.analysis.summary import bytesText, secondsText
 
 LINES = 4  # of a box, for what a step does
 KINDS = {"grad": "gradient", "update": "update", "cost": "cost"}

@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterable
 from itertools import compress, repeat
 from typing import Any
 
-from puregraph.base.cachedproperty import CachedProperty
 from puregraph.core.accumulate import combine, shapeOf
 from puregraph.core.applied import asGrads
+from puregraph.core.base.cachedproperty import CachedProperty
+from puregraph.core.errors import AutoDiffException, PuregraphError, need, show
 from puregraph.core.linkednode import Edge
 from puregraph.core.param import Param
 from puregraph.core.rules import Rule, RuleContext, gradientRule
 from puregraph.core.traversal import weakenReader
-from puregraph.errors import AutoDiffException, PuregraphError, need, show
 from puregraph.graph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.lookup import few
+from puregraph.graph.module import Module, checkGrads, isFloat
+from puregraph.graph.node import Node
 from puregraph.graph.steps import ABSENT, GraphStep, Steps, inputNames
-from puregraph.module import Module, checkGrads, isFloat
-from puregraph.node import Node
 
 
 class ForwardValue(Input):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.base.dtype import isBfloat16, isFloating, isNumeric
 from puregraph.core.accumulate import isArray, isValue, needPlain, shapeOf
+from puregraph.core.base.dtype import isBfloat16, isFloating, isNumeric
+from puregraph.core.device import isDeviceArray
 from puregraph.core.dim import Dim
+from puregraph.core.errors import DataError, DtypeError, PuregraphError, misfit, show
 from puregraph.core.shape import bind, symbols
-from puregraph.device import isDeviceArray
-from puregraph.errors import DataError, DtypeError, PuregraphError, misfit, show
 from puregraph.graph.inference import StepShapes
 from puregraph.graph.steps import Steps, misfitOf
 

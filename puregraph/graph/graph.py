@@ -7,23 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.arguments import Flag, Number, isType, takes
-from puregraph.base.dtype import isFloating, needType
 from puregraph.core.accumulate import shapeOf
+from puregraph.core.arguments import Flag, Number, isType, takes
+from puregraph.core.base.dtype import isFloating, needType
+from puregraph.core.errors import DtypeError, GraphError, PuregraphError, addLocation, misfit, need, show
 from puregraph.core.late import Late
 from puregraph.core.parameterized import PRECISIONS, dtypeOf
 from puregraph.core.rules import rulesFor
 from puregraph.core.shape import valueOf
 from puregraph.core.tracer import tracerOf
-from puregraph.errors import DtypeError, GraphError, PuregraphError, addLocation, misfit, need, show
 from puregraph.graph.datachecks import areMixed, checkInputTypes, checkResults, checkValues
 from puregraph.graph.inference import Inferred, StepShapes, inferShapes, inferTypes, inputTypes, takenTypes
 from puregraph.graph.lastpass import MODE, Pass, savedOf, storeGrads
 from puregraph.graph.lookup import setInside
+from puregraph.graph.module import Module, checkGrads, holdsNode, shapesOf
 from puregraph.graph.nodegraph import NodeGraph
 from puregraph.graph.steps import Steps
 from puregraph.graph.unfolding import graphsIn
-from puregraph.module import Module, checkGrads, holdsNode, shapesOf
 
 
 class Graph(NodeGraph):
@@ -41,8 +41,8 @@ class Graph(NodeGraph):
     hidden = ("values",)
     unversioned = Module.unversioned | {"last", "inferredShapes", "outshapes"}
     backwardType = Late("puregraph.graph.backward", "BackwardGraph")
-    save = Late("puregraph.checkpoint", "saveGraph")
-    load = Late("puregraph.checkpoint", "loadReport")
+    save = Late("puregraph.serialize.checkpoint", "saveGraph")
+    load = Late("puregraph.serialize.checkpoint", "loadReport")
     compile = Late("puregraph.compile.cache", "compiled")
     draw = Late("puregraph.draw.drawing", "drawGraph")
     _repr_html_ = Late("puregraph.draw.notebook", "graphHtml")

@@ -9,8 +9,8 @@ from puregraph.core.param import Param, State
 from puregraph.core.parameterized import StoredArrays
 from puregraph.graph.graph import Graph
 from puregraph.graph.lookup import setInside
+from puregraph.graph.module import Module
 from puregraph.graph.steps import Steps
-from puregraph.module import Module
 
 Location = tuple[Module, str]  # a module, and the name of a parameter or state of its own
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from puregraph.core.linkednode import Edge
 from puregraph.graph.graph import Graph
 from puregraph.graph.input import Input
+from puregraph.graph.node import Node
 from puregraph.graph.steps import ABSENT, GraphStep, Steps
-from puregraph.node import Node
 
 Reader = tuple[int, int]  # the index of a step and that of one of its arguments; behind the last step, of an output
 

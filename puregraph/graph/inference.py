@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.base.dtype import BOOL, INDEX, isBfloat16, isFloating
-from puregraph.base.signals import isAsynchronous
+from puregraph.core.base.dtype import BOOL, INDEX, isBfloat16, isFloating
+from puregraph.core.base.signals import isAsynchronous
+from puregraph.core.errors import DtypeError, Fault, PuregraphError, ShapeError, show
 from puregraph.core.shape import FreshSymbols, withValues
-from puregraph.errors import DtypeError, Fault, PuregraphError, ShapeError, show
 from puregraph.graph.steps import GraphStep, Steps, inputNames
 
 

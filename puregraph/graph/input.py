@@ -1,11 +1,11 @@
 """Input: a named input of a graph."""
 
-from puregraph.arguments import Dtype, optional
-from puregraph.base.dtype import isFloating, nativeType, needType
+from puregraph.core.arguments import Dtype, optional
+from puregraph.core.base.dtype import isFloating, nativeType, needType
+from puregraph.core.errors import need
 from puregraph.core.parameterized import PRECISIONS, dtypeOf
 from puregraph.core.shape import asShape, isInstance
-from puregraph.errors import need
-from puregraph.module import Inputs, Module
+from puregraph.graph.module import Inputs, Module
 
 SPEC = Inputs(("x",))
 

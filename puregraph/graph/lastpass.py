@@ -5,9 +5,9 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from puregraph.base.fingerprint import fingerprint
 from puregraph.core.accumulate import isArray
 from puregraph.core.applied import checkMode, isMarked, isModified, modified
+from puregraph.core.base.fingerprint import fingerprint
 from puregraph.graph.steps import Steps
 
 MODE = attrgetter("module.isTraining")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from puregraph.core.errors import GraphError, GraphWarning
+from puregraph.core.errors.userwarning import warnUser
 from puregraph.core.linkednode import nodeInstead
 from puregraph.core.traversal import parents
-from puregraph.errors import GraphError, GraphWarning
-from puregraph.errors.userwarning import warnUser
 from puregraph.graph.lookup import few
-from puregraph.node import Node
+from puregraph.graph.node import Node
 
 
 def asList(outputs: Any) -> list[Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from puregraph.core.errors import GraphError
 from puregraph.core.versioning import COUNTER
-from puregraph.errors import GraphError
+from puregraph.graph.node import Node
 from puregraph.graph.steps import GraphStep, Steps
-from puregraph.node import Node
 
 
 def nodeNamed(graph: Any, name: str) -> Node:

@@ -6,18 +6,18 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from puregraph.base.dtype import isFloating
+from puregraph.core.base.dtype import isFloating
+from puregraph.core.errors import GraphError, GraphWarning, UnknownAttributeError, plural
 from puregraph.core.param import Param, State
 from puregraph.core.parameterized import StoredArrays
 from puregraph.core.traversal import parents, postorder
 from puregraph.core.versioning import COUNTER, isVersioned
-from puregraph.errors import GraphError, GraphWarning, UnknownAttributeError, plural
 from puregraph.graph.linking import asList, checkInputs, checkReached, edgesOf, namesFor, warnLeftOut
 from puregraph.graph.lookup import few, listing, nodeNamed, setInside, sourceNames
+from puregraph.graph.module import Inputs, Module
+from puregraph.graph.node import Node
 from puregraph.graph.steps import GraphStep, Steps
 from puregraph.graph.unfolding import graphsIn, inputCounts, inputSpecOf, nestedVersions, outputNamesOf, unfold
-from puregraph.module import Inputs, Module
-from puregraph.node import Node
 
 
 class NodeGraph(Module):

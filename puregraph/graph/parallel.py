@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from puregraph.graph.node import Node
 from puregraph.graph.sequential import ModuleList
-from puregraph.node import Node
 
 
 class Parallel(ModuleList):

@@ -7,14 +7,14 @@ from itertools import pairwise
 from numbers import Integral
 from typing import Any
 
-from puregraph.arguments import Whole, takes
-from puregraph.errors import GraphError, GraphWarning
-from puregraph.errors.userwarning import warnUser
-from puregraph.foreign import hintFor
+from puregraph.core.arguments import Whole, takes
+from puregraph.core.errors import GraphError, GraphWarning
+from puregraph.core.errors.userwarning import warnUser
+from puregraph.core.foreign import hintFor
 from puregraph.graph.graph import Graph
 from puregraph.graph.input import Input
-from puregraph.module import Module
-from puregraph.node import Node
+from puregraph.graph.module import Module
+from puregraph.graph.node import Node
 
 
 class ModuleList(Graph):

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.cachedproperty import CachedProperty
-from puregraph.base.widen import forwardRule, hasBfloat16
 from puregraph.core.accumulate import isArray
+from puregraph.core.base.cachedproperty import CachedProperty
+from puregraph.core.base.widen import forwardRule, hasBfloat16
+from puregraph.core.errors import GraphError, PuregraphError, ShapeError, addLocation, show
 from puregraph.core.hooks import HOOKS
 from puregraph.core.machinememory import needOutputs
 from puregraph.core.rules import readBy
-from puregraph.errors import GraphError, PuregraphError, ShapeError, addLocation, show
-from puregraph.node import Node, located
+from puregraph.graph.node import Node, located
 
 ABSENT = 0  # the number of the value that is always None: an optional input or parameter that was left out
 

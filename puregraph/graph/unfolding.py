@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from puregraph.core.errors import GraphError, plural
 from puregraph.core.traversal import postorder
-from puregraph.errors import GraphError, plural
 from puregraph.graph.input import Input
+from puregraph.graph.module import Inputs
+from puregraph.graph.node import Node
 from puregraph.graph.steps import ABSENT, Steps
-from puregraph.module import Inputs
-from puregraph.node import Node
 
 
 def onlyGraphs(nodes: Iterable[Node]) -> list[Any]:

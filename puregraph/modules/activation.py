@@ -1,7 +1,7 @@
 """The activations: pointwise, by the formula that each declares."""
 
-from puregraph.arguments import Flag, Number
-from puregraph.pointwise import Pointwise
+from puregraph.core.arguments import Flag, Number
+from puregraph.graph.pointwise import Pointwise
 
 
 class Relu(Pointwise):

@@ -4,13 +4,13 @@ from functools import reduce
 
 import numpy as np
 
-from puregraph.arguments import Number, Scalar
-from puregraph.base.widen import asResultType, widened
+from puregraph.core.arguments import Number, Scalar
+from puregraph.core.base.widen import asResultType, widened
+from puregraph.core.errors import ArgumentError, need
 from puregraph.core.shape import broadcast, product
-from puregraph.errors import ArgumentError, need
-from puregraph.kernels.reduce import unbroadcast
-from puregraph.module import Module
-from puregraph.pointwise import Pointwise
+from puregraph.graph.module import Module
+from puregraph.graph.pointwise import Pointwise
+from puregraph.ops.reference.reduce import unbroadcast
 
 
 class _Broadcast(Module):

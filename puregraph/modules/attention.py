@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from puregraph.arguments import Flag, Number, optional
-from puregraph.base.dtype import isFloating, needFloats, needOneFloat, needType
-from puregraph.base.widen import widen
+from puregraph.core.arguments import Flag, Number, optional
+from puregraph.core.base.dtype import isFloating, needFloats, needOneFloat, needType
+from puregraph.core.base.widen import widen
+from puregraph.core.errors import GraphWarning, need
+from puregraph.core.errors.userwarning import warnUser
 from puregraph.core.shape import broadcast, product
-from puregraph.cuda.libraries.attention import backwardBytes
-from puregraph.errors import GraphWarning, need
-from puregraph.errors.userwarning import warnUser
-from puregraph.kernels.attention import attend, attendGrad
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.ops.cuda.libraries.attention import backwardBytes
+from puregraph.ops.reference.attention import attend, attendGrad
 
 
 class Attention(Module):

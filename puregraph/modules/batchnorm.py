@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from puregraph.arguments import Count, Flag, Fraction, NotNegative, isWhole, optional
-from puregraph.base.widen import widen
+from puregraph.core.arguments import Count, Flag, Fraction, NotNegative, isWhole, optional
+from puregraph.core.base.widen import widen
+from puregraph.core.errors import GraphWarning, need
+from puregraph.core.errors.userwarning import warnUser
 from puregraph.core.param import Param, State
 from puregraph.core.shape import product
-from puregraph.errors import GraphWarning, need
-from puregraph.errors.userwarning import warnUser
-from puregraph.kernels.reduce import moments, total
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.modules.windows import channelHint, overMaps, perMap
+from puregraph.ops.reference.reduce import moments, total
 
 KERAS = 0.9  # a momentum from here on is taken for Keras' meaning, the share of the old statistics
 

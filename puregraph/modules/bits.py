@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from puregraph.arguments import Dtype, choice
-from puregraph.base.dtype import nativeType, needType
+from puregraph.core.arguments import Dtype, choice
+from puregraph.core.base.dtype import nativeType, needType
+from puregraph.core.errors import need
 from puregraph.core.hostrule import onHost
 from puregraph.core.shape import broadcast
-from puregraph.errors import need
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 FUNCTIONS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.bitwise_not}
 

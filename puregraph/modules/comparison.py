@@ -1,7 +1,7 @@
 """Comparisons and logic of arrays, and a choice between two by a condition."""
 
-from puregraph.base.dtype import BOOL, inferredType, promoted
-from puregraph.pointwise import Pointwise
+from puregraph.core.base.dtype import BOOL, inferredType, promoted
+from puregraph.graph.pointwise import Pointwise
 
 
 class _Comparison(Pointwise):

@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from puregraph.arguments import Dtype, Scalar, optional
-from puregraph.base.dtype import inferredType, isNumeric, nativeType, needType, promoted
 from puregraph.core.accumulate import needPlain
+from puregraph.core.arguments import Dtype, Scalar, optional
+from puregraph.core.base.dtype import inferredType, isNumeric, nativeType, needType, promoted
 from puregraph.core.dim import Dim
+from puregraph.core.errors import ArgumentError, need, show
 from puregraph.core.machinememory import needMemory
 from puregraph.core.param import FixedState
 from puregraph.core.shape import asShape, givenSizes, sizesOf, valueOf
 from puregraph.core.tracer import arrayLike
-from puregraph.errors import ArgumentError, need, show
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 
 def zeros(shape, dtype):

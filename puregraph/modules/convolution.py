@@ -4,16 +4,16 @@ from math import prod
 
 import numpy as np
 
-from puregraph.arguments import Count, Flag, NotNegative
-from puregraph.base.widen import asResultType
 from puregraph.core import initial
+from puregraph.core.arguments import Count, Flag, NotNegative
+from puregraph.core.base.widen import asResultType
+from puregraph.core.errors import need
 from puregraph.core.param import Param
 from puregraph.core.shape import product
-from puregraph.errors import need
-from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
-from puregraph.kernels.reduce import total
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.modules.windows import needRank, overMaps, perAxis, perMap, sides, windowShape, windowSize
+from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
+from puregraph.ops.reference.reduce import total
 
 
 class _Convolution(Module):

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from puregraph.arguments import Flag, Whole
-from puregraph.base.widen import widened
+from puregraph.core.arguments import Flag, Whole
+from puregraph.core.base.widen import widened
 from puregraph.core.shape import normalAxis
 from puregraph.core.tracer import arrayLike
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 
 class _Cumulative(Module):

@@ -2,13 +2,13 @@
 
 from math import prod
 
-from puregraph.arguments import Count, Flag, NotNegative
+from puregraph.core.arguments import Count, Flag, NotNegative
+from puregraph.core.errors import need
 from puregraph.core.shape import product, transposed
-from puregraph.errors import need
-from puregraph.kernels.convolution import convolve, convolveData
-from puregraph.kernels.windowgeometry import opposite, padded
 from puregraph.modules.convolution import _Convolution
 from puregraph.modules.windows import axesNames, needRank, perAxis
+from puregraph.ops.reference.convolution import convolve, convolveData
+from puregraph.ops.reference.windowgeometry import opposite, padded
 
 
 class DeconvNd(_Convolution):

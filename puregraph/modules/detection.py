@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from puregraph.arguments import Counts, Flag, Natural, Scalar, choice
-from puregraph.base.dtype import needFloats
-from puregraph.base.widen import widened
+from puregraph.core.arguments import Counts, Flag, Natural, Scalar, choice
+from puregraph.core.base.dtype import needFloats
+from puregraph.core.base.widen import widened
+from puregraph.core.errors import DataError, need
 from puregraph.core.hostrule import onHost
 from puregraph.core.shape import product
-from puregraph.errors import DataError, need
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 SAMPLES = 1024  # points along an axis of each part: more is no finer in any arithmetic
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from puregraph.arguments import Count, Dtype, Probability
-from puregraph.base.dtype import nativeType
+from puregraph.core.arguments import Count, Dtype, Probability
+from puregraph.core.base.dtype import nativeType
+from puregraph.core.errors import need
 from puregraph.core.param import State
-from puregraph.errors import need
-from puregraph.kernels.random import uniform
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.ops.reference.random import uniform
 
 
 class Dropout(Module):

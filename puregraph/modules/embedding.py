@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from puregraph.arguments import Count, NotNegative, Size, hinted
-from puregraph.base.widen import widened
 from puregraph.core import initial
+from puregraph.core.arguments import Count, NotNegative, Size, hinted
+from puregraph.core.base.widen import widened
+from puregraph.core.errors import DataError, need
 from puregraph.core.param import Param
-from puregraph.errors import DataError, need
-from puregraph.kernels.reduce import unbroadcast
-from puregraph.kernels.scatter import gather, scatterAdd
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.ops.reference.reduce import unbroadcast
+from puregraph.ops.reference.scatter import gather, scatterAdd
 
 
 class Embedder(Module):

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from puregraph.arguments import Flag, Size, Whole
+from puregraph.core.arguments import Flag, Size, Whole
 from puregraph.core.dim import Dim
+from puregraph.core.errors import DataError, need
 from puregraph.core.hostrule import onHost
 from puregraph.core.shape import normalAxis, valueOf
 from puregraph.core.tracer import arrayLike
-from puregraph.errors import DataError, need
-from puregraph.kernels import scatter
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.ops.reference import scatter
 
 
 class Gather(Module):

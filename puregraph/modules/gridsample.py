@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from puregraph.arguments import Flag, choice
-from puregraph.base.widen import widen, widened
+from puregraph.core.arguments import Flag, choice
+from puregraph.core.base.widen import widen, widened
+from puregraph.core.errors import need
 from puregraph.core.hostrule import onHost
 from puregraph.core.shape import sizesOf, valueOf
-from puregraph.errors import need
-from puregraph.kernels.scatter import gather
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.ops.reference.scatter import gather
 
 A = -0.75  # the parameter of Keys's kernel
 

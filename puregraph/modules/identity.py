@@ -1,10 +1,10 @@
 """Identity, and Cast, which changes the dtype alone."""
 
-from puregraph.arguments import Dtype
-from puregraph.base.dtype import isFloating, nativeType
+from puregraph.core.arguments import Dtype
+from puregraph.core.base.dtype import isFloating, nativeType
 from puregraph.core.dim import Dim
 from puregraph.core.shape import valueOf
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 
 class Identity(Module):

@@ -5,11 +5,11 @@ from numbers import Integral
 
 import numpy as np
 
-from puregraph.arguments import Whole
-from puregraph.base.widen import asResultType
+from puregraph.core.arguments import Whole
+from puregraph.core.base.widen import asResultType
+from puregraph.core.errors import need, show
 from puregraph.core.shape import normalAxis
-from puregraph.errors import need, show
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 
 class Concat(Module):

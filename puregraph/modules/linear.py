@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from puregraph.arguments import Flag, NotNegative, Size
 from puregraph.core import initial
+from puregraph.core.arguments import Flag, NotNegative, Size
+from puregraph.core.errors import need
 from puregraph.core.param import Param
 from puregraph.core.shape import product
-from puregraph.errors import need
-from puregraph.kernels.reduce import total
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.ops.reference.reduce import total
 
 
 class Linear(Module):

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from puregraph.arguments import Count, Number, Positive, Whole
-from puregraph.base.widen import widened
+from puregraph.core.arguments import Count, Number, Positive, Whole
+from puregraph.core.base.widen import widened
+from puregraph.core.errors import need
 from puregraph.core.shape import normalAxis
-from puregraph.errors import need
-from puregraph.kernels.reduce import total
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.ops.reference.reduce import total
 
 
 class LpNormalize(Module):

@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from puregraph.arguments import Count, Flag, NotNegative
-from puregraph.base.dtype import promoted
-from puregraph.base.widen import widen
+from puregraph.core.arguments import Count, Flag, NotNegative
+from puregraph.core.base.dtype import promoted
+from puregraph.core.base.widen import widen
+from puregraph.core.errors import need
 from puregraph.core.param import Param
 from puregraph.core.shape import product
-from puregraph.errors import need
-from puregraph.kernels.reduce import moments, total, unbroadcast
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.modules.convolution import checkMaps
 from puregraph.modules.windows import channelHint, overMaps, perAxis, perMap
+from puregraph.ops.reference.reduce import moments, total, unbroadcast
 
 
 class LayerNorm(Module):

@@ -4,11 +4,11 @@ from math import prod
 
 import numpy as np
 
-from puregraph.arguments import Flag, Positive
-from puregraph.base.widen import widened
+from puregraph.core.arguments import Flag, Positive
+from puregraph.core.base.widen import widened
 from puregraph.core.shape import normalAxis
-from puregraph.kernels.reduce import logSumExp, total
 from puregraph.modules.reduction import Sum, _Reduction, reduced
+from puregraph.ops.reference.reduce import logSumExp, total
 
 
 class Prod(_Reduction):

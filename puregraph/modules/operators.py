@@ -8,15 +8,15 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from puregraph.errors import ArgumentError, GraphError
-from puregraph.foreign import ATTRIBUTES
+from puregraph.core.errors import ArgumentError, GraphError
+from puregraph.core.foreign import ATTRIBUTES
+from puregraph.graph.node import Node
+from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.arithmetic import Add, Div, Mod, Mul, MulAddConst, Power, Sub
 from puregraph.modules.comparison import And, Greater, GreaterEqual, Less, LessEqual, Not, Or, Xor
 from puregraph.modules.identity import Identity
 from puregraph.modules.product import MatMul
 from puregraph.modules.slice import Slice
-from puregraph.node import Node
-from puregraph.pointwise import Pointwise
 
 
 def operand(value, sign):

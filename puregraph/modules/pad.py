@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from puregraph.arguments import Scalar, choice, isWhole
-from puregraph.base.dtype import inferredType, needType
-from puregraph.base.widen import widened
+from puregraph.core.arguments import Scalar, choice, isWhole
+from puregraph.core.base.dtype import inferredType, needType
+from puregraph.core.base.widen import widened
+from puregraph.core.errors import need
 from puregraph.core.shape import sizesOf, valueOf
-from puregraph.errors import need
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 MODES = ("constant", "reflect", "edge")
 

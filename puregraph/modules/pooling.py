@@ -4,13 +4,13 @@ from math import prod
 
 import numpy as np
 
-from puregraph.arguments import Flag, Wholes
-from puregraph.base.widen import divided
+from puregraph.core.arguments import Flag, Wholes
+from puregraph.core.base.widen import divided
+from puregraph.core.errors import need
 from puregraph.core.shape import product
-from puregraph.errors import need
-from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.modules.windows import needRank, perAxis, poolSides, windowShape, windowSize
+from puregraph.ops.reference.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
 
 
 class MaxPoolNd(Module):

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from puregraph.arguments import Flag, Text
-from puregraph.base.widen import asResultType, widened
+from puregraph.core.arguments import Flag, Text
+from puregraph.core.base.widen import asResultType, widened
+from puregraph.core.errors import ArgumentError, need
 from puregraph.core.hostrule import onHost
 from puregraph.core.shape import broadcast, product
-from puregraph.errors import ArgumentError, need
-from puregraph.kernels.einsum import contract, spread
-from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
-from puregraph.kernels.reduce import unbroadcast
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.ops.reference.einsum import contract, spread
+from puregraph.ops.reference.pairwisedot import pairDots, pairDotsGrad
+from puregraph.ops.reference.reduce import unbroadcast
 
 
 class MatMul(Module):

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from puregraph.arguments import Dtype, Size, Whole, optional
-from puregraph.base.dtype import nativeType
+from puregraph.core.arguments import Dtype, Size, Whole, optional
+from puregraph.core.base.dtype import nativeType
 from puregraph.core.dim import Dim
+from puregraph.core.errors import need
 from puregraph.core.shape import normalAxis
-from puregraph.errors import need
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 
 class _Scaled(Module):

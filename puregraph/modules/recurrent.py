@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from puregraph.arguments import Count, Flag, NotNegative, Texts, choice, hinted
-from puregraph.base.dtype import promoted
-from puregraph.base.widen import widen
 from puregraph.core import initial
+from puregraph.core.arguments import Count, Flag, NotNegative, Texts, choice, hinted
+from puregraph.core.base.dtype import promoted
+from puregraph.core.base.widen import widen
+from puregraph.core.errors import DataError, need
 from puregraph.core.param import Param
-from puregraph.errors import DataError, need
-from puregraph.kernels.recurrent import (
+from puregraph.graph.module import Module
+from puregraph.ops.reference.recurrent import (
     alive,
     backward,
     forward,
@@ -22,8 +23,7 @@ from puregraph.kernels.recurrent import (
     tanhBack,
     tanhStep,
 )
-from puregraph.kernels.reduce import total
-from puregraph.module import Module
+from puregraph.ops.reference.reduce import total
 
 DIRECTIONS = {"uni": 1, "bi": 2}
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from puregraph.arguments import Flag, Whole
-from puregraph.base.widen import divided, widened
+from puregraph.core.arguments import Flag, Whole
+from puregraph.core.base.widen import divided, widened
 from puregraph.core.dim import Dim
+from puregraph.core.errors import need
 from puregraph.core.shape import asValue, normalAxis, valueOf
-from puregraph.errors import need
-from puregraph.kernels.reduce import average, total
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.ops.reference.reduce import average, total
 
 
 class _Reduction(Module):

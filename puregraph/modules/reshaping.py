@@ -4,12 +4,12 @@ from numbers import Integral
 
 import numpy as np
 
-from puregraph.arguments import Axes, Whole, optional
+from puregraph.core.arguments import Axes, Whole, optional
 from puregraph.core.dim import Dim
+from puregraph.core.errors import need
 from puregraph.core.shape import AXES, asShape, broadcast, givenSizes, normalAxis, product, sizesOf
-from puregraph.errors import need
-from puregraph.kernels.reduce import unbroadcast
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.ops.reference.reduce import unbroadcast
 
 
 class Reshape(Module):

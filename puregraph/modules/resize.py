@@ -5,13 +5,13 @@ from math import floor
 
 import numpy as np
 
-from puregraph.arguments import Flag, Items, Scalar, Wholes, choice, optional
-from puregraph.base.widen import widened
+from puregraph.core.arguments import Flag, Items, Scalar, Wholes, choice, optional
+from puregraph.core.base.widen import widened
 from puregraph.core.dim import Dim
+from puregraph.core.errors import need
 from puregraph.core.hostrule import onHost
 from puregraph.core.shape import givenSizes, normalAxis, product, sizesOf, valueOf
-from puregraph.errors import need
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.modules.resizetaps import COORDINATES, HALF, ROUNDINGS, _ResizeTaps, simplest
 from puregraph.modules.windows import needRank, perAxis
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from puregraph.arguments import Whole, choice
-from puregraph.base.widen import asResultType, divided
+from puregraph.core.arguments import Whole, choice
+from puregraph.core.base.widen import asResultType, divided
 from puregraph.core.dim import Dim
+from puregraph.core.errors import need
 from puregraph.core.hostrule import onHost
 from puregraph.core.shape import normalAxis
-from puregraph.errors import need
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.modules.gathering import elementKey, pointKey
 
 KINDS = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}

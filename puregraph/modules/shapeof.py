@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from puregraph.arguments import Whole, optional
+from puregraph.core.arguments import Whole, optional
 from puregraph.core.dim import Dim
 from puregraph.core.shape import product
 from puregraph.core.tracer import arrayLike
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 
 class Shape(Module):

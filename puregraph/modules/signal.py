@@ -5,14 +5,14 @@ from math import prod
 
 import numpy as np
 
-from puregraph.arguments import Count, Counts, Flag, Pairs, Whole, Wholes, optional
-from puregraph.base.widen import widened
+from puregraph.core.arguments import Count, Counts, Flag, Pairs, Whole, Wholes, optional
+from puregraph.core.base.widen import widened
 from puregraph.core.dim import Dim
+from puregraph.core.errors import need
 from puregraph.core.hostrule import onHost
 from puregraph.core.shape import normalAxis
 from puregraph.core.shape import product as sizeOf
-from puregraph.errors import need
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 
 class DFT(Module):

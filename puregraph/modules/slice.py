@@ -4,11 +4,11 @@ from numbers import Integral
 
 import numpy as np
 
-from puregraph.arguments import Axes, optional
+from puregraph.core.arguments import Axes, optional
 from puregraph.core.dim import Dim, dependsOnData, minimum
+from puregraph.core.errors import need
 from puregraph.core.shape import normalAxis, sizesOf, valueOf
-from puregraph.errors import need
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 FAR = 2**31 - 1
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from puregraph.arguments import Whole
-from puregraph.base.widen import widened
+from puregraph.core.arguments import Whole
+from puregraph.core.base.widen import widened
+from puregraph.core.errors import need
 from puregraph.core.shape import normalAxis
 from puregraph.core.tracer import arrayLike
-from puregraph.errors import need
-from puregraph.kernels.reduce import logSoftmax, softmax, total
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.ops.reference.reduce import logSoftmax, softmax, total
 
 
 class SoftMax(Module):

@@ -1,9 +1,9 @@
 """Window options of modules, given once or for each axis, and the shape that a window leaves."""
 
-from puregraph.arguments import LARGEST, isWhole
+from puregraph.core.arguments import LARGEST, isWhole
 from puregraph.core.dim import Dim
+from puregraph.core.errors import need
 from puregraph.core.shape import window
-from puregraph.errors import need
 
 COLORS = 4  # channels of a picture at most: red, green, blue, alpha
 AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}

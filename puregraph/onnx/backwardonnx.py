@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.arguments import FilePath, Positive, Types, optional, takes
 from puregraph.autodiff.joint.addbackward import add_backward_pass, graph_of, names_of
-from puregraph.errors import GraphError, misfit
+from puregraph.core.arguments import FilePath, Positive, Types, optional, takes
+from puregraph.core.errors import GraphError, misfit
 from puregraph.onnx.onnxwriter import shapesFor, store, toOnnx, typesFor
 
 

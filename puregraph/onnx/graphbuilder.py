@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.budget import Budget
+from puregraph.core.base.budget import Budget
 from puregraph.core.dim import Dim
+from puregraph.core.errors import GraphError, GraphWarning, PuregraphError, ShapeError, need, quote
 from puregraph.core.shape import AXES, FreshSymbols, product, symbols, valueOf, withValues
-from puregraph.errors import GraphError, GraphWarning, PuregraphError, ShapeError, need, quote
 from puregraph.graph import Graph
 from puregraph.graph.graphholder import GraphHolder
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.graph.node import Node
 from puregraph.modules import Constant
 from puregraph.modules.gathering import Gather, GatherElements, GatherND
-from puregraph.node import Node
 from puregraph.onnx.modules.weight import Weight
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.shapes.partialshapes import partialShapes, targetShape

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.budget import BudgetError
-from puregraph.errors import CheckpointError, printable, quote
+from puregraph.core.base.budget import BudgetError
+from puregraph.core.errors import CheckpointError, printable, quote
+from puregraph.core.storage.archive import foreign
 from puregraph.onnx.protowalk import countNodes
-from puregraph.storage.archive import foreign
 
 NODE = 250  # bytes that the budget counts for a node beside its own: 5 ms to read it, 25 nodes when written out
 LONGEST = 4096  # characters of a path, as systems have it

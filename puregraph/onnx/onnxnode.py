@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from puregraph.errors import GraphError
+from puregraph.core.errors import GraphError
 from puregraph.modules import Transpose
 from puregraph.onnx.onnxvalue import OnnxValue
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.analysis.footprint import Footprint
-from puregraph.analysis.summary import render
 from puregraph.core.dim import Dim
-from puregraph.errors import GraphError, plural, printable, show
+from puregraph.core.errors import GraphError, plural, printable, show
+from puregraph.graph.analysis.footprint import Footprint
+from puregraph.graph.analysis.summary import render
 from puregraph.onnx.modelfile import ModelFile
 from puregraph.onnx.reader import ModelReader, declaredShape, opsetsOf
 

@@ -14,19 +14,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.arguments import FilePath, Positive, Types, optional, takes
-from puregraph.base.dtype import isBfloat16
+from puregraph.core.arguments import FilePath, Positive, Types, optional, takes
+from puregraph.core.base.dtype import isBfloat16
+from puregraph.core.device import toHost
 from puregraph.core.dim import Dim
+from puregraph.core.errors import GraphError, PuregraphError, misfit, plural
 from puregraph.core.shape import asShape, isShape
-from puregraph.device import toHost
-from puregraph.errors import GraphError, PuregraphError, misfit, plural
+from puregraph.core.storage.atomicwrite import whole
 from puregraph.graph.graphholder import GraphHolder, leavesIn
 from puregraph.graph.input import Input
 from puregraph.modules import Linear
 from puregraph.onnx.modelfile import needOnnx
 from puregraph.onnx.opregistry import NEWEST, loadWriters
 from puregraph.onnx.protowalk import eachNode, graphsOf, readsOf
-from puregraph.storage.atomicwrite import whole
 
 WRITERS: dict[type, Callable[..., Any]] = {}
 EXTERNAL = 1 << 30  # bytes of weights from which on they are in a file of their own

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from puregraph.errors import PuregraphError
+from puregraph.core.errors import PuregraphError
 
 NEWEST = 28  # the newest opset whose operators are known here
 OLDEST = 7

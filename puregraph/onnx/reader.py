@@ -8,11 +8,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.arguments import Argument, Flag, Natural, optional, takes
-from puregraph.base.budget import Budget, BudgetError
+from puregraph.core.arguments import Argument, Flag, Natural, optional, takes
+from puregraph.core.base.budget import Budget, BudgetError
 from puregraph.core.dim import Dim
+from puregraph.core.errors import (
+    CheckpointError,
+    GraphError,
+    PuregraphError,
+    ShapeError,
+    plural,
+    printable,
+    quote,
+    show,
+)
 from puregraph.core.shape import asShape
-from puregraph.errors import CheckpointError, GraphError, PuregraphError, ShapeError, plural, printable, quote, show
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.onnx import opregistry

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.core.errors import GraphError, quote
 from puregraph.core.shape import normalAxis
-from puregraph.errors import GraphError, quote
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.modules import Concat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.arguments import NotNegative, optional, takes
+from puregraph.core.arguments import NotNegative, optional, takes
 from puregraph.optimizers.optimizer import Optimizer
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from puregraph.arguments import isNumber
-from puregraph.base.keywords import GIVESPARAMS, holdsParams
-from puregraph.errors import ArgumentError, PuregraphError
-from puregraph.formula import Formula
+from puregraph.core.arguments import isNumber
+from puregraph.core.base.keywords import GIVESPARAMS, holdsParams
+from puregraph.core.errors import ArgumentError, PuregraphError
+from puregraph.ops.formula import Formula
 from puregraph.optimizers.initrecorder import InitRecorder
 from puregraph.optimizers.schedules import factorAt
 from puregraph.optimizers.slot import Slot

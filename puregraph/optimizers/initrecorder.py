@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from puregraph.base.keywords import KeepsInitArgs
+from puregraph.core.base.keywords import KeepsInitArgs
 from puregraph.core.versioning import Versioned
 
 

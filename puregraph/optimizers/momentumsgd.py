@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.arguments import Fraction, takes
+from puregraph.core.arguments import Fraction, takes
 from puregraph.optimizers.optimizer import Optimizer
 
 

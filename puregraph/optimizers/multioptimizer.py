@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from puregraph.arguments import AnyFunction, ModuleLike, choice, optional, takes
-from puregraph.base.attributes import nearest
-from puregraph.errors import ArgumentError, PuregraphError
+from puregraph.core.arguments import AnyFunction, ModuleLike, choice, optional, takes
+from puregraph.core.base.attributes import nearest
+from puregraph.core.errors import ArgumentError, PuregraphError
 from puregraph.optimizers.optimizer import Optimizer
 
 SHARED = ("update", "setupOn", "shrinkFor")  # done once for all parameters, and so by the MultiOptimizer alone

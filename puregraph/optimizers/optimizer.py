@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.arguments import AnyFunction, ModuleLike, choice, optional, takes
-from puregraph.base.dtype import isFloating
-from puregraph.base.signals import Deferred
-from puregraph.errors import PuregraphError, UnknownAttributeError
+from puregraph.core.arguments import AnyFunction, ModuleLike, choice, optional, takes
+from puregraph.core.base.dtype import isFloating
+from puregraph.core.base.signals import Deferred
+from puregraph.core.errors import PuregraphError, UnknownAttributeError
 from puregraph.optimizers.formularule import FormulaRule
 from puregraph.optimizers.slot import CountedSteps, Slot, normOf, notFinite, restoredSlots, warnOverwritten
 from puregraph.optimizers.updateformulas import stored

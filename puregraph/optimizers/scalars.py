@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from puregraph.formula.expr import Term
-from puregraph.formula.optable import OPERATORS
+from puregraph.ops.formula.expr import Term
+from puregraph.ops.formula.optable import OPERATORS
 
 Plain = Callable[[float], float]
 FUNCTIONS: dict[str, Callable[..., float]] = {

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
-from puregraph.arguments import AnyFunction, Fraction, NotNegative, optional, takes
+from puregraph.core.arguments import AnyFunction, Fraction, NotNegative, optional, takes
+from puregraph.core.errors import ArgumentError
 from puregraph.core.late import Late
-from puregraph.errors import ArgumentError
 from puregraph.optimizers.initrecorder import InitRecorder
 
 

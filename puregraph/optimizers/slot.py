@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
-from puregraph.base.align import aligned
+from puregraph.core import device
+from puregraph.core.base.align import aligned
+from puregraph.core.errors import CheckpointError, GraphWarning, NotFiniteError, PuregraphError, show
+from puregraph.core.errors.userwarning import warnUser
 from puregraph.core.versioning import ARRAYVERSIONS, LastUpdate
-from puregraph.errors import CheckpointError, GraphWarning, NotFiniteError, PuregraphError, show
-from puregraph.errors.userwarning import warnUser
-from puregraph.kernels.norm import norm
+from puregraph.ops.reference.norm import norm
 
 
 class StepCount(int):

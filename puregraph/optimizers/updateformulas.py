@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
-from puregraph.formula import Formula
-from puregraph.formula.formula import numpyFrom
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.formula import numpyFrom
 from puregraph.optimizers.scalars import plain
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from puregraph.base.dtype import dtypeNamed
+from puregraph.core.base.dtype import dtypeNamed
+from puregraph.core.errors import CheckpointError, brief, quote
 from puregraph.core.param import Param, Stored
-from puregraph.errors import CheckpointError, brief, quote
+from puregraph.core.storage.hdf import RANK
+from puregraph.core.storage.jsoncodec import decode
 from puregraph.graph import Graph
 from puregraph.graph.graphholder import leavesIn
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.serialize.blueprint import KINDS
-from puregraph.storage.hdf import RANK
-from puregraph.storage.jsoncodec import decode
 
 
 def settle(graph: Graph, blueprint: dict[str, Any]) -> bool:

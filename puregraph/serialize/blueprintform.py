@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.errors import CheckpointError, brief
+from puregraph.core.errors import CheckpointError, brief
+from puregraph.core.storage.hdf import DTYPES
 from puregraph.serialize.blueprint import KINDS
-from puregraph.storage.hdf import DTYPES
 
 NAMES = {dict: "an object", list: "a list", str: "a text", int: "a whole number"}
 

@@ -6,22 +6,22 @@ import inspect
 import warnings
 from typing import Any, NamedTuple
 
-from puregraph.base.budget import LEVELS, Budget
+from puregraph.core.base.budget import LEVELS, Budget
+from puregraph.core.errors import CheckpointError, GraphWarning, brief
+from puregraph.core.errors.userwarning import warnUser
 from puregraph.core.linkednode import checkName
 from puregraph.core.rules import DEFAULT, REGISTRY, candidates, kinds
-from puregraph.errors import CheckpointError, GraphWarning, brief
-from puregraph.errors.userwarning import warnUser
+from puregraph.core.storage.jsoncodec import decode
 from puregraph.graph import Graph
+from puregraph.graph.module import Module
+from puregraph.graph.node import Node
 from puregraph.graph.parallel import Parallel
 from puregraph.graph.sequential import ModuleList, Sequential
-from puregraph.module import Module
-from puregraph.node import Node
 from puregraph.serialize.blueprint import STARTS, STEPS, VERSION
 from puregraph.serialize.blueprintarrays import settle
 from puregraph.serialize.blueprintform import checkBlueprint, checkModule, checkParts, checkRow
 from puregraph.serialize.blueprintwriter import usual
 from puregraph.serialize.classnames import FORMER, classNamed
-from puregraph.storage.jsoncodec import decode
 
 
 def fromBlueprint(blueprint: dict[str, Any], budget: Budget | None = None) -> Graph:

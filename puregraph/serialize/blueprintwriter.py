@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from puregraph.core.errors import CheckpointError
 from puregraph.core.param import Param, Stored
 from puregraph.core.rules import REGISTRY, candidates
-from puregraph.errors import CheckpointError
-from puregraph.function import Function
+from puregraph.core.storage.jsoncodec import encode
 from puregraph.graph import Graph
+from puregraph.graph.function import Function
 from puregraph.graph.input import Input
+from puregraph.graph.module import Module
+from puregraph.graph.node import Node
 from puregraph.graph.nodegraph import DERIVED
 from puregraph.graph.parallel import Parallel
 from puregraph.graph.sequential import ModuleList, Sequential
-from puregraph.module import Module
-from puregraph.node import Node
 from puregraph.serialize.blueprint import KINDS, STARTNAMES, STEPS, VERSION
 from puregraph.serialize.classnames import nameOf
-from puregraph.storage.jsoncodec import encode
 
 
 def toBlueprint(graph: Graph) -> dict[str, Any]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from puregraph import costs, modules, optimizers
+from puregraph import modules, optimizers
 from puregraph.autodiff.tape.activationrecompute import Checkpoint
-from puregraph.errors import CheckpointError, PuregraphError
-from puregraph.function import Function, FunctionCall
+from puregraph.core.errors import CheckpointError, PuregraphError
 from puregraph.graph import Graph
+from puregraph.graph.function import Function, FunctionCall
 from puregraph.graph.input import Input
 from puregraph.graph.lookup import nearest
+from puregraph.graph.module import Module
 from puregraph.graph.parallel import Parallel
+from puregraph.graph.pointwise import Pointwise
 from puregraph.graph.sequential import Sequential
-from puregraph.module import Module
+from puregraph.modules import costs
 from puregraph.optimizers import InitRecorder
-from puregraph.pointwise import Pointwise
 
 NAMED = (Module, Function, InitRecorder)  # InitRecorder: optimizers and schedules
 OWN: dict[str, type] = {}  # registered classes of users, in files "user:NAME"

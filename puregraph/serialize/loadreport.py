@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.core.errors import quote, show
 from puregraph.core.param import Param, Stored
-from puregraph.errors import quote, show
 from puregraph.graph import Graph
 from puregraph.graph.lookup import nearest
 

@@ -7,13 +7,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from puregraph.errors import CheckpointError, brief, quote
+from puregraph.core.errors import CheckpointError, brief, quote
+from puregraph.core.storage.archive import Archive
+from puregraph.core.storage.hdf import Array
+from puregraph.core.storage.jsoncodec import decode
+from puregraph.core.storage.pieces import PieceSet, isPieceSet, readPieces
 from puregraph.graph import Graph
 from puregraph.serialize.blueprintreader import fromBlueprint
-from puregraph.storage.archive import Archive
-from puregraph.storage.hdf import Array
-from puregraph.storage.jsoncodec import decode
-from puregraph.storage.pieces import PieceSet, isPieceSet, readPieces
 
 
 class NativeFile:

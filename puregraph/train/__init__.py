@@ -3,6 +3,7 @@
 import warnings
 from typing import Any
 
+from puregraph.distributed.dataparallel import Columns, GrainPass, LockStep, ParamPiece, ShardedUpdate, SharedStep
 from puregraph.train.announcing import Announcement, NativeHint
 from puregraph.train.calculator import Calculator
 from puregraph.train.callbacks import (
@@ -30,7 +31,6 @@ from puregraph.train.metrics import F1, MAE, Accuracy, ClassCounts, Confusion, M
 from puregraph.train.modes import Holders
 from puregraph.train.objective import Objective
 from puregraph.train.ratefinder import RateCurve, findRate
-from puregraph.train.together import Columns, GrainPass, LockStep, ParamPiece, ShardedUpdate, SharedStep
 from puregraph.train.trainer import Trainer
 from puregraph.train.validator import Validator
 

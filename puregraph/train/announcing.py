@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from puregraph import device
-from puregraph.base.environment import variable
-from puregraph.errors import show
-from puregraph.native.llvm import jit
+from puregraph.core import device
+from puregraph.core.base.environment import variable
+from puregraph.core.errors import show
+from puregraph.ops.native.llvm import jit
 
 PATIENCE = 1.0  # seconds that compiling takes in silence
 SLOWER = "5 to 9"  # times: steps of mlp(784, (256,), 10) and lenet(), batches of 128, on two cores

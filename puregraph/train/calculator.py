@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.arguments import Flag, takes
-from puregraph.base.attributes import Settable
-from puregraph.base.dtype import isFloating
-from puregraph.base.keywords import ChecksKeywords
 from puregraph.compile.gpu.runtime.d2h import DeviceResults
+from puregraph.core.arguments import Flag, takes
+from puregraph.core.base.attributes import Settable
+from puregraph.core.base.dtype import isFloating
+from puregraph.core.base.keywords import ChecksKeywords
+from puregraph.core.errors import ArgumentError, DataError
 from puregraph.data.batches import Batch, batchesFrom
 from puregraph.data.datadoubts import warnOfInputs
 from puregraph.data.prefetch import DEPTH, ahead
-from puregraph.errors import ArgumentError, DataError
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.train.modes import inMode
 from puregraph.train.objective import Objective
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from puregraph.arguments import Text, optional, takes
 from puregraph.compile.trace.withcost import WEIGHT
-from puregraph.costs.counted import countedIn
-from puregraph.errors import ArgumentError, DataError, GraphError
+from puregraph.core.arguments import Text, optional, takes
+from puregraph.core.errors import ArgumentError, DataError, GraphError
 from puregraph.graph.graph import Graph
 from puregraph.graph.input import Input
-from puregraph.module import Module
-from puregraph.pointwise import Pointwise
+from puregraph.graph.module import Module
+from puregraph.graph.pointwise import Pointwise
+from puregraph.modules.costs.counted import countedIn
 from puregraph.train.metrics.metric import Metric
 
 

@@ -7,20 +7,20 @@ from contextlib import ExitStack
 from typing import Any
 
 from puregraph.compile.trace.updaterule import isPlain
-from puregraph.costs.counted import countedIn
+from puregraph.core.errors import NotFiniteError, PuregraphError, addLocation
 from puregraph.data.batches import Arrays, Batch, Stream, groups
 from puregraph.data.prefetch import ahead
 from puregraph.data.trainedsamples import remember
-from puregraph.errors import NotFiniteError, PuregraphError, addLocation
+from puregraph.distributed.dataparallel.agreement import together
+from puregraph.distributed.dataparallel.lockstep import isSynchronized
+from puregraph.distributed.dataparallel.sharedstep import SharedStep, slotsOf
+from puregraph.distributed.pipeline.lockedpipelinestep import LockedPipelineStep
+from puregraph.distributed.pipeline.pipelinestep import PipelineStep
+from puregraph.distributed.tensor.tensorstep import TensorStep
+from puregraph.modules.costs.counted import countedIn
 from puregraph.train.callbacks.callback import Callback, callbacksFrom
 from puregraph.train.callbacks.checkpointing import Checkpoint
 from puregraph.train.callbacks.progress import Progress, progressFrom
-from puregraph.train.pipeline.lockedpipelinestep import LockedPipelineStep
-from puregraph.train.pipeline.pipelinestep import PipelineStep
-from puregraph.train.tensor.tensorstep import TensorStep
-from puregraph.train.together.agreement import together
-from puregraph.train.together.lockstep import isSynchronized
-from puregraph.train.together.sharedstep import SharedStep, slotsOf
 
 UNSAVED = "not saved: train(...) goes on from here; with a Checkpoint among the callbacks, another process could too"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from puregraph.core.errors import DataError
+from puregraph.core.foreign import ForeignAttributes
 from puregraph.core.late import Late
-from puregraph.errors import DataError
-from puregraph.foreign import ForeignAttributes
 from puregraph.train.callbacks.lines import duration, number, rate
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from puregraph.errors.shorttraceback import INSTEAD, install
+from puregraph.core.errors.shorttraceback import INSTEAD, install
 
 
 class Interrupt:

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph import device
 from puregraph.compile.gpu.runtime.d2h import DeviceResults
-from puregraph.costs.counted import countedIn
+from puregraph.core import device
+from puregraph.core.errors import DataError, NotFiniteError
 from puregraph.data import Batch
 from puregraph.data.nonfinite import blamed, named, remedy
-from puregraph.errors import DataError, NotFiniteError
+from puregraph.modules.costs.counted import countedIn
 from puregraph.train.metrics import Metric
 
 EVERY = 16  # batches whose results are read together from a GPU

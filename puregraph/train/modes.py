@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from puregraph.base.mutex import Mutex
-from puregraph.errors import DataError
+from puregraph.core.base.mutex import Mutex
+from puregraph.core.errors import DataError
 from puregraph.graph import Graph
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 
 class Holders(Mutex):

@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
-from puregraph.base.dtype import isByte, isFloating
-from puregraph.base.mutex import Mutex
 from puregraph.compile import Program, Programs, Updater, withCost
 from puregraph.compile.gpu.runtime.h2d import LITTLE, Pinner
 from puregraph.compile.trace.costchecks import lastBefore, warnOf
 from puregraph.compile.trace.updaterule import isPlain
+from puregraph.core import device
+from puregraph.core.base.dtype import isByte, isFloating
+from puregraph.core.base.mutex import Mutex
+from puregraph.core.errors import DataError, GraphError, GraphWarning, show
+from puregraph.core.errors.userwarning import warnUser
 from puregraph.core.versioning import COUNTER
 from puregraph.data.batches import Batch, Names
 from puregraph.data.nonfinite import named
-from puregraph.errors import DataError, GraphError, GraphWarning, show
-from puregraph.errors.userwarning import warnUser
 from puregraph.graph import Graph
+from puregraph.graph.module import Module
 from puregraph.graph.sequential import Sequential
-from puregraph.module import Module
 from puregraph.train.announcing import compiling
 
 WHOLE = np.dtype(np.int64)

@@ -7,26 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
 from puregraph.compile.trace.withcost import needWeighable
+from puregraph.core import device
+from puregraph.core.errors import DataError, GraphWarning, PuregraphError, addLocation
+from puregraph.core.errors.userwarning import warnUser
 from puregraph.data.arrays import arraysFrom, checkRows, pairFrom, weightFrom
 from puregraph.data.batches import Arrays, Names, Stream, batchesFrom, checkedSize
 from puregraph.data.datadoubts import warnOfData
 from puregraph.data.split import split
-from puregraph.errors import DataError, GraphWarning, PuregraphError, addLocation
-from puregraph.errors.userwarning import warnUser
+from puregraph.distributed.collectives.grains import Grains
+from puregraph.distributed.dataparallel.agreement import agree
+from puregraph.distributed.dataparallel.lockstep import isSynchronized
+from puregraph.distributed.nccl.ncclchoice import chooseNccl
+from puregraph.distributed.tensor.tensorgrid import replicasIn
+from puregraph.distributed.worlds.world import World
 from puregraph.graph.lookup import few
-from puregraph.many.grains import Grains
-from puregraph.many.nccl.ncclchoice import chooseNccl
-from puregraph.many.world import World
 from puregraph.modules.batchnorm import BatchNorm
-from puregraph.native.threads.blas import openBlas
+from puregraph.ops.native.threads.blas import openBlas
 from puregraph.optimizers.schedules import factorAt
 from puregraph.train.announcing import NATIVE
 from puregraph.train.modes import inMode
-from puregraph.train.tensor.tensorgrid import replicasIn
-from puregraph.train.together.agreement import agree
-from puregraph.train.together.lockstep import isSynchronized
 
 LOOKERS: list[Callable[[Any, Any], None]] = []  # of a trainer and its data, when everything is checked
 NOTHING = 1e-6  # of the highest learning rate: with less than that nothing is learnt

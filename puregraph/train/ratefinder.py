@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.arguments import NotNegative, Positive, takes
+from puregraph.core.arguments import NotNegative, Positive, takes
+from puregraph.core.errors import ArgumentError, NotFiniteError
 from puregraph.core.late import Late
-from puregraph.errors import ArgumentError, NotFiniteError
 from puregraph.train.callbacks.callback import FunctionCallback
 from puregraph.train.callbacks.progress import Progress
 from puregraph.train.objective import checkKind

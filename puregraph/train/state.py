@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.dtype import isFloating
-from puregraph.errors import CheckpointError, DataError
+from puregraph.core.base.dtype import isFloating
+from puregraph.core.errors import CheckpointError, DataError
 from puregraph.graph.lookup import few
 
 VERSION = 1

@@ -10,19 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
-from puregraph.arguments import FileSource, Flag, Natural, Text, optional, takes
-from puregraph.base.attributes import Settable
-from puregraph.base.dtype import isFloating
-from puregraph.base.keywords import ChecksKeywords
-from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
+from puregraph.core import device
+from puregraph.core.arguments import FileSource, Flag, Natural, Text, optional, takes
+from puregraph.core.base.attributes import Settable
+from puregraph.core.base.dtype import isFloating
+from puregraph.core.base.keywords import ChecksKeywords
+from puregraph.core.errors import ArgumentError, DataError, NotFiniteError
 from puregraph.core.late import Late
 from puregraph.data.batches import checkedSize
-from puregraph.errors import ArgumentError, DataError, NotFiniteError
-from puregraph.many import world
-from puregraph.module import Module
-from puregraph.native.threads.blas import oneThread, openBlas
+from puregraph.distributed import world
+from puregraph.distributed.dataparallel.shardedsave import saveDivided
+from puregraph.distributed.dataparallel.shardedupdate import isDivided
+from puregraph.distributed.pipeline.pipelinegrid import checkStages
+from puregraph.distributed.tensor.tensorgrid import checkTensor
+from puregraph.graph.module import Module
+from puregraph.ops.native.threads.blas import oneThread, openBlas
 from puregraph.optimizers.multioptimizer import optimizerFrom
+from puregraph.serialize.checkpoint import assign, checkOptimizer, opened, save, stage
 from puregraph.train import state
 from puregraph.train.callbacks.callback import callbacksFrom
 from puregraph.train.callbacks.progress import progressFrom
@@ -35,11 +39,7 @@ from puregraph.train.meters import EVERY, Meters
 from puregraph.train.metrics.byoutput import metricsFrom
 from puregraph.train.modes import inMode, leaveIn
 from puregraph.train.objective import Objective, checkKind
-from puregraph.train.pipeline.pipelinegrid import checkStages
 from puregraph.train.prechecks import begin, checkRepeatable, checkShard, sourcesFrom
-from puregraph.train.tensor.tensorgrid import checkTensor
-from puregraph.train.together.dividedsave import saveDivided
-from puregraph.train.together.shardedupdate import isDivided
 from puregraph.train.validator import Validator
 
 FEW = 3  # batches of a fast run

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from puregraph.arguments import Flag, takes
-from puregraph.base.attributes import Settable
-from puregraph.base.keywords import ChecksKeywords
-from puregraph.base.mutex import Mutex
+from puregraph.core.arguments import Flag, takes
+from puregraph.core.base.attributes import Settable
+from puregraph.core.base.keywords import ChecksKeywords
+from puregraph.core.base.mutex import Mutex
+from puregraph.core.errors import ArgumentError, DataError, addLocation
 from puregraph.data.batches import Arrays, Stream, batchesFrom
 from puregraph.data.datadoubts import warnOfInputs
 from puregraph.data.prefetch import DEPTH, ahead
-from puregraph.errors import ArgumentError, DataError, addLocation
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.train.costsum import costFrom, partLosses
 from puregraph.train.meters import Meters
 from puregraph.train.metrics import Metric

@@ -18,13 +18,13 @@ from puregraph.autodiff import (
     make_backward_function,
 )
 from puregraph.core import rules
-from puregraph.errors import AutoDiffException, DtypeError, ShapeError
-from puregraph.function import Function
+from puregraph.core.errors import AutoDiffException, DtypeError, ShapeError
 from puregraph.graph import Graph
+from puregraph.graph.function import Function
 from puregraph.graph.input import Input
+from puregraph.graph.module import Module
+from puregraph.graph.pointwise import Pointwise
 from puregraph.graph.sequential import Sequential
-from puregraph.kernel import useFast
-from puregraph.module import Module
 from puregraph.modules import (
     GRU,
     LSTM,
@@ -48,7 +48,7 @@ from puregraph.modules import (
     Sum,
     Tanh,
 )
-from puregraph.pointwise import Pointwise
+from puregraph.ops.kernel import useFast
 
 
 class NoGradient(Module):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from puregraph.autodiff import BackwardGraph
-from puregraph.autodiff.analog.argskwargs import ArgsKwargs
-from puregraph.autodiff.analog.forwardgraph import ForwardGraph
-from puregraph.autodiff.analog.modelgraph import ModelGraph
-from puregraph.autodiff.analog.occurrence import Occurrence
-from puregraph.errors import AutoDiffException
+from puregraph.compat.analog.argskwargs import ArgsKwargs
+from puregraph.compat.analog.forwardgraph import ForwardGraph
+from puregraph.compat.analog.modelgraph import ModelGraph
+from puregraph.compat.analog.occurrence import Occurrence
+from puregraph.core.errors import AutoDiffException
 from puregraph.modules import Add, Embedder, Linear, Relu, Sub
 
 
@@ -467,7 +467,7 @@ def test_a_callable_that_cannot_be_recorded_runs_and_may_be_passed_by():
 def test_five_thousand_nodes_deep():
     script = """
         import copy, pickle, sys
-        from puregraph.autodiff.analog.forwardgraph import ForwardGraph
+        from puregraph.compat.analog.forwardgraph import ForwardGraph
         sys.setrecursionlimit(200)
         graph = ForwardGraph()
         graph.add_connection(graph.INPUT, *[lambda x: x + 1 for _ in range(5_000)], graph.OUTPUT)

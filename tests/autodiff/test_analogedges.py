@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from puregraph.autodiff.analog.argskwargs import ArgsKwargs, InputOutput
-from puregraph.autodiff.analog.forwardgraph import ForwardGraph
-from puregraph.autodiff.analog.structure.acyclic import AcyclicDirectedGraph
-from puregraph.autodiff.analog.structure.edges import Edge, check_edge_parameters
+from puregraph.compat.analog.argskwargs import ArgsKwargs, InputOutput
+from puregraph.compat.analog.forwardgraph import ForwardGraph
+from puregraph.compat.analog.structure.acyclic import AcyclicDirectedGraph
+from puregraph.compat.analog.structure.edges import Edge, check_edge_parameters
 
 ALL = {"in_arg": True, "in_kwarg": True, "out_arg": True, "out_kwarg": True}
 

@@ -7,19 +7,19 @@ import pytest
 
 from puregraph import Graph
 from puregraph.autodiff import BackwardGraph, NoForwardPassError
-from puregraph.autodiff.analog.accumulategrad import AccumulateGrad
-from puregraph.autodiff.analog.argskwargs import ArgsKwargs
-from puregraph.autodiff.analog.backwardmodule import (
+from puregraph.compat.analog.accumulategrad import AccumulateGrad
+from puregraph.compat.analog.argskwargs import ArgsKwargs
+from puregraph.compat.analog.backwardmodule import (
     BackwardFunction,
     BackwardIdentity,
     BackwardModule,
     BackwardUsingForward,
 )
-from puregraph.autodiff.analog.forwardgraph import ForwardGraph
-from puregraph.autodiff.analog.modelgraph import ModelGraph
-from puregraph.autodiff.analog.modelgraphstate import ModelGraphState
-from puregraph.autodiff.analog.occurrence import Occurrence
-from puregraph.errors import AutoDiffException
+from puregraph.compat.analog.forwardgraph import ForwardGraph
+from puregraph.compat.analog.modelgraph import ModelGraph
+from puregraph.compat.analog.modelgraphstate import ModelGraphState
+from puregraph.compat.analog.occurrence import Occurrence
+from puregraph.core.errors import AutoDiffException
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Add, Identity, Linear, Mul, Relu, Split, Tanh

@@ -7,15 +7,15 @@ import pytest
 
 from puregraph import Graph
 from puregraph.autodiff import BackwardGraph
-from puregraph.autodiff.analog.argskwargs import ArgsKwargs
-from puregraph.autodiff.analog.forwardgraph import ForwardGraph
-from puregraph.autodiff.analog.modelgraph import ModelGraph
-from puregraph.autodiff.analog.modelgraphstate import ModelGraphState
-from puregraph.autodiff.analog.occurrence import Occurrence
 from puregraph.autodiff.tape.variable import Variable
+from puregraph.compat.analog.argskwargs import ArgsKwargs
+from puregraph.compat.analog.forwardgraph import ForwardGraph
+from puregraph.compat.analog.modelgraph import ModelGraph
+from puregraph.compat.analog.modelgraphstate import ModelGraphState
+from puregraph.compat.analog.occurrence import Occurrence
 from puregraph.core.accumulate import accumulate
-from puregraph.errors import AutoDiffException
-from puregraph.function import Function
+from puregraph.core.errors import AutoDiffException
+from puregraph.graph.function import Function
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Linear, Tanh

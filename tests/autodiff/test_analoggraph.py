@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 
 from puregraph import Graph
-from puregraph import device as devices
 from puregraph.autodiff import BackwardGraph
-from puregraph.autodiff.analog.backwardmodule import BackwardIdentity
-from puregraph.autodiff.analog.forwardgraph import ForwardGraph
+from puregraph.compat.analog.backwardmodule import BackwardIdentity
+from puregraph.compat.analog.forwardgraph import ForwardGraph
+from puregraph.core import device as devices
+from puregraph.core.errors import AutoDiffException
 from puregraph.core.rules import registerRule
-from puregraph.costs import MSE
-from puregraph.errors import AutoDiffException
-from puregraph.function import Function
+from puregraph.graph.function import Function
 from puregraph.graph.input import Input
+from puregraph.graph.module import Module
 from puregraph.graph.sequential import Sequential
-from puregraph.module import Module
 from puregraph.modules import (
     BatchNorm,
     Concat,
@@ -27,6 +26,7 @@ from puregraph.modules import (
     Relu,
     Tanh,
 )
+from puregraph.modules.costs import MSE
 
 
 def convnet():

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from randomgraphs import randomGraph
 
 from puregraph.autodiff import BackwardGraph
-from puregraph.autodiff.analog.forwardgraph import ForwardGraph
-from puregraph.autodiff.analog.occurrence import Occurrence
+from puregraph.compat.analog.forwardgraph import ForwardGraph
+from puregraph.compat.analog.occurrence import Occurrence
 
 SEEDS = st.integers(0, 2**63)
 many = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))

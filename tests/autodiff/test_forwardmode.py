@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from randomgraphs import randomGraph
 from strict import Strict, useStrict
 
-from puregraph import costs
 from puregraph.autodiff import register_tangent
 from puregraph.autodiff.derivatives.declarations import JVPS, jvpOf
 from puregraph.autodiff.derivatives.ufuncs import TEXTS
@@ -21,16 +20,13 @@ from puregraph.autodiff.forward.dual import Dual
 from puregraph.autodiff.forward.forwardmode import hessian, hvp, jacobian, jvp, vjp
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.autodiff.joint.addbackward import add_backward_pass
-from puregraph.check import Case
-from puregraph.errors import AutoDiffException, GraphError, ShapeError
-from puregraph.formula import Formula
-from puregraph.function import Function
+from puregraph.core.errors import AutoDiffException, GraphError, ShapeError
 from puregraph.graph import Graph
+from puregraph.graph.function import Function
 from puregraph.graph.input import Input
+from puregraph.graph.module import Module
 from puregraph.graph.sequential import Sequential
-from puregraph.kernel import CompositeKernel, kernel, registry, useFast
 from puregraph.models import lenet, mlp
-from puregraph.module import Module
 from puregraph.modules import (
     Add,
     BatchNorm,
@@ -42,7 +38,11 @@ from puregraph.modules import (
     MaxPool2D,
     Sum,
     Tanh,
+    costs,
 )
+from puregraph.ops.formula import Formula
+from puregraph.ops.kernel import CompositeKernel, kernel, registry, useFast
+from puregraph.testing.check import Case
 
 STEP = 1e-6
 
@@ -405,7 +405,7 @@ def test_a_function_of_arrays_has_a_tangent(name, rng):
 
 
 def test_every_kernel_that_floats_go_through_has_a_tangent():
-    library = {found for name, found in registry.items() if name.startswith("puregraph.kernels.")}
+    library = {found for name, found in registry.items() if name.startswith("puregraph.ops.reference.")}
     rest = {found.__name__ for found in library if jvpOf(found) is None and not isinstance(found, CompositeKernel)}
     of = {"alive", "classIndex", "firstIndex", "normal", "uniform"}  # whole numbers
     assert rest == of | {"norm", "fractions"}  # for optimizers, and what only looks

@@ -5,22 +5,21 @@ import pytest
 from everyexample import everyExample
 from everymodule import DERIVED, MODES, Cube, Swap, examplesOf
 
-from puregraph import costs
 from puregraph.autodiff.checks.gradcheck import GradcheckError, gradcheck
 from puregraph.autodiff.tape.activationrecompute import checkpoint
 from puregraph.autodiff.tape.variable import Variable
-from puregraph.check import Case
+from puregraph.core.errors import AutoDiffException, ShapeError
 from puregraph.core.param import Param
 from puregraph.core.rules import REGISTRY, registerRule
-from puregraph.errors import AutoDiffException, ShapeError
-from puregraph.function import Function
 from puregraph.graph import Graph
+from puregraph.graph.function import Function
 from puregraph.graph.input import Input
+from puregraph.graph.module import Module
+from puregraph.graph.pointwise import Pointwise
 from puregraph.graph.sequential import Sequential
 from puregraph.models import cifarResnet, lenet
-from puregraph.module import Module
-from puregraph.modules import Add, BatchNorm, Dropout, Embedder, Linear, Relu, Sum, Tanh
-from puregraph.pointwise import Pointwise
+from puregraph.modules import Add, BatchNorm, Dropout, Embedder, Linear, Relu, Sum, Tanh, costs
+from puregraph.testing.check import Case
 
 
 @everyExample(DERIVED, mode=MODES)

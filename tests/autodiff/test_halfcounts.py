@@ -5,8 +5,8 @@ import pytest
 
 from puregraph import Graph, Input
 from puregraph.autodiff import Variable, add_backward_pass, grad, jvp
+from puregraph.graph.module import Module
 from puregraph.graph.sequential import Sequential
-from puregraph.module import Module
 from puregraph.modules import GlobalAvgPool, Max, Mean, Min
 from puregraph.modules.scattering import ScatterElements
 

@@ -5,15 +5,15 @@ import pytest
 
 from puregraph.autodiff import BackwardContext, BackwardImplementation, BackwardResult
 from puregraph.core import rules
+from puregraph.core.errors import AutoDiffException
 from puregraph.core.rules import gradientRule, registerRule
-from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph
 from puregraph.graph.backward import BackwardGraph, readsOf
 from puregraph.graph.input import Input
+from puregraph.graph.module import Module
+from puregraph.graph.pointwise import Pointwise
 from puregraph.graph.sequential import Sequential
-from puregraph.module import Module
 from puregraph.modules import Add, Concat, Linear, MatMul, MaxPool2D, Relu, Sigmoid, Split, Tanh, Transpose
-from puregraph.pointwise import Pointwise
 
 
 @pytest.fixture(autouse=True)

@@ -7,22 +7,20 @@ from everyexample import everyExample
 from everymodule import DERIVED, MODES, Cube, examplesOf, toStrict
 from strict import Strict, useStrict
 
-from puregraph import costs
 from puregraph.autodiff.forward import persample
 from puregraph.autodiff.forward.forwardmode import jvp, vjp
 from puregraph.autodiff.forward.persample import grad_norms, per_sample_gradients
 from puregraph.autodiff.forward.vmap import Samples
 from puregraph.autodiff.tape.activationrecompute import Checkpoint
-from puregraph.check import Case
+from puregraph.core.errors import AutoDiffException, ShapeError
 from puregraph.core.param import Param
-from puregraph.errors import AutoDiffException, ShapeError
-from puregraph.function import FunctionCall
 from puregraph.graph import Graph
+from puregraph.graph.function import FunctionCall
 from puregraph.graph.input import Input
+from puregraph.graph.module import Module
+from puregraph.graph.pointwise import Pointwise
 from puregraph.graph.sequential import Sequential
-from puregraph.kernel import useFast
 from puregraph.models import cifarResnet, lenet, mlp
-from puregraph.module import Module
 from puregraph.modules import (
     Add,
     BatchNorm,
@@ -39,8 +37,10 @@ from puregraph.modules import (
     Sub,
     Tanh,
     Transpose,
+    costs,
 )
-from puregraph.pointwise import Pointwise
+from puregraph.ops.kernel import useFast
+from puregraph.testing.check import Case
 
 
 @pytest.fixture

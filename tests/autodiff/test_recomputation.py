@@ -14,8 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import puregraph
-from puregraph import costs
-from puregraph.analysis.footprint import Footprint
 from puregraph.autodiff.checks.anomaly import AnomalyError, detect_anomaly
 from puregraph.autodiff.checks.gradcheck import gradcheck
 from puregraph.autodiff.forward.forwardmode import hvp, jvp
@@ -24,13 +22,13 @@ from puregraph.autodiff.tape.activationrecompute import Checkpoint, checkpoint
 from puregraph.autodiff.tape.engine import grad
 from puregraph.autodiff.tape.gradmode import no_grad
 from puregraph.autodiff.tape.variable import Variable
-from puregraph.check import Case, checkModule
-from puregraph.errors import AutoDiffException, PuregraphError, ShapeError
-from puregraph.function import Function, FunctionCall
+from puregraph.core.errors import AutoDiffException, PuregraphError, ShapeError
 from puregraph.graph import Graph
+from puregraph.graph.analysis.footprint import Footprint
+from puregraph.graph.function import Function, FunctionCall
 from puregraph.graph.input import Input
+from puregraph.graph.module import Module
 from puregraph.graph.sequential import Sequential
-from puregraph.module import Module
 from puregraph.modules import (
     Add,
     BatchNorm,
@@ -43,7 +41,9 @@ from puregraph.modules import (
     Relu,
     Split,
     Tanh,
+    costs,
 )
+from puregraph.testing.check import Case, checkModule
 
 
 def block(maps, name):

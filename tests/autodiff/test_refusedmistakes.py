@@ -8,7 +8,7 @@ import pytest
 
 from puregraph import MSE, SGD, BatchNorm, Graph, Input, Linear, Relu, Sequential, SoftMax
 from puregraph.autodiff import Function, Variable, add_backward_pass
-from puregraph.errors import PuregraphError
+from puregraph.core.errors import PuregraphError
 
 X = np.ones((3, 4), np.float32)
 SHAPE = [(3, 4)]

@@ -13,8 +13,8 @@ from puregraph.autodiff.derivatives.declarations import VJPS, vjpOf
 from puregraph.autodiff.derivatives.ufuncs import TEXTS
 from puregraph.autodiff.derivatives.writes import putAt, setAt
 from puregraph.core.tracer import astype
-from puregraph.kernel import registry
-from puregraph.kernels import (
+from puregraph.ops.kernel import registry
+from puregraph.ops.reference import (
     convolve,
     convolveData,
     convolveWeight,
@@ -27,10 +27,10 @@ from puregraph.kernels import (
     scatterAdd,
     takeClass,
 )
-from puregraph.kernels.attention import attend, attendGrad
-from puregraph.kernels.einsum import ontoDiagonal
-from puregraph.kernels.scatter import addAt
-from puregraph.kernels.windowsum import windowSum
+from puregraph.ops.reference.attention import attend, attendGrad
+from puregraph.ops.reference.einsum import ontoDiagonal
+from puregraph.ops.reference.scatter import addAt
+from puregraph.ops.reference.windowsum import windowSum
 
 STEP = 1e-6
 

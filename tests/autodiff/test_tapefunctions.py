@@ -20,7 +20,7 @@ from puregraph.autodiff import (
     once_differentiable,
     zero_like,
 )
-from puregraph.errors import GraphError, PuregraphError
+from puregraph.core.errors import GraphError, PuregraphError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.modules import Relu

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from randomgraphs import randomGraph
 
 from puregraph.autodiff import AutoDiffException, Function, Variable, backward, enable_grad, grad, no_grad, parameter
-from puregraph.check import Case
+from puregraph.core.errors import GraphError, ShapeError
 from puregraph.core.param import Param
-from puregraph.errors import GraphError, ShapeError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
+from puregraph.graph.module import Module
 from puregraph.graph.sequential import Sequential
-from puregraph.module import Module
 from puregraph.modules import Add, BatchNorm, Dropout, Identity, Linear, Mul, Relu, Split, Tanh
+from puregraph.testing.check import Case
 
 STEP = 1e-6
 MODES = {"train": True, "eval": False}

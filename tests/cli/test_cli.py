@@ -12,15 +12,15 @@ from damage import placesIn
 from hostile import manifestOf, withManifest
 
 from puregraph import cli
-from puregraph.analysis.summary import summary
-from puregraph.checkpoint import save
 from puregraph.cli import doctorcommand
-from puregraph.costs import CrossEntropy
+from puregraph.core.storage.jsoncodec import dumps
+from puregraph.graph.analysis.summary import summary
 from puregraph.graph.sequential import Sequential
 from puregraph.models import lenet
 from puregraph.modules import Dropout, Linear
+from puregraph.modules.costs import CrossEntropy
 from puregraph.optimizers import SGD, MomentumSGD
-from puregraph.storage.jsoncodec import dumps
+from puregraph.serialize.checkpoint import save
 from puregraph.train import Checkpoint, Trainer
 
 MODELS = """
@@ -355,7 +355,7 @@ def test_check_says_what_is_in_order(run):
 
 
 WRONG = """
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.modules import Linear
 from puregraph.graph.sequential import Sequential
 class Double(Module):

@@ -51,9 +51,9 @@ from puregraph.compile.memory.planner import ALIGNMENT, MemoryPlan
 from puregraph.compile.trace.schedule import traceStep
 from puregraph.compile.trace.withcost import withCost
 from puregraph.core import initial
-from puregraph.errors import DataError, DtypeError, GraphError, GraphWarning, PuregraphError, ShapeError
-from puregraph.kernel import useFast
+from puregraph.core.errors import DataError, DtypeError, GraphError, GraphWarning, PuregraphError, ShapeError
 from puregraph.onnx.modules import Weight
+from puregraph.ops.kernel import useFast
 
 K = 0.5
 

@@ -12,8 +12,8 @@ from randomgraphs import randomGraph
 from puregraph import Graph, Input, Sequential, models
 from puregraph.compile import Program
 from puregraph.core import initial
-from puregraph.kernel import useFast
 from puregraph.modules import BatchNorm, Dropout, Linear, Relu, Tanh
+from puregraph.ops.kernel import useFast
 
 pytestmark = pytest.mark.usefixtures("numpyOnly")
 SEEDS = st.integers(0, 2**63)

@@ -12,10 +12,10 @@ from test_native_programs import compiled, eagerly, listed
 
 from puregraph.compile.program import Program
 from puregraph.core.param import Param
-from puregraph.costs import MSE, CrossEntropy
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.graph.pointwise import Pointwise
 from puregraph.modules import (
     Add,
     ArgMax,
@@ -46,8 +46,8 @@ from puregraph.modules import (
     Tanh,
     Transpose,
 )
+from puregraph.modules.costs import MSE, CrossEntropy
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
-from puregraph.pointwise import Pointwise
 
 pytestmark = [needsNative, pytest.mark.usefixtures("quickly")]
 

@@ -12,8 +12,8 @@ from puregraph import MSE, SGD, Calculator, LayerNorm, Linear, Relu, Sequential,
 from puregraph.compile import backend, program
 from puregraph.compile.trace.graphtracer import GraphTracer
 from puregraph.compile.trace.opaque import NotCompiledError
-from puregraph.errors import FormulaError, GraphWarning, PuregraphError, ShapeError
-from puregraph.native.llvm import jit
+from puregraph.core.errors import FormulaError, GraphWarning, PuregraphError, ShapeError
+from puregraph.ops.native.llvm import jit
 
 FAULTS = [
     KeyError("axis1"),

@@ -11,8 +11,8 @@ from natively import needsNative
 from puregraph import MSE, BatchNorm, Dropout, Graph, Input, LayerNorm, Linear, MomentumSGD, Relu, Sequential, Tanh
 from puregraph.compile import Program
 from puregraph.compile.trace.graphtracer import GraphTracer
-from puregraph.kernel import useFast
 from puregraph.modules import Elu, Slice, Split, Sub, Transpose
+from puregraph.ops.kernel import useFast
 
 modes = pytest.mark.parametrize("fast", [False, pytest.param(True, marks=needsNative)], ids=["numpy", "native"])
 

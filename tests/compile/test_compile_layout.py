@@ -9,10 +9,10 @@ from puregraph.compile.ir import strides
 from puregraph.compile.ir.value import Value, changed, copy, fill
 from puregraph.compile.trace.numpyrules import readerOf
 from puregraph.compile.trace.recorder import Recorder, UnreadableError
-from puregraph.formula import Formula
-from puregraph.formula.formula import numpyFrom
-from puregraph.kernels.reduce import logSumExp, moments, softmax
 from puregraph.modules.resize import between, spread
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.formula import numpyFrom
+from puregraph.ops.reference.reduce import logSumExp, moments, softmax
 
 
 def drawn(rng, rank=None, shape=None):

@@ -8,7 +8,7 @@ import pytest
 
 from puregraph import Calculator, Linear, Relu, Sequential
 from puregraph.compile import Programs
-from puregraph.errors import GraphWarning
+from puregraph.core.errors import GraphWarning
 
 MODULE = sys.modules[Programs.__module__]  # a function has its name
 MOST = MODULE.MOST

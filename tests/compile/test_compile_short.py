@@ -7,7 +7,7 @@ from natively import needsNative, unverified
 import puregraph as pg
 from puregraph.compile import Program
 from puregraph.compile.runtime.buffers import Workspace
-from puregraph.errors import DtypeError, ShapeError
+from puregraph.core.errors import DtypeError, ShapeError
 
 pytestmark = needsNative
 

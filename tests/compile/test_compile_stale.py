@@ -11,10 +11,10 @@ from puregraph.autodiff import detect_anomaly
 from puregraph.compile import Program, Updater
 from puregraph.compile.runtime.errstate import raises
 from puregraph.compile.trace.withcost import withCost
+from puregraph.core.errors import DataError, PuregraphError
 from puregraph.core.versioning import COUNTER, Versioned, VersionedAttribute, isVersioned
-from puregraph.errors import DataError, PuregraphError
-from puregraph.kernel import useFast
-from puregraph.native.llvm import jit
+from puregraph.ops.kernel import useFast
+from puregraph.ops.native.llvm import jit
 from puregraph.optimizers import SGD, AdamW, MomentumSGD
 
 MANNERS = ["numpy", pytest.param("native", marks=pytest.mark.skipif(not jit.available(), reason="no llvmlite"))]

@@ -9,15 +9,14 @@ from fakecupy import useGpu
 from launches import needsEmulator
 from test_compile_beside import COMPARED, COSTLY, NORMS, REDUCED, Rms
 
-from puregraph import device
-from puregraph.core import initial
-from puregraph.costs import MSE, CrossEntropy
+from puregraph.core import device, initial
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.modules import Add, LayerNorm, Linear, Max, Min, Mul, Relu, Reshape, Sigmoid, Sub, Sum
+from puregraph.modules.costs import MSE, CrossEntropy
 from puregraph.optimizers import SGD
 
-pytestmark = [needsEmulator, pytest.mark.filterwarnings("ignore::puregraph.errors.GraphWarning")]
+pytestmark = [needsEmulator, pytest.mark.filterwarnings("ignore::puregraph.core.errors.GraphWarning")]
 
 
 def agree(monkeypatch, make, data, cost=MSE):

@@ -8,13 +8,13 @@ from fakecupy import useGpu
 from gpunets import close, images, perceptron, trained
 from launches import needsEmulator
 
-from puregraph import device
 from puregraph.compile.gpu.runtime import capture, d2h, h2d
-from puregraph.cuda.libraries import cublaslt, cudnn
-from puregraph.cuda.runtime import runner
-from puregraph.errors import DeviceError
+from puregraph.core import device
+from puregraph.core.errors import DeviceError
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Linear
+from puregraph.ops.cuda.libraries import cublaslt, cudnn
+from puregraph.ops.cuda.runtime import runner
 from puregraph.optimizers import Adam
 
 pytestmark = needsEmulator

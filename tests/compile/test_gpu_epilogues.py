@@ -5,13 +5,13 @@ from fakecupy import useGpu
 from gpunets import close, images, trained
 from launches import needsEmulator
 
-from puregraph import device
-from puregraph.cuda.libraries import attention, cublaslt, librarygemm
-from puregraph.cuda.runtime.launch import Launch
+from puregraph.core import device
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Add, Attention, Embedder, Flatten, Gelu, Linear, Relu, Reshape, Split, Transpose
+from puregraph.ops.cuda.libraries import attention, cublaslt, librarygemm
+from puregraph.ops.cuda.runtime.launch import Launch
 from puregraph.optimizers import SGD
 
 pytestmark = [needsEmulator]

@@ -5,10 +5,10 @@ import pytest
 from launches import needsEmulator
 from test_gpu_epilogues import onBoth
 
-from puregraph.cuda.libraries.attention import AttentionTask
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.modules import Attention, Flatten, Linear, Reshape, Transpose
+from puregraph.ops.cuda.libraries.attention import AttentionTask
 
 pytestmark = [needsEmulator]
 

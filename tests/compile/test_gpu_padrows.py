@@ -6,11 +6,12 @@ from fakecupy import useGpu
 from gpunets import close, trained
 from launches import needsEmulator
 
-from puregraph import device, models
-from puregraph.cuda.libraries.librarygemm import GemmTask
-from puregraph.cuda.runtime.launch import Launch
+from puregraph import models
+from puregraph.core import device
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Linear, Reshape, Transpose
+from puregraph.ops.cuda.libraries.librarygemm import GemmTask
+from puregraph.ops.cuda.runtime.launch import Launch
 from puregraph.optimizers import SGD
 
 pytestmark = [needsEmulator]

@@ -6,7 +6,8 @@ from fakecupy import useGpu
 from launches import needsEmulator
 
 import puregraph
-from puregraph import MSE, SGD, Compress, Graph, Input, Linear, Sequential, Sum, Tanh, device
+from puregraph import MSE, SGD, Compress, Graph, Input, Linear, Sequential, Sum, Tanh
+from puregraph.core import device
 
 pytestmark = needsEmulator
 MASKS = [np.array(m, bool) for m in ([1, 0, 1, 1, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0], [1, 0, 1, 1, 0])]

@@ -7,17 +7,12 @@ from gpunets import MODELS, close, images, trained
 from launches import gate, needsEmulator, needsNvrtc
 from test_gpu_programs import cubed, ordered
 
-from puregraph import device
 from puregraph.autodiff import Checkpoint
-from puregraph.core import initial
-from puregraph.costs import MSE, CrossEntropy
-from puregraph.cuda.libraries import cudnn, librarygemm
-from puregraph.cuda.runtime.launch import Launch
-from puregraph.errors import PuregraphError
+from puregraph.core import device, initial
+from puregraph.core.errors import PuregraphError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
-from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.modules import (
     GRU,
     AvgPool2D,
@@ -40,6 +35,10 @@ from puregraph.modules import (
     Transpose,
     Upsample2D,
 )
+from puregraph.modules.costs import MSE, CrossEntropy
+from puregraph.ops.cuda.libraries import cudnn, librarygemm
+from puregraph.ops.cuda.runtime.launch import Launch
+from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
 from puregraph.optimizers import SGD, Adam
 from puregraph.train import Trainer
 

@@ -14,22 +14,16 @@ from gpunets import MODELS, close, dropping, images, perceptron, trained
 from launches import needsEmulator
 from spread import spread
 
-from puregraph import device
-from puregraph.checkpoint import loadInto, save
 from puregraph.compile import Programs
 from puregraph.compile.gpu.lower import gpulowering
 from puregraph.compile.gpu.runtime import autotune
 from puregraph.compile.gpu.runtime.capture import Section
-from puregraph.core import initial
-from puregraph.costs import CrossEntropy
-from puregraph.cuda.libraries import cudnn, librarygemm
-from puregraph.cuda.libraries.librarycall import LibraryCall
-from puregraph.cuda.runtime import runner
-from puregraph.errors import DataError, DtypeError, PuregraphError, ShapeError
+from puregraph.core import device, initial
+from puregraph.core.errors import DataError, DtypeError, PuregraphError, ShapeError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
+from puregraph.graph.module import Module
 from puregraph.graph.sequential import Sequential
-from puregraph.module import Module
 from puregraph.modules import (
     BatchNorm,
     Conv2D,
@@ -39,7 +33,12 @@ from puregraph.modules import (
     Relu,
     Slice,
 )
+from puregraph.modules.costs import CrossEntropy
+from puregraph.ops.cuda.libraries import cudnn, librarygemm
+from puregraph.ops.cuda.libraries.librarycall import LibraryCall
+from puregraph.ops.cuda.runtime import runner
 from puregraph.optimizers import SGD, Adam
+from puregraph.serialize.checkpoint import loadInto, save
 from puregraph.train import Accuracy, Calculator, Trainer
 
 pytestmark = [needsEmulator, pytest.mark.filterwarnings("ignore:accumulate=")]

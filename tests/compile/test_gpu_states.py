@@ -5,10 +5,10 @@ from fakecupy import useGpu
 from gpunets import close, images, residual, trained
 from launches import needsEmulator
 
-from puregraph import device
-from puregraph.cuda.runtime.launch import Launch
+from puregraph.core import device
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, Linear, Relu
+from puregraph.ops.cuda.runtime.launch import Launch
 from puregraph.optimizers import SGD, Adam
 
 pytestmark = [needsEmulator]

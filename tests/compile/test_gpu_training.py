@@ -9,14 +9,13 @@ from fakecupy import useGpu
 from launches import needsEmulator
 from spread import spread
 
-from puregraph import device
-from puregraph.core import initial
-from puregraph.costs import MSE, CrossEntropy
-from puregraph.errors import DataError, PuregraphError
+from puregraph.core import device, initial
+from puregraph.core.errors import DataError, PuregraphError
+from puregraph.graph.pointwise import Pointwise
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, Conv2D, Dropout, Flatten, Linear, MaxPool2D, MulAddConst, Relu, Reshape
+from puregraph.modules.costs import MSE, CrossEntropy
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD, MultiOptimizer
-from puregraph.pointwise import Pointwise
 from puregraph.train import (
     MAE,
     Accuracy,

@@ -5,8 +5,8 @@ import pytest
 from fakecupy import useGpu
 from launches import needsEmulator
 
-from puregraph import device
 from puregraph.compile.gpu.passes import shiftvariance
+from puregraph.core import device
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, LayerNorm
 

@@ -19,11 +19,12 @@ from graphspec import SOURCES, GraphSpec, NodeSpec, UnfitError, rebuilt
 from layersizes import BATCHES, CHANNELS, LARGECHANNELS, MAPS, UNEVEN
 from natively import needsNative
 
-from puregraph import Conv2D, Dropout, Input, Pointwise, SoftMax, costs, modules
+from puregraph import Conv2D, Dropout, Input, Pointwise, SoftMax, modules
 from puregraph.compile import verify
-from puregraph.module import Module
-from puregraph.native.llvm import jit
-from puregraph.native.ops.nestcode import NestCode, Scope
+from puregraph.graph.module import Module
+from puregraph.modules import costs
+from puregraph.ops.native.kernels.nestcode import NestCode, Scope
+from puregraph.ops.native.llvm import jit
 
 PARTS, EACH, LAYERED = 2, 60, 24
 COUNT = int(os.environ.get("PUREGRAPH_TEST_GRAPHS", "100000"))

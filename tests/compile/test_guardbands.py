@@ -13,7 +13,7 @@ from puregraph.compile.lower import nestcache
 from puregraph.compile.program import Program
 from puregraph.compile.runtime.guardbands import GuardBands
 from puregraph.core import initial
-from puregraph.native.llvm import jit
+from puregraph.ops.native.llvm import jit
 
 COUNT = int(os.environ.get("PUREGRAPH_TEST_GUARDED", "30"))  # of each kind and width in the slow test
 START = int(os.environ.get("PUREGRAPH_TEST_FIRST", "1"))

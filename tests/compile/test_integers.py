@@ -9,11 +9,11 @@ from leftovers import leftToNumpy
 from natively import needsNative
 
 from puregraph import Add, ArgMax, ArgMin, Graph, Input, Max, Min, Module, Sum, Where
-from puregraph.errors import DtypeError
-from puregraph.formula.optable import INTEGERS
-from puregraph.native.llvm import jit
-from puregraph.native.math.emit import WHOLE
-from puregraph.pointwise import Pointwise
+from puregraph.core.errors import DtypeError
+from puregraph.graph.pointwise import Pointwise
+from puregraph.ops.formula.optable import INTEGERS
+from puregraph.ops.native.llvm import jit
+from puregraph.ops.native.math.emit import WHOLE
 
 pytestmark = pytest.mark.usefixtures("quickly")
 CASES = [pytest.param(*each[1:], dtype, id=f"{each[0]}-{dtype}") for dtype in KINDS for each in casesOf(dtype)]

@@ -7,8 +7,8 @@ from natively import needsNative, unverified
 import puregraph as pg
 from puregraph.compile import Program
 from puregraph.compile.runtime.concurrent import MOST, overlap
-from puregraph.native.threads import pool
-from puregraph.native.threads.batch import batched
+from puregraph.ops.native.threads import pool
+from puregraph.ops.native.threads.batch import batched
 
 pytestmark = needsNative
 

@@ -11,9 +11,10 @@ from natively import needsNative
 from randomgraphs import randomGraph
 
 import puregraph as pg
-from puregraph import costs, models, modules
+from puregraph import models, modules
 from puregraph.compile.program import Program
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.modules import costs
 from puregraph.optimizers import AdamW, MomentumSGD
 
 pytestmark = needsNative

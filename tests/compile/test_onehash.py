@@ -14,7 +14,7 @@ from natively import needsNative
 import puregraph
 from benchmarks import workloads
 from benchmarks.contenders.puregraph import COSTS
-from puregraph.native.threads import numthreads, pool
+from puregraph.ops.native.threads import numthreads, pool
 from puregraph.optimizers import AdamW, MomentumSGD
 
 pytestmark = needsNative

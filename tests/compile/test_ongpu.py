@@ -12,15 +12,14 @@ from launches import needsEmulator
 from source import ROOT
 from test_gpu_programs import MODELS, close, images, trained
 
-from puregraph import device
-from puregraph.check import Case, checkModule
-from puregraph.core import initial
-from puregraph.costs import CrossEntropy
-from puregraph.cuda.emulator import emulator
-from puregraph.cuda.emulator.emulator import KernelError
-from puregraph.cuda.runtime.launch import Launch, PointerTable
+from puregraph.core import device, initial
 from puregraph.graph.steps import shapeOnly
 from puregraph.modules import BatchNorm, Compress, Full, Linear
+from puregraph.modules.costs import CrossEntropy
+from puregraph.ops.cuda.runtime.launch import Launch, PointerTable
+from puregraph.testing.check import Case, checkModule
+from puregraph.testing.emulator import emulator
+from puregraph.testing.emulator.emulator import KernelError
 from puregraph.train import Trainer
 
 ADD = 'extern "C" __global__ void add(float* x, float a) { x[2 * threadIdx.x] += a; }'

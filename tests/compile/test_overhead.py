@@ -10,7 +10,7 @@ from processes import environment
 
 from puregraph import SGD, Calculator, CrossEntropy, Linear, Relu, Sequential
 from puregraph.compile import verify
-from puregraph.native.llvm import jit
+from puregraph.ops.native.llvm import jit
 
 INLINED = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")  # no calls of their own in some versions of Python
 RNG = np.random.default_rng(0)

@@ -51,10 +51,10 @@ from puregraph import (
     Unique,
     Upsample2D,
 )
-from puregraph.check import Case, alike, listed, stateOf
 from puregraph.compile import Program, withCost
 from puregraph.compile.partitioned import PartitionedGraph
-from puregraph.node import Node
+from puregraph.graph.node import Node
+from puregraph.testing.check import Case, alike, listed, stateOf
 
 MASKS = [np.array(m, bool) for m in ([1, 0, 1, 1, 0], [0, 0, 0, 0, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0])]
 

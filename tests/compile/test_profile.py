@@ -9,8 +9,8 @@ from natively import needsNative
 import puregraph as pg
 from puregraph import models
 from puregraph.compile.report.steptable import table
+from puregraph.core.errors import ArgumentError, PuregraphError
 from puregraph.draw.drawing import Drawing
-from puregraph.errors import ArgumentError, PuregraphError
 
 X, Y = np.random.default_rng(0).random((8, 1, 28, 28), np.float32), np.arange(8)
 

@@ -9,13 +9,14 @@ from randomgraphs import randomGraph
 
 from puregraph.autodiff import add_backward_pass, make_backward_function
 from puregraph.autodiff.joint import rematpolicy
+from puregraph.core.errors import AutoDiffException, ShapeError
 from puregraph.core.param import State
-from puregraph.errors import AutoDiffException, ShapeError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
+from puregraph.graph.module import Module
+from puregraph.graph.pointwise import Pointwise
 from puregraph.graph.sequential import Sequential
 from puregraph.graph.steps import shapeOnly
-from puregraph.module import Module
 from puregraph.modules import (
     Add,
     BatchNorm,
@@ -29,7 +30,6 @@ from puregraph.modules import (
     Sum,
     Tanh,
 )
-from puregraph.pointwise import Pointwise
 
 STRATEGIES = ["store_all", "recompute_all"]
 

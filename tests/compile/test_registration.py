@@ -5,7 +5,6 @@ import pytest
 from natively import needsNative
 from test_simpler import programOf
 
-from puregraph import kernel as kernels
 from puregraph.autodiff.derivatives.declarations import (
     CONSTANT,
     JVPS,
@@ -21,8 +20,9 @@ from puregraph.autodiff.forward.vmap import RULES, forAll
 from puregraph.compile.decompose.decomposition import SIMPLER, simpler
 from puregraph.compile.lower.registry import LOWERINGS, isLowered, lowers
 from puregraph.compile.trace.abstract import READERS, reads
-from puregraph.kernel import kernel
-from puregraph.native.llvm.kernelcall import KernelCall
+from puregraph.ops import kernel as kernels
+from puregraph.ops.kernel import kernel
+from puregraph.ops.native.llvm.kernelcall import KernelCall
 
 
 def writeCumsum(code):

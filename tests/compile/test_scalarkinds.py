@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from integers import KINDS, graphOf, pairs
 
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 pytestmark = pytest.mark.usefixtures("quickly")
 

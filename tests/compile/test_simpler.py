@@ -6,9 +6,9 @@ from natively import needsNative
 
 import puregraph as pg
 from puregraph.compile.program import Program
-from puregraph.kernels import attention, convolution, einsum, labels, pooling, recurrent, scatter
-from puregraph.kernels.norm import norm
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.ops.reference import attention, convolution, einsum, labels, pooling, recurrent, scatter
+from puregraph.ops.reference.norm import norm
 
 pytestmark = needsNative
 

@@ -7,11 +7,12 @@ import pytest
 from natively import needsNative
 
 import puregraph as pg
-from puregraph import costs, modules
+from puregraph import modules
 from puregraph.compile import Program
 from puregraph.core.param import FixedState
+from puregraph.graph.module import Module
 from puregraph.models.transformer import transformerBlock
-from puregraph.module import Module
+from puregraph.modules import costs
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD, NesterovSGD, RMSProp
 
 CLASSES = sorted(

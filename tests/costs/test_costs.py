@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 import puregraph
-from puregraph import SGD, Trainer, Transpose, costs, seed
-from puregraph.check import checkModule
-from puregraph.costs import BCE, MSE, Abs, CrossEntropy, Huber, PointwiseCost, SmoothL1
-from puregraph.errors import DataError, DtypeError, FormulaError, ShapeError
+from puregraph import SGD, Trainer, Transpose, seed
+from puregraph.core.errors import DataError, DtypeError, FormulaError, ShapeError
 from puregraph.graph import Graph, Input
 from puregraph.graph.backward import BackwardGraph
 from puregraph.graph.sequential import Sequential
-from puregraph.modules import Identity, Linear, Reshape
-from puregraph.native.llvm import jit
+from puregraph.modules import Identity, Linear, Reshape, costs
+from puregraph.modules.costs import BCE, MSE, Abs, CrossEntropy, Huber, PointwiseCost, SmoothL1
+from puregraph.ops.native.llvm import jit
+from puregraph.testing.check import checkModule
 
 CLASSES = [getattr(costs, name) for name in costs.__all__]
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}

@@ -8,19 +8,19 @@ import pytest
 from launches import emulated, gate, needsEmulator, needsNvrtc
 from test_cuda_lastblock import statistics
 
-from puregraph.cuda.conv.blocktiling import TILES
-from puregraph.cuda.conv.gemm import matmul
-from puregraph.cuda.emulator import emulator
-from puregraph.cuda.emulator.emulator import KernelError
-from puregraph.cuda.nests.launches import launches
-from puregraph.cuda.nests.nestwriter import canonical
-from puregraph.cuda.nests.rowreduce import rowLaunch
-from puregraph.formula import Formula
-from puregraph.formula.loopnest import LoopNest, Operand, Reduce
-from puregraph.kernels import cellsplit, recurrent
-from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
-from puregraph.kernels.recurrent import forward
-from puregraph.kernels.scatter import gather, takeClass
+from puregraph.ops.cuda.conv.blocktiling import TILES
+from puregraph.ops.cuda.conv.gemm import matmul
+from puregraph.ops.cuda.nests.launches import launches
+from puregraph.ops.cuda.nests.nestwriter import canonical
+from puregraph.ops.cuda.nests.rowreduce import rowLaunch
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.loopnest import LoopNest, Operand, Reduce
+from puregraph.ops.reference import cellsplit, recurrent
+from puregraph.ops.reference.pairwisedot import pairDots, pairDotsGrad
+from puregraph.ops.reference.recurrent import forward
+from puregraph.ops.reference.scatter import gather, takeClass
+from puregraph.testing.emulator import emulator
+from puregraph.testing.emulator.emulator import KernelError
 
 
 def gathering(rng):

@@ -3,11 +3,11 @@
 import pytest
 from launches import gate, needsNvrtc
 
-from puregraph.cuda.libraries import paths
-from puregraph.cuda.runtime import compiler
-from puregraph.cuda.runtime.launch import Launch
-from puregraph.errors import DeviceError
-from puregraph.storage import diskcache
+from puregraph.core.errors import DeviceError
+from puregraph.core.storage import diskcache
+from puregraph.ops.cuda.libraries import paths
+from puregraph.ops.cuda.runtime import compiler
+from puregraph.ops.cuda.runtime.launch import Launch
 
 pytestmark = needsNvrtc
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from launches import needsEmulator, runAll
 
-from puregraph.cuda.nests.contiguous import copied, packed
-from puregraph.cuda.nests.launches import launches
-from puregraph.cuda.runtime.launch import isContiguous
-from puregraph.formula import Formula
-from puregraph.formula.loopnest import LoopNest, Operand
+from puregraph.ops.cuda.nests.contiguous import copied, packed
+from puregraph.ops.cuda.nests.launches import launches
+from puregraph.ops.cuda.runtime.launch import isContiguous
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.loopnest import LoopNest, Operand
 
 pytestmark = needsEmulator
 NCHW, NHWC = (0, 1, 2, 3), (0, 2, 3, 1)

@@ -6,15 +6,15 @@ from fakecupy import launchKernelEx, useCupy, useGpu
 from launches import needsEmulator, needsNvrtc
 
 from puregraph import MSE, Adam, Trainer, seed
-from puregraph.cuda.emulator import emulator
-from puregraph.cuda.emulator.emulator import KernelError
-from puregraph.cuda.nests import launches
-from puregraph.cuda.runtime import compiler, dependentlaunch, runner
-from puregraph.cuda.runtime.dependentlaunch import WAIT, waiting
-from puregraph.errors import DeviceError
-from puregraph.formula import Formula
-from puregraph.formula.loopnest import LoopNest, Operand, Reduce
+from puregraph.core.errors import DeviceError
 from puregraph.models import mlp
+from puregraph.ops.cuda.nests import launches
+from puregraph.ops.cuda.runtime import compiler, dependentlaunch, runner
+from puregraph.ops.cuda.runtime.dependentlaunch import WAIT, waiting
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.loopnest import LoopNest, Operand, Reduce
+from puregraph.testing.emulator import emulator
+from puregraph.testing.emulator.emulator import KernelError
 
 pytestmark = needsEmulator
 

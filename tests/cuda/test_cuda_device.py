@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from puregraph.cuda.libraries import attention, convolution, tensorview
-from puregraph.cuda.libraries.librarygemm import keptFor, product
+from puregraph.ops.cuda.libraries import attention, convolution, tensorview
+from puregraph.ops.cuda.libraries.librarygemm import keptFor, product
 
 pytestmark = pytest.mark.gpu
 KINDS = ("float64", "float32", "tf32", "float16", "bfloat16")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from launches import misplaced, needsEmulator
 
-from puregraph.cuda.emulator import emulator
-from puregraph.cuda.emulator.emulator import KernelError
-from puregraph.cuda.runtime.launch import Launch, Scratch
-from puregraph.errors import DeviceError
+from puregraph.core.errors import DeviceError
+from puregraph.ops.cuda.runtime.launch import Launch, Scratch
+from puregraph.testing.emulator import emulator
+from puregraph.testing.emulator.emulator import KernelError
 
 pytestmark = needsEmulator
 

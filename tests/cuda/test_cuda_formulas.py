@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from launches import needsEmulator, runAll
 
-from puregraph.cuda.nests.formulatext import statement
-from puregraph.cuda.nests.launches import launches
-from puregraph.formula import Formula
-from puregraph.formula.loopnest import LoopNest, Operand
-from puregraph.formula.optable import FUNCTIONS, TABLE
+from puregraph.ops.cuda.nests.formulatext import statement
+from puregraph.ops.cuda.nests.launches import launches
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.loopnest import LoopNest, Operand
+from puregraph.ops.formula.optable import FUNCTIONS, TABLE
 
 pytestmark = needsEmulator
 FEW = 6  # functions of a kernel

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from launches import emulated, needsEmulator
 
-from puregraph.kernel import registry
-from puregraph.kernels import convolution, einsum, entropy, labels, norm, pairwisedot, pooling, recurrent, scatter
-from puregraph.kernels import random as randoms
-from puregraph.kernels.attention import attend, attendGrad
-from puregraph.kernels.windowsum import windowSum
+from puregraph.ops.kernel import registry
+from puregraph.ops.reference import convolution, einsum, entropy, labels, norm, pairwisedot, pooling, recurrent, scatter
+from puregraph.ops.reference import random as randoms
+from puregraph.ops.reference.attention import attend, attendGrad
+from puregraph.ops.reference.windowsum import windowSum
 
 pytestmark = needsEmulator
 CLOSE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 2e-6, "float64": 1e-13}

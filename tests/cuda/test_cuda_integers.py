@@ -7,7 +7,8 @@ from integers import KINDS, casesOf, graphOf, randoms
 from launches import gate, needsEmulator, needsNvrtc
 from texts import gathered, onPaper
 
-from puregraph import ArgMax, Max, Min, Sum, device
+from puregraph import ArgMax, Max, Min, Sum
+from puregraph.core import device
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 

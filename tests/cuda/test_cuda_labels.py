@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from launches import emulated, needsEmulator, poison, runAll
 
-from puregraph.kernels.einsum import ontoDiagonal
-from puregraph.kernels.entropy import entropyGrad, ofScores
-from puregraph.kernels.labels import classIndex
-from puregraph.kernels.recurrent import alive
+from puregraph.ops.reference.einsum import ontoDiagonal
+from puregraph.ops.reference.entropy import entropyGrad, ofScores
+from puregraph.ops.reference.labels import classIndex
+from puregraph.ops.reference.recurrent import alive
 
 pytestmark = needsEmulator
 

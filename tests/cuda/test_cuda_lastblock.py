@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from launches import gate, needsEmulator, needsNvrtc, runAll
 
-from puregraph.cuda.nests.launches import launches
-from puregraph.cuda.runtime.launch import TICKETS
-from puregraph.formula import Formula
-from puregraph.formula.loopnest import LoopNest, Operand, Reduce
+from puregraph.ops.cuda.nests.launches import launches
+from puregraph.ops.cuda.runtime.launch import TICKETS
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.loopnest import LoopNest, Operand, Reduce
 
 pytestmark = needsEmulator
 OVER = frozenset([1])

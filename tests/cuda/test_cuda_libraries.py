@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from puregraph import device
-from puregraph.cuda.libraries import attention, convolution, cudnn, paths, workspaces
-from puregraph.cuda.libraries.librarycall import LibraryCall
-from puregraph.cuda.libraries.librarygemm import Product
-from puregraph.errors import DeviceError
-from puregraph.kernels.attention import attend, attendGrad
-from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
-from puregraph.storage import diskcache
+from puregraph.core import device
+from puregraph.core.errors import DeviceError
+from puregraph.core.storage import diskcache
+from puregraph.ops.cuda.libraries import attention, convolution, cudnn, paths, workspaces
+from puregraph.ops.cuda.libraries.librarycall import LibraryCall
+from puregraph.ops.cuda.libraries.librarygemm import Product
+from puregraph.ops.reference.attention import attend, attendGrad
+from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
 
 INSTALLED = pytest.mark.skipif(cudnn.missing() is not None, reason="cuDNN and its frontend are not installed")
 CASES = [  # x, W, stride, pad, dilation, groups

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from launches import gate, misplaced, needsEmulator, needsNvrtc, runAll
 
-from puregraph.cuda.nests import nestwriter
-from puregraph.cuda.nests.axes import axesOf
-from puregraph.cuda.nests.launches import launches
-from puregraph.cuda.nests.nestwriter import canonical
-from puregraph.cuda.nests.rowreduce import rowLaunch, rowSplit
-from puregraph.cuda.runtime import compiler
-from puregraph.cuda.runtime.launch import eachOf
-from puregraph.formula import Formula
-from puregraph.formula.loopnest import LoopNest, Operand, Reduce
+from puregraph.ops.cuda.nests import nestwriter
+from puregraph.ops.cuda.nests.axes import axesOf
+from puregraph.ops.cuda.nests.launches import launches
+from puregraph.ops.cuda.nests.nestwriter import canonical
+from puregraph.ops.cuda.nests.rowreduce import rowLaunch, rowSplit
+from puregraph.ops.cuda.runtime import compiler
+from puregraph.ops.cuda.runtime.launch import eachOf
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.loopnest import LoopNest, Operand, Reduce
 
 pytestmark = needsEmulator
 KINDS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "bool": "bool"}

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from launches import emulated, misplaced, needsEmulator
 
-from puregraph.cuda.runtime.launch import PointerTable
-from puregraph.kernels.norm import norm
+from puregraph.ops.cuda.runtime.launch import PointerTable
+from puregraph.ops.reference.norm import norm
 
 pytestmark = needsEmulator
 

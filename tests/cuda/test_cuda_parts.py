@@ -8,12 +8,12 @@ import pytest
 from fakecupy import useGpu
 from launches import needsEmulator
 
-from puregraph.costs import MSE
-from puregraph.cuda.libraries import cublaslt, cudnn, paths
-from puregraph.cuda.runtime import compiler, diagnose
-from puregraph.errors import DeviceError
+from puregraph.core.errors import DeviceError
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Linear
+from puregraph.modules.costs import MSE
+from puregraph.ops.cuda.libraries import cublaslt, cudnn, paths
+from puregraph.ops.cuda.runtime import compiler, diagnose
 
 BRINGS = "the extras puregraph[cuda12] and puregraph[cuda13] bring it"
 

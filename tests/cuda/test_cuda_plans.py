@@ -8,7 +8,7 @@ import sys
 import pytest
 from source import ROOT
 
-from puregraph.cuda.libraries import cudnn
+from puregraph.ops.cuda.libraries import cudnn
 
 pytestmark = [
     pytest.mark.slow,

@@ -6,11 +6,11 @@ import itertools
 import numpy as np
 import pytest
 
-from puregraph import device
-from puregraph.cuda.libraries import cublaslt, tensorview
-from puregraph.cuda.libraries.cublaslt import KEPT, GemmTask, Matmul, MatrixLayout, TaskAddresses
-from puregraph.cuda.libraries.librarygemm import Product, keptFor, product
-from puregraph.errors import DeviceError
+from puregraph.core import device
+from puregraph.core.errors import DeviceError
+from puregraph.ops.cuda.libraries import cublaslt, tensorview
+from puregraph.ops.cuda.libraries.cublaslt import KEPT, GemmTask, Matmul, MatrixLayout, TaskAddresses
+from puregraph.ops.cuda.libraries.librarygemm import Product, keptFor, product
 
 LAYS = ("rows", "columns", "wide rows", "wide columns", "part")
 TRIPLES = list(itertools.product(LAYS, repeat=3))

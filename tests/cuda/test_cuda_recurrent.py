@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from launches import emulated, needsEmulator
 
-from puregraph.kernels import cellsplit, recurrent
-from puregraph.kernels.recurrent import forward, throughTime
+from puregraph.ops.reference import cellsplit, recurrent
+from puregraph.ops.reference.recurrent import forward, throughTime
 
 pytestmark = needsEmulator
 CELLS = {"tanh": 1, "relu": 1, "lstm": 4, "gru": 3}

@@ -5,14 +5,14 @@ import pytest
 from fakecupy import CaptureError, FakeArray, useCupy
 from launches import needsEmulator
 
-from puregraph.cuda.nests import launches
-from puregraph.cuda.runtime import runner
-from puregraph.cuda.runtime.launch import Launch
-from puregraph.errors import DeviceError
-from puregraph.formula import Formula
-from puregraph.formula.loopnest import LoopNest, Operand, Reduce
-from puregraph.kernel import kernel
-from puregraph.kernels.scatter import gather
+from puregraph.core.errors import DeviceError
+from puregraph.ops.cuda.nests import launches
+from puregraph.ops.cuda.runtime import runner
+from puregraph.ops.cuda.runtime.launch import Launch
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.loopnest import LoopNest, Operand, Reduce
+from puregraph.ops.kernel import kernel
+from puregraph.ops.reference.scatter import gather
 
 pytestmark = needsEmulator
 ADD = 'extern "C" __global__ void add(float* x, float a) { x[threadIdx.x] += a; }'

@@ -14,9 +14,9 @@ from launches import gate, needsNvrtc
 from texts import MODELS, OPTIMIZERS, OPTIONS, SMALL, ofModel, ofModules, ofOptimizers, ofRules
 
 from puregraph import models
-from puregraph.cuda.runtime.preprocess import digest
-from puregraph.function import FunctionCall
-from puregraph.kernel import registry
+from puregraph.graph.function import FunctionCall
+from puregraph.ops.cuda.runtime.preprocess import digest
+from puregraph.ops.kernel import registry
 
 PARTS = 8  # in which texts are compiled, so that processes can share the work
 WRITTEN = {
@@ -164,7 +164,10 @@ def test_every_kernel_for_a_gpu_is_among_them():
     known = {
         each for name, each in registry.items() if name.startswith("puregraph.") and "cuda" in each.implementations
     }
-    alone = {"puregraph.kernels.random.normal", "puregraph.kernels.windowsum.windowSum"}  # for users' own modules
+    alone = {
+        "puregraph.ops.reference.random.normal",
+        "puregraph.ops.reference.windowsum.windowSum",
+    }  # for users' own modules
     assert {each.name for each in known - reached} == alone
     assert len(known) >= 20
 

@@ -5,8 +5,8 @@ import pytest
 from launches import misplaced, needsEmulator, runAll
 
 from puregraph.core.param import Param
-from puregraph.cuda.nests.optimizerstep import launches, scalarUpdate
-from puregraph.formula import Formula
+from puregraph.ops.cuda.nests.optimizerstep import launches, scalarUpdate
+from puregraph.ops.formula import Formula
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD, Slot
 
 pytestmark = needsEmulator

@@ -24,9 +24,9 @@ from puregraph import (
     Trainer,
     Validator,
 )
+from puregraph.core.errors import DataError
 from puregraph.data import Arrays, Prefetch, Stream, digits, fashion, readIdx, split
 from puregraph.data.batches import batchesFrom, groups
-from puregraph.errors import DataError
 
 CODES = {"u1": 0x08, "i1": 0x09, ">i2": 0x0B, ">i4": 0x0C, ">f4": 0x0D, ">f8": 0x0E}
 

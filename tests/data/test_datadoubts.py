@@ -22,8 +22,8 @@ from puregraph import (
     Trainer,
     Transpose,
 )
+from puregraph.core.errors import GraphWarning
 from puregraph.data import TableReader
-from puregraph.errors import GraphWarning
 
 RNG = np.random.default_rng(0)
 X, LABELS = RNG.random((60, 4), dtype=np.float32), np.arange(60) % 3

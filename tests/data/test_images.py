@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from puregraph import Adam, CrossEntropy, Flatten, Linear, Sequential, Trainer, seed
+from puregraph.core.errors import ArgumentError, DataError
 from puregraph.data import Augmented, ImageFolder, split
 from puregraph.data.batches import Stream
-from puregraph.errors import ArgumentError, DataError
 
 Image, ImageOps = pytest.importorskip("PIL.Image"), pytest.importorskip("PIL.ImageOps")
 

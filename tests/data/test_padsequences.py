@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from puregraph import LSTM, Graph, Input
+from puregraph.core.errors import DataError
 from puregraph.data import padded
-from puregraph.errors import DataError
 
 
 def test_sequences_are_padded_behind_with_their_lengths():

@@ -11,9 +11,9 @@ import pytest
 from audited import events
 from test_data import idx
 
+from puregraph.core.errors import DataError
 from puregraph.data import ImageFolder, TableReader, digits, fashion, readCsv, readIdx
 from puregraph.data.imagefolder import ENDINGS
-from puregraph.errors import DataError
 
 Image = pytest.importorskip("PIL.Image")
 

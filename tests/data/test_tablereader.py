@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from puregraph import Adam, Concat, CrossEntropy, Embedder, Graph, Input, Linear, Relu, Trainer
+from puregraph.core.errors import DataError, GraphWarning
 from puregraph.data import TableReader, readCsv
 from puregraph.data.tablereader import inOrder
-from puregraph.errors import DataError, GraphWarning
 
 TABLE = "age,city,bought\n31,Rome,no\n,Oslo,yes\n20, Rome ,yes\n40,,no\n"
 

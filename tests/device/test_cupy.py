@@ -13,8 +13,8 @@ from fakecupy import makeCupy
 from source import library
 from strict import ATTRIBUTES, METHODS
 
-from puregraph.cuda.runtime import diagnose
-from puregraph.formula.optable import TABLE
+from puregraph.ops.cuda.runtime import diagnose
+from puregraph.ops.formula.optable import TABLE
 
 pytestmark = pytest.mark.cupy
 noDriver = pytest.mark.skipif(diagnose.driverVersion() is not None, reason="there is a driver")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from fakecupy import FakeArray, makeCupy
 
-from puregraph import device as devices
-from puregraph.errors import DeviceError
+from puregraph.core import device as devices
+from puregraph.core.errors import DeviceError
 
 
 @pytest.fixture(autouse=True)

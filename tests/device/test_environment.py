@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from puregraph.base import environment
-from puregraph.base.environment import PREFIX, VARIABLES, variable
-from puregraph.errors import PuregraphError
-from puregraph.native.threads import numthreads
+from puregraph.core.base import environment
+from puregraph.core.base.environment import PREFIX, VARIABLES, variable
+from puregraph.core.errors import PuregraphError
+from puregraph.ops.native.threads import numthreads
 
 
 @pytest.fixture(autouse=True)

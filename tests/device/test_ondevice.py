@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 from strict import Strict, useStrict
 
-from puregraph import device, special
 from puregraph.autodiff import Variable
-from puregraph.core import initial
-from puregraph.costs import CrossEntropy
+from puregraph.core import device, initial
+from puregraph.core.errors import PuregraphError
 from puregraph.data import split
-from puregraph.errors import PuregraphError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, Linear, Relu
+from puregraph.modules.costs import CrossEntropy
+from puregraph.ops import special
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD, NesterovSGD, RMSProp
 from puregraph.train import MAE, Accuracy, Confusion, TopK
 

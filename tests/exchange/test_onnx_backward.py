@@ -11,20 +11,20 @@ pytest.importorskip("onnxruntime")
 
 from onnxtrips import listed, opened, ran  # noqa: E402
 
-import puregraph.costs  # noqa: E402
 import puregraph.modules  # noqa: E402
+import puregraph.modules.costs  # noqa: E402
 import puregraph.onnx.modules  # noqa: E402
 from puregraph import Conv2D, Flatten, Graph, Input, Linear, MaxPool2D, Relu, Sequential, models  # noqa: E402
 from puregraph.autodiff import add_backward_pass  # noqa: E402
+from puregraph.core.errors import AutoDiffException, GraphError, PuregraphError  # noqa: E402
 from puregraph.core.param import Param  # noqa: E402
 from puregraph.core.shape import bind  # noqa: E402
-from puregraph.errors import AutoDiffException, GraphError, PuregraphError  # noqa: E402
-from puregraph.module import Module  # noqa: E402
+from puregraph.graph.module import Module  # noqa: E402
 from puregraph.onnx import backwardOnnx, toOnnx, writesOnnx  # noqa: E402
 
 MODULES = {
     c.__name__: c
-    for package in (puregraph.modules, puregraph.costs, puregraph.onnx.modules)
+    for package in (puregraph.modules, puregraph.modules.costs, puregraph.onnx.modules)
     for name, c in sorted(vars(package).items())
     if inspect.isclass(c) and issubclass(c, Module) and name[0] != "_" and c.__module__.startswith("puregraph.")
 }

@@ -13,8 +13,8 @@ import pytest
 onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
 
-from puregraph.costs import PointwiseCost  # noqa: E402
 from puregraph.modules import BatchNorm  # noqa: E402
+from puregraph.modules.costs import PointwiseCost  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
 from puregraph.optimizers import SGD  # noqa: E402
 

@@ -11,9 +11,9 @@ from test_onnx_backward import alone, check  # noqa: E402
 from test_onnx_loops import loopModel, scanModel  # noqa: E402
 
 from puregraph import Add, Graph, GraphError, Input, Linear, Mul, Tanh  # noqa: E402
+from puregraph.graph.pointwise import Pointwise  # noqa: E402
 from puregraph.modules import Constant, If, Less, Loop, Max, RoiPool, Scan  # noqa: E402  # noqa: E402
 from puregraph.onnx import backwardOnnx, fromOnnx  # noqa: E402
-from puregraph.pointwise import Pointwise  # noqa: E402
 
 
 def inputs(names):

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 import puregraph  # noqa: E402
 from puregraph import CheckpointError, DataError, GraphError, ShapeError  # noqa: E402
 from puregraph.autodiff import Variable, grad  # noqa: E402
-from puregraph.base.budget import LIMITS  # noqa: E402
-from puregraph.costs import MSE  # noqa: E402
+from puregraph.core.base.budget import LIMITS  # noqa: E402
+from puregraph.modules.costs import MSE  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
 from puregraph.optimizers import SGD  # noqa: E402
 

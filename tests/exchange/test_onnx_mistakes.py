@@ -9,7 +9,7 @@ runtime = pytest.importorskip("onnxruntime")
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 from onnxmistakes import MISTAKES, ODD, model  # noqa: E402
 
-from puregraph.errors import PuregraphError  # noqa: E402
+from puregraph.core.errors import PuregraphError  # noqa: E402
 from puregraph.onnx import fromOnnx  # noqa: E402
 
 

@@ -10,7 +10,7 @@ from onnx import defs  # noqa: E402
 from onnxtrips import listed, ran  # noqa: E402
 from test_onnx_backward import KNOWN, MODULES, RUNTIME, alone  # noqa: E402
 
-from puregraph.errors import GraphError  # noqa: E402
+from puregraph.core.errors import GraphError  # noqa: E402
 from puregraph.modules import Dequantize, Quantize, RoiAlign, RoiPool  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
 from puregraph.onnx.onnxwriter import OLDEST  # noqa: E402

@@ -28,7 +28,7 @@ from puregraph import (  # noqa: E402
     Slice,
     Tanh,
 )
-from puregraph.errors import GraphError  # noqa: E402
+from puregraph.core.errors import GraphError  # noqa: E402
 from puregraph.modules import MaxPoolNd  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
 

@@ -13,7 +13,7 @@ pytest.importorskip("onnxruntime")
 from onnx.backend.test.loader import load_model_tests  # noqa: E402
 from onnxtrips import listed, ran  # noqa: E402
 
-from puregraph.errors import PuregraphError  # noqa: E402
+from puregraph.core.errors import PuregraphError  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
 
 REFUSED: dict[str, str] = {}  # cases that are read and cannot be written

@@ -28,9 +28,9 @@ from puregraph import (  # noqa: E402
     Sum,
     Transpose,
 )
-from puregraph.costs import PointwiseCost  # noqa: E402
-from puregraph.errors import GraphError  # noqa: E402
+from puregraph.core.errors import GraphError  # noqa: E402
 from puregraph.modules import L1Norm, L2Norm, LogSum, SumSquares  # noqa: E402
+from puregraph.modules.costs import PointwiseCost  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
 from puregraph.onnx.modules import RecurrentCells  # noqa: E402
 from puregraph.onnx.onnxwriter import ModelWriter, OnnxStep  # noqa: E402

@@ -9,24 +9,25 @@ import pytest
 from nets import branched, same, small, tied
 
 import puregraph as pg
-from puregraph import checkpoint, costs, modules
+from puregraph import modules
 from puregraph.core import initial
 from puregraph.core.dim import Dim
+from puregraph.core.errors import CheckpointError, GraphWarning, PuregraphError
 from puregraph.core.param import Param, State
 from puregraph.core.rules import REGISTRY, registerRule
-from puregraph.errors import CheckpointError, GraphWarning, PuregraphError
-from puregraph.function import Function
+from puregraph.core.storage.jsoncodec import decode, loads
 from puregraph.graph import Graph
+from puregraph.graph.function import Function
 from puregraph.graph.input import Input
+from puregraph.graph.module import Module
 from puregraph.graph.parallel import Parallel
+from puregraph.graph.pointwise import Pointwise
 from puregraph.graph.sequential import Sequential
-from puregraph.module import Module
-from puregraph.modules import Identity, Linear, Relu, Slice
-from puregraph.pointwise import Pointwise
+from puregraph.modules import Identity, Linear, Relu, Slice, costs
+from puregraph.serialize import checkpoint
 from puregraph.serialize.blueprintreader import fromBlueprint
 from puregraph.serialize.blueprintwriter import toBlueprint
 from puregraph.serialize.classnames import FORMER, OWN, builtin, classNamed, registerModule
-from puregraph.storage.jsoncodec import decode, loads
 
 
 class Echo(Module):

@@ -19,20 +19,22 @@ from audited import audited
 from fakecupy import FakeArray, useGpu
 from nets import branched, same, small, tied, values
 
-from puregraph import checkpoint, costs, device, optimizers
-from puregraph.checkpoint import contents, load, loadGraph, loadInto
+from puregraph import optimizers
+from puregraph.core import device
+from puregraph.core.errors import CheckpointError
 from puregraph.core.param import Param, State
-from puregraph.errors import CheckpointError
+from puregraph.core.storage import atomicwrite
+from puregraph.core.storage.archive import TITLE, Archive, Header, write
+from puregraph.core.storage.hdf import BASE, DTYPES, Array, HdfLayout
+from puregraph.core.storage.jsoncodec import dumps, loads
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
+from puregraph.graph.module import Module
 from puregraph.graph.sequential import Sequential
-from puregraph.module import Module
-from puregraph.modules import Identity, Linear, Relu
+from puregraph.modules import Identity, Linear, Relu, costs
+from puregraph.serialize import checkpoint
+from puregraph.serialize.checkpoint import contents, load, loadGraph, loadInto
 from puregraph.serialize.classnames import OWN, registerModule
-from puregraph.storage import atomicwrite
-from puregraph.storage.archive import TITLE, Archive, Header, write
-from puregraph.storage.hdf import BASE, DTYPES, Array, HdfLayout
-from puregraph.storage.jsoncodec import dumps, loads
 
 
 class Arrays(Module):

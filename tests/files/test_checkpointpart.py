@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from puregraph import Adam, CheckpointError, CrossEntropy, Linear, MomentumSGD, Relu, Sequential, Trainer
-from puregraph import checkpoint as checkpoints
+from puregraph.serialize import checkpoint as checkpoints
 
 
 def network():

@@ -10,8 +10,8 @@ import time
 import pytest
 from processes import environment
 
-from puregraph.errors import GraphWarning
-from puregraph.storage import diskcache
+from puregraph.core.errors import GraphWarning
+from puregraph.core.storage import diskcache
 
 if os.name == "nt":
     pytest.skip("owners and modes are those of POSIX", allow_module_level=True)
@@ -154,7 +154,7 @@ def test_code_that_another_user_plants_is_not_run(tmp_path):
         "import numpy as np, sys, warnings\n"
         "warnings.simplefilter('ignore')\n"
         "from kernels import call, scale, slots\n"
-        "from puregraph.native.llvm import jit as machine\n"
+        "from puregraph.ops.native.llvm import jit as machine\n"
         "x, y = np.ones(4, np.float32), np.zeros(4, np.float32)\n"
         "call(machine.load('planted', lambda: (scale(float(sys.argv[1])), [], 0)), slots(x, y), 4)\n"
         "print(y[0])\n"
@@ -274,7 +274,7 @@ def test_a_kernel_whose_header_or_object_is_wrong_is_compiled_anew(folder):
     pytest.importorskip("llvmlite")
     from kernels import scale
 
-    from puregraph.native.llvm import jit
+    from puregraph.ops.native.llvm import jit
 
     for case, (header, data) in enumerate([({"key": "x"}, b""), ({"names": [], "scratch": 0}, None)]):
         key = f"wrong header or object {case}"

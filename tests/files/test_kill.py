@@ -12,11 +12,11 @@ import pytest
 from processes import environment
 from saving import net
 
-from puregraph.checkpoint import load, save
-from puregraph.errors import CheckpointError
+from puregraph.core.errors import CheckpointError
+from puregraph.core.storage import atomicwrite
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Linear
-from puregraph.storage import atomicwrite
+from puregraph.serialize.checkpoint import load, save
 
 EVERYDAY, MANY = 5, 200
 

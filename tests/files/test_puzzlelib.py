@@ -15,11 +15,11 @@ from audited import audited
 from forgery import overlong
 from puzzles import arrays, container, lenet, module, writePuzzle
 
-from puregraph.checkpoint import contents, load, loadGraph
-from puregraph.errors import CheckpointError
+from puregraph.core.errors import CheckpointError
 from puregraph.graph import Graph
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, Conv1D, Conv2D, Dropout, Flatten, Linear, MaxPool2D, Relu, SoftMax
+from puregraph.serialize.checkpoint import contents, load, loadGraph
 
 
 def net(name=None):
@@ -357,7 +357,7 @@ def test_a_hostile_file_is_refused_for_what_it_is(path, tmp_path, monkeypatch):
 
 OVERFLOW = """
 import sys
-from puregraph.checkpoint import loadGraph
+from puregraph.serialize.checkpoint import loadGraph
 for path in sys.argv[1:]:
     try:
         loadGraph(path, format="puzzlelib")

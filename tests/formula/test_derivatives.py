@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from formulas import BOOLS, X, Y, applied, arguments, torchDerivatives, value
 
-from puregraph.formula import Formula
-from puregraph.formula.expr import term, walk
-from puregraph.formula.formula import formulaOf, numpyFrom
-from puregraph.formula.optable import FUNCTIONS, TABLE
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.expr import term, walk
+from puregraph.ops.formula.formula import formulaOf, numpyFrom
+from puregraph.ops.formula.optable import FUNCTIONS, TABLE
 
 OPERATORS = ["+", "-", "*", "/", "%"]
 SMOOTH = [name for name in FUNCTIONS + OPERATORS if name not in BOOLS]

@@ -20,10 +20,10 @@ from source import ROOT
 
 from puregraph import Graph, Input, Pointwise
 from puregraph.autodiff import Variable, grad
-from puregraph.errors import DtypeError, FormulaError
-from puregraph.formula import Formula, interpreter
-from puregraph.formula.formula import cudaFrom, numpyFrom, preambleFrom
-from puregraph.formula.optable import ALIASES, FUNCTIONS
+from puregraph.core.errors import DtypeError, FormulaError
+from puregraph.ops.formula import Formula, interpreter
+from puregraph.ops.formula.formula import cudaFrom, numpyFrom, preambleFrom
+from puregraph.ops.formula.optable import ALIASES, FUNCTIONS
 
 # ---- numpy ----------------------------------------------------------------------------------------------------
 

@@ -8,19 +8,19 @@ import pytest
 from launches import needsEmulator, runAll
 
 from puregraph.compile.program import Program
-from puregraph.cuda.nests.launches import launches
-from puregraph.cuda.nests.optimizerstep import launches as updates
-from puregraph.cuda.nests.optimizerstep import scalarUpdate
-from puregraph.cuda.runtime.launch import Launch
-from puregraph.errors import FormulaError
-from puregraph.formula import Formula
-from puregraph.formula.cwords import CPP, CUDA, asVariable
-from puregraph.formula.loopnest import LoopNest, Operand, isAxis
-from puregraph.formula.optable import CONSTANTS, TABLE
+from puregraph.core.errors import FormulaError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
+from puregraph.graph.pointwise import Pointwise
 from puregraph.graph.sequential import Sequential
-from puregraph.pointwise import Pointwise
+from puregraph.ops.cuda.nests.launches import launches
+from puregraph.ops.cuda.nests.optimizerstep import launches as updates
+from puregraph.ops.cuda.nests.optimizerstep import scalarUpdate
+from puregraph.ops.cuda.runtime.launch import Launch
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.cwords import CPP, CUDA, asVariable
+from puregraph.ops.formula.loopnest import LoopNest, Operand, isAxis
+from puregraph.ops.formula.optable import CONSTANTS, TABLE
 
 OURS = """
 out self name formula names order inputs grad y _y _grad __y axis0 axis1 x0 x1 y0 y1 l_x0 s_y0 n_0 k_x0 a_x0 b_y0 d_y0 t1

@@ -3,9 +3,9 @@
 import numpy as np
 
 import puregraph as pg
-from puregraph.base.align import LARGE, LINE, aligned
-from puregraph.checkpoint import loadInto, save
+from puregraph.core.base.align import LARGE, LINE, aligned
 from puregraph.optimizers import MomentumSGD
+from puregraph.serialize.checkpoint import loadInto, save
 
 
 def begins(array):

@@ -6,20 +6,19 @@ import numpy as np
 import pytest
 from strict import Strict, useStrict
 
-from puregraph import costs
 from puregraph.autodiff.checks.anomaly import AnomalyError, detect_anomaly, is_anomaly_enabled, set_detect_anomaly
 from puregraph.autodiff.forward.forwardmode import jvp
 from puregraph.autodiff.tape.engine import grad
 from puregraph.autodiff.tape.variable import Variable
+from puregraph.core.errors import AutoDiffException
 from puregraph.core.hooks import HOOKS
-from puregraph.errors import AutoDiffException
-from puregraph.function import Function
 from puregraph.graph import Graph
+from puregraph.graph.function import Function
 from puregraph.graph.input import Input
+from puregraph.graph.module import Module
+from puregraph.graph.pointwise import Pointwise
 from puregraph.graph.sequential import Sequential
-from puregraph.module import Module
-from puregraph.modules import Add, BatchNorm, Identity, Linear, Relu, SoftMax, Split
-from puregraph.pointwise import Pointwise
+from puregraph.modules import Add, BatchNorm, Identity, Linear, Relu, SoftMax, Split, costs
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 

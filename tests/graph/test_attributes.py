@@ -24,7 +24,7 @@ from puregraph import (
     Trainer,
 )
 from puregraph.autodiff import Variable
-from puregraph.errors import ArgumentError, PuregraphError, UnknownAttributeError
+from puregraph.core.errors import ArgumentError, PuregraphError, UnknownAttributeError
 
 
 def net():

@@ -23,7 +23,7 @@ from puregraph import (
     Transpose,
     Validator,
 )
-from puregraph.errors import DataError, UnknownAttributeError
+from puregraph.core.errors import DataError, UnknownAttributeError
 
 RNG = np.random.default_rng(0)
 A, B = RNG.standard_normal((2, 12, 3), dtype=np.float32)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from puregraph.base.cachedproperty import CachedProperty
+from puregraph.core.base.cachedproperty import CachedProperty
 
 
 class Slow:

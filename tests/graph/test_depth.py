@@ -15,7 +15,7 @@ def runLimited(body):
         from puregraph.graph import Graph
         from puregraph.graph.input import Input
         from puregraph.modules import Add, Identity
-        from puregraph.node import Node
+        from puregraph.graph.node import Node
         sys.setrecursionlimit(200)
         x = np.ones((2, 2))
     """

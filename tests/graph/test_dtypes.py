@@ -43,7 +43,7 @@ from puregraph import (
 from puregraph.autodiff import Variable
 from puregraph.data import Batch
 from puregraph.models import multiHeadAttention
-from puregraph.native.llvm import jit
+from puregraph.ops.native.llvm import jit
 from puregraph.train.objective import Objective
 
 INTEGERS = [np.dtype(kind) for kind in np.typecodes["AllInteger"]]

@@ -5,16 +5,15 @@ import random
 import numpy as np
 import pytest
 
-from puregraph.analysis.footprint import Footprint
-from puregraph.analysis.summary import summary
+from puregraph.core.errors import GraphError
 from puregraph.core.rules import registerRule
-from puregraph.costs import CrossEntropy
-from puregraph.errors import GraphError
 from puregraph.graph import Graph
+from puregraph.graph.analysis.footprint import Footprint
+from puregraph.graph.analysis.summary import summary
 from puregraph.graph.input import Input
+from puregraph.graph.module import Module
 from puregraph.graph.sequential import Sequential
 from puregraph.models import lenet, resnet20, transformer, vgg11
-from puregraph.module import Module
 from puregraph.modules import (
     Add,
     BatchNorm,
@@ -31,6 +30,7 @@ from puregraph.modules import (
     Split,
     Tanh,
 )
+from puregraph.modules.costs import CrossEntropy
 
 
 def linearReluLinear():

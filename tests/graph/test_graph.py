@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from puregraph.autodiff import add_backward_pass, make_backward_function
+from puregraph.core.errors import DataError, DtypeError, GraphError, GraphWarning, PuregraphError, ShapeError, plural
 from puregraph.core.param import Param
-from puregraph.errors import DataError, DtypeError, GraphError, GraphWarning, PuregraphError, ShapeError, plural
-from puregraph.function import Function
 from puregraph.graph import Graph
 from puregraph.graph.backward import BackwardGraph
+from puregraph.graph.function import Function
 from puregraph.graph.input import Input
 from puregraph.graph.parallel import Parallel
 from puregraph.graph.sequential import Sequential

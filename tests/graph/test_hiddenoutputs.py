@@ -20,7 +20,7 @@ from puregraph import (
     Sequential,
     autodiff,
 )
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.standard_normal((2, 3, 6, 6)).astype(np.float32)

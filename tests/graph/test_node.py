@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from puregraph.errors import GraphError, PuregraphError, ShapeError
+from puregraph.core.errors import GraphError, PuregraphError, ShapeError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
+from puregraph.graph.node import Node
 from puregraph.modules import Add, BatchNorm, Concat, Identity, Linear, Relu, Split, Sub
-from puregraph.node import Node
 
 
 def ones(*shape):

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from puregraph.analysis.footprint import Footprint
-from puregraph.analysis.summary import bytesText, countText, render, summary
-from puregraph.errors import ArgumentError
+from puregraph.core.errors import ArgumentError
 from puregraph.graph import Graph
+from puregraph.graph.analysis.footprint import Footprint
+from puregraph.graph.analysis.summary import bytesText, countText, render, summary
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
 from puregraph.models import lenet, resnet50

@@ -17,7 +17,7 @@ from puregraph import (
     Trainer,
 )
 from puregraph.autodiff import Variable, add_backward_pass, grad, jvp, vjp
-from puregraph.errors import PuregraphError
+from puregraph.core.errors import PuregraphError
 
 ROWS, COLUMNS = 3, 4
 PLAIN = np.random.default_rng(0).random((ROWS, COLUMNS)).astype(np.float32)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from randomgraphs import faultyGraph, randomGraph
 
-from puregraph.errors import ShapeError
+from puregraph.core.errors import ShapeError
 
 EVERYDAY, EACH = range(300), 1_250
 PARTS = [(0, EVERYDAY), *[pytest.param(part, range(EACH), marks=pytest.mark.slow) for part in range(8)]]

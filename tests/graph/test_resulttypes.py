@@ -23,11 +23,11 @@ from puregraph import (
     PairDot,
     Sub,
 )
-from puregraph.check import Case, asKind
-from puregraph.costs import Abs
+from puregraph.modules.costs import Abs
 from puregraph.modules.scattering import ScatterElements
 from puregraph.onnx.modules.convolving import Convolve, ConvolveTransposed
 from puregraph.onnx.modules.vectorproduct import VectorProduct
+from puregraph.testing.check import Case, asKind
 
 KINDS = [np.dtype(kind) for kind in ("?", "i1", "u1", "i4", "u4", "i8", "u8", "f2", "f4", "f8")]
 FEW = [np.dtype(kind) for kind in ("?", "i8", "f2", "f8")]

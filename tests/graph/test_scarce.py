@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from puregraph.native.threads.pages import AlignedBlock
+from puregraph.ops.native.threads.pages import AlignedBlock
 
 RUN = """
 import numpy as np

@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from puregraph.core.dim import minimum
+from puregraph.core.errors import ShapeError
 from puregraph.core.shape import (
     Dim,
     asShape,
@@ -25,7 +26,6 @@ from puregraph.core.shape import (
     transposed,
     window,
 )
-from puregraph.errors import ShapeError
 
 N, H, W = Dim("N"), Dim("H"), Dim("W")
 SIZES = st.fixed_dictionaries({name: st.integers(1, 40) for name in "NHW"})

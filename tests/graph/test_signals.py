@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from puregraph import MSE, SGD, Adam, BatchNorm, Linear, Module, Relu, Sequential
-from puregraph.base.signals import Deferred, isAsynchronous
 from puregraph.compile import Program
 from puregraph.compile.trace.withcost import withCost
 from puregraph.core import initial
-from puregraph.errors import PuregraphError
-from puregraph.kernel import useFast
-from puregraph.native.llvm import jit
+from puregraph.core.base.signals import Deferred, isAsynchronous
+from puregraph.core.errors import PuregraphError
+from puregraph.ops.kernel import useFast
+from puregraph.ops.native.llvm import jit
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no such signals")
 MANNERS = ["numpy", pytest.param("native", marks=pytest.mark.skipif(not jit.available(), reason="no llvmlite"))]

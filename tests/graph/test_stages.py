@@ -26,8 +26,8 @@ from puregraph import (
     Tanh,
     stages,
 )
-from puregraph.analysis.stagecuts import StageCuts
-from puregraph.analysis.stages import stagesAt
+from puregraph.graph.analysis.stagecuts import StageCuts
+from puregraph.graph.analysis.stages import stagesAt
 from puregraph.graph.graphsegment import Crossings
 from puregraph.models import gpt, gpt2, lenet, resnet50, unet
 

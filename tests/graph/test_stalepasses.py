@@ -31,9 +31,9 @@ from puregraph import (
     registerRule,
 )
 from puregraph.autodiff import Checkpoint, ForwardGraph, Variable, checkpoint, vjp
-from puregraph.base.fingerprint import fingerprint
 from puregraph.compile import Program
 from puregraph.compile.updater import Updater
+from puregraph.core.base.fingerprint import fingerprint
 
 MODAL = {
     "Dropout": lambda: Dropout(0.5, name="m"),

@@ -28,7 +28,7 @@ from puregraph import (
 )
 from puregraph.compile import Program
 from puregraph.compile.runtime.buffers import Workspace
-from puregraph.errors import DataError
+from puregraph.core.errors import DataError
 from puregraph.train.modes import HOLDERS, inMode
 
 COUNT = 8

@@ -11,12 +11,12 @@ import pytest
 from natively import needsNative
 
 import puregraph as pg
-from puregraph import device
-from puregraph.base.lease import Outer
 from puregraph.compile import Program
 from puregraph.compile.trace.withcost import withCost
+from puregraph.core import device
+from puregraph.core.base.lease import Outer
+from puregraph.core.errors import DtypeError, ShapeError
 from puregraph.core.param import Param, State
-from puregraph.errors import DtypeError, ShapeError
 from puregraph.optimizers import SGD, Adam, MomentumSGD
 
 onHost = pytest.mark.skipif(device.name() != "cpu", reason="arrays on a GPU are handed out as they are")

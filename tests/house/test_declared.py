@@ -18,8 +18,8 @@ package.__path__ = [str(pathlib.Path("puregraph").resolve())]
 sys.modules["puregraph"] = package
 import numpy as np
 import puregraph.graph
-assert not {"puregraph.modules", "puregraph.checkpoint", "puregraph.compile"} & set(sys.modules)
-from puregraph.pointwise import Pointwise
+assert not {"puregraph.modules", "puregraph.serialize.checkpoint", "puregraph.compile"} & set(sys.modules)
+from puregraph.graph.pointwise import Pointwise
 net = puregraph.graph.Graph(x := Pointwise(formula="3 * x").node(), x)
 net(np.ones((2, 2)))
 net.backward(np.ones((2, 2)))

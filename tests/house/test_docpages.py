@@ -7,11 +7,11 @@ import pytest
 from pages import ROOT, outputs, pages, run, shown
 
 import puregraph
-from puregraph import kernel
 from puregraph.autodiff.derivatives.declarations import VJPS
 from puregraph.compile.decompose.decomposition import SIMPLER
 from puregraph.compile.lower.registry import LOWERINGS
 from puregraph.core.rules import REGISTRY
+from puregraph.ops import kernel
 from puregraph.serialize.classnames import OWN
 
 TABLES = (kernel.registry, LOWERINGS, SIMPLER, VJPS, REGISTRY, OWN)

@@ -56,7 +56,7 @@ def test_digits_trains_saves_loads_and_reads_as_well(run, tmp_path):
     pytest.importorskip("sklearn")
     code, text = run("digits.py", "--small")
     assert code == 0
-    assert text.startswith(puregraph.device.reason())
+    assert text.startswith(puregraph.core.device.reason())
     assert "1348 images to train, 449 held out" in text
     assert re.search(r"conv1 +Conv2D\(1, 16, 5, pad=2.*\(N, 16, 8, 8\)", text)
     assert len(re.findall(r"^epoch 2/2 .* val accuracy 0\.\d+", text, re.M)) == 2

@@ -32,10 +32,10 @@ from puregraph import (
     generate,
     plotImages,
 )
-from puregraph.base.keywords import keywords, similar
+from puregraph.core.base.keywords import keywords, similar
+from puregraph.core.errors import UnknownAttributeError
+from puregraph.core.foreign import ATTRIBUTES, INSTEAD, KEYWORDS, NAMES, ForeignAttributes
 from puregraph.data import TableReader
-from puregraph.errors import UnknownAttributeError
-from puregraph.foreign import ATTRIBUTES, INSTEAD, KEYWORDS, NAMES, ForeignAttributes
 from puregraph.models import gpt, lstm, mlp, resnet18, unet, vgg16, vit
 from puregraph.train import Checkpoint, History
 

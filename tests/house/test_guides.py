@@ -60,7 +60,7 @@ def run(copy, *command):
 @pytest.mark.costly
 def test_a_module_and_an_optimizer_added_as_the_guides_say_fit_the_library(copy):
     mish = definition("newmodule.md", "Mish").replace('"""Misra', '"""Source    Misra')
-    text = f'"""Mish: a smooth activation."""\n\nfrom puregraph.pointwise import Pointwise\n\n\n{mish}\n'
+    text = f'"""Mish: a smooth activation."""\n\nfrom puregraph.graph.pointwise import Pointwise\n\n\n{mish}\n'
     (copy / "puregraph" / "modules" / "mish.py").write_text(text, encoding="utf-8")
     export(copy / "puregraph" / "modules", "mish", "Mish")
 

@@ -82,14 +82,14 @@ def test_no_file_imports_itself_through_others():
 @pytest.mark.parametrize(
     ("importer", "text", "words"),
     [
-        ("puregraph.node", "from puregraph.graph.graph import Graph", "graph, which stands above"),
-        ("puregraph.node", "def late():\n    from puregraph.graph.graph import Graph", "node.py:2"),
-        ("puregraph.node", "from puregraph import device, graph", "graph, which stands above"),
-        ("puregraph.node", "from .graph import Graph", "graph, which stands above"),
-        ("puregraph.node", "import puregraph", "puregraph, which stands above"),
-        ("puregraph.node", "from puregraph import Graph", "puregraph, which stands above"),
-        ("puregraph.node", "from puregraph.errors import need\nimport numpy", None),
-        ("puregraph.node", "if TYPE_CHECKING:\n    from puregraph.graph.graph import Graph", None),
+        ("puregraph.graph.node", "from puregraph.graph.graph import Graph", "graph, which stands above"),
+        ("puregraph.graph.node", "def late():\n    from puregraph.graph.graph import Graph", "node.py:2"),
+        ("puregraph.graph.node", "from puregraph import device, graph", "graph, which stands above"),
+        ("puregraph.graph.node", "from .graph import Graph", "graph, which stands above"),
+        ("puregraph.graph.node", "import puregraph", "puregraph, which stands above"),
+        ("puregraph.graph.node", "from puregraph import Graph", "puregraph, which stands above"),
+        ("puregraph.graph.node", "from puregraph.core.errors import need\nimport numpy", None),
+        ("puregraph.graph.node", "if TYPE_CHECKING:\n    from puregraph.graph.graph import Graph", None),
         ("puregraph.graph.graph", "from puregraph.modules.linear import Linear", "modules, which stands above"),
     ],
 )

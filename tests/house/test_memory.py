@@ -9,7 +9,7 @@ import pytest
 from source import ROOT
 
 import puregraph as pg
-from puregraph import device
+from puregraph.core import device
 
 PAGE = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and line.count("|") == 5]

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import puregraph
-from puregraph.moved import LATE, NEW
+from puregraph.core.moved import LATE, NEW
 
 
 @pytest.mark.parametrize("name", NEW)

@@ -46,9 +46,9 @@ from puregraph import (
     Trainer,
     plotImages,
 )
+from puregraph.core.errors import UnknownAttributeError
+from puregraph.core.errors.userwarning import warnUser
 from puregraph.data import TableReader, readCsv
-from puregraph.errors import UnknownAttributeError
-from puregraph.errors.userwarning import warnUser
 from puregraph.train import History
 
 X, LABELS = np.ones((12, 4), "f4"), np.arange(12) % 3

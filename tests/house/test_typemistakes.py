@@ -49,9 +49,9 @@ from puregraph import (
     Where,
     models,
 )
-from puregraph.costs import Huber
-from puregraph.foreign import hintFor
-from puregraph.pointwise import Pointwise
+from puregraph.core.foreign import hintFor
+from puregraph.graph.pointwise import Pointwise
+from puregraph.modules.costs import Huber
 
 X, WHOLE, T = np.ones((4, 3), np.float32), np.ones((4, 3), np.int64), np.zeros(4, np.int64)
 

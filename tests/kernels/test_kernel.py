@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from fakecupy import FakeArray, makeCupy
 
-from puregraph import kernel as kernels
-from puregraph.kernel import kernel, useFast
+from puregraph.ops import kernel as kernels
+from puregraph.ops.kernel import kernel, useFast
 
 
 @kernel

@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-import puregraph.kernels as kernels
-from puregraph.kernels import convolution
-from puregraph.kernels.random import circle, logarithm
+import puregraph.ops.reference as kernels
+from puregraph.ops.reference import convolution
+from puregraph.ops.reference.random import circle, logarithm
 
 FLOATS = (np.float16, np.float32, np.float64)
 SEEDS = range(12)

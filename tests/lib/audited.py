@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 from processes import environment
 
-import puregraph.serialize.puzzlelib  # noqa: F401 - here, so that no load opens its file
-from puregraph import checkpoint, device
+import puregraph.compat.puzzlelib  # noqa: F401 - here, so that no load opens its file
+from puregraph.core import device
+from puregraph.serialize import checkpoint
 
 WATCHED = (
     "open",

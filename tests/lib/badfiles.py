@@ -20,14 +20,15 @@ from onnx.backend.test.loader import load_model_tests
 from onnxdamage import WHOLE, changed, damaged
 from puzzles import container, lenet, module
 
-from puregraph import checkpoint, optimizers
+from puregraph import optimizers
 from puregraph.data import ImageFolder, TableReader, readCsv, readIdx
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.onnx import fromOnnx
 from puregraph.onnx import modules as onnxModules
 from puregraph.onnx.onnxsummary import OnnxSummary
+from puregraph.serialize import checkpoint
 
 FLOATS = [0.0, -0.0, -1.0, 1e-30, 1e30, float("inf"), float("-inf"), float("nan")]
 

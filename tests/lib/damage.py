@@ -27,9 +27,9 @@ from nets import small, values
 from puzzles import writePuzzle
 
 from puregraph import optimizers
-from puregraph.checkpoint import contents, load
-from puregraph.errors import CheckpointError
-from puregraph.storage.archive import Archive
+from puregraph.core.errors import CheckpointError
+from puregraph.core.storage.archive import Archive
+from puregraph.serialize.checkpoint import contents, load
 
 MEMORY = 4 << 30  # address space: a file that makes us allocate more fails
 SECONDS = 2  # for one file

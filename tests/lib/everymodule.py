@@ -7,13 +7,13 @@ import pkgutil
 import numpy as np
 from strict import Strict
 
-from puregraph import costs, modules
-from puregraph.function import Function, FunctionCall
+from puregraph import modules
 from puregraph.graph import Graph
+from puregraph.graph.function import Function, FunctionCall
 from puregraph.graph.input import Input
-from puregraph.module import Module
-from puregraph.modules import Constant
-from puregraph.pointwise import Pointwise
+from puregraph.graph.module import Module
+from puregraph.graph.pointwise import Pointwise
+from puregraph.modules import Constant, costs
 
 MODES = {"train": True, "eval": False}
 

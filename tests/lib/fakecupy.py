@@ -18,13 +18,13 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 from strict import Strict, bare, demandWhole, putCupy
 
-from puregraph import device
 from puregraph.compile.gpu.runtime import capture, d2h, gpuexecutable, h2d, streamorder
-from puregraph.cuda.emulator import emulator
-from puregraph.cuda.emulator.emulator import Region
-from puregraph.cuda.libraries import attention, convolution, cudnn, librarygemm
-from puregraph.cuda.runtime import compiler, dependentlaunch, runner
-from puregraph.cuda.runtime.launch import Launch
+from puregraph.core import device
+from puregraph.ops.cuda.libraries import attention, convolution, cudnn, librarygemm
+from puregraph.ops.cuda.runtime import compiler, dependentlaunch, runner
+from puregraph.ops.cuda.runtime.launch import Launch
+from puregraph.testing.emulator import emulator
+from puregraph.testing.emulator.emulator import Region
 
 MAGIC = b"fake cubin\n"
 SHARED = re.compile(r"__shared__ char \w+\[(\d+)\]")

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 from puzzles import container, module
 
-from puregraph.storage.safehdf import Guarded
+from puregraph.core.storage.safehdf import Guarded
 
 LIES = (0, 1, 2, 7, 255, 65535, 2**31, 2**32 - 1, 2**63, 2**64 - 1)
 MARKS = (b"TREE", b"SNOD", b"HEAP", b"GCOL", b"\x89HDF")

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from puregraph.formula import Formula
-from puregraph.formula.expr import walk
-from puregraph.formula.optable import TABLE
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.expr import walk
+from puregraph.ops.formula.optable import TABLE
 
 X, Y, Z = np.linspace(-2.13, 2.21, 40), np.linspace(1.87, -1.93, 40), np.linspace(0.31, 2.9, 40)
 DOMAINS = dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "lgamma", "digamma", "trigamma", "pow"), (0.15, 4.2))

@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from puregraph import device
-from puregraph.core import initial
-from puregraph.costs import CrossEntropy
+from puregraph.core import device, initial
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
@@ -27,6 +25,7 @@ from puregraph.modules import (
     Reshape,
     Transpose,
 )
+from puregraph.modules.costs import CrossEntropy
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
 
 

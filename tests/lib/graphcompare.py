@@ -20,7 +20,7 @@ import puregraph
 from puregraph import Max, Min
 from puregraph.compile import Program
 from puregraph.core import initial
-from puregraph.errors import PuregraphError
+from puregraph.core.errors import PuregraphError
 
 MOVES = (
     (0, 0, False),

@@ -89,9 +89,9 @@ from puregraph import (
     Upsample2D,
     Where,
     Xor,
-    costs,
     modules,
 )
+from puregraph.modules import costs
 
 SIZES = (1, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 13, 16, 17)
 LARGE, NONE = 1025, 0
@@ -183,7 +183,7 @@ def dropout(rng, x):
 @cache
 def functions():
     """How every function of one argument in the table of formulas is written of any u, in its domain."""
-    from puregraph.formula.optable import TABLE
+    from puregraph.ops.formula.optable import TABLE
 
     families = ("isnan", "isfinite", "isinf", "erfinv", "ndtri", "digamma", "trigamma", "lgamma", "sign", "tan")
     found = []

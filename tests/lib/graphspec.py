@@ -9,8 +9,8 @@ import numpy as np
 
 import puregraph
 from puregraph import ArgMax, ArgMin, Embedder, Graph, Input, OneHot
-from puregraph.errors import DtypeError, GraphWarning, PuregraphError
-from puregraph.module import Module
+from puregraph.core.errors import DtypeError, GraphWarning, PuregraphError
+from puregraph.graph.module import Module
 
 SOURCES = ("input", "indices")  # lines that are inputs of the graph: floats, and whole numbers
 

@@ -13,14 +13,14 @@ import h5py
 import numpy as np
 from puzzles import container, module
 
-from puregraph.checkpoint import contents, load
-from puregraph.errors import CheckpointError
+from puregraph.core.errors import CheckpointError
+from puregraph.core.storage.archive import Archive, Header
+from puregraph.core.storage.hdf import BASE, HdfLayout
+from puregraph.core.storage.hdf import Array as Stored
+from puregraph.core.storage.jsoncodec import dumps
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Identity
-from puregraph.storage.archive import Archive, Header
-from puregraph.storage.hdf import BASE, HdfLayout
-from puregraph.storage.hdf import Array as Stored
-from puregraph.storage.jsoncodec import dumps
+from puregraph.serialize.checkpoint import contents, load
 
 
 def manifestOf(data):

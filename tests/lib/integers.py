@@ -22,7 +22,7 @@ from puregraph import (
     Transpose,
     Where,
 )
-from puregraph.pointwise import Pointwise
+from puregraph.graph.pointwise import Pointwise
 
 KINDS = [np.dtype(kind) for kind in "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()]
 FORMULAS = [

@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 
-from puregraph.native.llvm import jit
+from puregraph.ops.native.llvm import jit
 
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 

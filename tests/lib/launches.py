@@ -6,9 +6,9 @@ from math import prod
 import numpy as np
 import pytest
 
-from puregraph.cuda.emulator import emulator
-from puregraph.cuda.runtime import compiler, runner
-from puregraph.cuda.runtime.launch import Launch
+from puregraph.ops.cuda.runtime import compiler, runner
+from puregraph.ops.cuda.runtime.launch import Launch
+from puregraph.testing.emulator import emulator
 
 ARCHITECTURES = {"sm_90": 227 << 10, "sm_80": 163 << 10}  # with the bytes of shared memory that a block may have
 FEW = 8  # registers of those that there are: with fewer left, another architecture may have too few

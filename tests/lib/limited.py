@@ -12,7 +12,7 @@ import time
 import warnings
 from typing import NamedTuple
 
-from puregraph.errors import PuregraphError
+from puregraph.core.errors import PuregraphError
 
 MEMORY = 1 << 30  # bytes of addresses beside those that the process has: far beyond what is allowed, so that it is seen
 SECONDS = 60  # of CPU that one file may take before its process ends

@@ -69,9 +69,9 @@ from puregraph import (
     seed,
     useDevice,
 )
-from puregraph.analysis.summary import summary
+from puregraph.core.errors import PuregraphError
 from puregraph.data import Augmented, TableReader, padded, readCsv, split
-from puregraph.errors import PuregraphError
+from puregraph.graph.analysis.summary import summary
 
 
 def function(*arguments):

@@ -11,8 +11,8 @@ import pytest
 
 from puregraph.compile import verify
 from puregraph.compile.runtime.segment import keyOf
-from puregraph.native.llvm import jit
-from puregraph.native.llvm.irbuilder import IRBuilder
+from puregraph.ops.native.llvm import jit
+from puregraph.ops.native.llvm.irbuilder import IRBuilder
 
 needsNative = pytest.mark.skipif(not jit.available(), reason=str(jit.missing()))
 unverified = pytest.mark.skipif(verify.isOn(), reason="PUREGRAPH_VERIFY has the steps run one by one")

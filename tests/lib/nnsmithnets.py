@@ -28,7 +28,7 @@ from nnsmith.graph_gen import model_gen
 from nnsmith.materialize.torch import TorchModelCPU
 from nnsmith.materialize.torch.symbolnet import SymbolNet
 
-from puregraph.errors import PuregraphError
+from puregraph.core.errors import PuregraphError
 from puregraph.onnx import fromOnnx
 
 DTYPES = [DType.float32, DType.float64, DType.int64, DType.int32, DType.bool]

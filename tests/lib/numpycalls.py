@@ -8,7 +8,7 @@ import numpy as np
 
 from puregraph.autodiff.derivatives.declarations import CONSTANT, JVPS, VJPS
 from puregraph.autodiff.derivatives.ufuncs import TEXTS
-from puregraph.kernel import Kernel
+from puregraph.ops.kernel import Kernel
 
 RNG = np.random.default_rng(5)
 A, B = RNG.permutation(12).reshape(3, 4) / 10 + 0.55, RNG.permutation(12).reshape(3, 4) / 9 + 0.3

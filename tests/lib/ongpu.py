@@ -6,11 +6,11 @@ import sys
 import numpy as np
 
 from puregraph.compile.gpu.runtime.devicearena import block
-from puregraph.cuda.emulator import emulator
-from puregraph.cuda.emulator.emulator import PAGE, GuardedMemory
-from puregraph.cuda.libraries.librarycall import LibraryCall
-from puregraph.cuda.runtime import runner
-from puregraph.cuda.runtime.launch import Scratch, tables
+from puregraph.ops.cuda.libraries.librarycall import LibraryCall
+from puregraph.ops.cuda.runtime import runner
+from puregraph.ops.cuda.runtime.launch import Scratch, tables
+from puregraph.testing.emulator import emulator
+from puregraph.testing.emulator.emulator import PAGE, GuardedMemory
 
 EMULATED = emulator.run
 # files whose kernels do what no GPU should be asked to do

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from puregraph.errors import PuregraphError
+from puregraph.core.errors import PuregraphError
 from puregraph.onnx import fromOnnx
 
 MEMORY = 2 << 30  # bytes that a process may take beside what it has

@@ -12,7 +12,7 @@ from graphcompare import Comparison
 from graphgrammar import RULES, randomSpec
 from randomgraphs import randomGraph
 
-from puregraph.errors import PuregraphError
+from puregraph.core.errors import PuregraphError
 from puregraph.onnx import fromOnnx, toOnnx
 
 CLOSE = 1e-5

@@ -5,8 +5,8 @@ import copy
 import numpy as np
 
 from puregraph.core.tracer import Tracer, method
-from puregraph.formula.interpreter import Interpreter, select
-from puregraph.kernel import Kernel, useFast
+from puregraph.ops.formula.interpreter import Interpreter, select
+from puregraph.ops.kernel import Kernel, useFast
 
 EXACT = {np.maximum, np.minimum, np.fmax, np.fmin, np.positive, np.negative, np.absolute, np.copysign, np.sign}
 EXACT |= {np.floor, np.ceil, np.trunc, np.rint, np.maximum.reduce, np.minimum.reduce, np.where, select}

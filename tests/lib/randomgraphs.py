@@ -10,9 +10,9 @@ import warnings
 
 import numpy as np
 
-from puregraph.errors import GraphWarning
-from puregraph.function import Function
+from puregraph.core.errors import GraphWarning
 from puregraph.graph import Graph
+from puregraph.graph.function import Function
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import (

@@ -129,7 +129,7 @@ def put(path, text):
 
 def serve(folder, parent):
     """What each of them does until it is told to end, or nobody is there any more who could."""
-    from puregraph.many import world
+    from puregraph.distributed import world
 
     here, tasks = world(), 0
     while True:

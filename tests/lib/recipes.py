@@ -25,8 +25,8 @@ from puregraph import (
     Trainer,
     Transpose,
 )
+from puregraph.distributed.dataparallel.shardedupdate import wholeState
 from puregraph.models import gpt, mlp
-from puregraph.train.together.shardedupdate import wholeState
 
 GRAINS = {"grains": 8, "progress": "none"}
 

@@ -15,7 +15,7 @@ from graphgrammar import RULES, make
 from graphspec import SOURCES, NodeSpec, UnfitError, rebuilt
 
 from puregraph import Cast, Concat, Graph, Input, Pointwise, Reshape, Slice, Split, Transpose
-from puregraph.errors import GraphWarning
+from puregraph.core.errors import GraphWarning
 
 KINDS = (
     "transposed",

@@ -4,9 +4,9 @@ import sys
 
 import numpy as np
 
-from puregraph.checkpoint import save
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Linear
+from puregraph.serialize.checkpoint import save
 
 
 def net(number):

@@ -49,7 +49,7 @@ def dotted(path, prefix):
 def imports(source, names):
     """(line, dotted name) of all of puregraph that a file imports when it runs, wherever the import stands.
 
-    `from puregraph import errors` names the file puregraph.errors, where `names` has such a file.
+    `from puregraph import errors` names the file puregraph.core.errors, where `names` has such a file.
     """
     package = source.name if source.path.name == "__init__.py" else source.name.rpartition(".")[0]
     for node in source.imported:

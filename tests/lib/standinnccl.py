@@ -11,7 +11,8 @@ from weakref import WeakSet
 import fakecupy
 from fakecupy import FakeArray, byAddress
 
-from puregraph.many import mpiworld, world
+from puregraph.distributed import world
+from puregraph.distributed.worlds import mpiworld
 
 SOURCE = Path(__file__).with_name("standinnccl.cpp")
 FLAGS = ("-std=c++17", "-O0", "-Wall", "-Werror", "-shared", "-fPIC", "-pthread")

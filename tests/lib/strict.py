@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from puregraph.core.tracer import Tracer, tracerOf
-from puregraph.kernel import registry
+from puregraph.ops.kernel import registry
 
 METHODS = frozenset(
     "all any argmax argmin argsort astype clip copy cumprod cumsum diagonal dot fill flatten max mean min nonzero prod "

@@ -13,12 +13,12 @@ from puregraph.compile import program
 from puregraph.compile.backend import GPU
 from puregraph.compile.gpu.lower.copylaunch import startsOf
 from puregraph.core.param import FixedState
-from puregraph.costs import BCE, MSE, CrossEntropy
-from puregraph.cuda.runtime.launch import Launch, contiguous
-from puregraph.function import FunctionCall
+from puregraph.graph.function import FunctionCall
 from puregraph.graph.sequential import Sequential
-from puregraph.kernel import CompositeKernel, Kernel
 from puregraph.modules import Linear, Relu, Transpose
+from puregraph.modules.costs import BCE, MSE, CrossEntropy
+from puregraph.ops.cuda.runtime.launch import Launch, contiguous
+from puregraph.ops.kernel import CompositeKernel, Kernel
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
 
 IMAGES = (64, 3, 224, 224)

@@ -12,9 +12,9 @@ import pytest
 from pages import ROOT
 from processes import environment
 
-from puregraph.errors import ArgumentError
-from puregraph.many import Clocks, LinkSpeed
-from puregraph.many.predict.clocks import ALGORITHMS
+from puregraph.core.errors import ArgumentError
+from puregraph.distributed import Clocks, LinkSpeed
+from puregraph.distributed.plan.clocks import ALGORITHMS
 
 LINK, ADDING = LinkSpeed(1e6, 0.5), 1e-7
 

@@ -12,8 +12,8 @@ import pytest
 from launched import areGone, isNamedInTime, pidsIn, waited, written
 from processes import environment
 
-from puregraph.many.launcher import LATE
-from puregraph.many.watch import CODE
+from puregraph.distributed.launch.launcher import LATE
+from puregraph.distributed.launch.watch import CODE
 
 ADDRESSES = ("10.78.0.1", "10.78.0.2")
 SSH = """#!/bin/sh
@@ -25,7 +25,7 @@ exec ip netns exec $host sh -c "$*"
 CUT = """
 import subprocess, sys, recipes
 from launched import tellPauses, tellPid
-from puregraph.many import world
+from puregraph.distributed import world
 from puregraph.train import FunctionCallback
 tellPid()
 tellPauses(world().watch)

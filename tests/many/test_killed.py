@@ -10,12 +10,12 @@ KILLED = """
 import os, random, signal, sys, time, recipes
 from launched import tellPid
 from puregraph import Checkpoint
-from puregraph.many import world
-from puregraph.many.bucketedsum import BucketedSum
+from puregraph.distributed import world
+from puregraph.distributed.collectives.bucketedsum import BucketedSum
 from puregraph.train.objective import Objective
-from puregraph.train.together import ShardedUpdate
-import puregraph.checkpoint as checkpoint
-import puregraph.storage.pieces as pieces
+from puregraph.distributed.dataparallel import ShardedUpdate
+import puregraph.serialize.checkpoint as checkpoint
+import puregraph.core.storage.pieces as pieces
 tellPid()
 where, rank, step, shard = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] if sys.argv[4:] else None
 trainer, data, target = recipes.perceptron(callbacks=[Checkpoint("run.h5", every=2)], shard=shard)

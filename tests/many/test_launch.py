@@ -24,11 +24,11 @@ from launched import (
 from processes import environment
 
 from puregraph.cli import main
-from puregraph.many import launcher
-from puregraph.many.launcher import LATE, LaunchedRun
-from puregraph.many.runfolder.rankfile import endedIn, finish, ranksIn
-from puregraph.many.watch import CODE
-from puregraph.many.world import BEGUN
+from puregraph.distributed.launch import launcher
+from puregraph.distributed.launch.launcher import LATE, LaunchedRun
+from puregraph.distributed.launch.rankfile import endedIn, finish, ranksIn
+from puregraph.distributed.launch.watch import CODE
+from puregraph.distributed.worlds.world import BEGUN
 
 
 def refusal(capsys, *arguments):
@@ -52,7 +52,7 @@ def test_hosts_and_scripts_options_are_passed_on(monkeypatch, tmp_path):
     monkeypatch.setattr(launcher, "mpiexecPath", lambda: tmp_path / "mpiexec")
     found = launcher.commandOf(16, "a:8,b:8", ["train.py", "-n", "3"])
     assert found == [str(tmp_path / "mpiexec"), "-hosts", "a:8,b:8", "-n", "16", sys.executable, "-m",
-                     "puregraph.many", "train.py", "-n", "3"]  # fmt: skip
+                     "puregraph.distributed", "train.py", "-n", "3"]  # fmt: skip
 
 
 def test_windows_of_ucx_are_for_several_machines(monkeypatch, tmp_path):
@@ -65,7 +65,7 @@ def test_windows_of_ucx_are_for_several_machines(monkeypatch, tmp_path):
 @pytest.mark.mpi
 def test_an_exception_of_one_process_ends_all_and_is_printed_once(tmp_path):
     text = """
-        from puregraph.many import world
+        from puregraph.distributed import world
         w = world()
         if w.rank == 1:
             raise ValueError("no such thing")
@@ -82,7 +82,7 @@ def test_an_exception_of_one_process_ends_all_and_is_printed_once(tmp_path):
 
 @pytest.mark.mpi
 def test_an_exception_of_all_processes_is_printed_once(tmp_path):
-    done = launched(3, tmp_path, "from puregraph.many import world\nworld()\nraise OSError('full')")
+    done = launched(3, tmp_path, "from puregraph.distributed import world\nworld()\nraise OSError('full')")
     assert done.returncode == 1
     assert done.stderr.count("OSError: full") == 2  # the traceback's last line, and the sentence
     assert done.stderr.count("has ended the run") == 1
@@ -105,8 +105,8 @@ def test_a_killed_process_ends_all_and_is_named_before_anybody_is_missed(tmp_pat
         import os, signal, time
         from pathlib import Path
         from launched import tellPid
-        from puregraph.many import world
-        from puregraph.many.windows.sharedmemory import made
+        from puregraph.distributed import world
+        from puregraph.distributed.collectives.sharedmemory import made
         w = world()
         tellPid()
         w.barrier()
@@ -130,7 +130,7 @@ FOUND = """
 import json, os, sys, warnings
 from neighbour import WORD
 from puregraph import Linear, device
-from puregraph.many import world
+from puregraph.distributed import world
 warnings.warn("once")
 children = [name for name in os.environ if name.startswith(("PMI_", "PMIX_", "OMPI_", "PRTE_", "HYDI_", "MPI_LOCAL"))]
 found = {"word": WORD, "arguments": sys.argv[1:], "name": __name__, "weights": Linear(3, 3).W.data.tolist(),
@@ -190,7 +190,7 @@ def test_a_machine_that_cannot_be_reached_ends_the_run_with_a_sentence(tmp_path)
 @pytest.mark.mpi
 @pytest.mark.slow
 def test_shared_memory_that_is_full_is_said_in_a_sentence(tmp_path):
-    script = written(tmp_path, "from puregraph.many import world\nworld().barrier()")
+    script = written(tmp_path, "from puregraph.distributed import world\nworld().barrier()")
     full = 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$@"'
     if subprocess.run(["unshare", "-m", "sh", "-c", full, "sh", "true"], capture_output=True).returncode:
         pytest.skip("no other shared memory can be mounted here")
@@ -209,7 +209,7 @@ def test_shared_memory_that_is_full_is_said_in_a_sentence(tmp_path):
 
 ASLEEP = """
     import time
-    from puregraph.many import world
+    from puregraph.distributed import world
     from launched import tellPid
     world()
     tellPid()
@@ -244,7 +244,7 @@ def parentOf(pid):
 
 
 def test_a_script_that_is_not_there_is_refused_by_each_process():
-    run = [sys.executable, "-m", "puregraph.many", "nowhere.py"]
+    run = [sys.executable, "-m", "puregraph.distributed", "nowhere.py"]
     done = subprocess.run(run, env=environment(), capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "wanted a script to run" in done.stderr and "'nowhere.py'" in done.stderr

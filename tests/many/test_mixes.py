@@ -7,11 +7,11 @@ import pytest
 
 from puregraph import SGD, Adam, Linear, Relu, Sequential
 from puregraph.cli import main
-from puregraph.errors import ArgumentError, ShapeError
-from puregraph.many import Cluster, CountingWorld, LinkSpeed
+from puregraph.core.errors import ArgumentError, ShapeError
+from puregraph.distributed import Cluster, CountingWorld, LinkSpeed
+from puregraph.distributed.plan.parallelplan import ParallelPlan
+from puregraph.distributed.tensor import splitTensors
 from puregraph.models import gpt
-from puregraph.train.tensor import splitTensors
-from puregraph.train.together.mixplan import MixPlan
 
 WIDTH = 64
 PARAMS = 4 * 4 * WIDTH * WIDTH  # bytes of the four Linear below
@@ -24,7 +24,7 @@ def even():
 
 def mixes(ranks, batch, net=None, optimizer=Adam, shape=(WIDTH,), **cluster):
     """The mixes by what they are."""
-    plan = MixPlan(net or even(), [(batch, *shape)], Cluster(ranks, **cluster), optimizer)
+    plan = ParallelPlan(net or even(), [(batch, *shape)], Cluster(ranks, **cluster), optimizer)
     return {(mix.data, mix.tensor, mix.stages, mix.shard, mix.micro): mix for mix in plan.mixes}
 
 
@@ -63,11 +63,11 @@ def test_time_is_divided_as_the_literature_says():
 
 
 def test_the_best_fits_and_what_never_fits_is_said():
-    free = MixPlan(even(), [(64, WIDTH)], Cluster(4, node=4), Adam)
+    free = ParallelPlan(even(), [(64, WIDTH)], Cluster(4, node=4), Adam)
     least = min(mix.memory for mix in free.mixes)
-    small = MixPlan(even(), [(64, WIDTH)], Cluster(4, node=4, memory=least), Adam)
+    small = ParallelPlan(even(), [(64, WIDTH)], Cluster(4, node=4, memory=least), Adam)
     assert small.best.memory == least and "best" in small.table()
-    none = MixPlan(even(), [(64, WIDTH)], Cluster(4, node=4, memory=least / 2), Adam)
+    none = ParallelPlan(even(), [(64, WIDTH)], Cluster(4, node=4, memory=least / 2), Adam)
     assert none.best is None and "0 fit in memory; the smallest takes" in none.table()
     assert free.best.seconds == pytest.approx(min(mix.seconds for mix in free.mixes), abs=1e-9)
 
@@ -81,7 +81,7 @@ def test_heads_say_in_how_many_parts_tensors_can_be():
 @pytest.mark.parametrize("parts", [2, 4])
 def test_bytes_of_tensors_in_parts_are_those_that_are_counted(parts, rng):
     net, x = gpt(17, 8, layers=2, heads=4, size=8), rng.integers(0, 17, (4, 8))
-    plan = MixPlan(net, [x.shape], Cluster(parts, node=parts), Adam)
+    plan = ParallelPlan(net, [x.shape], Cluster(parts, node=parts), Adam)
     (mix,) = [mix for mix in plan.mixes if (mix.tensor, mix.stages, mix.micro) == (parts, 1, 4)]
     world = CountingWorld(parts)
     graph = splitTensors(net, parts, x.shape, world=world).graph
@@ -92,9 +92,9 @@ def test_bytes_of_tensors_in_parts_are_those_that_are_counted(parts, rng):
 
 def test_what_cannot_be_mixed_is_refused():
     with pytest.raises(ArgumentError, match="wanted the shapes of one whole batch, in numbers"):
-        MixPlan(even(), [("N", WIDTH)], Cluster(4), Adam)
+        ParallelPlan(even(), [("N", WIDTH)], Cluster(4), Adam)
     with pytest.raises(ShapeError, match="65"):
-        MixPlan(even(), [(8, 65)], Cluster(4), Adam)
+        ParallelPlan(even(), [(8, 65)], Cluster(4), Adam)
 
 
 SCRIPT = """

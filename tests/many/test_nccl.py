@@ -17,20 +17,21 @@ import standinnccl
 from fakecupy import CaptureError, useGpu
 from launched import launched, lines
 
-from puregraph import CrossEntropy, device
+from puregraph import CrossEntropy
 from puregraph.compile import Program, gradientbuckets, withCost
 from puregraph.compile.gpu.runtime.capture import Section
 from puregraph.compile.gradientbuckets import BucketStart, GradientBuckets, backwardOrder
-from puregraph.cuda.runtime.sidestream import SideStream
-from puregraph.many import CountingWorld, Grains, TreeSum, World
-from puregraph.many.nccl import devicetreesum
-from puregraph.many.nccl.agreedcall import REFUSED
-from puregraph.many.nccl.devicetreesum import DeviceTreeSum
-from puregraph.many.nccl.ncclchoice import obstacle
-from puregraph.many.nccl.visiblegpu import takeOwnGpu
-from puregraph.many.treesum import BLOCK
+from puregraph.core import device
+from puregraph.distributed import CountingWorld, Grains, TreeSum, World
+from puregraph.distributed.collectives.treesum import BLOCK
+from puregraph.distributed.dataparallel import DeviceExchange
+from puregraph.distributed.nccl import devicetreesum
+from puregraph.distributed.nccl.agreedcall import REFUSED
+from puregraph.distributed.nccl.devicetreesum import DeviceTreeSum
+from puregraph.distributed.nccl.ncclchoice import obstacle
+from puregraph.distributed.nccl.visiblegpu import takeOwnGpu
 from puregraph.models import mlp
-from puregraph.train.together import DeviceExchange
+from puregraph.ops.cuda.runtime.sidestream import SideStream
 
 several = [pytest.mark.mpi, pytest.mark.cupy, pytest.mark.emulator]
 
@@ -54,8 +55,8 @@ COLLECTIVES = """
 import warnings
 import ml_dtypes, numpy as np, pytest
 from standinnccl import onHost, useHostStreams
-from puregraph.many import NcclWorld, world
-from puregraph.errors import PuregraphError
+from puregraph.distributed import NcclWorld, world
+from puregraph.core.errors import PuregraphError
 
 current = useHostStreams(pytest.MonkeyPatch())
 import cupy
@@ -195,7 +196,7 @@ def test_collectives_of_nccl_give_what_mpi_gives_and_bad_use_is_told(count, libr
 LATE = """
 import os, signal, sys, time, pytest, numpy as np
 from standinnccl import onHost, useHostStreams
-from puregraph.many import NcclWorld, world
+from puregraph.distributed import NcclWorld, world
 
 useHostStreams(pytest.MonkeyPatch())
 w = NcclWorld(world())
@@ -254,7 +255,7 @@ from standinnccl import useNccl
 from puregraph import device
 from puregraph.compile import gradientbuckets
 from puregraph.compile.gpu.runtime.capture import Section
-from puregraph.many import world
+from puregraph.distributed import world
 
 late, epochs, *names = json.loads(sys.argv[1])
 gradientbuckets.LEAST, gradientbuckets.COUNT = 64, 1000  # bytes: many buckets of small networks

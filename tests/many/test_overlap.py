@@ -15,11 +15,12 @@ from rankpool import ran, ranAlone
 from puregraph import Adam, CrossEntropy, Sequential, Trainer, Transpose
 from puregraph.compile import Program, gradientbuckets, withCost
 from puregraph.compile.gradientbuckets import BucketStart, GradientBuckets, backwardOrder
-from puregraph.many import BucketedSum, CountingWorld, Grains, Pending, World, current
-from puregraph.many.exchange import backoff
-from puregraph.many.exchange.exchangethread import EXCHANGING
-from puregraph.many.exchange.sharedarena import SharedArena
-from puregraph.many.treesum import BLOCK
+from puregraph.distributed import BucketedSum, CountingWorld, Grains, Pending, World
+from puregraph.distributed.collectives import backoff
+from puregraph.distributed.collectives.exchangethread import EXCHANGING
+from puregraph.distributed.collectives.sharedarena import SharedArena
+from puregraph.distributed.collectives.treesum import BLOCK
+from puregraph.distributed.worlds import current
 from puregraph.models import gpt, lenet, mlp
 
 pytestmark = pytest.mark.usefixtures("longIfSlow")
@@ -28,9 +29,9 @@ OUTCOMES = """
 import json, sys, recipes
 from rankpool import patch
 from puregraph.compile import gradientbuckets
-from puregraph.many import world
-from puregraph.many.bucketedsum import BucketedSum
-from puregraph.many.mpiworld import MpiWorld
+from puregraph.distributed import world
+from puregraph.distributed.collectives.bucketedsum import BucketedSum
+from puregraph.distributed.worlds.mpiworld import MpiWorld
 from puregraph.train.objective import Objective
 patch(gradientbuckets, "LEAST", 64)  # bytes: many buckets of small networks
 patch(gradientbuckets, "COUNT", 1000)

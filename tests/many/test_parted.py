@@ -12,7 +12,8 @@ from rankpool import ran
 from puregraph import CrossEntropy, Linear, Relu, Sequential, load
 from puregraph.compile import Program, withCost
 from puregraph.compile.weightgather import WeightGather, beforeReaders
-from puregraph.many import CountingWorld, World, current
+from puregraph.distributed import CountingWorld, World
+from puregraph.distributed.worlds import current
 from puregraph.train import FunctionCallback
 
 pytestmark = pytest.mark.usefixtures("longIfSlow")
@@ -40,7 +41,7 @@ USED = """
 import numpy as np, recipes
 from puregraph import Calculator, Checkpoint
 from puregraph.compile.weightgather import WeightGather
-from puregraph.many import world
+from puregraph.distributed import world
 from puregraph.train import FunctionCallback
 said = []
 def look(trainer):
@@ -87,8 +88,8 @@ def test_weights_in_pieces_are_read_set_and_saved_as_whole_ones(tmp_path):
 WINDOWS = """
 import gc
 import numpy as np
-from puregraph.many import world
-from puregraph.many.windows.mpiwindow import MpiWindow
+from puregraph.distributed import world
+from puregraph.distributed.collectives.mpiwindow import MpiWindow
 here = world()
 before = here.made
 for isShared in (True, False):

@@ -11,10 +11,10 @@ from rankpool import ran, ranAlone
 
 import puregraph
 from puregraph import Adam, Linear, Sequential
-from puregraph.checkpoint import DividedState, load, loadGraph, save
-from puregraph.errors import CheckpointError, DataError
-from puregraph.storage import pieces
-from puregraph.storage.pieces import ElementRange, PieceSet, removePieces, writePiece
+from puregraph.core.errors import CheckpointError, DataError
+from puregraph.core.storage import pieces
+from puregraph.core.storage.pieces import ElementRange, PieceSet, removePieces, writePiece
+from puregraph.serialize.checkpoint import DividedState, load, loadGraph, save
 
 SAVING = """
 import recipes
@@ -180,10 +180,10 @@ def test_a_piece_that_is_written_again_is_the_same(saved):
 
 
 FULL = """
-import recipes, puregraph.storage.pieces as pieces
+import recipes, puregraph.core.storage.pieces as pieces
 from rankpool import patch
-from puregraph.errors import CheckpointError
-from puregraph.many import world
+from puregraph.core.errors import CheckpointError
+from puregraph.distributed import world
 trainer, data, target = recipes.perceptron(shard="state")
 trainer.train(data, target)
 trainer.save("run.h5")
@@ -212,9 +212,9 @@ KILLED = """
 import os, signal, sys, time, recipes
 from launched import tellPid
 from puregraph import Checkpoint
-from puregraph.many import world
-import puregraph.checkpoint as checkpoint
-import puregraph.storage.pieces as pieces
+from puregraph.distributed import world
+import puregraph.serialize.checkpoint as checkpoint
+import puregraph.core.storage.pieces as pieces
 tellPid()
 where, rank = sys.argv[1], int(sys.argv[2])
 trainer, data, target = recipes.perceptron(shard="state", callbacks=[Checkpoint("run.h5", every=2)])

@@ -14,13 +14,14 @@ from rankpool import ran
 
 from puregraph import SGD, Adam, BatchNorm, CrossEntropy, Dropout, Linear, MomentumSGD, Relu, Sequential, Trainer
 from puregraph.cli import main
-from puregraph.errors import ArgumentError, ShapeError
-from puregraph.many import Cluster, CountingWorld, LinkSpeed, current
-from puregraph.many.predict.measure import linkFrom
+from puregraph.core.errors import ArgumentError, ShapeError
+from puregraph.distributed import Cluster, CountingWorld, LinkSpeed
+from puregraph.distributed.dataparallel import DataParallelPlan, shardedupdate
+from puregraph.distributed.pipeline import PipelinePlan
+from puregraph.distributed.plan.measure import linkFrom
+from puregraph.distributed.worlds import current
 from puregraph.models import mlp
 from puregraph.train import FunctionCallback
-from puregraph.train.pipeline import StagePlan
-from puregraph.train.together import SplitPlan, shardedupdate
 
 MODEL = "puregraph.models:lenet"
 
@@ -50,7 +51,7 @@ def counted(monkeypatch, ranks, rank, shard, grains):
 )
 def test_a_plan_names_each_collective_of_a_step_with_its_bytes(monkeypatch, ranks, grains, shard):
     monkeypatch.setattr(shardedupdate, "BUCKET", 100)
-    plan = SplitPlan(network(), [(48, 10)], Cluster(ranks), Adam)
+    plan = DataParallelPlan(network(), [(48, 10)], Cluster(ranks), Adam)
     for each in grains:
         split = next(s for s in plan.splits if (s.shard, s.grains) == (shard, each * ranks))
         every = [counted(monkeypatch, ranks, rank, shard, each * ranks) for rank in range(ranks)]
@@ -88,7 +89,9 @@ def test_the_arrays_of_a_process_take_the_memory_that_was_planned(monkeypatch, s
         trainer.train(data, target, epochs=3)
     finally:
         tracemalloc.stop()
-    split = next(s for s in SplitPlan(net, [(64, width)], Cluster(4), Adam).splits if (s.shard, s.grains) == (shard, 4))
+    split = next(
+        s for s in DataParallelPlan(net, [(64, width)], Cluster(4), Adam).splits if (s.shard, s.grains) == (shard, 4)
+    )
     whole = 4 * sum(param.size for param in net.params.values())
     assert found[0] == pytest.approx(split.memory, rel=0.15)
     assert found[0] < (2 if shard == "parameters" else 3) * whole  # of 4 for weights, their gradients and Adam alone
@@ -98,7 +101,7 @@ MEASURED = """
 import gc, json, sys, time
 import numpy as np, puregraph
 from puregraph import Adam, CrossEntropy, Trainer
-from puregraph.many import world
+from puregraph.distributed import world
 from puregraph.models import mlp
 from puregraph.train import FunctionCallback
 shard, grains, width = sys.argv[1] if sys.argv[1] != "nothing" else None, int(sys.argv[2]), int(sys.argv[3])
@@ -133,7 +136,7 @@ print(json.dumps([status("VmHWM") - before - others, seconds]))
 )
 def test_each_process_takes_the_memory_that_was_planned(tmp_path, ranks, shard, grains):
     width = 896
-    plan = SplitPlan(mlp(width, (width,) * 6, 10), [(64, width)], Cluster(ranks), Adam)
+    plan = DataParallelPlan(mlp(width, (width,) * 6, 10), [(64, width)], Cluster(ranks), Adam)
     split = next(s for s in plan.splits if (s.shard or "nothing", s.grains) == (shard, grains))
     whole = 4 * sum(param.size for param in plan.params)
     own = whole // ranks if shard == "parameters" else whole  # that all processes read: weights, or gradients
@@ -149,9 +152,9 @@ import gc, json, sys, tracemalloc
 import numpy as np
 from rankpool import patch
 from puregraph import Adam, CrossEntropy, Trainer
-from puregraph.many import Cluster, world
+from puregraph.distributed import Cluster, world
 from puregraph.models import mlp
-from puregraph.train.pipeline import PipelineStep, StagePlan
+from puregraph.distributed.pipeline import PipelineStep, PipelinePlan
 run, width = PipelineStep.learnAll, int(sys.argv[1])
 def look(self):
     if self.trainer.step == 2:
@@ -170,7 +173,7 @@ data, target = np.ones((64, width), np.float32), np.arange(64) % 10
 for way in sys.argv[2:]:
     stages, shard = int(way[0]), way[1:] or None
     net, found = mlp(width, (width,) * 6, 10), []
-    plan = StagePlan(net, [(64, width)], Cluster(world().size), Adam).split(stages, shard, 8)
+    plan = PipelinePlan(net, [(64, width)], Cluster(world().size), Adam).split(stages, shard, 8)
     tracemalloc.start()
     Trainer(net, CrossEntropy(), Adam(1e-3), 64, shard=shard, stages=stages, grains=8, shuffle=False, prefetch=0,
             progress="none").train(data, target, epochs=4)
@@ -200,7 +203,7 @@ def test_each_process_of_a_pipeline_takes_the_memory_that_was_planned(tmp_path, 
 
 def test_a_plan_for_a_hundred_thousand_processes_takes_no_memory_and_says_what_is_waited():
     cluster = Cluster(100_000, LinkSpeed(25e9, 5e-6), node=8, flops=1e14, bandwidth=1e12, memory=80e9)
-    plan = SplitPlan(mlp(4096, (16384, 16384), 10), [(200_000, 4096)], cluster, Adam)
+    plan = DataParallelPlan(mlp(4096, (16384, 16384), 10), [(200_000, 4096)], cluster, Adam)
     best = plan.best
     assert best.memory < 80e9
     assert best.seconds == pytest.approx(best.compute + best.update + sum(call.seconds for call in best.calls))
@@ -209,31 +212,33 @@ def test_a_plan_for_a_hundred_thousand_processes_takes_no_memory_and_says_what_i
 
 def test_a_split_that_is_slower_than_one_process_alone_says_so():
     net = Sequential(Linear(256, 256, name="fc"), name="net")
-    slow = SplitPlan(net, [(8, 256)], Cluster(4, LinkSpeed(1e6, 1e-2)), Adam)
+    slow = DataParallelPlan(net, [(8, 256)], Cluster(4, LinkSpeed(1e6, 1e-2)), Adam)
     assert slow.alone.seconds < slow.best.seconds
     times = f"{slow.best.seconds / slow.alone.seconds:.2g}"
     assert f": {times} times as fast as the best split; train without the others" in slow.table()
-    fast = SplitPlan(net, [(4096, 256)], Cluster(4, LinkSpeed(1e11, 1e-7), flops=1e9), Adam)
+    fast = DataParallelPlan(net, [(4096, 256)], Cluster(4, LinkSpeed(1e11, 1e-7), flops=1e9), Adam)
     assert "one process alone: a step of " in fast.table() and "times as fast" not in fast.table()
-    small = SplitPlan(net, [(8, 256)], Cluster(4, LinkSpeed(1e6, 1e-2), memory=slow.alone.memory - 1), Adam)
+    small = DataParallelPlan(net, [(8, 256)], Cluster(4, LinkSpeed(1e6, 1e-2), memory=slow.alone.memory - 1), Adam)
     assert "too large" in small.table().split("one process alone: ")[1].splitlines()[0]
-    assert SplitPlan(net, [(8, 256)], Cluster(1), Adam).alone is None
+    assert DataParallelPlan(net, [(8, 256)], Cluster(1), Adam).alone is None
 
 
 def test_what_is_divided_takes_less_memory_and_what_does_not_fit_is_never_the_best():
     net = mlp(256, (256, 256), 10)
-    free = SplitPlan(net, [(64, 256)], Cluster(4), Adam)
+    free = DataParallelPlan(net, [(64, 256)], Cluster(4), Adam)
     by = {(split.shard, split.grains): split for split in free.splits}
     assert by["state", 4].memory < by[None, 4].memory
     assert by[None, 8].memory > by[None, 4].memory  # one more array for sums
     least = min(split.memory for split in free.splits)
-    assert SplitPlan(net, [(64, 256)], Cluster(4, memory=least), Adam).best.memory == least
-    small = SplitPlan(net, [(64, 256)], Cluster(4, memory=least - 1), Adam)
+    assert DataParallelPlan(net, [(64, 256)], Cluster(4, memory=least), Adam).best.memory == least
+    small = DataParallelPlan(net, [(64, 256)], Cluster(4, memory=least - 1), Adam)
     assert small.best is None and small.table().endswith("none of them fits")
 
 
 def test_an_optimizer_takes_what_it_keeps():
-    sizes = [SplitPlan(network(), [(24, 10)], Cluster(1), kind).splits[0].memory for kind in (SGD, MomentumSGD, Adam)]
+    sizes = [
+        DataParallelPlan(network(), [(24, 10)], Cluster(1), kind).splits[0].memory for kind in (SGD, MomentumSGD, Adam)
+    ]
     weights = 4 * sum(param.size for param in network().params.values())
     assert np.diff(sizes).tolist() == [weights, weights]
 
@@ -254,24 +259,24 @@ def test_a_link_is_fitted_to_what_was_measured():
 
 def test_pipelines_are_planned_for_numbers_of_stages_that_divide_processes_and_network():
     counts = {
-        n: {each.stages for each in StagePlan(mlp(8, (8, 8), 4), [(24, 8)], Cluster(n), Adam).splits} for n in (6, 7)
+        n: {each.stages for each in PipelinePlan(mlp(8, (8, 8), 4), [(24, 8)], Cluster(n), Adam).splits} for n in (6, 7)
     }
     assert counts == {6: {2, 3, 6}, 7: set()}
-    plan = StagePlan(Sequential(Linear(8, 8)), [(24, 8)], Cluster(2), Adam)
+    plan = PipelinePlan(Sequential(Linear(8, 8)), [(24, 8)], Cluster(2), Adam)
     assert plan.best is None and plan.table().endswith("no number of them up to 8 divides network and 2 processes")
 
 
 def test_what_cannot_be_planned_is_refused():
     with pytest.raises(ArgumentError, match="a batch of 2 cannot be divided among 4 processes"):
-        SplitPlan(network(), [(2, 10)], Cluster(4), Adam)
+        DataParallelPlan(network(), [(2, 10)], Cluster(4), Adam)
     with pytest.raises(ArgumentError, match="wanted the shapes of one whole batch, in numbers"):
-        SplitPlan(network(), [("N", 10)], Cluster(4), Adam)
+        DataParallelPlan(network(), [("N", 10)], Cluster(4), Adam)
     with pytest.raises(ShapeError, match="11"):
-        SplitPlan(network(), [(24, 11)], Cluster(4), Adam)
+        DataParallelPlan(network(), [(24, 11)], Cluster(4), Adam)
     with pytest.raises(ArgumentError, match="flops: wanted a finite number above 0, got 0"):
-        SplitPlan(network(), [(24, 10)], Cluster(4, flops=0), Adam)
+        DataParallelPlan(network(), [(24, 10)], Cluster(4, flops=0), Adam)
     with pytest.raises(ArgumentError, match="node: wanted a whole number of processes of at least 1, got 0"):
-        SplitPlan(network(), [(24, 10)], Cluster(4, node=0), Adam)
+        DataParallelPlan(network(), [(24, 10)], Cluster(4, node=0), Adam)
 
 
 def test_the_command_prints_the_plan_of_a_model(capsys):

@@ -17,7 +17,7 @@ STAGES = ((2, None), (4, None), (2, "state"), (4, "gradients"), (2, "parameters"
 PRODUCT = """
 import json, recipes
 from pathlib import Path
-from puregraph.many import world
+from puregraph.distributed import world
 ways = [dict(shard=shard) for shard in {shards!r}]
 ways += [dict(stages=stages, shard=shard) for stages, shard in {stages!r}]
 found = dict((name, [recipes.hashOf(recipes.trained(name, **way)) for way in ways]) for name in {names!r})
@@ -36,7 +36,7 @@ for shard in {shards!r}:
 RESUMED = """
 import json, recipes
 from pathlib import Path
-from puregraph.many import world
+from puregraph.distributed import world
 found = []
 for path in sorted(Path().glob("*-*.h5")):
     name, shard, _ = path.stem.split("-")

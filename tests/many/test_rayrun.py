@@ -9,14 +9,14 @@ import recipes
 from processes import environment
 
 from puregraph import PuregraphError
-from puregraph.many.ray import RayRun
+from puregraph.distributed.ray import RayRun
 
 TRAINING = """
 import os, signal, sys, time
 from pathlib import Path
 import recipes
 from puregraph import Checkpoint
-from puregraph.many import world
+from puregraph.distributed import world
 from puregraph.train import FunctionCallback
 
 def act(trainer):
@@ -45,7 +45,7 @@ from pathlib import Path
 import ray
 from ray._private import node
 from ray.cluster_utils import Cluster
-from puregraph.many.ray import RayRun
+from puregraph.distributed.ray import RayRun
 
 os.environ["RAY_AUTH_MODE"] = "disabled"
 node.time = types.SimpleNamespace(**vars(time))  # Ray gives a node 30 seconds to start: more on a busy machine

@@ -11,15 +11,15 @@ from rankpool import ran
 
 from puregraph import SGD, CrossEntropy, DataError, Dropout, Linear, Sequential, Trainer
 from puregraph.core import initial
-from puregraph.many import CountingWorld, World
-from puregraph.many.grains import Grains
-from puregraph.many.treesum import TreeSum, spansIn
+from puregraph.distributed import CountingWorld, World
+from puregraph.distributed.collectives.grains import Grains
+from puregraph.distributed.collectives.treesum import TreeSum, spansIn
 
 pytestmark = pytest.mark.usefixtures("longIfSlow")
 
 OUTCOMES = """
 import json, recipes
-from puregraph.many import world
+from puregraph.distributed import world
 found = json.dumps(recipes.outcomes())
 print(world().rank, found)
 """
@@ -54,7 +54,7 @@ def test_runs_differ_in_what_they_compute(alone):
 def test_without_grains_equal_counts_of_processes_give_equal_bits(tmp_path):
     text = """
         import json, recipes
-        from puregraph.many import world
+        from puregraph.distributed import world
         print(world().rank, json.dumps([recipes.outcome("perceptron", grains=None) for _ in range(2)]))
     """
     found = rowsOf(ran(3, tmp_path, text))

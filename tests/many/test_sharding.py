@@ -11,18 +11,19 @@ from launched import lines
 from rankpool import ran, ranAlone
 
 from puregraph import SGD, Adam, CrossEntropy, DataError, Linear, PuregraphError, Sequential, Trainer
-from puregraph.many import CountingWorld, World, current
-from puregraph.many.treenorm import treeNorm
-from puregraph.many.treesum import BLOCK, cutsOf
-from puregraph.train.together import shardedupdate
+from puregraph.distributed import CountingWorld, World
+from puregraph.distributed.collectives.treenorm import treeNorm
+from puregraph.distributed.collectives.treesum import BLOCK, cutsOf
+from puregraph.distributed.dataparallel import shardedupdate
+from puregraph.distributed.worlds import current
 
 pytestmark = pytest.mark.usefixtures("longIfSlow")
 
 OUTCOMES = """
 import json, sys, recipes
 from rankpool import patch
-from puregraph.many import world
-from puregraph.train.together import shardedupdate
+from puregraph.distributed import world
+from puregraph.distributed.dataparallel import shardedupdate
 found = recipes.outcomes(sys.argv[1].split(","), shard="gradients")
 patch(shardedupdate, "BUCKET", 50)  # elements: weights are exchanged in many parts
 found["state"] = recipes.outcomes(["perceptron", "convolutional"], shard="state")
@@ -106,7 +107,7 @@ def largest(size, count):
 
 MEMORY = """
 import json, recipes
-from puregraph.many import world
+from puregraph.distributed import world
 trainer, data, target = recipes.perceptron(shard="state")
 trainer.train(data, target, epochs=2)
 kept = sum(array.size for array in trainer.optimizer.state.values() if array.shape)
@@ -128,7 +129,7 @@ def test_each_process_keeps_its_part_of_the_state_alone(tmp_path, count):
 
 SUMS = """
 import gc, recipes
-from puregraph.many.bucketedsum import BucketedSum
+from puregraph.distributed.collectives.bucketedsum import BucketedSum
 from puregraph.train import FunctionCallback
 def look(trainer):
     sums = sum(len(free) for each in gc.get_objects() if type(each) is BucketedSum for free in each.free)
@@ -243,7 +244,7 @@ def test_settings_and_weights_that_callbacks_change_hold_for_parts_as_well(tmp_p
 NOTFINITE = """
 import itertools, numpy as np, puregraph
 from puregraph import CrossEntropy, Linear, Module, MomentumSGD, Sequential, Trainer
-from puregraph.errors import NotFiniteError
+from puregraph.core.errors import NotFiniteError
 class Wild(Module):
     def dataShapeFrom(self, x):
         return x
@@ -296,9 +297,9 @@ def test_a_state_in_parts_is_not_taken_for_a_whole_one(tmp_path):
 SAVED = """
 import recipes
 from puregraph import Checkpoint
-from puregraph.checkpoint import load
-from puregraph.errors import CheckpointError
-from puregraph.many import world
+from puregraph.serialize.checkpoint import load
+from puregraph.core.errors import CheckpointError
+from puregraph.distributed import world
 trainer, data, target = recipes.perceptron(shard="gradients", callbacks=[Checkpoint("run.h5", every=7)])
 trainer.train(data, target, epochs=2)
 whole = recipes.hashOf(trainer)

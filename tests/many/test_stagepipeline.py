@@ -9,11 +9,11 @@ from launched import launched, lines
 from rankpool import ran, ranAlone
 
 from puregraph import SGD, Adam, CrossEntropy, DataError, GraphError, Linear, Relu, Sequential, Trainer
-from puregraph.many import CountingWorld, Grains, TreeSum, World
-from puregraph.many.treenorm import treeNorm
-from puregraph.train.pipeline import GrainSums, PipelineGrid, PipelineSchedule, StageMove
-from puregraph.train.pipeline.packedarray import blank, packed, unpacked
-from puregraph.train.pipeline.scatterednorm import scatteredNorm
+from puregraph.distributed import CountingWorld, Grains, TreeSum, World
+from puregraph.distributed.collectives.treenorm import treeNorm
+from puregraph.distributed.pipeline import GrainSums, PipelineGrid, PipelineSchedule, StageMove
+from puregraph.distributed.pipeline.packedarray import blank, packed, unpacked
+from puregraph.distributed.pipeline.scatterednorm import scatteredNorm
 
 pytestmark = pytest.mark.usefixtures("longIfSlow")
 
@@ -116,7 +116,7 @@ def test_one_process_with_all_stages_ends_as_without(alone):
 
 OUTCOMES = """
 import json, recipes
-from puregraph.many import world
+from puregraph.distributed import world
 stages = {"perceptron": 3, "several": 2, "accumulated": 3, "convolutional": 6}
 found = {name: recipes.outcome(name, stages=count) for name, count in stages.items()}
 print(world().rank, json.dumps(found))
@@ -125,7 +125,7 @@ print(world().rank, json.dumps(found))
 PARTED = """
 import json, sys, recipes
 from rankpool import patch
-from puregraph.train.pipeline.stagepass import StagePass
+from puregraph.distributed.pipeline.stagepass import StagePass
 held, forward, backward = [], StagePass.forward, StagePass.backward
 def watched(function):
     def run(self, *arguments):

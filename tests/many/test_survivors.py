@@ -6,16 +6,16 @@ import pytest
 import recipes
 from launched import areGone, launched, lines
 
-from puregraph.many import launcher
+from puregraph.distributed.launch import launcher
 
 SURVIVED = """
 import os, signal, sys, recipes
 from launched import tellPid
 from puregraph import Checkpoint, CsvLog
-from puregraph.many import bucketedsum, world
+from puregraph.distributed import bucketedsum, world
 from puregraph.train.objective import Objective
-from puregraph.train.together import SharedStep
-import puregraph.checkpoint as checkpoint
+from puregraph.distributed.dataparallel import SharedStep
+import puregraph.serialize.checkpoint as checkpoint
 import puregraph.train.epochloop as epochloop
 tellPid()
 name, own, trainer = sys.argv[1], world().rank, None
@@ -132,7 +132,7 @@ def test_who_had_a_part_of_the_state_cannot_be_done_without_and_the_file_is_resu
 ELSEWHERE = """
 import os, signal, sys
 from launched import tellPid
-from puregraph.many import world
+from puregraph.distributed import world
 tellPid()
 w = world()
 w.barrier()
@@ -155,7 +155,7 @@ def test_a_loss_outside_of_a_step_ends_the_run_with_a_sentence(tmp_path):
 FAULTY = """
 import os, signal, recipes
 from launched import tellPid
-from puregraph.many import world
+from puregraph.distributed import world
 from puregraph.train import FunctionCallback
 tellPid()
 own = world().rank

@@ -9,7 +9,7 @@ from rankpool import ran
 import puregraph
 from puregraph import SGD, BatchNorm, Conv2D, CrossEntropy, Flatten, Linear, Relu, Sequential, ShapeError, Trainer
 from puregraph.core.param import Param
-from puregraph.many import Grains, World
+from puregraph.distributed import Grains, World
 from puregraph.train import FunctionCallback, LockStep
 
 pytestmark = pytest.mark.usefixtures("longIfSlow")

@@ -24,11 +24,11 @@ from puregraph import (
     Sequential,
     Trainer,
 )
+from puregraph.distributed import CountingWorld, Grains
+from puregraph.distributed.tensor import TensorGrid, splitTensors
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
-from puregraph.many import CountingWorld, Grains
 from puregraph.models import gpt, mlp, multiHeadAttention
-from puregraph.train.tensor import TensorGrid, splitTensors
 
 
 def rolesOf(split):
@@ -182,7 +182,7 @@ def test_one_process_with_all_parts_trains_as_the_whole_network():
 OUTCOMES = """
 import json, recipes, sys
 from puregraph import Checkpoint
-from puregraph.many import world
+from puregraph.distributed import world
 found = {}
 for name, options in json.loads(sys.argv[1]):
     trainer, data, target = getattr(recipes, name)(**options)

@@ -14,8 +14,8 @@ from puregraph import Checkpoint
 REFUSED = """
 import sys, numpy as np, puregraph
 from puregraph import Adam, CrossEntropy, Linear, SGD, Sequential, Trainer
-from puregraph.errors import DataError
-from puregraph.many import world
+from puregraph.core.errors import DataError
+from puregraph.distributed import world
 odd = world().rank == 1
 rng = np.random.default_rng(0)
 x, t = rng.standard_normal((40, 6)).astype(np.float32), rng.integers(0, 3, 40)
@@ -72,7 +72,7 @@ def test_processes_that_would_not_train_alike_are_refused_before_the_first_step(
 SAVING = """
 import sys, recipes
 from puregraph import Checkpoint, CsvLog
-from puregraph.many import world
+from puregraph.distributed import world
 trainer, data, target = recipes.convolutional(progress="lines")
 trainer.callbacks[:0] = [Checkpoint("run.h5", every=3, keep=9), CsvLog("run.csv")]
 trainer.train(data, target, epochs=2, validation=(data[:20], target[:20]))
@@ -117,7 +117,7 @@ INTERRUPTED = """
 import time, recipes
 from pathlib import Path
 from puregraph import Checkpoint
-from puregraph.many import world
+from puregraph.distributed import world
 from puregraph.train import FunctionCallback
 def slowly(trainer):
     Path(f"at-{world().rank}").write_text(str(trainer.step))

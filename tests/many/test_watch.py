@@ -9,13 +9,13 @@ import recipes
 from launched import areGone, isNamedInTime, launched, namedAsKilled
 
 from puregraph.cli import main
-from puregraph.many import watch
-from puregraph.many.watch import CODE, Report, Watch
+from puregraph.distributed.launch import watch
+from puregraph.distributed.launch.watch import CODE, Report, Watch
 
 LATE = """
 import os, signal, sys, time, recipes
 from launched import tellPauses, tellPid
-from puregraph.many import world
+from puregraph.distributed import world
 from puregraph.train import FunctionCallback
 tellPid()
 how, rank, step = sys.argv[1], int(sys.argv[2]), 7
@@ -133,7 +133,7 @@ def test_a_late_process_is_named_once_patience_is_over_and_ends_the_run(tmp_path
 STOPPED = """
 import os, signal, recipes
 from launched import tellPid
-from puregraph.many import world
+from puregraph.distributed import world
 from puregraph.train import FunctionCallback
 tellPid()
 def act(trainer):
@@ -173,10 +173,10 @@ from pathlib import Path
 import recipes
 from launched import tellPid
 from puregraph import Checkpoint
-from puregraph.many import world
-from puregraph.many.bucketedsum import BucketedSum
+from puregraph.distributed import world
+from puregraph.distributed.collectives.bucketedsum import BucketedSum
 from puregraph.train.objective import Objective
-import puregraph.checkpoint as checkpoint
+import puregraph.serialize.checkpoint as checkpoint
 tellPid()
 where, rank = sys.argv[1], int(sys.argv[2])
 shared = re.findall("/dev/shm/mpich[^ \\n]+", Path("/proc/self/maps").read_text())

@@ -11,10 +11,11 @@ import recipes
 from launched import launched, lines
 from rankpool import ran
 
-from puregraph import many
-from puregraph.errors import ArgumentError, PuregraphError
-from puregraph.many import CountingWorld, LinkSpeed, World, current
-from puregraph.many.runfolder.runnote import leaveNote
+from puregraph import distributed as many
+from puregraph.core.errors import ArgumentError, PuregraphError
+from puregraph.distributed import CountingWorld, LinkSpeed, World
+from puregraph.distributed.launch.runnote import leaveNote
+from puregraph.distributed.worlds import current
 
 
 def test_a_world_of_one_leaves_arrays_as_they_are():
@@ -127,7 +128,7 @@ def test_one_of_several_processes_that_were_not_started_to_train_together_is_ref
 
 
 def test_a_launcher_of_another_mpi_is_refused_with_the_command_that_works(monkeypatch):
-    from puregraph.many.mpiworld import refuseForeign
+    from puregraph.distributed.worlds.mpiworld import refuseForeign
 
     monkeypatch.setenv("PMI_SIZE", "4")
     refuseForeign("MPICH")
@@ -137,7 +138,7 @@ def test_a_launcher_of_another_mpi_is_refused_with_the_command_that_works(monkey
 
 COLLECTIVES = """
 import numpy as np
-from puregraph.many import world
+from puregraph.distributed import world
 w = world()
 n, r = w.size, w.rank
 a = np.arange(12, dtype=np.float32) + r
@@ -177,8 +178,8 @@ SHARED = """
 from pathlib import Path
 import numpy as np
 from rankpool import patch
-from puregraph.many import world
-from puregraph.many.windows import sharedmemory
+from puregraph.distributed import world
+from puregraph.distributed.collectives import sharedmemory
 w = world()
 sizes = [5000, 8, 4096]
 memory = w.sharedMemory(sizes)

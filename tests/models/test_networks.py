@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from puregraph import load, models
-from puregraph.costs import BCE, MSE, CrossEntropy
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.modules import Clip, Transpose
+from puregraph.modules.costs import BCE, MSE, CrossEntropy
 from puregraph.optimizers import Adam
 
 NETWORKS = {  # parameters; input shapes; output shape

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from peers import compare, ours
 
-from puregraph.errors import FormulaError, ShapeError
+from puregraph.core.errors import FormulaError, ShapeError
+from puregraph.graph.pointwise import Pointwise
 from puregraph.modules import (
     Clip,
     Elu,
@@ -21,7 +22,6 @@ from puregraph.modules import (
     Swish,
     Tanh,
 )
-from puregraph.pointwise import Pointwise
 
 ALL = [Relu(), LeakyRelu(), Elu(), Sigmoid(), Tanh(), Gelu(), Gelu(True), SoftPlus(), Swish(), Swish(0.3), Clip()]
 WIDE = np.array([0.0, 1e-3, -1e-3, 3, -3, 20, -20, 88, -88, 1e4, -1e4])

@@ -28,9 +28,9 @@ from puregraph import (
     Sum,
     Trainer,
 )
-from puregraph.arguments import Count, Flag, NotNegative, Text, choice, optional
+from puregraph.core.arguments import Count, Flag, NotNegative, Text, choice, optional
+from puregraph.core.errors import PuregraphError
 from puregraph.data import split
-from puregraph.errors import PuregraphError
 from puregraph.modules import AvgPool2D, If, MaxPool2D, Transpose
 from puregraph.onnx.modules import NewAxes, Parts, PoolMax, SplitSizes
 

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from peers import compare, ours
 
+from puregraph.core.errors import GraphError, ShapeError
 from puregraph.core.shape import asShape
-from puregraph.errors import GraphError, ShapeError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
+from puregraph.graph.pointwise import Pointwise
 from puregraph.modules import (
     Add,
     BatchNorm,
@@ -24,7 +25,6 @@ from puregraph.modules import (
     Sub,
     Sum,
 )
-from puregraph.pointwise import Pointwise
 
 SHAPES = [[(2, 3), (2, 3)], [(2, 3), (3,)], [(2, 1), (1, 3)], [(4, 1, 3), (2, 1)], [(), (2,)], [(2, 3), ()]]
 

@@ -12,14 +12,14 @@ from puregraph import MSE, SGD, Calculator, Linear, Reshape, Trainer, Validator
 from puregraph.autodiff.forward.forwardmode import hvp, vjp
 from puregraph.autodiff.tape.engine import grad
 from puregraph.autodiff.tape.variable import Variable
-from puregraph.check import checkModule
+from puregraph.core.errors import DtypeError, GraphError, GraphWarning, ShapeError
 from puregraph.core.shape import asShape, bind
-from puregraph.errors import DtypeError, GraphError, GraphWarning, ShapeError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
-from puregraph.kernels import attention as file
-from puregraph.kernels.attention import FLOOR, attend, attendGrad
 from puregraph.modules import Attention, Sum, Tanh
+from puregraph.ops.reference import attention as file
+from puregraph.ops.reference.attention import FLOOR, attend, attendGrad
+from puregraph.testing.check import checkModule
 
 
 def plain(q, k, v, mask=None, causal=False, scale=None):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from peers import compare, ours, prepared
 
+from puregraph.core.errors import ShapeError
 from puregraph.core.shape import asShape
-from puregraph.errors import ShapeError
 from puregraph.graph import Sequential
 from puregraph.modules import BatchNorm, Conv1D, Conv2D, Conv3D, ConvNd, Deconv2D, DeconvNd, GroupNorm
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from peers import compare, ours
 
+from puregraph.core.errors import DataError, ShapeError
 from puregraph.core.shape import asShape
-from puregraph.errors import DataError, ShapeError
 from puregraph.modules import Embedder
 
 

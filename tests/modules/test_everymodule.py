@@ -1,4 +1,4 @@
-"""Every module and cost, example by example, keeps every promise of `puregraph.check`, and a failure says which. New ones need
+"""Every module and cost, example by example, keeps every promise of `puregraph.testing.check`, and a failure says which. New ones need
 no line here: they are found in their folder."""
 
 import pickle
@@ -11,15 +11,15 @@ from everyexample import everyExample
 from everymodule import CLASSES, EXAMPLES, EXPORTED, MODES, examplesOf, label, toStrict
 from strict import Strict, useStrict
 
-from puregraph.check import CHECKS, Case, compiled, extremes, onDevice, shapeRule
 from puregraph.core.applied import asGrads
 from puregraph.core.dim import Dim
+from puregraph.core.errors import ShapeError
 from puregraph.core.param import State
 from puregraph.core.rules import gradientRule
-from puregraph.errors import ShapeError
-from puregraph.kernel import kernel, useFast
-from puregraph.module import Module
-from puregraph.pointwise import Pointwise
+from puregraph.graph.module import Module
+from puregraph.graph.pointwise import Pointwise
+from puregraph.ops.kernel import kernel, useFast
+from puregraph.testing.check import CHECKS, Case, compiled, extremes, onDevice, shapeRule
 
 
 @pytest.mark.parametrize("found", EXPORTED, ids=label)

@@ -8,11 +8,11 @@ import pytest
 from puregraph.autodiff import (
     add_backward_pass,
 )
-from puregraph.costs import CrossEntropy
-from puregraph.errors import AutoDiffException
+from puregraph.core.errors import AutoDiffException
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.graph.pointwise import Pointwise
 from puregraph.modules import (
     Clip,
     Concat,
@@ -28,7 +28,7 @@ from puregraph.modules import (
     Sum,
     Transpose,
 )
-from puregraph.pointwise import Pointwise
+from puregraph.modules.costs import CrossEntropy
 
 
 def scalar(*modules):

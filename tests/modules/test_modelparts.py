@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from peers import compare
 
+from puregraph.core.errors import ShapeError
 from puregraph.core.shape import asShape
-from puregraph.errors import ShapeError
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Embedder, GroupNorm, HardSwish, LayerNorm, Linear, PairDot, Position, Upsample2D
 

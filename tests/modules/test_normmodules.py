@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from peers import CLOSE, agree, compare, ours, prepared
 
+from puregraph.core.errors import GraphWarning, ShapeError
 from puregraph.core.shape import asShape
-from puregraph.errors import GraphWarning, ShapeError
 from puregraph.modules import BatchNorm, LayerNorm
 
 

@@ -7,9 +7,9 @@ import pytest
 from peers import ours
 
 from puregraph import Graph, Input, Mean, Param, Pointwise, Sequential, Sum, checkModule
-from puregraph.costs import PointwiseCost
-from puregraph.errors import FormulaError
-from puregraph.formula import Formula
+from puregraph.core.errors import FormulaError
+from puregraph.modules.costs import PointwiseCost
+from puregraph.ops.formula import Formula
 
 
 class Mish(Pointwise):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from peers import compare, ours
 
+from puregraph.core.errors import ShapeError
 from puregraph.core.shape import asShape
-from puregraph.errors import ShapeError
 from puregraph.modules import AvgPool1D, AvgPool2D, AvgPoolNd, GlobalAvgPool, MaxPool1D, MaxPool2D, MaxPoolNd
 
 MAX = {1: MaxPool1D, 2: MaxPool2D, 3: MaxPoolNd}

@@ -6,15 +6,15 @@ import pickle
 import numpy as np
 import pytest
 
-from puregraph import CrossEntropy, Graph, Input, device
+from puregraph import CrossEntropy, Graph, Input
 from puregraph.autodiff import Checkpoint
-from puregraph.checkpoint import loadGraph
-from puregraph.core import initial
-from puregraph.errors import PuregraphError
+from puregraph.core import device, initial
+from puregraph.core.errors import PuregraphError
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, Linear, Relu, Tanh
 from puregraph.optimizers import Adam
 from puregraph.serialize.blueprintwriter import ownAttributes
+from puregraph.serialize.checkpoint import loadGraph
 
 
 def nested():

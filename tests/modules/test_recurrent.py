@@ -6,11 +6,11 @@ from peers import prepared
 
 from puregraph import Graph, Input, Sequential
 from puregraph.autodiff import Checkpoint, Variable, grad, vjp
-from puregraph.check import checkModule
+from puregraph.core.errors import ArgumentError, DataError, ShapeError
 from puregraph.core.shape import asShape
-from puregraph.errors import ArgumentError, DataError, ShapeError
 from puregraph.models import lstm
 from puregraph.modules import GRU, LSTM, RNN, Linear
+from puregraph.testing.check import checkModule
 
 KINDS = [RNN, LSTM, GRU]
 GATES = {RNN: 1, LSTM: 4, GRU: 3}

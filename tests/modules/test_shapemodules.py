@@ -10,8 +10,8 @@ from peers import compare
 
 from puregraph import Footprint, Graph, Input, Linear
 from puregraph.core.dim import Dim
+from puregraph.core.errors import ShapeError
 from puregraph.core.shape import asShape, bind
-from puregraph.errors import ShapeError
 from puregraph.modules import Concat, Flatten, Identity, Pad, Reshape, Slice, Split, Transpose
 
 

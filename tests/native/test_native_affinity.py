@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from puregraph.native.llvm import jit
-from puregraph.native.threads import affinity
-from puregraph.native.threads.workers import Workers
+from puregraph.ops.native.llvm import jit
+from puregraph.ops.native.threads import affinity
+from puregraph.ops.native.threads.workers import Workers
 
 if not jit.available():
     pytest.skip(str(jit.missing()), allow_module_level=True)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from natively import needsNative, run
 
-from puregraph.kernels import attention as reference
-from puregraph.native.ops.attention import AttentionSizes, Heads, Mask, attend, attendGrad
+from puregraph.ops.native.kernels.attention import AttentionSizes, Heads, Mask, attend, attendGrad
+from puregraph.ops.reference import attention as reference
 
 pytestmark = needsNative
 

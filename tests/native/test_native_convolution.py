@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from natively import compiledFor, first, last, needsNative, run
 
-from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
-from puregraph.native.conv import convolution, winograd
-from puregraph.native.conv.geometry import geometry
-from puregraph.native.llvm import jit
-from puregraph.native.llvm.kernelcall import EpilogueSpec
+from puregraph.ops.native.conv import convolution, winograd
+from puregraph.ops.native.conv.geometry import geometry
+from puregraph.ops.native.llvm import jit
+from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
+from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
 
 pytestmark = needsNative
 

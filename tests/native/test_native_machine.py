@@ -14,9 +14,9 @@ import pytest
 from kernels import call, scale, scaled, slots
 from processes import environment
 
-from puregraph.errors import DeviceError
-from puregraph.native.llvm import jit
-from puregraph.storage import diskcache
+from puregraph.core.errors import DeviceError
+from puregraph.core.storage import diskcache
+from puregraph.ops.native.llvm import jit
 
 if not jit.available():
     pytest.skip(str(jit.missing()), allow_module_level=True)
@@ -163,7 +163,7 @@ def test_a_cpu_that_llvm_does_not_know_is_refused_by_name(tmp_path):
 import os, sys
 import numpy as np
 from puregraph import *
-from puregraph.errors import DeviceError
+from puregraph.core.errors import DeviceError
 x, net = np.ones((4, 2), "f4"), Sequential(Linear(2, 2), Relu())
 for os.environ["PUREGRAPH_CPU"] in sys.argv[1:]:
     for use in (lambda: net.compile(x.shape), lambda: Calculator(net).calculate(x), lambda: net.compile(x.shape)):
@@ -356,9 +356,9 @@ def test_without_llvm_nothing_fails_until_it_is_used():
     code = """
 import sys
 sys.modules["llvmlite"] = None
-from puregraph.errors import DeviceError
-from puregraph.native.llvm import jit as machine
-from puregraph.native.threads import pool
+from puregraph.core.errors import DeviceError
+from puregraph.ops.native.llvm import jit as machine
+from puregraph.ops.native.threads import pool
 print(machine.available())
 for use in (lambda: machine.lanes(4), lambda: machine.bits, lambda: machine.load("x", None), lambda: pool.StepTable([])):
     try:
@@ -394,7 +394,7 @@ def test_a_process_keeps_to_the_version_that_it_began_with(tmp_path):
     script = (
         "import pathlib, puregraph.compile.runtime.segment as native\n"
         "before = native.DIGEST\n"
-        "path = pathlib.Path('puregraph/formula/loopnest.py')\n"
+        "path = pathlib.Path('puregraph/ops/formula/loopnest.py')\n"
         "path.write_text(path.read_text() + '# another version\\n')\n"
         "print(before == native.DIGEST, native.digestOf(path.parent) == before)\n"
     )

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from natively import ENTRY, load, needsNative
 
-from puregraph.formula import Formula
-from puregraph.formula.expr import TRUTHS
-from puregraph.formula.optable import TABLE
-from puregraph.native.math import emit
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.expr import TRUTHS
+from puregraph.ops.formula.optable import TABLE
+from puregraph.ops.native.math import emit
 
 pytestmark = needsNative
 DTYPES = {"f32": np.float32, "f64": np.float64}

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from natively import needsNative, run
 
-from puregraph.kernels import random
-from puregraph.native.math.philox import uniform
-from puregraph.native.ops.copy import fill, stridedCopy
+from puregraph.ops.native.kernels.copy import fill, stridedCopy
+from puregraph.ops.native.math.philox import uniform
+from puregraph.ops.reference import random
 
 pytestmark = needsNative
 KINDS = {"f32": np.float32, "f64": np.float64, "i8": np.int8, "i16": np.float16, "i64": np.int64}

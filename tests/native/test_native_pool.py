@@ -13,11 +13,11 @@ import pytest
 from kernels import BURN, HALVE, MIX, WITNESS, address, mixed, slots
 from processes import environment
 
-from puregraph.errors import PuregraphError
-from puregraph.native.llvm import jit
-from puregraph.native.threads import numthreads, pool, workerloop
-from puregraph.native.threads.pages import HUGE, AlignedBlock
-from puregraph.native.threads.workers import IDLE, PATIENCE
+from puregraph.core.errors import PuregraphError
+from puregraph.ops.native.llvm import jit
+from puregraph.ops.native.threads import numthreads, pool, workerloop
+from puregraph.ops.native.threads.pages import HUGE, AlignedBlock
+from puregraph.ops.native.threads.workers import IDLE, PATIENCE
 
 if not jit.available():
     pytest.skip(str(jit.missing()), allow_module_level=True)
@@ -377,8 +377,8 @@ START = """
 import ctypes, os, signal, sys, threading, time
 import numpy as np
 from kernels import BURN, MIX, WITNESS, address, mixed, slots
-from puregraph.native.threads import pool
-from puregraph.native.threads.pages import AlignedBlock
+from puregraph.ops.native.threads import pool
+from puregraph.ops.native.threads.pages import AlignedBlock
 from test_native_pool import LONG, Mixing, mixings, turned
 """
 

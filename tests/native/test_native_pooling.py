@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from natively import first, last, needsNative, run
 
-from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
-from puregraph.native.conv import pooling
-from puregraph.native.conv.geometry import geometry
-from puregraph.native.llvm.kernelcall import EpilogueSpec
+from puregraph.ops.native.conv import pooling
+from puregraph.ops.native.conv.geometry import geometry
+from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
+from puregraph.ops.reference.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
 
 pytestmark = needsNative
 

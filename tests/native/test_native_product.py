@@ -8,20 +8,20 @@ from itertools import product as cartesian
 import numpy as np
 import pytest
 
-from puregraph.native.llvm import jit
+from puregraph.ops.native.llvm import jit
 
 if not jit.available():
     pytest.skip(jit.missing(), allow_module_level=True)
 
 from natively import aligned, compiledFor, run, strides
 
-from puregraph.native.gemm.blocking import ACCUMULATORS, DEPTH, PACKED_B, GemmSizes, blockingFor
-from puregraph.native.gemm.gemm import BatchAxis, gemm
-from puregraph.native.gemm.gemv import horizontalSums
-from puregraph.native.gemm.microkernel import registers, tiles
-from puregraph.native.gemm.pack import packed
-from puregraph.native.llvm.irbuilder import IRBuilder
-from puregraph.native.llvm.kernelcall import EpilogueSpec
+from puregraph.ops.native.gemm.blocking import ACCUMULATORS, DEPTH, PACKED_B, GemmSizes, blockingFor
+from puregraph.ops.native.gemm.gemm import BatchAxis, gemm
+from puregraph.ops.native.gemm.gemv import horizontalSums
+from puregraph.ops.native.gemm.microkernel import registers, tiles
+from puregraph.ops.native.gemm.pack import packed
+from puregraph.ops.native.llvm.irbuilder import IRBuilder
+from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
 
 LANES = jit.lanes(4)
 CPUS = [(None, LANES), ("haswell", 8), ("x86-64", 4)] if LANES > 4 else [(None, 4)]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from natively import needsNative, run
 
-from puregraph.kernels import recurrent as reference
-from puregraph.native.ops import recurrent
-from puregraph.native.ops.recurrent import CELLS, RecurrentSizes, SequenceOperand
+from puregraph.ops.native.kernels import recurrent
+from puregraph.ops.native.kernels.recurrent import CELLS, RecurrentSizes, SequenceOperand
+from puregraph.ops.reference import recurrent as reference
 
 pytestmark = needsNative
 STEPS = {

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from puregraph.native.threads import tuner
-from puregraph.native.threads.tuner import ENOUGH, LONG, OFTEN, RUNS, SELDOM, WARM, ThreadTuner
+from puregraph.ops.native.threads import tuner
+from puregraph.ops.native.threads.tuner import ENOUGH, LONG, OFTEN, RUNS, SELDOM, WARM, ThreadTuner
 
 
 class Machine:

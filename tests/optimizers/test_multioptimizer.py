@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from puregraph import MSE, SGD, Adam, AdamW, BatchNorm, Cosine, Linear, MomentumSGD, Relu, Sequential, Trainer
-from puregraph.checkpoint import load
 from puregraph.core import initial
-from puregraph.errors import ArgumentError, CheckpointError, GraphWarning, PuregraphError
-from puregraph.kernel import useFast
-from puregraph.native.llvm import jit
+from puregraph.core.errors import ArgumentError, CheckpointError, GraphWarning, PuregraphError
+from puregraph.ops.kernel import useFast
+from puregraph.ops.native.llvm import jit
 from puregraph.optimizers import MultiOptimizer
+from puregraph.serialize.checkpoint import load
 
 MANNERS = ["numpy", pytest.param("native", marks=pytest.mark.skipif(not jit.available(), reason="no llvmlite"))]
 

@@ -7,14 +7,14 @@ import pickle
 import numpy as np
 import pytest
 
-from puregraph import costs, device
+from puregraph.core import device
+from puregraph.core.errors import ArgumentError, CheckpointError, DataError, GraphWarning, PuregraphError
 from puregraph.core.param import Param
-from puregraph.costs import BCE, MSE, CrossEntropy
-from puregraph.errors import ArgumentError, CheckpointError, DataError, GraphWarning, PuregraphError
 from puregraph.graph.backward import BackwardGraph
+from puregraph.graph.module import Module
 from puregraph.graph.sequential import Sequential
-from puregraph.module import Module
-from puregraph.modules import Linear, Relu
+from puregraph.modules import Linear, Relu, costs
+from puregraph.modules.costs import BCE, MSE, CrossEntropy
 from puregraph.optimizers import (
     SGD,
     Adam,

@@ -13,8 +13,8 @@ if str(ROOT / "scripts") not in sys.path:
 import accuracy
 
 import puregraph as pg
-from puregraph.formula import Formula
-from puregraph.kernels.reduce import average, total
+from puregraph.ops.formula import Formula
+from puregraph.ops.reference.reduce import average, total
 
 EAGER, COMPILED = 4.1, 1.5  # ulp
 LOST = {"logaddexp": 2e3, "logndtr": 400, "ndtr": 400, "gelu": 200, "gelu by tanh": 300, "mish": 4, "swish": 4}

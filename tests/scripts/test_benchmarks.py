@@ -19,7 +19,7 @@ from benchmarks import lockstep, machine, report, run, share, workloads
 from benchmarks.contenders import CONTENDERS, fits
 from benchmarks.contenders import puregraph as ours
 from benchmarks.workloads.kernels import KERNELS
-from puregraph.native.threads import pool
+from puregraph.ops.native.threads import pool
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are watched through /proc")
 LARGE = ("resnet18", "mobilenet", "unet", "gpt")

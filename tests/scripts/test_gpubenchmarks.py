@@ -15,7 +15,7 @@ if str(ROOT) not in sys.path:
 from benchmarks import floors, gpu, lockstep, workloads
 from benchmarks.contenders import ONGPU
 from benchmarks.contenders import puregraph as side
-from puregraph import device
+from puregraph.core import device
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are watched through /proc")
 QUICK = ["--rounds", "2", "--seconds", "0.01"]

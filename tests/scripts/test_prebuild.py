@@ -18,9 +18,9 @@ import prebuild
 from benchmarks import gpu, workloads
 from benchmarks.contenders import puregraph as side
 from puregraph.compile import program
-from puregraph.cuda.runtime import compiler
+from puregraph.core.storage import diskcache
 from puregraph.modules import Linear
-from puregraph.storage import diskcache
+from puregraph.ops.cuda.runtime import compiler
 
 
 @pytest.mark.parametrize("title", [title for title, case in gpu.CASES.items() if case is not None])

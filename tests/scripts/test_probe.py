@@ -15,8 +15,8 @@ if str(ROOT / "scripts") not in sys.path:
 
 import probe
 
-from puregraph.cuda.libraries import cudnn, librarygemm
-from puregraph.storage import diskcache
+from puregraph.core.storage import diskcache
+from puregraph.ops.cuda.libraries import cudnn, librarygemm
 
 PROPERTIES = json.loads(probe.H200.read_text())
 BROKEN = {  # what is wrong, and what the line says of it

@@ -14,9 +14,9 @@ if str(ROOT / "scripts") not in sys.path:
 import machinecode
 import roofline
 
-from puregraph.cuda.runtime import compiler
-from puregraph.cuda.runtime.compiler import Resources
-from puregraph.cuda.runtime.launch import Launch
+from puregraph.ops.cuda.runtime import compiler
+from puregraph.ops.cuda.runtime.compiler import Resources
+from puregraph.ops.cuda.runtime.launch import Launch
 
 
 def test_a_step_takes_the_bytes_and_launches_of_its_plan_and_no_less_time_than_these(capsys, monkeypatch):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from fakecupy import FakeArray, makeCupy
 
-from puregraph import special
-from puregraph.special.flat import BLOCK
+from puregraph.ops import special
+from puregraph.ops.special.flat import BLOCK
 
 NAMES = ["erf", "erfc", "erfcx", "erfinv", "ndtri", "lgamma", "digamma"]
 GRID = np.concatenate([np.linspace(-30, 30, 20001), np.logspace(-300, 2, 500), -np.logspace(-300, 2, 500)])

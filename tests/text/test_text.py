@@ -12,8 +12,7 @@ import pytest
 
 from puregraph import AutoDiffException, DataError, Function, Graph, Input, autodiff
 from puregraph.autodiff import BackwardGraph, ForwardGraph, Variable, get_gradient_edge, grad
-from puregraph.core.accumulate import accumulate
-from puregraph.text import (
+from puregraph.compat.text import (
     TGD,
     Add,
     ChatCompletion,
@@ -24,6 +23,7 @@ from puregraph.text import (
     functional,
     set_backward_model_client,
 )
+from puregraph.core.accumulate import accumulate
 
 
 def text(data, role="", requires_grad=True):
@@ -207,7 +207,7 @@ def test_a_leaf_collects_what_each_reader_says_in_the_order_in_which_they_read()
 
 ORDER = """
 from puregraph.autodiff import Variable
-from puregraph.text import Split, Sum
+from puregraph.compat.text import Split, Sum
 def once():
     a = Variable("a b", role="base", requires_grad=True)
     parts = [a + str(i) for i in range(8)]

@@ -8,7 +8,7 @@ import pytest
 
 from puregraph import SGD, CrossEntropy, Linear, Trainer
 from puregraph.compile import Program
-from puregraph.native.llvm import jit
+from puregraph.ops.native.llvm import jit
 from puregraph.train import announcing
 from puregraph.train.callbacks.progress import Bar, Lines, NotebookLine
 

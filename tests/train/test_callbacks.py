@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from puregraph import MSE, SGD, BatchNorm, Calculator, CrossEntropy, Linear, Sequential, Validator, train
-from puregraph import device as devices
-from puregraph.checkpoint import load
+from puregraph.core import device as devices
 from puregraph.core import initial
-from puregraph.errors import ArgumentError, DataError
+from puregraph.core.errors import ArgumentError, DataError
+from puregraph.serialize.checkpoint import load
 from puregraph.train import (
     Accuracy,
     Callback,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from puregraph import MSE, SGD, CostSum, CrossEntropy, Graph, Input, Linear, Sequential, Trainer, Validator, seed
-from puregraph.errors import GraphWarning
+from puregraph.core.errors import GraphWarning
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((60, 5)).astype(np.float32)

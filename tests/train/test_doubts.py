@@ -32,7 +32,7 @@ from puregraph import (
     Transpose,
     Validator,
 )
-from puregraph.errors import GraphWarning, PuregraphError
+from puregraph.core.errors import GraphWarning, PuregraphError
 
 
 def run(net, cost, how, target=None, data=None, **options):

@@ -25,7 +25,7 @@ from puregraph import (
     TopK,
     Trainer,
 )
-from puregraph.errors import GraphWarning
+from puregraph.core.errors import GraphWarning
 
 TOKENS = np.arange(32).reshape(8, 4) % 4
 DATA = np.random.default_rng(0).random((8, 4, 3), np.float32)

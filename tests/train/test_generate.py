@@ -7,7 +7,7 @@ import pytest
 
 import puregraph
 from puregraph import LSTM, DataError, Embedder, Graph, Input, Linear, Sequential, Transpose, generate
-from puregraph.device import toDevice, toHost
+from puregraph.core.device import toDevice, toHost
 from puregraph.models import gpt, transformerBlock
 from puregraph.train.decoding import NextToken
 from puregraph.train.decoding.sampling import drawToken

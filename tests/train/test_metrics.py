@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from fakecupy import useCupy
 
+from puregraph.core.errors import ArgumentError, DataError, PuregraphError
 from puregraph.data import Batch
-from puregraph.errors import ArgumentError, DataError, PuregraphError
 from puregraph.train import MAE, Accuracy, Confusion, Meters, Metric, TopK
 
 LOGITS = np.array([[0.1, 0.7, 0.2], [0.9, 0.0, 0.1], [0.3, 0.3, 0.4], [0.2, 0.5, 0.3]])

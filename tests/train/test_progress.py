@@ -12,7 +12,7 @@ from processes import environment
 
 from puregraph import SGD, CrossEntropy, Linear
 from puregraph.core import initial
-from puregraph.errors import DataError
+from puregraph.core.errors import DataError
 from puregraph.train import Accuracy, Bar, Lines, Progress, Trainer
 from puregraph.train.callbacks.lines import clock, duration, epochLine, inRows, number, rate, shown, speed
 from puregraph.train.callbacks.progress import progressFrom

@@ -5,9 +5,10 @@ import hashlib
 import numpy as np
 import pytest
 
-from puregraph import Adam, CrossEntropy, DataError, Trainer, device, models, seed
-from puregraph.native.threads import blas, numthreads, pool
-from puregraph.native.threads.blas import openBlas
+from puregraph import Adam, CrossEntropy, DataError, Trainer, models, seed
+from puregraph.core import device
+from puregraph.ops.native.threads import blas, numthreads, pool
+from puregraph.ops.native.threads.blas import openBlas
 
 pytestmark = pytest.mark.usefixtures("quickly")
 needsOpenBlas = pytest.mark.skipif(openBlas() is None, reason="numpy with another BLAS")

@@ -27,10 +27,10 @@ from puregraph import (
     Sequential,
     WarmUp,
 )
-from puregraph import device as devices
-from puregraph.checkpoint import load, save
+from puregraph.core import device as devices
 from puregraph.core import initial
-from puregraph.errors import DataError, GraphWarning
+from puregraph.core.errors import DataError, GraphWarning
+from puregraph.serialize.checkpoint import load, save
 from puregraph.train import Accuracy, Callback, Checkpoint, Confusion, EarlyStop, ReduceOnPlateau, Trainer, state
 from puregraph.train.callbacks.callback import callbacksFrom
 

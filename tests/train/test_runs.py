@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from puregraph import SGD, CrossEntropy, Linear, seed
-from puregraph.errors import DataError
+from puregraph.core.errors import DataError
 from puregraph.train import Accuracy, Checkpoint, CsvLog, Trainer
 from puregraph.train.prechecks import heldOutFrom
 

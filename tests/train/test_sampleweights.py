@@ -5,7 +5,7 @@ import pytest
 
 import puregraph
 from puregraph import BCE, MSE, SGD, Accuracy, CostSum, CrossEntropy, Graph, Linear, Module, Trainer, Validator
-from puregraph.errors import DataError, GraphError, ShapeError
+from puregraph.core.errors import DataError, GraphError, ShapeError
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((12, 4)).astype(np.float32)

@@ -10,7 +10,7 @@ import pytest
 
 import puregraph as pg
 from puregraph import MSE, SGD, Adam, CrossEntropy, Graph, Input, Linear, Relu, Sequential, Trainer
-from puregraph.errors.shorttraceback import PACKAGE, chain, shortened
+from puregraph.core.errors.shorttraceback import PACKAGE, chain, shortened
 
 X, Y = np.ones((8, 5), "f4"), np.zeros((8, 3), "f4")
 
@@ -112,7 +112,7 @@ def test_a_script_shows_its_own_lines_and_how_to_see_the_rest(wanted, tmp_path, 
     script.write_text(SCRIPT, encoding="utf-8")
     found = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
     files = [line.split('"')[1] for line in found.stderr.splitlines() if line.startswith("  File ")]
-    assert found.returncode == 1 and found.stdout == "" and "puregraph.errors.ShapeError: at " in found.stderr
+    assert found.returncode == 1 and found.stdout == "" and "puregraph.core.errors.ShapeError: at " in found.stderr
     if wanted:
         assert len(files) > 2 and "not shown" not in found.stderr
     else:

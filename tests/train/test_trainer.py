@@ -31,9 +31,9 @@ from puregraph import (
     Relu,
     Sequential,
 )
-from puregraph import device as devices
+from puregraph.core import device as devices
 from puregraph.core import initial
-from puregraph.errors import DataError, GraphError, GraphWarning, PuregraphError, ShapeError
+from puregraph.core.errors import DataError, GraphError, GraphWarning, PuregraphError, ShapeError
 from puregraph.train import MAE, Accuracy, Calculator, Callback, Interrupt, Trainer, Validator
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from puregraph import SGD, ArgumentError, CrossEntropy, EarlyStop, Linear, Validator, WeightAverage, load, seed
-from puregraph.errors import CheckpointError
+from puregraph.core.errors import CheckpointError
 from puregraph.train import Checkpoint, Trainer
 
 RNG = np.random.default_rng(0)

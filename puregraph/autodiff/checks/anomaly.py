@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.autodiff.forward.dual import Dual
-from puregraph.base.dtype import isFloating
 from puregraph.core.accumulate import isArray
+from puregraph.core.base.dtype import isFloating
+from puregraph.core.device import toHost
+from puregraph.core.errors import AutoDiffException, show
 from puregraph.core.hooks import HOOKS
 from puregraph.core.tracer import Tracer
-from puregraph.device import toHost
-from puregraph.errors import AutoDiffException, show
 from puregraph.graph.backward import Accumulate, Gradient, inputNames
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 PARAMETER = "an earlier update spoiled it: lower the learning rate, clip gradients, or go back to a saved state"
 OUTSIDE = "it came in from outside: check the data, or the gradient passed to backward"

@@ -11,17 +11,17 @@ import numpy as np
 from puregraph.autodiff.checks.tapecheck import faultOnTape
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.autodiff.tape.variable import bare
-from puregraph.base.dtype import isFloating
 from puregraph.core.accumulate import isArray
 from puregraph.core.applied import asGrads
+from puregraph.core.base.dtype import isFloating
+from puregraph.core.device import toHost
+from puregraph.core.errors import AutoDiffException, addLocation, show
 from puregraph.core.param import State
 from puregraph.core.rules import RuleContext, candidates, gradientRule
-from puregraph.device import toHost
-from puregraph.errors import AutoDiffException, addLocation, show
-from puregraph.function import Function, FunctionCall
 from puregraph.graph.backward import inputNames
+from puregraph.graph.function import Function, FunctionCall
+from puregraph.graph.module import Module, isFloat
 from puregraph.graph.steps import GraphStep
-from puregraph.module import Module, isFloat
 
 DIRECTIONS = 2  # along which each argument is tried; a wrong gradient is right along one of them by chance alone
 MOST = 200  # elements that are tried one by one, to say where a gradient is wrong
@@ -207,7 +207,7 @@ class _Local:
             if isArray(a) and not same(a, b):
                 raise self.error(
                     f"two runs on the same values give different '{name}': draw random numbers with "
-                    "puregraph.kernels.uniform from States, as Dropout does"
+                    "puregraph.ops.reference.uniform from States, as Dropout does"
                 )
         if not self.states:
             return first

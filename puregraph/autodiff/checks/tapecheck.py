@@ -16,8 +16,8 @@ from puregraph.autodiff.tape.tapenode import TapeNode
 from puregraph.autodiff.tape.variable import Operation, Variable, bare
 from puregraph.core.accumulate import isArray
 from puregraph.core.param import State
-from puregraph.function import Context, isKeyword
-from puregraph.module import isFloat
+from puregraph.graph.function import Context, isKeyword
+from puregraph.graph.module import isFloat
 
 Near = Callable[[float, float, float, float], bool]  # analytic, numeric, the size of the gradient, that of the loss
 Fault = tuple[str, str, float, float]  # what is wrong, the argument, what was expected, what was found

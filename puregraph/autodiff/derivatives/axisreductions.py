@@ -9,9 +9,9 @@ import numpy as np
 
 from puregraph.autodiff.derivatives.declarations import VJPS, alone, isLeftOut, itself, jvp, linear, vjp
 from puregraph.autodiff.derivatives.ufuncs import inShape
-from puregraph.base.widen import divided, widen
 from puregraph.core.accumulate import isArray
-from puregraph.kernels.reduce import unbroadcast
+from puregraph.core.base.widen import divided, widen
+from puregraph.ops.reference.reduce import unbroadcast
 
 
 def axesOf(x: Any, axis: Any) -> tuple[int, ...]:

@@ -26,9 +26,9 @@ import numpy as np
 
 from puregraph.autodiff.derivatives.writes import putAt
 from puregraph.core.accumulate import combine
+from puregraph.core.errors import AutoDiffException
 from puregraph.core.tracer import dataOf
-from puregraph.errors import AutoDiffException
-from puregraph.kernel import declared, needReached
+from puregraph.ops.kernel import declared, needReached
 
 Vjp = Callable[[Any, Any, tuple, dict, tuple], Any]
 Jvp = Callable[[Any, list, list, dict], tuple[Any, Any]]

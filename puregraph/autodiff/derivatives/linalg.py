@@ -14,9 +14,9 @@ from puregraph.autodiff.derivatives.axisreductions import alongAxis, listOf, spr
 from puregraph.autodiff.derivatives.declarations import jvp, multilinear, multilinearJvp, vjp
 from puregraph.autodiff.derivatives.ufuncs import fit
 from puregraph.core.accumulate import isArray
-from puregraph.errors import AutoDiffException
-from puregraph.kernels.einsum import spread as spreadOver
-from puregraph.kernels.reduce import unbroadcast
+from puregraph.core.errors import AutoDiffException
+from puregraph.ops.reference.einsum import spread as spreadOver
+from puregraph.ops.reference.reduce import unbroadcast
 
 jvp(np.kron, np.cross, np.convolve, np.multiply.outer)(multilinearJvp)
 

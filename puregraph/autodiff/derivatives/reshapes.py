@@ -11,7 +11,7 @@ from puregraph.autodiff.derivatives.axisreductions import listOf
 from puregraph.autodiff.derivatives.declarations import jvp, linear, moves, vjp
 from puregraph.autodiff.derivatives.ufuncs import fit
 from puregraph.core.accumulate import isArray
-from puregraph.errors import AutoDiffException
+from puregraph.core.errors import AutoDiffException
 
 moves(np.rollaxis, np.fliplr, np.flipud, np.rot90, np.delete, np.resize, np.fft.fftshift, np.fft.ifftshift)
 moves(np.hsplit, np.vsplit, np.dsplit)

@@ -11,13 +11,13 @@ import numpy as np
 from puregraph.autodiff.derivatives.declarations import Vjp, isLeftOut, jvp, refuse, vjp
 from puregraph.core.accumulate import combine, shapeOf
 from puregraph.core.tracer import astype
-from puregraph.formula import Formula
-from puregraph.formula.expr import Term
-from puregraph.formula.formula import formulasOf, numpyFrom
-from puregraph.formula.interpreter import Interpreter
-from puregraph.formula.optable import LOGICAL, OPERATORS, TABLE
-from puregraph.kernels.reduce import unbroadcast
-from puregraph.pointwise import asGradient, pullback
+from puregraph.graph.pointwise import asGradient, pullback
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.expr import Term
+from puregraph.ops.formula.formula import formulasOf, numpyFrom
+from puregraph.ops.formula.interpreter import Interpreter
+from puregraph.ops.formula.optable import LOGICAL, OPERATORS, TABLE
+from puregraph.ops.reference.reduce import unbroadcast
 
 
 def textsOf() -> dict[Any, str]:

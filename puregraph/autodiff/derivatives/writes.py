@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from puregraph.core.accumulate import isArray
+from puregraph.core.device import isDeviceArray
 from puregraph.core.tracer import HANDED, tracerOf
-from puregraph.device import isDeviceArray
-from puregraph.kernels.scatter import scatterAdd
+from puregraph.ops.reference.scatter import scatterAdd
 
 
 def putAt(g: Any, key: Any, shape: Any) -> Any:

@@ -10,11 +10,11 @@ import numpy as np
 from puregraph.autodiff.derivatives.declarations import CONSTANT, changes, jvpOf, nameOf
 from puregraph.autodiff.derivatives.ufuncs import throughFormulas
 from puregraph.autodiff.functionalcall import Pure
+from puregraph.core.errors import AutoDiffException
 from puregraph.core.tracer import Tracer, method
-from puregraph.errors import AutoDiffException
-from puregraph.formula.interpreter import Interpreter
-from puregraph.kernel import REFERENCE
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.ops.formula.interpreter import Interpreter
+from puregraph.ops.kernel import REFERENCE
 
 
 class Dual(Tracer):

@@ -27,8 +27,8 @@ from puregraph.autodiff.tape.engine import grad
 from puregraph.autodiff.tape.gradmode import enable_grad
 from puregraph.autodiff.tape.variable import Variable, bare
 from puregraph.core.accumulate import isArray, needPlain, seedLike
-from puregraph.errors import AutoDiffException, need, plural
-from puregraph.module import Module, checkGrads, isFloat
+from puregraph.core.errors import AutoDiffException, need, plural
+from puregraph.graph.module import Module, checkGrads, isFloat
 
 
 class Derivatives(NamedTuple):

@@ -10,16 +10,16 @@ import numpy as np
 from puregraph.autodiff.forward.samplekinds import COMMON, EACH, JOINT, SampleKinds
 from puregraph.autodiff.forward.vmap import Samples, _Unknown
 from puregraph.autodiff.functionalcall import Pure
-from puregraph.base.signals import isAsynchronous
 from puregraph.core.accumulate import combine, isArray, shapeOf
 from puregraph.core.applied import asGrads
+from puregraph.core.base.signals import isAsynchronous
+from puregraph.core.device import toHost
+from puregraph.core.errors import AutoDiffException, addLocation, show
 from puregraph.core.param import State
 from puregraph.core.rules import RuleContext, gradientRule
-from puregraph.device import toHost
-from puregraph.errors import AutoDiffException, addLocation, show
 from puregraph.graph.backward import inputNames
+from puregraph.graph.module import Module, checkGrads, isFloat
 from puregraph.graph.steps import ABSENT, GraphStep
-from puregraph.module import Module, checkGrads, isFloat
 
 CLOSE = {2: 5e-2, 4: 1e-3, 8: 1e-8}  # by the bytes of a float: how far a sample alone may differ by rounding
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.autodiff.functionalcall import Pure
-from puregraph.base.signals import isAsynchronous
 from puregraph.core.accumulate import shapeOf
+from puregraph.core.base.signals import isAsynchronous
 from puregraph.core.dim import Dim
+from puregraph.core.errors import AutoDiffException, show
 from puregraph.core.param import Param
-from puregraph.errors import AutoDiffException, show
 from puregraph.graph.backward import inputNames
+from puregraph.graph.module import isFloat
 from puregraph.graph.steps import GraphStep
-from puregraph.module import isFloat
 
 N = Dim("N")
 EACH, COMMON, JOINT = "each", "common", "joint"

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from puregraph.autodiff.derivatives.declarations import namesOf
+from puregraph.core.errors import AutoDiffException
 from puregraph.core.tracer import Tracer, astype
-from puregraph.errors import AutoDiffException
-from puregraph.formula.interpreter import Interpreter
-from puregraph.kernel import declared, needReached
+from puregraph.ops.formula.interpreter import Interpreter
+from puregraph.ops.kernel import declared, needReached
 
 Rule = Callable[..., Any]
 

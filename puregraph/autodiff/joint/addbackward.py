@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from puregraph.arguments import Flag, Text, Whole, optional, takes
 from puregraph.autodiff.joint.backwardimplementation import BackwardResult
 from puregraph.autodiff.joint.freeinggraph import Descriptor, FreeingGraph
 from puregraph.autodiff.joint.gradientgraph import GradientGraph, connected
 from puregraph.autodiff.joint.remat import CotangentInput, Outline
 from puregraph.autodiff.joint.rematpolicy import choices, stored_by
 from puregraph.autodiff.joint.valuenames import _Names, _Target
+from puregraph.core.arguments import Flag, Text, Whole, optional, takes
+from puregraph.core.errors import AutoDiffException
 from puregraph.core.late import Late
 from puregraph.core.linkednode import Edge
 from puregraph.core.param import State
-from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph
+from puregraph.graph.module import shapesOf
+from puregraph.graph.node import Node
 from puregraph.graph.steps import ABSENT
-from puregraph.module import shapesOf
-from puregraph.node import Node
 
 
 class JointGraph(GradientGraph):

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from puregraph.core.accumulate import zeroLike
+from puregraph.core.errors import AutoDiffException
 from puregraph.core.rules import Registered, RuleContext, register
-from puregraph.errors import AutoDiffException
 from puregraph.graph.backward import argumentNames, inputNames
 from puregraph.graph.lookup import nearest
-from puregraph.module import Module
-from puregraph.node import Node
+from puregraph.graph.module import Module
+from puregraph.graph.node import Node
 
 
 @dataclass(frozen=True)

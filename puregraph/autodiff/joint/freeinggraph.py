@@ -6,20 +6,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.analysis.liveness import Liveness
 from puregraph.autodiff.joint.remat import CotangentInput, Exposed, Outline, rematerialized
 from puregraph.core.accumulate import isArray, shapeOf
+from puregraph.core.errors import AutoDiffException, DtypeError, ShapeError, need
 from puregraph.core.linkednode import Edge
 from puregraph.core.shape import product
 from puregraph.core.traversal import weakenReader
-from puregraph.errors import AutoDiffException, DtypeError, ShapeError, need
 from puregraph.graph import Graph
+from puregraph.graph.analysis.liveness import Liveness
 from puregraph.graph.backward import Gradient, behind, inputNames, readsOf
 from puregraph.graph.input import Input
 from puregraph.graph.lookup import nearest
+from puregraph.graph.module import Module, holdsNode, isFloat
+from puregraph.graph.node import Node
 from puregraph.graph.steps import ABSENT, GraphStep, Steps
-from puregraph.module import Module, holdsNode, isFloat
-from puregraph.node import Node
 
 WHOLE = np.dtype(np.int64)
 

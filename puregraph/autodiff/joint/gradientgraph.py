@@ -8,14 +8,14 @@ from puregraph.autodiff.joint.backwardimplementation import BackwardResult
 from puregraph.autodiff.joint.freeinggraph import FreeingGraph
 from puregraph.autodiff.joint.remat import Parameter, rematerialized
 from puregraph.autodiff.joint.valuenames import _Target
+from puregraph.core.errors import AutoDiffException
 from puregraph.core.linkednode import Edge
-from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph
 from puregraph.graph.backward import Accumulate, BackwardGraph, Gradient, inputNames, needsOf
 from puregraph.graph.input import Input
 from puregraph.graph.lookup import few
+from puregraph.graph.node import Node
 from puregraph.graph.steps import ABSENT, GraphStep, Steps
-from puregraph.node import Node
 
 
 class GradientGraph(FreeingGraph, BackwardGraph):

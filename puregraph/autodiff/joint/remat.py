@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from puregraph.core.dim import Dim
+from puregraph.core.errors import need
 from puregraph.core.linkednode import Edge
 from puregraph.core.rules import gradientRule
 from puregraph.core.traversal import weakenReader
-from puregraph.errors import need
 from puregraph.graph.backward import inputNames
+from puregraph.graph.module import Inputs, Module
+from puregraph.graph.node import Node
 from puregraph.graph.steps import ABSENT, GraphStep, shapeOnly
-from puregraph.module import Inputs, Module
-from puregraph.node import Node
 
 
 class Exposed(Module):

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from puregraph.autodiff.joint.valuenames import _Names
+from puregraph.core.errors import AutoDiffException, show
 from puregraph.core.shape import product, symbols
-from puregraph.errors import AutoDiffException, show
+from puregraph.graph.module import shapesOf
 from puregraph.graph.steps import GraphStep
-from puregraph.module import shapesOf
 
 STRATEGIES = ("store_all", "recompute_all", "user_defined")
 TRIALS = 32  # how many ways of cutting a graph are measured for a budget

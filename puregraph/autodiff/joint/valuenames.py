@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from puregraph.errors import AutoDiffException, GraphError
+from puregraph.core.errors import AutoDiffException, GraphError
 from puregraph.graph import Graph
 from puregraph.graph.lookup import few, nearest
-from puregraph.node import Node
+from puregraph.graph.node import Node
 
 
 class _Target(NamedTuple):

@@ -21,15 +21,15 @@ from puregraph.autodiff.tape.gradmode import enable_grad, is_grad_enabled
 from puregraph.autodiff.tape.tapenode import NUMBERS, GradientEdge, LeafAccumulator, TapeNode
 from puregraph.autodiff.tape.variable import AGAIN, Variable, variable, versionOf
 from puregraph.core.applied import checkMode, checkSaved
+from puregraph.core.errors import AutoDiffException
 from puregraph.core.hooks import HOOKS
 from puregraph.core.param import State
-from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph
 from puregraph.graph.graphholder import GraphHolder
+from puregraph.graph.module import Inputs, Module
+from puregraph.graph.pointwise import Pointwise
 from puregraph.graph.sequential import Sequential
 from puregraph.graph.steps import Steps
-from puregraph.module import Inputs, Module
-from puregraph.pointwise import Pointwise
 
 
 class _Before:

@@ -17,12 +17,12 @@ import numpy as np
 
 from puregraph.autodiff.tape.gradmode import MODE
 from puregraph.autodiff.tape.tapenode import GradientEdge, LeafAccumulator, TapeNode, get_gradient_edge, total
-from puregraph.base.dtype import isNumeric
-from puregraph.base.mutex import Mutex
 from puregraph.core.accumulate import combine, isArray, needPlain, seedLike, shapeOf
+from puregraph.core.base.dtype import isNumeric
+from puregraph.core.base.mutex import Mutex
+from puregraph.core.errors import AutoDiffException, addLocation
 from puregraph.core.hooks import HOOKS
 from puregraph.core.tracer import Tracer
-from puregraph.errors import AutoDiffException, addLocation
 
 Add = Callable[[Any, Any], Any]
 LOCK = Mutex()

@@ -23,10 +23,10 @@ from puregraph.autodiff.tape.variable import (
     versionOf,
 )
 from puregraph.core.accumulate import isArray, needPlain, shapeOf, zeroLike
+from puregraph.core.errors import AutoDiffException, GraphError
 from puregraph.core.hooks import HOOKS
-from puregraph.errors import AutoDiffException, GraphError
-from puregraph.function import Context, Function, Keyword, copied, leavesOf, writeRefusal
-from puregraph.module import holdsNode
+from puregraph.graph.function import Context, Function, Keyword, copied, leavesOf, writeRefusal
+from puregraph.graph.module import holdsNode
 
 
 class FunctionCtx(Context):

@@ -8,18 +8,18 @@ from typing import Any
 from puregraph.autodiff.tape.gradmode import MODE, enable_grad
 from puregraph.autodiff.tape.tapenode import LeafAccumulator, TapeNode
 from puregraph.autodiff.tape.variable import AGAIN, RECORDERS, Variable, bare, differentiable, made, versionOf
-from puregraph.base.widen import forwardRule, gradRule
 from puregraph.core.accumulate import combine, needPlain, shapeOf
 from puregraph.core.applied import asGrads, checkMode, checkSaved, isMarked
+from puregraph.core.base.widen import forwardRule, gradRule
+from puregraph.core.errors import AutoDiffException, Fault, GraphError, ShapeError, addLocation, show
 from puregraph.core.hooks import HOOKS
 from puregraph.core.param import Param
 from puregraph.core.rules import gradientRule, readBy
-from puregraph.errors import AutoDiffException, Fault, GraphError, ShapeError, addLocation, show
-from puregraph.function import FunctionCall
 from puregraph.graph import Graph
+from puregraph.graph.function import FunctionCall
+from puregraph.graph.module import Module
+from puregraph.graph.node import located, refuseLarge
 from puregraph.graph.steps import ABSENT
-from puregraph.module import Module
-from puregraph.node import located, refuseLarge
 
 
 class ParamTarget:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from puregraph.core.accumulate import combine
+from puregraph.core.errors import AutoDiffException
 from puregraph.core.late import Late
-from puregraph.errors import AutoDiffException
 
 NOTHING = (
     "Variable does not require grad or does not have a grad_fn: it was made under no_grad, of values that require no "

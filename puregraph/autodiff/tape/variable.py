@@ -24,17 +24,17 @@ from puregraph.autodiff.tape.tapenode import (
     TapeNode,
     get_gradient_edge,
 )
-from puregraph.base.align import readOnly
-from puregraph.base.dtype import isFloating
-from puregraph.base.fingerprint import fingerprint
-from puregraph.base.mutex import Mutex
 from puregraph.core.accumulate import accumulate, combine, isArray, needPlain, shapeOf, zeroLike
+from puregraph.core.base.align import readOnly
+from puregraph.core.base.dtype import isFloating
+from puregraph.core.base.fingerprint import fingerprint
+from puregraph.core.base.mutex import Mutex
+from puregraph.core.errors import AutoDiffException, GraphError
 from puregraph.core.hooks import HOOKS
 from puregraph.core.linkednode import LinkedNode
 from puregraph.core.tracer import Tracer
-from puregraph.errors import AutoDiffException, GraphError
-from puregraph.formula.optable import OPERATORS
-from puregraph.function import copied
+from puregraph.graph.function import copied
+from puregraph.ops.formula.optable import OPERATORS
 
 AGAIN = (
     "the graph of this pass was freed by an earlier backward: trying to backward through it a second time "
@@ -564,12 +564,14 @@ SLOPES: dict[Any, Callable[..., Any]] = {  # by the functions whose gradient tak
 
 
 def operate(op: Operator, a: Any, b: Any) -> Any:
-    """An operator on two values: on text that of `puregraph.text`, else numpy's."""
+    """An operator on two values: on text that of `puregraph.compat.text`, else numpy's."""
     x, wants = (a._value, a._wants) if isinstance(a, Variable) else (operand(a, op.name), False)
     z, wants = (b._value, wants or b._wants) if isinstance(b, Variable) else (operand(b, op.name), wants)
     if type(x) in COLLECTED and x is not a or type(z) in COLLECTED and z is not b:
         if op.name not in TEXT_OPERATORS:
-            raise AutoDiffException(f"text knows no operator {op.name!r}; `import puregraph.text` brings addition")
+            raise AutoDiffException(
+                f"text knows no operator {op.name!r}; `import puregraph.compat.text` brings addition"
+            )
         return TEXT_OPERATORS[op.name](a, b)
     isRecorded, isForeign = wants and MODE.enabled, isinstance(x, Tracer) or isinstance(z, Tracer)
     if not (isRecorded or isArray(x) or isArray(z)) or isForeign or HOOKS.look is not None:

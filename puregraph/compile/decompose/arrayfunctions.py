@@ -10,7 +10,7 @@ import numpy as np
 from puregraph.compile.decompose.decomposition import along, areRecorded, simpler
 from puregraph.compile.ir.strides import dense
 from puregraph.compile.ir.value import copy
-from puregraph.kernels.einsum import ontoDiagonal
+from puregraph.ops.reference.einsum import ontoDiagonal
 
 
 @simpler(np.repeat)

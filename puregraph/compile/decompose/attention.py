@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.decompose.decomposition import simpler
-from puregraph.kernels.attention import attendGrad
-from puregraph.kernels.reduce import unbroadcast
+from puregraph.ops.reference.attention import attendGrad
+from puregraph.ops.reference.reduce import unbroadcast
 
 
 @simpler(attendGrad)

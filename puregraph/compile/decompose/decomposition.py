@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from puregraph.core.tracer import Tracer
-from puregraph.kernel import Kernel, declared, needReached
+from puregraph.ops.kernel import Kernel, declared, needReached
 
 Rule = Callable[..., Any]
 SIMPLER: dict[Any, Rule] = {}  # for functions other than Kernels, which declare theirs

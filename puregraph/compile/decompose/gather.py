@@ -8,8 +8,8 @@ import numpy as np
 
 from puregraph.compile.decompose.decomposition import areRecorded, simpler
 from puregraph.compile.lower.rules.gather import rowLike
-from puregraph.kernels.labels import classIndex
-from puregraph.kernels.scatter import gather, scatterAdd, takeClass
+from puregraph.ops.reference.labels import classIndex
+from puregraph.ops.reference.scatter import gather, scatterAdd, takeClass
 
 
 def isRowMajor(x: Any, lead: int) -> bool:

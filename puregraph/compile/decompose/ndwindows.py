@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.decompose.decomposition import along, simpler
-from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
-from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
-from puregraph.kernels.scatter import addAt
-from puregraph.kernels.windowgeometry import Window, inner, window
+from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
+from puregraph.ops.reference.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
+from puregraph.ops.reference.scatter import addAt
+from puregraph.ops.reference.windowgeometry import Window, inner, window
 
 MOST = 3  # most axes of native windows
 EXACT = 1 << 24  # integers below this are exact as floats

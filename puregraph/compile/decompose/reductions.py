@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.widen import widen
 from puregraph.compile.decompose.decomposition import simpler
-from puregraph.kernels.reduce import firstIndex
+from puregraph.core.base.widen import widen
+from puregraph.ops.reference.reduce import firstIndex
 
 SAME = (np.max, np.min, np.amax, np.amin, np.mean)
 

@@ -6,8 +6,8 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from puregraph.base.environment import variable
 from puregraph.compile.ir.printer import listing
+from puregraph.core.base.environment import variable
 
 COUNTS = itertools.count()
 

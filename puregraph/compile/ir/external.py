@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from puregraph.device import isDeviceArray
+from puregraph.core.device import isDeviceArray
 
 GRADS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # the arrays that compiled steps leave in `Param.grad`
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.compile.ir.value import Value, text
-from puregraph.formula.formula import formulasOf
+from puregraph.ops.formula.formula import formulasOf
 
 
 def listing(schedule: Any) -> str:

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.environment import variable
 from puregraph.compile.ir.value import LEAVES, Call, Value
-from puregraph.errors import PuregraphError
-from puregraph.formula.interpreter import Interpreter
+from puregraph.core.base.environment import variable
+from puregraph.core.errors import PuregraphError
+from puregraph.ops.formula.interpreter import Interpreter
 
 REPLACING = ("predicate", "startBuckets")  # passes that add or replace calls with effects
 

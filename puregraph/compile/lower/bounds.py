@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.compile.ir.value import Value
-from puregraph.native.ops import inputchecks
-from puregraph.native.ops.copy import merged
+from puregraph.ops.native.kernels import inputchecks
+from puregraph.ops.native.kernels.copy import merged
 
 
 class Bounds(NamedTuple):

@@ -29,11 +29,11 @@ from puregraph.compile.passes.nestlines import (
     reduction,
 )
 from puregraph.core.tracer import astype
-from puregraph.formula.expr import Term, leaf, lower, rebuild, walk
-from puregraph.formula.formula import Formula
-from puregraph.formula.loopnest import LoopNest, Operand
-from puregraph.formula.optable import INTEGERS, TABLE
-from puregraph.kernels.reduce import firstIndex
+from puregraph.ops.formula.expr import Term, leaf, lower, rebuild, walk
+from puregraph.ops.formula.formula import Formula
+from puregraph.ops.formula.loopnest import LoopNest, Operand
+from puregraph.ops.formula.optable import INTEGERS, TABLE
+from puregraph.ops.reference.reduce import firstIndex
 
 WRAPPING = ("+", "-", "*", "//", "neg", "abs")  # these may overflow; others give the same result in wider integers
 ROUNDING = ("floor", "ceil", "round", "trunc")

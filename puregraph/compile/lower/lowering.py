@@ -16,9 +16,9 @@ from puregraph.compile.lower.registry import LOWERINGS, loweringOf
 from puregraph.compile.lower.workspace import LoweringWorkspace
 from puregraph.compile.passes.group import Group
 from puregraph.compile.passes.nestlines import CPU, FLOAT, KINDS, named, operand
-from puregraph.formula.loopnest import LoopNest, isAxis
-from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
-from puregraph.native.ops.epilogue import Epilogue, EpilogueOperand
+from puregraph.ops.formula.loopnest import LoopNest, isAxis
+from puregraph.ops.native.kernels.epilogue import Epilogue, EpilogueOperand
+from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
 
 class NativeCall(NamedTuple):

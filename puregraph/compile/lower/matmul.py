@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.compile.ir.value import Call
-from puregraph.native.gemm.gemm import BatchAxis, gemm, vectorsFor, worthPacking
-from puregraph.native.gemm.pack import PackedMatrix, pack, packedSize
-from puregraph.native.llvm import jit
-from puregraph.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.gemm.gemm import BatchAxis, gemm, vectorsFor, worthPacking
+from puregraph.ops.native.gemm.pack import PackedMatrix, pack, packedSize
+from puregraph.ops.native.llvm import jit
+from puregraph.ops.native.llvm.kernelcall import KernelCall
 
 
 class OutputTiling(NamedTuple):

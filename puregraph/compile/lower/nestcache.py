@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from puregraph.compile.passes.fusion import renamed
-from puregraph.formula.loopnest import Line, LoopNest, Operand, Reduce, ReducedNest, ordered, reduceSets, varying
-from puregraph.native.llvm.instructions import SIZES
-from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.ops.nestcode import nestCalls
+from puregraph.ops.formula.loopnest import Line, LoopNest, Operand, Reduce, ReducedNest, ordered, reduceSets, varying
+from puregraph.ops.native.kernels.nestcode import nestCalls
+from puregraph.ops.native.llvm.instructions import SIZES
+from puregraph.ops.native.llvm.kernelcall import KernelCall
 
 MANY = 256  # most nests in the cache
 

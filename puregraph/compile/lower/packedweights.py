@@ -10,8 +10,8 @@ import numpy as np
 
 from puregraph.compile.ir.value import Value
 from puregraph.core.param import Param
-from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.threads.pages import AlignedBlock
+from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.threads.pages import AlignedBlock
 
 VERSION, LEASES = attrgetter("version"), attrgetter("leases")
 

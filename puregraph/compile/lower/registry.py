@@ -8,8 +8,8 @@ from typing import Any
 from puregraph.compile.ir.kind import KINDS
 from puregraph.compile.ir.value import copy, fill, nameOf, put, store
 from puregraph.compile.trace.numpyrules import kindsOf
-from puregraph.kernel import Kernel, declared
-from puregraph.native.llvm.kernelcall import KernelCall
+from puregraph.ops.kernel import Kernel, declared
+from puregraph.ops.native.llvm.kernelcall import KernelCall
 
 Lowering = Callable[..., "list[KernelCall] | None"]
 OWN = (copy, fill, put, store)  # functions of the intermediate form itself

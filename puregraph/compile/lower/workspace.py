@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from puregraph.compile.ir.value import Value
 from puregraph.compile.lower.bounds import Bounds
 from puregraph.compile.lower.packedweights import PackedWeights
-from puregraph.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.llvm.kernelcall import KernelCall
 
 
 class Offset(NamedTuple):

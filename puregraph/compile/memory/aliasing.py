@@ -8,7 +8,7 @@ import numpy as np
 
 from puregraph.compile.ir.strides import isDense, sameStrides
 from puregraph.compile.ir.value import Call, Value, put
-from puregraph.formula.interpreter import Interpreter
+from puregraph.ops.formula.interpreter import Interpreter
 
 
 def overwritable(call: Call, y: Value) -> Sequence[int]:

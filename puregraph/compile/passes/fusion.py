@@ -15,10 +15,10 @@ from typing import Any
 from puregraph.compile.ir.value import Call
 from puregraph.compile.passes.group import Axes, Group
 from puregraph.compile.passes.nestlines import BOOL, CPU, FusionTarget, NestLines, filled
-from puregraph.formula.expr import REMEMBERED, leaf, term
-from puregraph.formula.formula import Formula, formulaOf
-from puregraph.formula.loopnest import Reduce
-from puregraph.native.ops.nestcode import CHUNK
+from puregraph.ops.formula.expr import REMEMBERED, leaf, term
+from puregraph.ops.formula.formula import Formula, formulaOf
+from puregraph.ops.formula.loopnest import Reduce
+from puregraph.ops.native.kernels.nestcode import CHUNK
 
 MAXIDLE = 6  # a group is closed after this many calls that did not join it
 LOOKAHEAD = 40  # most calls that a call may be moved ahead

@@ -8,8 +8,8 @@ from typing import Any
 
 from puregraph.compile.ir.kind import KINDS
 from puregraph.compile.ir.value import Call, CallOrigin, Value
-from puregraph.formula.loopnest import Reduce
-from puregraph.native.ops.nestcode import CHUNK, isColumn
+from puregraph.ops.formula.loopnest import Reduce
+from puregraph.ops.native.kernels.nestcode import CHUNK, isColumn
 
 Axes = tuple[int | None, ...]
 

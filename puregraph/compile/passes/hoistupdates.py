@@ -6,7 +6,7 @@ from typing import Any
 
 from puregraph.compile.ir.value import Call
 from puregraph.compile.lower.registry import isLowered
-from puregraph.kernel import declared
+from puregraph.ops.kernel import declared
 
 LARGE = 1 << 18  # smallest gradient, in bytes, that is worth not storing
 

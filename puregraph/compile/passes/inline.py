@@ -12,9 +12,9 @@ from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.fusion import MOST, renamed
 from puregraph.compile.passes.group import Axes, Group
 from puregraph.compile.passes.nestlines import operand
-from puregraph.formula.expr import leaf, walk
-from puregraph.formula.formula import Formula, formulaOf
-from puregraph.formula.loopnest import HEAVY, Reduce, isAxis
+from puregraph.ops.formula.expr import leaf, walk
+from puregraph.ops.formula.formula import Formula, formulaOf
+from puregraph.ops.formula.loopnest import HEAVY, Reduce, isAxis
 
 LARGE = 1 << 16  # smallest value, in bytes, that is worth inlining
 SMALL = 8  # loading a value smaller by this factor is free

@@ -12,13 +12,13 @@ import numpy as np
 from puregraph.compile.ir.value import Call, Value, fill
 from puregraph.compile.passes.group import Axes
 from puregraph.core.tracer import astype
-from puregraph.formula.expr import REMEMBERED, Term, leaf, lower, rebuild, term, walk
-from puregraph.formula.formula import Formula, formulaOf, formulasOf
-from puregraph.formula.interpreter import Interpreter
-from puregraph.formula.loopnest import INTEGERS, Operand, Reduce
-from puregraph.formula.optable import BOOLEANS, LOGICAL, TABLE
-from puregraph.kernels.reduce import firstIndex
-from puregraph.kernels.scatter import putClass, takeClass
+from puregraph.ops.formula.expr import REMEMBERED, Term, leaf, lower, rebuild, term, walk
+from puregraph.ops.formula.formula import Formula, formulaOf, formulasOf
+from puregraph.ops.formula.interpreter import Interpreter
+from puregraph.ops.formula.loopnest import INTEGERS, Operand, Reduce
+from puregraph.ops.formula.optable import BOOLEANS, LOGICAL, TABLE
+from puregraph.ops.reference.reduce import firstIndex
+from puregraph.ops.reference.scatter import putClass, takeClass
 
 EXACT = 1 << 24  # integers below this are exact as floats
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")

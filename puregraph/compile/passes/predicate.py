@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.ir.value import Call, Value
-from puregraph.formula.expr import REMEMBERED, Term, leaf, rebuild, term, walk
-from puregraph.formula.formula import formulaOf, numpyFrom
-from puregraph.formula.interpreter import Interpreter
-from puregraph.formula.optable import LOGICAL
+from puregraph.ops.formula.expr import REMEMBERED, Term, leaf, rebuild, term, walk
+from puregraph.ops.formula.formula import formulaOf, numpyFrom
+from puregraph.ops.formula.interpreter import Interpreter
+from puregraph.ops.formula.optable import LOGICAL
 
 LARGE = 1 << 14  # smallest value, in bytes, that is worth it
 ASKED = "x"

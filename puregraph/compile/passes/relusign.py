@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import Any
 
 from puregraph.compile.ir.value import Value
-from puregraph.formula import Formula
-from puregraph.formula.expr import REMEMBERED, leaf, term, walk
-from puregraph.formula.interpreter import Interpreter
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.expr import REMEMBERED, leaf, term, walk
+from puregraph.ops.formula.interpreter import Interpreter
 
 RELU = Formula("relu(x)").term
 

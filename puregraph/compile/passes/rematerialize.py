@@ -8,7 +8,7 @@ from typing import Any
 
 from puregraph.compile.ir.value import Call, Value, changed
 from puregraph.compile.memory.planner import ALIGNMENT, MemoryPlan
-from puregraph.errors import PuregraphError
+from puregraph.core.errors import PuregraphError
 
 MAXROUNDS = 8  # rounds without gain before it gives up
 MAXCALLS = 12  # most calls that are computed again for one value

@@ -13,10 +13,10 @@ from puregraph.compile.gradientbuckets import BucketStart
 from puregraph.compile.ir.value import Call, Value, put, text
 from puregraph.compile.passes.nestlines import formulas
 from puregraph.compile.trace.updaterule import CountStep, OpaqueOptimizer, UpdateScalars
-from puregraph.formula import Formula
-from puregraph.formula.expr import Term, leaf, rebuild, term, walk
-from puregraph.formula.formula import formulaOf
-from puregraph.formula.interpreter import Interpreter
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.expr import Term, leaf, rebuild, term, walk
+from puregraph.ops.formula.formula import formulaOf
+from puregraph.ops.formula.interpreter import Interpreter
 
 BRIEF = 12  # most letters of a term that may be repeated
 LONG = 80  # longer formulas are written below the table

@@ -7,8 +7,8 @@ from math import prod
 import numpy as np
 
 from puregraph.compile.ir.value import Call, Value
-from puregraph.formula.formula import formulasOf
-from puregraph.kernel import declared
+from puregraph.ops.formula.formula import formulasOf
+from puregraph.ops.kernel import declared
 
 
 def flopsOf(call: Call) -> int:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from puregraph.errors import plural, show
+from puregraph.core.errors import plural, show
 
 HEAD = ("piece", "nodes", "runs as")
 WIDTH = 120

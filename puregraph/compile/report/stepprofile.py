@@ -7,13 +7,13 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from puregraph.analysis.summary import secondsText
-from puregraph.arguments import Positive, takes
 from puregraph.compile.report.flops import flopsOf
 from puregraph.compile.report.steptable import table
 from puregraph.compile.runtime.steptimer import StepTimer
+from puregraph.core.arguments import Positive, takes
+from puregraph.core.errors import PuregraphError
 from puregraph.core.late import Late
-from puregraph.errors import PuregraphError
+from puregraph.graph.analysis.summary import secondsText
 
 WARMUP = 3  # uncounted runs: they touch pages, fill caches and choose kernels
 

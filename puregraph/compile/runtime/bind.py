@@ -11,7 +11,7 @@ import numpy as np
 from puregraph.compile.ir.value import Call, Value, changed, copy, fill, put
 from puregraph.compile.weightgather import WeightGather
 from puregraph.core.tracer import astype
-from puregraph.formula.interpreter import Interpreter, isLarge
+from puregraph.ops.formula.interpreter import Interpreter, isLarge
 
 WITH_OUT = {np.sum, np.mean, np.max, np.min, np.prod, np.var, np.std, np.any, np.all, np.amax, np.amin}
 WITH_OUT |= {np.concatenate, np.stack}

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.align import addressOf
-from puregraph.base.mutex import Mutex
 from puregraph.compile.ir.value import ARRAYS, Value, changed
 from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.memory.planner import Buffer, MemoryPlan
-from puregraph.errors import PuregraphError
-from puregraph.native.threads.pages import AlignedBlock
+from puregraph.core.base.align import addressOf
+from puregraph.core.base.mutex import Mutex
+from puregraph.core.errors import PuregraphError
+from puregraph.ops.native.threads.pages import AlignedBlock
 
 
 class Workspace(Mutex):

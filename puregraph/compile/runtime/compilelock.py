@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from puregraph.base.mutex import Mutex
-from puregraph.errors import PuregraphError
+from puregraph.core.base.mutex import Mutex
+from puregraph.core.errors import PuregraphError
 
 COMPILING = Mutex()
 PATIENCE = 60.0  # seconds that a fork waits for a running compilation; after that the child cannot compile

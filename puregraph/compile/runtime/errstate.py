@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.introspection import errorSettings
+from puregraph.core.base.introspection import errorSettings
 
 
 class ErrstateCache:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.signals import Deferred
 from puregraph.compile import verify
 from puregraph.compile.ir.value import ARRAYS, Call, CallOrigin, Value, store
 from puregraph.compile.lower.registry import LOWERINGS
@@ -22,9 +21,10 @@ from puregraph.compile.runtime.inputs import stepInputs
 from puregraph.compile.runtime.observer import StepObserver
 from puregraph.compile.runtime.segment import Segment
 from puregraph.compile.trace.updaterule import CountStep, UpdateScalars
+from puregraph.core.base.signals import Deferred
 from puregraph.core.param import State
 from puregraph.core.versioning import ARRAYVERSIONS
-from puregraph.native.llvm import jit
+from puregraph.ops.native.llvm import jit
 
 POISON = 255  # fills memory after its last use: NaN as float, -1 as integer
 

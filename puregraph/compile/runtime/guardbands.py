@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.base.align import addressOf
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.workspace import Offset
 from puregraph.compile.memory.planner import Buffer, room
@@ -17,9 +16,10 @@ from puregraph.compile.runtime.bind import Bound
 from puregraph.compile.runtime.concurrent import extent
 from puregraph.compile.runtime.observer import StepObserver
 from puregraph.compile.runtime.segment import Segment, keyOf
-from puregraph.errors import PuregraphError
-from puregraph.native.llvm.irbuilder import IRBuilder
-from puregraph.native.llvm.kernelcall import KernelCall
+from puregraph.core.base.align import addressOf
+from puregraph.core.errors import PuregraphError
+from puregraph.ops.native.llvm.irbuilder import IRBuilder
+from puregraph.ops.native.llvm.kernelcall import KernelCall
 
 GAP_BYTES = 1 << 14  # bytes on either side of a buffer, and between blocks of scratch memory
 PAGE_BYTES = 4096  # a copy keeps the buffer's offset in its page

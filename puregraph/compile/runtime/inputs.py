@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any
 
-from puregraph.base.align import addressOf, empty
 from puregraph.compile.ir.strides import isContiguous, sameStrides
 from puregraph.compile.ir.value import Value
 from puregraph.compile.runtime.bind import Bound
 from puregraph.compile.runtime.buffers import Buffers
+from puregraph.core.base.align import addressOf, empty
 
 LITTLE, MORE = 1 << 14, 1 << 11  # an input of up to this many bytes is copied; more bytes for each reader
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.align import addressOf
 from puregraph.compile.ir.value import Value
 from puregraph.compile.lower import rules  # noqa: F401  they register themselves
 from puregraph.compile.lower.workspace import Offset
 from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.runtime.buffers import Buffers
-from puregraph.native.llvm import jit
-from puregraph.native.llvm.irbuilder import IRBuilder
-from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.threads import pool
-from puregraph.native.threads.batch import batched
+from puregraph.core.base.align import addressOf
+from puregraph.ops.native.llvm import jit
+from puregraph.ops.native.llvm.irbuilder import IRBuilder
+from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.threads import pool
+from puregraph.ops.native.threads.batch import batched
 
 FLOAT = np.dtype(np.float32)
 

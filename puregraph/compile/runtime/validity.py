@@ -7,7 +7,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
-from puregraph.base.cachedproperty import CachedProperty
+from puregraph.core.base.cachedproperty import CachedProperty
 from puregraph.core.param import Stored
 from puregraph.core.rules import rulesFor
 from puregraph.core.versioning import COUNTER, isVersioned

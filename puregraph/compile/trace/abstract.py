@@ -12,10 +12,10 @@ from puregraph.compile.ir import strides
 from puregraph.compile.ir.value import Value, changed, valuesIn
 from puregraph.compile.trace.channelslast import channelsLast
 from puregraph.compile.trace.recorder import Recorder, UnreadableError
-from puregraph.formula.expr import ONE, leaf, rebuild, term
-from puregraph.formula.formula import formulaOf, formulasOf, numpyFrom
-from puregraph.formula.interpreter import BLOCK, Interpreter
-from puregraph.kernel import LIKEFIRST, Kernel, declared, needReached
+from puregraph.ops.formula.expr import ONE, leaf, rebuild, term
+from puregraph.ops.formula.formula import formulaOf, formulasOf, numpyFrom
+from puregraph.ops.formula.interpreter import BLOCK, Interpreter
+from puregraph.ops.kernel import LIKEFIRST, Kernel, declared, needReached
 
 Reader = Callable[[Recorder, Any, list, dict[str, Any]], Any]
 BOOL = np.dtype(bool)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.kernel import CHANNELSLAST, HEADSLAST, declared
+from puregraph.ops.kernel import CHANNELSLAST, HEADSLAST, declared
 
 
 def channelsLast(shape: tuple[int, ...]) -> tuple[int, ...]:

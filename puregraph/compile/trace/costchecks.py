@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from puregraph.errors import GraphWarning, show
-from puregraph.errors.userwarning import warnUser
+from puregraph.core.errors import GraphWarning, show
+from puregraph.core.errors.userwarning import warnUser
 from puregraph.graph import Graph
 
 NONE = "the cost is 0 whatever the network gives; for yes and no there is BCE, or let the network give two classes"

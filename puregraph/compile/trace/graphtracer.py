@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.align import addressOf
-from puregraph.base.signals import isAsynchronous
-from puregraph.base.widen import forwardRule
 from puregraph.compile.ir.value import Call, CallOrigin, Value, comparable
 from puregraph.compile.trace.memo import MemoEntry, MemoKeys
 from puregraph.compile.trace.numpyrules import readerOf
@@ -17,9 +14,12 @@ from puregraph.compile.trace.opaque import NotCompiledError, OpaqueRule, RulePro
 from puregraph.compile.trace.purity import Read, readsOf, rebound, withTracers
 from puregraph.compile.trace.recorder import RecordedArray, RecordedMemory, Recorder, UnreadableError
 from puregraph.compile.weightgather import WeightGather
+from puregraph.core.base.align import addressOf
+from puregraph.core.base.signals import isAsynchronous
+from puregraph.core.base.widen import forwardRule
+from puregraph.core.device import toHost
 from puregraph.core.param import FixedState, Param, State, Stored
-from puregraph.device import toHost
-from puregraph.function import FunctionCall
+from puregraph.graph.function import FunctionCall
 from puregraph.graph.steps import GraphStep
 
 RuleResults = tuple[list[Any], list[tuple[int, Value]]]

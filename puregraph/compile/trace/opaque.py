@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.base.dtype import isFloating, promoted
 from puregraph.compile.ir.strides import contiguous, like
 from puregraph.compile.ir.value import Value
 from puregraph.compile.trace.recorder import Recorder
+from puregraph.core.base.dtype import isFloating, promoted
+from puregraph.core.errors import PuregraphError
 from puregraph.core.hooks import HOOKS
-from puregraph.errors import PuregraphError
 from puregraph.graph.steps import GraphStep
 
 

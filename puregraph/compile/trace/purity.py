@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.base.introspection import namesIn
-from puregraph.formula import Formula
-from puregraph.formula.interpreter import Interpreter
-from puregraph.kernel import Kernel
+from puregraph.core.base.introspection import namesIn
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.interpreter import Interpreter
+from puregraph.ops.kernel import Kernel
 
 LIBRARIES = ("numpy", "math", "operator", "functools", "itertools", "puregraph")
 EFFECTS = {

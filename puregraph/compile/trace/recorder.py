@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.align import readOnly
 from puregraph.compile.ir.strides import contiguous, isDense
 from puregraph.compile.ir.strides import like as likeStrides
 from puregraph.compile.ir.value import Call, CallOrigin, Kind, Value, copy, put
+from puregraph.core.base.align import readOnly
 from puregraph.core.tracer import Tracer, method
-from puregraph.kernel import CompositeKernel
+from puregraph.ops.kernel import CompositeKernel
 
 
 class UnreadableError(TypeError):

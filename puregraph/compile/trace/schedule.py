@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.dtype import isByte, isFloating
 from puregraph.compile.decompose import decompositionOf
 from puregraph.compile.ir.external import GradientOf
 from puregraph.compile.ir.printer import listing
@@ -22,11 +21,12 @@ from puregraph.compile.trace.opaque import NotArraysError, OpenSizesError, RuleP
 from puregraph.compile.trace.updaterule import addUpdate, isPlain
 from puregraph.compile.trace.withcost import readAs
 from puregraph.compile.weightgather import beforeReaders
+from puregraph.core.base.dtype import isByte, isFloating
+from puregraph.core.device import toHost
+from puregraph.core.errors import GraphError, show
 from puregraph.core.param import State
 from puregraph.core.shape import symbols
 from puregraph.core.tracer import astype
-from puregraph.device import toHost
-from puregraph.errors import GraphError, show
 from puregraph.graph import Graph
 from puregraph.graph.backward import Accumulate, Gradient
 from puregraph.graph.steps import Steps

@@ -10,9 +10,9 @@ import numpy as np
 from puregraph.compile.ir.external import GRADS, GradientOf, StateOf
 from puregraph.compile.ir.value import CallOrigin, Value, store
 from puregraph.compile.trace.graphtracer import GraphTracer
-from puregraph.errors import PuregraphError
-from puregraph.formula.formula import numpyFrom
-from puregraph.kernels.norm import norm
+from puregraph.core.errors import PuregraphError
+from puregraph.ops.formula.formula import numpyFrom
+from puregraph.ops.reference.norm import norm
 
 COMPILED_METHODS = ("update", "advance", "shrinkFor", "numbers", "formulas")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from puregraph.core.errors import DataError, GraphError
 from puregraph.core.traversal import weakenReader
-from puregraph.errors import DataError, GraphError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 

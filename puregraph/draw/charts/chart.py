@@ -8,10 +8,10 @@ import io
 import os
 from typing import Any, TypeVar
 
+from puregraph.core.errors import ArgumentError, CheckpointError
+from puregraph.core.foreign import ForeignAttributes
+from puregraph.core.storage.atomicwrite import reason
 from puregraph.draw.escape import markup, preformatted
-from puregraph.errors import ArgumentError, CheckpointError
-from puregraph.foreign import ForeignAttributes
-from puregraph.storage.atomicwrite import reason
 
 C = TypeVar("C", bound="Chart")
 DOTS = 110  # for an inch of a picture

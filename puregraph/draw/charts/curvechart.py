@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from puregraph.core.errors import DataError
 from puregraph.draw.charts.chart import Chart
-from puregraph.errors import DataError
 
 WIDTH, HEIGHT = 60, 12  # of the plane, in characters
 EDGE = 11  # columns of the scale on the left

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
+from puregraph.core import device
+from puregraph.core.errors import DataError
 from puregraph.draw.charts.chart import Chart
-from puregraph.errors import DataError
 
 BARS = " ▁▂▃▄▅▆▇█"  # nothing at all is nothing to see
 BINS = 40  # of a picture

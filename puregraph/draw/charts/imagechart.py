@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
-from puregraph.arguments import isNumber
+from puregraph.core import device
+from puregraph.core.arguments import isNumber
+from puregraph.core.errors import ArgumentError, DataError, show
 from puregraph.draw.charts.chart import Chart
-from puregraph.errors import ArgumentError, DataError, show
 
 SHADES = " .:-=+*#%@"
 WIDTH = 78  # characters of a row of images

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.core.errors import ArgumentError
 from puregraph.draw.charts.chart import Chart
-from puregraph.errors import ArgumentError
 
 MOST = 40  # rows whose numbers are written into the picture
 

@@ -6,13 +6,13 @@ import copy
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from puregraph.arguments import FilePath, ModuleLike, Positive, Text, optional, takes
+from puregraph.core.arguments import FilePath, ModuleLike, Positive, Text, optional, takes
+from puregraph.core.errors import DataError
 from puregraph.draw.charts.chart import Chart
 from puregraph.draw.charts.curvechart import CurveChart, Panel
 from puregraph.draw.charts.histogramchart import HistogramChart
 from puregraph.draw.charts.imagechart import ImageChart
 from puregraph.draw.charts.matrixchart import MatrixChart
-from puregraph.errors import DataError
 
 C = TypeVar("C", bound=Chart)
 APART = ("epoch", "step", "seconds")  # figures of a history that are no curves

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.core.errors import PuregraphError
 from puregraph.draw.layout.clearance import cleared
-from puregraph.errors import PuregraphError
 
 USUAL: tuple[dict[str, Any], ...] = ({},)
 CAREFUL: tuple[dict[str, Any], ...] = tuple(

@@ -2,16 +2,17 @@
 
 import numpy as np
 
-from puregraph.arguments import GraphLike, Text, optional
-from puregraph.base.dtype import needType
+from puregraph.core.arguments import GraphLike, Text, optional
+from puregraph.core.base.dtype import needType
+from puregraph.core.device import toHost
 from puregraph.core.dim import Dim
+from puregraph.core.errors import Fault, ShapeError, need
 from puregraph.core.shape import product, valueOf
-from puregraph.device import toHost
-from puregraph.errors import Fault, ShapeError, need
 from puregraph.graph import Graph
 from puregraph.graph.graphholder import GraphHolder
 from puregraph.graph.input import Input
-from puregraph.module import Inputs
+from puregraph.graph.module import Inputs
+from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.arithmetic import Add
 from puregraph.modules.control.innerpass import (
     _InnerPass,
@@ -26,7 +27,6 @@ from puregraph.modules.control.innerpass import (
     writtenStates,
 )
 from puregraph.modules.linear import Linear
-from puregraph.pointwise import Pointwise
 
 
 class If(GraphHolder):

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from puregraph.autodiff.functionalcall import backwardOf
+from puregraph.core.device import toHost
 from puregraph.core.dim import Dim
+from puregraph.core.errors import DtypeError, Fault, ShapeError, show
 from puregraph.core.param import FixedState
 from puregraph.core.shape import symbols, valued, valueOf
 from puregraph.core.tracer import tracerOf
-from puregraph.device import toHost
-from puregraph.errors import DtypeError, Fault, ShapeError, show
 from puregraph.graph import Graph
 from puregraph.graph.graphholder import GraphHolder
 from puregraph.graph.inference import inferShapes, inferTypes

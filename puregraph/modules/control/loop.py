@@ -4,14 +4,14 @@ import threading
 
 import numpy as np
 
-from puregraph.arguments import GraphLike, Items, Natural
-from puregraph.base.dtype import needType
+from puregraph.core.arguments import GraphLike, Items, Natural
+from puregraph.core.base.dtype import needType
+from puregraph.core.device import toHost
+from puregraph.core.errors import DataError, need
 from puregraph.core.shape import product, sizesOf, valueOf
-from puregraph.device import toHost
-from puregraph.errors import DataError, need
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
-from puregraph.module import Inputs
+from puregraph.graph.module import Inputs
 from puregraph.modules.activation import Tanh
 from puregraph.modules.comparison import And, Less
 from puregraph.modules.constant import Constant

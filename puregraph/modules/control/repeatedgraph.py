@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from puregraph.base.dtype import needType
+from puregraph.core.base.dtype import needType
+from puregraph.core.errors import Fault, ShapeError, need, show
 from puregraph.core.shape import FreshSymbols
-from puregraph.errors import Fault, ShapeError, need, show
 from puregraph.graph.graphholder import GraphHolder
 from puregraph.modules.control.innerpass import (
     _InnerPass,

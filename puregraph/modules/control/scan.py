@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from puregraph.arguments import Argument, Flag, GraphLike, Natural, Whole
+from puregraph.core.arguments import Argument, Flag, GraphLike, Natural, Whole
+from puregraph.core.errors import ShapeError, need
 from puregraph.core.shape import normalAxis
-from puregraph.errors import ShapeError, need
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
-from puregraph.module import Inputs
+from puregraph.graph.module import Inputs
 from puregraph.modules.activation import Tanh
 from puregraph.modules.control.repeatedgraph import _RepeatedGraph
 from puregraph.modules.linear import Linear

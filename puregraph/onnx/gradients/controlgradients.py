@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.core.errors import GraphError
 from puregraph.core.shape import normalAxis
-from puregraph.errors import GraphError
 from puregraph.modules.control.ifelse import If
 from puregraph.modules.control.innerpass import outside, shapesInside
 from puregraph.modules.control.loop import Loop

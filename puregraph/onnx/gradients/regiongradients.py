@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.widen import isNarrow
+from puregraph.core.base.widen import isNarrow
 from puregraph.modules.detection import RoiAlign, RoiPool
 from puregraph.onnx.gradients.gradientcall import GradientCall
 from puregraph.onnx.gradients.gradientregistry import writesGradient

@@ -3,11 +3,11 @@
 import numpy as np
 
 from puregraph import modules
-from puregraph.arguments import Count, Flag, Items, Whole, choice
+from puregraph.core.arguments import Count, Flag, Items, Whole, choice
 from puregraph.core.dim import Dim
+from puregraph.core.errors import need
 from puregraph.core.shape import normalAxis, product, valueOf
-from puregraph.errors import need
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.modules.cumulative import CumProd, CumSum
 from puregraph.modules.joining import MOST
 from puregraph.modules.selection import TopKValues, Trilu

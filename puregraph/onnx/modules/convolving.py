@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from puregraph.arguments import Count, Counts, Pairs, Wholes, optional
-from puregraph.base.widen import asResultType
+from puregraph.core.arguments import Count, Counts, Pairs, Wholes, optional
+from puregraph.core.base.widen import asResultType
+from puregraph.core.errors import need
 from puregraph.core.shape import product, transposed
-from puregraph.errors import need
-from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
-from puregraph.kernels.reduce import total
-from puregraph.kernels.windowgeometry import inner, opposite, padded
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.modules.windows import overMaps, perMap, windowShape
+from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
+from puregraph.ops.reference.reduce import total
+from puregraph.ops.reference.windowgeometry import inner, opposite, padded
 
 
 class Convolve(Module):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.arguments import Flag, Whole
+from puregraph.core.arguments import Flag, Whole
 from puregraph.core.shape import normalAxis
 from puregraph.modules.reduction import _ArgExtremum
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from puregraph.arguments import Dtype, Whole
-from puregraph.base.dtype import nativeType
+from puregraph.core.arguments import Dtype, Whole
+from puregraph.core.base.dtype import nativeType
+from puregraph.core.errors import need
 from puregraph.core.shape import valueOf
 from puregraph.core.tracer import arrayLike
-from puregraph.errors import need
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 
 class Identical(Module):

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from puregraph.arguments import Whole
+from puregraph.core.arguments import Whole
+from puregraph.core.errors import need
 from puregraph.core.shape import normalAxis, sizesOf, valueOf
-from puregraph.errors import need
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 
 class OneHotValues(Module):

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from puregraph.arguments import Flag, Items, Size, Wholes, optional
+from puregraph.core.arguments import Flag, Items, Size, Wholes, optional
 from puregraph.core.dim import Dim, dependsOnData
+from puregraph.core.errors import need
 from puregraph.core.shape import AXES, givenSizes, normalAxis, product, sizesOf
-from puregraph.errors import need
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.modules.reshaping import _Reshaped
 
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from puregraph.arguments import Scalar, Wholes, choice, optional
+from puregraph.core.arguments import Scalar, Wholes, choice, optional
+from puregraph.core.errors import need
 from puregraph.core.shape import normalAxis, sizesOf, valueOf
-from puregraph.errors import need
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.modules.pad import addBorders
 
 MODES = ("constant", "reflect", "edge", "wrap")

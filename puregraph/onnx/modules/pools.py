@@ -4,13 +4,13 @@ from math import prod
 
 import numpy as np
 
-from puregraph.arguments import Counts, Flag, Pairs, Positive
-from puregraph.base.widen import divided, widened
+from puregraph.core.arguments import Counts, Flag, Pairs, Positive
+from puregraph.core.base.widen import divided, widened
+from puregraph.core.errors import need
 from puregraph.core.shape import product
-from puregraph.errors import need
-from puregraph.kernels.pooling import maxPool, maxPoolGrad
-from puregraph.kernels.windowgeometry import inner, padded, window
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.ops.reference.pooling import maxPool, maxPoolGrad
+from puregraph.ops.reference.windowgeometry import inner, padded, window
 
 
 class _Pool(Module):

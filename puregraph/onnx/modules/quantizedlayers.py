@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from puregraph.arguments import Count, Flag
+from puregraph.core.arguments import Count, Flag
+from puregraph.core.errors import need
 from puregraph.core.shape import product
-from puregraph.errors import need
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.modules.windows import perMap
 from puregraph.onnx.modules.convolving import Convolve
 

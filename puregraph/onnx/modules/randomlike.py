@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from puregraph.arguments import Dtype, Scalar, choice
-from puregraph.base.dtype import nativeType
+from puregraph.core.arguments import Dtype, Scalar, choice
+from puregraph.core.base.dtype import nativeType
 from puregraph.core.param import State
-from puregraph.kernels.random import normal, uniform
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.modules.dropout import drawKey
+from puregraph.ops.reference.random import normal, uniform
 
 
 class RandomLike(Module):

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from puregraph.arguments import Count, Flag, NotNegative, choice
-from puregraph.errors import need
-from puregraph.module import Module
+from puregraph.core.arguments import Count, Flag, NotNegative, choice
+from puregraph.core.errors import need
+from puregraph.graph.module import Module
 
 
 class CellGradient:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from puregraph.arguments import Flag, Wholes, choice
-from puregraph.module import Module
+from puregraph.core.arguments import Flag, Wholes, choice
+from puregraph.graph.module import Module
 from puregraph.modules.normreduction import L1Norm, L2Norm, LogSum, LogSumExp, Prod, SumSquares
 from puregraph.modules.reduction import Max, Mean, Min, Sum, reduced
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from puregraph.arguments import NotNegative
-from puregraph.errors import need
-from puregraph.kernels.reduce import total
-from puregraph.module import Module
+from puregraph.core.arguments import NotNegative
+from puregraph.core.errors import need
+from puregraph.graph.module import Module
 from puregraph.modules.windows import overMaps, perMap
+from puregraph.ops.reference.reduce import total
 
 
 class ScaleMaps(Module):

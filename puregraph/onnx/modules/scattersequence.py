@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from puregraph.arguments import Flag, Whole
-from puregraph.base.widen import asResultType
+from puregraph.core.arguments import Flag, Whole
+from puregraph.core.base.widen import asResultType
+from puregraph.core.errors import need
 from puregraph.core.shape import normalAxis
-from puregraph.errors import need
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 
 class ScatterSequence(Module):

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from puregraph.core.errors import need
 from puregraph.core.shape import normalAxis, sizesOf
-from puregraph.errors import need
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 FAR = 1 << 30  # an end from which on a slice has none
 

@@ -1,10 +1,10 @@
 """VectorProduct: the matrix product in which a vector may stand for a matrix."""
 
-from puregraph.base.widen import asResultType
+from puregraph.core.base.widen import asResultType
+from puregraph.core.errors import need
 from puregraph.core.shape import broadcast, product
-from puregraph.errors import need
-from puregraph.kernels.reduce import unbroadcast
-from puregraph.module import Module
+from puregraph.graph.module import Module
+from puregraph.ops.reference.reduce import unbroadcast
 
 
 class VectorProduct(Module):

@@ -1,10 +1,10 @@
 """Weight: a parameter as a value of its own."""
 
-from puregraph.arguments import Dtype
-from puregraph.base.dtype import nativeType
+from puregraph.core.arguments import Dtype
+from puregraph.core.base.dtype import nativeType
 from puregraph.core.param import Param
 from puregraph.core.shape import asShape
-from puregraph.module import Module
+from puregraph.graph.module import Module
 
 
 class Weight(Module):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph import modules
-from puregraph.base.dtype import isFloating
+from puregraph.core.base.dtype import isFloating
+from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.softmax import HardMax, LogSoftMax
 from puregraph.onnx.modules.randomlike import RandomLike
 from puregraph.onnx.opregistry import onnxOp
-from puregraph.pointwise import Pointwise
 
 FORMULAS: dict[str, tuple[str, dict[str, float]]] = {  # with attributes and their defaults
     "Celu": ("maximum(0, x) + minimum(0, alpha * expm1(x / alpha))", {"alpha": 1.0}),

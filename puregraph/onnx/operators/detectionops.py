@@ -9,11 +9,11 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.core.dim import Dim
+from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.detection import NonMaxSuppression, RoiAlign, RoiPool
 from puregraph.modules.gridsample import GridSample
 from puregraph.modules.signal import Col2Im
 from puregraph.onnx.opregistry import onnxOp
-from puregraph.pointwise import Pointwise
 
 
 @onnxOp("NonMaxSuppression", since=10)

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from puregraph import modules
-from puregraph.base.dtype import isFloating
+from puregraph.core.base.dtype import isFloating
 from puregraph.core.dim import Dim
 from puregraph.core.shape import valueOf
+from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.bits import BitShift, Bitwise
 from puregraph.onnx.modelfile import NUMERIC, dtypeOf, notNumeric
 from puregraph.onnx.opregistry import onnxOp
-from puregraph.pointwise import Pointwise
 
 UNARY = {
     "Abs": "abs(x)",

@@ -11,6 +11,7 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.graph.input import Input
+from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.control.scan import Scan
 from puregraph.modules.quantization import Dequantize
 from puregraph.onnx import opregistry
@@ -24,7 +25,6 @@ from puregraph.onnx.operators.productops import isLayer, linear, scaled
 from puregraph.onnx.operators.quantizedops import centered, dequantize, product, quantize, rescaled
 from puregraph.onnx.opregistry import MICROSOFT, onnxOp
 from puregraph.onnx.shapes.operandshapes import settleOperand
-from puregraph.pointwise import Pointwise
 
 HIDDEN = -10000.0  # added to the score of a masked key
 TINY = 1e-12  # the epsilon of a norm behind a sum

@@ -8,11 +8,11 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.core.shape import normalAxis
+from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.localnorm import LocalResponseNorm, LpNormalize
 from puregraph.modules.normalization import RmsNorm
 from puregraph.onnx.modules.scalemaps import ScaleMaps
 from puregraph.onnx.opregistry import onnxOp
-from puregraph.pointwise import Pointwise
 
 
 def allWeights(*values: Any) -> bool:

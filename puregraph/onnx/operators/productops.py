@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph import modules
+from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.product import Determinant
 from puregraph.onnx.modules.vectorproduct import VectorProduct
 from puregraph.onnx.opregistry import onnxOp
-from puregraph.pointwise import Pointwise
 
 
 @onnxOp("MatMul")

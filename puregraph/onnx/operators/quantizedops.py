@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from puregraph import modules
+from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.quantization import Dequantize, Quantize
 from puregraph.onnx.modelfile import NUMERIC, dtypeOf
 from puregraph.onnx.modules.convolving import Convolve
 from puregraph.onnx.modules.vectorproduct import VectorProduct
 from puregraph.onnx.operators.convolutionops import windowOf
 from puregraph.onnx.opregistry import onnxOp
-from puregraph.pointwise import Pointwise
 
 
 @onnxOp("QuantizeLinear")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import modules
-from puregraph.base.dtype import isFloating
+from puregraph.core.base.dtype import isFloating
 from puregraph.core.dim import Dim
 from puregraph.modules.cumulative import CumProd, CumSum
 from puregraph.onnx.modules.controlled import CumulativeAxis, ReduceAxes

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.dtype import isFloating
+from puregraph.core.base.dtype import isFloating
 from puregraph.modules.gridsample import AffineGrid, GridSample
 from puregraph.modules.resize import CROP, Resize
 from puregraph.onnx.opregistry import onnxOp

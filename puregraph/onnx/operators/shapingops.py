@@ -8,8 +8,9 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.core.dim import Dim
+from puregraph.core.errors import show
 from puregraph.core.shape import AXES
-from puregraph.errors import show
+from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.scattering import ScatterElements
 from puregraph.modules.selection import Trilu
 from puregraph.onnx.modelfile import dtypeOf
@@ -25,7 +26,6 @@ from puregraph.onnx.modules.openreshaping import MatrixFrom, NewAxes, ReshapeTo,
 from puregraph.onnx.modules.padding import PadAll
 from puregraph.onnx.modules.slicing import FAR, SliceAlong, cutAt
 from puregraph.onnx.opregistry import onnxOp
-from puregraph.pointwise import Pointwise
 
 
 @onnxOp("Constant")

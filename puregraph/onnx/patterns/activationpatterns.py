@@ -6,9 +6,9 @@ from math import pi, sqrt
 from typing import Any
 
 from puregraph import modules
+from puregraph.graph.pointwise import Pointwise
 from puregraph.onnx.patterns.matching import numberOf
 from puregraph.onnx.patterns.patternregistry import onnxPattern
-from puregraph.pointwise import Pointwise
 
 CUBIC = f"{sqrt(2 / pi)} * ({{}} + 0.044715 * {{}})"
 CUBES = ("x ** 3", "x * x * x", "x * x ** 2")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from puregraph.errors import PuregraphError
+from puregraph.core.errors import PuregraphError
 from puregraph.onnx.patterns.matching import Match, matches, views
 from puregraph.onnx.patterns.pattern import Pattern
 

@@ -9,15 +9,15 @@ import numpy as np
 
 from puregraph.compile.ir.value import Call
 from puregraph.core.tracer import arrayLike
-from puregraph.kernels.attention import FLOOR, attend, attendGrad
-from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
-from puregraph.kernels.labels import classIndex, fractions
-from puregraph.kernels.pooling import area, maxPool, maxPoolGrad, meanPool, meanPoolGrad
-from puregraph.kernels.recurrent import alive
-from puregraph.kernels.reduce import firstIndex, unbroadcast
-from puregraph.kernels.scatter import addAt, gather, putClass, scatterAdd, takeClass
-from puregraph.kernels.windowgeometry import Window, window
 from puregraph.onnx.rules.rulewriter import RuleWriter, inWords, writesCall
+from puregraph.ops.reference.attention import FLOOR, attend, attendGrad
+from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
+from puregraph.ops.reference.labels import classIndex, fractions
+from puregraph.ops.reference.pooling import area, maxPool, maxPoolGrad, meanPool, meanPoolGrad
+from puregraph.ops.reference.recurrent import alive
+from puregraph.ops.reference.reduce import firstIndex, unbroadcast
+from puregraph.ops.reference.scatter import addAt, gather, putClass, scatterAdd, takeClass
+from puregraph.ops.reference.windowgeometry import Window, window
 
 ADDED = "add"
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from puregraph.compile.ir.value import Call, Value, copy, fill, put, valuesIn
 from puregraph.compile.trace.numpyrules import reducedAxes
+from puregraph.core.errors import GraphError
 from puregraph.core.tracer import astype
-from puregraph.errors import GraphError
-from puregraph.formula.expr import leaf, read, rebuild, term
-from puregraph.formula.formula import formulaOf
-from puregraph.formula.interpreter import Interpreter
 from puregraph.onnx.rules.rulewriter import RuleWriter, writesCall
 from puregraph.onnx.writers.formulawriters import Expression, spelled
 from puregraph.onnx.writers.layerwriters import reduced
+from puregraph.ops.formula.expr import leaf, read, rebuild, term
+from puregraph.ops.formula.formula import formulaOf
+from puregraph.ops.formula.interpreter import Interpreter
 
 MATH = {  # ufuncs as formulas
     np.add: "a + b",

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.core.dim import Dim
+from puregraph.core.errors import GraphError, PuregraphError
 from puregraph.core.shape import bind, symbols
-from puregraph.errors import GraphError, PuregraphError
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf
 from puregraph.onnx.rules.opentrial import OpenTrial
 

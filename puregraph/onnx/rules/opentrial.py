@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.core.errors import PuregraphError
 from puregraph.core.shape import bind
-from puregraph.errors import PuregraphError
 from puregraph.onnx.onnxwriter import End, OnnxStep
 from puregraph.onnx.protowalk import needed, readsOf
 from puregraph.onnx.reader import fromOnnx

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.widen import forwardRule
 from puregraph.compile.decompose.decomposition import decompositionOf
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.trace.numpyrules import readerOf
 from puregraph.compile.trace.recorder import RecordedArray, Recorder, UnreadableError
-from puregraph.errors import GraphError
+from puregraph.core.base.widen import forwardRule
+from puregraph.core.errors import GraphError
 from puregraph.graph.steps import ABSENT
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf
 

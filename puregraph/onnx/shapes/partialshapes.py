@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from puregraph.core.dim import Dim, read
+from puregraph.core.errors import PuregraphError
 from puregraph.core.shape import normalAxis, symbols, valued, valueOf
-from puregraph.errors import PuregraphError
+from puregraph.graph.pointwise import Pointwise
 from puregraph.modules import Add, Concat, Mul, Reshape, Shape, Size
 from puregraph.onnx.modules.openreshaping import MatrixFrom, ReshapeTo
-from puregraph.pointwise import Pointwise
 
 SMALL, LARGE = 96, 192  # sizes that are tried: multiples of what networks halve, and of their windows
 VARIED = 12  # symbols that are varied one at a time

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from puregraph import modules
-from puregraph.errors import GraphError
+from puregraph.core.errors import GraphError
 from puregraph.modules.cumulative import CumProd, CumSum
 from puregraph.modules.normreduction import LpNorm
 from puregraph.modules.pooling import MaxUnpool

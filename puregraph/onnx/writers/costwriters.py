@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.widen import isNarrow
+from puregraph.core.base.widen import isNarrow
 from puregraph.core.shape import product
-from puregraph.costs import CrossEntropy, PointwiseCost
+from puregraph.modules.costs import CrossEntropy, PointwiseCost
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
 from puregraph.onnx.writers.formulawriters import Expression, spelled
 from puregraph.onnx.writers.layerwriters import reduced

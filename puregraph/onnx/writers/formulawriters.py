@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.base.dtype import isFloating, promoted
-from puregraph.errors import GraphError
-from puregraph.formula.expr import Term, leaf, lower, read, rebuild, term
-from puregraph.formula.optable import series
+from puregraph.core.base.dtype import isFloating, promoted
+from puregraph.core.errors import GraphError
+from puregraph.graph.pointwise import Pointwise
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
-from puregraph.pointwise import Pointwise
+from puregraph.ops.formula.expr import Term, leaf, lower, read, rebuild, term
+from puregraph.ops.formula.optable import series
 
 NAMES = {
     "+": "Add",

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from puregraph import modules
-from puregraph.base.dtype import isBfloat16
-from puregraph.errors import GraphError
+from puregraph.core.base.dtype import isBfloat16
+from puregraph.core.errors import GraphError
 from puregraph.modules import gathering, scattering
 from puregraph.modules.bits import BitCast, BitShift, Bitwise
 from puregraph.modules.detection import NonMaxSuppression, RoiAlign, RoiPool

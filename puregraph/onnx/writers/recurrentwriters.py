@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import modules
-from puregraph.device import toHost
+from puregraph.core.device import toHost
 from puregraph.modules.recurrent import MODES, _Recurrent
 from puregraph.onnx.modules.recurrentcells import CONSTANTS, ORDERS, PLAIN, RecurrentCells
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import modules
-from puregraph.errors import GraphError
+from puregraph.core.errors import GraphError
 from puregraph.modules.gridsample import AffineGrid, GridSample
 from puregraph.modules.resize import CROP, Resize
 from puregraph.modules.signal import DFT, Col2Im

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from puregraph import modules
-from puregraph.errors import GraphError
+from puregraph.core.errors import GraphError
 from puregraph.onnx.modules.openreshaping import MatrixFrom, NewAxes, ReshapeTo, WithoutAxes
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from puregraph.base.attributes import Settable, checkMethods
-from puregraph.base.keywords import KeepsInitArgs
-from puregraph.errors import DataError
+from puregraph.core.base.attributes import Settable, checkMethods
+from puregraph.core.base.keywords import KeepsInitArgs
+from puregraph.core.errors import DataError
 
 HOOKS = ("onTrainBegin", "onEpochBegin", "onBatchEnd", "onValidationBegin", "onEpochEnd", "onInterrupt", "onTrainEnd")
 FOREIGN = {

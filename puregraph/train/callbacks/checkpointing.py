@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from puregraph.arguments import FilePath, Positive, Text, optional, takes
-from puregraph.errors import CheckpointError, DataError
-from puregraph.storage.pieces import removePieces
+from puregraph.core.arguments import FilePath, Positive, Text, optional, takes
+from puregraph.core.errors import CheckpointError, DataError
+from puregraph.core.storage.pieces import removePieces
 from puregraph.train.callbacks.monitor import Monitor
 
 

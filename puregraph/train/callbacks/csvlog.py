@@ -7,9 +7,9 @@ import io
 from pathlib import Path
 from typing import Any
 
-from puregraph.arguments import FilePath, takes
-from puregraph.errors import CheckpointError, DataError
-from puregraph.storage.atomicwrite import whole
+from puregraph.core.arguments import FilePath, takes
+from puregraph.core.errors import CheckpointError, DataError
+from puregraph.core.storage.atomicwrite import whole
 from puregraph.train.callbacks.callback import Callback
 
 

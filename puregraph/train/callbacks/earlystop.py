@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from puregraph import device
-from puregraph.arguments import Flag, Natural, Text, takes
-from puregraph.errors import CheckpointError
+from puregraph.core import device
+from puregraph.core.arguments import Flag, Natural, Text, takes
+from puregraph.core.errors import CheckpointError
 from puregraph.train.callbacks.monitor import Monitor, waitedFrom
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from puregraph.arguments import NotNegative, Text, choice, takes
-from puregraph.errors import CheckpointError, DataError
+from puregraph.core.arguments import NotNegative, Text, choice, takes
+from puregraph.core.errors import CheckpointError, DataError
 from puregraph.train.callbacks.callback import Callback
 
 DIRECTIONS = ("auto", "min", "max")

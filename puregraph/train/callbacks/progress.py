@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from puregraph.errors import DataError
+from puregraph.core.errors import DataError
 from puregraph.train.callbacks.callback import Callback
 from puregraph.train.callbacks.lines import clock, epochLine, figures, inRows, rate, shown, speed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from puregraph.arguments import Fraction, Natural, NotNegative, Text, takes
-from puregraph.errors import plural
+from puregraph.core.arguments import Fraction, Natural, NotNegative, Text, takes
+from puregraph.core.errors import plural
 from puregraph.train.callbacks.lines import rate
 from puregraph.train.callbacks.monitor import Monitor, waitedFrom
 

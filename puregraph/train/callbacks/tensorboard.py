@@ -7,9 +7,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-from puregraph import device
-from puregraph.arguments import FilePath, Flag, takes
-from puregraph.errors import ArgumentError, DataError
+from puregraph.core import device
+from puregraph.core.arguments import FilePath, Flag, takes
+from puregraph.core.errors import ArgumentError, DataError
 from puregraph.train.callbacks.callback import Callback
 
 

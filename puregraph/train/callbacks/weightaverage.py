@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
-from puregraph.arguments import Probability, takes
-from puregraph.errors import CheckpointError
+from puregraph.core import device
+from puregraph.core.arguments import Probability, takes
+from puregraph.core.errors import CheckpointError
 from puregraph.train.callbacks.callback import Callback
 
 

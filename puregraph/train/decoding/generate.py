@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
-from puregraph.arguments import Flag, Fraction, Natural, NotNegative, Positive, optional, takes
+from puregraph.core import device
+from puregraph.core.arguments import Flag, Fraction, Natural, NotNegative, Positive, optional, takes
+from puregraph.core.errors import DataError, show
 from puregraph.data.batches import Batch
-from puregraph.errors import DataError, show
-from puregraph.module import Module
+from puregraph.graph.module import Module
 from puregraph.modules.embedding import Position
 from puregraph.train.decoding.sampling import drawToken
 from puregraph.train.modes import inMode

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
-from puregraph.arguments import Number, Whole, optional, takes
+from puregraph.core import device
+from puregraph.core.arguments import Number, Whole, optional, takes
 from puregraph.train.metrics.metric import Metric, decisions, isOneHot, labelled
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from puregraph.errors import DataError
+from puregraph.core.errors import DataError
 from puregraph.train.metrics.metric import Metric
 
 

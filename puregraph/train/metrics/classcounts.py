@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
-from puregraph.arguments import Natural, Number, Positive, Whole, choice, optional, takes
-from puregraph.errors import ArgumentError, DataError
+from puregraph.core import device
+from puregraph.core.arguments import Natural, Number, Positive, Whole, choice, optional, takes
+from puregraph.core.errors import ArgumentError, DataError
 from puregraph.train.metrics.metric import Metric, decisions, isOneHot, labelled
 
 

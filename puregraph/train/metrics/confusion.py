@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.arguments import Number, Positive, Whole, optional, takes
+from puregraph.core.arguments import Number, Positive, Whole, optional, takes
+from puregraph.core.errors import ArgumentError, DataError
 from puregraph.core.late import Late
-from puregraph.errors import ArgumentError, DataError
 from puregraph.train.metrics.metric import Metric, decisions, labelled
 
 

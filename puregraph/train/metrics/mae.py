@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from puregraph.errors import DataError
+from puregraph.core.errors import DataError
 from puregraph.train.metrics.metric import Metric
 
 

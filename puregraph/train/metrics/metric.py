@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph import device
-from puregraph.arguments import Natural, Text, optional, takes
-from puregraph.base.dtype import isFloating
-from puregraph.base.keywords import ChecksKeywords
-from puregraph.errors import DataError, show
-from puregraph.kernels.labels import labelFault, positionOf
+from puregraph.core import device
+from puregraph.core.arguments import Natural, Text, optional, takes
+from puregraph.core.base.dtype import isFloating
+from puregraph.core.base.keywords import ChecksKeywords
+from puregraph.core.errors import DataError, show
+from puregraph.ops.reference.labels import labelFault, positionOf
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from puregraph.arguments import Positive, Whole, optional, takes
+from puregraph.core.arguments import Positive, Whole, optional, takes
+from puregraph.core.errors import DataError
 from puregraph.core.tracer import arrayLike
-from puregraph.errors import DataError
 from puregraph.train.metrics.metric import Metric, labelled
 
 

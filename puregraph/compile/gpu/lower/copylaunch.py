@@ -11,9 +11,9 @@ from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.rules.copies import COPYING, CopyWriter, Strides
 from puregraph.compile.lower.rules.elementlayout import broadcastStrides
 from puregraph.compile.passes.nestlines import FLOATS, KINDS, named
-from puregraph.cuda.nests import launches
-from puregraph.formula import Formula
-from puregraph.formula.loopnest import INTEGERS, LoopNest, Operand
+from puregraph.ops.cuda.nests import launches
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.loopnest import INTEGERS, LoopNest, Operand
 
 BITS = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}  # by itemsize: the type that elements are copied as, bit for bit
 

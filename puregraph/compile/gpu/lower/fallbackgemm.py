@@ -11,9 +11,9 @@ from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.lowering import needed
 from puregraph.compile.passes.group import Group
 from puregraph.compile.passes.nestlines import named, operand
-from puregraph.cuda.conv.epilogue import EpilogueOperandText, EpilogueText
-from puregraph.cuda.conv.implicitgemm import ContractionOperand, Space, contraction
-from puregraph.kernel import declared
+from puregraph.ops.cuda.conv.epilogue import EpilogueOperandText, EpilogueText
+from puregraph.ops.cuda.conv.implicitgemm import ContractionOperand, Space, contraction
+from puregraph.ops.kernel import declared
 
 
 class GpuOutputTiling(NamedTuple):

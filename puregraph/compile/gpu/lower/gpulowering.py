@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.base.environment import variable
 from puregraph.compile.gpu.lower.copylaunch import moved
 from puregraph.compile.gpu.lower.kernelcalls import launchesOf
 from puregraph.compile.gpu.lower.librarycalls import fusedLaunches, productOf
@@ -31,12 +30,13 @@ from puregraph.compile.lower.nestcache import lateIn
 from puregraph.compile.passes.fusion import Fuser
 from puregraph.compile.passes.group import Group
 from puregraph.compile.passes.nestlines import GPU
-from puregraph.cuda.libraries.cudnn import CudnnCall
-from puregraph.cuda.libraries.librarycall import LibraryCall
-from puregraph.cuda.nests import launches
-from puregraph.cuda.runtime.launch import Launch, Scratch, scratches
-from puregraph.formula.loopnest import LoopNest
-from puregraph.kernel import Kernel, declared
+from puregraph.core.base.environment import variable
+from puregraph.ops.cuda.libraries.cudnn import CudnnCall
+from puregraph.ops.cuda.libraries.librarycall import LibraryCall
+from puregraph.ops.cuda.nests import launches
+from puregraph.ops.cuda.runtime.launch import Launch, Scratch, scratches
+from puregraph.ops.formula.loopnest import LoopNest
+from puregraph.ops.kernel import Kernel, declared
 
 BYTE = np.dtype(np.uint8)
 TUNING = 256 << 20  # workspace bytes that cuDNN's proposals may use when they are measured

@@ -8,7 +8,7 @@ import numpy as np
 
 from puregraph.compile.ir.value import Call
 from puregraph.compile.lower.bounds import Bounds
-from puregraph.kernel import declared
+from puregraph.ops.kernel import declared
 
 INT64 = np.dtype(np.int64)
 

@@ -11,9 +11,9 @@ from puregraph.compile.gpu.lower.fallbackgemm import fallbackLaunches
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.lowering import needed
 from puregraph.compile.passes.group import Group
-from puregraph.cuda.libraries.librarygemm import product
-from puregraph.formula import Formula
-from puregraph.kernel import declared
+from puregraph.ops.cuda.libraries.librarygemm import product
+from puregraph.ops.formula import Formula
+from puregraph.ops.kernel import declared
 
 ACTIVATIONS = {
     "": "t",

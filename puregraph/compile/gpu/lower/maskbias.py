@@ -15,10 +15,10 @@ import numpy as np
 
 from puregraph.compile.ir.strides import contiguous
 from puregraph.compile.ir.value import Call, Value
-from puregraph.cuda.libraries import attention
-from puregraph.formula import Formula
-from puregraph.formula.formula import numpyFrom
-from puregraph.kernels.attention import FLOOR, attend
+from puregraph.ops.cuda.libraries import attention
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.formula import numpyFrom
+from puregraph.ops.reference.attention import FLOOR, attend
 
 LOW = {"float16": -6e4, "bfloat16": FLOOR, "float32": FLOOR}  # the bias that hides a key, by dtype of the queries
 

@@ -15,8 +15,8 @@ from puregraph.compile.gpu.lower.maskbias import MaskedAttend, MaskLowering
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.dce import eliminateDeadCode
 from puregraph.core.tracer import astype
-from puregraph.cuda.libraries import attention
-from puregraph.kernels.attention import attend, attendGrad
+from puregraph.ops.cuda.libraries import attention
+from puregraph.ops.reference.attention import attend, attendGrad
 
 
 class AttendBack:

@@ -26,9 +26,9 @@ from puregraph.compile.ir.value import Call, CallOrigin, Value, changed
 from puregraph.compile.passes.nestlines import GPU
 from puregraph.compile.trace.updaterule import UpdateScalars
 from puregraph.core.tracer import astype
-from puregraph.cuda.runtime.preprocess import BFLOAT16
-from puregraph.formula import Formula
-from puregraph.kernel import ANYFLOATS, MAKES, READSFLOATS, Halves, declared
+from puregraph.ops.cuda.runtime.preprocess import BFLOAT16
+from puregraph.ops.formula import Formula
+from puregraph.ops.kernel import ANYFLOATS, MAKES, READSFLOATS, Halves, declared
 
 FLOAT = np.dtype(np.float32)
 HALVES: dict[str, Any] = {"float16": np.dtype(np.float16), "bfloat16": BFLOAT16}

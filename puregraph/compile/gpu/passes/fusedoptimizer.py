@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from puregraph.compile.ir.value import Call, CallOrigin, Value
-from puregraph.cuda.nests import optimizerstep
-from puregraph.formula import Formula
-from puregraph.formula.formula import formulasOf
-from puregraph.formula.interpreter import Interpreter
+from puregraph.ops.cuda.nests import optimizerstep
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.formula import formulasOf
+from puregraph.ops.formula.interpreter import Interpreter
 
 
 class ParameterUpdate(NamedTuple):

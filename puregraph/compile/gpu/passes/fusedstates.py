@@ -15,8 +15,8 @@ from puregraph.compile.ir.value import LEAVES, Call, CallOrigin, Value
 from puregraph.compile.passes.dce import eliminateDeadCode
 from puregraph.compile.passes.fusion import LOOKAHEAD
 from puregraph.compile.passes.nestlines import formulas
-from puregraph.cuda.nests.optimizerstep import areAlike
-from puregraph.formula import Formula
+from puregraph.ops.cuda.nests.optimizerstep import areAlike
+from puregraph.ops.formula import Formula
 
 ORIGIN = CallOrigin("states", phase="update")
 

@@ -20,7 +20,7 @@ from puregraph.compile.gpu.passes.attentionbackward import narrow
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.dce import eliminateDeadCode
 from puregraph.core.tracer import astype
-from puregraph.kernels.entropy import entropyGrad, ofScores
+from puregraph.ops.reference.entropy import entropyGrad, ofScores
 
 
 class FusedCrossEntropyGrad:

@@ -15,9 +15,9 @@ import numpy as np
 
 from puregraph.compile.gpu.lower.librarycalls import ACTIVATIONS, flat
 from puregraph.compile.ir.value import Call, Value
-from puregraph.cuda.libraries.librarygemm import product
-from puregraph.formula import Formula
-from puregraph.formula.formula import formulasOf
+from puregraph.ops.cuda.libraries.librarygemm import product
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.formula import formulasOf
 
 GELU = Formula(ACTIVATIONS["gelu"]).put(t="t")
 GELUGRAD = GELU.gradient(("t",), "grad")["t"]

@@ -19,8 +19,8 @@ from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula
 from puregraph.compile.gpu.runtime.updatestatus import statusOf
 from puregraph.compile.ir.value import Call, CallOrigin, Value, changed
 from puregraph.compile.trace.updaterule import UpdateScalars
-from puregraph.formula import Formula
-from puregraph.formula.formula import numpyFrom
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.formula import numpyFrom
 
 FLOAT = np.dtype(np.float32)
 STEADY = 1024.0  # the scale without an optimizer

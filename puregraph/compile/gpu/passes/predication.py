@@ -25,9 +25,9 @@ from puregraph.compile.gpu.runtime.updatestatus import (
 from puregraph.compile.ir.value import Call, CallOrigin, Value
 from puregraph.compile.trace.schedule import isFinite
 from puregraph.compile.trace.updaterule import CountStep, OpaqueOptimizer, UpdateScalars
-from puregraph.formula import Formula
-from puregraph.formula.formula import formulasOf, numpyFrom
-from puregraph.kernels.norm import norm as normOf
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.formula import formulasOf, numpyFrom
+from puregraph.ops.reference.norm import norm as normOf
 
 FLOAT, DOUBLE, BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(bool)
 NORM = 1e-6  # added to a norm before a division by it

@@ -14,7 +14,7 @@ import numpy as np
 
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.dce import eliminateDeadCode
-from puregraph.kernels.scatter import scatterAdd, scattered
+from puregraph.ops.reference.scatter import scatterAdd, scattered
 
 
 class ScatterInto:

@@ -18,8 +18,8 @@ from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula
 from puregraph.compile.ir.strides import isContiguous
 from puregraph.compile.ir.value import Call, CallOrigin, Value
 from puregraph.compile.trace.channelslast import channelsLast
-from puregraph.cuda.conv import filterlayout
-from puregraph.kernel import MAKES, READS, declared
+from puregraph.ops.cuda.conv import filterlayout
+from puregraph.ops.kernel import MAKES, READS, declared
 
 ORIGIN = CallOrigin("weights")
 

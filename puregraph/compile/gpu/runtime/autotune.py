@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from puregraph.base.environment import variable
-from puregraph.cuda.libraries.librarycall import LibraryCall
-from puregraph.cuda.runtime import runner
-from puregraph.cuda.runtime.perdevice import ordinal
+from puregraph.core.base.environment import variable
+from puregraph.ops.cuda.libraries.librarycall import LibraryCall
+from puregraph.ops.cuda.runtime import runner
+from puregraph.ops.cuda.runtime.perdevice import ordinal
 
 TIMES = 5  # runs of each proposal
 KNOWN: set[Any] = set()  # measured tasks, with their GPU

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from puregraph.compile.runtime.gc import uncollected
-from puregraph.cuda.runtime.perdevice import PerDevice
+from puregraph.ops.cuda.runtime.perdevice import PerDevice
 
 CAPTURING = threading.RLock()  # held while capturing: an event query by another thread can end a capture
 

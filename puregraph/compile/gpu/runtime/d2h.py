@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
 from puregraph.compile.gpu.runtime.devicearena import emptied
 from puregraph.compile.gpu.runtime.h2d import LITTLE
 from puregraph.compile.ir.strides import isDense
-from puregraph.cuda.runtime.perdevice import PerDevice
+from puregraph.core import device
+from puregraph.ops.cuda.runtime.perdevice import PerDevice
 
 MOST = 1 << 28  # most bytes of a pinned array; larger ones are copied synchronously
 UNIT = 64  # arrays start at multiples of this many bytes

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
 from puregraph.compile.gpu.lower.copylaunch import stored
 from puregraph.compile.gpu.lower.gpulowering import GpuTask
 from puregraph.compile.gpu.runtime import autotune
@@ -25,13 +24,14 @@ from puregraph.compile.memory.planner import MemoryPlan
 from puregraph.compile.report.steptable import CapturedGraphs
 from puregraph.compile.runtime.bind import Bound, Running, bound
 from puregraph.compile.trace.abstract import dummy
-from puregraph.cuda.libraries.librarycall import LibraryCall
-from puregraph.cuda.runtime import runner
-from puregraph.cuda.runtime.diagnose import lacking
-from puregraph.cuda.runtime.launch import TICKETS, PointerTable
-from puregraph.cuda.runtime.perdevice import ordinal
-from puregraph.errors import DeviceError, addLocation
-from puregraph.kernels.labels import fractions
+from puregraph.core import device
+from puregraph.core.errors import DeviceError, addLocation
+from puregraph.ops.cuda.libraries.librarycall import LibraryCall
+from puregraph.ops.cuda.runtime import runner
+from puregraph.ops.cuda.runtime.diagnose import lacking
+from puregraph.ops.cuda.runtime.launch import TICKETS, PointerTable
+from puregraph.ops.cuda.runtime.perdevice import ordinal
+from puregraph.ops.reference.labels import fractions
 
 POISON = 255  # fills memory after its last use: NaN as float, -1 as integer
 

@@ -18,12 +18,12 @@ from weakref import WeakValueDictionary, finalize
 
 import numpy as np
 
-from puregraph import device
 from puregraph.compile.ir.value import Value
 from puregraph.compile.lower.bounds import Bounds
 from puregraph.compile.runtime.guards import InputGuard
-from puregraph.cuda.runtime.perdevice import PerDevice
-from puregraph.native.llvm import jit
+from puregraph.core import device
+from puregraph.ops.cuda.runtime.perdevice import PerDevice
+from puregraph.ops.native.llvm import jit
 
 LITTLE = 1 << 17  # blocks of up to this many bytes need no separate stream
 SMALL, MANY = 1 << 20, 8  # with up to this many bytes there are more blocks

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from puregraph.cuda.runtime.perdevice import PerDevice
+from puregraph.ops.cuda.runtime.perdevice import PerDevice
 
 
 class StreamOrder:

@@ -15,7 +15,7 @@ from weakref import ref
 import numpy as np
 
 from puregraph.compile.gpu.runtime.devicearena import block
-from puregraph.errors import NotFiniteError
+from puregraph.core.errors import NotFiniteError
 
 # halt: why updates have stopped; missed: number of skipped updates; norm: the last norm; scale: the loss scale of
 # float16 gradients; good: number of updates since the scale changed

@@ -15,10 +15,10 @@ from puregraph.compile.lower.rules.elementlayout import (
     isSingle,
     toRowMajor,
 )
-from puregraph.kernels.attention import attend, attendGrad
-from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.ops import attention
-from puregraph.native.ops.attention import AttentionSizes, Heads, Mask
+from puregraph.ops.native.kernels import attention
+from puregraph.ops.native.kernels.attention import AttentionSizes, Heads, Mask
+from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.reference.attention import attend, attendGrad
 
 
 def headsOf(value: Value) -> Heads | None:

@@ -8,7 +8,7 @@ from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.matmul import OutputTiling
 from puregraph.compile.lower.rules.elementlayout import copies, elementStrides, isSingle
 from puregraph.compile.trace.channelslast import channelsLast
-from puregraph.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.llvm.kernelcall import KernelCall
 
 
 def pixelStride(value: Value) -> int | None:

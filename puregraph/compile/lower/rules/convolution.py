@@ -9,10 +9,10 @@ from puregraph.compile.lower.matmul import OutputTiling
 from puregraph.compile.lower.registry import lowers
 from puregraph.compile.lower.rules.channels import channelTiling, toChannelsLast
 from puregraph.compile.lower.rules.elementlayout import isRowMajor, isSingle
-from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
-from puregraph.native.conv import convolution
-from puregraph.native.conv.geometry import geometry
-from puregraph.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.conv import convolution
+from puregraph.ops.native.conv.geometry import geometry
+from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
 
 
 def convolutionTiling(call: Call) -> OutputTiling | None:

@@ -14,8 +14,8 @@ from puregraph.compile.lower.rules.elementlayout import copies as nativeCopies
 from puregraph.compile.lower.workspace import Offset
 from puregraph.compile.passes.nestlines import INTS
 from puregraph.compile.trace.abstract import hidden
-from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.ops.copy import fill as nativeFill
+from puregraph.ops.native.kernels.copy import fill as nativeFill
+from puregraph.ops.native.llvm.kernelcall import KernelCall
 
 Strides = tuple[int, ...]
 

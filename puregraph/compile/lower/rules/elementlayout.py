@@ -9,8 +9,8 @@ import numpy as np
 
 from puregraph.compile.ir.strides import contiguous, isContiguous
 from puregraph.compile.ir.value import Value
-from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.ops.copy import stridedCopy
+from puregraph.ops.native.kernels.copy import stridedCopy
+from puregraph.ops.native.llvm.kernelcall import KernelCall
 
 SINGLE = np.dtype(np.float32)
 T = TypeVar("T")

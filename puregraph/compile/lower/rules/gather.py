@@ -13,16 +13,16 @@ from puregraph.compile.lower.bounds import Bounds, canBeBounded
 from puregraph.compile.lower.matmul import OutputTiling, collapsed
 from puregraph.compile.lower.registry import lowers
 from puregraph.compile.lower.rules.elementlayout import KINDS, canCopy, copies, elementStrides, isRowMajor, isSingle
-from puregraph.formula import Formula
-from puregraph.formula.loopnest import LoopNest, Operand
-from puregraph.kernels.labels import classIndex
-from puregraph.kernels.random import uniform
-from puregraph.kernels.scatter import gather, scatterAdd
-from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
-from puregraph.native.math import philox
-from puregraph.native.ops import gather as native
-from puregraph.native.ops.nestcode import nestCalls
-from puregraph.native.ops.scatterfused import scatterAddFused
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.loopnest import LoopNest, Operand
+from puregraph.ops.native.kernels import gather as native
+from puregraph.ops.native.kernels.nestcode import nestCalls
+from puregraph.ops.native.kernels.scatterfused import scatterAddFused
+from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+from puregraph.ops.native.math import philox
+from puregraph.ops.reference.labels import classIndex
+from puregraph.ops.reference.random import uniform
+from puregraph.ops.reference.scatter import gather, scatterAdd
 
 FAULT = np.zeros(1, np.int64)  # kernels write here for an index out of range, but indices are checked before they run
 

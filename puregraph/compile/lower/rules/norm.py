@@ -8,11 +8,11 @@ from puregraph.compile.ir.value import Call
 from puregraph.compile.lower.registry import lowers
 from puregraph.compile.lower.rules.elementlayout import elementStrides, isSingle
 from puregraph.compile.lower.workspace import Offset
-from puregraph.formula import Formula
-from puregraph.formula.loopnest import LoopNest, Operand, Reduce
-from puregraph.kernels.norm import norm
-from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.ops.nestcode import nestCalls
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.loopnest import LoopNest, Operand, Reduce
+from puregraph.ops.native.kernels.nestcode import nestCalls
+from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.reference.norm import norm
 
 SQUARES = ("y0", Formula("square(x0)"))
 ROOT = ("y1", Formula("sqrt(y0)"))

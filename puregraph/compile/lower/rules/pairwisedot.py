@@ -7,9 +7,9 @@ from typing import Any
 from puregraph.compile.ir.value import Call
 from puregraph.compile.lower.registry import lowers
 from puregraph.compile.lower.rules.elementlayout import elementStrides, isRowMajor, isSingle, toRowMajor
-from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
-from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.ops import pairwisedot
+from puregraph.ops.native.kernels import pairwisedot
+from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.reference.pairwisedot import pairDots, pairDotsGrad
 
 MOST = 128  # most vectors: each one adds two arguments and some instructions
 

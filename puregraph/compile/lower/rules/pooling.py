@@ -11,12 +11,12 @@ from puregraph.compile.lower.matmul import OutputTiling
 from puregraph.compile.lower.registry import lowers
 from puregraph.compile.lower.rules.channels import channelTiling, pixelStride, toChannelsLast
 from puregraph.compile.lower.rules.elementlayout import isRowMajor, isSingle, toRowMajor
-from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
-from puregraph.kernels.scatter import addAt
-from puregraph.native.conv import pooling
-from puregraph.native.conv.geometry import geometry
-from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
-from puregraph.native.ops import gather
+from puregraph.ops.native.conv import pooling
+from puregraph.ops.native.conv.geometry import geometry
+from puregraph.ops.native.kernels import gather
+from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+from puregraph.ops.reference.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
+from puregraph.ops.reference.scatter import addAt
 
 
 def windowsOn(shape: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> Any:

@@ -17,9 +17,16 @@ from puregraph.compile.lower.rules.elementlayout import (
 )
 from puregraph.compile.lower.rules.gather import isIndex
 from puregraph.compile.lower.workspace import Offset
-from puregraph.formula import Formula
-from puregraph.formula.loopnest import LoopNest, Operand
-from puregraph.kernels.recurrent import (
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.loopnest import LoopNest, Operand
+from puregraph.ops.native.gemm.gemm import BatchAxis, gemm
+from puregraph.ops.native.kernels import recurrent
+from puregraph.ops.native.kernels.nestcode import nestCalls
+from puregraph.ops.native.kernels.recurrent import SequenceOperand
+from puregraph.ops.native.llvm import jit
+from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+from puregraph.ops.native.threads import pool
+from puregraph.ops.reference.recurrent import (
     alive,
     forward,
     gruBack,
@@ -32,13 +39,6 @@ from puregraph.kernels.recurrent import (
     tanhStep,
     throughTime,
 )
-from puregraph.native.gemm.gemm import BatchAxis, gemm
-from puregraph.native.llvm import jit
-from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
-from puregraph.native.ops import recurrent
-from puregraph.native.ops.nestcode import nestCalls
-from puregraph.native.ops.recurrent import SequenceOperand
-from puregraph.native.threads import pool
 
 STEPS = {tanhStep: "tanh", reluStep: "relu", lstmStep: "lstm", gruStep: "gru"}
 BACKS = {tanhBack: "tanh", reluBack: "relu", lstmBack: "lstm", gruBack: "gru"}

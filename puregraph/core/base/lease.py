@@ -1,0 +1,50 @@
+"""Lease: an array that is handed out, over memory that others read; as long as anybody has it, he may write to it."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from puregraph.core.base.dtype import isBfloat16
+
+PLAIN = "biufc"  # kinds of dtypes that numpy describes by a letter and a size
+
+
+class Inner(np.ndarray):
+    """A view of an array that is lent."""
+
+    __slots__ = ()
+
+
+class Outer(np.ndarray):
+    """A view of an inner one. For the base of a view numpy follows bases as long as they have the type of that view: so
+    a plain array over this one keeps it, and a view of that plain array keeps the plain array."""
+
+    __slots__ = ()
+
+
+class Lease(ref):
+    """A weak reference to a lent array over the memory of `of`; call it to get that array, or None.
+
+    An array keeps its base alive, so every view, buffer or tensor of a lent array keeps the lent array alive. Once it
+    is gone, nothing can write through it.
+    """
+
+    __slots__ = ("of",)
+    of: Any
+
+
+def lend(array: Any, leases: list[Lease]) -> Any:
+    """Make a new array over another one's memory; its lease is in `leases` as long as it is alive."""
+    lent = array.view(Inner).view(Outer).view(np.ndarray)
+    lease = Lease(lent, leases.remove)
+    lease.of = array
+    leases.append(lease)
+    return lent
+
+
+def isLendable(array: Any) -> bool:
+    """True if the end of a handed-out array's life can be detected: numpy arrays of numbers."""
+    return type(array) is np.ndarray and (array.dtype.kind in PLAIN or isBfloat16(array.dtype))

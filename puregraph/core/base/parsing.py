@@ -1,0 +1,19 @@
+"""Parsing: texts as Python's syntax trees, by one thread at a time."""
+
+from __future__ import annotations
+
+import ast
+
+from puregraph.core.base.mutex import Mutex
+
+PARSING = Mutex()
+
+
+def syntaxTree(text: str, mode: str = "exec") -> ast.AST:
+    """The tree of a text, which is never executed.
+
+    In CPython 3.11 all threads share one count of how deep a tree is, so that two which make trees at once may raise
+    SystemError.
+    """
+    with PARSING.lock:
+        return ast.parse(text, mode=mode)

@@ -1,0 +1,49 @@
+"""Training on several processes: the world that they are, how they are started, and sums that do not depend on it."""
+
+from importlib import import_module
+from typing import Any
+
+from puregraph.distributed.collectives.bucketedsum import BucketedSum
+from puregraph.distributed.collectives.grains import Grains
+from puregraph.distributed.collectives.treesum import TreeSum
+from puregraph.distributed.plan.clocks import Clocks
+from puregraph.distributed.plan.cluster import Cluster
+from puregraph.distributed.worlds.countingworld import Collective, CountingWorld, LinkSpeed
+from puregraph.distributed.worlds.current import world
+from puregraph.distributed.worlds.world import Pending, World
+
+__all__ = [
+    "BucketedSum",
+    "Clocks",
+    "Cluster",
+    "Collective",
+    "CountingWorld",
+    "Grains",
+    "LinkSpeed",
+    "MpiGroup",
+    "MpiPending",
+    "MpiWorld",
+    "NcclPending",
+    "NcclWorld",
+    "Pending",
+    "Report",
+    "Several",
+    "TreeSum",
+    "Watch",
+    "World",
+    "world",
+]
+
+LATER = {
+    "MpiGroup": "mpigroup",
+    **dict.fromkeys(("MpiPending", "MpiWorld", "Several"), "mpiworld"),
+    **dict.fromkeys(("Report", "Watch"), "watch"),
+    **dict.fromkeys(("NcclPending", "NcclWorld"), "nccl.ncclworld"),
+}  # who is alone needs none of them
+
+
+def __getattr__(name: str) -> Any:
+    """A class that only several processes need."""
+    if name not in LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"puregraph.distributed.{LATER[name]}"), name)

@@ -1,0 +1,149 @@
+"""GradientExchange: the gradients of all grains, added up, and exchanged while backward still runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.gradientbuckets import GradientBuckets, backwardOrder
+from puregraph.core import device
+from puregraph.core.param import Param
+from puregraph.distributed.collectives.bucketedsum import BucketedSum, BucketRow
+from puregraph.distributed.collectives.grains import Grains
+from puregraph.distributed.collectives.treesum import BLOCK
+from puregraph.distributed.worlds.countingworld import CountingWorld
+
+
+class GradientExchange:
+    """The sum over all grains of the gradients of parameters, in one row in the order in which backward makes them.
+
+    While a compiled step computes the last gradients of this process, it starts a bucket as soon as all of its own are
+    there; of a step that is not compiled, or on a GPU, all buckets start behind it. With `shard` only the pieces of a
+    bucket go to the processes that update them, and gradients of steps are handed over bucket by bucket, so that there
+    is no array of all of them unless a process adds up several grains, or batches.
+
+    `params`, `spans`  the parameters in this order, and which elements of the row each has
+    `isPassing`        whether gradients are handed over, and are in no `Param.grad`
+    """
+
+    def __init__(self, trainer: Any, grains: Grains, params: list[Param]):
+        self.grains, world, shard = grains, trainer.world, trainer.shard
+        self.params = backwardOrder(trainer.net, params)
+        self.isPassing = shard is not None and world.size > 1
+        dtype = np.result_type(np.float32, *[p.dtype for p in params])
+        buckets, before = GradientBuckets(self.params, dtype.itemsize, BLOCK), trainer.objective.buckets
+        buckets.isPassing = self.isPassing
+        if before is not None and before.isLike(buckets):
+            buckets = before  # programs have it
+        self.buckets, self.spans = buckets, buckets.spans
+        names = {id(param): path for path, param in trainer.net.params.items()}
+        labels = [f"bucket {n + 1}: {names.get(id(self.params[g[-1]]))}" for n, g in enumerate(buckets.groups) if g]
+        isBrief = shard in ("gradients", "parameters")
+        self.tree = BucketedSum(world, grains, dtype, buckets.cuts, labels, not self.isPassing, isBrief)
+        buckets.predict = partial(predicted, world.size, len(self.tree.spans[world.rank]), not self.isPassing)
+        isOverlapped = world.size > 1 and not any(map(isOnDevice, params))
+        trainer.objective.buckets = buckets if isOverlapped else None
+        self.reached: set[int] = set()
+
+    def add(self, learn: Callable[[int], list[Any] | None]) -> None:
+        """Add up the gradients that `learn` gives of each grain of this process, or hands over itself."""
+
+        def leaf(grain: int, into: BucketRow) -> None:
+            self.into = into
+            grads = learn(grain)
+            for number in range(self.tree.started, len(self.buckets.groups) if grads is not None else 0):
+                self.fill(number, dict(enumerate(grads or ())))
+
+        self.tree.add(leaf)
+        del self.into
+        self.tree.finish()
+
+    def fill(self, number: int, grads: dict[int, Any], isMore: bool = False) -> None:
+        """Copy gradients to a bucket, or add them to its content; missing gradients are 0."""
+        into, first, end = self.into[number], self.buckets.cuts[number], 0
+        for index in self.buckets.groups[number]:
+            begin, end = self.spans[index]
+            part, grad = into[begin - first : end - first], grads.get(index)
+            if grad is None:
+                part[...] = part if isMore else 0
+                continue
+            new = device.toHost(grad).reshape(-1)
+            part[...] = part.astype(new.dtype, copy=False) + new if isMore else new
+        into[end - first :] = 0  # up to the next bucket
+
+    @contextmanager
+    def leaving(self, grain: int, isFirst: bool, isLast: bool) -> Iterator[None]:
+        """Within it a step runs, which is the first or the last one of a grain: its gradients leave it in buckets, if
+        they are handed over, or are the last that this process computes.
+        """
+        isEnd = isLast and grain == self.grains.own[-1]
+        self.reached -= self.reached if isFirst else set()
+        self.handed = 0
+        if self.isPassing or isEnd:
+            self.buckets.start = partial(self.take, isFirst=isFirst, isEnd=isEnd)
+        try:
+            yield
+        finally:
+            self.buckets.start = None
+
+    def take(self, number: int, grads: dict[int, Any], isFirst: bool, isEnd: bool) -> None:
+        """A bucket of a step is there."""
+        self.fill(number, grads, self.isPassing and not isFirst)
+        self.reached |= {index for index, grad in grads.items() if grad is not None}
+        self.handed += 1
+        if isEnd:
+            self.tree.start()
+
+    def collect(self, isFirst: bool) -> list[bool]:
+        """After a step: which parameters the steps of this grain have reached so far.
+
+        Of a step that is not compiled, and hands nothing over, gradients are taken from `Param.grad`.
+        """
+        if not self.isPassing:
+            return [param.grad is not None for param in self.params]
+        if self.handed == 0:
+            grads = {i: param.grad for i, param in enumerate(self.params) if param.grad is not None}
+            for number in range(len(self.buckets.groups)):
+                self.fill(number, grads, not isFirst)
+            self.reached |= grads.keys()
+            for param in self.params:
+                param.grad = None
+        return [index in self.reached for index in range(len(self.params))]
+
+    def share(self, reached: Any) -> None:
+        """Leave the sum of all grains' gradients in the parameters that any of them reaches."""
+        for number, group in enumerate(self.buckets.groups):
+            total, first = self.tree.total[number], self.buckets.cuts[number]
+            for index in group:
+                begin, end = self.spans[index]
+                self.shareOne(self.params[index], total[begin - first : end - first], reached[index])
+
+    def shareOne(self, param: Param, total: np.ndarray, isReached: bool) -> None:
+        """Set a parameter's gradient to the sum; its previous gradient does not count as lost."""
+        vars(param)["lost"] = 0
+        grad = total.reshape(param.shape).astype(param.dtype, copy=False)
+        if not isReached:
+            param.grad = None
+        elif param.grad is None:
+            param.grad = device.toDevice(grad.copy())
+        else:
+            param.grad[...] = device.toDevice(grad) if device.isDeviceArray(param.grad) else grad
+            param.grad = param.grad  # a new version
+
+
+def predicted(size: int, sums: int, shares: bool, nbytes: int) -> tuple[str, float]:
+    """Predict the collectives of a bucket, and their seconds on a link of 25 GB/s and 5 us."""
+    world = CountingWorld(size)
+    world.count("allToAll", sums * world.share(nbytes), size - 1)
+    if shares:
+        world.count("allGather", world.share(nbytes), world.doublings)
+    return " + ".join(call.name for call in world.calls), world.seconds
+
+
+def isOnDevice(param: Param) -> bool:
+    """True if a parameter is on a GPU, or will be allocated there."""
+    return device.name() == "cuda" if param.array is None else device.isDeviceArray(param.array)

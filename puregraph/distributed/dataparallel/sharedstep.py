@@ -1,0 +1,351 @@
+"""SharedStep: one step of several processes, or of the fixed grains of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from puregraph.core import device
+from puregraph.core.errors import DataError, NotFiniteError
+from puregraph.data.batches import Batch, sharedBatch
+from puregraph.data.nonfinite import remedy
+from puregraph.distributed.collectives.grains import Grains
+from puregraph.distributed.collectives.treenorm import treeNorm
+from puregraph.distributed.dataparallel.deviceexchange import exchangeFor
+from puregraph.distributed.dataparallel.lockstep import LockStep, isSynchronized
+from puregraph.distributed.dataparallel.shardedupdate import ShardedUpdate, isOnDevice
+from puregraph.distributed.dataparallel.shardedweights import ShardedWeights, bucketedWeights
+from puregraph.distributed.dataparallel.shardupdate import ShardUpdate
+from puregraph.modules.costs.counted import countedIn
+
+APART = 40  # bits between the counters of random numbers of two grains: more than a run ever draws
+
+
+class SharedStep:
+    """Forward and backward of this process's grains, the exchange, and the update, which is the same everywhere.
+
+    Every grain starts from the running statistics that there were before the step; the new ones are the means of what
+    the grains make of them, weighted by their samples. Counters of random numbers are apart by grain. Costs, metrics
+    and statistics of all grains are exchanged as one array with a row for each; so all processes know alike whether a
+    cost is finite, and whether one of them was asked to stop.
+    """
+
+    def __init__(self, trainer: Any, count: int):
+        self.trainer, self.world = trainer, trainer.world
+        self.grains = self.grainsOf(count)
+        once = {id(s): path for path, s in reversed(trainer.net.states.items())}
+        self.states = {path: s for path, s in trainer.net.states.items() if once[id(s)] == path}
+        drawing = {id(m): m for m in trainer.net.modules().values() if getattr(m, "draws", None)}
+        self.counters = [m.states[m.draws] for m in drawing.values()]
+        self.slots = slotsOf(trainer.optimizer)
+        self.params = self.setupGradients()
+        self.columns = Columns(size=(), counted=(), cost=(), stop=(), ignored=(2,), reached=(len(self.params),))
+        for path, state in self.states.items():
+            self.columns.add(f"state {path}", state.shape)
+        for metric, name, value in metricSums(trainer.metrics):
+            self.columns.add(f"metric {metric.name} {name}", np.shape(value))
+        self.sharded: ShardedUpdate | None = None
+        self.weights: ShardedWeights | None = None
+        if self.gradients is not None and self.gradients.isPassing:
+            of = {id(slot.param): slot for slot in self.slots}
+            slots = [of[id(param)] for param in self.params]
+            if trainer.shard == "parameters":
+                self.weights = bucketedWeights(trainer, self.gradients)
+                self.sharded = ShardUpdate(trainer, slots, self.gradients, self.weights)
+            else:
+                self.sharded = ShardedUpdate(trainer, slots, self.gradients)
+        self.lockstep: LockStep | None = None
+        if any(isSynchronized(module) for module in trainer.net.modules().values()):
+            isCompiled = trainer.objective.compile and not any(map(isOnDevice, self.params))
+            self.lockstep = LockStep(self.grains.world, self.grains, isCompiled, self.weights)
+        self.blame = remedy(None)
+
+    def collect(self, group: list[Batch], location: str) -> None:
+        """Run forward, backward and the all-reduce on this rank's share of the batches. Safe to retry."""
+        trainer = self.trainer
+        self.group = [batch if batch.whole else sharedBatch(batch, self.grains.share(batch.size)) for batch in group]
+        self.size = sum(batch.whole or 0 for batch in self.group)
+        self.rows = np.zeros((self.grains.count, len(group), self.columns.length))
+        self.before = {path: s.materialize().copy() for path, s in self.states.items()}
+        sums = [metric.state() for metric in trainer.metrics]
+        self.world.label = location
+        if self.weights is not None:
+            self.weights.divide()
+        try:
+            self.learnAll()
+        finally:
+            self.setStates()
+            for metric, saved in zip(trainer.metrics, sums):
+                metric.restore(saved)
+        self.gatherRows()
+        whole = float(self.column("counted").sum())
+        if whole not in (0.0, self.size):  # gradients were computed as if it were the size
+            self.multiply(self.size / whole)
+        self.norm = self.measured() if trainer.optimizer.needsNorm else None
+
+    def setupGradients(self) -> list[Any]:
+        """Prepare the exchange of gradients; the parameters in the order in which these are made."""
+        self.gradients = exchangeFor(self.trainer, self.grains, [slot.param for slot in self.slots])
+        return self.gradients.params
+
+    def grainsOf(self, count: int) -> Grains:
+        """Return the grains of a batch, with the ones of this rank."""
+        return Grains(count, self.world)
+
+    def multiply(self, factor: float) -> None:
+        """Multiply the sums of gradients."""
+        self.gradients.tree.multiply(factor)
+
+    def measured(self) -> float | None:
+        """The norm of all gradients, unless each process finds it for itself."""
+        tree, isElsewhere = self.gradients.tree, self.sharded is None and isOnDevice(self.params[0])
+        return None if isElsewhere else treeNorm(self.world, tree.runs, tree.pieces)
+
+    def gatherRows(self) -> None:
+        """All-gather the rows of all grains."""
+        rowSize = self.rows[0].size
+        self.world.allGather(self.rows.reshape(-1), [rowSize * bound for bound in self.grains.bounds])
+
+    def gatherWeights(self) -> None:
+        """Have all weights here, before anybody looks at the network: they are, after each step."""
+
+    # This process's grains ------------------------------------------------------------------------------------------
+
+    def learnAll(self) -> None:
+        """Add up the gradients of this process's grains, and have them exchanged."""
+        if self.lockstep is not None:
+            self.learnTogether(self.lockstep)
+        self.gradients.add(self.learn if self.lockstep is None else self.learntTogether)
+
+    def learn(self, grain: int) -> list[Any] | None:
+        """The gradients of one grain, of all batches of the step; None if they were handed over."""
+        parts = {n: part for n, batch in enumerate(self.group) if (part := self.partOf(batch, grain)).size}
+        first, last = min(parts, default=0), max(parts, default=0)
+        for number, part in parts.items():
+            with self.gradients.leaving(grain, number == first, number == last):
+                self.learnPart(part, grain, number, number == first)
+        self.column("stop")[grain] = self.trainer.interrupt.asked
+        return None if parts and self.gradients.isPassing else [param.grad if parts else None for param in self.params]
+
+    def partOf(self, batch: Batch, grain: int) -> Batch:
+        """The samples of a grain."""
+        rows = self.grains.part(grain, batch.whole or 0)
+        data, target = [x[rows] for x in batch.data], [x[rows] for x in batch.target]
+        return batch._replace(data=data, target=target, size=rows.stop - rows.start, whole=None)
+
+    def learnTogether(self, lockstep: LockStep) -> None:
+        """Compute the gradients of all grains in lockstep, by grain and parameter."""
+        objective = self.trainer.objective
+        self.sums: dict[tuple[int, int], Any] = {}
+        for number, batch in enumerate(self.group):
+            parts = {grain: part for grain in self.grains.own if (part := self.partOf(batch, grain)).size}
+            inputs = {grain: list(map(device.toDevice, (*part.data, *part.target))) for grain, part in parts.items()}
+            states = {}
+            for grain in parts:
+                self.setStates(self.apartOf(grain, number))
+                states[grain] = {id(state): state.materialize().copy() for state in self.states.values()}
+            shares = {grain: self.shareOf(part) for grain, part in parts.items()}
+            smallest = likeSmallest(batch, self.grains.count)
+            for grain, (outputs, grads) in lockstep.run(objective.graph, smallest, inputs, states, shares).items():
+                for param, new in grads:
+                    old = self.sums.get((grain, id(param)))
+                    self.sums[grain, id(param)] = old if new is None else new if old is None else old + new
+                for state in self.states.values():
+                    state.materialize()[...] = states[grain][id(state)]
+                reached = [self.sums.get((grain, id(param))) is not None for param in self.params]
+                cost, shown = objective.parted(outputs)
+                self.addRow(parts[grain], grain, number, cost, shown, reached)
+
+    def learntTogether(self, grain: int) -> list[Any]:
+        """The gradients of one grain that was run in lockstep with the others."""
+        self.column("stop")[grain] = self.trainer.interrupt.asked
+        return [self.sums.pop((grain, id(param)), None) for param in self.params]
+
+    def apartOf(self, grain: int, number: int) -> int:
+        """Return the offset of random counters for a grain of one batch."""
+        return number * self.grains.count + grain << APART
+
+    def learnPart(self, part: Batch, grain: int, number: int, isFirst: bool) -> None:
+        """The gradients of a grain of one batch, left in the parameters, and its row."""
+        trainer, objective = self.trainer, self.trainer.objective
+        self.setStates(self.apartOf(grain, number))
+        slots = {metric.which for metric in trainer.metrics}
+        isNew = isFirst or self.gradients.isPassing
+        program = objective.learner(part, slots, trainer.optimizer, False, isNew, True)
+        if program is None:
+            cost, outputs = objective.run(part, False)
+            objective.backward(self.shareOf(part), isNew)
+        else:
+            cost, *outputs = program.run(*part.data, *part.target, scale=self.shareOf(part))
+        self.addRow(part, grain, number, cost, outputs, self.gradients.collect(isFirst))
+
+    def shareOf(self, part: Batch) -> float:
+        """The share of a part in the mean over the step, which is right but for a factor that all parts have."""
+        return self.countedIn(part) / self.size
+
+    def countedIn(self, part: Batch) -> float:
+        """Return the number of values in the mean cost of a part."""
+        return float(countedIn(self.trainer.cost, part.target[0] if part.target else None, part.size))
+
+    def addRow(self, part: Batch, grain: int, number: int, cost: Any, outputs: list[Any], reached: list[bool]) -> None:
+        """Fill the row of a grain of one batch, which has changed the states."""
+        for counter in self.counters:
+            counter.materialize()[...] -= self.apartOf(grain, number)
+        row = {**costRow(self, part, cost, outputs), **stateRow(self.states, self.before), "reached": reached}
+        self.fillRow(row, grain, number)
+
+    def fillRow(self, row: dict[str, Any], grain: int, number: int) -> None:
+        """Note this of a grain of one batch."""
+        for name, value in row.items():
+            self.column(name)[grain, number] = np.asarray(value, np.float64)
+
+    def setStates(self, apart: int = 0) -> None:
+        """Set all states to what they were before the step, and counters of random numbers apart."""
+        for path, state in self.states.items():
+            state.materialize()[...] = self.before[path]
+            state.bumpVersion()
+        for counter in self.counters:
+            counter.materialize()[...] += apart
+
+    # All grains -----------------------------------------------------------------------------------------------------
+
+    def column(self, name: str) -> np.ndarray:
+        """Return a named column of the rows, by grain and batch."""
+        span, shape = self.columns.spans[name]
+        return self.rows[..., span].reshape(*self.rows.shape[:2], *shape)
+
+    def finish(self, locations: list[str]) -> None:
+        """Count costs and metrics, and set states, from the rows of all grains; then update.
+
+        Raises    NotFiniteError if the cost of any grain is not finite, on all processes
+        """
+        trainer = self.trainer
+        trainer.interrupt.agreed = bool(self.column("stop").any())
+        sizes, costs = self.column("size"), self.column("cost")
+        for grain, number in np.argwhere(~np.isfinite(costs)):
+            where = f"{locations[number]}, grain {grain + 1} of {self.grains.count}"
+            error = NotFiniteError(f"{where}: the cost is {costs[grain, number]}; {self.blame}")
+            error.namesLocation, error.step = True, trainer.step
+            raise error
+        nonempty = [(int(n), b, g) for b, g in np.ndindex(*sizes.T.shape) if (n := sizes[g, b])]
+        counted = self.column("counted")
+        trainer.meters.addShares([(costs[g, b], counted[g, b]) for _, b, g in nonempty], self.size)
+        if trainer.ignored is not None:
+            trainer.ignored += self.column("ignored").sum((0, 1)).astype(int)
+        for metric in trainer.metrics:
+            addMetric(self.column, metric, nonempty)
+        for path, state in self.states.items():
+            self.setState(path, state, nonempty)
+        self.update()
+
+    def setState(self, path: str, state: Any, taken: list[tuple[int, int, int]]) -> None:
+        """The value of a state after the step: the mean over all grains, or what all of them have counted.
+
+        Raises    DataError for a whole number that grains change in different ways
+        """
+        column, array = self.column(f"state {path}"), state.materialize()
+        if state.dtype.kind == "f":
+            mean = np.zeros(state.shape)
+            for n, b, g in taken:
+                mean += column[g, b] * (n / self.size)
+            array[...] = device.toDevice(mean.astype(state.dtype)) if device.isDeviceArray(array) else mean
+        else:
+            _, b, g = taken[0]
+            if any((column[at, number] != column[g, b]).any() for _, number, at in taken):
+                raise DataError(f"state '{path}': grains of one batch change it in different ways, which have no mean")
+            change = column[g, b].astype(np.int64).astype(state.dtype)
+            array[...] += device.toDevice(change) if device.isDeviceArray(array) else change
+        state.bumpVersion()
+
+    def update(self) -> None:
+        """The update, with the sum of all grains' gradients, or this process's piece of it."""
+        optimizer, reached = self.trainer.optimizer, self.column("reached").any((0, 1))
+        optimizer.measured = self.norm
+        try:
+            if self.sharded is not None:
+                optimizer.zeroGradParams()  # what is there is of this process's grains alone
+                self.sharded.run(self.gradients.tree.pieces, reached)
+            else:
+                self.gradients.share(reached)
+                self.trainer.objective.update(optimizer)
+        finally:
+            optimizer.measured = None
+
+
+def likeSmallest(batch: Batch, count: int) -> list[Any]:
+    """Return arrays like the smallest grain with samples of a batch, for `count` grains."""
+    least = max((batch.whole or 0) // count, 1)
+    return [np.empty((least, *x.shape[1:]), x.dtype) for x in (*batch.data, *batch.target)]
+
+
+def slotsOf(optimizer: Any) -> list[Any]:
+    """Return the slots whose gradients are exchanged: trained parameters, and frozen ones that may have state."""
+    return [slot for slot in optimizer.slots if slot.param.trainable or slot.step]
+
+
+def costRow(step: SharedStep, part: Batch, cost: Any, outputs: list[Any]) -> dict[str, Any]:
+    """Return the sums of cost and metrics of a grain."""
+    trainer = step.trainer
+    row: dict[str, Any] = {"size": part.size, "counted": step.countedIn(part), "cost": float(device.toHost(cost))}
+    if trainer.ignored is not None and part.target:
+        row["ignored"] = int((part.target[0] == trainer.cost.ignoreIndex).sum()), part.target[0].size
+    for metric in trainer.metrics:
+        metric.reset()
+        metric.update(metric.chosen(outputs, "outputs"), metric.chosen(part.target, "targets"))
+    for metric, name, value in metricSums(trainer.metrics):
+        row[f"metric {metric.name} {name}"] = value
+    if not np.isfinite(row["cost"]):
+        step.blame = remedy(part)
+    return row
+
+
+def stateRow(states: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """Return the states after a grain: floats as values, whole numbers as the change since `before`."""
+    row = {}
+    for path, state in states.items():
+        after = device.toHost(state.materialize())
+        isFloat = state.dtype.kind == "f"
+        row[f"state {path}"] = (
+            after if isFloat else after.astype(np.int64) - device.toHost(before[path]).astype(np.int64)
+        )
+    return row
+
+
+def addMetric(column: Any, metric: Any, taken: list[tuple[int, int, int]]) -> None:
+    """Add the sums of all grains to a metric; a bool is true if it holds for all."""
+    sums = metric.state()
+    for name, before in sums.items():
+        rows, dtype = column(f"metric {metric.name} {name}"), np.asarray(before).dtype
+        for _, b, g in taken:
+            value = rows[g, b].astype(dtype)
+            sums[name] = before = before and bool(value) if dtype == np.bool_ else before + value
+    metric.restore(sums)
+
+
+class Columns:
+    """The position of each named column in a row, and its shape."""
+
+    def __init__(self, **shapes: tuple[int, ...]):
+        self.spans: dict[str, tuple[slice, tuple[int, ...]]] = {}
+        self.length = 0
+        for name, shape in shapes.items():
+            self.add(name, shape)
+
+    def add(self, name: str, shape: tuple[int, ...]) -> None:
+        """Values of another name behind the others."""
+        begin, self.length = self.length, self.length + int(np.prod(shape))
+        self.spans[name] = slice(begin, self.length), shape
+
+
+def metricSums(metrics: list[Any]) -> Iterator[tuple[Any, str, Any]]:
+    """Yield each metric with the name and value of each of its running sums.
+
+    Raises    DataError for a sum that cannot be added over grains
+    """
+    for metric in metrics:
+        for name, value in metric.state().items():
+            if np.asarray(value).dtype.kind not in "biuf":
+                raise DataError(f"{metric.name}: wanted sums of numbers, which grains can add to, got {value!r:.60}")
+            yield metric, name, value

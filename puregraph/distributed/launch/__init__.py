@@ -1,0 +1,1 @@
+"""Start a script on several processes, watch them, and end them together."""

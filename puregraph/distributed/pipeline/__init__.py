@@ -1,0 +1,34 @@
+"""Pipeline: steps of a network in stages, through which the grains of a batch go one after the other."""
+
+from puregraph.distributed.pipeline.grainsums import GrainSums
+from puregraph.distributed.pipeline.lockedpipeline import LockedPipeline
+from puregraph.distributed.pipeline.lockedpipelinestep import LockedPipelineStep
+from puregraph.distributed.pipeline.pipelinegrid import PipelineGrid
+from puregraph.distributed.pipeline.pipelineschedule import PipelineSchedule, StageMove
+from puregraph.distributed.pipeline.pipelinestep import PipelineStep
+from puregraph.distributed.pipeline.shardedstage import ShardedStage
+from puregraph.distributed.pipeline.stagepass import StagePass
+from puregraph.distributed.pipeline.stagepipeline import Microbatch, StagePipeline
+from puregraph.distributed.pipeline.stageshard import StageShard
+from puregraph.distributed.plan.pipelineplan import PipelinePlan, Stage, StageSplit, StageSums
+from puregraph.distributed.plan.stagefootprint import StageFootprint
+
+__all__ = [
+    "GrainSums",
+    "LockedPipeline",
+    "LockedPipelineStep",
+    "Microbatch",
+    "ShardedStage",
+    "PipelineGrid",
+    "PipelineSchedule",
+    "PipelineStep",
+    "Stage",
+    "StageFootprint",
+    "StageMove",
+    "StagePass",
+    "StagePipeline",
+    "PipelinePlan",
+    "StageShard",
+    "StageSplit",
+    "StageSums",
+]

@@ -1,0 +1,237 @@
+"""PipelinePlan: the memory that each process of a pipeline takes at its peak, from the graph alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.compile.memory.outputs import SPARE
+from puregraph.core.errors import GraphError
+from puregraph.distributed.collectives.treesum import BLOCK, Span
+from puregraph.distributed.plan.cluster import Cluster
+from puregraph.distributed.plan.dataparallelplan import LOOKED, SHARDS, arraysFor, batchOf, busiest
+from puregraph.distributed.plan.stagefootprint import StageFootprint
+from puregraph.graph import Graph
+from puregraph.graph.analysis.footprint import Footprint
+from puregraph.graph.analysis.stagecuts import StageCuts
+from puregraph.graph.analysis.summary import bytesText
+from puregraph.graph.graphsegment import Crossings, GraphSegment, segmentFrom
+from puregraph.optimizers.updateformulas import states
+
+COUNTS = 2, 3, 4, 6, 8  # of stages in a table
+EACH = 8  # grains of a process, or as many as a batch has
+
+
+class StageSplit(NamedTuple):
+    """A network in stages, and what its processes take.
+
+    `stages`, `shard`, `grains`  as the Trainer takes them
+    `replicas`                   how many processes share the stages of a position, and divide the grains
+    `memory`                     by position, and by process there, the bytes at the peak; others are like the last one
+    """
+
+    stages: int
+    shard: str | None
+    grains: int
+    replicas: int
+    memory: list[list[int]]
+
+    def of(self, rank: int) -> int:
+        """The bytes of a process."""
+        position, replica = divmod(rank, self.replicas)
+        return self.memory[position][min(replica, len(self.memory[position]) - 1)]
+
+    @property
+    def most(self) -> int:
+        """The bytes of the process that takes most."""
+        return max(map(max, self.memory))
+
+
+class Stage(NamedTuple):
+    """A stage: the size of the parameters that it updates, and the bytes of a microbatch in it.
+
+    `size`       elements of these parameters
+    `kept`       bytes kept from forward to backward
+    `values`     bytes of all other values, and of gradients from programs
+    `gathered`   extra bytes of gathered weights, if these are sharded
+    `gradients`  bytes of gradients while they are added to a grain's sums
+    `passed`     bytes that cross its cuts
+    """
+
+    size: int
+    kept: int
+    values: int
+    gathered: int
+    gradients: int
+    passed: int
+
+
+class StageSums(NamedTuple):
+    """The spans of the tree whose sums a process gives, as if all began at 0, and how many all `replicas` give."""
+
+    spans: tuple[Span, ...]
+    parts: int
+    replicas: int
+
+    @property
+    def grains(self) -> int:
+        """The grains of the process."""
+        return sum(end - begin for begin, end in self.spans)
+
+
+class PipelinePlan:
+    """The possible pipelines of a network on a cluster; `best` takes the least memory.
+
+    Nothing is allocated and nothing runs: sizes come from `StageFootprint` at the shapes of a grain. The peak of a step
+    is in the passes of microbatches, in the reduction of gradients, or in the update.
+
+    `graph`      the network; inputs of `shapes` are a full batch, along their first axis
+    `optimizer`  an optimizer or its class, which gives the state arrays per weight
+
+    Weights, gradients, optimizer state, values of microbatches and buffers of reductions are counted; data, cost,
+    metrics, packed weights and Python itself are not.
+
+    Raises    ShapeError for shapes that do not fit; ArgumentError without a batch in numbers
+    """
+
+    def __init__(self, graph: Graph, shapes: Sequence[Any], cluster: Cluster, optimizer: Any):
+        self.graph, self.shapes, self.cluster = graph, [tuple(s) for s in shapes], cluster.checked()
+        self.batch = batchOf(self.shapes)
+        self.keeps = len(states(optimizer if isinstance(optimizer, type) else type(optimizer)))
+        self.stored = sum(array.nbytes for kind in (graph.params, graph.states) for array in kind.values())
+        self.trained = [param for param in graph.params.values() if param.trainable]
+        self.dtype = np.result_type(np.float32, *[param.dtype for param in self.trained])
+        self.cuts: dict[int, StageCuts] = {}  # by the samples of a microbatch
+        self.planned: dict[tuple[int, int], list[Stage]] = {}
+        self.splits = list(self.every())
+
+    @property
+    def best(self) -> StageSplit | None:
+        """Whose largest process takes least memory, if that fits; None if none does."""
+        fitting = [split for split in self.splits if split.most <= self.cluster.memory]
+        return min(fitting, key=lambda split: split.most, default=None)
+
+    def every(self) -> Iterator[StageSplit]:
+        """Some numbers of stages that divide the processes, each with every shard."""
+        ranks = self.cluster.ranks
+        for stages in (k for k in COUNTS if ranks % k == 0 and ranks // k <= self.batch):
+            replicas = ranks // stages
+            grains = replicas * min(EACH, 1 << (self.batch // replicas).bit_length() - 1)
+            for shard in SHARDS if replicas > 1 else (None, "parameters"):
+                try:
+                    yield self.split(stages, shard, grains)
+                except GraphError:  # which has not as many
+                    break
+
+    def split(self, stages: int, shard: str | None, grains: int) -> StageSplit:
+        """Return the split of the network into n stages, with these grains.
+
+        Raises    GraphError if it cannot be cut into n stages
+        """
+        positions = math.gcd(self.cluster.ranks, stages)
+        replicas = self.cluster.ranks // positions
+        every = self.stages(stages, -(-self.batch // grains))
+        spans = busiest(self.cluster._replace(ranks=replicas), grains).spans
+        parts, memory = sum(map(len, spans)), []
+        for position in range(positions):
+            lengths = [tuple([(0, b - a) for a, b in own]) for own in spans[: LOOKED + 1]]
+            byRank, own = [StageSums(s, parts, replicas) for s in lengths], range(position, stages, positions)
+            peaks = {sums: self.memory(every, own, shard, sums) for sums in set(byRank)}
+            memory.append([peaks[sums] for sums in byRank])
+        return StageSplit(stages, shard, grains, replicas, memory)
+
+    def memory(self, every: list[Stage], own: range, shard: str | None, reduced: StageSums) -> int:
+        """Return the peak memory of a rank with some of all stages and these sums of gradients."""
+        itemsize, stages, replicas = self.dtype.itemsize, [every[stage] for stage in own], reduced.replicas
+        piece = sum(pieceOf(stage.size, replicas if shard else 1) for stage in stages) * itemsize
+        held = self.stored
+        if shard == "parameters":
+            held -= sum(param.nbytes for param in self.trained) - piece
+            held += sum(stage.gathered for stage in stages)
+        elif shard is not None:
+            held += piece  # the weights that are updated
+        held += self.keeps * piece + piece  # gradients as the update has them, until the next one
+        alive = [min(len(every) - number, reduced.grains) for number in own]
+        held += sum(stage.values + min(count, SPARE) * stage.kept for count, stage in zip(alive, stages))
+        sums = arraysFor([*reduced.spans]) * itemsize * sum(stage.size for stage in stages)
+        passing = sums + max(stage.gradients for stage in stages) + sum(stage.passed for stage in stages)
+        passing += sum(max(count - SPARE, 0) * stage.kept for count, stage in zip(alive, stages))
+        summing = sums + piece
+        if replicas > 1:
+            largest, count = max(stage.size for stage in stages), len(reduced.spans)
+            received = reduced.parts if count > 1 else reduced.parts - 1  # several own sums are copied
+            shardSize, levels = pieceOf(largest, replicas), reduced.parts.bit_length()
+            summing += itemsize * shardSize * (received - 1 + levels)  # sums on the way to the root
+            summing += itemsize * (largest - pieceOf(largest, replicas)) * count if count > 1 else 0  # to be sent
+        isBrief = shard in ("gradients", "parameters")
+        return held + max(passing, summing, piece + (0 if isBrief else sums))
+
+    # Stages -----------------------------------------------------------------------------------------------------------
+
+    def stages(self, count: int, samples: int) -> list[Stage]:
+        """A network in n stages, for a microbatch of n samples."""
+        key = count, samples
+        if key not in self.planned:
+            cuts, counted = self.cutsFor(samples), set[int]()
+            segments = [segmentFrom(cuts.crossings, *pair) for pair in pairwise(cuts.best(count))]
+            self.planned[key] = [self.stage(cuts.footprint, segment, counted) for segment in segments]
+        return self.planned[key]
+
+    def cutsFor(self, samples: int) -> StageCuts:
+        """Return the possible cuts of the network, for n samples.
+
+        Raises    ShapeError if the network does not fit them
+        """
+        if samples not in self.cuts:
+            shapes = [(samples, *shape[1:]) for shape in self.shapes]
+            self.graph.dataShapeFrom(shapes)
+            footprint = Footprint(self.graph, *shapes)
+            self.cuts[samples] = StageCuts(footprint, Crossings(footprint.steps, isCarried=False))
+        return self.cuts[samples]
+
+    def stage(self, footprint: Footprint, segment: GraphSegment, counted: set[int]) -> Stage:
+        """Return a stage, which updates the parameters that no earlier stage has."""
+        graph = segment.graph
+        params = {id(param): param for param in graph.params.values() if param.trainable}
+        size = sum(param.size for key, param in params.items() if key not in counted)
+        counted |= params.keys()
+        entering = [crossing.number for crossing in (*segment.received, *segment.taken)]
+        inner = StageFootprint(graph, [footprint.shapes[n] for n in entering], len(segment.taken) > 0)
+        gradients = [param.nbytes for param in params.values()]
+        added = sum(gradients) + max(gradients, default=0)  # and a scaled copy of one at a time
+        passed = sum(int(footprint.sizes[crossing.number]) for crossing in (*segment.taken, *segment.left))
+        return Stage(size, int(inner.kept() or 0), inner.passing + inner.made, inner.gathered, added, passed)
+
+    # Words ------------------------------------------------------------------------------------------------------------
+
+    def table(self) -> str:
+        """Every pipeline as a line: what the processes of each position take."""
+        title = f"stages of {self.graph.title()}, and the memory of a process with each of them"
+        if not self.splits:
+            return f"{title}: no number of them up to {COUNTS[-1]} divides network and {self.cluster.ranks:,} processes"
+        rows = [("stages", "shard", "grains", "memory"), *map(self.row, self.splits)]
+        wide = [max(map(len, column)) for column in list(zip(*rows))[:3]]
+        lines = ["  ".join([*[c.rjust(w) for c, w in zip(row, wide)], row[3]]) for row in rows]
+        for i, split in enumerate(self.splits, 1):
+            fits = split.most <= self.cluster.memory
+            lines[i] += "  least" if split is self.best else "" if fits else "  too large"
+        return "\n".join([title, *lines])
+
+    def row(self, split: StageSplit) -> tuple[str, str, str, str]:
+        """Return the table row of a pipeline."""
+        memory = ", ".join([bytesText(max(peaks)) for peaks in split.memory])
+        return str(split.stages), split.shard or "nothing", f"{split.grains:,}", memory
+
+    def __repr__(self) -> str:
+        return (
+            f"<PipelinePlan of {self.graph.title()} for {self.cluster.ranks} processes: {len(self.splits)} pipelines>"
+        )
+
+
+def pieceOf(size: int, count: int) -> int:
+    """The elements of the largest of n pieces of an array, see `cutsOf`."""
+    return min(BLOCK * -(-size // (BLOCK * count)), size)

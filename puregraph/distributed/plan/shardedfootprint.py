@@ -1,0 +1,85 @@
+"""ShardedFootprint: the bytes of a step with sharded gradients, and with sharded weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.compile.gradientbuckets import GradientBuckets
+from puregraph.core.shape import product
+from puregraph.graph.analysis.footprint import Footprint, gradAliases, shownOf
+from puregraph.graph.analysis.liveness import Liveness
+from puregraph.graph.backward import readsOf
+
+
+class ShardedFootprint(Footprint):
+    """A Footprint of a process that is one of several.
+
+    Each gradient of a parameter is let go when its bucket has all of its own. Weights that are `parted` have memory
+    from their first reader to their last, in forward, and in backward once more.
+
+    `reads`  the parameters that a step reads from other processes, those that forward and backward read twice
+    """
+
+    def __init__(self, graph: Any, shapes: list[Any], buckets: GradientBuckets, parted: list[Any]):
+        self.buckets = buckets
+        self.parted = {id(param): param for param in parted}
+        self.reads: list[Any] = []
+        super().__init__(graph, *shapes)
+
+    def livenessForward(self, lives: Liveness) -> None:
+        held = {n: p for n, module, name in self.steps.params if id(p := getattr(module, name)) in self.parted}
+        self.weights = held
+        for number in self.steps.inputs:
+            lives.make(number, self.sizes[number])
+        made: dict[int, int] = {}
+        for step in self.steps.items:
+            lives.time += 1
+            for number in step.args:
+                if number in held:
+                    self.read(lives, number, held[number], made)
+            for number in step.outs:
+                lives.make(number, self.sizes[number], step.args[0] if step.module.views else None)
+            lives.use(step.args)
+        lives.middle = lives.time = lives.time + 1
+        lives.use(self.steps.outputs)
+
+    def read(self, lives: Liveness, number: int, param: Any, made: dict[int, int]) -> None:
+        """A weight is read, unless it was read before: for another node, under another number."""
+        lives.make(number, param.nbytes, made.get(id(param)))
+        if id(param) not in made:
+            made[id(param)] = number
+            self.reads.append(param)
+
+    def livenessBackward(self, lives: Liveness, back: Any) -> None:
+        steps, outside = back.steps(), [*self.steps.outputs, *back.numbers]
+        held: dict[int, Any] = {}
+        for i, (inner, number) in enumerate(zip(steps.inputs, outside, strict=True)):
+            if number in self.weights:
+                held[-inner] = self.weights[number]
+            else:
+                lives.make(-inner, self.sizes[number], None if i < len(back.seeds) else number)
+        waiting = self.gradients(steps, back)
+        made: dict[int, int] = {}
+        for step, _, shapes, *_ in back.inferShapes([self.shapes[n] for n in outside]):
+            lives.time += 1
+            taken = [-n for n in readsOf(step)]
+            for number in taken if shownOf(step) else ():  # the gradient of an input is what weights are read for
+                if number in held and number not in lives.owner:
+                    self.read(lives, number, held[number], made)
+            lives.use(taken)
+            for number, shape in zip(step.outs, shapes or [], strict=True):
+                nbytes = product(shape) * self.dtype.itemsize
+                isSame = gradAliases(step) and nbytes == lives.sizeOf(-step.args[0])
+                lives.make(-number, nbytes, -step.args[0] if isSame else None)
+            while waiting and all(n in lives.owner for n in waiting[0]):
+                lives.use(waiting.pop(0))
+
+    def gradients(self, steps: Any, back: Any) -> list[list[int]]:
+        """For each bucket the numbers of its gradients."""
+        edges = [param for param, edge in back.paramGrads if edge is not None]
+        results = steps.outputs[len(steps.outputs) - len(edges) :]
+        numbers: dict[int, list[int]] = {}
+        for param, number in zip(edges, results):
+            numbers.setdefault(id(param), []).append(-number)
+        params = self.buckets.params
+        return [[n for index in group for n in numbers.get(id(params[index]), ())] for group in self.buckets.groups]

@@ -1,5 +1,0 @@
-"""Ray: runs that are started again when a worker is lost, and with more workers when there are more."""
-
-from puregraph.many.ray.rayrun import RayRun
-
-__all__ = ["RayRun"]

@@ -1,0 +1,1 @@
+"""Operations on arrays: formulas and references in numpy, and their code for CPUs and GPUs."""

@@ -1,0 +1,274 @@
+"""Kernel: a numpy function, reference and fallback in one, with its faster implementations directly below it.
+
+    @kernel
+    def gather(x, index): ...
+
+    @gather.fast
+    def gather(x, index): ...  # on the CPU; returns NotImplemented where it does not apply
+
+    @gather.shape
+    def gather(x, index):  # (shape, dtype) of the result, a list of them for several; compiling asks for it
+        return (*index.shape, *x.shape[1:]), x.dtype
+
+    @gather.cuda
+    def gather(y, x, index):  # on a GPU: the launches that put the result into y, or NotImplemented
+        return [Launch("gather", TEXT, ...)]
+
+What passes of the compiler and of autodiff need to know of it is declared there too, by the decorators and `declare`:
+see DECLARATIONS. They ask `declared(function, "flops")` and have no lists of operations.
+
+The implementation for a GPU touches no data: it asks arrays for shape, dtype, strides and size, and describes launches,
+which run on CuPy's arrays, in a compiled step, or in the emulator. It takes the result first, a list where there are
+several.
+Where functions of numpy's protocols are all that a GPU needs, `@name.device` says so. Each decorator gives the Kernel
+back, so one name serves all.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable, Container, Iterable
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.core.device import isDeviceArray, toHost
+from puregraph.core.tracer import HANDED, tracerOf
+from puregraph.ops.cuda.runtime import runner
+
+registry: dict[str, Kernel] = {}
+DECLARATIONS = {
+    "flops": "rule(y, *arguments): the operations of a call",
+    "layout": "how a result is stored in a compiled step: CHANNELSLAST, HEADSLAST, LIKEFIRST",
+    "halves": "what may be of 16 bits: ANYFLOATS, READSFLOATS, or Halves",
+    "bounds": "rule(*arguments): the integers that have to be bounded, their low, their limit, and one that is ignored",
+    "weight": "how it uses the weight of a convolution: READS (argument 1), MAKES",
+    "library": "rule(y, *arguments, tf32=): a call of one of NVIDIA's libraries, or NotImplemented",
+    "epilogue": "rule(y, *arguments, tail): launches that apply formulas to its sums; the library takes bias,"
+    " activation and residual",
+    "lower": "rule(call, workspace): native kernel calls, or None",
+    "adjoint": "rule(g, y, *arguments): it is linear in its first argument, and this is its gradient",
+    "multilinear": "rule(g, y, *arguments): it is linear in each array, and these are its gradients",
+    "vjp": "rule(g, y, *arguments): its gradients; see puregraph/autodiff/derivatives/declarations.py",
+    "jvp": "rule(function, values, tangents, options): its result and tangent; REFERENCE: as its reference has them",
+    "samples": "rule(x, *arguments): the same for all samples at once, which are the first axis of x",
+    "sampled": "how many of its first arguments have samples, where that is not one",
+    "decompose": "rule(*arguments): the same by simpler functions, or NotImplemented",
+}
+CHANNELSLAST, HEADSLAST, LIKEFIRST = "channels last", "heads last", "like the first argument"
+ANYFLOATS, READSFLOATS = "of any floats", "reads any floats"
+READS, MAKES = "reads", "makes"
+REFERENCE = "as its reference"
+GRADIENTS = {"adjoint", "multilinear", "vjp"}  # of which a Kernel has one
+
+
+class Halves(NamedTuple):
+    """The positions of arguments that are multiplied in 16 bits, (4, 0) being the first of argument 4.
+
+    As many `results`, from the first on, are of the same dtype; None: each as it is kept.
+    """
+
+    factors: tuple[Any, ...]
+    results: int | None
+
+    def of(self, arguments: tuple) -> list[Any]:
+        """The arguments at these positions."""
+        return [arguments[at[0]][at[1]] if isinstance(at, tuple) else arguments[at] for at in self.factors]
+
+
+def declaring(what: str) -> Callable[[Kernel, Any], Kernel]:
+    """A decorator of Kernels that declares one of DECLARATIONS."""
+    return lambda kernel, rule: kernel.declare(**{what: rule})
+
+
+class Allowed(threading.local):
+    """The switch for fast CPU implementations; one per thread."""
+
+    fast = True
+
+
+allowed = Allowed()
+
+
+class Kernel:
+    """An operation with a numpy `reference` and `implementations` "fast" (CPU), "cuda" and "device" (GPU)."""
+
+    __qualname__: str
+
+    def __init__(self, reference: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, reference)
+        self.reference = reference
+        self.implementations: dict[str, Callable[..., Any]] = {}
+        self.shapeRule: Callable[..., Any] | None = None
+        self.declarations: dict[str, Any] = {}
+        self.name = f"{reference.__module__}.{reference.__qualname__}"
+        if registry.setdefault(self.name, self) is not self:
+            raise ValueError(f"there is a kernel {self.name} already; give this one another name")
+
+    def fast(self, implementation: Callable[..., Any]) -> Kernel:
+        """Register the faster CPU implementation; it returns NotImplemented for what it does not handle."""
+        return self.addImplementation("fast", implementation)
+
+    def cuda(self, implementation: Callable[..., Any]) -> Kernel:
+        """Register what describes the launches that compute it on a GPU:
+        `implementation(out, *arguments)` gives a list of them, or NotImplemented for what it does not handle."""
+        return self.addImplementation("cuda", implementation)
+
+    def device(self, implementation: Callable[..., Any]) -> Kernel:
+        """Register a function of CuPy arrays, for what needs no launches of its own."""
+        return self.addImplementation("device", implementation)
+
+    def shape(self, rule: Callable[..., Any]) -> Kernel:
+        """Register the rule of its results' shapes and dtypes: (shape, dtype), or a list of pairs for several results.
+        The rule reads only shapes and dtypes of the arguments."""
+        self.shapeRule = rule
+        return self
+
+    def declare(self, **declarations: Any) -> Kernel:
+        """Declare what DECLARATIONS names, each once."""
+        for what, rule in declarations.items():
+            if what not in DECLARATIONS:
+                raise ValueError(f"kernel {self.name}: wanted one of {', '.join(DECLARATIONS)}, got {what!r}")
+            others = GRADIENTS & self.declarations.keys() if what in GRADIENTS else ()
+            if {*others} - {what} or self.declarations.setdefault(what, rule) is not rule:
+                raise ValueError(f"kernel {self.name} has declared its {' or '.join(others) or what} already")
+        return self
+
+    flops = declaring("flops")
+    bounds = declaring("bounds")
+    library = declaring("library")
+    epilogue = declaring("epilogue")
+    adjoint = declaring("adjoint")
+    multilinear = declaring("multilinear")
+    vjp = declaring("vjp")
+    jvp = declaring("jvp")
+    samples = declaring("samples")
+    decompose = declaring("decompose")
+
+    def addImplementation(self, kind: str, implementation: Callable[..., Any]) -> Kernel:
+        if self.implementations.setdefault(kind, implementation) is not implementation:
+            raise ValueError(f"kernel {self.name} has an implementation {kind!r} already")
+        return self
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        tracer = tracerOf(arguments)
+        if tracer is not None:
+            return tracer.handle(self, arguments, options)
+        if "cupy" in sys.modules and holdsDeviceArray((arguments, options)):
+            return self.onDevice(*arguments, **options)
+        if "fast" in self.implementations and allowed.fast:
+            result = self.implementations["fast"](*arguments, **options)
+            if result is not NotImplemented:
+                return result
+        return self.reference(*arguments, **options)
+
+    def onDevice(self, *arguments: Any, **options: Any) -> Any:
+        """The result on the GPU: by launches, else by the implementation for CuPy arrays, else through the host."""
+        if "cuda" in self.implementations and self.shapeRule is not None:
+            result = self.launched(*arguments, **options)
+            if result is not NotImplemented:
+                return result
+        return self.implementations.get("device", self.throughHost)(*arguments, **options)
+
+    def launched(self, *arguments: Any, **options: Any) -> Any:
+        """The result of the launches that its implementation describes; NotImplemented where there are none."""
+        outline = self.shapeRule(*arguments, **options)  # type: ignore[misc]
+        several = isinstance(outline, list)
+        outs = [runner.empty(*one) for one in (outline if several else [outline])]
+        launches = self.implementations["cuda"](outs if several else outs[0], *arguments, **options)
+        if launches is NotImplemented:
+            return NotImplemented
+        runner.run(launches)
+        return tuple(outs) if several else outs[0]
+
+    def throughHost(self, *arguments: Any, **options: Any) -> Any:
+        """The reference on copies of the arguments; arrays among its results go to the GPU."""
+        arguments, options = eachLeaf(bringHome, (arguments, options))
+        return eachLeaf(sendBack, self.reference(*arguments, **options))
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}>"
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # pickled and copied by reference, as functions are
+
+
+def kernel(reference: Callable[..., Any]) -> Kernel:
+    """Make a numpy function a Kernel; `@name.fast`, `@name.cuda` and `@name.shape` below it add to it."""
+    return Kernel(reference)
+
+
+class CompositeKernel(Kernel):
+    """A function that a compiled step takes as one call, and that everything else sees through to what it calls."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        tracer = tracerOf(arguments)
+        if tracer is not None and tracer.takesComposites:
+            return tracer.handle(self, arguments, options)
+        if "cuda" in self.implementations and "cupy" in sys.modules and holdsDeviceArray((arguments, options)):
+            result = self.launched(*arguments, **options)
+            if result is not NotImplemented:
+                return result
+        return self.reference(*arguments, **options)
+
+
+def compositeKernel(reference: Callable[..., Any]) -> CompositeKernel:
+    """Make a function of numpy's functions a composite kernel."""
+    return CompositeKernel(reference)
+
+
+def declared(function: Any, what: str) -> Any:
+    """A Kernel's declaration of this kind; None for other functions, or without one."""
+    return function.declarations.get(what) if isinstance(function, Kernel) else None
+
+
+def needReached(what: str, functions: Iterable[Any], table: Container[Any] = ()) -> None:
+    """Check that a registration takes effect: tracers receive the functions' calls, and none is registered yet.
+
+    Raises    ValueError otherwise
+    """
+    for function in functions:
+        name, owner = getattr(function, "__name__", function), getattr(function, "__self__", function)
+        if not isinstance(owner, (np.ufunc, type(np.sum), Kernel)) and function not in HANDED:
+            wanted = "wanted a Kernel or a function of numpy that can be overridden"
+            raise ValueError(f"{what}: {wanted}, got {name}, which no tracer is handed; make it a Kernel")
+        if function in table:
+            raise ValueError(f"there is a {what} for {name} already")
+
+
+def useFast(wanted: bool) -> ExitStack:
+    """Allow fast CPU implementations in this thread, or not; as `with useFast(False):` until the block ends."""
+    undo = ExitStack()
+    undo.callback(setattr, allowed, "fast", allowed.fast)
+    allowed.fast = wanted
+    return undo
+
+
+def holdsDeviceArray(value: Any) -> bool:
+    """True if a value, or anything inside its tuples, lists and dicts, is a CuPy array."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    return any(map(holdsDeviceArray, value)) if isinstance(value, (tuple, list)) else isDeviceArray(value)
+
+
+def eachLeaf(function: Callable[[Any], Any], value: Any) -> Any:
+    """The value with a function applied to all that its tuples, lists and dicts hold."""
+    if isinstance(value, dict):
+        return {key: eachLeaf(function, part) for key, part in value.items()}
+    if isinstance(value, (tuple, list)):
+        parts = [eachLeaf(function, part) for part in value]
+        return tuple(parts) if isinstance(value, tuple) else parts
+    return function(value)
+
+
+def bringHome(leaf: Any) -> Any:
+    """A CuPy array as a numpy array; anything else unchanged."""
+    return toHost(leaf) if isDeviceArray(leaf) else leaf
+
+
+def sendBack(leaf: Any) -> Any:
+    """A numpy array or scalar as a CuPy array; anything else unchanged."""
+    return sys.modules["cupy"].asarray(leaf) if isinstance(leaf, (np.ndarray, np.generic)) else leaf

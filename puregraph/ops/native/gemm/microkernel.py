@@ -1,0 +1,126 @@
+"""Microkernel: the register tile of a GEMM and its inner loop over k."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.ops.native.llvm.irbuilder import IRBuilder
+
+AHEAD = 16  # rows of b that are prefetched before they are read
+LOOP, ROW = 1.0, 0.04  # the cost of an iteration beside its multiplications: once, for each element of a
+
+
+class Microkernel(NamedTuple):
+    """A register tile: `rows` of a times `vectors` of b's columns, each of `lanes` elements.
+
+    Source    Goto & van de Geijn 2008, Anatomy of high-performance matrix multiplication, section 6
+    """
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self.vectors * self.lanes
+
+    @property
+    def size(self) -> int:
+        """Accumulators."""
+        return self.rows * self.width
+
+    def cost(self, vectors: int) -> float:
+        """The cost of one k for some of the vectors, in vector multiplications; loads are issued in parallel."""
+        return max(self.rows * vectors, self.rows + vectors, 4) + LOOP + ROW * self.rows
+
+    def rowCost(self, n: int) -> float:
+        """The cost for n columns; the last ones may need fewer vectors."""
+        left = self.remainderVectors(n)
+        return n // self.width * self.cost(self.vectors) + (self.cost(left) if left else 0)
+
+    def remainderVectors(self, n: int) -> int:
+        """Vectors of the columns after the last whole tile."""
+        return -(-(n % self.width) // self.lanes)
+
+    @property
+    def key(self) -> str:
+        return f"{self.rows}x{self.vectors}x{self.lanes}"
+
+
+def registers(lanes: int) -> int:
+    """The number of vector registers: AVX2 has half as many as AVX-512 and ARM."""
+    return 16 if lanes == 8 else 32
+
+
+@cache
+def tiles(lanes: int) -> list[Microkernel]:
+    """All tiles whose accumulators fit the registers, together with a row of b and a broadcast element of a."""
+    most = registers(lanes) - 1
+    sizes = ((rows, vectors) for vectors in (1, 2, 3, 4, 6, 8) for rows in range(1, 15))
+    return [Microkernel(r, v, lanes) for r, v in sizes if (r + 1) * v <= most]
+
+
+def multiply(
+    code: IRBuilder,
+    tile: Microkernel,
+    a: IRPointer,
+    aStrides: tuple[int, int],
+    b: IRPointer,
+    count: IRValue,
+    to: IRPointer,
+    isFirst: IRValue,
+    ahead: Sequence[tuple[IRPointer, IRValue]] = (),
+    bStride: IRValue | None = None,
+    copy: IRPointer | None = None,
+    vectors: int = 0,
+    columns: IRValue | None = None,
+) -> None:
+    """to[r, v] = sum_k a[r, k] b[k, v] over `count` k, or unless `isNew` to[r, v] + the same.
+
+    Rows of b are contiguous, or have a stride; then they are prefetched, and may be packed to `copy` on the way.
+    `vectors`: only the first ones of the tile. `columns`: how many b has, where the last vector may go beyond them.
+    `ahead`: addresses to prefetch into L2, and their steps for each k.
+    """
+    vectors = vectors or tile.vectors
+    sources = [x for x in (bStride, copy, columns) if x is not None]
+    args = [a, b, count, to, isFirst, *(x for pair in ahead for x in pair), *sources]
+
+    def write(
+        code: IRBuilder, a: IRPointer, b: IRPointer, count: IRValue, to: IRPointer, isFirst: IRValue, *more: Any
+    ) -> None:
+        targets, optional = more[: 2 * len(ahead)], more[2 * len(ahead) :]
+        step = tile.width if bStride is None else optional[0]
+        copyTarget = None if copy is None else optional[1]
+        masks: list[IRValue | None] = [None] * vectors
+        lanes, zero = tile.lanes, code.constant(0, IRType("f32", tile.lanes))
+        if columns is not None:
+            masks[-1] = code.mask(optional[-1] - (vectors - 1) * lanes, lanes)
+        addresses = [[to.at(r * tile.width + v * lanes) for v in range(vectors)] for r in range(tile.rows)]
+        sums = [[code.variable(zero) for _ in line] for line in addresses]
+        with code.loop(0, count, unroll=1) as k:
+            column, row = a.at(k * aStrides[1]), b.at(k * step)
+            right = [row.load(v * lanes, lanes, mask) for v, mask in enumerate(masks)]
+            for address, stride in zip(targets[::2], targets[1::2]):
+                address.at(k * stride).prefetch(near=False)
+            for v, element in enumerate(right):
+                if bStride is not None:
+                    row.at(AHEAD * step).prefetch(v * lanes)
+                if copyTarget is not None:
+                    copyTarget.at(k * tile.width).store(v * lanes, element)
+            for r, line in enumerate(sums):
+                left = code.splat(column.load(r * aStrides[0]), lanes)
+                for element, value in zip(line, right):
+                    element.value = code.fma(left, value, element.value)
+        with code.when(~isFirst):  # only now, so that a long sum is rounded as seldom as possible
+            for line, where in zip(sums, addresses):
+                for element, address in zip(line, where):
+                    element.value = address.load(0, lanes) + element.value
+        for line, where in zip(sums, addresses):
+            for element, address in zip(line, where):
+                address.store(0, element.value)
+
+    code.function(f"multiply{len(sources)}x{vectors}{'cut' if columns is not None else ''}", args, write)

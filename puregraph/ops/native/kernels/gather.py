@@ -1,0 +1,223 @@
+"""Gather and scatter-add: the native implementations of `kernels.scatter`.
+
+Indices are integers of 64 bits. One that is out of range, below -1 or above the last, counts as -1, and the flag
+`fault` is set, by which the run is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from puregraph.ops.native.llvm import jit
+from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.ops.native.llvm.irbuilder import IRBuilder
+from puregraph.ops.native.llvm.kernelcall import KernelCall
+
+CHUNK = 1 << 14  # elements that a task reads or writes, at least
+FAR = 1 << 11  # the same for gathered rows
+PARTS = 16  # of a table that is larger than the rows added to it
+COLUMNS = 64  # of a table that a task adds to, where columns are split
+
+
+def taskRows(count: int, width: int, most: int = CHUNK) -> int:
+    """The number of rows of a width in a task."""
+    return max(1, min(count, most // max(width, 1)))
+
+
+def eachRow(code: IRBuilder, body: Callable[[IRValue], None]) -> None:
+    """The loop over the rows of a task: `step` of them, of `count` in all."""
+    count, step = code.integer("count"), code.integer("step")
+    start = code.task * step
+    with code.loop(start, code.min(start + step, count), unroll=1) as i:
+        body(i)
+
+
+def overVectors(code: IRBuilder, width: IRValue, lanes: int, body: Callable[[IRValue, IRValue | None], None]) -> None:
+    """The loop over the vectors of a row, then its remainder, with a mask."""
+    vectorEnd = width - width % lanes
+    with code.loop(0, vectorEnd, lanes) as c:
+        body(c, None)
+    with code.when(vectorEnd < width):
+        body(vectorEnd, code.mask(width - vectorEnd, lanes))
+
+
+def inRange(code: IRBuilder, index: IRValue, limit: IRValue, fault: IRPointer) -> IRValue:
+    """True if an index names a row; indices out of range, other than -1, set the fault flag."""
+    wrong = (index < -1) | (index >= limit)
+    with code.when(wrong):
+        fault.store(0, code.i64(1))
+    return (index >= 0) & (index < limit)
+
+
+def gather(
+    table: Any,
+    tableRow: int,
+    rows: int,
+    index: Any,
+    count: int,
+    y: Any,
+    width: int,
+    fault: Any,
+    indexStep: int = 1,
+    kind: str = "f32",
+) -> list[KernelCall]:
+    """y[i] = table[index[i]] for i < count, and zero where the index is -1; `tableRow` is the stride of the table, the
+    kind gives the size of an element."""
+    step = taskRows(count, width, FAR)
+    slots = {"table": table, "tableRow": tableRow, "rows": rows, "index": index, "y": y, "width": width, "fault": fault}
+    slots |= {"count": count, "step": step, "indexStep": indexStep}
+    write = partial(writeGather, kind=kind)
+    return [KernelCall(f"gather {count}x{width}", f"{kind} {jit.lanes(4)}", write, slots, -(-count // step))]
+
+
+def writeGather(code: IRBuilder, kind: str) -> None:
+    """y[i] = table[index[i]]; zeros, and the flag, for an index that is out of range."""
+    lanes = jit.lanes(4)
+    table, index, y, fault = (code.pointer(n, k) for n, k in zip(("table", "index", "y", "fault"), (kind, "i64") * 2))
+    stride, rows, width, indexStep = (code.integer(name) for name in ("tableRow", "rows", "width", "indexStep"))
+    zero = code.constant(0.0, IRType(kind, lanes))
+
+    def row(i: IRValue) -> None:
+        at = index.load(i * indexStep)
+        known = inRange(code, at, rows, fault)
+        source, target = table.at(at * stride), y.at(i * width)
+        with code.when(known):
+            overVectors(code, width, lanes, lambda c, mask: target.store(c, source.load(c, lanes, mask), mask))
+        with code.when(~known):
+            overVectors(code, width, lanes, lambda c, mask: target.store(c, zero, mask))
+
+    eachRow(code, row)
+
+
+def scatterAdd(
+    grad: Any,
+    index: Any,
+    count: int,
+    table: Any,
+    rows: int,
+    width: int,
+    fault: Any,
+    gradRow: int | None = None,
+    indexStep: int = 1,
+) -> list[KernelCall]:
+    """table = 0, then table[index[i]] += grad[i] for all i < count in order; an index of -1 adds nothing.
+
+    A task owns some rows of the table, or some columns, and loops over all indices: additions have one order.
+    """
+    high = PARTS if rows > count else 1
+    wide = 1 if high > 1 else -(-width // COLUMNS)
+    if high * wide < PARTS // 4:
+        high = PARTS // 4
+    part, columns = -(-rows // high), -(-width // wide)
+    slots = {"grad": grad, "gradRow": width if gradRow is None else gradRow, "index": index, "count": count}
+    slots |= {"table": table, "rows": rows, "width": width, "fault": fault}
+    slots |= {"part": part, "columns": columns, "wide": wide, "indexStep": indexStep}
+    tasks = -(-rows // part) * wide if rows and width else 0
+    return [KernelCall(f"scatterAdd {count}x{width}", str(jit.lanes(4)), writeScatter, slots, tasks)]
+
+
+def writeScatter(code: IRBuilder) -> None:
+    """table[index[i]] += grad[i]: each task owns some rows and columns of the table, and loops over all indices."""
+    lanes = jit.lanes(4)
+    grad, index, table, fault = (
+        code.pointer(n, k) for n, k in zip(("grad", "index", "table", "fault"), ("f32", "i64") * 2)
+    )
+    count, rows, width, stride = (code.integer(name) for name in ("count", "rows", "width", "gradRow"))
+    part, columns, wide, indexStep = (code.integer(name) for name in ("part", "columns", "wide", "indexStep"))
+    low = code.task // wide * part
+    high = code.min(low + part, rows)
+    first = code.task % wide * columns
+    live = code.min(columns, width - first)
+    zero = code.constant(0.0, IRType("f32", lanes))
+    with code.loop(low, high, unroll=1) as r:
+        target = table.at(r * width + first)
+        overVectors(code, live, lanes, lambda c, mask: target.store(c, zero, mask))
+    with code.loop(0, count, unroll=1) as i:
+        at = index.load(i * indexStep)
+        inRange(code, at, rows, fault)
+        with code.when((at >= low) & (at < high)):
+            source, sums = grad.at(i * stride + first), table.at(at * width + first)
+
+            def add(c: IRValue, mask: IRValue | None) -> None:
+                sums.store(c, sums.load(c, lanes, mask) + source.load(c, lanes, mask), mask)
+
+            overVectors(code, live, lanes, add)
+
+
+def addAt(values: Any, index: Any, y: Any, rows: int, count: int, size: int) -> list[KernelCall]:
+    """y[i] = 0, then y[i, index[i, a]] += values[i, a] for all a < count in order; indices are of 32 bits, and those
+    below 0 or from `size` on add nothing."""
+    step = taskRows(rows, size)
+    slots = {"values": values, "index": index, "y": y, "each": count, "size": size, "count": rows, "step": step}
+    return [KernelCall(f"addAt {rows}x{count}", str(jit.lanes(4)), writeAddAt, slots, -(-rows // step))]
+
+
+def writeAddAt(code: IRBuilder) -> None:
+    """Row by row: zeros, then one element after another."""
+    lanes = jit.lanes(4)
+    values, index, y = (code.pointer(n, k) for n, k in zip(("values", "index", "y"), ("f32", "i32", "f32")))
+    amount, size = code.integer("each"), code.integer("size")
+    zero = code.constant(0.0, IRType("f32", lanes))
+
+    def row(i: IRValue) -> None:
+        target = y.at(i * size)
+        overVectors(code, size, lanes, lambda c, mask: target.store(c, zero, mask))
+        with code.loop(0, amount, unroll=1) as a:
+            at = code.convert(index.load(i * amount + a), "i64")
+            with code.when((at >= 0) & (at < size)):
+                target.store(at, target.load(at) + values.load(i * amount + a))
+
+    eachRow(code, row)
+
+
+def takeClass(x: Any, labels: Any, y: Any, samples: int, classes: int, inner: int, fault: Any) -> list[KernelCall]:
+    """y[n, s] = x[n, labels[n, s], s], and zero where the label is -1; `inner` is the size of s."""
+    step = taskRows(samples, inner)
+    slots = {"x": x, "labels": labels, "y": y, "classes": classes, "inner": inner, "fault": fault}
+    slots |= {"count": samples, "step": step}
+    return [KernelCall(f"takeClass {samples}x{classes}", "", writeTake, slots, -(-samples // step))]
+
+
+def writeTake(code: IRBuilder) -> None:
+    """y[n, s] = x[n, labels[n, s], s], 0 where there is no such class."""
+    x, labels, y, fault = (code.pointer(n, k) for n, k in zip(("x", "labels", "y", "fault"), ("f32", "i64") * 2))
+    classes, inner = code.integer("classes"), code.integer("inner")
+
+    def sample(n: IRValue) -> None:
+        with code.loop(0, inner, unroll=1) as s:
+            at = labels.load(n * inner + s)
+            known = inRange(code, at, classes, fault)
+            value = x.load((n * classes + code.select(known, at, 0)) * inner + s, 1)
+            y.store(n * inner + s, code.select(known, value, 0.0))
+
+    eachRow(code, sample)
+
+
+def putClass(values: Any, labels: Any, dx: Any, samples: int, classes: int, inner: int, fault: Any) -> list[KernelCall]:
+    """dx[n, labels[n, s], s] = values[n, s], zero elsewhere; a label of -1 puts nothing."""
+    step = taskRows(samples, classes * inner)
+    slots = {"values": values, "labels": labels, "dx": dx, "classes": classes, "inner": inner, "fault": fault}
+    slots |= {"count": samples, "step": step}
+    return [KernelCall(f"putClass {samples}x{classes}", str(jit.lanes(4)), writePut, slots, -(-samples // step))]
+
+
+def writePut(code: IRBuilder) -> None:
+    """dx[n, labels[n, s], s] = values[n, s], and 0 everywhere else."""
+    lanes = jit.lanes(4)
+    values, labels, dx, fault = (
+        code.pointer(n, k) for n, k in zip(("values", "labels", "dx", "fault"), ("f32", "i64") * 2)
+    )
+    classes, inner = code.integer("classes"), code.integer("inner")
+    zero = code.constant(0.0, IRType("f32", lanes))
+
+    def sample(n: IRValue) -> None:
+        target = dx.at(n * classes * inner)
+        overVectors(code, classes * inner, lanes, lambda c, mask: target.store(c, zero, mask))
+        with code.loop(0, inner, unroll=1) as s:
+            at = labels.load(n * inner + s)
+            with code.when(inRange(code, at, classes, fault)):
+                target.store(at * inner + s, values.load(n * inner + s))
+
+    eachRow(code, sample)

@@ -1,0 +1,62 @@
+"""A call of a native kernel before its arrays have addresses: the kernel, its arguments, the number of its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from puregraph.ops.native.llvm.irbuilder import IRBuilder
+
+
+class KernelCall(NamedTuple):
+    """A call of a native kernel.
+
+    `name`   the text in tables: "product 64x512x784"
+    `key`    the parameters of the code: block sizes, options, the key of its epilogue
+    `write`  writes the code: its slots are those of `slots`, by name
+    `slots`  the value of each slot: an array (or its placeholder until addresses are known), or an integer
+    `tasks`  number of tasks; any thread may run any of them, and no two write to the same address
+    """
+
+    name: str
+    key: str
+    write: Callable[[IRBuilder], None]
+    slots: dict[str, Any]
+    tasks: int
+
+    @property
+    def by(self) -> str:
+        """The module that writes the code."""
+        return getattr(self.write, "func", self.write).__module__.rpartition(".")[2]
+
+
+class EpilogueSpec:
+    """The epilogue of a GEMM or convolution, applied to the sums in registers; this base class stores them.
+
+    A kernel calls `open` before its loops, `enter` with the indices of its product along the batch axes, and `put` with
+    the sums of each row (a pixel, a sample) and vector of columns.
+    A subclass adds bias, activation or a residual, and may store more than one result.
+    """
+
+    key = "store"
+
+    def __init__(self, to: Any, stride: int, batch: Sequence[int] = ()):
+        self.to, self.stride, self.batch = to, stride, tuple(batch)
+
+    @property
+    def slots(self) -> dict[str, Any]:
+        return {"y": self.to, "yStride": self.stride} | {f"yBatch{i}": step for i, step in enumerate(self.batch)}
+
+    def open(self, code: IRBuilder) -> None:
+        """Read the arguments."""
+        self.y, self.rowStride = code.pointer("y", "f32"), code.integer("yStride")
+        self.steps = [code.integer(f"yBatch{i}") for i in range(len(self.batch))]
+
+    def enter(self, code: IRBuilder, indices: Sequence[Any]) -> None:
+        """Select one product of a batch."""
+        for index, step in zip(indices, self.steps):
+            self.y = self.y.at(index * step)
+
+    def put(self, code: IRBuilder, row: Any, column: Any, sums: Any, mask: Any = None) -> None:
+        """Take the sums of `sums.lanes` columns of a row; the mask is on for columns that exist."""
+        self.y.store(row * self.rowStride + column, sums, mask)

@@ -1,0 +1,459 @@
+"""Saving and loading: a graph, an optimizer and whatever else a run needs to go on, in one file.
+
+    graph.save("net.h5")                      weights, states and the blueprint
+    graph = puregraph.load("net.h5")          the graph itself, rebuilt
+    graph.load("net.h5")                      into a graph that exists; all or nothing
+
+    save("run.h5", graph, optimizer, extra={"epoch": 3, "random": rng.bit_generator.state})
+    graph, optimizer, extra = load("run.h5")
+
+A file is HDF5 (see `archive`), written whole or not at all (see `atomic`); it holds no code. Instead of a path, `None`
+saves to bytes, and bytes are loaded like a file. Files of PuzzleLib are loaded with `format="puzzlelib"` (see
+`puzzlelib`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import os
+import stat
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from operator import methodcaller
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from puregraph.core import device
+from puregraph.core.arguments import FileSource, Flag, OptimizerLike, Text, optional, takes
+from puregraph.core.base.align import aligned, fitting
+from puregraph.core.base.budget import Budget
+from puregraph.core.base.signals import Deferred
+from puregraph.core.errors import CheckpointError, printable
+from puregraph.core.param import Stored
+from puregraph.core.storage.archive import write
+from puregraph.core.storage.atomicwrite import whole
+from puregraph.core.storage.hdf import Array
+from puregraph.core.storage.jsoncodec import decode, dumps, encode
+from puregraph.core.storage.pieces import PieceSet, removePieces
+from puregraph.core.versioning import ARRAYVERSIONS, COUNTER
+from puregraph.graph import Graph
+from puregraph.optimizers import InitRecorder, Optimizer
+from puregraph.optimizers.changedoptions import changedOptions, restoringOptions
+from puregraph.serialize.blueprintreader import checkSize
+from puregraph.serialize.blueprintwriter import toBlueprint
+from puregraph.serialize.classnames import classNamed, nameOf
+from puregraph.serialize.loadreport import LoadReport, listed, match
+from puregraph.serialize.nativefile import NativeFile, require
+
+
+class LoadedCheckpoint(NamedTuple):
+    """The content of a file: the rebuilt graph, its optimizer in the saved state (or None), and `extra`."""
+
+    graph: Graph
+    optimizer: Any
+    extra: Any
+
+
+class Loaded(NamedTuple):
+    """The result of `loadInto`: a report, and the value that was saved as `extra`."""
+
+    report: LoadReport
+    extra: Any
+
+
+class Contents(NamedTuple):
+    """The description of a file: its arrays with their crc32, and the JSON of graph, optimizer and extra."""
+
+    arrays: dict[str, Array]
+    crcs: dict[str, int]
+    blueprint: dict[str, Any]
+    optimizer: dict[str, Any] | None
+    extra: Any
+
+
+# Saving -------------------------------------------------------------------------------------------------------------
+
+
+class DividedState(NamedTuple):
+    """The state of an optimizer that is sharded over several processes.
+
+    `arrays`  by their names as in `optimizer.state`; None for an array that is in pieces
+    `pieces`  the files that the processes have written
+    """
+
+    arrays: dict[str, Any]
+    pieces: PieceSet | None
+
+
+def save(
+    path: Any, graph: Graph, optimizer: Any = None, extra: Any = None, state: DividedState | None = None
+) -> bytes | None:
+    """Write a graph, and if given an optimizer and `extra`; whatever happens, the old file or the new one is there.
+
+    `extra` is None, a number, a text, an array, or lists, tuples and dicts of those; whole numbers may be of any size.
+    A path of None gives the bytes instead. Arrays that several modules share are stored once. `state` is that of the
+    optimizer where it does not have all of it itself; pieces that only the old file has named are removed at the end.
+
+    Raises    CheckpointError naming what cannot be stored, or why the file cannot be written
+    """
+    if isinstance(path, (bytes, bytearray, memoryview)):
+        raise CheckpointError("a path is wanted as text: bytes are the content of a file, see `load`")
+    arrays, about = collect(graph, optimizer, extra, state)
+    if path is None:
+        memory = io.BytesIO()
+        write(memory, arrays, about)
+        return memory.getvalue()
+    with whole(path) as file:
+        write(file, arrays, about)
+    removePieces(path, [] if state is None or state.pieces is None else [name for name, _ in state.pieces.files])
+    return None
+
+
+Fetched = tuple[Array, Any]
+
+
+def collect(
+    graph: Graph, optimizer: Any, extra: Any, divided: DividedState | None = None
+) -> tuple[list[Fetched], dict[str, Any]]:
+    """The arrays to write, each with a function that fetches it, and the JSON about them."""
+    about: dict[str, Any] = {"blueprint": toBlueprint(graph), "optimizer": None}
+    checkSize(about["blueprint"], Budget(len(dumps(about["blueprint"]))))
+    arrays: list[Fetched] = []
+    groups: Any = (("params", graph.params), ("states", graph.states))
+    for group, stored in groups:
+        for path, s in stored.items():
+            array = Array(f"{group}/{path}", tuple(s.shape), s.dtype.name)
+            arrays.append((array, lambda s=s: device.toHost(s.values())))
+    if optimizer is not None:
+        part = partOf(graph, optimizer)
+        divided = divided or DividedState(wholeOf(optimizer), None)
+        state = {named(name, part): array for name, array in divided.arrays.items()}
+        arrays += [arrayOf(f"optimizer/{i}", array) for i, array in enumerate(state.values()) if array is not None]
+        about["optimizer"] = {
+            **describe(optimizer, "the optimizer"),
+            "step": int(optimizer.step),
+            "state": list(state),
+            **({} if part is None else {"part": list(part.values())}),
+            **({} if divided.pieces is None else {"pieces": list(divided.pieces)}),
+        }
+    extras: list[Fetched] = []
+
+    def special(value: Any) -> Any:
+        if isinstance(value, np.ndarray) or device.isDeviceArray(value):
+            extras.append(arrayOf(f"extra/{len(extras)}", value))
+            return {"array": len(extras) - 1}
+        return None
+
+    about["extra"] = encode(extra, "extra", special)
+    return arrays + extras, about
+
+
+def wholeOf(optimizer: Any) -> dict[str, Any]:
+    """Return the state arrays of an optimizer, which must not be sharded."""
+    sharded = [slot.path for slot in getattr(optimizer, "slots", ()) if slot.part is not None]
+    if sharded:
+        raise CheckpointError(
+            f"the state of {listed(sharded)} is in parts, each in another process; trainer.save writes all of them"
+        )
+    return optimizer.state
+
+
+def partOf(graph: Graph, optimizer: Any) -> dict[str, str] | None:
+    """The paths in the graph of what an optimizer updates, by those that it has for them; None if that is all of it."""
+    paths = {id(param): path for path, param in reversed(graph.params.items())}
+    slots = getattr(optimizer, "slots", ())
+    if not slots or {id(slot.param) for slot in slots} == paths.keys():
+        return None
+    return {slot.path: paths.get(id(slot.param), slot.path) for slot in slots}
+
+
+def named(name: str, part: dict[str, str] | None) -> str:
+    """The name of an optimizer's array with the path of its parameter in the graph, or back."""
+    kind, _, path = name.partition("/")
+    return name if part is None else f"{kind}/{part.get(path, path)}"
+
+
+def arrayOf(name: str, values: Any) -> Fetched:
+    """An array to write under a name."""
+    return Array(name, tuple(values.shape), values.dtype.name), lambda: device.toHost(values)
+
+
+def describe(made: InitRecorder, where: str) -> dict[str, Any]:
+    """An optimizer or schedule as JSON: its class and its constructor's arguments."""
+    where = f"{where} ({type(made).__name__})"
+
+    def special(value: Any) -> Any:
+        return {"recorded": describe(value, where)} if isinstance(value, InitRecorder) else None
+
+    args, kwargs = made.initArgs
+    changed = changedOptions(made) if isinstance(made, Optimizer) else {}
+    return {
+        "class": nameOf(type(made), where),
+        "args": [encode(v, f"{where}: argument {i + 1}", special) for i, v in enumerate(args)],
+        "kwargs": {name: encode(v, f"{where}: argument '{name}'", special) for name, v in kwargs.items()},
+        **(
+            {"changed": {name: encode(v, f"{where}: {name}", special) for name, v in changed.items()}}
+            if changed
+            else {}
+        ),
+    }
+
+
+def remake(row: Any, isChanged: bool = True) -> Any:
+    """The optimizer or schedule of a description, with the settings that were changed later, or as it was made."""
+    good = isinstance(row, dict) and isinstance(row.get("args"), list) and isinstance(row.get("kwargs"), dict)
+    require(good, "an optimizer or schedule", row)
+    cls = classNamed(row.get("class"))
+    if not issubclass(cls, InitRecorder):
+        raise CheckpointError(f"{row['class']!r:.80} is no optimizer or schedule")
+
+    def special(value: dict[str, Any]) -> Any:
+        return remake(value["recorded"], isChanged) if "recorded" in value else None
+
+    args = [decode(v, special) for v in row["args"]]
+    kwargs = {name: decode(v, special) for name, v in row["kwargs"].items()}
+    if isChanged and "changed" in row:
+        changed = row["changed"]
+        require(isinstance(changed, dict), "the changed settings of an optimizer", changed)
+        names = list(inspect.signature(cls.__init__).parameters)[1 : len(args) + 1]
+        kwargs |= dict(zip(names, args)) | {name: decode(v, special) for name, v in changed.items()}
+        args = []
+    return cls(*args, **kwargs)
+
+
+# Loading ------------------------------------------------------------------------------------------------------------
+
+
+FORMATS: dict[str, Callable[..., Any]] = {  # the reader of each format, given the file, its folder and a root in it
+    "puregraph": lambda file, folder, root: NativeFile(file, folder),
+    "puzzlelib": lambda file, folder, root: import_module("puregraph.compat.puzzlelib").PuzzleFile(file, root),
+}
+
+
+@contextmanager
+def opened(source: Any, format: str = "puregraph", root: str | None = None) -> Iterator[Any]:
+    """Open a file, or bytes, to load from. Any error inside the block becomes a CheckpointError that names the file."""
+    label = "the given bytes" if isinstance(source, (bytes, bytearray, memoryview)) else f"'{os.fspath(source)}'"
+    reader: Any = None
+    try:
+        with openFile(source) as file:
+            if format not in FORMATS:
+                raise CheckpointError(f"format: wanted {' or '.join(map(repr, FORMATS))}, got {format!r:.60}")
+            reader = FORMATS[format](file, folderOf(source), root)
+            try:
+                yield reader
+            finally:
+                reader.close()
+    except CheckpointError as error:
+        raise CheckpointError(printable(f"cannot load {label}: {error}")) from error.__cause__
+    except FileNotFoundError as error:
+        raise CheckpointError(f"cannot load {label}: there is no such file") from error
+    except IsADirectoryError as error:
+        raise CheckpointError(f"cannot load {label}: it is a folder") from error
+    except Exception as error:  # a forged file may cause any error
+        raise CheckpointError(printable(f"cannot load {label}: {type(error).__name__}: {error!s:.300}")) from error
+
+
+def folderOf(source: Any) -> str | None:
+    """Return the folder that holds the pieces of a file; None for bytes."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return None
+    return os.path.dirname(os.path.realpath(os.fsdecode(source)))
+
+
+def openFile(source: Any) -> BinaryIO:
+    """A regular file, opened without waiting for a writer at the other end of a pipe."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return io.BytesIO(source)
+
+    def opener(path: str, flags: int) -> int:
+        return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+    file = open(source, "rb", opener=opener)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise CheckpointError("it is no regular file")
+    return file
+
+
+@takes(path=FileSource, format=Text)
+def load(path: Any, format: str = "puregraph") -> LoadedCheckpoint:
+    """Load everything in a file: the graph from its blueprint, the optimizer set up on it, and `extra`.
+
+    The graph is in evalMode. A Trainer trains it as it is; call `graph.trainMode()` before a training loop of your own.
+
+    Classes are found by name among those of puregraph and those given to `registerModule`; nothing is imported or run.
+
+    `format="puzzlelib"` reads a file of PuzzleLib; this format is never detected automatically.
+
+    Raises    CheckpointError naming file, array and reason, before memory is allocated for it
+    """
+    with opened(path, format) as source:
+        graph = source.graph().evalMode()
+        optimizer = None if source.optimizer is None else remake(source.optimizer)
+        if optimizer is not None:
+            optimizer.setupOn(holderOfPart(graph, source.optimizer.get("part")))
+        return LoadedCheckpoint(graph, optimizer, bring(source, graph, optimizer, True).extra)
+
+
+@takes(path=FileSource, format=Text)
+def loadGraph(path: Any, format: str = "puregraph") -> Graph:
+    """The graph of a file, in evalMode, rebuilt from its blueprint, whatever it was trained with; see `load`."""
+    with opened(path, format) as source:
+        graph = source.graph().evalMode()
+        bring(source, graph, None, True)
+        return graph
+
+
+def loadInto(
+    path: Any,
+    graph: Graph,
+    optimizer: Any = None,
+    strict: bool = True,
+    root: str | None = None,
+    format: str = "puregraph",
+) -> Loaded:
+    """Load a file into a graph, and if given an optimizer, that exist; all of it or nothing.
+
+    The optimizer keeps its own settings, and takes over the steps and the state. `strict=False` loads what fits.
+    `format="puzzlelib"` reads what PuzzleLib wrote; `root` names the network in it.
+
+    Raises    CheckpointError; where arrays do not fit it lists them all. Graph and optimizer are then as they were.
+    """
+    with opened(path, format, root) as source:
+        if optimizer is not None and strict:
+            checkOptimizer(source.optimizer, optimizer, graph)
+        return bring(source, graph, optimizer if source.optimizer else None, strict)
+
+
+def holderOfPart(graph: Graph, part: list[str] | None) -> Any:
+    """Return the module of a graph, or the graph, whose parameters have exactly these paths.
+
+    Raises    CheckpointError if there is none
+    """
+    if part is None:
+        return graph
+    wanted = {id(graph.params.get(path)) for path in part}
+    for path in graph.allNames():
+        module = graph[path]
+        if {id(param) for param in module.params.values()} == wanted:
+            return module
+    raise CheckpointError(
+        f"its optimizer updates {listed(part)} alone, which no module of the graph holds by themselves; call "
+        "setupOn for these on an optimizer, and graph.load(path, optimizer=optimizer)"
+    )
+
+
+def checkOptimizer(row: dict[str, Any] | None, optimizer: Any, graph: Graph) -> None:
+    """Check that the file holds an optimizer of the same class, for the same parameters."""
+    if row is None:
+        raise CheckpointError(f"it holds no optimizer; the {type(optimizer).__name__} given would start anew")
+    if classNamed(row["class"]) is not type(optimizer):
+        raise CheckpointError(
+            f"it holds the state of {row['class']}, the optimizer given is {type(optimizer).__name__}"
+        )
+    part = partOf(graph, optimizer)
+    paths = None if part is None else set(part.values())
+    if "part" in row and paths != set(row["part"]):
+        updated = "all parameters" if paths is None else listed(sorted(paths))
+        raise CheckpointError(
+            f"its optimizer updates {listed(row['part'])} alone, "
+            f"the {type(optimizer).__name__} given updates {updated}; "
+            "call setupOn with that part of the network first"
+        )
+
+
+class Staged(NamedTuple):
+    """The values of a file for a graph and an optimizer: read and checked, not yet assigned; see `assign`.
+
+    `kept`  a sentence for each setting of the optimizer that differs from the one in the file, and is kept
+    """
+
+    loaded: Loaded
+    steps: list[Callable[[], Any]]
+    kept: list[str]
+
+
+def bring(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Loaded:
+    """Read and prove all that fits, then put it in place."""
+    staged = stage(source, graph, optimizer, strict)
+    assign(staged.steps)
+    return staged.loaded
+
+
+def stage(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Staged:
+    """Read and check every array that fits, and change nothing. The steps that follow allocate no memory and cannot
+    fail."""
+    targets: dict[str, Stored] = {**graph.params, **graph.states}
+    report, chosen = match(source, graph, targets)
+    if strict and not report.complete:
+        raise CheckpointError(f"the graph holds other arrays: {report}\n  net.load(path, strict=False) loads what fits")
+    kept: list[str] = []
+    values = {p: device.toDevice(source.read(at, targets[p].shape, targets[p].dtype)) for p, at in chosen.items()}
+    if strict:
+        source.check(chosen.values())
+    loaded = Loaded(report, source.extra())
+    steps = [step for path, value in values.items() for step in putting(targets[path], value)]
+    if optimizer is not None:
+        part = partOf(graph, optimizer) if "part" in source.optimizer else None
+        back = None if part is None else {path: name for name, path in part.items()}
+        saved = {named(name, back): array for name, array in source.state().items()}
+        attributes = optimizer.restored(source.optimizer["step"], saved)
+        steps.append(partial(vars(optimizer).update, attributes))
+        options, kept = restoringOptions(optimizer, remake(source.optimizer, False), remake(source.optimizer))
+        steps += options
+    return Staged(loaded, steps, kept)
+
+
+def putting(stored: Stored, value: Any) -> list[Callable[[], Any]]:
+    """Return the steps that set an array's values and give it a new version. An existing array is written in place."""
+    renew = partial(vars(stored).__setitem__, "version", next(ARRAYVERSIONS))
+    if stored.array is not None:
+        return [partial(stored.array.__setitem__, ..., value), renew]
+    return [partial(vars(stored).__setitem__, "array", aligned(fitting(value, stored.dtype))), renew]
+
+
+def assign(steps: list[Callable[[], Any]]) -> None:
+    """Take all steps, or none: they run within one call of compiled code, which no signal handler interrupts.
+
+    Each step is such code itself, so that Python, which looks for signals between its own instructions, has no turn;
+    but for copies to a GPU, which CuPy makes in Python: behind them handlers have their turn.
+    """
+    with Deferred():
+        deque(map(methodcaller("__call__"), [*steps, partial(setattr, COUNTER, "version", object())]), maxlen=0)
+
+
+def contents(path: Any, format: str = "puregraph") -> Contents:
+    """Describe the content of a file without reading its arrays."""
+    with opened(path, format) as source:
+        if not isinstance(source, NativeFile):
+            return Contents(dict(source.arrays), {}, {}, None, None)
+        archive = source.archive
+        return Contents(archive.arrays, archive.crcs, source.blueprint, source.optimizer, source.extraJson)
+
+
+# On Graph -----------------------------------------------------------------------------------------------------------
+
+
+@takes(path=optional(FileSource), optimizer=optional(OptimizerLike))
+def saveGraph(self: Graph, path: Any, optimizer: Any = None, extra: Any = None) -> bytes | None:
+    """Write this graph, and if given an optimizer and `extra`, to a file, or for None to bytes; see `save`."""
+    return save(path, self, optimizer, extra)
+
+
+@takes(path=FileSource, optimizer=optional(OptimizerLike), strict=Flag, root=optional(Text), format=Text)
+def loadReport(
+    self: Graph,
+    path: Any,
+    strict: bool = True,
+    optimizer: Any = None,
+    root: str | None = None,
+    format: str = "puregraph",
+) -> LoadReport:
+    """Load a file into this graph, all or nothing, and say what became of each array; see `loadInto`."""
+    return loadInto(path, self, optimizer, strict, root, format).report
