@@ -75,7 +75,8 @@ setup(
     package_data={
         "puregraph": ["py.typed"],
         "puregraph.draw": ["page.css", "page.js"],
-        "puregraph.ops.cuda": ["headers/*.h", "headers/*.cpp", "libraries/*.json"],
+        "puregraph.ops.cuda": ["headers/*.h", "libraries/*.json"],
+        "puregraph.testing.emulator": ["*.h", "*.cpp"],
     },
     install_requires=["h5py>=3.10", "numpy>=2", "rich>=13"],
     extras_require=EXTRAS,

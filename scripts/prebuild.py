@@ -25,11 +25,11 @@ sys.path.insert(1, str(ROOT))
 
 from benchmarks import floors, gpu, workloads  # noqa: E402 - found through the line above
 from benchmarks.contenders import puregraph as side  # noqa: E402
-from puregraph import modules
+from puregraph import modules  # noqa: E402
 from puregraph.compile import program  # noqa: E402
 from puregraph.compile.backend import GPU  # noqa: E402
 from puregraph.compile.gpu.lower.copylaunch import startsOf  # noqa: E402
-from puregraph.core import device
+from puregraph.core import device  # noqa: E402
 from puregraph.core.storage import diskcache  # noqa: E402
 from puregraph.graph import Graph  # noqa: E402
 from puregraph.graph.input import Input  # noqa: E402

@@ -1,4 +1,4 @@
-"""Moved: files that have a new name are found under the old one for one more release; packages, when asked for."""
+"""Moved: modules under their former names, for one more release, and under the short names that they keep."""
 
 from __future__ import annotations
 
@@ -13,36 +13,61 @@ from types import ModuleType
 
 from puregraph.core.foreign import ForeignFinder, hintFor
 
+KEPT = {  # short names of what users import
+    "check": "testing.check",
+    "checkpoint": "serialize.checkpoint",
+    "costs": "modules.costs",
+    "device": "core.device",
+    "errors": "core.errors",
+    "function": "graph.function",
+    "kernel": "ops.kernel",
+    "module": "graph.module",
+    "node": "graph.node",
+    "pointwise": "graph.pointwise",
+    "text": "compat.text",
+}
+
 NEW = {
+    "analysis": "graph.analysis",
+    "arguments": "core.arguments",
+    "base": "core.base",
     "backward": "graph.backward",
     "blueprint": "serialize.blueprint",
+    "cuda": "ops.cuda",
     "dim": "core.dim",
-    "evaluator": "formula.interpreter",
-    "footprint": "analysis.footprint",
-    "hdf": "storage.hdf",
+    "evaluator": "ops.formula.interpreter",
+    "footprint": "graph.analysis.footprint",
+    "formula": "ops.formula",
+    "hdf": "core.storage.hdf",
     "initial": "core.initial",
     "input": "graph.input",
-    "lives": "analysis.liveness",
-    "nest": "formula.loopnest",
-    "overview": "analysis.summary",
+    "kernels": "ops.reference",
+    "lives": "graph.analysis.liveness",
+    "many": "distributed",
+    "native": "ops.native",
+    "nest": "ops.formula.loopnest",
+    "overview": "graph.analysis.summary",
     "parallel": "graph.parallel",
     "param": "core.param",
-    "puzzlelib": "serialize.puzzlelib",
+    "puzzlelib": "compat.puzzlelib",
     "rules": "core.rules",
     "sequential": "graph.sequential",
     "shape": "core.shape",
+    "special": "ops.special",
     "steps": "graph.steps",
-    "table": "formula.optable",
-    "terms": "formula.expr",
+    "storage": "core.storage",
+    "table": "ops.formula.optable",
+    "terms": "ops.formula.expr",
 }
 
-LATE = ("models", "onnx", "text")  # public packages that importing puregraph does not need
+TARGETS = {**NEW, **KEPT}
+LATE = ("models", "onnx")  # public packages that importing puregraph does not need
 
 
 class MovedFinder(MetaPathFinder, Loader):
     """Gives the module of a new name for an old one, with a DeprecationWarning that says so.
 
-    It is asked before all other finders: a module in a package of an old name would else be loaded a second time.
+    It precedes all other finders, which would load a module of a renamed package a second time.
     """
 
     def find_spec(
@@ -63,9 +88,9 @@ def newName(name: str) -> str:
     """The dotted name of a module today; modules in a package of an old name are looked for in the new one."""
     package, _, rest = name.partition(".")
     old, _, inner = rest.partition(".")
-    if package != "puregraph" or old not in NEW:
+    if package != "puregraph" or old not in TARGETS:
         return name
-    return ".".join([package, NEW[old], *([inner] if inner else [])])
+    return ".".join([package, TARGETS[old], *([inner] if inner else [])])
 
 
 def attribute(name: str) -> ModuleType:
@@ -73,7 +98,7 @@ def attribute(name: str) -> ModuleType:
 
     Raises    AttributeError for any other name
     """
-    if name not in NEW and name not in LATE:
+    if name not in TARGETS and name not in LATE:
         hint = hintFor(name)
         raise AttributeError(f"module 'puregraph' has no attribute {name!r}{hint and '; '}{hint}")
     return import_module(f"puregraph.{name}")

@@ -35,9 +35,9 @@ __all__ = [
 ]
 
 LATER = {
-    "MpiGroup": "mpigroup",
-    **dict.fromkeys(("MpiPending", "MpiWorld", "Several"), "mpiworld"),
-    **dict.fromkeys(("Report", "Watch"), "watch"),
+    "MpiGroup": "worlds.mpigroup",
+    **dict.fromkeys(("MpiPending", "MpiWorld", "Several"), "worlds.mpiworld"),
+    **dict.fromkeys(("Report", "Watch"), "launch.watch"),
     **dict.fromkeys(("NcclPending", "NcclWorld"), "nccl.ncclworld"),
 }  # who is alone needs none of them
 

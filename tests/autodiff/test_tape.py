@@ -169,7 +169,7 @@ def test_a_leaf_and_what_was_made_of_it():
 def test_what_is_no_leaf_keeps_its_gradient_if_told_to():
     x = number(3)
     y = x * x
-    with pytest.raises(RuntimeError, match="MulBackward0 made is not kept: call retain_grad"):
+    with pytest.raises(RuntimeError, match="MulBackward0's result is not kept: call retain_grad"):
         y.grad
     with pytest.raises(RuntimeError, match="retain_grad"):
         y.grad = 1.0

@@ -86,7 +86,7 @@ def calculators(calls):
     net.trainMode()  # which a Calculator changes for a while
     own = Calculator(net, batchsize=32)
     assert not together(lambda i: near(own.calculate(big[: SIZES[i]]), wanted[SIZES[i]]), calls)
-    assert net["c"].isTraining and not HOLDERS.found
+    assert net["c"].isTraining and not HOLDERS.before
 
 
 def validators(calls):
@@ -101,7 +101,7 @@ def validators(calls):
         return all(near(found[name], value) for name, value in wanted[SIZES[i]].items())
 
     assert not together(work, calls)
-    assert net["c"].isTraining and not HOLDERS.found
+    assert net["c"].isTraining and not HOLDERS.before
 
 
 def programs(calls):
@@ -210,7 +210,7 @@ def test_a_net_is_not_evaluated_while_another_thread_trains_it():
     finally:
         done.set()
         thread.join(60)
-    assert not net["c"].isTraining and not HOLDERS.found
+    assert not net["c"].isTraining and not HOLDERS.before
     assert Calculator(net).calculate(images(4)).shape == (4, 10)
 
 
@@ -230,7 +230,7 @@ def test_the_last_thread_that_evaluates_restores_the_mode():
     assert not net["c"].isTraining
     done.set()
     thread.join(60)
-    assert net["c"].isTraining and not HOLDERS.found
+    assert net["c"].isTraining and not HOLDERS.before
 
 
 def test_a_mode_within_a_mode_of_one_thread_is_left_as_it_was():

@@ -9,11 +9,12 @@ from source import library
 
 import puregraph
 
-EXPORTING = ("costs", "data", "modules", "optimizers", "special", "text", "train")  # others are mostly inside
+EXPORTING = ("data", "modules", "ops.special", "optimizers", "compat.text", "train")  # others are mostly inside
 FOLDERS = sorted(
     source.name
     for source in library()
-    if source.path.name == "__init__.py" and source.name.split(".")[1:2] and source.name.split(".")[1] in EXPORTING
+    if source.path.name == "__init__.py"
+    and f"{source.name}.".startswith(tuple([f"puregraph.{name}." for name in EXPORTING]))
 )
 
 

@@ -4,28 +4,15 @@ import pytest
 from source import Source, imports, library, place
 
 LAYERS = """
-errors version foreign moved
-base
-arguments
-device
 core
-storage
-special
-formula
-cuda
-kernel
-native
-kernels
-node
-module
-pointwise function
+ops
 graph
-analysis
-costs optimizers compile autodiff data
+autodiff compile data optimizers
 modules
-text many
 onnx
-train serialize checkpoint draw profile check
+serialize
+compat distributed
+draw testing train
 puregraph
 cli __main__ models examples
 """.strip().splitlines()
@@ -82,14 +69,14 @@ def test_no_file_imports_itself_through_others():
 @pytest.mark.parametrize(
     ("importer", "text", "words"),
     [
-        ("puregraph.graph.node", "from puregraph.graph.graph import Graph", "graph, which stands above"),
-        ("puregraph.graph.node", "def late():\n    from puregraph.graph.graph import Graph", "node.py:2"),
-        ("puregraph.graph.node", "from puregraph import device, graph", "graph, which stands above"),
-        ("puregraph.graph.node", "from .graph import Graph", "graph, which stands above"),
+        ("puregraph.ops.kernel", "from puregraph.graph.graph import Graph", "graph, which stands above"),
+        ("puregraph.ops.kernel", "def late():\n    from puregraph.graph.graph import Graph", "ops.py:2"),
+        ("puregraph.ops.kernel", "from puregraph import device, graph", "graph, which stands above"),
+        ("puregraph.ops.kernel", "from ..graph import Graph", "graph, which stands above"),
         ("puregraph.graph.node", "import puregraph", "puregraph, which stands above"),
         ("puregraph.graph.node", "from puregraph import Graph", "puregraph, which stands above"),
         ("puregraph.graph.node", "from puregraph.core.errors import need\nimport numpy", None),
-        ("puregraph.graph.node", "if TYPE_CHECKING:\n    from puregraph.graph.graph import Graph", None),
+        ("puregraph.ops.kernel", "if TYPE_CHECKING:\n    from puregraph.graph.graph import Graph", None),
         ("puregraph.graph.graph", "from puregraph.modules.linear import Linear", "modules, which stands above"),
     ],
 )

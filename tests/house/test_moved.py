@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import puregraph
-from puregraph.core.moved import LATE, NEW
+from puregraph.core.moved import KEPT, LATE, NEW
 
 
 @pytest.mark.parametrize("name", NEW)
@@ -16,6 +16,25 @@ def test_an_old_name_gives_the_file_that_it_is_now(name):
         found = __import__(f"puregraph.{name}", fromlist=["x"])
     assert found is sys.modules[f"puregraph.{NEW[name]}"]
     assert found.__spec__.name == f"puregraph.{NEW[name]}"
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_short_name_gives_the_same_module_without_a_warning(name):
+    assert __import__(f"puregraph.{name}", fromlist=["x"]) is sys.modules[f"puregraph.{KEPT[name]}"]
+    assert getattr(puregraph, name) is sys.modules[f"puregraph.{KEPT[name]}"]
+
+
+def test_a_module_in_a_package_of_an_old_name_is_not_loaded_twice():
+    code = """if 1:
+        import warnings
+        warnings.simplefilter("ignore")
+        import puregraph.text.template, puregraph.compat.text.template, puregraph.kernels.convolution
+        import puregraph.errors.userwarning, puregraph.core.errors.userwarning, puregraph.ops.reference.convolution
+        assert puregraph.text.template is puregraph.compat.text.template
+        assert puregraph.errors.userwarning.warnUser is puregraph.core.errors.userwarning.warnUser
+        assert puregraph.kernels.convolution is puregraph.ops.reference.convolution
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_an_old_name_is_an_attribute_of_the_package_too():
@@ -33,7 +52,11 @@ def test_a_name_that_never_was_is_no_attribute():
 
 
 def test_no_old_name_is_that_of_a_file():
-    assert not [name for name in NEW if (__import__("pathlib").Path(puregraph.__file__).parent / f"{name}.py").exists()]
+    assert not [
+        name
+        for name in [*NEW, *KEPT]
+        if (__import__("pathlib").Path(puregraph.__file__).parent / f"{name}.py").exists()
+    ]
 
 
 @pytest.mark.parametrize("name", LATE)

@@ -30,7 +30,7 @@ FOREIGN = {  # names of PyTorch, autograd and AnalogVNN, hooks of ast.NodeVisito
 FORBIDDENCALLS = {"eval", "exec"}
 FORBIDDENMODULES = {"dill", "cloudpickle", "marshal", "pickle", "shelve"}
 SOURCES = library()
-SNAKE = ("puregraph.autodiff", "puregraph.compat.text")  # torch's and afnio's names
+SNAKE = ("puregraph.autodiff", "puregraph.compat")  # torch's and afnio's names
 MIXED = [source for source in SOURCES if not source.name.startswith(SNAKE)]
 
 

@@ -264,7 +264,7 @@ while True:
 @pytest.fixture
 def sleepers(tmp_path):
     """Three processes that sleep, each of which has left its number for the launcher."""
-    beside = Path(launcher.__file__).parent / "runfolder"
+    beside = Path(launcher.__file__).parent
     processes = [subprocess.Popen([sys.executable, "-c", SLEEPER, beside, tmp_path, str(rank)]) for rank in range(3)]
     assert waited(lambda: len(ranksIn(tmp_path)) == 3, 60)
     yield processes

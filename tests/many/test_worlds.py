@@ -87,7 +87,7 @@ def test_a_step_in_a_world_of_one_makes_the_calls_of_one_that_is_alone(monkeypat
     more = {name: joint[name] - count for name, count in alone.items() if joint[name] > count}
     more |= {name: count for name, count in joint.items() if name not in alone}
     assert sum(more.values()) < steps, more  # no call more in each step
-    ofMany = {name: count for name, count in joint.items() if "many/" in name or "together/" in name}
+    ofMany = {name: count for name, count in joint.items() if "distributed/" in name}
     assert sum(ofMany.values()) <= 4 * steps + 16, ofMany
 
 

@@ -44,7 +44,7 @@ from puregraph.ops.cuda.runtime.launch import (
     tables,
 )
 from puregraph.ops.cuda.runtime.preprocess import digest, read
-from puregraph.testing.emulator.ptx import translated
+from puregraph.testing.emulator.ptx import ownText, translated
 from puregraph.testing.emulator.restrict import broken, restricted
 
 RUNNING = threading.Lock()  # the runtime has one thread at a time
@@ -165,7 +165,7 @@ def loaded(data: bytes, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
 @cache
 def runtime() -> ctypes.CDLL:
     """The runtime that runs and checks kernels."""
-    text = preprocessed(read("emulator.cpp") + read("ptx.cpp"))
+    text = preprocessed(ownText("emulator.cpp") + ownText("ptx.cpp"))
     library = loaded(build(text, ["-O2", "-fvisibility=default"]), ctypes.RTLD_GLOBAL)
     library.emulator_launch.restype = ctypes.c_char_p
     library.emulator_region.argtypes = [
@@ -225,7 +225,7 @@ def library(name: str) -> ctypes.CDLL | None:
 @cache
 def beginning() -> str:
     """The text before all others."""
-    return f'{read("emulator.h")}{read("ptx.h")}\n#line 1 "common.h"\n{translated(read("common.h"))}\n'
+    return f'{ownText("emulator.h")}{ownText("ptx.h")}\n#line 1 "common.h"\n{translated(read("common.h"))}\n'
 
 
 @cache

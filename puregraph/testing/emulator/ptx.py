@@ -3,22 +3,29 @@
     asm volatile("cp.async.wait_group %0;" ::"n"(later) : "memory");    ->    ptx::cp_async_wait_group(HERE, later);
 
 A function has the name of the instruction, and its operands in the order of the text: so an operand at the wrong
-position is wrong here too. The functions are in `headers/ptx.h`.
+position is wrong here too. The functions are in `ptx.h`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 from puregraph.core.errors import DeviceError
-from puregraph.ops.cuda.runtime.preprocess import read
 
 STATEMENT = re.compile(r"\basm\b(\s+volatile\b)?\s*(?=\()")
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 OPERAND = re.compile(r'\s*"([=+]?)\w"\s*\((.*)\)\s*', re.DOTALL)
 INDEX = re.compile(r"%(\d+)|\b(\d+)\b")
 MOVES = ("cp.", "ldmatrix.", "griddepcontrol.wait")  # instructions that move memory behind the compiler's back
+
+
+@cache
+def ownText(name: str) -> str:
+    """A file of C beside this one."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
 def translated(text: str) -> str:
@@ -43,8 +50,8 @@ def call(statement: str, isVolatile: bool) -> str:
     if instruction.count(";") != 1 or not instruction.endswith(";"):
         raise DeviceError(f"wanted one instruction in an asm statement, got {instruction!r}")
     function = name.replace(".", "_")
-    if not re.search(rf"\b{function}\b", read("ptx.h")):
-        raise DeviceError(f"the emulator has no {name}: give it a meaning in headers/ptx.h")
+    if not re.search(rf"\b{function}\b", ownText("ptx.h")):
+        raise DeviceError(f"the emulator has no {name}: give it a meaning in ptx.h")
     clobbers = LITERAL.findall(sections[3]) if len(sections) > 3 else []
     if name.startswith(MOVES) and not (isVolatile and "memory" in clobbers):
         raise DeviceError(f'{name} moves memory: its asm statement must be volatile, with "memory" behind its operands')

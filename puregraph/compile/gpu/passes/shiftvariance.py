@@ -2,11 +2,11 @@
 
     mean = p + sum (x - p) / m,    variance = sum (x - p)^2 / m - (sum (x - p) / m)^2
 
-Rules subtract a first mean (`ops/reference/reduce.py`), which takes a separate pass. Any p within some standard deviations
-of the mean will do: the error of the variance is 1 + ((p - mean) / deviation)^2 ulp. Here p is, for each channel, the
-median of five elements, spread from the start to the end, so two of them may be outliers. For elements drawn at random
-it is k deviations away with a probability below 10 / k^6, for any distribution. If all elements are equal, the variance
-is exactly 0.
+Rules subtract a first mean (`ops/reference/reduce.py`), which takes a separate pass. Any p within some standard
+deviations of the mean will do: the error of the variance is 1 + ((p - mean) / deviation)^2 ulp. Here p is, for each
+channel, the median of five elements, spread from the start to the end, so two of them may be outliers. For elements
+drawn at random it is k deviations away with a probability below 10 / k^6, for any distribution. If all elements are
+equal, the variance is exactly 0.
 
 Rows that a block keeps in registers are read once in either case, and keep their first mean.
 
