@@ -82,10 +82,10 @@ def findGraph(target: str) -> Graph:
 
 def choices(module: Any) -> list[str]:
     """The names of a file that can be meant: its Graphs; if there are none, what it has that makes one unasked."""
-    own = {n: v for n, v in vars(module).items() if n[0] != "_"}
-    graphs = [n for n, v in own.items() if isinstance(v, Graph)]
+    public = {n: v for n, v in vars(module).items() if n[0] != "_"}
+    graphs = [n for n, v in public.items() if isinstance(v, Graph)]
     here = f"{module.__name__}."
-    made = {n: v for n, v in own.items() if f"{getattr(v, '__module__', '')}.".startswith(here)}
+    made = {n: v for n, v in public.items() if f"{getattr(v, '__module__', '')}.".startswith(here)}
     return graphs or [n for n, v in made.items() if (inspect.isfunction(v) or isGraphClass(v)) and not required(v)]
 
 
@@ -153,6 +153,6 @@ def running(label: str, function: Any) -> Any:
         return function()
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
-        own = [f for f in frames if not f.filename.startswith(FOREIGN)]
-        line = f" at line {own[-1].lineno} of {own[-1].filename}" if own else ""
+        userFrames = [f for f in frames if not f.filename.startswith(FOREIGN)]
+        line = f" at line {userFrames[-1].lineno} of {userFrames[-1].filename}" if userFrames else ""
         raise UsageError(f"{label} raises {type(error).__name__}{line}: {error}") from error

@@ -1,1 +1,1 @@
-"""What comes from other systems: AnalogVNN's graphs, afnio's text on the tape, PuzzleLib's files."""
+"""Interfaces of other systems: AnalogVNN's graphs, afnio's text on the tape, PuzzleLib's files."""

@@ -1,1 +1,1 @@
-"""Building blocks of modules and nodes: sizes, shapes, parameters, gradient sums, tracers, versions, rules."""
+"""Building blocks of graphs and operations: shapes, parameters, versions, errors, devices, files."""

@@ -81,14 +81,14 @@ class Stored(Settable, Kept):
     lent: dict[int, int | None]  # fingerprints when handed out, of versions that a pass had read
 
     def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
-        own = vars(self)  # of a new object, which needs no search for misspelt names and has no version yet
-        own.update(shape=wholes(shape, self.kind), dtype=dtypeFrom(dtype, self.kind), initial=start(initial))
-        own.update(key=SEED.next(), array=None, version=0, leases=[], marked=-1, lent={})
+        attributes = vars(self)  # of a new object, which needs no search for misspelt names and has no version yet
+        attributes.update(shape=wholes(shape, self.kind), dtype=dtypeFrom(dtype, self.kind), initial=start(initial))
+        attributes.update(key=SEED.next(), array=None, version=0, leases=[], marked=-1, lent={})
 
     def mark(self) -> Mark:
         """The state of the array that a pass reads now, by which `isAsMarked` finds a later modification in place."""
-        own = vars(self)  # in every pass, so past what looks for misspelt names
-        own["marked"] = version = self.version
+        attributes = vars(self)  # in every pass, so past what looks for misspelt names
+        attributes["marked"] = version = self.version
         return self.array, version, fingerprint(self.array) if self.leases else None
 
     def isAsMarked(self, mark: Mark) -> bool:
@@ -260,9 +260,9 @@ class GradOfPass:
         if value is not None:
             needPlain(value, "the gradient of a parameter")
             owner.checkGrad(value)
-        own = vars(owner)
-        own["grad"] = value
-        own["gradVersion"] = next(ARRAYVERSIONS)
+        attributes = vars(owner)
+        attributes["grad"] = value
+        attributes["gradVersion"] = next(ARRAYVERSIONS)
 
 
 class Trainable(VersionedAttribute):
@@ -326,10 +326,10 @@ class Param(Stored):
 
         Without a `new` one, of a pass that does not reach this parameter, nothing is left but what momentum keeps.
         """
-        own = vars(self)  # in every pass, so past what looks for misspelt names
-        isFresh = own["gradVersion"] > LastUpdate.version if "gradVersion" in own else False
-        if momentum == 0.0 and own["grad"] is not None and isFresh and own["gradVersion"] != self.applied:
-            own["lost"] = self.lost + 1
+        attributes = vars(self)  # in every pass, so past what looks for misspelt names
+        isFresh = attributes["gradVersion"] > LastUpdate.version if "gradVersion" in attributes else False
+        if momentum == 0.0 and attributes["grad"] is not None and isFresh and attributes["gradVersion"] != self.applied:
+            attributes["lost"] = self.lost + 1
         if new is None:
             if momentum != 1.0 and self.grad is not None:
                 self.grad = scaled(self.grad, momentum) if momentum else None
@@ -338,8 +338,8 @@ class Param(Stored):
             new = scaled(new, scale)
         elif alias or new.base is not None:
             new = new.copy()
-        own["grad"] = new if momentum == 0.0 or self.grad is None else scaled(self.grad, momentum) + new
-        own["gradVersion"] = next(ARRAYVERSIONS)
+        attributes["grad"] = new if momentum == 0.0 or self.grad is None else scaled(self.grad, momentum) + new
+        attributes["gradVersion"] = next(ARRAYVERSIONS)
 
 
 class State(Stored):

@@ -45,8 +45,8 @@ def searchFolders(root: Any) -> list[Path]:
     """The folders to search, in order."""
     if root is not None:
         return [Path(root)]
-    own = os.environ.get(VARIABLE)
-    return [*([Path(own), Path(own, "fashion-mnist")] if own else []), Path(SYSTEM)]
+    folder = os.environ.get(VARIABLE)
+    return [*([Path(folder), Path(folder, "fashion-mnist")] if folder else []), Path(SYSTEM)]
 
 
 def find(folders: list[Path]) -> Path:

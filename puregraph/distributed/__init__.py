@@ -1,4 +1,4 @@
-"""Training on several processes: the world that they are, how they are started, and sums that do not depend on it."""
+"""Distributed training: ranks, their launcher, and data, tensor and pipeline parallelism with equal bits."""
 
 from importlib import import_module
 from typing import Any

@@ -105,9 +105,9 @@ def lastWords(here: MpiWorld, text: str) -> None:
 
 def below(trace: Any, script: str) -> Any:
     """A traceback from the script on."""
-    own = os.path.realpath(script)
+    scriptPath = os.path.realpath(script)
     first = trace
-    while first is not None and os.path.realpath(first.tb_frame.f_code.co_filename) != own:
+    while first is not None and os.path.realpath(first.tb_frame.f_code.co_filename) != scriptPath:
         first = first.tb_next
     return first or trace
 

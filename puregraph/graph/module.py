@@ -271,8 +271,8 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
     def inputSpec(self) -> Inputs:
         """The arguments of `updateData` that are not parameters."""
         names, optional, variadic, _ = signature(type(self).updateData)
-        own = vars(self)
-        free = tuple([n for n in names if not isinstance(own.get(n, ""), PARAMETER)])
+        attributes = vars(self)
+        free = tuple([n for n in names if not isinstance(attributes.get(n, ""), PARAMETER)])
         if variadic is not None:
             return Inputs((*free, variadic), (), True)
         return Inputs(free, tuple([n for n in optional if n in free]) if optional else ())
@@ -291,8 +291,10 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
     @property
     def ruleNames(self) -> tuple[str, ...]:
         """The names of the parameters and states, in the order in which `updateData` takes them."""
-        own = vars(self)
-        return tuple([n for n in signature(type(self).updateData).names if isinstance(own.get(n, ""), PARAMETER)])
+        attributes = vars(self)
+        return tuple(
+            [n for n in signature(type(self).updateData).names if isinstance(attributes.get(n, ""), PARAMETER)]
+        )
 
     def ruleParams(self) -> list[Param | State | None]:
         """The parameters and states that the rules take; None for one that was left out."""
@@ -329,11 +331,11 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
         tracer = tracerOf(data)
         if tracer is not None:
             return tracer.handle(self, data, {})
-        own = vars(self)  # what is set in every call is set past what looks for misspelt names
-        own["lastCall"] = None
+        attributes = vars(self)  # what is set in every call is set past what looks for misspelt names
+        attributes["lastCall"] = None
         node = Node(self)
         node.updateData(list(data) if len(data) != 1 else data[0])
-        own["lastCall"] = LastCall(node.values, node.made)
+        attributes["lastCall"] = LastCall(node.values, node.made)
         return node.made
 
     @takes(updParamGrads=Flag, updGrad=Flag, scale=Number, momentum=Number)

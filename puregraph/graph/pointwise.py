@@ -55,9 +55,9 @@ class Pointwise(Module):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        own = vars(cls).get("__doc__") or ""
-        if isinstance(vars(cls).get("formula"), str) and "Shapes" not in own:
-            cls.__doc__ = documented(inspect.cleandoc(own), cls)
+        doc = vars(cls).get("__doc__") or ""
+        if isinstance(vars(cls).get("formula"), str) and "Shapes" not in doc:
+            cls.__doc__ = documented(inspect.cleandoc(doc), cls)
 
     def __init__(self, name: str | None = None, formula: str | None = None, **constants: float):
         super().__init__(name)
@@ -105,8 +105,8 @@ class Pointwise(Module):
 
     @property
     def ruleNames(self) -> tuple[str, ...]:
-        own = vars(self)
-        return tuple([n for n in self.order if isinstance(own.get(n), PARAMETER)])
+        attributes = vars(self)
+        return tuple([n for n in self.order if isinstance(attributes.get(n), PARAMETER)])
 
     @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -113,7 +113,7 @@ def outputNamesOf(root: Any) -> tuple[str, ...]:
     for graph in postorder([root], lambda graph: onlyGraphs(n for n, _ in graph.outputs)):
         names = []
         for node, slot in graph.outputs:
-            own = known.get(id(node.module)) or node.module.outputNames
-            names.append(graph.paths[node] if len(own) == 1 else f"{graph.paths[node]}.{own[slot]}")
+            inner = known.get(id(node.module)) or node.module.outputNames
+            names.append(graph.paths[node] if len(inner) == 1 else f"{graph.paths[node]}.{inner[slot]}")
         known[id(graph)] = tuple(names)
     return known[id(root)]

@@ -115,10 +115,10 @@ class Optimizer(FormulaRule):
         Raises    PuregraphError if this optimizer was set up on something else
         """
         wanted = {id(param): path for path, param in net.params.items()}
-        own = None if self.net is None or self.net is net else set(map(id, self.net.params.values()))
-        if own is None or own == wanted.keys():
+        netIds = None if self.net is None or self.net is net else set(map(id, self.net.params.values()))
+        if netIds is None or netIds == wanted.keys():
             return self.setupOn(net)
-        if not own <= wanted.keys():
+        if not netIds <= wanted.keys():
             other, count = getattr(self.net, "title", self.net.brief)(), self.step
             made = f", where it has made {count} update{'s' * (count != 1)}" if count else ""
             raise PuregraphError(

@@ -1,1 +1,1 @@
-"""Graphs as JSON and back, and the graphs of other libraries' files."""
+"""Checkpoints: graphs as JSON and back, their arrays, optimizers and reports of loading."""

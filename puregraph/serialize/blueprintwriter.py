@@ -109,9 +109,9 @@ class BlueprintWriter:
             args, kwargs = module.initArgs
             row["args"] = [self.value(v, f"{where}: argument {i + 1}") for i, v in enumerate(args)]
             row["kwargs"] = {n: self.value(v, f"{where}: argument '{n}'") for n, v in kwargs.items()}
-        own = ownAttributes(module)
-        if own:
-            row["own"] = {n: self.value(v, f"{where}: attribute '{n}'") for n, v in own.items()}
+        attributes = ownAttributes(module)
+        if attributes:
+            row["own"] = {n: self.value(v, f"{where}: attribute '{n}'") for n, v in attributes.items()}
         if module.name is not None:
             row["name"] = module.name
         if not module.isTraining:

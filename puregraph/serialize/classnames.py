@@ -127,12 +127,12 @@ def classOf(name: str) -> type | None:
     """The class that files give this name, None if there is none."""
     if name in BARE:
         return builtin()[name]
-    kind, _, own = name.partition(":")
+    kind, _, shortName = name.partition(":")
     if kind == "user":
-        return OWN.get(own)
-    if kind != "puregraph" or own in BARE:
+        return OWN.get(shortName)
+    if kind != "puregraph" or shortName in BARE:
         return None
-    return exchanged().get(own) if own.startswith("onnx.") else builtin().get(own)
+    return exchanged().get(shortName) if shortName.startswith("onnx.") else builtin().get(shortName)
 
 
 def nameOf(cls: type, where: str) -> str:

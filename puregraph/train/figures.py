@@ -44,10 +44,10 @@ class Figures:
 
     def figureNames(self) -> list[str]:
         """The names of the figures that each row of this run's history will have."""
-        own = list(self.meters.row())
-        checked = [f"val {name}" for name in own if self.validates]
+        row = list(self.meters.row())
+        checked = [f"val {name}" for name in row if self.validates]
         added = [name for callback in self.callbacks for name in callback.adds]
-        return ["epoch", "step", *own, *checked, "rate", "seconds", *added]
+        return ["epoch", "step", *row, *checked, "rate", "seconds", *added]
 
     def figures(self) -> dict[str, float]:
         """The mean cost and the metrics of the epoch so far; on a GPU, of the batches that were read."""

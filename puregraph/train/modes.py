@@ -26,20 +26,20 @@ class Holders(Mutex):
 
     def enter(self, module: Any, train: bool, before: bool) -> None:
         """This thread wants a mode from now on."""
-        own = threading.get_ident()
+        thread = threading.get_ident()
         _, holders = self.before.setdefault(id(module), (before, []))
-        holders.append((own, train))
+        holders.append((thread, train))
 
     def leave(self, module: Any, train: bool, before: bool) -> None:
         """End a thread's hold: the module returns to its mode, unless another thread holds it."""
-        own = threading.get_ident()
+        thread = threading.get_ident()
         first, holders = self.before.get(id(module), (before, []))
-        if (own, train) in holders:
-            holders.remove((own, train))
+        if (thread, train) in holders:
+            holders.remove((thread, train))
         if not holders:
             self.before.pop(id(module), None)
             restore(module, first)
-        elif all(who == own for who, _ in holders):
+        elif all(who == thread for who, _ in holders):
             restore(module, before)
 
     def check(self, modules: list[Any], train: bool) -> None:
@@ -47,10 +47,10 @@ class Holders(Mutex):
 
         Raises    DataError with a remedy
         """
-        own = threading.get_ident()
+        thread = threading.get_ident()
         for module in modules:
             _, holders = self.before.get(id(module), (train, []))
-            if any(who != own and mode is not train for who, mode in holders):
+            if any(who != thread and mode is not train for who, mode in holders):
                 name = module.title() if isinstance(module, Graph) else module.brief()
                 mode, other = ("trainMode", "evalMode") if train else ("evalMode", "trainMode")
                 raise DataError(
@@ -60,8 +60,8 @@ class Holders(Mutex):
 
     def forget(self) -> None:
         """Forget the threads that a forked process does not have."""
-        own = threading.get_ident()
-        kept = {key: (first, [h for h in holders if h[0] == own]) for key, (first, holders) in self.before.items()}
+        thread = threading.get_ident()
+        kept = {key: (first, [h for h in holders if h[0] == thread]) for key, (first, holders) in self.before.items()}
         self.before = {key: entry for key, entry in kept.items() if entry[1]}
 
 

@@ -106,9 +106,9 @@ def otherFreezing(trainer: Any, saved: dict[str, Any]) -> list[str]:
 
 def otherCost(trainer: Any, saved: dict[str, Any]) -> list[str]:
     """A line where the run that was saved had another cost."""
-    own = type(trainer.cost).__name__
-    known = saved.get("cost", own)
-    return [] if known == own else [f"cost: the run had {known!s:.60}, it goes on with {own}"]
+    costName = type(trainer.cost).__name__
+    known = saved.get("cost", costName)
+    return [] if known == costName else [f"cost: the run had {known!s:.60}, it goes on with {costName}"]
 
 
 def checkKinds(saved: dict[str, Any]) -> None:

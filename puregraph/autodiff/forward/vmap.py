@@ -200,8 +200,8 @@ def converted(function: Any, x: Any, *arguments: Any, **options: Any) -> Any:
 @forAll(np.zeros_like, np.ones_like, np.full_like)
 def alike(function: Any, x: Any, *arguments: Any, shape: Any = None, **options: Any) -> Any:
     """An array for each sample, filled alike."""
-    own = x.shape if shape is None else shape if isinstance(shape, (tuple, list)) else (shape,)
-    return Samples(function(x.batch, *arguments, shape=(len(x.batch), *own), **options))
+    sizes = x.shape if shape is None else shape if isinstance(shape, (tuple, list)) else (shape,)
+    return Samples(function(x.batch, *arguments, shape=(len(x.batch), *sizes), **options))
 
 
 @forAll(np.concatenate, np.stack)

@@ -1,1 +1,1 @@
-"""Files: HDF5 byte by byte, JSON, writing whole or not at all, the disk cache of compiled kernels."""
+"""Files: HDF5 byte by byte, JSON, atomic writes, the disk cache of compiled kernels."""

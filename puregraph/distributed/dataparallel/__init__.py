@@ -1,4 +1,4 @@
-"""Together: steps that several processes take, or that consist of the fixed grains of a batch."""
+"""Data parallelism: steps whose batch is divided among ranks, with sharded weights and updates (ZeRO)."""
 
 from puregraph.distributed.dataparallel.deviceexchange import DeviceExchange
 from puregraph.distributed.dataparallel.gradientexchange import GradientExchange

@@ -67,8 +67,8 @@ def together(world: World, source: Arrays | Stream, steps: Iterator[list[Batch]]
     while True:
         group = next(steps, [])
         number += 1
-        own = ", ".join(str(batch.whole or batch.size) for batch in group)
-        world.survive(partial(compareSizes, world, number, own))
+        sizes = ", ".join(str(batch.whole or batch.size) for batch in group)
+        world.survive(partial(compareSizes, world, number, sizes))
         if not group:
             return
         yield group

@@ -44,12 +44,12 @@ class GrainPieces:
         """Run a piece of a grain, with the grain's states by their ids."""
         arrays = [getattr(module, name) for _, module, name in piece.eagerGraph.slice.params]
         held = {id(stored): stored for stored in arrays}
-        own = [(held[key], states[key]) for key in held if key in states]
-        for state, array in own:
+        pairs = [(held[key], states[key]) for key in held if key in states]
+        for state, array in pairs:
             state.materialize()[...] = array
             state.bumpVersion()
         piece(values)
-        for state, array in own:
+        for state, array in pairs:
             array[...] = state.materialize()
 
     def valuesFor(self, grads: list[Any], values: list[Any]) -> list[Any]:

@@ -108,9 +108,9 @@ class LockStep:
         back = passed.graph.backwardGraph(passed.isAsked, True, passed.steps)
         inner, backs = back.steps(), {}
         for grain, values in passed.values.items():
-            own = backs[grain] = [None] * inner.count
+            slots = backs[grain] = [None] * inner.count
             for number, x in zip(inner.inputs, [*seeds[grain], *[values[n] for n in back.numbers]], strict=True):
-                own[number] = x
+                slots[number] = x
         self.takeSteps(inner, backs)
         return {grain: back.collected(values) for grain, values in backs.items()}
 

@@ -65,8 +65,8 @@ class ShardedUpdate:
                 "part can be done alone; train without shard"
             )
         numbers = {index: n for n, group in enumerate(gradients.buckets.groups) for index in group}
-        own = [self.runs[numbers[index]] for index in range(len(spans))]
-        parts = [(min(max(begin, a), b) - a, min(max(end, a), b) - a) for (a, b), (begin, end) in zip(spans, own)]
+        localRuns = [self.runs[numbers[index]] for index in range(len(spans))]
+        parts = [(min(max(begin, a), b) - a, min(max(end, a), b) - a) for (a, b), (begin, end) in zip(spans, localRuns)]
         divide(self.world, self.optimizer, slots, parts)
         self.pieces = []
         for index, (slot, (a, _), (first, last)) in enumerate(zip(slots, spans, parts)):
@@ -104,13 +104,13 @@ class ShardedUpdate:
             if optimizer.onNonFinite == "skip":
                 return
             raise NotFiniteError.atUpdate(type(optimizer).__name__, optimizer.step, self.notFinite(sums))
-        for own in self.pieces:
-            grad = self.within(sums, own).astype(own.dtype, copy=False)
-            self.follow(own)
-            own.refresh((device.toDevice(grad) if isOnDevice(own) else grad) if own.slot in ready else None)
+        for piece in self.pieces:
+            grad = self.within(sums, piece).astype(piece.dtype, copy=False)
+            self.follow(piece)
+            piece.refresh((device.toDevice(grad) if isOnDevice(piece) else grad) if piece.slot in ready else None)
         for slot in part.slots:
             slot.step = slot.param.slot.step
-        if any(own.grad is not None for own in self.pieces):
+        if any(piece.grad is not None for piece in self.pieces):
             self.update()
         optimizer.step += 1
         for slot in ready:

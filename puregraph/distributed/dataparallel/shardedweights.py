@@ -36,8 +36,8 @@ class ShardedWeights:
 
     def __init__(self, world: World, params: list[Param], owners: Owners, dtype: np.dtype):
         self.world, self.params, self.owners, self.dtype = world, params, owners, dtype
-        own = [span for spans in owners.values() for span in spans if span.rank == world.rank]
-        self.window = world.window(max([span.begin + span.last - span.first for span in own], default=0), dtype)
+        localSpans = [span for spans in owners.values() for span in spans if span.rank == world.rank]
+        self.window = world.window(max([span.begin + span.last - span.first for span in localSpans], default=0), dtype)
 
     def isLike(self, params: list[Param], owners: Owners, dtype: np.dtype) -> bool:
         """True if these are the same parameters with the same shards."""
@@ -49,8 +49,8 @@ class ShardedWeights:
 
     def piece(self, param: Param) -> np.ndarray:
         """The elements that this process has of a parameter, in the memory that others read."""
-        own = [span for span in self.owners[id(param)] if span.rank == self.world.rank]
-        begin, count = (own[0].begin, own[0].last - own[0].first) if own else (0, 0)
+        localSpans = [span for span in self.owners[id(param)] if span.rank == self.world.rank]
+        begin, count = (localSpans[0].begin, localSpans[0].last - localSpans[0].first) if localSpans else (0, 0)
         return self.window.own[begin : begin + count]
 
     def read(self, param: Param, into: np.ndarray) -> None:
@@ -119,7 +119,7 @@ def bucketedWeights(trainer: Any, gradients: GradientExchange) -> ShardedWeights
     for number, group in enumerate(gradients.buckets.groups):
         for index in group:
             a, b = spans[index]
-            overlaps = [(r, max(own[number][0], a), min(own[number][1], b)) for r, own in enumerate(runs)]
+            overlaps = [(r, max(owned[number][0], a), min(owned[number][1], b)) for r, owned in enumerate(runs)]
             owners[id(gradients.params[index])] = [
                 OwnedSpan(r, begins[r][number] + first - runs[r][number][0], first - a, last - a)
                 for r, first, last in overlaps

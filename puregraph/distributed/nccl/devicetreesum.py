@@ -62,18 +62,20 @@ class DeviceTreeSum:
         cuts = cutsOf(b - a, world.size)
         pieces = list(zip(cuts, cuts[1:]))
         begin, end = pieces[world.rank]
-        own = [row[a:b] for row in self.rows[: len(self.spans[world.rank])]]
+        localRows = [row[a:b] for row in self.rows[: len(self.spans[world.rank])]]
         received = {span: array[: end - begin] for span, array in self.received.items()}
         others = [r for r in range(world.size) if r != world.rank]
-        sends = [(row[first:last], r) for r in others for row in own for first, last in [pieces[r]] if first < last]
+        sends = [
+            (row[first:last], r) for r in others for row in localRows for first, last in [pieces[r]] if first < last
+        ]
         receives = [(received[span], r) for r in others for span in self.spans[r] if begin < end]
         world.startExchange(sends, receives).wait()
         if begin < end:
-            parts = {**received, **dict(zip(self.spans[world.rank], [row[begin:end] for row in own]))}
-            total, into = joinedInPlace(parts, 0, self.grains.count), own[0][begin:end]
+            parts = {**received, **dict(zip(self.spans[world.rank], [row[begin:end] for row in localRows]))}
+            total, into = joinedInPlace(parts, 0, self.grains.count), localRows[0][begin:end]
             if total.data.ptr != into.data.ptr:
                 into[...] = total
-        world.startAllGather(own[0], cuts).wait()
+        world.startAllGather(localRows[0], cuts).wait()
 
 
 def joinedInPlace(parts: dict[Span, Any], begin: int, end: int) -> Any:

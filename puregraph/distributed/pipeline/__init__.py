@@ -1,4 +1,4 @@
-"""Pipeline: steps of a network in stages, through which the grains of a batch go one after the other."""
+"""Pipeline parallelism: a network in stages, through which the microbatches of a batch pass in turn."""
 
 from puregraph.distributed.pipeline.grainsums import GrainSums
 from puregraph.distributed.pipeline.lockedpipeline import LockedPipeline

@@ -48,13 +48,13 @@ class PipelineSchedule:
 
     def choose(self, position: int, now: int) -> StageMove | None:
         """Return the move that a position starts now; None if no microbatch is ready."""
-        own = range(position, self.stages, self.positions)[::-1]
-        for stage in own:
+        localStages = range(position, self.stages, self.positions)[::-1]
+        for stage in localStages:
             unit = self.backwards[stage]
             before = StageMove(False, stage + 1, unit) if stage + 1 < self.stages else StageMove(True, stage, unit)
             if self.isOver(before, now) and self.isOver(StageMove(True, stage, unit), now):
                 return StageMove(False, stage, unit)
-        for stage in own:
+        for stage in localStages:
             unit = self.forwards[stage]
             isFree = unit < self.units and unit - self.backwards[stage] < self.stages - stage
             if isFree and (not stage or self.isOver(StageMove(True, stage - 1, unit), now)):

@@ -182,10 +182,10 @@ class PipelineStep(SharedStep):
 
     def gatherRows(self) -> None:
         """All-gather the rows of all grains, and complete them with columns that only other stages know."""
-        grid, own = self.grid, self.grains.own
+        grid, localGrains = self.grid, self.grains.own
         length = self.rows[0].size
         gathered = np.zeros((grid.positions, *self.rows.shape))
-        gathered[grid.position, own.start : own.stop] = self.rows[own.start : own.stop]
+        gathered[grid.position, localGrains.start : localGrains.stop] = self.rows[localGrains.start : localGrains.stop]
         ends = [
             length * (p * self.grains.count + bound) for p in range(grid.positions) for bound in self.grains.bounds[:-1]
         ]
@@ -226,17 +226,17 @@ class PipelineStep(SharedStep):
                 raise NotFiniteError.atUpdate(type(optimizer).__name__, optimizer.step, self.notFinite())
         for param in self.params:
             param.grad = None
-        for slot, own in zip(self.own, part.slots):
-            self.share.give(own.param, self.totals, slot.param, slot in ready)
-            own.step = slot.step
-        if any(own.param.grad is not None for own in part.slots):
+        for slot, stageSlot in zip(self.own, part.slots):
+            self.share.give(stageSlot.param, self.totals, slot.param, slot in ready)
+            stageSlot.step = slot.step
+        if any(stageSlot.param.grad is not None for stageSlot in part.slots):
             self.trainer.objective.update(part)
         part.measured = None
         optimizer.step += 1
         for slot in ready:
             slot.step += 1
         if self.share.isDivided:
-            self.share.gather([own.param for own in part.slots], [slot.param for slot in ready])
+            self.share.gather([stageSlot.param for stageSlot in part.slots], [slot.param for slot in ready])
         if self.weights is None:
             if self.pipeline is not None:
                 self.pipeline.shareWeights()

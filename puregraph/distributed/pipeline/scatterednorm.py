@@ -30,13 +30,13 @@ def scatteredNorm(world: World, size: int, runs: list[list[Span]], pieces: list[
     world.allReduce(edges)  # every element is nonzero on one rank alone
     owned = [[run for run in ofRank if run[0] < run[1]] for ofRank in inner]
     owned[0] = gaps + owned[0]
-    own = [
+    localPieces = [
         piece[a - begin : b - begin] for (begin, _), (a, b), piece in zip(runs[world.rank], inner[world.rank], pieces)
     ]
-    own = [piece for piece in own if len(piece)]
+    localPieces = [piece for piece in localPieces if len(piece)]
     if not world.rank:
-        own = [edges[at:end] for at, end in pairwise(ends)] + own
-    return treeNorm(world, owned, own)
+        localPieces = [edges[at:end] for at, end in pairwise(ends)] + localPieces
+    return treeNorm(world, owned, localPieces)
 
 
 def aligned(run: Span, size: int) -> Span:

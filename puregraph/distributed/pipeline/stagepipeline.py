@@ -186,15 +186,15 @@ class StagePipeline:
         for param in self.passes[stage].params:
             homes = self.homes[id(param)]
             if len(homes) > 1 and id(param) in self.wanted:
-                own = gradients[id(param)]
+                gradient = gradients[id(param)]
                 if stage != homes[0]:
                     empty = np.zeros(param.shape, param.dtype)
-                    self.give(SHARED, homes[0], unit, (id(param), stage), empty if own is None else own, 1)
+                    self.give(SHARED, homes[0], unit, (id(param), stage), empty if gradient is None else gradient, 1)
                     del gradients[id(param)]
                 else:
                     for other in homes[1:]:
                         theirs = self.take(SHARED, stage, unit, (id(param), other))
-                        gradients[id(param)] = own = theirs if own is None else own + theirs
+                        gradients[id(param)] = gradient = theirs if gradient is None else gradient + theirs
         return gradients
 
     def flows(self, crossing: Crossing) -> bool:

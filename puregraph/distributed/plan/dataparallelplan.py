@@ -119,13 +119,13 @@ class DataParallelPlan:
         dtype, buckets, ranks = self.dtype, self.buckets, cluster.ranks
         total = buckets.cuts[-1] * dtype.itemsize
         rank, grains, spans = self.busiest[count]
-        world, own = CountingWorld(ranks, rank, cluster.share), len(spans[rank])
+        world, localGrains = CountingWorld(ranks, rank, cluster.share), len(spans[rank])
         piece = sum(pieceOf(world, end - begin) for begin, end in pairwise(buckets.cuts)) * dtype.itemsize
         parts = sum(map(len, spans)) if ranks > 1 else 0
         largest = max(map(buckets.nbytes, range(len(buckets.groups)))) / total
         gathered, joined = round(parts * piece * largest), round(piece * largest)
         if ranks > 1:
-            self.call(world, shard, count, own, getattr(sizes, "reads", []) * grains)
+            self.call(world, shard, count, localGrains, getattr(sizes, "reads", []) * grains)
         updated = total if shard is None else piece
         memory = sizes.paramBytes + sizes.stateBytes + self.keeps * updated
         if shard is not None:
@@ -138,7 +138,9 @@ class DataParallelPlan:
         rows = min(INFLIGHT, len(buckets.groups)) * largest if isBrief else arraysFor(spans[world.rank])
         memory += self.values(sizes) + round(rows * total) + gathered
         memory += parts.bit_length() * joined if parts > 2 else joined if parts else 0  # sums on the way to the root
-        memory += round(own * total * largest) if own > 1 and ranks > 1 else 0  # pieces are joined to be sent
+        memory += (
+            round(localGrains * total * largest) if localGrains > 1 and ranks > 1 else 0
+        )  # pieces are joined to be sent
         moved = total * (2 + 2 * grains + 3 * (grains - 1)) + 3 * parts * piece + (3 + 2 * self.keeps) * updated
         flops = (1 + BACKWARD) * int(sizes.flops) * grains
         return StepSplit(shard, count, world.calls, memory, flops / cluster.flops, moved / cluster.bandwidth)

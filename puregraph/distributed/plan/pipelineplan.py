@@ -138,9 +138,9 @@ class PipelinePlan:
         spans = busiest(self.cluster._replace(ranks=replicas), grains).spans
         parts, memory = sum(map(len, spans)), []
         for position in range(positions):
-            lengths = [tuple([(0, b - a) for a, b in own]) for own in spans[: LOOKED + 1]]
-            byRank, own = [StageSums(s, parts, replicas) for s in lengths], range(position, stages, positions)
-            peaks = {sums: self.memory(every, own, shard, sums) for sums in set(byRank)}
+            lengths = [tuple([(0, b - a) for a, b in stageSpans]) for stageSpans in spans[: LOOKED + 1]]
+            byRank, localStages = [StageSums(s, parts, replicas) for s in lengths], range(position, stages, positions)
+            peaks = {sums: self.memory(every, localStages, shard, sums) for sums in set(byRank)}
             memory.append([peaks[sums] for sums in byRank])
         return StageSplit(stages, shard, grains, replicas, memory)
 

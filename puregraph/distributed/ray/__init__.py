@@ -1,4 +1,4 @@
-"""Ray: runs that are started again when a worker is lost, and with more workers when there are more."""
+"""Ray: restart a run when a worker is lost, or when more workers are available."""
 
 from puregraph.distributed.ray.rayrun import RayRun
 

@@ -36,7 +36,7 @@ def runWorker(settings: dict[str, Any]) -> None:
         environment = environmentFor(settings, folder)
         launcher = startLauncher(settings, size, environment) if rank == 0 else None
         command = broadcast_from_rank_zero(None if launcher is None else proxyCommand(launcher))
-        own = startChild(shlex.split(ofRank(command, rank)), environment, settings["folder"])
+        child = startChild(shlex.split(ofRank(command, rank)), environment, settings["folder"])
         code = 0
         if launcher is not None:
             run = LaunchedRun(launcher, folder, size)
@@ -44,7 +44,7 @@ def runWorker(settings: dict[str, Any]) -> None:
             reason = run.reason(code) if code else ""
             if reason:
                 raise PuregraphError(reason.rpartition("\n")[2].removeprefix("puregraph: "))
-        code = own.wait() or code
+        code = child.wait() or code
     if code:
         raise PuregraphError(f"worker {rank} of {size}: the processes of MPI have ended with code {code}")
 

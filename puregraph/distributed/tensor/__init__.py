@@ -1,4 +1,4 @@
-"""Tensor: tensor parallel layers, whose parts are divided among ranks."""
+"""Tensor parallelism: layers whose weights are divided among ranks."""
 
 from puregraph.distributed.tensor.partembedder import PartEmbedder
 from puregraph.distributed.tensor.partjoin import PartJoin

@@ -33,7 +33,7 @@ class SplitTrainer:
         self.slots = slotsOf(trainer.optimizer)
         self.optimizer = copy.copy(trainer.optimizer)
         self.pairs = self.divideState()
-        self.optimizer.slots = [own for _, owns in self.pairs for own in owns]
+        self.optimizer.slots = [partSlot for _, owns in self.pairs for partSlot in owns]
         self.weights = TensorShards(grid, split)
         self.objective = type(trainer.objective)(split.graph, trainer.cost, trainer.objective.compile)
         self.objective.say = trainer.objective.say
@@ -79,18 +79,18 @@ class SplitTrainer:
 
     def slotLike(self, slot: Slot, param: Any, arrays: dict[str, Any]) -> Slot:
         """A slot for a parameter, or a part of it, that is updated as the whole."""
-        own = Slot(slot.path, param)
-        own.arrays, own.rule, own.step = arrays, slot.rule, slot.step
-        return own
+        partSlot = Slot(slot.path, param)
+        partSlot.arrays, partSlot.rule, partSlot.step = arrays, slot.rule, slot.step
+        return partSlot
 
     def takeSettings(self) -> None:
         """Before an update: the settings of the optimizer, and of parameters, as they are now."""
         takeSettings(self.optimizer, self.whole.optimizer)
         for slot, owns in self.pairs:
-            for own in owns:
-                own.step = slot.step
-                if own.param is not slot.param:
-                    own.param.follow()
+            for partSlot in owns:
+                partSlot.step = slot.step
+                if partSlot.param is not slot.param:
+                    partSlot.param.follow()
 
     def giveCounts(self) -> None:
         """Behind it: how many there have been."""

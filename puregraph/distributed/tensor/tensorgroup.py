@@ -46,16 +46,16 @@ class TensorGroup:
         """All-gather the parts along the last axis; `cuts` has the beginnings of all parts, `arrays` this rank's
         parts."""
         refuseTracers(arrays)
-        own = np.concatenate(arrays, axis=-1) if len(arrays) > 1 else arrays[0]
+        joined = np.concatenate(arrays, axis=-1) if len(arrays) > 1 else arrays[0]
         if self.world.size == 1:
-            return np.ascontiguousarray(own)
-        lead, width = own.shape[:-1], own.shape[-1]
-        rows = own.size // width if width else 0
+            return np.ascontiguousarray(joined)
+        lead, width = joined.shape[:-1], joined.shape[-1]
+        rows = joined.size // width if width else 0
         ends = [cuts[bound] for bound in self.division.bounds]
         offsets = [rows * end for end in ends]
-        flat = np.empty(offsets[-1], own.dtype)
+        flat = np.empty(offsets[-1], joined.dtype)
         rank = self.world.rank
-        flat[offsets[rank] : offsets[rank + 1]] = own.reshape(-1)
+        flat[offsets[rank] : offsets[rank + 1]] = joined.reshape(-1)
         self.world.allGather(flat, offsets)
         pieces = [flat[a:b].reshape(rows, -1) for a, b in pairwise(offsets)]
         return np.concatenate(pieces, axis=1).reshape(*lead, ends[-1])

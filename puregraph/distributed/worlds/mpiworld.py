@@ -103,10 +103,10 @@ class MpiWorld(World):
         return self.started(self.comm.Iallreduce(self.MPI.IN_PLACE, array), array)
 
     def startReduceScatter(self, array: np.ndarray, cuts: list[int]) -> Pending:
-        own = array[cuts[self.rank] : cuts[self.rank + 1]]
+        shard = array[cuts[self.rank] : cuts[self.rank + 1]]
         counts = [end - begin for begin, end in zip(cuts, cuts[1:])]
         sent = array.copy()
-        return self.started(self.comm.Ireduce_scatter(sent, own, counts), (sent, own))
+        return self.started(self.comm.Ireduce_scatter(sent, shard, counts), (sent, shard))
 
     def startAllGather(self, array: np.ndarray, cuts: list[int]) -> Pending:
         data, itemsize = array.view(np.uint8), array.itemsize

@@ -1,1 +1,1 @@
-"""Kernels for NVIDIA GPUs: description, compilation, launch, and emulation on the CPU."""
+"""Kernels for NVIDIA GPUs: description, compilation and launch."""

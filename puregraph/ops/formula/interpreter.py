@@ -89,7 +89,7 @@ class Interpreter:
         if tracer is not None:
             return tracer.handle(self, arrays, {})
         dtypes = tuple([getattr(a, "dtype", None) for a in arrays])
-        plan = self.plan(dtypes)
+        plan = self.plans.get(dtypes) or self.plan(dtypes)
         if plan.work is None and any(type(a) is float for a in arrays):
             return self(*[np.float64(a) if type(a) is float else a for a in arrays], out=out)
         with np.errstate(all="ignore"):  # discarded branches overflow, and a GPU does not warn either
@@ -104,14 +104,14 @@ class Interpreter:
                 raise
 
     def plan(self, dtypes: tuple[Any, ...]) -> EvalPlan:
-        """What depends on the arguments' dtypes, made once for each combination of them."""
+        """The cached plan for arguments of these dtypes."""
         plan = self.plans.get(dtypes)
         if plan is None:
             plan = self.plans[dtypes] = self.newPlan(dtypes)
         return plan
 
     def newPlan(self, dtypes: tuple[Any, ...]) -> EvalPlan:
-        """The plan for arguments of these dtypes; None stands for a number.
+        """Make the plan for arguments of these dtypes; None stands for a number.
 
         Raises    DtypeError for arguments that are no numbers
         """

@@ -64,8 +64,8 @@ def onDevice(function: Callable[[Any], Any], x: Any) -> Any:
     except ImportError:
         library = None
     name = function.__name__
-    own = getattr(library, "gammaln" if name == "lgamma" else name, None)
-    return own(x) if own else sys.modules["cupy"].asarray(function(toHost(x)))
+    cupyFunction = getattr(library, "gammaln" if name == "lgamma" else name, None)
+    return cupyFunction(x) if cupyFunction else sys.modules["cupy"].asarray(function(toHost(x)))
 
 
 def horner(x: Any, *coefficients: float) -> Any:

@@ -47,9 +47,11 @@ class WeightAverage(Callback):
                 if path not in self.arrays:
                     self.arrays[path] = now.astype(np.promote_types(now.dtype, np.float32), copy=True)
                 else:
-                    own = self.arrays[path] if isAlike(self.arrays[path], now) else device.toDevice(self.arrays[path])
-                    own += share * (now - own)
-                    self.arrays[path] = own
+                    average = (
+                        self.arrays[path] if isAlike(self.arrays[path], now) else device.toDevice(self.arrays[path])
+                    )
+                    average += share * (now - average)
+                    self.arrays[path] = average
 
     def onValidationBegin(self, trainer: Any) -> None:
         if not self.isShown:

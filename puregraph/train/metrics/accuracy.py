@@ -50,8 +50,8 @@ class Accuracy(Metric):
 
     def share(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
         rows, labels = labelled(prediction, target, self)
-        own = np.take_along_axis(rows, labels[:, None], -1)[:, 0]
-        return np.sum((rows.argmax(-1) == labels) & ~np.isnan(own)), len(labels)
+        labelScores = np.take_along_axis(rows, labels[:, None], -1)[:, 0]
+        return np.sum((rows.argmax(-1) == labels) & ~np.isnan(labelScores)), len(labels)
 
     def agreements(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
         """Count the correct yes-or-no decisions, and all decisions."""

@@ -35,7 +35,7 @@ class TopK(Metric):
         x, labels = labelled(prediction, target, self)
         if self.k > x.shape[-1] > 0:
             raise DataError(f"{self.name}: wanted k of at most {x.shape[-1]}, the number of classes, got {self.k}")
-        own = np.take_along_axis(x, labels[:, None], -1)
+        labelScores = np.take_along_axis(x, labels[:, None], -1)
         earlier = arrayLike(labels, np.arange(x.shape[-1])) < labels[:, None]
-        above = np.sum((x > own) | (x == own) & earlier, axis=-1)
-        return np.sum((above < self.k) & ~np.isnan(own[:, 0])), len(labels)
+        above = np.sum((x > labelScores) | (x == labelScores) & earlier, axis=-1)
+        return np.sum((above < self.k) & ~np.isnan(labelScores[:, 0])), len(labels)
