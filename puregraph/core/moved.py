@@ -74,8 +74,11 @@ class MovedFinder(MetaPathFinder, Loader):
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         new = newName(fullname)
-        isThere = new != fullname and not new.endswith(".__main__") and find_spec(new) is not None
-        return ModuleSpec(fullname, self) if isThere else None
+        if new == fullname or new.endswith(".__main__"):  # which `python -m` finds in the package itself
+            return None
+        spec = find_spec(new)
+        isPackage = spec is not None and spec.submodule_search_locations is not None
+        return spec and ModuleSpec(fullname, self, is_package=isPackage)
 
     def exec_module(self, module: ModuleType) -> None:
         old = module.__name__

@@ -37,6 +37,12 @@ def test_a_module_in_a_package_of_an_old_name_is_not_loaded_twice():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_package_of_an_old_name_runs_as_a_command():
+    command = [sys.executable, "-m", "puregraph.many", "nothing.py"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "wanted a script to run" in done.stderr
+
+
 def test_an_old_name_is_an_attribute_of_the_package_too():
     sys.modules.pop("puregraph.initial", None)
     vars(puregraph).pop("initial", None)
