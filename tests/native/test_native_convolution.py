@@ -9,6 +9,7 @@ from natively import compiledFor, first, last, needsNative, run
 from puregraph.ops.native.conv import convolution, winograd
 from puregraph.ops.native.conv.geometry import geometry
 from puregraph.ops.native.llvm import jit
+from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
 from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
 
@@ -53,6 +54,10 @@ CASES = {
     "squareUneven": (2, 48, 16, (21, 30), (3, 3), 1, ((2, 1), (0, 2)), 1, 1),
     "squareSmall": (16, 64, 64, (8, 8), (3, 3), 1, 1, 1, 1),
     "multiplied": (1, 6, 18, (6, 6), (3, 3), 1, 1, 1, 6),
+    "large": (1, 5, 6, (14, 15), (12, 13), 1, 6, 1, 1),  # more than `packweights.UNROLLED` taps, as all below
+    "largeStride": (1, 8, 17, (26, 27), (24, 25), 2, 12, 1, 1),
+    "largeDilated": (1, 3, 24, (9, 30), (2, 67), 3, (1, 66), (1, 2), 1),
+    "largeGroups": (2, 8, 16, (260,), (257,), 1, 128, 1, 2),
 }
 
 
@@ -82,6 +87,21 @@ def guarded(x, extra=64):
     room = np.full(x.size + 2 * extra, np.nan, x.dtype)
     room[extra : extra + x.size] = x.reshape(-1)
     return room, room[extra : extra + x.size].reshape(x.shape)
+
+
+def packingText(size, isData):
+    """The LLVM code that packs the weights of a convolution of 5 to 6 channels."""
+    pad = tuple((s // 2, s // 2) for s in size)
+    filters = convolution.filtersOf(geometry((1, 5, 40, 600), (6, 5, *size), 1, pad), isData)
+    (work,) = filters.pack(np.zeros((6, 5, *size), "f"), np.zeros(filters.size, "f"))
+    code = IRBuilder()
+    work.write(code)
+    return code.text()
+
+
+@pytest.mark.parametrize("isData", [False, True])
+def test_the_code_that_packs_weights_does_not_grow_with_their_taps(isData):
+    assert len(packingText((35, 511), isData)) < 1.1 * len(packingText((13, 11), isData))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -9,9 +9,11 @@ from typing import Any
 
 from puregraph.ops.native.conv.direct import DirectConvolution
 from puregraph.ops.native.conv.filtertaps import FilterTaps, overFilters
-from puregraph.ops.native.llvm.instructions import IRValue
+from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
+
+UNROLLED = 128  # taps of a filter that are packed without a loop: the text, and the time to compile it, grow with them
 
 
 def pack(
@@ -46,9 +48,44 @@ def pack(
                 for number, position in enumerate(positions):
                     to.store((i + number * t.block) * t.width + begin, vectors[position])
 
+            if len(positions) > UNROLLED:
+                packInLoops(code, of, filters, size, w.at(begin * filters.lane), to.at(begin), width, left)
+                begin += width
+                continue
             span = code.i64(0), code.i64(t.block)
             overFilters(code, filters, w.at(begin * filters.lane), width, left, span, t.block, put)
             begin += width
 
     key = f"pack {of} {t} {size} {isTransposed}"
     return KernelCall(name, key, write, {"W": W, "packed": packed, "skip": skip}, of.groups * of.panels * blocks)
+
+
+def packInLoops(
+    code: IRBuilder,
+    of: DirectConvolution,
+    filters: FilterTaps,
+    size: tuple[int, ...],
+    w: IRPointer,
+    to: IRPointer,
+    width: int,
+    left: IRValue | None,
+) -> None:
+    """Pack one vector of outputs for all inputs of a block, tap by tap, by gathers."""
+    t, counts = of.tile, [len(line.taps) for line in of.lines]
+    indices = code.iota(width) * code.constant(filters.lane, IRType("i64"))
+    mask = None if left is None else code.mask(left, width)
+    with (
+        code.loop(0, counts[0], unroll=1) as a,
+        code.loop(0, counts[1], unroll=1) as b,
+        code.loop(0, counts[2], unroll=1) as c,
+        code.loop(0, t.block, unroll=1) as i,
+    ):
+        d, h, v = (tapAt(line.taps, k) for line, k in zip(of.lines, (a, b, c)))
+        tap = w.at(i * filters.deep + (d * size[1] + h) * size[2] + v).gather(indices, mask)
+        number = (a * counts[1] + b) * counts[2] + c
+        to.store((number * t.block + i) * t.width, tap)
+
+
+def tapAt(taps: tuple[int, ...], k: IRValue) -> IRValue:
+    """The k-th of taps at equal distances, as those of every phase of a filter are."""
+    return k * (taps[1] - taps[0] if len(taps) > 1 else 1) + taps[0]
