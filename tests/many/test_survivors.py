@@ -12,7 +12,7 @@ SURVIVED = """
 import os, signal, sys, recipes
 from launched import tellPid
 from puregraph import Checkpoint, CsvLog
-from puregraph.distributed import bucketedsum, world
+from puregraph.distributed import BucketedSum, world
 from puregraph.train.objective import Objective
 from puregraph.distributed.dataparallel import SharedStep
 import puregraph.serialize.checkpoint as checkpoint
@@ -22,7 +22,7 @@ name, own, trainer = sys.argv[1], world().rank, None
 deaths = [(where, int(rank), int(step)) for where, rank, step in (each.split("-") for each in sys.argv[2].split(","))]
 PLACES = {
     "forward": (SharedStep, "partOf"),
-    "reduction": (bucketedsum.BucketedSum, "exchange"),
+    "reduction": (BucketedSum, "exchange"),
     "rows": (SharedStep, "column"),
     "update": (SharedStep, "update"),
     "save": (checkpoint, "write"),
