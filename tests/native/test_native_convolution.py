@@ -58,6 +58,19 @@ CASES = {
     "largeStride": (1, 8, 17, (26, 27), (24, 25), 2, 12, 1, 1),
     "largeDilated": (1, 3, 24, (9, 30), (2, 67), 3, (1, 66), (1, 2), 1),
     "largeGroups": (2, 8, 16, (260,), (257,), 1, 128, 1, 2),
+    "patch": (2, 3, 8, (24, 32), (8, 8), 8, 0, 1, 1),  # from here on many phases, whose kernels are shared
+    "phases": (1, 9, 20, (31, 25), (7, 8), (5, 6), (3, 2), 1, 1),
+    "phasesDilated": (2, 5, 12, (40, 37), (4, 3), (6, 5), 3, (3, 4), 1),
+    "phasesGap": (1, 8, 8, (29, 33), (3, 2), (5, 7), 0, 1, 2),
+    "phasesLine": (2, 1, 16, (200,), (50,), 20, ((3, 8),), 1, 1),
+    "largeLine": (1, 4, 9, (70,), (129,), 1, 64, 1, 1),  # rows of taps in many parts, as below
+    "largeLineDilated": (1, 3, 17, (100,), (65,), 1, 64, 2, 1),
+    "depthwiseLarge": (1, 20, 20, (18, 17), (15, 13), 1, (7, 6), 1, 20),
+    "depthwiseRows": (1, 16, 16, (30, 16), (29, 3), (1, 2), (14, 1), 1, 16),
+    "depthwiseLong": (1, 18, 18, (4, 40), (3, 77), 1, (1, 38), 1, 18),
+    "depthwiseLongStride": (2, 9, 9, (90,), (70,), 3, 33, 1, 9),
+    "depthwisePhases": (2, 12, 12, (30, 36), (6, 7), (5, 6), (2, 3), 1, 12),
+    "depthwisePhasesDilated": (1, 10, 10, (41, 36), (4, 3), (6, 4), (3, 2), (5, 3), 10),
 }
 
 
@@ -89,19 +102,44 @@ def guarded(x, extra=64):
     return room, room[extra : extra + x.size].reshape(x.shape)
 
 
-def packingText(size, isData):
-    """The LLVM code that packs the weights of a convolution of 5 to 6 channels."""
+def codeOf(size, stride, isDepthwise):
+    """The length of the LLVM code of each different kernel of a convolution, by key: packing, forward, backward."""
+    c, o, groups = (8, 8, 8) if isDepthwise else (5, 6, 1)
     pad = tuple((s // 2, s // 2) for s in size)
-    filters = convolution.filtersOf(geometry((1, 5, 40, 600), (6, 5, *size), 1, pad), isData)
-    (work,) = filters.pack(np.zeros((6, 5, *size), "f"), np.zeros(filters.size, "f"))
-    code = IRBuilder()
-    work.write(code)
-    return code.text()
+    g = geometry((1, c, 90, 1100), (o, c // groups, *size), stride, pad, 1, groups)
+    W, x, y = (np.zeros(s, "f") for s in ((o, c // groups, *size), (1, 90, 1100, c), (1, *outputSizes(g), o)))
+    works = []
+    for isData, source, target in ((False, x, y), (True, y, x)):
+        filters = convolution.filtersOf(g, isData)
+        packed = np.zeros(filters.size, "f")
+        works += filters.pack(W, packed)
+        works += filters.convolve(source, packed, EpilogueSpec(target, target.shape[-1]))
+    works += convolution.weightGradient(y, x, W, np.zeros(convolution.weightWorkspace(g), "f"), g)
+    lengths = {}
+    for work in works:
+        if work.key not in lengths:
+            code = IRBuilder()
+            work.write(code)
+            lengths[work.key] = len(code.text())
+    return lengths
 
 
-@pytest.mark.parametrize("isData", [False, True])
-def test_the_code_that_packs_weights_does_not_grow_with_their_taps(isData):
-    assert len(packingText((35, 511), isData)) < 1.1 * len(packingText((13, 11), isData))
+def outputSizes(g):
+    """The sizes of the output on two axes of space."""
+    return [axis.count for axis in g.axes[1:]]
+
+
+@pytest.mark.parametrize("isDepthwise", [False, True])
+def test_code_does_not_grow_with_the_taps(isDepthwise):
+    small, large = (sum(codeOf(size, 1, isDepthwise).values()) for size in ((13, 51), (35, 511)))
+    assert large < 2 * small
+
+
+@pytest.mark.parametrize("isDepthwise", [False, True])
+def test_code_does_not_grow_with_the_stride(isDepthwise):
+    small, large = (codeOf((s, s), s, isDepthwise) for s in (5, 32))
+    assert sum(large.values()) < 2 * sum(small.values()), (small, large)
+    assert len(large) <= len(small) + 4, (small, large)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -6,6 +6,7 @@ from natively import first, last, needsNative, run
 
 from puregraph.ops.native.conv import pooling
 from puregraph.ops.native.conv.geometry import geometry
+from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
 from puregraph.ops.reference.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
 
@@ -24,6 +25,10 @@ CASES = {
     "large": (1, 8, (20, 23), (7, 9), (3, 2), ((3, 2), (4, 4)), 1),
     "long": (2, 12, (6, 40), (2, 20), (1, 3), ((0, 0), (9, 5)), 1),
     "line": (2, 18, (21,), (4,), 3, 1, 1),
+    "patches": (2, 9, (24, 16), (8, 8), 8, 0, 1),  # here and below the gradient has more than 16 phases
+    "manyPhases": (1, 16, (33, 29), (7, 4), (5, 6), ((3, 2), (1, 2)), 1),
+    "phasesDilated": (1, 20, (34, 30), (3, 2), (6, 5), (1, 0), (2, 3)),
+    "phasesGaps": (1, 8, (31, 40), (2, 3), (7, 9), 0, 1),
     "cube": (2, 10, (5, 6, 7), (2, 3, 2), (1, 2, 2), ((1, 0), (1, 1), (0, 1)), 1),
 }
 
@@ -83,7 +88,7 @@ def test_gradient_of_the_maximum(name):
     np.testing.assert_allclose(first(dx), maxPoolGrad(grad, indices, x.shape), rtol=1e-5, atol=1e-6)
 
 
-MEANS = [name for name in CASES if name != "dilated"]
+MEANS = [name for name in CASES if not name.lower().endswith("dilated")]
 
 
 @pytest.mark.parametrize("name", MEANS)
@@ -118,3 +123,20 @@ def test_pixels_may_lie_further_apart():
     run(pooling.maxForward(x, None, EpilogueSpec(y, 48), g, 40))
     np.testing.assert_array_equal(first(y[..., :20]), wanted)
     assert np.isnan(y[..., 20:]).all()
+
+
+def gradientCode(how, stride):
+    """The LLVM code of the gradient of windows that do not overlap."""
+    g = geometry((1, 8, 96, 96), (8, 1, stride, stride), stride, 0, 1, 8)
+    dx, grad = np.zeros((1, 96, 96, 8), "f"), np.zeros((1, 96 // stride, 96 // stride, 8), "f")
+    epilogue = EpilogueSpec(dx, 8)
+    indices = [grad.astype(np.int32)] if how is pooling.maxGradient else []
+    (work,) = how(grad, *indices, epilogue, g)
+    code = IRBuilder()
+    work.write(code)
+    return code.text()
+
+
+@pytest.mark.parametrize("how", [pooling.maxGradient, pooling.meanGradient])
+def test_code_does_not_grow_with_the_stride(how):
+    assert len(gradientCode(how, 32)) < 1.1 * len(gradientCode(how, 6))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import product
+from collections.abc import Sequence
+from math import ceil
 from typing import Any
 
-from puregraph.ops.native.conv.direct import SingleIteration, tapRuns
+from puregraph.ops.native.conv.direct import SingleIteration, outputsOf, tapRuns
 from puregraph.ops.native.conv.geometry import Geometry, forwardLine
 from puregraph.ops.native.conv.registertiling import registers
 from puregraph.ops.native.conv.slidingwindow import (
+    WIDEST,
     ChannelVector,
     Lines,
     Tap,
@@ -28,6 +30,8 @@ from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
 GRAIN = 1 << 18  # multiplications of a part
 PARTS = 16  # of the samples, in the gradient of the weight
+LONG = 64  # taps of a row from which on they are summed one by one
+WRITTEN = 7  # groups of rows of taps, in the gradient of the weight, that are written one behind the other
 
 
 def packedSize(g: Geometry) -> int:
@@ -177,14 +181,44 @@ class DepthwiseWeightGrad:
     def vector(self, c: IRValue, lanes: int, live: IRValue | None) -> None:
         """A row of pixels and a vector of channels: as many rows of taps at a time as the registers hold."""
         _deep, high, wide = self.lines
-        most = max(1, (registers(jit.lanes(4)) - 6) // len(wide.taps))
-        for begin in range(0, len(high.taps), most):
-            self.rows(range(begin, min(begin + most, len(high.taps))), c, lanes, live)
+        if len(wide.taps) > LONG:
+            self.oneByOne(c, lanes, live)
+            return
+        parts = ceil(len(wide.taps) / WIDEST)
+        for part in range(parts):
+            columns = wide.taps[part * len(wide.taps) // parts : (part + 1) * len(wide.taps) // parts]
+            most = max(1, (registers(jit.lanes(4)) - 6) // len(columns))
+            count, stop = len(high.taps), 0
+            if ceil(count / most) > WRITTEN:
+                stop = count // most * most
+                with self.code.loop(0, stop, most, unroll=1) as j:
+                    self.rows([j + i for i in range(most)], columns, c, lanes, live)
+            for begin in range(stop, count, most):
+                self.rows(range(begin, min(begin + most, count)), columns, c, lanes, live)
 
-    def rows(self, taps: range, c: IRValue, lanes: int, live: IRValue | None) -> None:
+    def oneByOne(self, c: IRValue, lanes: int, live: IRValue | None) -> None:
+        """Tap after tap, in loops: code for each would grow with the square of a row of taps."""
+        code, g, (_deep, high, wide) = self.code, self.geometry, self.lines
+        with code.loop(0, len(high.taps), unroll=1) as j, code.loop(0, len(wide.taps), unroll=1) as k:
+            at = c + (self.tap + (j * len(wide.taps) + k)) * g.c
+            total = code.variable(self.to.load(at, lanes, live))
+            h = self.h + j * high.step
+            left, right = outputsOf(code, wide, k, code.i64(0), code.i64(wide.count))
+            with inside(code, (high, j, h)), code.loop(left, right, unroll=1) as a:
+                source = (self.plane * high.length + h) * wide.length + a * wide.stride + (wide.first + k * wide.step)
+                grad = self.g.load((self.row * wide.count + a) * self.gradPixel + c, lanes, live)
+                total.value = code.fma(self.x.load(source * self.xPixel + c, lanes, live), grad, total.value)
+            self.to.store(at, total.value, live)
+
+    def rows(
+        self, taps: Sequence[IRValue | int], columns: Sequence[int], c: IRValue, lanes: int, live: IRValue | None
+    ) -> None:
+        """Some columns of some rows of taps."""
         code, g, (_deep, high, wide) = self.code, self.geometry, self.lines
         offsets = {
-            (j, k): c + (self.tap + (j * len(wide.taps) + k)) * g.c for j, k in product(taps, range(len(wide.taps)))
+            (number, k): c + (self.tap + (j * len(wide.taps) + k)) * g.c
+            for number, j in enumerate(taps)
+            for k in columns
         }
         sums = {tap: code.variable(self.to.load(at, lanes, live)) for tap, at in offsets.items()}
         for kind in tapRuns(wide, self.pixels):
@@ -192,14 +226,14 @@ class DepthwiseWeightGrad:
                 a = i * self.pixels - kind.skip
                 at = (self.row * wide.count + a) * self.gradPixel + c
                 grads = {p: self.g.load(at + p * self.gradPixel, lanes, live) for p in range(kind.skip, self.pixels)}
-                for j in taps:
+                for number, j in enumerate(taps):
                     h = self.h + j * high.step
                     with inside(code, (high, j, h)):
                         row = (self.plane * high.length + h) * wide.length
                         source = (row + a * wide.stride + wide.first) * self.xPixel + c
                         loaded: dict[int, IRValue] = {}
-                        for k in range(len(wide.taps)):
-                            now = sums[j, k].value
+                        for k in columns:
+                            now = sums[number, k].value
                             for p in kind.inside[k]:
                                 if p < kind.skip:
                                     continue
@@ -207,6 +241,6 @@ class DepthwiseWeightGrad:
                                 if position not in loaded:
                                     loaded[position] = self.x.load(source + position * self.xPixel, lanes, live)
                                 now = code.fma(loaded[position], grads[p], now)
-                            sums[j, k].value = now
+                            sums[number, k].value = now
         for tap, at in offsets.items():
             self.to.store(at, sums[tap].value, live)

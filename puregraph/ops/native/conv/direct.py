@@ -48,6 +48,12 @@ class DirectConvolution(NamedTuple):
         return self.n * self.lines[0].count * self.lines[1].count
 
     @property
+    def origin(self) -> int:
+        """The flat index of the first output in its image."""
+        deep, high, wide = self.lines
+        return (deep.start * high.full + high.start) * wide.full + wide.start
+
+    @property
     def isCopied(self) -> bool:
         """True if tasks copy their inputs with padding: for few channels, border cases cost more than zeros."""
         isInside = all(line.isInside(a, t) for line in self.lines for a in (0, line.count - 1) for t in edgeTaps(line))
@@ -158,8 +164,9 @@ def directConvolution(
     elif t.block < of.inChannels:
         chunk = min(chunk, max(1, (96 << 10) // (min(across, tiles) * t.pixels * t.width * 4)))
     spans, parts = of.spans(chunk), ceil(tiles / across)
-    slots = {"x": x, "b": packed, "skip": skip, **epilogue.slots}
-    lines = [(*line._replace(taps=()), len(line.taps)) for line in of.lines]  # packing alone knows which taps
+    slots = {"x": x, "b": packed, "skip": skip, "origin": of.origin, **epilogue.slots}
+    # packing alone knows which taps, and all phases of equal size share a kernel
+    lines = [(*line._replace(taps=(), start=0), len(line.taps)) for line in of.lines]
     key = f"correlate {of._replace(lines=())} {lines} {xPixel} {t} {chunk} {across} {together} {sides} {epilogue.key}"
 
     def write(code: IRBuilder) -> None:
@@ -225,7 +232,7 @@ class DirectWriter:
     def write(self) -> None:
         code, of, t = self.code, self.of, self.tile
         self.x, self.b = code.pointer("x", "f32"), code.pointer("b", "f32")
-        skip = code.integer("skip")
+        skip, self.origin = code.integer("skip"), code.integer("origin")
         self.epilogue.open(code)
         tiles = ceil(of.lines[2].count / t.pixels)
         spans, parts, panels = of.spans(self.chunk), ceil(tiles / self.across), of.groups * of.panels
@@ -276,14 +283,14 @@ class DirectWriter:
             h, n = row % high.count, row // high.count
         if deep.count > 1:
             d, n = n % deep.count, n // deep.count
-        out = (n * deep.full + (d * deep.skip + deep.start)) * high.full + (h * high.skip + high.start)
+        out = (n * deep.full + d * deep.skip) * high.full + h * high.skip
         self.bounds = [tapBounds(code, line, a) for line, a in zip(self.inner, (d, h))]
         if self.of.isCopied:
             self.source = (row - self.firstRow) * high.stride
         else:
             d, h = d * deep.stride + deep.first, h * high.stride + high.first
             self.source = (n * deep.length + d) * high.length + h
-        self.out = out * wide.full + wide.start
+        self.out = out * wide.full + self.origin
         self.tiles()
 
     def tiles(self) -> None:
@@ -453,3 +460,14 @@ def tapBounds(code: IRBuilder, line: AxisMap, a: IRValue) -> tuple[IRValue, IRVa
     left = line.length - 1 - first
     stop = code.select(left < 0, 0, left // line.step + 1)
     return code.min(start, taps), code.min(stop, taps)
+
+
+def outputsOf(code: IRBuilder, line: AxisMap, tap: IRValue, start: IRValue, stop: IRValue) -> tuple[IRValue, IRValue]:
+    """The range of outputs from `start` to `stop` that have an input for a tap."""
+    first = line.first + tap * line.step
+    if line.first >= 0 and line.isInside(line.count - 1, len(line.taps) - 1):
+        return start, stop
+    low = code.select(first < 0, (line.stride - 1 - first) // line.stride, 0)
+    left = line.length - 1 - first
+    high = code.select(left < 0, 0, left // line.stride + 1)
+    return code.select(low > start, low, start), code.min(high, stop)

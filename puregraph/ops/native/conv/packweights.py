@@ -14,6 +14,7 @@ from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 
 UNROLLED = 128  # taps of a filter that are packed without a loop: the text, and the time to compile it, grow with them
+SPARSE = 8  # a filter is read whole, and in vectors, unless so many of its taps are left out for each that is packed
 
 
 def pack(
@@ -28,6 +29,10 @@ def pack(
     blocks = of.inChannels // t.block
     positions = [(a * size[1] + b) * size[2] + c for a, b, c in product(*(line.taps for line in of.lines))]
     filters = FilterTaps(of.outChannels if isTransposed else of.inChannels, prod(size), isTransposed)
+    slots = {"W": W, "packed": packed, "skip": skip}
+    inLoops = prod(size) > min(UNROLLED, SPARSE * len(positions))
+    if inLoops:
+        slots["tap"] = positions[0]
 
     def write(code: IRBuilder) -> None:
         w, to = code.pointer("W", "f32"), code.pointer("packed", "f32")
@@ -48,16 +53,18 @@ def pack(
                 for number, position in enumerate(positions):
                     to.store((i + number * t.block) * t.width + begin, vectors[position])
 
-            if len(positions) > UNROLLED:
-                packInLoops(code, of, filters, size, w.at(begin * filters.lane), to.at(begin), width, left)
+            if inLoops:
+                first = w.at(code.integer("tap") + begin * filters.lane)
+                packInLoops(code, of, filters, size, first, to.at(begin), width, left)
                 begin += width
                 continue
             span = code.i64(0), code.i64(t.block)
             overFilters(code, filters, w.at(begin * filters.lane), width, left, span, t.block, put)
             begin += width
 
-    key = f"pack {of} {t} {size} {isTransposed}"
-    return KernelCall(name, key, write, {"W": W, "packed": packed, "skip": skip}, of.groups * of.panels * blocks)
+    taps = [(len(line.taps), tapStep(line.taps)) if inLoops else line.taps for line in of.lines]
+    key = f"pack {of._replace(lines=())} {taps} {t} {size} {isTransposed} {inLoops}"
+    return KernelCall(name, key, write, slots, of.groups * of.panels * blocks)
 
 
 def packInLoops(
@@ -70,7 +77,7 @@ def packInLoops(
     width: int,
     left: IRValue | None,
 ) -> None:
-    """Pack one vector of outputs for all inputs of a block, tap by tap, by gathers."""
+    """Pack one vector of outputs for all inputs of a block, tap by tap, by gathers; `w` is at the first tap."""
     t, counts = of.tile, [len(line.taps) for line in of.lines]
     indices = code.iota(width) * code.constant(filters.lane, IRType("i64"))
     mask = None if left is None else code.mask(left, width)
@@ -80,12 +87,12 @@ def packInLoops(
         code.loop(0, counts[2], unroll=1) as c,
         code.loop(0, t.block, unroll=1) as i,
     ):
-        d, h, v = (tapAt(line.taps, k) for line, k in zip(of.lines, (a, b, c)))
+        d, h, v = (k * tapStep(line.taps) for line, k in zip(of.lines, (a, b, c)))
         tap = w.at(i * filters.deep + (d * size[1] + h) * size[2] + v).gather(indices, mask)
         number = (a * counts[1] + b) * counts[2] + c
         to.store((number * t.block + i) * t.width, tap)
 
 
-def tapAt(taps: tuple[int, ...], k: IRValue) -> IRValue:
-    """The k-th of taps at equal distances, as those of every phase of a filter are."""
-    return k * (taps[1] - taps[0] if len(taps) > 1 else 1) + taps[0]
+def tapStep(taps: tuple[int, ...]) -> int:
+    """The distance of taps, which is the same between all taps of a phase."""
+    return taps[1] - taps[0] if len(taps) > 1 else 0

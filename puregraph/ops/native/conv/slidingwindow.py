@@ -6,13 +6,13 @@ each element of a window.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import product
 from math import ceil, prod
 from typing import Any, NamedTuple
 
-from puregraph.ops.native.conv.direct import SingleIteration, TapRun, tapBounds, tapRuns
+from puregraph.ops.native.conv.direct import SingleIteration, TapRun, edgeTaps, tapBounds, tapRuns
 from puregraph.ops.native.conv.geometry import AxisMap, ConvolutionAxis, dataLines, forwardLine
 from puregraph.ops.native.conv.registertiling import registers, vectorsOf
 from puregraph.ops.native.llvm import jit
@@ -25,6 +25,7 @@ GRAIN = 1 << 17  # elements of a task
 MOST = 64  # tasks
 WRITTEN = 25  # taps up to which a window is unrolled; larger ones loop over rows of taps
 WIDEST = 12  # taps of a row up to which it is unrolled; with more, a tile has one pixel
+MANY = 16  # phases up to which each has code of its own
 
 
 class ChannelVector(NamedTuple):
@@ -81,6 +82,30 @@ def dataPhases(axes: tuple[ConvolutionAxis, ...]) -> list[Lines]:
     return list(product(*(dataLines(axis) for axis in axes)))  # type: ignore[arg-type]
 
 
+class PhaseGroup(NamedTuple):
+    """Phases of an axis that differ only in their position: the q-th starts q outputs, and its taps q `step`, later."""
+
+    line: AxisMap
+    count: int = 1
+    step: int = 0
+
+
+def phaseGroups(lines: Sequence[AxisMap]) -> list[PhaseGroup]:
+    """The phases of an axis, in groups that share their code."""
+    groups: list[PhaseGroup] = []
+    for line in lines:
+        if groups:
+            first, count, step = groups[-1]
+            if count == 1 and line.taps and first.taps:
+                step = line.taps[0] - first.taps[0]
+            taps = tuple(tap + count * step for tap in first.taps)
+            if line == first._replace(start=first.start + count, taps=taps):
+                groups[-1] = PhaseGroup(first, count + 1, step)
+                continue
+        groups.append(PhaseGroup(line))
+    return groups
+
+
 def taskCount(n: int, channels: int, phases: list[Lines]) -> int:
     """The number of tasks, each with some rows of every phase."""
     elements = sum(prod(line.count * max(1, len(line.taps)) for line in lines) for lines in phases)
@@ -116,24 +141,44 @@ class WindowLoop:
         with code.loop(code.task * rows // self.tasks, (code.task + 1) * rows // self.tasks, unroll=1) as row:
             h, n = (row % high, row // high) if high > 1 else (code.i64(0), row)
             d, n = (n % deep, n // deep) if deep > 1 else (code.i64(0), n)
-            for lines in self.phases:
-                if not all(line.count for line in lines):
+            for groups in product(*self.groups()):
+                if not all(group.line.count for group in groups):
                     continue
                 with ExitStack() as stack:
-                    for position, line, most in ((d, lines[0], deep), (h, lines[1], high)):
-                        if line.count < most:
-                            stack.enter_context(code.when(position < line.count))
-                    OutputRow(self, lines, n, d, h).write()
+                    for position, group, most in ((d, groups[0], deep), (h, groups[1], high)):
+                        if group.line.count < most:
+                            stack.enter_context(code.when(position < group.line.count))
+                    phases = [
+                        stack.enter_context(code.loop(0, group.count, unroll=1)) if group.count > 1 else 0
+                        for group in groups
+                    ]
+                    OutputRow(self, groups, phases, n, d, h).write()
+
+    def groups(self) -> list[list[PhaseGroup]]:
+        """The phases of each axis, one by one unless they are many."""
+        axes = [list(dict.fromkeys(lines[axis] for lines in self.phases)) for axis in range(3)]
+        return [phaseGroups(lines) if len(self.phases) > MANY else list(map(PhaseGroup, lines)) for lines in axes]
 
 
 class OutputRow:
-    """A row of outputs of one phase."""
+    """A row of outputs of one phase, given by its number in a group on each axis."""
 
-    def __init__(self, slider: WindowLoop, lines: Lines, n: IRValue, d: IRValue, h: IRValue):
-        self.slider, self.code, self.lines, self.n = slider, slider.code, lines, n
-        deep, high, wide = lines
-        out = (n * deep.full + (d * deep.skip + deep.start)) * high.full + (h * high.skip + high.start)
-        self.out = out * wide.full + wide.start
+    def __init__(
+        self,
+        slider: WindowLoop,
+        groups: tuple[PhaseGroup, ...],
+        phases: Sequence[IRValue | int],
+        n: IRValue,
+        d: IRValue,
+        h: IRValue,
+    ):
+        self.slider, self.code, self.n = slider, slider.code, n
+        self.lines: Any = tuple(group.line for group in groups)
+        self.later = [phase * group.step for phase, group in zip(phases, groups)]
+        lines = deep, high, wide = self.lines
+        starts = [phase + line.start for phase, line in zip(phases, lines)]
+        out = (n * deep.full + (d * deep.skip + starts[0])) * high.full + (h * high.skip + starts[1])
+        self.out = out * wide.full + starts[2]
         self.starts = d * deep.stride + deep.first, h * high.stride + high.first
         self.limits = [tapBounds(self.code, line, a) for line, a in zip(lines, (d, h))]
 
@@ -191,7 +236,8 @@ class OutputRow:
 
     def tap(self, states: Any, vector: ChannelVector, i: Any, j: Any, k: Any, seen: dict[int, IRValue]) -> None:
         (deep, high, wide), size = self.lines, self.slider.size
-        number = (tapOf(deep, i) * size[1] + tapOf(high, j)) * size[2] + tapOf(wide, k)
+        taps = [tapOf(line, a) + later for line, a, later in zip(self.lines, (i, j, k), self.later)]
+        number = (taps[0] * size[1] + taps[1]) * size[2] + taps[2]
         offset = (i * (deep.step * high.length) + j * high.step) * wide.length + k * wide.step
         d, h = self.starts[0] + i * deep.step, self.starts[1] + j * high.step
         row = ((self.n * deep.length + d) * high.length + h) * wide.length + self.left
@@ -238,11 +284,12 @@ def channelVectors(code: IRBuilder, channels: int) -> Iterator[tuple[int, int, i
 
 
 @contextmanager
-def inside(code: IRBuilder, *taps: tuple[AxisMap, int, IRValue]) -> Iterator[None]:
+def inside(code: IRBuilder, *taps: tuple[AxisMap, IRValue | int, IRValue]) -> Iterator[None]:
     """The body runs only where the taps have inputs."""
     with ExitStack() as stack:
         for line, tap, position in taps:
-            if line.isInside(0, tap) and line.isInside(line.count - 1, tap):
+            known = (tap,) if isinstance(tap, int) else edgeTaps(line)
+            if all(line.isInside(a, t) for a in (0, line.count - 1) for t in known):
                 continue
             stack.enter_context(code.when((position >= 0) & (position < line.length)))
         yield

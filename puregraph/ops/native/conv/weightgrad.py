@@ -16,7 +16,7 @@ from functools import cache
 from math import ceil, prod
 from typing import Any, NamedTuple
 
-from puregraph.ops.native.conv.direct import SingleIteration
+from puregraph.ops.native.conv.direct import SingleIteration, outputsOf
 from puregraph.ops.native.conv.geometry import AxisMap, Geometry, forwardLine
 from puregraph.ops.native.conv.padcopy import copyRow, paddedRows
 from puregraph.ops.native.conv.registertiling import LATENCY, registers, vectorsOf
@@ -31,6 +31,7 @@ MOST = 16  # tasks up to which the samples are split into parts
 FEW = 8  # input channels below which strips are copied
 NEAR = 24 << 10  # bytes of x and grad that a tile reads from one strip
 KEPT = 160 << 10  # bytes of sums that a task keeps
+WRITTEN = 8  # parts of a row of taps that are written one behind the other; more of them take a loop
 
 
 class WeightGradSplit(NamedTuple):
@@ -389,20 +390,40 @@ class TapRowTiles(WeightGradWriter):
                     offset = i * (len(offsets) * plan.width)
                     self.sum(offset, len(offsets), offsets, self.pixels(planes, high, code.i64(0)))
                     return
-                count = ceil(run / plan.rows)
                 with code.loop(0, len(tall.taps), unroll=1) as j:
-                    for chunk in range(count):
-                        begin, end = run * chunk // count, run * (chunk + 1) // count
-                        offset = ((i * len(tall.taps) + j) * run + begin) * plan.width
-                        offsets = self.offsets()[begin:end]
-                        self.sum(
-                            offset, end - begin, offsets, self.pixels(planes, high, j * (tall.step * self.size.pitch))
-                        )
+                    for parts, size in self.chunks(run):
+                        with parts as first:
+                            offset = ((i * len(tall.taps) + j) * run + first) * plan.width
+                            skip, offsets = self.offsetsFrom(first, size)
+                            skip = j * (tall.step * self.size.pitch) + skip
+                            self.sum(offset, size, offsets, self.pixels(planes, high, skip))
+
+    def chunks(self, run: int) -> Iterator[tuple[Any, int]]:
+        """The parts of a row of taps, each as a loop over the first elements of parts of one size, and this size."""
+        code, rows = self.code, self.plan.rows
+        count = ceil(run / rows)
+        if count <= WRITTEN:
+            for chunk in range(count):
+                begin, end = run * chunk // count, run * (chunk + 1) // count
+                yield SingleIteration(code, code.i64(begin)), end - begin
+            return
+        stop = run // rows * rows
+        yield code.loop(0, stop, rows, unroll=1), rows
+        if stop < run:
+            yield SingleIteration(code, code.i64(stop)), run - stop
 
     def offsets(self) -> list[int]:
         """The offsets of the inputs of a pixel in a row: by tap, then channel."""
         wide, c = self.of.lines[2], self.of.inChannels
         return [t * wide.step * c + i for t in range(len(wide.taps)) for i in range(c)]
+
+    def offsetsFrom(self, first: IRValue, size: int) -> tuple[IRValue, list[Any]]:
+        """The offset of element `first` of a row of taps, and those of the elements from there on, seen from it."""
+        step, c = self.of.lines[2].step, self.of.inChannels
+        if step == 1:
+            return first, list(range(size))
+        start = first // c * (step * c) + first % c
+        return start, [(first + m) // c * (step * c) + (first + m) % c - start for m in range(size)]
 
     def pixels(self, planes: tuple[IRValue, IRValue], high: tuple[IRValue, IRValue], skip: IRValue) -> Any:
         code, of, (_, tall, wide) = self.code, self.of, self.of.lines
@@ -448,14 +469,3 @@ class TapRowTiles(WeightGradWriter):
 def overTaps(code: IRBuilder, line: AxisMap) -> Any:
     """A loop over the taps of an axis; the body once where there is only one."""
     return SingleIteration(code) if len(line.taps) == 1 else code.loop(0, len(line.taps), unroll=1)
-
-
-def outputsOf(code: IRBuilder, line: AxisMap, tap: IRValue, start: IRValue, stop: IRValue) -> tuple[IRValue, IRValue]:
-    """The range of outputs from `start` to `stop` that have an input for a tap."""
-    first = line.first + tap * line.step
-    if line.first >= 0 and line.isInside(line.count - 1, len(line.taps) - 1):
-        return start, stop
-    low = code.select(first < 0, (line.stride - 1 - first) // line.stride, 0)
-    left = line.length - 1 - first
-    high = code.select(left < 0, 0, left // line.stride + 1)
-    return code.select(low > start, low, start), code.min(high, stop)
