@@ -210,6 +210,8 @@ class OutputRow:
     def window(self, kind: TapRun | None, limit: Any, states: dict[int, Any], vector: ChannelVector) -> None:
         """All taps of a tile."""
         code, (deep, high, wide) = self.code, self.lines
+        if not all(line.taps for line in self.lines):
+            return  # inputs that no window reads
         with ExitStack() as stack:
             if kind and len(deep.taps) * len(high.taps) * len(wide.taps) <= WRITTEN:
                 for i, j in product(range(len(deep.taps)), range(len(high.taps))):
