@@ -14,7 +14,7 @@ from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 
 UNROLLED = 128  # taps of a filter that are packed without a loop: the text, and the time to compile it, grow with them
-SPARSE = 8  # a filter is read whole, and in vectors, unless so many of its taps are left out for each that is packed
+SPARSE = 8  # taps of a filter for each that is packed, from which on these are read one by one and not in whole filters
 
 
 def pack(
