@@ -9,11 +9,13 @@ report     tables, formulas and drawings of a program
 program    combines all of these, and compiles again when the graph, a parameter or the optimizer changes
 """
 
-from puregraph.compile.cache import Programs, compiled
+from puregraph.compile.cache import Programs, compile
 from puregraph.compile.pipeline import schedule
 from puregraph.compile.program import Program
 from puregraph.compile.trace.schedule import Schedule
 from puregraph.compile.trace.withcost import withCost
 from puregraph.compile.updater import Updater
 
-__all__ = ["Program", "Programs", "Schedule", "Updater", "compiled", "withCost", "schedule"]
+__all__ = ["Program", "Programs", "Schedule", "Updater", "compile", "compiled", "withCost", "schedule"]
+
+compiled = compile  # the former name

@@ -11,7 +11,7 @@ from puregraph.compile.program import Program
 from puregraph.compile.runtime.buffers import Workspace
 from puregraph.compile.trace.costchecks import warnOf
 from puregraph.compile.trace.withcost import withCost
-from puregraph.core.arguments import Flag, ModuleLike, Optimizers, Types, Whole, optional, takes
+from puregraph.core.arguments import Bytes, Flag, ModuleLike, Optimizers, Types, optional, takes
 from puregraph.core.errors import GraphError, GraphWarning, need, plural
 from puregraph.core.errors.userwarning import warnUser
 from puregraph.graph import Graph
@@ -96,9 +96,9 @@ class Programs:
     optimizer=optional(Optimizers),
     train=optional(Flag),
     dtypes=optional(Types),
-    budget=optional(Whole),
+    budget=optional(Bytes),
 )
-def compiled(
+def compile(
     graph: Graph,
     *shapes: Any,
     cost: Any = None,

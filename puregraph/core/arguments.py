@@ -133,6 +133,7 @@ Pairs = Argument(
 )
 Natural = Argument("a whole number of at least 0", lambda value: isWhole(value, 0))
 Positive = Argument("a whole number of at least 1", lambda value: isWhole(value, 1))
+Bytes = Argument("a whole number of bytes of at least 1", lambda value: isWhole(value, 1))
 Size = Argument("a whole number of at least 0", lambda value: isWhole(value, 0), ShapeError)
 Count = Argument("a whole number of at least 1", lambda value: isWhole(value, 1), ShapeError)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.core.accumulate import needPlain, shapeOf, zeroLike
+from puregraph.core.accumulate import isArray, isValue, needPlain, shapeOf, zeroLike
 from puregraph.core.base.align import readOnly
 from puregraph.core.base.signals import isAsynchronous
 from puregraph.core.errors import AutoDiffException, GraphError, PuregraphError, plural
@@ -262,6 +262,35 @@ def writeRefusal(error: ValueError, label: str, what: str) -> Exception:
     return refusal
 
 
+def outputsOf(function: type[Function], result: Any) -> tuple:
+    """The outputs that `forward` returned in a graph.
+
+    Raises    PuregraphError for a list or another object that is no value, and for another number than has names
+    """
+    outputs = result if isinstance(result, tuple) else (result,)
+    label, names = function.__name__, function.outputNames
+    for y in outputs:
+        if not isValue(y):
+            raise PuregraphError(resultText(label, y))
+    if len(outputs) != len(names):
+        raise PuregraphError(
+            f"{label}.forward returned {plural(len(outputs), 'output')}, expected {len(names)} ({', '.join(names)}): "
+            f"set outputNames in {label}, one name per output"
+        )
+    return outputs
+
+
+def resultText(label: str, result: Any) -> str:
+    """The message for a `forward` that returns what is no value, such as a list of arrays."""
+    kind = "None" if result is None else f"a {type(result).__name__}"
+    return f"{label}.forward returned {kind}: return an array, or a tuple of arrays for several outputs"
+
+
+def listText(label: str) -> str:
+    """The message for a `backward` that returns a list, which is no gradient of an array."""
+    return f"{label}.backward returned a list: return an array, or a tuple with one gradient per input of forward"
+
+
 class FunctionCall(Module):
     """y = f(x, ...): a Function as a Module. Its context is a hidden output, so one Function may stand at many nodes.
 
@@ -319,7 +348,8 @@ class FunctionCall(Module):
                 f"{label} could not be tried on zeros to learn its shape ({error}): "
                 "write a static method dataShapeFrom(*shapes)"
             ) from error
-        return [shapeOf(y) for y in result] if isinstance(result, tuple) else tuple(np.shape(result))
+        shapes = list(map(shapeOf, outputsOf(self.function, result)))
+        return shapes if len(shapes) > 1 else shapes[0]
 
     def dataTypeFrom(self, *dtypes: Any) -> Any:
         """The dtypes by the function's rule; None without a rule."""
@@ -343,8 +373,7 @@ class FunctionCall(Module):
         except ValueError as error:
             raise writeRefusal(error, f"{self.label}.forward", "an input")  # noqa: B904 - it has its cause
         originals = {id(view): x for view, x in zip(views, inputs)}  # an input that is returned unchanged
-        results = result if isinstance(result, tuple) else (result,)
-        context.outputs = tuple([originals.get(id(y), y) for y in results])
+        context.outputs = tuple([originals.get(id(y), y) for y in outputsOf(self.function, result)])
         return (*context.outputs, context)
 
     def updateGrad(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
@@ -360,6 +389,8 @@ class FunctionCall(Module):
             raise writeRefusal(error, f"{self.label}.backward", "a gradient or a saved value")  # noqa: B904
         for g in results:
             needPlain(g, f"{self.label}.backward")
+            if isinstance(g, list) and all(map(isArray, context.outputs)):
+                raise AutoDiffException(listText(self.label))
         return tuple(results)
 
     def written(self, without: tuple[str, ...] = ()) -> str:

@@ -43,7 +43,7 @@ class Graph(NodeGraph):
     backwardType = Late("puregraph.graph.backward", "BackwardGraph")
     save = Late("puregraph.serialize.checkpoint", "saveGraph")
     load = Late("puregraph.serialize.checkpoint", "loadReport")
-    compile = Late("puregraph.compile.cache", "compiled")
+    compile = Late("puregraph.compile.cache", "compile")
     draw = Late("puregraph.draw.drawing", "drawGraph")
     _repr_html_ = Late("puregraph.draw.notebook", "graphHtml")
 

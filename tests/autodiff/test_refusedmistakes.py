@@ -121,6 +121,10 @@ MISTAKES = {
     "a masked gradient on the tape": lambda: onTape(doubled, lambda ctx, g: masked(g)),
     "nothing forward": lambda: inGraph(lambda ctx, x: None),
     "a list forward": lambda: inGraph(lambda ctx, x: [x, x]),
+    "a list forward on the tape": lambda: onTape(lambda ctx, x: [x]),
+    "a list backward": lambda: inGraph(doubled, lambda ctx, g: [g]),
+    "a list backward on the tape": lambda: onTape(doubled, lambda ctx, g: [g]),
+    "two outputs of one name": lambda: inGraph(lambda ctx, x: (x, x)),
     "a text forward": lambda: inGraph(lambda ctx, x: "a"),
     "a matrix forward": lambda: inGraph(lambda ctx, x: np.matrix(x)),
     "a masked array forward": lambda: inGraph(lambda ctx, x: np.ma.masked_array(x, x > 0)),
@@ -189,6 +193,19 @@ def test_a_mistake_is_refused_with_a_sentence(mistake):
     with pytest.raises(PuregraphError) as caught:
         MISTAKES[mistake]()
     assert len(str(caught.value).split()) > 3
+
+
+@pytest.mark.parametrize("run", [inGraph, onTape])
+def test_a_list_of_arrays_is_answered_with_what_to_return(run):
+    with pytest.raises(PuregraphError, match=r"Own\.forward returned a list: return an array, or a tuple of arrays"):
+        run(lambda ctx, x: [x])
+    with pytest.raises(PuregraphError, match=r"Own\.backward returned a list: return an array, or a tuple with one"):
+        run(doubled, lambda ctx, g: [g])
+
+
+def test_outputs_without_names_are_answered_with_how_to_name_them():
+    with pytest.raises(PuregraphError, match=r"Own\.forward returned 2 outputs, expected 1 \(y\): set outputNames"):
+        inGraph(lambda ctx, x: (x, x))
 
 
 @pytest.mark.parametrize("dtype", ODD)

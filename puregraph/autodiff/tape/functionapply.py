@@ -25,7 +25,7 @@ from puregraph.autodiff.tape.variable import (
 from puregraph.core.accumulate import isArray, needPlain, shapeOf, zeroLike
 from puregraph.core.errors import AutoDiffException, GraphError
 from puregraph.core.hooks import HOOKS
-from puregraph.graph.function import Context, Function, Keyword, copied, leavesOf, writeRefusal
+from puregraph.graph.function import Context, Function, Keyword, copied, leavesOf, listText, resultText, writeRefusal
 from puregraph.graph.module import holdsNode
 
 
@@ -113,6 +113,8 @@ class FunctionBackward(TapeNode):
         if type(x) is type(v._value) is np.float64:  # most of all, and quickly
             return g if MODE.enabled else x
         needPlain(x, self.name())
+        if isinstance(x, list) and isArray(v._value):
+            raise AutoDiffException(listText(self.function.__name__))
         if g is not None and isArray(v._value) and shapeOf(x) != v.shape:
             raise AutoDiffException(
                 f"{self.name()}: wanted a gradient of shape {v.shape} for input {number}, got {shapeOf(x)}"
@@ -156,7 +158,7 @@ def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
         raise writeRefusal(error, f"{cls.__name__}.forward", "an input")  # noqa: B904 - it has its cause
     finally:
         MODE.enabled = before
-    outputs = tuple([wrapped(y) for y in (result if type(result) is tuple else (result,))])
+    outputs = tuple([wrapped(cls, y) for y in (result if type(result) is tuple else (result,))])
     ctx.outputs = outputs
     if HOOKS.look is not None:
         HOOKS.look(cls.__name__, cls, bare(leaves), bare(outputs))
@@ -170,8 +172,10 @@ def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
     return outputs if type(result) is tuple else outputs[0]
 
 
-def wrapped(value: Any) -> Any:
-    """A result of `forward` as a Variable; None stays None."""
+def wrapped(function: type[Function], value: Any) -> Any:
+    """A result of `forward` as a Variable; None stays None, and a list may hold texts alone."""
+    if isinstance(value, list) and any(isVariable(item) or isArray(item) for item in value):
+        raise AutoDiffException(resultText(function.__name__, value))
     return value if value is None or isinstance(value, Variable) else Variable(value)
 
 
