@@ -10,7 +10,7 @@ from graphcompare import Comparison
 from graphgrammar import RULES, randomSpec
 from graphshrink import script, shrunk
 from graphspec import GraphSpec, NodeSpec
-from natively import needsNative
+from natively import needsNative, unverified
 from rewrites import KINDS, RewrittenComparison, rewriteFailure, rewritten
 
 DAILY = 150
@@ -54,6 +54,7 @@ def test_20000_graphs_and_equal_rewrites_of_them_agree():
     check(range(START, START + COUNT))
 
 
+@unverified
 @needsNative
 @pytest.mark.parametrize("seed", [1053, 7194, 7866, 10922])
 def test_what_overflows_in_another_way_where_a_sum_is_ordered_otherwise_is_no_difference(quickly, seed):

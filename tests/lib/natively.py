@@ -15,7 +15,10 @@ from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 
 needsNative = pytest.mark.skipif(not jit.available(), reason=str(jit.missing()))
-unverified = pytest.mark.skipif(verify.isOn(), reason="PUREGRAPH_VERIFY has the steps run one by one")
+unverified = pytest.mark.skipif(
+    verify.isOn(),
+    reason="PUREGRAPH_VERIFY runs steps one by one on copies, and takes what is not finite as numpy has it",
+)
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 LINE = 64
 TEXTS = {}  # of each key, for each CPU
