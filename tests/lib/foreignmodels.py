@@ -148,7 +148,7 @@ def gradientError(net, inputs):
         return sum((y * w).sum() for y, w in zip(outputs(length), ways) if w is not None)
 
     error = np.inf
-    for length in (1e-6, 1e-8, 1e-9):  # the smaller, the fewer kinks on the way
+    for length in (1e-6, 1e-8, 1e-10):  # the smaller, the fewer kinks on the way
         slope = (total(length) - total(-length)) / (2 * length)
         error = min(error, abs(found - slope) / max(abs(found), abs(slope), 1e-12))
         if error < 1e-5:
