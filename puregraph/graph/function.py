@@ -348,8 +348,8 @@ class FunctionCall(Module):
                 f"{label} could not be tried on zeros to learn its shape ({error}): "
                 "write a static method dataShapeFrom(*shapes)"
             ) from error
-        shapes = list(map(shapeOf, outputsOf(self.function, result)))
-        return shapes if len(shapes) > 1 else shapes[0]
+        outputs = [shapeOf(y) for y in outputsOf(self.function, result)]
+        return outputs if len(outputs) > 1 else outputs[0]
 
     def dataTypeFrom(self, *dtypes: Any) -> Any:
         """The dtypes by the function's rule; None without a rule."""
