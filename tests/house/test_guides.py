@@ -1,5 +1,7 @@
 """Guides: what they add to the library, added to a copy of it, passes the library's own tests of its structure."""
 
+import ast
+import functools
 import os
 import re
 import shutil
@@ -10,7 +12,10 @@ from pathlib import Path
 import pytest
 from pages import ROOT
 
+from puregraph.ops.native.llvm import jit
+
 HOUSE = "test_exports test_names test_structure".split()
+IMPORTS = "\nimport numpy as np\n\nfrom puregraph.modules.snake import Snake\nfrom puregraph.onnx.onnxwriter import writesOnnx\n"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.S | re.M)
 
 
@@ -72,3 +77,81 @@ def test_a_module_and_an_optimizer_added_as_the_guides_say_fit_the_library(copy)
     run(copy, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *[f"tests/house/{name}.py" for name in HOUSE])
     shown = "from puregraph import Lion, Mish, checkModule; checkModule(Mish(), [(2, 3)]); print(Lion(1e-3))"
     assert "Lion" in run(copy, "-c", shown)
+
+
+def joined(path, docstring, *blocks):
+    """A file of blocks of a page: their imports first, without what they print and the data they make."""
+    tree = ast.parse("\n".join(blocks))
+    isImport = [isinstance(statement, (ast.Import, ast.ImportFrom)) for statement in tree.body]
+    kept = (ast.FunctionDef, ast.ClassDef)
+    imports = sorted({ast.unparse(s) for s, imports in zip(tree.body, isImport) if imports})
+    rest = [ast.unparse(s) for s in tree.body if isinstance(s, kept) or isConstant(s)]
+    path.write_text("\n\n\n".join([f'"""{docstring}"""\n\n' + "\n".join(imports), *rest]) + "\n", encoding="utf-8")
+
+
+def isConstant(statement):
+    """Whether a statement defines a constant."""
+    return isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]).isupper()
+
+
+@pytest.mark.costly
+def test_a_kernel_added_as_the_guide_says_compiles_in_the_library(copy):
+    block = functools.partial(blockOf, "newkernel.md")
+    package = copy / "puregraph"
+    rule = [block(text) for text in ("@kernel", "@cumulate.shape", "@cumulate.adjoint", "@cumulate.cuda")]
+    joined(package / "ops/reference/cumulate.py", "Cumulate: sums of all elements up to each.", *rule)
+    joined(package / "ops/native/kernels/cumulate.py", "Cumulative sums of rows.", block("def writeCumulate"))
+    rules = package / "compile/lower/rules"
+    called = (
+        "from puregraph.ops.native.kernels.cumulate import cumulateRows",
+        "from puregraph.ops.reference.cumulate import cumulate",
+    )
+    joined(rules / "cumulate.py", "Lower cumulative sums.", *called, block("@lowers(cumulate)"))
+    init = (rules / "__init__.py").read_text(encoding="utf-8")
+    (rules / "__init__.py").write_text(
+        init.replace("    convolution,\n", "    convolution,\n    cumulate,\n"), encoding="utf-8"
+    )
+    used = "import numpy as np", called[1], "from puregraph.graph.module import Module"
+    module = definition("newkernel.md", "Cumulate")
+    joined(package / "modules/cumulate.py", "Cumulate: running sums.", *used, module)
+    export(package / "modules", "cumulate", "Cumulate")
+    house = copy / "tests" / "house" / "test_structure.py"
+    listed = house.read_text(encoding="utf-8").replace("FILES = {\n", 'FILES = {\n    "cumulate": OPERATION,\n', 1)
+    house.write_text(listed, encoding="utf-8")
+
+    run(copy, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *[f"tests/house/{name}.py" for name in HOUSE])
+    shown = """
+from puregraph import Cumulate, Sequential, checkModule
+checkModule(Cumulate(), [(4, 5)])
+program = Sequential(Cumulate(name="sums")).compile([(64, 100)], train=False)
+print([call.kind.name for call in program.plan.schedule.calls])
+"""
+    assert run(copy, "-c", shown).strip() == ("['native']" if jit.available() else "['kernel']")
+
+
+@pytest.mark.peers
+@pytest.mark.costly
+def test_an_operator_added_as_the_guide_says_is_read_and_written_by_the_library(copy):
+    pytest.importorskip("onnx")
+    package = copy / "puregraph"
+    snake = definition("newoperator.md", "Snake")
+    text = f'"""Snake: a periodic activation."""\n\nfrom puregraph.graph.pointwise import Pointwise\n\n\n{snake}\n'
+    (package / "modules" / "snake.py").write_text(text, encoding="utf-8")
+    export(package / "modules", "snake", "Snake")
+    functions = [f for f in ast.parse(blockOf("newoperator.md", "@onnxOp")).body if isinstance(f, ast.FunctionDef)]
+    operators = package / "onnx" / "operators" / "activationops.py"
+    text = operators.read_text(encoding="utf-8").replace(
+        "from typing import Any\n", f"from typing import Any\n{IMPORTS}", 1
+    )
+    operators.write_text("\n\n\n".join([text.rstrip(), *map(ast.unparse, functions)]) + "\n", encoding="utf-8")
+
+    run(copy, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *[f"tests/house/{name}.py" for name in HOUSE])
+    shown = """
+import numpy as np
+from puregraph import Sequential, Snake
+from puregraph.onnx import fromOnnx, toOnnx
+net = Sequential(Snake(2.0, name="snake"))
+x = np.array([[0.0, 0.5, 1.0]], np.float32)
+print(np.array_equal(fromOnnx(toOnnx(net, shapes=[("N", 3)]))(x), net(x)))
+"""
+    assert run(copy, "-c", shown).strip() == "True"
