@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph import modules
 from puregraph.core.base.dtype import isFloating
@@ -10,6 +10,10 @@ from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.softmax import HardMax, LogSoftMax
 from puregraph.onnx.modules.randomlike import RandomLike
 from puregraph.onnx.opregistry import onnxOp
+
+if TYPE_CHECKING:
+    from puregraph.onnx.onnxnode import OnnxNode
+    from puregraph.onnx.onnxvalue import OnnxValue
 
 FORMULAS: dict[str, tuple[str, dict[str, float]]] = {  # with attributes and their defaults
     "Celu": ("maximum(0, x) + minimum(0, alpha * expm1(x / alpha))", {"alpha": 1.0}),
@@ -32,7 +36,7 @@ PLAIN = {
 
 
 @onnxOp(*FORMULAS)
-def formula(op: Any, x: Any) -> Any:
+def formula(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Activations written as a formula."""
     text, constants = FORMULAS[op.type]
     parameters = {name: op.get(name, default) for name, default in constants.items()}
@@ -41,50 +45,50 @@ def formula(op: Any, x: Any) -> Any:
 
 
 @onnxOp(*PLAIN)
-def plain(op: Any, x: Any) -> Any:
+def plain(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Activations that are a module."""
     return op(PLAIN[op.type](), x)
 
 
 @onnxOp("Relu")
-def relu(op: Any, x: Any) -> Any:
+def relu(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Relu."""
     return op(modules.Relu() if isFloating(x.dtype) else Pointwise(formula="maximum(x, 0)"), x)
 
 
 @onnxOp("Elu")
-def elu(op: Any, x: Any) -> Any:
+def elu(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Elu."""
     return op(modules.Elu(op.get("alpha", 1.0)), x)
 
 
 @onnxOp("LeakyRelu")
-def leakyRelu(op: Any, x: Any) -> Any:
+def leakyRelu(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """LeakyRelu."""
     return op(modules.LeakyRelu(op.get("alpha", 0.01)), x)
 
 
 @onnxOp("Gelu")
-def gelu(op: Any, x: Any) -> Any:
+def gelu(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Gelu."""
     return op(modules.Gelu(op.get("approximate", "none") == "tanh"), x)
 
 
 @onnxOp("Swish")
-def swish(op: Any, x: Any) -> Any:
+def swish(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Swish."""
     return op(modules.Swish(op.get("alpha", 1.0)), x)
 
 
 @onnxOp("PRelu")
-def pRelu(op: Any, x: Any, slope: Any) -> Any:
+def pRelu(op: OnnxNode, x: OnnxValue, slope: OnnxValue) -> OnnxValue:
     """PRelu."""
     y = op(Pointwise(formula="where(x > 0, x, slope * x)"), x, slope)
     return y if y.dtype == x.dtype else op(modules.Cast(x.dtype), y)
 
 
 @onnxOp("Softmax", "LogSoftmax", "Hardmax")
-def softmax(op: Any, x: Any) -> Any:
+def softmax(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Before opset 13 the axes from `axis` on count as one."""
     kinds = {"Softmax": modules.SoftMax, "LogSoftmax": LogSoftMax, "Hardmax": HardMax}
     if op.version >= 13:
@@ -99,7 +103,9 @@ def softmax(op: Any, x: Any) -> Any:
 
 
 @onnxOp("Dropout")
-def dropout(op: Any, x: Any, ratio: Any = None, training: Any = None) -> Any:
+def dropout(
+    op: OnnxNode, x: OnnxValue, ratio: OnnxValue | None = None, training: OnnxValue | None = None
+) -> OnnxValue | tuple[OnnxValue, OnnxValue]:
     """Zeros at random in the graph's trainMode; in training_mode, in every pass."""
     share = op.get("ratio", 0.5) if ratio is None else ratio.numbers
     if training is not None and bool(op.known(training, "training_mode")):
@@ -111,7 +117,7 @@ def dropout(op: Any, x: Any, ratio: Any = None, training: Any = None) -> Any:
     return (y, op(Pointwise(formula="x == x or x != x"), x)) if op.wants(1) else y
 
 
-def dropped(op: Any, x: Any, ratio: Any) -> tuple[Any, Any]:
+def dropped(op: OnnxNode, x: OnnxValue, ratio: OnnxValue) -> tuple[OnnxValue, OnnxValue]:
     """The elements that are kept, scaled to the expectation x, and the mask of kept elements."""
     drawn = op(op.seeded(RandomLike("uniform")), x)
     kept = op(Pointwise(formula="u >= p"), drawn, ratio)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph import modules
 from puregraph.core.dim import Dim
 from puregraph.onnx.modules.convolving import Convolve, ConvolveTransposed
 from puregraph.onnx.opregistry import onnxOp
 
+if TYPE_CHECKING:
+    from puregraph.graph.module import Module
+    from puregraph.onnx.onnxnode import OnnxNode
+    from puregraph.onnx.onnxvalue import OnnxValue
+
 PADDINGS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
-def windowOf(op: Any, x: Any, size: tuple) -> tuple[tuple, tuple, tuple]:
+def windowOf(op: OnnxNode, x: OnnxValue, size: tuple) -> tuple[tuple, tuple, tuple]:
     """Stride, (before, after) and dilation for each axis; "SAME" needs the lengths, unless the stride is 1."""
     rank = len(size)
     stride, dilation = op.lengths("strides", rank, 1), op.lengths("dilations", rank, 1)
@@ -32,7 +37,7 @@ def windowOf(op: Any, x: Any, size: tuple) -> tuple[tuple, tuple, tuple]:
 
 
 @onnxOp("Conv")
-def convolution(op: Any, x: Any, W: Any, b: Any = None) -> Any:
+def convolution(op: OnnxNode, x: OnnxValue, W: OnnxValue, b: OnnxValue | None = None) -> OnnxValue:
     """Conv."""
     size = op.kernel(W)
     stride, pad, dilation = windowOf(op, x, size)
@@ -47,13 +52,13 @@ def convolution(op: Any, x: Any, W: Any, b: Any = None) -> Any:
     return op(filled(op, module, W, b), x)
 
 
-def filled(op: Any, module: Any, W: Any, b: Any) -> Any:
+def filled(op: OnnxNode, module: Module, W: OnnxValue, b: OnnxValue | None) -> Module:
     """A module with these arrays for its parameters."""
     return op.builder.fill(module, W=W) if b is None else op.builder.fill(module, W=W, b=b)
 
 
 @onnxOp("ConvTranspose")
-def transposed(op: Any, x: Any, W: Any, b: Any = None) -> Any:
+def transposed(op: OnnxNode, x: OnnxValue, W: OnnxValue, b: OnnxValue | None = None) -> OnnxValue:
     """ConvTranspose."""
     size = op.kernel(W)
     rank, groups = len(size), op.get("group", 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,15 +15,19 @@ from puregraph.modules.gridsample import GridSample
 from puregraph.modules.signal import Col2Im
 from puregraph.onnx.opregistry import onnxOp
 
+if TYPE_CHECKING:
+    from puregraph.onnx.onnxnode import OnnxNode
+    from puregraph.onnx.onnxvalue import OnnxValue
+
 
 @onnxOp("NonMaxSuppression", since=10)
-def nonMaxSuppression(op: Any, boxes: Any, scores: Any, *limits: Any) -> Any:
+def nonMaxSuppression(op: OnnxNode, boxes: OnnxValue, scores: OnnxValue, *limits: OnnxValue | None) -> OnnxValue:
     """NonMaxSuppression."""
     return op(NonMaxSuppression(bool(op.get("center_point_box", 0))), boxes, scores, *limits)
 
 
 @onnxOp("RoiAlign", since=10)
-def roiAlign(op: Any, x: Any, regions: Any, which: Any) -> Any:
+def roiAlign(op: OnnxNode, x: OnnxValue, regions: OnnxValue, which: OnnxValue) -> OnnxValue:
     """Before opset 16 positions are not moved by half an element."""
     usual = "half_pixel" if op.version >= 16 else "output_half_pixel"
     module = RoiAlign(
@@ -37,13 +41,13 @@ def roiAlign(op: Any, x: Any, regions: Any, which: Any) -> Any:
 
 
 @onnxOp("MaxRoiPool")
-def maxRoiPool(op: Any, x: Any, regions: Any) -> Any:
+def maxRoiPool(op: OnnxNode, x: OnnxValue, regions: OnnxValue) -> OnnxValue:
     """MaxRoiPool."""
     return op(RoiPool(tuple(op.get("pooled_shape")), op.get("spatial_scale", 1.0)), x, regions)
 
 
 @onnxOp("Col2Im", since=18)
-def col2Im(op: Any, x: Any, lengths: Any, size: Any) -> Any:
+def col2Im(op: OnnxNode, x: OnnxValue, lengths: Any, size: OnnxValue) -> OnnxValue:
     """Col2Im."""
     lengths, size = (op.known(v, "a size").tolist() for v in (lengths, size))
     rank = len(lengths)
@@ -53,7 +57,14 @@ def col2Im(op: Any, x: Any, lengths: Any, size: Any) -> Any:
 
 
 @onnxOp("DeformConv", since=19)
-def deformConv(op: Any, x: Any, W: Any, offset: Any, b: Any = None, mask: Any = None) -> Any:
+def deformConv(
+    op: OnnxNode,
+    x: OnnxValue,
+    W: OnnxValue,
+    offset: OnnxValue,
+    b: OnnxValue | None = None,
+    mask: OnnxValue | None = None,
+) -> OnnxValue:
     """Sample each element of a window at its offset, times its mask; then compute a matrix product."""
     if any(op.rankOf(v) != 4 for v in (x, W, offset)):
         op.refuse(

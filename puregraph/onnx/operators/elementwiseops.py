@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.bits import BitShift, Bitwise
 from puregraph.onnx.modelfile import NUMERIC, dtypeOf, notNumeric
 from puregraph.onnx.opregistry import onnxOp
+
+if TYPE_CHECKING:
+    from puregraph.onnx.onnxnode import OnnxNode
+    from puregraph.onnx.onnxvalue import OnnxValue
 
 UNARY = {
     "Abs": "abs(x)",
@@ -56,37 +60,37 @@ BINARY = {
 
 
 @onnxOp(*UNARY)
-def unary(op: Any, x: Any) -> Any:
+def unary(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Functions of one input."""
     return op(Pointwise(formula=UNARY[op.type]), x)
 
 
 @onnxOp(*BINARY)
-def binary(op: Any, a: Any, b: Any) -> Any:
+def binary(op: OnnxNode, a: OnnxValue, b: OnnxValue) -> OnnxValue:
     """Functions of two inputs."""
     return op(BINARY[op.type](), a, b)
 
 
 @onnxOp("Not")
-def negation(op: Any, x: Any) -> Any:
+def negation(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Not."""
     return op(modules.Not(), x)
 
 
 @onnxOp("Where")
-def where(op: Any, condition: Any, a: Any, b: Any) -> Any:
+def where(op: OnnxNode, condition: OnnxValue, a: OnnxValue, b: OnnxValue) -> OnnxValue:
     """Where, element by element."""
     return op(modules.Where(), condition, a, b)
 
 
 @onnxOp("Identity")
-def identity(op: Any, x: Any) -> Any:
+def identity(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Identity."""
     return op(modules.Identity(), x)
 
 
 @onnxOp("Div")
-def divide(op: Any, a: Any, b: Any) -> Any:
+def divide(op: OnnxNode, a: OnnxValue, b: OnnxValue) -> OnnxValue:
     """Division; quotients of integers are truncated towards zero."""
     if isFloating(a.dtype):
         return op(modules.Div(), a, b)
@@ -94,20 +98,20 @@ def divide(op: Any, a: Any, b: Any) -> Any:
     return op(Pointwise(formula="a // b" if isPlain else "(a - fmod(a, b)) // b"), a, b)
 
 
-def isNatural(value: Any) -> bool:
+def isNatural(value: OnnxValue) -> bool:
     """True if the elements are known ahead of data, and none is negative."""
     known = None if value.shape is None else valueOf(value.shape)
     return known is not None and not any(not isinstance(n, Dim) and n < 0 for n in known.ravel().tolist())
 
 
 @onnxOp("Mod")
-def modulo(op: Any, a: Any, b: Any) -> Any:
+def modulo(op: OnnxNode, a: OnnxValue, b: OnnxValue) -> OnnxValue:
     """Mod."""
     return op(Pointwise(formula="fmod(a, b)") if op.get("fmod", 0) else modules.Mod(), a, b)
 
 
 @onnxOp("Pow")
-def power(op: Any, a: Any, b: Any) -> Any:
+def power(op: OnnxNode, a: OnnxValue, b: OnnxValue) -> OnnxValue:
     """The result has the dtype of the base."""
     if b.array is not None and b.array.size == 1 and isFloating(a.dtype) and b.array.item() != 0 and b.rank == 0:
         return op(modules.Power(float(b.array)), a)
@@ -116,7 +120,7 @@ def power(op: Any, a: Any, b: Any) -> Any:
 
 
 @onnxOp("Max", "Min")
-def extreme(op: Any, *xs: Any) -> Any:
+def extreme(op: OnnxNode, *xs: OnnxValue) -> OnnxValue:
     """Max or Min of any number of inputs, in pairs."""
     y = xs[0]
     for x in xs[1:]:
@@ -125,19 +129,19 @@ def extreme(op: Any, *xs: Any) -> Any:
 
 
 @onnxOp("Sum")
-def total(op: Any, *xs: Any) -> Any:
+def total(op: OnnxNode, *xs: OnnxValue) -> OnnxValue:
     """Sum."""
     return op(modules.Add(), *xs)
 
 
 @onnxOp("Mean")
-def average(op: Any, *xs: Any) -> Any:
+def average(op: OnnxNode, *xs: OnnxValue) -> OnnxValue:
     """Mean."""
     return op(Pointwise(formula="x / n", n=float(len(xs))), op(modules.Add(), *xs))
 
 
 @onnxOp("Clip")
-def clip(op: Any, x: Any, low: Any = None, high: Any = None) -> Any:
+def clip(op: OnnxNode, x: OnnxValue, low: Any = None, high: Any = None) -> OnnxValue:
     """The bounds are attributes before opset 11."""
     if op.version < 11:
         low, high = (None if bound is None else op.scalar(bound, x) for bound in (op.get("min"), op.get("max")))
@@ -156,7 +160,7 @@ def clip(op: Any, x: Any, low: Any = None, high: Any = None) -> Any:
 
 
 @onnxOp("IsInf")
-def isInf(op: Any, x: Any) -> Any:
+def isInf(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """IsInf."""
     both = op.get("detect_negative", 1), op.get("detect_positive", 1)
     formulas = {(1, 1): "isinf(x)", (1, 0): "x == -inf", (0, 1): "x == inf", (0, 0): "x != x and x == x"}
@@ -164,19 +168,19 @@ def isInf(op: Any, x: Any) -> Any:
 
 
 @onnxOp("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot")
-def bitwise(op: Any, *xs: Any) -> Any:
+def bitwise(op: OnnxNode, *xs: OnnxValue) -> OnnxValue:
     """BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot."""
     return op(Bitwise(op.type[7:].lower()), *xs)
 
 
 @onnxOp("BitShift")
-def bitShift(op: Any, x: Any, by: Any) -> Any:
+def bitShift(op: OnnxNode, x: OnnxValue, by: OnnxValue) -> OnnxValue:
     """BitShift."""
     return op(BitShift(op.get("direction").lower()), x, by)
 
 
 @onnxOp("Cast")
-def cast(op: Any, x: Any) -> Any:
+def cast(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Cast."""
     kind = op.get("to")
     if kind not in NUMERIC:
@@ -185,6 +189,6 @@ def cast(op: Any, x: Any) -> Any:
 
 
 @onnxOp("CastLike")
-def castLike(op: Any, x: Any, like: Any) -> Any:
+def castLike(op: OnnxNode, x: OnnxValue, like: OnnxValue) -> OnnxValue:
     """CastLike."""
     return op(modules.Cast(like.dtype), x)

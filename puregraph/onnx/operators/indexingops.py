@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,63 +15,67 @@ from puregraph.onnx.modules.onehotvalues import OneHotValues
 from puregraph.onnx.modules.scattersequence import ScatterSequence
 from puregraph.onnx.opregistry import onnxOp
 
+if TYPE_CHECKING:
+    from puregraph.onnx.onnxnode import OnnxNode
+    from puregraph.onnx.onnxvalue import OnnxValue
+
 
 @onnxOp("Gather")
-def gather(op: Any, x: Any, index: Any) -> Any:
+def gather(op: OnnxNode, x: OnnxValue, index: OnnxValue) -> OnnxValue:
     """Gather."""
     return op(modules.Gather(op.get("axis", 0), fromEnd=True), x, index)
 
 
 @onnxOp("GatherElements")
-def gatherElements(op: Any, x: Any, index: Any) -> Any:
+def gatherElements(op: OnnxNode, x: OnnxValue, index: OnnxValue) -> OnnxValue:
     """GatherElements."""
     return op(GatherElements(op.get("axis", 0)), x, index)
 
 
 @onnxOp("GatherND")
-def gatherPoints(op: Any, x: Any, index: Any) -> Any:
+def gatherPoints(op: OnnxNode, x: OnnxValue, index: OnnxValue) -> OnnxValue:
     """GatherND."""
     return op(GatherND(op.get("batch_dims", 0)), x, index)
 
 
 @onnxOp("ScatterElements", "Scatter")
-def scatterElements(op: Any, x: Any, index: Any, updates: Any) -> Any:
+def scatterElements(op: OnnxNode, x: OnnxValue, index: OnnxValue, updates: OnnxValue) -> OnnxValue:
     """ScatterElements, Scatter."""
     return op(ScatterElements(op.get("axis", 0), op.get("reduction", "none")), x, index, updates)
 
 
 @onnxOp("ScatterND")
-def scatterPoints(op: Any, x: Any, index: Any, updates: Any) -> Any:
+def scatterPoints(op: OnnxNode, x: OnnxValue, index: OnnxValue, updates: OnnxValue) -> OnnxValue:
     """ScatterND."""
     return op(ScatterND(op.get("reduction", "none")), x, index, updates)
 
 
 @onnxOp("TensorScatter")
-def tensorScatter(op: Any, x: Any, updates: Any, starts: Any = None) -> Any:
+def tensorScatter(op: OnnxNode, x: OnnxValue, updates: OnnxValue, starts: OnnxValue | None = None) -> OnnxValue:
     """TensorScatter."""
     return op(ScatterSequence(op.get("axis", -2), op.get("mode", "linear") == "circular"), x, updates, starts)
 
 
 @onnxOp("Compress")
-def compress(op: Any, x: Any, condition: Any) -> Any:
+def compress(op: OnnxNode, x: OnnxValue, condition: OnnxValue) -> OnnxValue:
     """Compress."""
     return op(modules.Compress(op.get("axis"), mayBeShorter=True), x, condition)
 
 
 @onnxOp("NonZero")
-def nonZero(op: Any, x: Any) -> Any:
+def nonZero(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """NonZero."""
     return op(modules.NonZero(), x)
 
 
 @onnxOp("Unique")
-def unique(op: Any, x: Any) -> Any:
+def unique(op: OnnxNode, x: OnnxValue) -> tuple[OnnxValue, ...]:
     """Unique."""
     return tuple(op(modules.Unique(op.get("axis"), bool(op.get("sorted", 1))), x))
 
 
 @onnxOp("OneHot")
-def oneHot(op: Any, index: Any, depth: Any, values: Any) -> Any:
+def oneHot(op: OnnxNode, index: OnnxValue, depth: OnnxValue, values: OnnxValue) -> OnnxValue:
     """OneHot."""
     if depth.numbers is not None and np.any(depth.numbers < 0):
         op.refuse(f"depth: wanted a length of at least 0, got {depth.numbers.item()}")
@@ -79,13 +83,13 @@ def oneHot(op: Any, index: Any, depth: Any, values: Any) -> Any:
 
 
 @onnxOp("ReverseSequence")
-def reverseSequence(op: Any, x: Any, lengths: Any) -> Any:
+def reverseSequence(op: OnnxNode, x: OnnxValue, lengths: OnnxValue) -> OnnxValue:
     """ReverseSequence."""
     return op(ReverseSequence(op.get("time_axis", 0), op.get("batch_axis", 1)), x, lengths)
 
 
 @onnxOp("TopK")
-def topK(op: Any, x: Any, count: Any = None) -> Any:
+def topK(op: OnnxNode, x: OnnxValue, count: OnnxValue | None = None) -> tuple[OnnxValue, ...]:
     """The count is an attribute before opset 10."""
     axis, largest = op.get("axis", -1), bool(op.get("largest", 1))
     known = np.array([op.get("k")]) if count is None else count.numbers

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from puregraph.onnx.operators.quantizedops import centered, dequantize, product,
 from puregraph.onnx.opregistry import MICROSOFT, onnxOp
 from puregraph.onnx.shapes.operandshapes import settleOperand
 
+if TYPE_CHECKING:
+    from puregraph.graph import Graph
+
 HIDDEN = -10000.0  # added to the score of a masked key
 TINY = 1e-12  # the epsilon of a norm behind a sum
 ACTIVATIONS = {  # with the names of their constants
@@ -43,7 +46,7 @@ def microsoftOp(*names: str, optional: tuple[str, ...] = ()) -> Callable[[Callab
         formal = [p for p in inspect.signature(read).parameters.values() if p.kind is not p.VAR_POSITIONAL][1:]
 
         @wraps(read)
-        def checked(op: Any, *values: Any) -> Any:
+        def checked(op: OnnxNode, *values: OnnxValue | None) -> Any:
             padded = [*values, *[None] * (len(formal) - len(values))]
             for parameter, value in zip(formal, padded):
                 isOptional = parameter.name.endswith("Zero") or parameter.name in optional
@@ -58,7 +61,12 @@ def microsoftOp(*names: str, optional: tuple[str, ...] = ()) -> Callable[[Callab
 
 
 def standard(
-    op: Any, kind: str, *values: Any, outputs: int = 1, version: int = opregistry.NEWEST, **attributes: Any
+    op: OnnxNode,
+    kind: str,
+    *values: OnnxValue | None,
+    outputs: int = 1,
+    version: int = opregistry.NEWEST,
+    **attributes: Any,
 ) -> Any:
     """The outputs of an operator of the standard, which has as many as the first `outputs` of this one."""
     proto = type(op.proto)(op_type=kind, output=op.proto.output[:outputs])
@@ -68,7 +76,7 @@ def standard(
     return opregistry.readerOf("", kind, version)(inner, *values)  # type: ignore[misc]
 
 
-def refuseUnless(op: Any, **usual: Any) -> None:
+def refuseUnless(op: OnnxNode, **usual: Any) -> None:
     """Check that unsupported attributes are left out or have their usual value.
 
     Raises    GraphError naming the first that does not
@@ -81,7 +89,7 @@ def refuseUnless(op: Any, **usual: Any) -> None:
 # Activations, products and convolutions -------------------------------------------------------------------------------
 
 
-def activated(op: Any, x: Any, name: str, numbers: Any) -> Any:
+def activated(op: OnnxNode, x: OnnxValue, name: str, numbers: Any) -> OnnxValue:
     """A value after the activation of a fused operator."""
     if not name:
         return x
@@ -93,19 +101,21 @@ def activated(op: Any, x: Any, name: str, numbers: Any) -> Any:
 
 
 @microsoftOp("Gelu", "FastGelu", "BiasGelu")
-def gelu(op: Any, x: Any, bias: Any = None) -> Any:
+def gelu(op: OnnxNode, x: OnnxValue, bias: OnnxValue | None = None) -> OnnxValue:
     """Gelu, with a bias that is added before; FastGelu by tanh."""
     return op(modules.Gelu(op.type == "FastGelu"), x if bias is None else op(modules.Add(), x, bias))
 
 
 @microsoftOp("QuickGelu")
-def quickGelu(op: Any, x: Any) -> Any:
+def quickGelu(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """QuickGelu."""
     return op(modules.Swish(op.get("alpha", 1.702)), x)
 
 
 @microsoftOp("FusedConv")
-def fusedConv(op: Any, x: Any, W: Any, b: Any = None, z: Any = None) -> Any:
+def fusedConv(
+    op: OnnxNode, x: OnnxValue, W: OnnxValue, b: OnnxValue | None = None, z: OnnxValue | None = None
+) -> OnnxValue:
     """A convolution, a sum and an activation."""
     y = standard(op, "Conv", x, W, b, **op.attributes)
     y = y if z is None else op(modules.Add(), y, z)
@@ -113,7 +123,7 @@ def fusedConv(op: Any, x: Any, W: Any, b: Any = None, z: Any = None) -> Any:
 
 
 @microsoftOp("FusedGemm")
-def fusedGemm(op: Any, a: Any, b: Any, c: Any = None) -> Any:
+def fusedGemm(op: OnnxNode, a: OnnxValue, b: OnnxValue, c: OnnxValue | None = None) -> OnnxValue:
     """Gemm and an activation."""
     numbers = [op.get(f"activation_{name}") for name in ("alpha", "beta", "gamma")]
     y = standard(op, "Gemm", a, b, c, **op.attributes)
@@ -121,13 +131,13 @@ def fusedGemm(op: Any, a: Any, b: Any, c: Any = None) -> Any:
 
 
 @microsoftOp("FusedMatMul", "TransposeMatMul")
-def fusedMatMul(op: Any, a: Any, b: Any) -> Any:
+def fusedMatMul(op: OnnxNode, a: OnnxValue, b: OnnxValue) -> OnnxValue:
     """A product of matrices, transposed and scaled."""
     y, alpha = standard(op, "MatMul", moved(op, a, "A"), moved(op, b, "B")), op.get("alpha", 1.0)
     return y if alpha == 1 else scaled(op, y, alpha)
 
 
-def moved(op: Any, x: Any, side: str) -> Any:
+def moved(op: OnnxNode, x: OnnxValue, side: str) -> OnnxValue:
     """An operand of a product, its rows moved behind the axes of the batch, and then transposed, as attributes say."""
     rank = op.rankOf(x)
     axes = list(range(rank))
@@ -142,26 +152,37 @@ def moved(op: Any, x: Any, side: str) -> Any:
 
 
 @microsoftOp("SkipLayerNormalization")
-def skipLayerNorm(op: Any, x: Any, skip: Any, gamma: Any, beta: Any = None, bias: Any = None) -> Any:
+def skipLayerNorm(
+    op: OnnxNode,
+    x: OnnxValue,
+    skip: OnnxValue,
+    gamma: OnnxValue,
+    beta: OnnxValue | None = None,
+    bias: OnnxValue | None = None,
+) -> tuple[OnnxValue | None, ...]:
     """LayerNormalization of a sum."""
     x = summed(op, x, skip, bias)
     return (*normalized(op, x, gamma, beta, 3), x)
 
 
-def normalized(op: Any, x: Any, gamma: Any, beta: Any, outputs: int = 1) -> Any:
+def normalized(
+    op: OnnxNode, x: OnnxValue, gamma: OnnxValue, beta: OnnxValue | None, outputs: int = 1
+) -> tuple[OnnxValue, OnnxValue | None, OnnxValue | None]:
     """(LayerNormalization, mean, inverse of the deviation); the last two are None if unused."""
     y = standard(op, "LayerNormalization", x, gamma, beta, outputs=outputs, epsilon=op.get("epsilon", TINY))
     return y if isinstance(y, tuple) else (y, None, None)
 
 
 @microsoftOp("SkipSimplifiedLayerNormalization")
-def skipRmsNorm(op: Any, x: Any, skip: Any, gamma: Any, bias: Any = None) -> Any:
+def skipRmsNorm(
+    op: OnnxNode, x: OnnxValue, skip: OnnxValue, gamma: OnnxValue, bias: OnnxValue | None = None
+) -> tuple[OnnxValue | None, ...]:
     """RMSNormalization of a sum."""
     x = summed(op, x, skip, bias)
     return standard(op, "RMSNormalization", x, gamma, epsilon=op.get("epsilon", TINY)), None, None, x
 
 
-def summed(op: Any, *values: Any) -> Any:
+def summed(op: OnnxNode, *values: OnnxValue | None) -> OnnxValue:
     """The sum of the values that are present."""
     total, *others = [value for value in values if value is not None]
     for value in others:
@@ -174,16 +195,16 @@ onnxOp("SimplifiedLayerNormalization")(rmsNorm)  # which onnxruntime writes into
 
 @microsoftOp("EmbedLayerNormalization", optional=("segments", "ofSegments"))
 def embedLayerNorm(
-    op: Any,
-    ids: Any,
-    segments: Any,
-    ofWords: Any,
-    ofPositions: Any,
-    ofSegments: Any,
-    gamma: Any,
-    beta: Any,
-    *others: Any,
-) -> Any:
+    op: OnnxNode,
+    ids: OnnxValue,
+    segments: OnnxValue | None,
+    ofWords: OnnxValue,
+    ofPositions: OnnxValue,
+    ofSegments: OnnxValue | None,
+    gamma: OnnxValue,
+    beta: OnnxValue,
+    *others: OnnxValue | None,
+) -> tuple[OnnxValue | None, ...]:
     """LayerNormalization of the sum of rows for words, positions and segments; how many ones a mask begins with."""
     mask, positions = [*others, None, None][:2]
     positions = counted(op, ids, 1) if positions is None else positions
@@ -198,14 +219,14 @@ def embedLayerNorm(
     return y, op(modules.Cast("int32"), op(modules.Sum(1), shown)), x
 
 
-def counted(op: Any, x: Any, axis: int) -> Any:
+def counted(op: OnnxNode, x: OnnxValue, axis: int) -> OnnxValue:
     """The numbers 0, 1, 2, ... for the positions of an axis."""
     size = op(modules.Reshape(()), op(modules.Shape(axis, axis + 1), x))
     return standard(op, "Range", op.constant(np.array(0)), size, op.constant(np.array(1)))
 
 
 @microsoftOp("RotaryEmbedding")
-def rotary(op: Any, x: Any, positions: Any, cos: Any, sin: Any) -> Any:
+def rotary(op: OnnxNode, x: OnnxValue, positions: OnnxValue, cos: OnnxValue, sin: OnnxValue) -> OnnxValue:
     """Pairs of features rotated by an angle that their position and their index in a head say."""
     refuseUnless(op, is_packed_batching=0, scale=1.0)
     isFlat, count = op.rankOf(x) == 3, op.get("num_heads", 0)
@@ -236,20 +257,28 @@ def rotary(op: Any, x: Any, positions: Any, cos: Any, sin: Any) -> Any:
 # Attention ------------------------------------------------------------------------------------------------------------
 
 
-def headsOf(op: Any, x: Any, count: int) -> Any:
+def headsOf(op: OnnxNode, x: OnnxValue, count: int) -> OnnxValue:
     """(n, t, heads d) as (n, heads, t, d)."""
     if not count or isinstance(x.shape[2], int) and x.shape[2] % count:
         op.refuse(f"wanted features in {count} heads of one size, got {x.shape[2]}")
     return op(modules.Transpose((0, 2, 1, 3)), op(modules.Reshape((0, 0, count, x.shape[2] // count)), x))
 
 
-def headsJoined(op: Any, x: Any) -> Any:
+def headsJoined(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """(n, heads, t, d) as (n, t, heads d)."""
     width = x.shape[1] * x.shape[3]
     return op(modules.Reshape((0, 0, width)), op(modules.Transpose((0, 2, 1, 3)), x))
 
 
-def attended(op: Any, q: Any, k: Any, v: Any, past: Any, mask: Any, bias: Any) -> tuple[Any, Any, Any]:
+def attended(
+    op: OnnxNode,
+    q: OnnxValue,
+    k: OnnxValue,
+    v: OnnxValue,
+    past: Sequence[OnnxValue | None] | None,
+    mask: OnnxValue | None,
+    bias: OnnxValue | None,
+) -> tuple[OnnxValue, OnnxValue, OnnxValue]:
     """(output, k, v) of heads (n, heads, t, d); past keys and values come before the new ones."""
     if past is not None:
         k, v = (op(modules.Concat(2), before, new) for before, new in zip(past, (k, v)))
@@ -266,17 +295,17 @@ def attended(op: Any, q: Any, k: Any, v: Any, past: Any, mask: Any, bias: Any) -
     return headsJoined(op, y), k, v
 
 
-def sizeOf(op: Any, x: Any) -> Any:
+def sizeOf(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """The length of heads, as one number."""
     return op(modules.Reshape(()), op(modules.Shape(2, 3), x))
 
 
-def hiding(op: Any, seen: Any, number: float, like: Any) -> Any:
+def hiding(op: OnnxNode, seen: OnnxValue, number: float, like: OnnxValue) -> OnnxValue:
     """The additive attention bias of a mask: 0 where a key is visible, `number` elsewhere."""
     return standard(op, "Where", seen, op.scalar(0, like), op.scalar(number, like))
 
 
-def shown(op: Any, mask: Any, q: Any, k: Any) -> Any:
+def shown(op: OnnxNode, mask: Any, q: OnnxValue, k: OnnxValue) -> OnnxValue:
     """The visible keys of a mask: a flag for each key, a length for each sample, or all ends and then all starts."""
     rank, batch = op.rankOf(mask), q.shape[0]
     if rank == 1:
@@ -296,20 +325,35 @@ def shown(op: Any, mask: Any, q: Any, k: Any) -> Any:
 
 
 @microsoftOp("Attention")
-def attention(op: Any, x: Any, W: Any, b: Any = None, mask: Any = None, past: Any = None, *others: Any) -> Any:
+def attention(
+    op: OnnxNode,
+    x: OnnxValue,
+    W: OnnxValue,
+    b: OnnxValue | None = None,
+    mask: OnnxValue | None = None,
+    past: OnnxValue | None = None,
+    *others: OnnxValue | None,
+) -> OnnxValue | tuple[OnnxValue, OnnxValue]:
     """Queries, keys and values from one product, and attention."""
     bias, length = [*others, None, None][:2]
     return selfAttention(op, projected(op, x, W, b), mask, past, bias, length)
 
 
-def projected(op: Any, x: Any, W: Any, b: Any) -> Any:
+def projected(op: OnnxNode, x: OnnxValue, W: OnnxValue, b: OnnxValue | None) -> OnnxValue:
     """x W + b, one layer if both are weights."""
     if isLayer(x, W) and (b is None or b.array is not None and not b.isSplit):
         return linear(op, x, W, b)
     return summed(op, standard(op, "MatMul", x, W), b)
 
 
-def selfAttention(op: Any, qkv: Any, mask: Any, past: Any, bias: Any, length: Any = None) -> Any:
+def selfAttention(
+    op: OnnxNode,
+    qkv: OnnxValue,
+    mask: OnnxValue | None,
+    past: OnnxValue | None,
+    bias: OnnxValue | None,
+    length: OnnxValue | None = None,
+) -> OnnxValue | tuple[OnnxValue, OnnxValue]:
     """(output, keys and values) of queries, keys and values side by side."""
     refuseUnless(op, do_rotary=0, past_present_share_buffer=0)
     if length is not None:
@@ -326,8 +370,16 @@ def selfAttention(op: Any, qkv: Any, mask: Any, past: Any, bias: Any, length: An
 
 @microsoftOp("QAttention")
 def quantizedAttention(
-    op: Any, x: Any, W: Any, b: Any, xScale: Any, wScale: Any, mask: Any = None, xZero: Any = None, *others: Any
-) -> Any:
+    op: OnnxNode,
+    x: OnnxValue,
+    W: OnnxValue,
+    b: OnnxValue,
+    xScale: OnnxValue,
+    wScale: OnnxValue,
+    mask: OnnxValue | None = None,
+    xZero: OnnxValue | None = None,
+    *others: OnnxValue | None,
+) -> OnnxValue | tuple[OnnxValue, OnnxValue]:
     """Attention whose queries, keys and values are an exact product of integers, scaled."""
     wZero, past = [*others, None, None][:2]
     qkv = unscaled(op, product(op, x, W, xZero, wZero), xScale, wScale, b)
@@ -335,7 +387,14 @@ def quantizedAttention(
 
 
 @microsoftOp("MultiHeadAttention")
-def multiHeadAttention(op: Any, q: Any, k: Any = None, v: Any = None, b: Any = None, *others: Any) -> Any:
+def multiHeadAttention(
+    op: OnnxNode,
+    q: OnnxValue,
+    k: OnnxValue | None = None,
+    v: OnnxValue | None = None,
+    b: OnnxValue | None = None,
+    *others: OnnxValue | None,
+) -> tuple[OnnxValue, OnnxValue, OnnxValue]:
     """Attention of queries, keys and values, which may be packed, with a bias."""
     mask, bias, pastK, pastV, length, beams = [*others, *[None] * 6][:6]
     count = op.get("num_heads")
@@ -357,7 +416,7 @@ def multiHeadAttention(op: Any, q: Any, k: Any = None, v: Any = None, b: Any = N
     return attended(op, q, k, v, None if pastK is None else (pastK, pastV), mask, bias)
 
 
-def unpacked(op: Any, x: Any, count: int) -> list[Any]:
+def unpacked(op: OnnxNode, x: OnnxValue, count: int) -> list[OnnxValue]:
     """(n, t, heads, count, d) as `count` arrays (n, t, heads d)."""
     heads, size = x.shape[2], x.shape[4]
     return [op(modules.Reshape((0, 0, heads * size)), part) for part in op(modules.Split(3, count), x)]
@@ -366,7 +425,7 @@ def unpacked(op: Any, x: Any, count: int) -> list[Any]:
 # Products of integers -------------------------------------------------------------------------------------------------
 
 
-def unscaled(op: Any, exact: Any, aScale: Any, bScale: Any, bias: Any) -> Any:
+def unscaled(op: OnnxNode, exact: OnnxValue, aScale: OnnxValue, bScale: OnnxValue, bias: OnnxValue | None) -> OnnxValue:
     """An exact product in float64, scaled and rounded once, with a bias in the dtype of the scale."""
     scale = op(modules.Mul(), aScale, bScale)
     y = op(modules.Mul(), op(modules.Cast(scale.dtype), exact), scale)
@@ -375,20 +434,34 @@ def unscaled(op: Any, exact: Any, aScale: Any, bScale: Any, bias: Any) -> Any:
 
 @microsoftOp("MatMulIntegerToFloat")
 def integerProductToFloat(
-    op: Any, a: Any, b: Any, aScale: Any, bScale: Any, aZero: Any = None, bZero: Any = None, bias: Any = None
-) -> Any:
+    op: OnnxNode,
+    a: OnnxValue,
+    b: OnnxValue,
+    aScale: OnnxValue,
+    bScale: OnnxValue,
+    aZero: OnnxValue | None = None,
+    bZero: OnnxValue | None = None,
+    bias: OnnxValue | None = None,
+) -> OnnxValue:
     """The exact product of integers, scaled."""
     return unscaled(op, product(op, a, b, aZero, bZero), aScale, bScale, bias)
 
 
 @microsoftOp("DynamicQuantizeMatMul")
-def dynamicProduct(op: Any, a: Any, b: Any, bScale: Any, bZero: Any = None, bias: Any = None) -> Any:
+def dynamicProduct(
+    op: OnnxNode,
+    a: OnnxValue,
+    b: OnnxValue,
+    bScale: OnnxValue,
+    bZero: OnnxValue | None = None,
+    bias: OnnxValue | None = None,
+) -> OnnxValue:
     """The product with a matrix of integers of values that are rounded to 256 steps between their extremes."""
     steps, aScale = stepsOf(op, a)
     return unscaled(op, op(VectorProduct(), steps, centered(op, b, bZero)), aScale, bScale, bias)
 
 
-def stepsOf(op: Any, x: Any) -> tuple[Any, Any]:
+def stepsOf(op: OnnxNode, x: OnnxValue) -> tuple[OnnxValue, OnnxValue]:
     """Values as numbers of steps, in float64, and the length of a step: the 256th part from the least, or 0, to the
     largest, or 0."""
     low, high = (op(Pointwise(formula=f"{kind}(x, 0)"), op(make(), x)) for kind, make in EXTREMES)
@@ -403,8 +476,16 @@ EXTREMES = (("minimum", modules.Min), ("maximum", modules.Max))
 
 @microsoftOp("QGemm")
 def quantizedGemm(
-    op: Any, a: Any, aScale: Any, aZero: Any, b: Any, bScale: Any, bZero: Any, c: Any = None, *y: Any
-) -> Any:
+    op: OnnxNode,
+    a: OnnxValue,
+    aScale: OnnxValue,
+    aZero: OnnxValue | None,
+    b: OnnxValue,
+    bScale: OnnxValue,
+    bZero: OnnxValue | None,
+    c: OnnxValue | None = None,
+    *y: Any,
+) -> OnnxValue:
     """The exact product of integers plus an integer bias, scaled; rounded to integers if `y` defines how."""
     a, b = moved(op, a, "A"), moved(op, b, "B")
     exact = product(op, a, b, aZero, bZero)
@@ -418,7 +499,15 @@ def quantizedGemm(
 
 
 @microsoftOp("MatMulNBits")
-def bitsProduct(op: Any, x: Any, W: Any, scales: Any, zeros: Any = None, order: Any = None, bias: Any = None) -> Any:
+def bitsProduct(
+    op: OnnxNode,
+    x: OnnxValue,
+    W: OnnxValue,
+    scales: OnnxValue,
+    zeros: OnnxValue | None = None,
+    order: OnnxValue | None = None,
+    bias: OnnxValue | None = None,
+) -> OnnxValue:
     """The product with a matrix whose rows are blocks of integers of 2, 4 or 8 bits, each with a scale."""
     bits, block, width, rows = op.choice("bits", 4, 2, 8), op.get("block_size"), op.get("K"), op.get("N")
     refuseUnless(op, weight_prepacked=0)
@@ -449,7 +538,9 @@ def apart(packed: np.ndarray, bits: int) -> np.ndarray:
 # Between integers -----------------------------------------------------------------------------------------------------
 
 
-def between(op: Any, function: Callable[..., Any], y: tuple[Any, Any], *triples: Any) -> Any:
+def between(
+    op: OnnxNode, function: Callable[..., OnnxValue], y: Sequence[OnnxValue | None], *triples: Any
+) -> OnnxValue:
     """Dequantize, apply a function, quantize the result."""
     floats = [standard(op, "DequantizeLinear", *triples[i : i + 3]) for i in range(0, len(triples), 3)]
     scale, zero = y
@@ -459,19 +550,34 @@ def between(op: Any, function: Callable[..., Any], y: tuple[Any, Any], *triples:
 
 @microsoftOp("QLinearAdd", "QLinearMul")
 def quantizedPair(
-    op: Any, a: Any, aScale: Any, aZero: Any, b: Any, bScale: Any, bZero: Any, yScale: Any, yZero: Any = None
-) -> Any:
+    op: OnnxNode,
+    a: OnnxValue,
+    aScale: OnnxValue,
+    aZero: OnnxValue | None,
+    b: OnnxValue,
+    bScale: OnnxValue,
+    bZero: OnnxValue | None,
+    yScale: OnnxValue,
+    yZero: OnnxValue | None = None,
+) -> OnnxValue:
     """A sum or a product."""
     module = modules.Add() if op.type == "QLinearAdd" else modules.Mul()
     return between(op, lambda x, y: op(module, x, y), (yScale, yZero), a, aScale, aZero, b, bScale, bZero)
 
 
 @microsoftOp("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", "QLinearAveragePool", "QLinearGlobalAveragePool")
-def quantizedFunction(op: Any, x: Any, xScale: Any, xZero: Any, yScale: Any, yZero: Any = None) -> Any:
+def quantizedFunction(
+    op: OnnxNode,
+    x: OnnxValue,
+    xScale: OnnxValue,
+    xZero: OnnxValue | None,
+    yScale: OnnxValue,
+    yZero: OnnxValue | None = None,
+) -> OnnxValue:
     """An activation or a pool."""
     attributes = {name: value for name, value in op.attributes.items() if name not in ("channels_last", "opset")}
 
-    def function(value: Any) -> Any:
+    def function(value: OnnxValue) -> OnnxValue:
         return standard(op, op.type[7:], value, version=op.get("opset", opregistry.NEWEST), **attributes)
 
     isLast = bool(op.get("channels_last", 0))
@@ -479,33 +585,33 @@ def quantizedFunction(op: Any, x: Any, xScale: Any, xZero: Any, yScale: Any, yZe
     return channelsLast(op, y) if isLast else y
 
 
-def channelsSecond(op: Any, x: Any) -> Any:
+def channelsSecond(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Move channels from the last axis to the second."""
     rank = op.rankOf(x)
     return op(modules.Transpose((0, rank - 1, *range(1, rank - 1))), x)
 
 
-def channelsLast(op: Any, x: Any) -> Any:
+def channelsLast(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Move channels from the second axis to the last."""
     rank = op.rankOf(x)
     return op(modules.Transpose((0, *range(2, rank), 1)), x)
 
 
 @microsoftOp("QLinearConcat")
-def quantizedConcat(op: Any, yScale: Any, yZero: Any, *triples: Any) -> Any:
+def quantizedConcat(op: OnnxNode, yScale: OnnxValue, yZero: OnnxValue | None, *triples: OnnxValue | None) -> OnnxValue:
     """Arrays side by side."""
     return between(op, lambda *xs: op(modules.Concat(op.get("axis")), *xs), (yScale, yZero), *triples)
 
 
 @microsoftOp("QLinearWhere")
-def quantizedChoice(op: Any, condition: Any, *others: Any) -> Any:
+def quantizedChoice(op: OnnxNode, condition: OnnxValue, *others: OnnxValue | None) -> OnnxValue:
     """Elements of one of two arrays."""
     triples, y = others[:6], others[6:]
     return between(op, lambda *xs: standard(op, "Where", condition, *xs), y, *triples)
 
 
 @microsoftOp("QLinearConv")
-def quantizedConvolution(op: Any, x: Any, *others: Any) -> Any:
+def quantizedConvolution(op: OnnxNode, x: OnnxValue, *others: OnnxValue | None) -> OnnxValue:
     """QLinearConv, optionally with channels last."""
     isLast = bool(op.get("channels_last", 0))
     attributes = {name: value for name, value in op.attributes.items() if name != "channels_last"}
@@ -514,7 +620,7 @@ def quantizedConvolution(op: Any, x: Any, *others: Any) -> Any:
 
 
 @microsoftOp("NhwcMaxPool")
-def maxPool(op: Any, x: Any) -> Any:
+def maxPool(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """MaxPool of channels that are last."""
     return channelsLast(op, standard(op, "MaxPool", channelsSecond(op, x), **op.attributes))
 
@@ -528,9 +634,20 @@ onnxOp("DequantizeLinear", domain=MICROSOFT)(dequantize)
 
 @microsoftOp("DynamicQuantizeLSTM", optional=("b", "lengths", "h", "c", "peepholes"))
 def dynamicLstm(
-    op: Any, x: Any, W: Any, R: Any, b: Any, lengths: Any, h: Any, c: Any, peepholes: Any,
-    wScale: Any, wZero: Any, rScale: Any, rZero: Any,
-) -> Any:  # fmt: skip
+    op: OnnxNode,
+    x: OnnxValue,
+    W: OnnxValue,
+    R: OnnxValue,
+    b: OnnxValue | None,
+    lengths: OnnxValue | None,
+    h: OnnxValue | None,
+    c: OnnxValue | None,
+    peepholes: OnnxValue | None,
+    wScale: OnnxValue,
+    wZero: OnnxValue | None,
+    rScale: OnnxValue,
+    rZero: OnnxValue | None,
+) -> list[OnnxValue]:
     """LSTM with integer weights; inputs and states are quantized to 256 steps between their minimum and maximum."""
     direction = op.choice("direction", "forward", "reverse", "bidirectional")
     refuseUnless(op, clip=0.0, input_forget=0)
@@ -558,13 +675,13 @@ def dynamicLstm(
     ]
 
 
-def zerosFor(op: Any, x: Any, width: int) -> Any:
+def zerosFor(op: OnnxNode, x: OnnxValue, width: int) -> OnnxValue:
     """Zeros (n, width) for an input (t, n, features)."""
     sizes = op(modules.Concat(0), op(modules.Shape(1, 2), x), op.constant(np.array([width])))
     return standard(op, "ConstantOfShape", sizes)
 
 
-def cellOf(op: Any, x: Any, width: int, scale: Any) -> Any:
+def cellOf(op: OnnxNode, x: OnnxValue, width: int, scale: OnnxValue) -> Graph:
     """The graph of one step: (h, c, gates, R, scale of R) -> (h, c, h)."""
     batch, wide = x.shape[1], 4 * width
     builder = GraphBuilder(op.builder.budget, op.builder.trainable)

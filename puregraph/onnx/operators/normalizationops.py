@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,13 +14,17 @@ from puregraph.modules.normalization import RmsNorm
 from puregraph.onnx.modules.scalemaps import ScaleMaps
 from puregraph.onnx.opregistry import onnxOp
 
+if TYPE_CHECKING:
+    from puregraph.onnx.onnxnode import OnnxNode
+    from puregraph.onnx.onnxvalue import OnnxValue
 
-def allWeights(*values: Any) -> bool:
+
+def allWeights(*values: OnnxValue) -> bool:
     """True if all values are arrays of the file."""
     return all(v.array is not None and not v.isSplit for v in values)
 
 
-def isNeutral(scale: Any, bias: Any) -> bool:
+def isNeutral(scale: OnnxValue, bias: OnnxValue | None) -> bool:
     """True if scale and bias are constants that change nothing, and no weights."""
     constants = [(v.array, n) for v, n in ((scale, 1), (bias, 0)) if v is not None and not v.isWeight]
     count = 1 if bias is None else 2
@@ -28,7 +32,9 @@ def isNeutral(scale: Any, bias: Any) -> bool:
 
 
 @onnxOp("BatchNormalization")
-def batchNorm(op: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> Any:
+def batchNorm(
+    op: OnnxNode, x: OnnxValue, scale: OnnxValue, bias: OnnxValue, mean: OnnxValue, var: OnnxValue
+) -> OnnxValue | tuple[OnnxValue, ...]:
     """BatchNormalization with running statistics; in training_mode with batch statistics, updating the running ones."""
     epsilon, momentum = op.get("epsilon", 1e-5), op.get("momentum", 0.9)
     rank = op.rankOf(x)
@@ -53,7 +59,7 @@ def batchNorm(op: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> An
 
 
 @onnxOp("InstanceNormalization")
-def instanceNorm(op: Any, x: Any, scale: Any, bias: Any) -> Any:
+def instanceNorm(op: OnnxNode, x: OnnxValue, scale: OnnxValue, bias: OnnxValue) -> OnnxValue:
     """InstanceNormalization."""
     epsilon, maps = op.get("epsilon", 1e-5), x.shape[1]
     if isNeutral(scale, bias):
@@ -67,7 +73,9 @@ def instanceNorm(op: Any, x: Any, scale: Any, bias: Any) -> Any:
 
 
 @onnxOp("LayerNormalization")
-def layerNorm(op: Any, x: Any, scale: Any, bias: Any = None) -> Any:
+def layerNorm(
+    op: OnnxNode, x: OnnxValue, scale: OnnxValue, bias: OnnxValue | None = None
+) -> OnnxValue | tuple[OnnxValue, ...]:
     """With the mean and the inverse of the deviation as further outputs."""
     rank = op.rankOf(x)
     axis = normalAxis(op.get("axis", -1), rank)
@@ -92,7 +100,7 @@ def layerNorm(op: Any, x: Any, scale: Any, bias: Any = None) -> Any:
 
 
 @onnxOp("RMSNormalization", since=23)
-def rmsNorm(op: Any, x: Any, scale: Any) -> Any:
+def rmsNorm(op: OnnxNode, x: OnnxValue, scale: OnnxValue) -> OnnxValue:
     """With a scale that is a weight of the last axes, one module; else the mean square of floats of 32 bits or more."""
     axis, epsilon = normalAxis(op.get("axis", -1), op.rankOf(x)), op.get("epsilon", 1e-5)
     if allWeights(scale) and scale.shape == tuple(x.shape[axis:]) and scale.dtype == x.dtype:
@@ -104,12 +112,12 @@ def rmsNorm(op: Any, x: Any, scale: Any) -> Any:
 
 
 @onnxOp("LRN")
-def localResponse(op: Any, x: Any) -> Any:
+def localResponse(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """LRN."""
     return op(LocalResponseNorm(op.get("size"), op.get("alpha", 1e-4), op.get("beta", 0.75), op.get("bias", 1.0)), x)
 
 
 @onnxOp("LpNormalization")
-def normalizeLp(op: Any, x: Any) -> Any:
+def normalizeLp(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """LpNormalization."""
     return op(LpNormalize(op.choice("p", 2, 1), op.get("axis", -1)), x)

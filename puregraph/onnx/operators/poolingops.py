@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph import modules
 from puregraph.modules.normreduction import LpNorm
@@ -11,9 +11,13 @@ from puregraph.onnx.modules.pools import PoolMax, PoolMean, PoolNorm
 from puregraph.onnx.operators.convolutionops import windowOf
 from puregraph.onnx.opregistry import onnxOp
 
+if TYPE_CHECKING:
+    from puregraph.onnx.onnxnode import OnnxNode
+    from puregraph.onnx.onnxvalue import OnnxValue
+
 
 @onnxOp("MaxPool", "AveragePool", "LpPool")
-def pool(op: Any, x: Any) -> Any:
+def pool(op: OnnxNode, x: OnnxValue) -> OnnxValue | tuple[OnnxValue, OnnxValue]:
     """MaxPool, AveragePool, LpPool."""
     size = tuple(op.get("kernel_shape"))
     stride, pad, dilation = windowOf(op, x, size)
@@ -39,7 +43,7 @@ def pool(op: Any, x: Any) -> Any:
 
 
 @onnxOp("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
-def globalPool(op: Any, x: Any) -> Any:
+def globalPool(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """GlobalAveragePool, GlobalMaxPool, GlobalLpPool."""
     axes = tuple(range(2, op.rankOf(x)))
     if op.type == "GlobalLpPool":
@@ -48,7 +52,7 @@ def globalPool(op: Any, x: Any) -> Any:
 
 
 @onnxOp("MaxUnpool")
-def unpool(op: Any, x: Any, indices: Any, sizes: Any = None) -> Any:
+def unpool(op: OnnxNode, x: OnnxValue, indices: OnnxValue, sizes: OnnxValue | None = None) -> OnnxValue:
     """MaxUnpool."""
     size = tuple(op.get("kernel_shape"))
     stride, pad, _ = windowOf(op, x, size)

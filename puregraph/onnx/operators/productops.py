@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph import modules
 from puregraph.graph.pointwise import Pointwise
@@ -10,9 +10,13 @@ from puregraph.modules.product import Determinant
 from puregraph.onnx.modules.vectorproduct import VectorProduct
 from puregraph.onnx.opregistry import onnxOp
 
+if TYPE_CHECKING:
+    from puregraph.onnx.onnxnode import OnnxNode
+    from puregraph.onnx.onnxvalue import OnnxValue
+
 
 @onnxOp("MatMul")
-def matMul(op: Any, a: Any, b: Any) -> Any:
+def matMul(op: OnnxNode, a: OnnxValue, b: OnnxValue) -> OnnxValue:
     """A weight on the right is that of a Linear layer."""
     if isLayer(a, b):
         return linear(op, a, b, None)
@@ -20,12 +24,12 @@ def matMul(op: Any, a: Any, b: Any) -> Any:
     return op(modules.MatMul() if plain else VectorProduct(), a, b)
 
 
-def isLayer(a: Any, b: Any) -> bool:
+def isLayer(a: OnnxValue, b: OnnxValue) -> bool:
     """True if b is a known float matrix, as in a linear layer."""
     return b.array is not None and not b.isSplit and b.array.dtype.kind in "fV" and b.rank == 2 and (a.rank or 0) >= 1
 
 
-def linear(op: Any, x: Any, weight: Any, bias: Any, transpose: bool = False) -> Any:
+def linear(op: OnnxNode, x: OnnxValue, weight: OnnxValue, bias: OnnxValue | None, transpose: bool = False) -> OnnxValue:
     """x W + b, of arrays that are parameters."""
     insize, outsize = weight.array.shape[::-1] if transpose else weight.array.shape
     module = modules.Linear(insize, outsize, useBias=bias is not None, transpose=transpose)
@@ -34,7 +38,7 @@ def linear(op: Any, x: Any, weight: Any, bias: Any, transpose: bool = False) -> 
 
 
 @onnxOp("Gemm")
-def gemm(op: Any, a: Any, b: Any, c: Any = None) -> Any:
+def gemm(op: OnnxNode, a: OnnxValue, b: OnnxValue, c: OnnxValue | None = None) -> OnnxValue:
     """Gemm."""
     alpha, beta = op.get("alpha", 1.0), op.get("beta", 1.0)
     transA, transB = bool(op.get("transA", 0)), bool(op.get("transB", 0))
@@ -50,14 +54,14 @@ def gemm(op: Any, a: Any, b: Any, c: Any = None) -> Any:
     return op(modules.Add(), y, c if beta == 1 else scaled(op, c, beta))
 
 
-def scaled(op: Any, x: Any, factor: float) -> Any:
+def scaled(op: OnnxNode, x: OnnxValue, factor: float) -> OnnxValue:
     """x times a number, in the dtype of x."""
     y = op(Pointwise(formula="factor * x", factor=float(factor)), x)
     return y if y.dtype == x.dtype else op(modules.Cast(x.dtype), y)
 
 
 @onnxOp("Einsum")
-def einsum(op: Any, *xs: Any) -> Any:
+def einsum(op: OnnxNode, *xs: OnnxValue) -> OnnxValue:
     """Dots stand for the axes that are not named."""
     equation = op.get("equation").replace(" ", "")
     if "..." in equation:
@@ -81,6 +85,6 @@ def named(equation: str, ranks: list[int]) -> str:
 
 
 @onnxOp("Det")
-def determinant(op: Any, x: Any) -> Any:
+def determinant(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Det."""
     return op(Determinant(), x)

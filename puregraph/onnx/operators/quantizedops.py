@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,13 @@ from puregraph.onnx.modules.vectorproduct import VectorProduct
 from puregraph.onnx.operators.convolutionops import windowOf
 from puregraph.onnx.opregistry import onnxOp
 
+if TYPE_CHECKING:
+    from puregraph.onnx.onnxnode import OnnxNode
+    from puregraph.onnx.onnxvalue import OnnxValue
+
 
 @onnxOp("QuantizeLinear")
-def quantize(op: Any, x: Any, scale: Any, zero: Any = None) -> Any:
+def quantize(op: OnnxNode, x: OnnxValue, scale: OnnxValue, zero: OnnxValue | None = None) -> OnnxValue:
     """The dtype is the zero point's, or an attribute's, or uint8."""
     kind = op.get("output_dtype", 0)
     if kind and kind not in NUMERIC:
@@ -28,14 +32,14 @@ def quantize(op: Any, x: Any, scale: Any, zero: Any = None) -> Any:
     return op(Quantize(dtype, op.get("axis", 1), op.get("block_size", 0)), x, fixed(scale), zero)
 
 
-def fixed(scale: Any) -> Any:
+def fixed(scale: OnnxValue) -> OnnxValue:
     """A scale as a constant, which is not trained: rounding has no gradient."""
     scale.isWeight = False
     return scale
 
 
 @onnxOp("DequantizeLinear")
-def dequantize(op: Any, x: Any, scale: Any, zero: Any = None) -> Any:
+def dequantize(op: OnnxNode, x: OnnxValue, scale: OnnxValue, zero: OnnxValue | None = None) -> OnnxValue:
     """In the dtype of the scale, or an attribute's; known integers stay as small as they are."""
     kind = op.get("output_dtype", 0)
     dtype = dtypeOf(kind) if kind else None
@@ -44,46 +48,68 @@ def dequantize(op: Any, x: Any, scale: Any, zero: Any = None) -> Any:
 
 
 @onnxOp("MatMulInteger")
-def integerProduct(op: Any, a: Any, b: Any, aZero: Any = None, bZero: Any = None) -> Any:
+def integerProduct(
+    op: OnnxNode, a: OnnxValue, b: OnnxValue, aZero: OnnxValue | None = None, bZero: OnnxValue | None = None
+) -> OnnxValue:
     """In float64, in which sums of products of 8 bits are exact."""
     return op(modules.Cast("int32"), product(op, a, b, aZero, bZero))
 
 
 @onnxOp("QLinearMatMul")
-def quantizedProduct(op: Any, a: Any, aScale: Any, aZero: Any, b: Any, bScale: Any, bZero: Any, *y: Any) -> Any:
+def quantizedProduct(
+    op: OnnxNode,
+    a: OnnxValue,
+    aScale: OnnxValue,
+    aZero: OnnxValue,
+    b: OnnxValue,
+    bScale: OnnxValue,
+    bZero: OnnxValue,
+    *y: OnnxValue,
+) -> OnnxValue:
     """The exact product, scaled and rounded once."""
     aScale = column(op, aScale, a)
     return rescaled(op, product(op, a, b, aZero, bZero), aScale, bScale, *y)
 
 
-def product(op: Any, a: Any, b: Any, aZero: Any, bZero: Any) -> Any:
+def product(op: OnnxNode, a: OnnxValue, b: OnnxValue, aZero: OnnxValue | None, bZero: OnnxValue | None) -> OnnxValue:
     """The product of integers, as float64; a zero point of several is one for each row of a, each column of b."""
     return op(VectorProduct(), centered(op, a, column(op, aZero, a)), centered(op, b, bZero))
 
 
-def column(op: Any, value: Any, a: Any) -> Any:
+def column(op: OnnxNode, value: OnnxValue | None, a: OnnxValue) -> Any:
     """Values per row of a matrix, as a column."""
     if value is None or value.rank != 1 or value.shape == (1,) or (a.rank or 0) < 2:
         return value
     return op(modules.Reshape((-1, 1)), value)
 
 
-def centered(op: Any, x: Any, zero: Any) -> Any:
+def centered(op: OnnxNode, x: OnnxValue, zero: OnnxValue | None) -> OnnxValue:
     """x minus its zero point, as float64."""
     wide = op(modules.Cast("float64"), x)
     return wide if zero is None else op(modules.Sub(), wide, op(modules.Cast("float64"), zero))
 
 
 @onnxOp("ConvInteger")
-def integerConvolution(op: Any, x: Any, W: Any, xZero: Any = None, wZero: Any = None) -> Any:
+def integerConvolution(
+    op: OnnxNode, x: OnnxValue, W: OnnxValue, xZero: OnnxValue | None = None, wZero: OnnxValue | None = None
+) -> OnnxValue:
     """In float64, in which sums of products of 8 bits are exact."""
     return op(modules.Cast("int32"), convolved(op, x, W, xZero, wZero))
 
 
 @onnxOp("QLinearConv")
 def quantizedConvolution(
-    op: Any, x: Any, xScale: Any, xZero: Any, W: Any, wScale: Any, wZero: Any, yScale: Any, yZero: Any, b: Any = None
-) -> Any:
+    op: OnnxNode,
+    x: OnnxValue,
+    xScale: OnnxValue,
+    xZero: OnnxValue,
+    W: OnnxValue,
+    wScale: OnnxValue,
+    wZero: OnnxValue,
+    yScale: OnnxValue,
+    yZero: OnnxValue,
+    b: OnnxValue | None = None,
+) -> OnnxValue:
     """The exact convolution, with the bias, scaled and rounded once."""
     y = convolved(op, x, W, xZero, wZero)
     if b is not None:
@@ -91,7 +117,7 @@ def quantizedConvolution(
     return rescaled(op, y, xScale, channels(op, wScale, len(W.shape) - 2), yScale, yZero)
 
 
-def convolved(op: Any, x: Any, W: Any, xZero: Any, wZero: Any) -> Any:
+def convolved(op: OnnxNode, x: OnnxValue, W: OnnxValue, xZero: OnnxValue | None, wZero: OnnxValue | None) -> OnnxValue:
     """The convolution of integers, as float64."""
     size = op.kernel(W)
     stride, pad, dilation = windowOf(op, x, size)
@@ -99,14 +125,16 @@ def convolved(op: Any, x: Any, W: Any, xZero: Any, wZero: Any) -> Any:
     return op(Convolve(stride, pad, dilation, op.get("group", 1)), centered(op, x, xZero), wide, None)
 
 
-def channels(op: Any, value: Any, rank: int) -> Any:
+def channels(op: OnnxNode, value: OnnxValue | None, rank: int) -> Any:
     """Values per output channel, in front of `rank` axes; a scalar stays."""
     if value is None or value.rank == 0 or value.shape == (1,):
         return value if value is None or value.rank == 0 else op(modules.Reshape(()), value)
     return op(modules.Reshape((-1, *(1,) * rank)), value)
 
 
-def rescaled(op: Any, x: Any, aScale: Any, bScale: Any, yScale: Any, yZero: Any) -> Any:
+def rescaled(
+    op: OnnxNode, x: OnnxValue, aScale: OnnxValue, bScale: OnnxValue, yScale: OnnxValue, yZero: OnnxValue
+) -> OnnxValue:
     """round(x aScale bScale / yScale) + yZero in the dtype of that: the factor in float32, as others have it."""
     scales = [op(modules.Cast("float32"), fixed(scale)) for scale in (aScale, bScale, yScale)]
     factor = op(Pointwise(formula="a * b / y"), *scales)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,11 +12,22 @@ from puregraph.onnx.modules.recurrentcells import CONSTANTS, GATES, ORDERS, PLAI
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.opregistry import onnxOp
 
+if TYPE_CHECKING:
+    from puregraph.onnx.onnxnode import OnnxNode
+
 LAYERS = {"RNN": modules.RNN, "GRU": modules.GRU, "LSTM": modules.LSTM}
 
 
 @onnxOp(*GATES)
-def recurrent(op: Any, x: Any, W: Any, R: Any, B: Any = None, lengths: Any = None, *states: Any) -> Any:
+def recurrent(
+    op: OnnxNode,
+    x: OnnxValue,
+    W: OnnxValue,
+    R: OnnxValue,
+    B: OnnxValue | None = None,
+    lengths: OnnxValue | None = None,
+    *states: OnnxValue | None,
+) -> tuple[OnnxValue | None, ...]:
     """RNN, GRU or LSTM: one of our layers if it has these options, else cells for each direction."""
     first: list[Any] = [*states, None, None, None][:3]
     checkWeights(op, W, R, B, first[2])
@@ -33,7 +44,7 @@ def recurrent(op: Any, x: Any, W: Any, R: Any, B: Any = None, lengths: Any = Non
     return (y, *last)
 
 
-def checkWeights(op: Any, W: Any, R: Any, B: Any, P: Any) -> None:
+def checkWeights(op: OnnxNode, W: OnnxValue, R: OnnxValue, B: OnnxValue | None, P: OnnxValue | None) -> None:
     """Check that weights have the shapes that the attributes say.
 
     Raises    GraphError naming the first that has another one
@@ -54,7 +65,7 @@ def checkWeights(op: Any, W: Any, R: Any, B: Any, P: Any) -> None:
             )
 
 
-def activationsOf(op: Any) -> list[tuple[str, float, float]]:
+def activationsOf(op: OnnxNode) -> list[tuple[str, float, float]]:
     """(name, alpha, beta) of every activation, for all directions."""
     count = 2 if op.get("direction", "forward") == "bidirectional" else 1
     names = op.get("activations") or [*PLAIN[op.type]] * count
@@ -69,7 +80,7 @@ def activationsOf(op: Any) -> list[tuple[str, float, float]]:
     return activations
 
 
-def isLayer(op: Any, W: Any, R: Any, B: Any, P: Any) -> bool:
+def isLayer(op: OnnxNode, W: OnnxValue, R: OnnxValue, B: OnnxValue | None, P: OnnxValue | None) -> bool:
     """True if one of our layers has these options, and the weights are arrays of the file."""
     names = {name for name, _, _ in activationsOf(op)}
     isUsual = names == set(PLAIN[op.type]) or op.type == "RNN" and names == {"Relu"}
@@ -82,7 +93,17 @@ def isLayer(op: Any, W: Any, R: Any, B: Any, P: Any) -> bool:
     return isUsual and all(v is None or v.array is not None and not v.isSplit for v in (W, R, B))
 
 
-def layer(op: Any, x: Any, W: Any, R: Any, B: Any, lengths: Any, h0: Any, c0: Any, _: Any) -> list[Any]:
+def layer(
+    op: OnnxNode,
+    x: OnnxValue,
+    W: OnnxValue,
+    R: OnnxValue,
+    B: OnnxValue | None,
+    lengths: OnnxValue | None,
+    h0: OnnxValue | None,
+    c0: OnnxValue | None,
+    _: OnnxValue | None,
+) -> list[OnnxValue | None]:
     """One of our layers, between transposes: its samples come first, and its directions last."""
     sides, width, insize = W.shape
     hsize = width // GATES[op.type]
@@ -100,13 +121,13 @@ def layer(op: Any, x: Any, W: Any, R: Any, B: Any, lengths: Any, h0: Any, c0: An
     return [apart(op, outputs[name], sides, hsize, name == "y") if name in outputs else None for name in known]
 
 
-def apart(op: Any, value: Any, sides: int, hsize: int, isY: bool) -> Any:
+def apart(op: OnnxNode, value: OnnxValue, sides: int, hsize: int, isY: bool) -> OnnxValue:
     """An output of ours, (n, sides hsize) or (n, t, sides hsize), as (sides, n, hsize) or (t, sides, n, hsize)."""
     parts = op.view(modules.Reshape((0, 0, sides, hsize) if isY else (0, sides, hsize)), value)
     return op.view(modules.Transpose((1, 2, 0, 3) if isY else (1, 0, 2)), parts)
 
 
-def arraysOf(op: Any, W: Any, R: Any, B: Any) -> dict[str, OnnxValue]:
+def arraysOf(op: OnnxNode, W: OnnxValue, R: OnnxValue, B: OnnxValue | None) -> dict[str, OnnxValue]:
     """The parameters of a layer of ours."""
     sides, width, _ = W.shape
     order, hsize = ORDERS[op.type], width // GATES[op.type]
@@ -121,7 +142,7 @@ def arraysOf(op: Any, W: Any, R: Any, B: Any) -> dict[str, OnnxValue]:
     return {name: OnnxValue.of(name, array, isWeight=W.isWeight) for name, array in arrays.items()}
 
 
-def inOrder(array: Any, order: tuple) -> Any:
+def inOrder(array: np.ndarray, order: tuple) -> np.ndarray:
     """Weights (sides, gates hsize, ...) as ours: transposed, the gates in our order, the directions side by side."""
     sides, width, *rest = array.shape
     gates = array.reshape(sides, len(order), width // len(order), *rest)[:, list(order)]
@@ -129,12 +150,20 @@ def inOrder(array: Any, order: tuple) -> Any:
     return np.ascontiguousarray(flat.T)
 
 
-def merged(op: Any, state: Any, width: int) -> Any:
+def merged(op: OnnxNode, state: OnnxValue, width: int) -> OnnxValue:
     """A first state (sides, n, hsize) as ours, (n, sides hsize)."""
     return op.view(modules.Reshape((-1, width)), op.view(modules.Transpose((1, 0, 2)), state))
 
 
-def cells(op: Any, x: Any, W: Any, R: Any, B: Any, lengths: Any, *states: Any) -> list[Any]:
+def cells(
+    op: OnnxNode,
+    x: OnnxValue,
+    W: OnnxValue,
+    R: OnnxValue,
+    B: OnnxValue | None,
+    lengths: OnnxValue | None,
+    *states: OnnxValue | None,
+) -> list[OnnxValue]:
     """One node of RecurrentCells for each direction."""
     direction, functions = op.get("direction", "forward"), activationsOf(op)
     sides = 2 if direction == "bidirectional" else 1
@@ -162,6 +191,6 @@ def cells(op: Any, x: Any, W: Any, R: Any, B: Any, lengths: Any, *states: Any) -
     return joined
 
 
-def side(op: Any, value: Any, i: int, sides: int) -> Any:
+def side(op: OnnxNode, value: OnnxValue, i: int, sides: int) -> OnnxValue:
     """The part of a value that belongs to the i-th direction."""
     return op.view(WithoutAxes((0,)), value) if sides == 1 else op(modules.Slice(i), value)

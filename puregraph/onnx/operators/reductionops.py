@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,11 +15,15 @@ from puregraph.onnx.modules.extremeindex import LastExtreme
 from puregraph.onnx.modules.reduceaxes import OFFLOATS, OPEN, REDUCTIONS, ReduceFilled
 from puregraph.onnx.opregistry import onnxOp
 
+if TYPE_CHECKING:
+    from puregraph.onnx.onnxnode import OnnxNode
+    from puregraph.onnx.onnxvalue import OnnxValue
+
 NAMES = [f"Reduce{kind}" for kind in REDUCTIONS]
 
 
 @onnxOp(*NAMES)
-def reduce(op: Any, x: Any, axes: Any = None) -> Any:
+def reduce(op: OnnxNode, x: OnnxValue, axes: Any = None) -> OnnxValue:
     """The axes are an attribute before opset 18 (13 for sums), then an input; without any, all of them."""
     kind, keepdims = op.type[6:], bool(op.get("keepdims", 1))
     dtype = x.dtype
@@ -41,13 +45,13 @@ def reduce(op: Any, x: Any, axes: Any = None) -> Any:
     return typed(op, y, dtype)
 
 
-def typed(op: Any, y: Any, dtype: Any) -> Any:
+def typed(op: OnnxNode, y: OnnxValue, dtype: np.dtype) -> OnnxValue:
     """A value in a dtype."""
     return y if y.dtype == dtype else op(modules.Cast(dtype), y)
 
 
 @onnxOp("ArgMax", "ArgMin")
-def argExtreme(op: Any, x: Any) -> Any:
+def argExtreme(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """ArgMax, ArgMin."""
     axis, keepdims = op.get("axis", 0), bool(op.get("keepdims", 1))
     if op.get("select_last_index", 0):
@@ -56,7 +60,7 @@ def argExtreme(op: Any, x: Any) -> Any:
 
 
 @onnxOp("CumSum", "CumProd")
-def cumulative(op: Any, x: Any, axis: Any) -> Any:
+def cumulative(op: OnnxNode, x: OnnxValue, axis: OnnxValue) -> OnnxValue:
     """CumSum, CumProd."""
     exclusive, reverse = bool(op.get("exclusive", 0)), bool(op.get("reverse", 0))
     if axis.numbers is None:

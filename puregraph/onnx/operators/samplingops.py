@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,22 +12,32 @@ from puregraph.modules.gridsample import AffineGrid, GridSample
 from puregraph.modules.resize import CROP, Resize
 from puregraph.onnx.opregistry import onnxOp
 
+if TYPE_CHECKING:
+    from puregraph.onnx.onnxnode import OnnxNode
+    from puregraph.onnx.onnxvalue import OnnxValue
+
 
 @onnxOp("Upsample")
-def upsample(op: Any, x: Any, scales: Any = None) -> Any:
+def upsample(op: OnnxNode, x: OnnxValue, scales: OnnxValue | None = None) -> OnnxValue:
     """The scales are an attribute before opset 9."""
     factors = op.constant(np.asarray(op.get("scales"), np.float32)) if scales is None else scales
     return resizing(op, x, factors, "scales", range(op.rankOf(x)), coordinates="asymmetric", rounding="simple")
 
 
 @onnxOp("Resize", since=10)
-def resizeByScales(op: Any, x: Any, scales: Any) -> Any:
+def resizeByScales(op: OnnxNode, x: OnnxValue, scales: OnnxValue) -> OnnxValue:
     """Opset 10 says nothing of rounding: up where an axis shrinks, else down, as onnxruntime does."""
     return resizing(op, x, scales, "scales", range(op.rankOf(x)), coordinates="asymmetric", rounding="simple")
 
 
 @onnxOp("Resize", since=11)
-def resize(op: Any, x: Any, region: Any = None, scales: Any = None, sizes: Any = None) -> Any:
+def resize(
+    op: OnnxNode,
+    x: OnnxValue,
+    region: OnnxValue | None = None,
+    scales: OnnxValue | None = None,
+    sizes: OnnxValue | None = None,
+) -> OnnxValue:
     """Resize."""
     coordinates = op.get("coordinate_transformation_mode", "half_pixel")
     scales, sizes = (None if v is None or v.shape == (0,) else v for v in (scales, sizes))
@@ -50,7 +61,15 @@ def resize(op: Any, x: Any, region: Any = None, scales: Any = None, sizes: Any =
     )
 
 
-def resizing(op: Any, x: Any, factorInput: Any, by: str, axes: Any, region: Any = None, **options: Any) -> Any:
+def resizing(
+    op: OnnxNode,
+    x: OnnxValue,
+    factorInput: Any,
+    by: str,
+    axes: Sequence[int],
+    region: OnnxValue | None = None,
+    **options: Any,
+) -> OnnxValue:
     """A Resize; factors and region are inputs where they are known only with the data."""
     mode = op.get("mode", "nearest")
     if mode != "nearest" and not isFloating(x.dtype):
@@ -75,7 +94,7 @@ MODES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}  # befo
 
 
 @onnxOp("GridSample", since=16)
-def gridSample(op: Any, x: Any, grid: Any) -> Any:
+def gridSample(op: OnnxNode, x: OnnxValue, grid: OnnxValue) -> OnnxValue:
     """GridSample; before opset 20, the modes linear and cubic had their names for two axes."""
     if not isFloating(x.dtype):
         op.refuse(f"interpolates {x.dtype}: the standard does not define the rounding")
@@ -85,6 +104,6 @@ def gridSample(op: Any, x: Any, grid: Any) -> Any:
 
 
 @onnxOp("AffineGrid", since=20)
-def affineGrid(op: Any, theta: Any, size: Any) -> Any:
+def affineGrid(op: OnnxNode, theta: OnnxValue, size: OnnxValue) -> OnnxValue:
     """AffineGrid."""
     return op(AffineGrid(bool(op.get("align_corners", 0))), theta, size)

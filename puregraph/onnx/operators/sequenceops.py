@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,8 +12,12 @@ from puregraph.onnx.modules.openreshaping import NewAxes, WithoutAxes
 from puregraph.onnx.onnxsequence import OnnxSequence
 from puregraph.onnx.opregistry import onnxOp
 
+if TYPE_CHECKING:
+    from puregraph.onnx.onnxnode import OnnxNode
+    from puregraph.onnx.onnxvalue import OnnxValue
 
-def itemsOf(op: Any, sequence: Any) -> list[Any]:
+
+def itemsOf(op: OnnxNode, sequence: OnnxValue | OnnxSequence) -> list[OnnxValue]:
     """The values of a sequence.
 
     Raises    GraphError for other values
@@ -23,7 +27,7 @@ def itemsOf(op: Any, sequence: Any) -> list[Any]:
     return list(sequence.items)
 
 
-def positionOf(op: Any, position: Any, length: int) -> int:
+def positionOf(op: OnnxNode, position: OnnxValue, length: int) -> int:
     """A position in a sequence, counted from its start.
 
     Raises    GraphError for one that is outside, or comes with the data
@@ -35,32 +39,34 @@ def positionOf(op: Any, position: Any, length: int) -> int:
 
 
 @onnxOp("SequenceEmpty")
-def sequenceEmpty(op: Any) -> Any:
+def sequenceEmpty(op: OnnxNode) -> OnnxSequence:
     """SequenceEmpty."""
     return OnnxSequence([])
 
 
 @onnxOp("SequenceConstruct")
-def sequenceConstruct(op: Any, *xs: Any) -> Any:
+def sequenceConstruct(op: OnnxNode, *xs: OnnxValue) -> OnnxSequence:
     """SequenceConstruct."""
     return OnnxSequence(list(xs))
 
 
 @onnxOp("SequenceLength")
-def sequenceLength(op: Any, sequence: Any) -> Any:
+def sequenceLength(op: OnnxNode, sequence: OnnxValue | OnnxSequence) -> OnnxValue:
     """SequenceLength."""
     return op.constant(np.array(len(itemsOf(op, sequence)), np.int64))
 
 
 @onnxOp("SequenceAt")
-def sequenceAt(op: Any, sequence: Any, position: Any) -> Any:
+def sequenceAt(op: OnnxNode, sequence: OnnxValue | OnnxSequence, position: OnnxValue) -> OnnxValue:
     """SequenceAt."""
     items = itemsOf(op, sequence)
     return items[positionOf(op, position, len(items))]
 
 
 @onnxOp("SequenceInsert")
-def sequenceInsert(op: Any, sequence: Any, x: Any, position: Any = None) -> Any:
+def sequenceInsert(
+    op: OnnxNode, sequence: OnnxValue | OnnxSequence, x: OnnxValue, position: OnnxValue | None = None
+) -> OnnxSequence:
     """SequenceInsert; at the end where no position is given."""
     items = itemsOf(op, sequence)
     index = len(items)
@@ -73,7 +79,7 @@ def sequenceInsert(op: Any, sequence: Any, x: Any, position: Any = None) -> Any:
 
 
 @onnxOp("SequenceErase")
-def sequenceErase(op: Any, sequence: Any, position: Any = None) -> Any:
+def sequenceErase(op: OnnxNode, sequence: OnnxValue | OnnxSequence, position: OnnxValue | None = None) -> OnnxSequence:
     """SequenceErase; the last one where no position is given."""
     items = itemsOf(op, sequence)
     if not items:
@@ -83,7 +89,7 @@ def sequenceErase(op: Any, sequence: Any, position: Any = None) -> Any:
 
 
 @onnxOp("SplitToSequence")
-def splitToSequence(op: Any, x: Any, sizes: Any = None) -> Any:
+def splitToSequence(op: Any, x: OnnxValue, sizes: OnnxValue | None = None) -> OnnxSequence:
     """SplitToSequence; one number is the length of every part but the last."""
     axis = op.get("axis", 0)
     length: Any = x.shape[axis] if x.shape is not None else None
@@ -104,7 +110,7 @@ def splitToSequence(op: Any, x: Any, sizes: Any = None) -> Any:
 
 
 @onnxOp("ConcatFromSequence")
-def concatFromSequence(op: Any, sequence: Any) -> Any:
+def concatFromSequence(op: OnnxNode, sequence: OnnxValue | OnnxSequence) -> OnnxValue:
     """ConcatFromSequence."""
     items, axis = itemsOf(op, sequence), op.get("axis")
     if not items:
@@ -115,20 +121,20 @@ def concatFromSequence(op: Any, sequence: Any) -> Any:
 
 
 @onnxOp("Optional")
-def optional(op: Any, x: Any = None) -> Any:
+def optional(op: OnnxNode, x: OnnxValue | OnnxSequence | None = None) -> OnnxValue | OnnxSequence:
     """Optional: its element, or an absent sequence if it is empty."""
     return x if x is not None else OnnxSequence([], isAbsent=True)
 
 
 @onnxOp("OptionalHasElement")
-def optionalHasElement(op: Any, x: Any = None) -> Any:
+def optionalHasElement(op: OnnxNode, x: OnnxValue | OnnxSequence | None = None) -> OnnxValue:
     """OptionalHasElement."""
     isEmpty = x is None or isinstance(x, OnnxSequence) and x.isAbsent
     return op.constant(np.array(not isEmpty))
 
 
 @onnxOp("OptionalGetElement")
-def optionalGetElement(op: Any, x: Any) -> Any:
+def optionalGetElement(op: OnnxNode, x: OnnxValue | OnnxSequence) -> OnnxValue | OnnxSequence:
     """OptionalGetElement."""
     if isinstance(x, OnnxSequence) and x.isAbsent:
         op.refuse("wanted an optional with something in it, got an empty one")

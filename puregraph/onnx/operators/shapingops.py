@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,9 +27,13 @@ from puregraph.onnx.modules.padding import PadAll
 from puregraph.onnx.modules.slicing import FAR, SliceAlong, cutAt
 from puregraph.onnx.opregistry import onnxOp
 
+if TYPE_CHECKING:
+    from puregraph.onnx.onnxnode import OnnxNode
+    from puregraph.onnx.onnxvalue import OnnxValue
+
 
 @onnxOp("Constant")
-def constant(op: Any) -> Any:
+def constant(op: OnnxNode) -> OnnxValue:
     """Constant."""
     (name, value), *rest = op.attributes.items() or [("", None)]
     if rest or name not in ("value", "value_float", "value_floats", "value_int", "value_ints"):
@@ -39,26 +43,26 @@ def constant(op: Any) -> Any:
 
 
 @onnxOp("ConstantOfShape")
-def constantOfShape(op: Any, sizes: Any) -> Any:
+def constantOfShape(op: OnnxNode, sizes: OnnxValue) -> OnnxValue:
     """ConstantOfShape."""
     value = op.get("value", np.zeros(1, np.float32)).reshape(())
     return op(modules.Full(int(value) if value.dtype.kind == "b" else value.item(), value.dtype), sizes)
 
 
 @onnxOp("Shape")
-def shape(op: Any, x: Any) -> Any:
+def shape(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Shape."""
     return op(modules.Shape(op.get("start", 0), op.get("end")), x)
 
 
 @onnxOp("Size")
-def size(op: Any, x: Any) -> Any:
+def size(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Size."""
     return op(modules.Size(), x)
 
 
 @onnxOp("Reshape")
-def reshape(op: Any, x: Any, sizes: Any) -> Any:
+def reshape(op: OnnxNode, x: OnnxValue, sizes: OnnxValue) -> OnnxValue:
     """Reshape."""
     keepsZero = bool(op.get("allowzero", 0))
     known = sizes.numbers
@@ -72,21 +76,21 @@ def reshape(op: Any, x: Any, sizes: Any) -> Any:
 
 
 @onnxOp("Flatten")
-def flatten(op: Any, x: Any) -> Any:
+def flatten(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Flatten."""
     axis = op.get("axis", 1)
     return op(MatrixFrom(axis if axis >= 0 else axis + op.rankOf(x)), x)
 
 
 @onnxOp("Transpose")
-def transpose(op: Any, x: Any) -> Any:
+def transpose(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Transpose."""
     axes = op.get("perm")
     return op.view(modules.Transpose(None if axes is None else tuple(axes)), x, isOfFile=True)
 
 
 @onnxOp("Squeeze", "Unsqueeze")
-def lengthOne(op: Any, x: Any, axes: Any = None) -> Any:
+def lengthOne(op: OnnxNode, x: OnnxValue, axes: OnnxValue | None = None) -> OnnxValue:
     """The axes are an attribute before opset 13."""
     axisNumbers = op.get("axes") if axes is None else axes.numbers
     if axes is not None and axisNumbers is None:
@@ -98,13 +102,13 @@ def lengthOne(op: Any, x: Any, axes: Any = None) -> Any:
 
 
 @onnxOp("Concat")
-def concat(op: Any, *xs: Any) -> Any:
+def concat(op: OnnxNode, *xs: OnnxValue) -> OnnxValue:
     """Concat."""
     return op(modules.Concat(op.get("axis")), *xs)
 
 
 @onnxOp("Split")
-def split(op: Any, x: Any, sizes: Any = None) -> Any:
+def split(op: OnnxNode, x: OnnxValue, sizes: OnnxValue | None = None) -> OnnxValue | list[OnnxValue]:
     """The sizes are an attribute before opset 13; without any, parts are equal but for the last."""
     axis, count = op.get("axis", 0), max(len(op.proto.output), 1)
     lengths = op.get("split") if sizes is None else sizes.numbers
@@ -125,7 +129,14 @@ def split(op: Any, x: Any, sizes: Any = None) -> Any:
 
 
 @onnxOp("Slice")
-def sliced(op: Any, x: Any, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Any:
+def sliced(
+    op: OnnxNode,
+    x: OnnxValue,
+    starts: OnnxValue | None = None,
+    ends: OnnxValue | None = None,
+    axes: OnnxValue | None = None,
+    steps: OnnxValue | None = None,
+) -> OnnxValue:
     """The ends are attributes before opset 10."""
     if starts is None:
         starts, ends = op.constant(np.array(op.get("starts"))), op.constant(np.array(op.get("ends")))
@@ -160,21 +171,23 @@ def sliced(op: Any, x: Any, starts: Any = None, ends: Any = None, axes: Any = No
 
 
 @onnxOp("Expand")
-def expand(op: Any, x: Any, sizes: Any) -> Any:
+def expand(op: OnnxNode, x: OnnxValue, sizes: OnnxValue) -> OnnxValue:
     """Expand."""
     known = sizes.numbers
     return op(modules.Expand(), x, sizes) if known is None else op(modules.Expand(tuple(known.tolist())), x)
 
 
 @onnxOp("Tile")
-def tile(op: Any, x: Any, repeats: Any) -> Any:
+def tile(op: OnnxNode, x: OnnxValue, repeats: OnnxValue) -> OnnxValue:
     """Tile."""
     known = repeats.numbers
     return op(modules.Tile(), x, repeats) if known is None else op(modules.Tile(tuple(known.tolist())), x)
 
 
 @onnxOp("Pad")
-def pad(op: Any, x: Any, pads: Any = None, value: Any = None, axes: Any = None) -> Any:
+def pad(
+    op: OnnxNode, x: OnnxValue, pads: OnnxValue | None = None, value: OnnxValue | None = None, axes: Any = None
+) -> OnnxValue:
     """The widths are an attribute before opset 11; negative ones cut elements off."""
     mode = op.get("mode", "constant")
     if pads is None:
@@ -192,7 +205,7 @@ def pad(op: Any, x: Any, pads: Any = None, value: Any = None, axes: Any = None) 
     return op(module, x, pads, value) if fill is None else op(module, *([x] if pads is None else [x, pads]))
 
 
-def spread(op: Any, pads: Any, axes: Any, rank: int) -> Any:
+def spread(op: OnnxNode, pads: OnnxValue, axes: OnnxValue, rank: int) -> OnnxValue:
     """Pads of all axes; 0 for axes that the input does not name."""
     around = op.constant(np.array(rank, axes.dtype))
     none = op.constant(np.zeros(rank, np.int64))
@@ -202,7 +215,7 @@ def spread(op: Any, pads: Any, axes: Any, rank: int) -> Any:
 
 
 @onnxOp("Trilu")
-def trilu(op: Any, x: Any, diagonal: Any = None) -> Any:
+def trilu(op: OnnxNode, x: OnnxValue, diagonal: OnnxValue | None = None) -> OnnxValue:
     """Trilu."""
     upper = bool(op.get("upper", 1))
     if diagonal is not None and diagonal.numbers is None:
@@ -211,7 +224,7 @@ def trilu(op: Any, x: Any, diagonal: Any = None) -> Any:
 
 
 @onnxOp("Range")
-def ranged(op: Any, start: Any, stop: Any, step: Any) -> Any:
+def ranged(op: OnnxNode, start: OnnxValue, stop: OnnxValue, step: OnnxValue) -> OnnxValue:
     """Range; its limits may have one axis, of length one, as functions of the standard write them; none is trained."""
     known = [op.constant(limit.array) if limit.isWeight else limit for limit in (start, stop, step)]
     limits = [op(WithoutAxes((0,)), limit) if limit.shape == (1,) else limit for limit in known]
@@ -219,14 +232,14 @@ def ranged(op: Any, start: Any, stop: Any, step: Any) -> Any:
 
 
 @onnxOp("EyeLike")
-def eyeLike(op: Any, x: Any) -> Any:
+def eyeLike(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """EyeLike."""
     kind = op.get("dtype")
     return op(Identical(op.get("k", 0), x.dtype if kind is None else dtypeOf(kind)), x)
 
 
 @onnxOp("DepthToSpace")
-def depthToSpace(op: Any, x: Any) -> Any:
+def depthToSpace(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """DepthToSpace."""
     b = op.get("blocksize")
     c, h, w = pictureOf(op, x)
@@ -239,7 +252,7 @@ def depthToSpace(op: Any, x: Any) -> Any:
 
 
 @onnxOp("SpaceToDepth")
-def spaceToDepth(op: Any, x: Any) -> Any:
+def spaceToDepth(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """SpaceToDepth."""
     b = op.get("blocksize")
     c, h, w = pictureOf(op, x)
@@ -250,7 +263,7 @@ def spaceToDepth(op: Any, x: Any) -> Any:
     return reshaped(op, transposed, x, (c * b * b,), (h // b, w // b), halves)
 
 
-def pictureOf(op: Any, x: Any) -> tuple:
+def pictureOf(op: OnnxNode, x: OnnxValue) -> tuple:
     """Channels, height and width of pictures; lengths may be symbols.
 
     Raises    GraphError where the channels are not known
@@ -260,7 +273,9 @@ def pictureOf(op: Any, x: Any) -> tuple:
     return x.shape[1:]
 
 
-def reshaped(op: Any, x: Any, batch: Any, maps: tuple, area: tuple, *lengths: Any) -> Any:
+def reshaped(
+    op: OnnxNode, x: OnnxValue, batch: OnnxValue, maps: tuple, area: tuple, *lengths: OnnxValue | int
+) -> OnnxValue:
     """x with the samples of `batch`, these maps, and an area, whose `lengths` are inputs where several are open."""
     shape = (batch.shape[0], *maps, *area)
     if sum(isinstance(size, Dim) for size in shape) <= 1:

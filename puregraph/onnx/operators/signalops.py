@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,13 @@ from puregraph.onnx.modelfile import NUMERIC, dtypeOf, notNumeric
 from puregraph.onnx.modules.randomlike import RandomLike
 from puregraph.onnx.opregistry import onnxOp
 
+if TYPE_CHECKING:
+    from puregraph.onnx.onnxnode import OnnxNode
+    from puregraph.onnx.onnxvalue import OnnxValue
+
 
 @onnxOp("DFT", since=17)
-def dft(op: Any, x: Any, length: Any = None, axis: Any = None) -> Any:
+def dft(op: OnnxNode, x: OnnxValue, length: OnnxValue | None = None, axis: OnnxValue | None = None) -> OnnxValue:
     """The axis is an attribute before opset 20."""
     axisNumber = op.known(axis, "the axis") if axis is not None else op.get("axis", 1 if op.version < 20 else -2)
     count = None if length is None else int(np.ravel(op.known(length, "the length"))[0])
@@ -26,7 +30,7 @@ def dft(op: Any, x: Any, length: Any = None, axis: Any = None) -> Any:
 
 
 @onnxOp("STFT", since=17)
-def stft(op: Any, x: Any, step: Any, window: Any = None, length: Any = None) -> Any:
+def stft(op: OnnxNode, x: OnnxValue, step: Any, window: Any = None, length: OnnxValue | None = None) -> OnnxValue:
     """Frames of the signal, which its axis of time is gathered into, times the window, each transformed."""
     step, n = int(np.ravel(op.known(step, "the step"))[0]), x.shape[1]
     size = window.shape[0] if length is None else int(np.ravel(op.known(length, "the length of a frame"))[0])
@@ -43,7 +47,9 @@ def stft(op: Any, x: Any, step: Any, window: Any = None, length: Any = None) -> 
 
 
 @onnxOp("MelWeightMatrix", since=17)
-def melWeightMatrix(op: Any, bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
+def melWeightMatrix(
+    op: OnnxNode, bins: Any, length: Any, rate: OnnxValue, low: OnnxValue, high: OnnxValue
+) -> OnnxValue:
     """A constant: triangles over the frequencies, equally wide in mel; bins + 2 of such widths reach the upper edge."""
     bins, length, rate, low, high = (
         np.ravel(op.known(v, what))[0]
@@ -66,7 +72,7 @@ def melWeightMatrix(op: Any, bins: Any, length: Any, rate: Any, low: Any, high: 
 
 
 @onnxOp("BitCast", since=26)
-def bitCast(op: Any, x: Any) -> Any:
+def bitCast(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """BitCast."""
     kind = op.get("to")
     if kind not in NUMERIC:
@@ -75,13 +81,13 @@ def bitCast(op: Any, x: Any) -> Any:
 
 
 @onnxOp("Multinomial")
-def multinomial(op: Any, x: Any) -> Any:
+def multinomial(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Random classes, new in every pass; a seed repeats them in every graph of the model."""
     return op(op.seeded(Multinomial(op.get("sample_size", 1), dtypeOf(op.get("dtype", 6)).name)), x)
 
 
 @onnxOp("RandomUniform", "RandomNormal", "RandomUniformLike", "RandomNormalLike")
-def randomNumbers(op: Any, x: Any = None) -> Any:
+def randomNumbers(op: OnnxNode, x: OnnxValue | None = None) -> OnnxValue:
     """Random numbers, new in every pass. A seed repeats them in every graph of the model; runtimes draw other
     numbers."""
     if x is None:
