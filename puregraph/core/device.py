@@ -8,12 +8,17 @@ import platform
 import sys
 from contextlib import ExitStack, suppress
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from puregraph.core.base.mutex import Mutex
 from puregraph.core.errors import DeviceError
+
+if TYPE_CHECKING:
+    import cupy
+
+Array: TypeAlias = "np.ndarray | cupy.ndarray"  # of either device
 
 VARIABLE = "PUREGRAPH_DEVICE"
 CHOICES = ("auto", "cpu", "cuda")
