@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.compile.ir.printer import listing
 from puregraph.core.base.environment import variable
 
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
+
 COUNTS = itertools.count()
 
 
-def dumped(schedule: Any, name: str) -> Any:
+def dumped(schedule: Schedule, name: str) -> Schedule:
     """Return the schedule; if PUREGRAPH_DUMP is set, write it to FOLDER/<graph>/<number>-<pass>.txt first."""
     folder = variable("DUMP")
     if folder:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from puregraph.core.device import isDeviceArray
 
-GRADS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # the arrays that compiled steps leave in `Param.grad`
+if TYPE_CHECKING:
+    from puregraph.core.device import Array
+    from puregraph.core.param import Param
+    from puregraph.optimizers.slot import Slot
+
+GRADS: WeakKeyDictionary[Param, Array] = WeakKeyDictionary()  # the arrays that compiled steps leave in `Param.grad`
+
+
+class StoreTarget(Protocol):
+    """Where a step stores a value: a Param, a State, or one of the classes below."""
+
+    @property
+    def array(self) -> Any:
+        """The array."""
 
 
 class GradientOf:
@@ -17,11 +30,11 @@ class GradientOf:
 
     __slots__ = ("dtype", "param")
 
-    def __init__(self, param: Any, dtype: Any):
+    def __init__(self, param: Param, dtype: np.dtype):
         self.param, self.dtype = param, dtype
 
     @property
-    def array(self) -> Any:
+    def array(self) -> Array:
         """The array."""
         array, data = GRADS.get(self.param), self.param.materialize()
         if (
@@ -39,11 +52,11 @@ class StateOf:
 
     __slots__ = ("name", "slot")
 
-    def __init__(self, slot: Any, name: str):
+    def __init__(self, slot: Slot, name: str):
         self.slot, self.name = slot, name
 
     @property
-    def array(self) -> Any:
+    def array(self) -> Array:
         """The array."""
         return self.slot.arrays[self.name]
 
@@ -53,10 +66,10 @@ class ReshapedTarget:
 
     __slots__ = ("shape", "target")
 
-    def __init__(self, target: Any, shape: tuple[int, ...]):
+    def __init__(self, target: StoreTarget, shape: tuple[int, ...]):
         self.target, self.shape = target, shape
 
     @property
-    def array(self) -> Any:
+    def array(self) -> Array:
         """The array, whose elements are in row-major order."""
         return self.target.array.reshape(self.shape)

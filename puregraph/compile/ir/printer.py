@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.compile.ir.value import Value, text
 from puregraph.ops.formula.formula import formulasOf
 
+if TYPE_CHECKING:
+    from puregraph.compile.ir.value import Call
+    from puregraph.compile.trace.schedule import Schedule
 
-def listing(schedule: Any) -> str:
+
+def listing(schedule: Schedule) -> str:
     """Every call with its node and the shape of its result."""
     lines = [repr(schedule)]
     lines += [f"  input {v!r}" for v in schedule.inputs]
@@ -33,7 +37,7 @@ def shown(y: Value) -> str:
     return f"{y.dtype}{list(y.shape)}" + (f" in %{y.base.number}" if y.base is not None else "")
 
 
-def formula(call: Any) -> str:
+def formula(call: Call) -> str:
     """The formulas that a call computes."""
     if call.kind.isOpaque:
         return f"   opaque: {call.function.reason}"

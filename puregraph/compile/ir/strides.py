@@ -48,7 +48,7 @@ def isDense(shape: Sequence[int], strides: Strides, itemsize: int) -> bool:
     return True
 
 
-def storedOrder(array: Any) -> tuple[int, ...] | None:
+def storedOrder(array: object) -> tuple[int, ...] | None:
     """The axes of an array from slowest to fastest; None if it is row-major, has gaps or is on a GPU."""
     if type(array) is not np.ndarray or array.flags.c_contiguous:
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from puregraph.core.base.environment import variable
 from puregraph.core.errors import PuregraphError
 from puregraph.ops.formula.interpreter import Interpreter
 
+if TYPE_CHECKING:
+    from puregraph.compile.ir.value import Function
+    from puregraph.compile.trace.schedule import Schedule
+
 REPLACING = ("predicate", "startBuckets")  # passes that add or replace calls with effects
 
 
@@ -25,7 +29,7 @@ class PassError(PuregraphError):
     """A pass returned an invalid schedule, or one with another meaning."""
 
 
-def validated(change: Callable[[Any], Any], schedule: Any) -> Any:
+def validated(change: Callable[[Any], Any], schedule: Schedule) -> Any:
     """Apply a pass; with PUREGRAPH_VERIFY=1 also validate its result.
 
     Raises    PassError naming the pass, the call and the violated invariant
@@ -43,7 +47,7 @@ def validated(change: Callable[[Any], Any], schedule: Any) -> Any:
     return result
 
 
-def validate(schedule: Any) -> None:
+def validate(schedule: Schedule) -> None:
     """Check one schedule.
 
     Raises    PassError
@@ -77,21 +81,21 @@ def isBroadcast(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(reversed(shape), reversed(to)))
 
 
-def carriedOut(call: Any) -> list[Any]:
+def carriedOut(call: Call) -> list[Call]:
     """The calls that a call replaces, or the call itself."""
     if call.kind.isNative:
         return call.function.calls
     return getattr(call, "calls", None) or [call]
 
 
-def effects(calls: list[Any]) -> tuple[list[Any], set[int]]:
+def effects(calls: list[Call]) -> tuple[list[Function], set[int]]:
     """The Python calls and opaque rules in order, and the targets of stores."""
     effectful = [inner for call in calls for inner in carriedOut(call) if inner.kind.hasEffect]
     stores = {id(inner.options["target"]) for inner in effectful if inner.kind.isStore}
     return [inner.function for inner in effectful if not inner.kind.isStore], stores
 
 
-def checkEffects(before: tuple[list[Any], set[int]], after: tuple[list[Any], set[int]]) -> None:
+def checkEffects(before: tuple[list[Function], set[int]], after: tuple[list[Function], set[int]]) -> None:
     """Check that calls with effects are the same, in the same order; reads of their targets order the stores."""
     if len(before[0]) != len(after[0]) or any(a is not b for a, b in zip(before[0], after[0])):
         raise PassError(f"expected the calls with effects {names(before[0])}, got {names(after[0])}")
@@ -99,18 +103,18 @@ def checkEffects(before: tuple[list[Any], set[int]], after: tuple[list[Any], set
         raise PassError(f"expected stores to {len(before[1])} targets, got {len(after[1])}")
 
 
-def names(functions: list[Any]) -> str:
+def names(functions: list[Function]) -> str:
     """The short names of functions."""
     return ", ".join(getattr(f, "__name__", type(f).__name__) for f in functions) or "none"
 
 
-def checkRead(call: Any, v: Value, made: set[int]) -> None:
+def checkRead(call: Call, v: Value, made: set[int]) -> None:
     """Check that a value that a call reads has been computed."""
     if v.root.role not in LEAVES and v.root.number not in made:
         raise PassError(f"{call!r} reads %{v.number} before it is computed")
 
 
-def checkView(call: Any, y: Value) -> None:
+def checkView(call: Call, y: Value) -> None:
     """Check that a view is inside the memory of its base."""
     if y.base is None or 0 in y.shape:
         return
@@ -128,7 +132,7 @@ def extent(v: Value) -> tuple[int, int]:
     return sum(e for e in ends if e < 0), sum(e for e in ends if e > 0) + v.dtype.itemsize
 
 
-def readBy(call: Any) -> list[list[Value]]:
+def readBy(call: Call) -> list[list[Value]]:
     """The values that each result of an elementwise call reads; a formula may need only some of the arguments."""
     if isinstance(call.function, Interpreter):
         return [
@@ -138,7 +142,7 @@ def readBy(call: Any) -> list[list[Value]]:
     return [call.values()] * len(call.outs)
 
 
-def checkShapes(call: Any) -> None:
+def checkShapes(call: Call) -> None:
     """Check that the shapes and dtypes of results agree with the call."""
     if call.kind.name == "group":
         return

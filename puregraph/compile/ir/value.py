@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from puregraph.compile.ir.kind import KINDS, Kind
 
+Function = Callable[..., Any]  # a ufunc or function of numpy, a Kernel, an Interpreter, or a rule
 ARRAYS = ("attribute", "constant")  # roles of Values whose source is their array
 LEAVES = ("input", "param", "state", "scalar", *ARRAYS, "object")  # roles of Values without a call
 
@@ -32,7 +34,7 @@ class Value:
         self,
         number: int,
         shape: tuple[int, ...],
-        dtype: Any,
+        dtype: np.dtype,
         strides: tuple[int, ...],
         role: str = "made",
         name: str = "",
@@ -145,7 +147,7 @@ class Call:
         return written(self)
 
 
-def valuesIn(nested: Any) -> Iterator[Value]:
+def valuesIn(nested: Iterable[Any]) -> Iterator[Value]:
     """The Values inside tuples and lists."""
     for a in nested:
         if type(a) is Value:
@@ -156,7 +158,7 @@ def valuesIn(nested: Any) -> Iterator[Value]:
             yield from valuesIn((a.start, a.stop, a.step))
 
 
-def changed(nested: Any, change: Any) -> Any:
+def changed(nested: Any, change: Callable[[Value], Any]) -> Any:
     """The same nesting with each Value replaced by `change(value)`."""
     kind = type(nested)
     if kind is Value:
@@ -194,24 +196,24 @@ def comparable(a: Any, numbers: dict[int, int] | None = None) -> Any:
 # Functions of calls that have no name in numpy -----------------------------------------------------------------------
 
 
-def fill(number: Any) -> Any:
+def fill(number: Any) -> NoReturn:
     """A constant in every element of the result."""
     raise NotImplementedError("fill is computed in the memory of its result")
 
 
-def copy(x: Any) -> Any:
+def copy(x: ArrayLike) -> np.ndarray:
     """A copy of the elements, broadcast if needed, in the layout of the result."""
     return np.array(x)
 
 
-def put(x: Any, key: Any, y: Any) -> Any:
+def put(x: Any, key: Any, y: ArrayLike) -> np.ndarray:
     """A copy of x with x[key] = y."""
     x = np.array(x)
     x[key] = y
     return x
 
 
-def store(x: Any) -> Any:
+def store(x: ArrayLike) -> NoReturn:
     """The values of x, copied to a parameter, a state or a gradient."""
     raise NotImplementedError("store is computed in the memory of its result")
 
