@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from puregraph.compile.ir import strides
 from puregraph.compile.ir.value import Value, changed, valuesIn
@@ -17,10 +18,13 @@ from puregraph.ops.formula.formula import formulaOf, formulasOf, numpyFrom
 from puregraph.ops.formula.interpreter import BLOCK, Interpreter
 from puregraph.ops.kernel import LIKEFIRST, Kernel, declared, needReached
 
+if TYPE_CHECKING:
+    from puregraph.compile.ir.value import Function
+
 Reader = Callable[[Recorder, Any, list, dict[str, Any]], Any]
 BOOL = np.dtype(bool)
-READERS: dict[Any, Reader] = {}
-RECORDED: dict[Any, tuple[str, ...]] = {}  # the kinds of call that a function's reader records
+READERS: dict[Function, Reader] = {}
+RECORDED: dict[Function, tuple[str, ...]] = {}  # the kinds of call that a function's reader records
 
 
 def reads(*functions: Any, makes: tuple[str, ...] = ()) -> Callable[[Reader], Reader]:
@@ -36,7 +40,7 @@ def reads(*functions: Any, makes: tuple[str, ...] = ()) -> Callable[[Reader], Re
     return keep
 
 
-def kindsOf(function: Any) -> tuple[str, ...]:
+def kindsOf(function: Function) -> tuple[str, ...]:
     """The kinds of call that recording this function may add; empty if it is never recorded."""
     if isinstance(function, np.ufunc):
         return ("product",) if function is np.matmul else ("pointwise",) if function.signature is None else ()
@@ -45,7 +49,7 @@ def kindsOf(function: Any) -> tuple[str, ...]:
     return ("kernel",) if isinstance(function, Kernel) else RECORDED.get(function, ())
 
 
-def readerOf(function: Any) -> Reader | None:
+def readerOf(function: Function) -> Reader | None:
     """The abstract evaluation of this function; None if it is unknown or its result shapes may depend on data."""
     if isinstance(function, np.ufunc):
         return readProduct if function is np.matmul else readUfunc if function.signature is None else None
@@ -71,12 +75,12 @@ def operand(recorder: Recorder, a: Any) -> Any:
     raise UnreadableError(f"an operand is {type(a).__name__}")
 
 
-def isConstant(operands: Any) -> bool:
+def isConstant(operands: Iterable[object]) -> bool:
     """True if all Values among the operands are constants, which no run can change."""
     return all(x.role == "constant" for x in valuesIn(operands))
 
 
-def constantResult(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Any:
+def constantResult(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Any:
     """Constant folding: the result of a call on constants only."""
     with np.errstate(all="ignore"):
         arguments, values = changed((list(arguments), list(options.values())), lambda v: v.source)
@@ -95,7 +99,9 @@ def broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
     return first
 
 
-def layoutOf(recorder: Recorder, shape: tuple[int, ...], operands: list[Value], itemsize: int) -> Any:
+def layoutOf(
+    recorder: Recorder, shape: tuple[int, ...], operands: list[Value], itemsize: int
+) -> tuple[int, ...] | None:
     """The layout of a ufunc's result; in native code, channels last if an operand is channels last."""
     rank = len(shape)
     if rank < 2:
@@ -120,7 +126,7 @@ def hidden(x: Value) -> Any:
     return np.lib.stride_tricks.as_strided(np.empty(1, dtype), x.shape, x.strides)
 
 
-def dummy(x: Value) -> Any:
+def dummy(x: Value) -> np.ndarray:
     """An array of ones with a Value's shape and dtype; it takes no memory."""
     return np.broadcast_to(np.ones((), x.dtype), x.shape)
 
@@ -128,7 +134,7 @@ def dummy(x: Value) -> Any:
 # Element by element ---------------------------------------------------------------------------------------------------
 
 
-def readUfunc(recorder: Recorder, ufunc: Any, arguments: list, options: dict[str, Any]) -> Any:
+def readUfunc(recorder: Recorder, ufunc: np.ufunc, arguments: list, options: dict[str, Any]) -> Any:
     """A ufunc: shapes broadcast, dtypes as numpy promotes them."""
     arguments = [operand(recorder, a) for a in arguments]
     if options and not options.keys() <= {"dtype"}:
@@ -149,7 +155,7 @@ def kindOf(a: Any) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def dtypesOf(ufunc: Any, kinds: tuple, dtype: Any) -> list[Any]:
+def dtypesOf(ufunc: np.ufunc, kinds: tuple, dtype: DTypeLike | None) -> list[Any]:
     """The dtypes of a ufunc's results."""
     with np.errstate(all="ignore"):
         results = ufunc(*[np.ones((), k) if isinstance(k, np.dtype) else k(1) for k in kinds], dtype=dtype)
@@ -202,7 +208,7 @@ def floatsOf(arguments: list) -> tuple:
     return tuple([a.dtype if type(a) is Value or isinstance(a, np.generic) else None for a in arguments])
 
 
-def handedOn(register: int, dtype: Any, plan: Any, arguments: list) -> Value | None:
+def handedOn(register: int, dtype: np.dtype, plan: Any, arguments: list) -> Value | None:
     """The argument that this result is identical to, or None."""
     value = arguments[register] if register < len(arguments) else None
     same = type(value) is Value and value.dtype == dtype and register not in plan.casts
@@ -287,7 +293,7 @@ def readKernel(recorder: Recorder, kernel: Kernel, arguments: list, options: dic
     return outs if several else outs[0]
 
 
-def readProduct(recorder: Recorder, function: Any, arguments: list, options: dict[str, Any]) -> Value:
+def readProduct(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Value:
     """np.matmul: the last two axes are the matrices; the axes before them are batch axes and broadcast."""
     if options:
         raise UnreadableError(f"matmul does not support {', '.join(options)}")

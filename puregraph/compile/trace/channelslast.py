@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from puregraph.ops.kernel import CHANNELSLAST, HEADSLAST, declared
 
 
@@ -21,7 +23,7 @@ def channelsLast(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (step, 1, *reversed(strides))
 
 
-def layoutFor(kernel: Any, shape: tuple[int, ...], dtype: Any) -> tuple[int, ...] | None:
+def layoutFor(kernel: Any, shape: tuple[int, ...], dtype: np.dtype) -> tuple[int, ...] | None:
     """The strides in bytes of a kernel's result; None for row-major."""
     wanted = declared(kernel, "layout")
     if wanted == HEADSLAST and len(shape) == 4 and shape[3] > 1:  # like the matrix products before and after

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.errors import GraphWarning, show
 from puregraph.core.errors.userwarning import warnUser
 from puregraph.graph import Graph
 
+if TYPE_CHECKING:
+    from puregraph.core.dim import Size
+    from puregraph.core.shape import Shape
+
 NONE = "the cost is 0 whatever the network gives; for yes and no there is BCE, or let the network give two classes"
 
 
-def warnOf(graph: Graph, cost: Any, shapes: list[Any]) -> None:
+def warnOf(graph: Graph, cost: Any, shapes: list[Shape]) -> None:
     """Warn once about everything doubtful in a network with its cost, for inputs and targets of these shapes."""
     warnings = list(doubts(graph, cost, shapes))
     if warnings:
         warnUser("; ".join(warnings), GraphWarning)
 
 
-def doubts(graph: Graph, cost: Any, shapes: list[Any]) -> Iterator[str]:
+def doubts(graph: Graph, cost: Any, shapes: list[Shape]) -> Iterator[str]:
     """All warnings about a network and its cost."""
     yield from paddingRead(graph, len(shapes))
     yield from mixedAxes(graph, shapes)
@@ -73,7 +77,7 @@ def paddingRead(graph: Graph, inputs: int) -> Iterator[str]:
             yield f"{reader} is over all time steps of {read}, the zeros beyond the {name} too: {hint}"
 
 
-def mixedAxes(graph: Graph, shapes: list[Any]) -> Iterator[str]:
+def mixedAxes(graph: Graph, shapes: list[Shape]) -> Iterator[str]:
     """Warnings about a reshape that only swaps sizes, and about a norm along another axis than the features."""
     made: dict[int, Any] = {}
     for row in graph.infer(*shapes).rows:
@@ -97,18 +101,18 @@ def mixedAxes(graph: Graph, shapes: list[Any]) -> Iterator[str]:
             )
 
 
-def big(shape: Any) -> list[Any]:
+def big(shape: Shape) -> list[Size]:
     """The sizes of a shape that are not 1."""
     return [size for size in shape if size != 1]
 
 
-def isLastStep(index: tuple[Any, ...]) -> bool:
+def isLastStep(index: tuple[object, ...]) -> bool:
     """True if an index of (samples, time steps, features) picks the last time step."""
     isPlain = len(index) > 1 and ... not in index[:2] and None not in index[:2]
     return isPlain and index[1] in (-1, slice(-1, None))
 
 
-def hasTimeSteps(axis: Any) -> bool:
+def hasTimeSteps(axis: object) -> bool:
     """True if a reduction of (samples, time steps, features) is over the time steps."""
     return axis is None or bool({1, -2} & set(axis if isinstance(axis, tuple) else (axis,)))
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from puregraph.core.base.dtype import isFloating, promoted
 from puregraph.core.errors import PuregraphError
 from puregraph.core.hooks import HOOKS
 from puregraph.graph.steps import GraphStep
+
+if TYPE_CHECKING:
+    from puregraph.graph.module import Module
 
 
 class NotCompiledError(PuregraphError):
@@ -37,7 +40,7 @@ class ResultSpec(NamedTuple):
     """The shape, dtype and strides of a result."""
 
     shape: tuple[int, ...]
-    dtype: Any
+    dtype: np.dtype
     strides: tuple[int, ...]
 
 
@@ -49,7 +52,7 @@ class OpaqueRule:
 
     __slots__ = ("reason", "rule", "states")
 
-    def __init__(self, rule: Any, states: tuple[int, ...], reason: str = ""):
+    def __init__(self, rule: Callable[..., Any], states: tuple[int, ...], reason: str = ""):
         self.rule, self.states, self.reason = rule, states, reason
 
     @property
@@ -85,7 +88,7 @@ class RuleProfile:
         """The results of one rule; None if it did not run."""
         return self.results.get(step.path)
 
-    def look(self, path: str, module: Any, arguments: Any, results: Any, isGradient: bool = False) -> None:
+    def look(self, path: str, module: Module, arguments: Any, results: Any, isGradient: bool = False) -> None:
         """Record one rule that has run."""
         self.results[path] = [self.noted(y) for y in results]
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import builtins
 import functools
+from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from puregraph.core.base.introspection import namesIn
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.interpreter import Interpreter
 from puregraph.ops.kernel import Kernel
+
+if TYPE_CHECKING:
+    from puregraph.graph.module import Module
 
 LIBRARIES = ("numpy", "math", "operator", "functools", "itertools", "puregraph")
 EFFECTS = {
@@ -72,13 +76,13 @@ class Reads:
     has a Read for each value; `arrays` has the names of the module's float arrays.
     """
 
-    def __init__(self, module: Any):
+    def __init__(self, module: Module):
         self.module, self.kind = module, type(module)
         self.seen: set[Any] = set()
         self.records: list[Read] = []
         self.arrays: set[str] = set()
 
-    def rule(self, rule: Any) -> None:
+    def rule(self, rule: Callable[..., Any]) -> None:
         """Check a rule.
 
         Raises    ImpureError if it may do more than compute
@@ -139,7 +143,7 @@ class Reads:
         self.records.append(Read(holder, name, value, snapshot(value) if isPlain(value) else None))
 
 
-def readsOf(rules: list[Any], module: Any) -> Reads | None:
+def readsOf(rules: list[Callable[..., Any]], module: Module) -> Reads | None:
     """The values that a module's rules read besides their arguments; None if they may do more than compute."""
     reads = Reads(module)
     try:
@@ -156,7 +160,7 @@ def isTraceable(value: Any) -> bool:
     return isFloats and value.flags.aligned and value.dtype.isnative
 
 
-def withTracers(module: Any, tracers: dict[str, Any]) -> Any:
+def withTracers(module: Module, tracers: dict[str, Any]) -> Any:
     """A copy of a module with tracers in place of its arrays, so that operations on them are traced."""
     clone = object.__new__(type(module))
     attributes = {name: rebound(value, module, clone) for name, value in vars(module).items()}
@@ -180,7 +184,7 @@ def isBasic(kind: type, name: str) -> bool:
     return owner.__module__.partition(".")[0] in ("puregraph", "builtins")
 
 
-def isPlain(value: Any) -> bool:
+def isPlain(value: object) -> bool:
     """True if changes to a value can be detected: numbers, text, integer arrays, and containers of these."""
     if isinstance(value, (list, tuple, set, frozenset)):
         return type(value) in (list, tuple, set, frozenset) and all(map(isPlain, value))
@@ -189,7 +193,7 @@ def isPlain(value: Any) -> bool:
     return isinstance(value, (*PLAIN, slice)) or isIntegers(value)
 
 
-def isIntegers(value: Any) -> bool:
+def isIntegers(value: object) -> bool:
     """True if a value is an integer or boolean array; shapes may depend on it."""
     return type(value) is np.ndarray and value.dtype.kind in "iub"
 
@@ -208,7 +212,7 @@ def snapshot(value: Any) -> Any:
     return kind, value
 
 
-def isOurs(value: Any) -> bool:
+def isOurs(value: object) -> bool:
     """True for a function or class of numpy, Python itself, or this library."""
     if isinstance(value, (np.ufunc, Kernel, Formula, Interpreter)):
         return True

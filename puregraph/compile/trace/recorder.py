@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from puregraph.compile.ir.strides import contiguous, isDense
 from puregraph.compile.ir.strides import like as likeStrides
@@ -13,6 +14,9 @@ from puregraph.compile.ir.value import Call, CallOrigin, Kind, Value, copy, put
 from puregraph.core.base.align import readOnly
 from puregraph.core.tracer import Tracer, method
 from puregraph.ops.kernel import CompositeKernel
+
+if TYPE_CHECKING:
+    from puregraph.compile.ir.value import Function
 
 
 class UnreadableError(TypeError):
@@ -35,16 +39,18 @@ class Recorder:
     the Values of its results, see `abstract`.
     """
 
-    def __init__(self, readerOf: Callable[[Any], Any]):
+    def __init__(self, readerOf: Callable[[Function], Callable[..., Any] | None]):
         self.calls: list[Call] = []
         self.count = 0
         self.origin = CallOrigin("")
         self.readerOf = readerOf
         self.constants: dict[Any, Value] = {}
         self.attributes: dict[int, Value] = {}
-        self.layout: Any = None  # chooses the layout of kernel results, see `channelslast.layoutFor`
-        self.decompositionOf: Any = None  # writes functions as simpler ones, see `decompose`
-        self.keepsComposite: Any = None  # whether a composite kernel is one call
+        # `layout` chooses the layout of kernel results, see `channelslast.layoutFor`
+        self.layout: Callable[..., tuple[int, ...] | None] | None = None
+        # `decompositionOf` writes functions as simpler ones, see `decompose`
+        self.decompositionOf: Callable[[Function], Callable[..., Any] | None] | None = None
+        self.keepsComposite: Callable[[Any], bool] | None = None  # whether a composite kernel is one call
         self.held: list[Any] = []  # keeps arrays alive that are identified by id
 
     # Values -----------------------------------------------------------------------------------------------------------
@@ -52,8 +58,8 @@ class Recorder:
     def value(
         self,
         shape: tuple[int, ...],
-        dtype: Any,
-        strides: Any = None,
+        dtype: np.dtype,
+        strides: tuple[int, ...] | None = None,
         role: str = "made",
         name: str = "",
         source: Any = None,
@@ -63,7 +69,7 @@ class Recorder:
         strides = contiguous(shape, dtype.itemsize) if strides is None else strides
         return Value(self.count, shape, dtype, strides, role, name, source)
 
-    def constant(self, array: Any) -> Value:
+    def constant(self, array: ArrayLike) -> Value:
         """The Value of an existing array; equal small arrays share one Value."""
         array = np.asarray(array)
         small = array.nbytes <= 64
@@ -92,7 +98,7 @@ class Recorder:
 
     def add(
         self,
-        function: Any,
+        function: Function,
         arguments: tuple,
         options: dict[str, Any],
         outs: list[Any],
@@ -108,7 +114,14 @@ class Recorder:
         return call
 
     def made(
-        self, function: Any, arguments: tuple, options: dict, kind: str, shape: Any, dtype: Any, strides: Any = None
+        self,
+        function: Function,
+        arguments: tuple,
+        options: dict,
+        kind: str,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        strides: tuple[int, ...] | None = None,
     ) -> Value:
         """Add a call with one result in new memory."""
         y = self.value(shape, dtype, strides)
@@ -116,7 +129,7 @@ class Recorder:
         return y
 
     def view(
-        self, function: Any, arguments: tuple, options: dict[str, Any], of: Value, like: Any, offset: int
+        self, function: Function, arguments: tuple, options: dict[str, Any], of: Value, like: Any, offset: int
     ) -> Value:
         """Add a call whose result is a view of a Value; `like` has its shape and strides."""
         y = self.value(like.shape, of.dtype, like.strides)
@@ -136,7 +149,7 @@ class Recorder:
             return readOnly(value.source)  # rules may read sizes from it
         return RecordedArray(self, value, RecordedMemory())
 
-    def call(self, function: Any, arguments: tuple, options: dict[str, Any]) -> Any:
+    def call(self, function: Function, arguments: tuple, options: dict[str, Any]) -> Any:
         """Record a call on tracers; its results are tracers."""
         out = options.pop("out", None) if options else None
         rule = self.decompositionOf(function) if out is None and self.decompositionOf is not None else None
@@ -170,7 +183,9 @@ class Recorder:
                 return RecordedArray(self, value, a.memory)
         return RecordedArray(self, value, RecordedMemory())
 
-    def into(self, reader: Any, function: Any, arguments: list, options: dict[str, Any], out: Any) -> Any:
+    def into(
+        self, reader: Callable[..., Any], function: Function, arguments: list, options: dict[str, Any], out: Any
+    ) -> Any:
         """A call with `out=`: its result becomes the value of that tracer."""
         targets = out if type(out) is tuple else (out,)
         if not all(type(t) is RecordedArray for t in targets):
@@ -241,7 +256,7 @@ class RecordedArray(Tracer):
         return self.value.shape
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         return self.value.dtype
 
     @property
@@ -257,13 +272,15 @@ class RecordedArray(Tracer):
         self.memory.writes += 1
         self.value, self.known = value, self.memory.writes
 
-    def handle(self, function: Any, arguments: tuple, options: dict[str, Any]) -> Any:
+    def handle(self, function: Function, arguments: tuple, options: dict[str, Any]) -> Any:
         return self.recorder.call(function, arguments, options)
 
-    def __array_ufunc__(self, ufunc: Any, how: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, how: str, *inputs: Any, **options: Any) -> Any:
         return self.recorder.call(ufunc if how == "__call__" else getattr(ufunc, how), inputs, options)
 
-    def __array_function__(self, function: Any, types: Any, arguments: tuple, options: dict[str, Any]) -> Any:
+    def __array_function__(
+        self, function: Function, types: Iterable[type], arguments: tuple, options: dict[str, Any]
+    ) -> Any:
         return self.recorder.call(function, arguments, dict(options))
 
     def __setitem__(self, key: Any, value: Any) -> None:

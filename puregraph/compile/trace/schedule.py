@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from puregraph.compile.decompose import decompositionOf
 from puregraph.compile.ir.external import GradientOf
@@ -31,6 +32,15 @@ from puregraph.graph import Graph
 from puregraph.graph.backward import Accumulate, Gradient
 from puregraph.graph.steps import Steps
 
+if TYPE_CHECKING:
+    from puregraph.compile.gpu.passes.predication import HostUpdate
+    from puregraph.compile.gradientbuckets import GradientBuckets
+    from puregraph.compile.ir.external import StoreTarget
+    from puregraph.compile.lower.packedweights import PackedWeights
+    from puregraph.core.param import Param, Stored
+    from puregraph.core.shape import Shape
+    from puregraph.optimizers.optimizer import Optimizer
+
 
 class Schedule:
     """One step as a list of calls.
@@ -55,16 +65,18 @@ class Schedule:
     `count`       the highest Value number
     """
 
+    hostUpdate: HostUpdate  # of a step whose update is predicated
+
     def __init__(self, graph: Graph, steps: Steps):
         self.graph, self.steps = graph, steps
         self.calls: list[Call] = []
         self.inputs: list[Value] = []
         self.outputs: list[Any] = []
-        self.inputGrads: list[Any] = []
-        self.paramGrads: list[tuple[Any, Value]] = []
-        self.stores: list[tuple[Any, Value]] = []
-        self.written: list[Any] = []
-        self.held: list[tuple[Any, Value]] = []
+        self.inputGrads: list[Value | None] = []
+        self.paramGrads: list[tuple[Param, Value]] = []
+        self.stores: list[tuple[StoreTarget, Value]] = []
+        self.written: list[Stored] = []
+        self.held: list[tuple[StoreTarget, Value]] = []
         self.checks: list[Bounds] = []
         self.scalars: list[Value] = []
         self.precisions: dict[int, str] = {}
@@ -72,9 +84,9 @@ class Schedule:
         self.seed: Value | None = None
         self.scale: Value | None = None
         self.gradients: list[Value] = []
-        self.packedWeights: Any = None  # weights in the layout of native code
-        self.owner: Any = None
-        self.buckets: Any = None
+        self.packedWeights: PackedWeights | None = None  # weights in the layout of native code
+        self.owner: Optimizer | None = None
+        self.buckets: GradientBuckets | None = None
         self.unread: set[int] = set()
         self.reads: list[Any] = []
         self.count = 0
@@ -93,23 +105,23 @@ class Schedule:
 
 def traceStep(
     graph: Graph,
-    shapes: Sequence[Any],
-    dtypes: Sequence[Any] | None = None,
+    shapes: Sequence[Shape],
+    dtypes: Sequence[DTypeLike] | None = None,
     grads: Sequence[bool] | str | None = None,
     updGrad: bool = True,
-    optimizer: Any = None,
+    optimizer: Optimizer | None = None,
     keepGrads: bool = True,
     scaled: bool = False,
     added: bool = False,
     guarded: bool = False,
-    owner: Any = None,
+    owner: Optimizer | None = None,
     wanted: Sequence[bool] | None = None,
-    buckets: Any = None,
+    buckets: GradientBuckets | None = None,
     weights: Any = None,
     trial: RuleProfile | None = None,
-    orders: Sequence[Any] | None = None,
-    layout: Any = None,
-    keepsComposite: Any = None,
+    orders: Sequence[Sequence[int] | None] | None = None,
+    layout: Callable[..., tuple[int, ...] | None] | None = None,
+    keepsComposite: Callable[[Any], bool] | None = None,
     scales: bool = False,
     converts: bool = False,
 ) -> Schedule:
@@ -156,11 +168,11 @@ def traceStep(
     return schedule
 
 
-def copyBeforeUpdate(schedule: Schedule, tracer: GraphTracer, optimizer: Any) -> None:
+def copyBeforeUpdate(schedule: Schedule, tracer: GraphTracer, optimizer: Optimizer | None) -> None:
     """Copy results that share memory with parameters or states: the end of the step overwrites these."""
     written = ("state",) if optimizer is None else ("state", "param")
 
-    def kept(y: Any) -> Any:
+    def kept(y: Value | None) -> Value | None:
         if y is None or y.root.role not in written:
             return y
         layout = contiguous(y.shape, y.dtype.itemsize)
@@ -178,7 +190,7 @@ def finish(schedule: Schedule, tracer: GraphTracer, wanted: Sequence[bool] | Non
     schedule.calls, schedule.count = beforeReaders(tracer.recorder.calls), tracer.recorder.count
 
 
-def checkShapes(graph: Graph, shapes: list[Any], dtypes: Sequence[Any] | None = None) -> None:
+def checkShapes(graph: Graph, shapes: Sequence[Shape], dtypes: Sequence[DTypeLike] | None = None) -> None:
     """Raise    ShapeError if the shapes do not fit; OpenSizesError naming the first node whose sizes depend on data."""
     inferred = graph.infer(shapes)
     if dtypes is not None and any(row.fault for row in inferred.rows):
@@ -190,7 +202,12 @@ def checkShapes(graph: Graph, shapes: list[Any], dtypes: Sequence[Any] | None = 
         raise OpenSizesError(f"at '{row.step.path}' ({row.step.label}): sizes depend on the data: {show(row.shapes)}")
 
 
-def tracerFor(trial: RuleProfile | None, layout: Any, keepsComposite: Any, weights: Any) -> GraphTracer:
+def tracerFor(
+    trial: RuleProfile | None,
+    layout: Callable[..., tuple[int, ...] | None] | None,
+    keepsComposite: Callable[[Any], bool] | None,
+    weights: Any,
+) -> GraphTracer:
     """A tracer; with a layout for native code it also decomposes functions."""
     tracer = GraphTracer(trial, weights)
     if layout is not None:
@@ -199,7 +216,7 @@ def tracerFor(trial: RuleProfile | None, layout: Any, keepsComposite: Any, weigh
     return tracer
 
 
-def traceUpdate(graph: Graph, optimizer: Any, scales: bool = False) -> Schedule:
+def traceUpdate(graph: Graph, optimizer: Optimizer, scales: bool = False) -> Schedule:
     """The calls of an optimizer's update alone, with the gradients of `Param.grad`."""
     schedule = Schedule(graph, graph.steps())
     schedule.scales = scales
@@ -286,7 +303,11 @@ def ownMemory(schedule: Schedule, tracer: GraphTracer) -> None:
 
 
 def addInputs(
-    schedule: Schedule, tracer: GraphTracer, shapes: list[Any], dtypes: Sequence[Any], orders: Sequence[Any] | None
+    schedule: Schedule,
+    tracer: GraphTracer,
+    shapes: Sequence[Shape],
+    dtypes: Sequence[Any],
+    orders: Sequence[Sequence[int] | None] | None,
 ) -> None:
     """Add the Values of the inputs."""
     steps = schedule.steps
@@ -350,7 +371,9 @@ def notePrecision(known: dict[int, str], step: Any, arguments: list[Any], result
             known[y.number] = kind
 
 
-def backward(schedule: Schedule, tracer: GraphTracer, values: list[Any], grads: Any, updGrad: bool) -> None:
+def backward(
+    schedule: Schedule, tracer: GraphTracer, values: list[Any], grads: Sequence[bool] | str, updGrad: bool
+) -> None:
     """Trace the gradient rules in the order of the backward graph, with its sums."""
     graph, steps, recorder = schedule.graph, schedule.steps, tracer.recorder
     tracer.gathered.clear()  # free the weights that forward gathered
@@ -384,7 +407,7 @@ def backward(schedule: Schedule, tracer: GraphTracer, values: list[Any], grads: 
     schedule.gradients = [v for _, v in schedule.paramGrads]
 
 
-def seedsFor(schedule: Schedule, tracer: GraphTracer, grads: Any) -> list[Any]:
+def seedsFor(schedule: Schedule, tracer: GraphTracer, grads: Sequence[bool] | str) -> list[Any]:
     """The gradient of each output."""
     if any(v is None for v in schedule.outputs):
         raise NotArraysError(f"{schedule.graph.title()}: an output is None and has no gradient")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,10 +14,17 @@ from puregraph.core.errors import PuregraphError
 from puregraph.ops.formula.formula import numpyFrom
 from puregraph.ops.reference.norm import norm
 
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
+    from puregraph.core.device import Array
+    from puregraph.core.param import Param
+    from puregraph.optimizers.optimizer import Optimizer
+    from puregraph.optimizers.slot import Slot
+
 COMPILED_METHODS = ("update", "advance", "shrinkFor", "numbers", "formulas")
 
 
-def isPlain(optimizer: Any) -> bool:
+def isPlain(optimizer: Optimizer) -> bool:
     """True if an optimizer updates by formulas only, without overriding the update."""
     kinds = {type(member) for member in (optimizer, *getattr(optimizer, "members", ()))}
     methods = [getattr(kind, name, None) for kind in kinds for name in COMPILED_METHODS]
@@ -31,18 +38,18 @@ class UpdateScalars:
     gradients (or None) and the gradients; returns False if the update must be skipped.
     """
 
-    def __init__(self, optimizer: Any, slots: list[Any]):
+    def __init__(self, optimizer: Any, slots: list[Slot]):
         self.optimizer, self.slots = optimizer, slots
         self.pattern = patternOf(slots)
         self.numbers: dict[tuple[int, str, Any], Value] = {}
         self.arrays: list[tuple[Any, list[tuple[str, Any]]]] = []
         self.before: Any = None
 
-    def groups(self) -> list[Any]:
+    def groups(self) -> list[Slot]:
         """A slot of every group."""
         return [self.slots[self.pattern.index(g)] for g in range(max(self.pattern) + 1)]
 
-    def bind(self, arrayOf: Any) -> None:
+    def bind(self, arrayOf: Callable[[Value], Any]) -> None:
         """Bind the arrays that the scalars are written to."""
         byGroup: dict[int, list[tuple[str, Any]]] = {}
         for (group, name, _), value in self.numbers.items():
@@ -67,7 +74,7 @@ class UpdateScalars:
             for group, slot in enumerate(self.groups())
         }
 
-    def __call__(self, gradNorm: Any, *grads: Any) -> bool:
+    def __call__(self, gradNorm: Array | None, *grads: Array) -> bool:
         optimizer = self.optimizer
         shrink = 1.0
         if optimizer.needsNorm:
@@ -99,7 +106,7 @@ class UpdateScalars:
 class CountStep:
     """The Python call after an update: count the step."""
 
-    def __init__(self, optimizer: Any, slots: list[Any]):
+    def __init__(self, optimizer: Any, slots: list[Slot]):
         self.optimizer, self.slots = optimizer, slots
         self.pending: Iterator[Any] | None = None
         self.isDone = False
@@ -128,7 +135,7 @@ class CountStep:
             self.isDone = True
 
 
-def patternOf(slots: list[Any]) -> list[int]:
+def patternOf(slots: list[Slot]) -> list[int]:
     """The group number of every slot: slots of a group have the same scalars in every formula."""
     known: dict[Any, int] = {}
     return [known.setdefault((s.step, s.param.rate, s.param.decay, id(s.rule)), len(known)) for s in slots]
@@ -137,7 +144,7 @@ def patternOf(slots: list[Any]) -> list[int]:
 class OpaqueOptimizer:
     """An optimizer that overrides the update: it runs as Python, on the gradients in `Param.grad`."""
 
-    def __init__(self, optimizer: Any, params: list[Any]):
+    def __init__(self, optimizer: Optimizer, params: list[Param]):
         self.optimizer, self.params = optimizer, params
 
     def __call__(self) -> bool:
@@ -147,7 +154,7 @@ class OpaqueOptimizer:
         return True
 
 
-def addOpaqueUpdate(schedule: Any, tracer: GraphTracer, optimizer: Any) -> None:
+def addOpaqueUpdate(schedule: Schedule, tracer: GraphTracer, optimizer: Optimizer) -> None:
     """Store the gradients in `Param.grad`, and call the optimizer."""
     tracer.recorder.origin = CallOrigin("update", type(optimizer).__name__, (), "update")
     for param, grad in schedule.paramGrads:
@@ -155,7 +162,7 @@ def addOpaqueUpdate(schedule: Any, tracer: GraphTracer, optimizer: Any) -> None:
     tracer.recorder.add(OpaqueOptimizer(optimizer, [p for p, _ in schedule.paramGrads]), (), {}, [], "host")
 
 
-def addUpdate(schedule: Any, tracer: GraphTracer, optimizer: Any) -> None:
+def addUpdate(schedule: Schedule, tracer: GraphTracer, optimizer: Optimizer) -> None:
     """Add the calls of an update with the schedule's gradients."""
     if not isPlain(optimizer):
         addOpaqueUpdate(schedule, tracer, optimizer)
@@ -182,7 +189,7 @@ def addUpdate(schedule: Any, tracer: GraphTracer, optimizer: Any) -> None:
 
 
 def advance(
-    schedule: Any, tracer: GraphTracer, updateScalars: UpdateScalars, slot: Any, group: int, grad: Value
+    schedule: Schedule, tracer: GraphTracer, updateScalars: UpdateScalars, slot: Slot, group: int, grad: Value
 ) -> None:
     """Add the call that updates one parameter and its state."""
     recorder, rule, param = tracer.recorder, updateScalars.optimizer.ruleOf(slot), slot.param
@@ -204,7 +211,7 @@ def advance(
 
 
 def number(
-    schedule: Any, tracer: GraphTracer, updateScalars: UpdateScalars, group: int, name: str, dtype: Any
+    schedule: Schedule, tracer: GraphTracer, updateScalars: UpdateScalars, group: int, name: str, dtype: np.dtype
 ) -> Value:
     """The Value of a scalar that the update sets."""
     key = group, name, dtype

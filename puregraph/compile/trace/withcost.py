@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.errors import DataError, GraphError
 from puregraph.core.traversal import weakenReader
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
+
+if TYPE_CHECKING:
+    from puregraph.graph.node import Node
+    from puregraph.graph.steps import Steps
 
 WEIGHT = "sampleWeight"  # the cost input that takes a weight for each sample
 
@@ -45,7 +49,7 @@ def withCost(net: Graph, cost: Any, inputs: int, targets: int, weighed: bool = F
     return graph
 
 
-def inputsNamed(what: str, count: int, names: list[str], taken: set[str | None]) -> list[Any]:
+def inputsNamed(what: str, count: int, names: list[str], taken: set[str | None]) -> list[Node]:
     """Input nodes named for messages: by `names`, or "target", or "target[0]", "target[1]" if there are several."""
     nodes = []
     for i in range(count):
@@ -64,7 +68,7 @@ def needWeighable(cost: Any) -> None:
             raise DataError(f"{WEIGHT}: {label} takes none; CrossEntropy, MSE, BCE, Abs, SmoothL1 do")
 
 
-def wantedFor(cost: Any, targets: list[Any]) -> list[Any]:
+def wantedFor(cost: Any, targets: list[Node]) -> list[Node]:
     """The targets of a CostSum, one for each of its costs."""
     if len(targets) != len(cost.parts):
         raise GraphError(
@@ -95,7 +99,7 @@ def outputsFor(cost: Any, outputs: int, targets: int) -> int:
     )
 
 
-def readAs(steps: Any, kind: str) -> set[int]:
+def readAs(steps: Steps, kind: str) -> set[int]:
     """The numbers of values that a module reads as its `indices` or `fractions`, also through views."""
     numbers: set[int] = set()
     for step in reversed(steps.items):
