@@ -8,7 +8,7 @@ values again, and the `lower` passes run again on a copy of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.compile.ir.dump import dumped
 from puregraph.compile.ir.validate import validated
@@ -25,6 +25,11 @@ from puregraph.compile.passes.relusign import readReluSigns
 from puregraph.compile.passes.reorder import reorderForMemory
 from puregraph.compile.passes.startbuckets import startBuckets
 from puregraph.compile.trace.schedule import traceStep
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
+    from puregraph.core.shape import Shape
+    from puregraph.graph import Graph
 
 Pass = Callable[[Any], Any]
 
@@ -98,12 +103,12 @@ def gpuPasses() -> Pipeline:
     )
 
 
-def schedule(graph: Any, shapes: Sequence[Any], *arguments: Any, **options: Any) -> Any:
+def schedule(graph: Graph, shapes: Sequence[Shape], *arguments: Any, **options: Any) -> Any:
     """The schedule of a step, traced and cleaned up; the arguments are those of `traceStep`."""
     return runPasses(traceStep(graph, shapes, *arguments, **options), TRACED)
 
 
-def runPasses(schedule: Any, passes: Sequence[Pass]) -> Any:
+def runPasses(schedule: Schedule, passes: Sequence[Pass]) -> Any:
     """Apply passes in order.
 
     With PUREGRAPH_VERIFY=1 the schedule is validated after each, with PUREGRAPH_DUMP=FOLDER it is written to a file.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.ir.value import Value, changed, comparable
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
 LITTLE = 4096  # results of at most this many bytes are always kept
 
 
-def eliminateCommonSubexpressions(schedule: Any) -> Any:
+def eliminateCommonSubexpressions(schedule: Schedule) -> Schedule:
     """Compute equal calls on equal values once; cheap calls only within the same phase."""
     known: dict[Any, list[Any]] = {}
     instead: dict[int, Value] = {}
@@ -50,7 +53,7 @@ def eliminateCommonSubexpressions(schedule: Any) -> Any:
     return schedule
 
 
-def replace(schedule: Any, now: Any) -> None:
+def replace(schedule: Schedule, now: Any) -> None:
     """Replace Values in the results of the schedule."""
 
     def replaced(values: list[Any]) -> list[Any]:

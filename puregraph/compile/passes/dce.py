@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.compile.ir.value import Call
 
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
-def eliminateDeadCode(schedule: Any) -> Any:
+
+def eliminateDeadCode(schedule: Schedule) -> Schedule:
     """Leave out calls whose results are not read; calls with effects always run."""
     needed = {v.number for v in schedule.kept()}
     calls: list[Call] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.ir.value import Call
 from puregraph.compile.passes.group import Axes, Group
@@ -20,12 +20,15 @@ from puregraph.ops.formula.formula import Formula, formulaOf
 from puregraph.ops.formula.loopnest import Reduce
 from puregraph.ops.native.kernels.nestcode import CHUNK
 
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
+
 MAXIDLE = 6  # a group is closed after this many calls that did not join it
 LOOKAHEAD = 40  # most calls that a call may be moved ahead
 MOST = 28  # most operands and results of one group: they must fit in registers
 
 
-def fuse(schedule: Any) -> Any:
+def fuse(schedule: Schedule) -> Schedule:
     """Fuse neighbouring calls over one index space into groups."""
     schedule.calls = Fuser(schedule.calls, CPU).run()
     return schedule
@@ -276,7 +279,7 @@ class Fuser:
         return len(set(sets)) == 1 and group.inner in rows and isWhole and isLast and group.spread(rows) <= CHUNK
 
 
-def renamed(line: Formula, names: Mapping[str, Any]) -> Formula:
+def renamed(line: Formula, names: Mapping[str, str | float]) -> Formula:
     """The formula with some names replaced by other names or constants, simultaneously."""
     return withNames(line, tuple([names.get(n, n) for n in line.names]))
 

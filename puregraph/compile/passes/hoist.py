@@ -5,15 +5,18 @@ The epilogue of a convolution can then read the result, such as the scale of a n
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.compile.ir.value import ARRAYS, Call
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
 LEAVES = ("param", "state", *ARRAYS)
 SMALL = 1 << 14  # most bytes of a result that is computed ahead of its use
 
 
-def hoistConstants(schedule: Any) -> Any:
+def hoistConstants(schedule: Schedule) -> Schedule:
     """Move calls with small results that depend on no input to the start, unless the step changes parameters."""
     if schedule.packedWeights is None:
         return schedule

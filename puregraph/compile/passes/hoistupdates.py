@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.compile.ir.value import Call
 from puregraph.compile.lower.registry import isLowered
 from puregraph.ops.kernel import declared
 
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
+
 LARGE = 1 << 18  # smallest gradient, in bytes, that is worth not storing
 
 
-def hoistUpdates(schedule: Any) -> Any:
+def hoistUpdates(schedule: Schedule) -> Schedule:
     """Read the scalars of an update before the backward pass or at the start, if no call in between can fail.
 
     An update can then follow its gradient, which is then often never stored. If large gradients are much of the

@@ -6,7 +6,7 @@ the pass after the sums. That pass reads x and the gradient again, and neither v
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.fusion import MOST, renamed
@@ -15,6 +15,9 @@ from puregraph.compile.passes.nestlines import operand
 from puregraph.ops.formula.expr import leaf, walk
 from puregraph.ops.formula.formula import Formula, formulaOf
 from puregraph.ops.formula.loopnest import HEAVY, Reduce, isAxis
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
 LARGE = 1 << 16  # smallest value, in bytes, that is worth inlining
 SMALL = 8  # loading a value smaller by this factor is free
@@ -28,7 +31,7 @@ class Recipe(NamedTuple):
     loads: dict[str, tuple[Value, Axes]]
 
 
-def inlineCheapValues(schedule: Any) -> Any:
+def inlineCheapValues(schedule: Schedule) -> Schedule:
     """Compute cheap values of earlier groups again if that reduces memory traffic."""
     Inliner(schedule).run()
     return schedule
@@ -37,8 +40,9 @@ def inlineCheapValues(schedule: Any) -> Any:
 class Inliner:
     """Inlines the values that groups store, in the order of the steps."""
 
-    def __init__(self, schedule: Any):
-        self.steps = steps = schedule.calls
+    def __init__(self, schedule: Schedule):
+        steps = schedule.calls
+        self.steps: list[Any] = steps
         self.readers: dict[int, list[int]] = {}
         self.makers: dict[int, int] = {}
         self.front: dict[
@@ -178,7 +182,7 @@ def makersOf(group: Group, y: Value, recipe: Recipe) -> list[Call]:
     return calls[::-1]
 
 
-def overwrites(schedule: Any, makers: dict[int, int]) -> dict[int, int]:
+def overwrites(schedule: Schedule, makers: dict[int, int]) -> dict[int, int]:
     """The index of the step that overwrites each parameter or state, by the number of its old Value."""
     old = {id(target): v.root.number for target, v in schedule.held}
     stored = [(old[id(t)], v.root.number) for t, v in schedule.stores if id(t) in old]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence, Set
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from puregraph.ops.formula.loopnest import INTEGERS, Operand, Reduce
 from puregraph.ops.formula.optable import BOOLEANS, LOGICAL, TABLE
 from puregraph.ops.reference.reduce import firstIndex
 from puregraph.ops.reference.scatter import putClass, takeClass
+
+if TYPE_CHECKING:
+    from puregraph.compile.ir.value import Function
 
 EXACT = 1 << 24  # integers below this are exact as floats
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
@@ -36,7 +39,7 @@ KINDS = {**FLOATS, **INTS, "bool": "bool"}  # the kind of an operand, by dtype n
 
 
 @cache
-def named(dtype: Any) -> str:
+def named(dtype: np.dtype) -> str:
     """The name of a dtype (cached: numpy builds the text on each access)."""
     return dtype.name
 
@@ -57,7 +60,7 @@ class FusionTarget(NamedTuple):
         kind = named(y.dtype)
         return y.size > 0 and (kind in self.reads if isReduced else kind in self.floats or kind == "bool")
 
-    def canReduce(self, function: Any, x: Value, y: Value) -> bool:
+    def canReduce(self, function: Function, x: Value, y: Value) -> bool:
         """True if groups can reduce these dtypes: floats, or booleans in any, all and counts."""
         if x.dtype == BOOL:
             isCount = function is np.sum and y.dtype == np.int64 and x.size < EXACT
@@ -219,7 +222,7 @@ def formulas(call: Call) -> tuple[dict[str, Value], list[Formula]] | None:
     return values, [filled(f, numbers) for f in lines] if numbers else lines
 
 
-def isBoolean(a: Any) -> bool:
+def isBoolean(a: object) -> bool:
     """True if an argument is boolean."""
     return a.dtype == BOOL if type(a) is Value else isinstance(a, (bool, np.bool_))
 
@@ -266,7 +269,7 @@ def operation(op: str) -> tuple[str, list[Formula]]:
     return names, [formulaOf(term(op, *map(leaf, names)))]
 
 
-def numberOf(a: Any) -> float | int | None:
+def numberOf(a: object) -> float | int | None:
     """The constant number of an argument; None if it may vary or is nan. Large integers stay integers."""
     if type(a) is Value:
         isKnown = a.role == "constant" and a.shape == () and a.dtype.kind in "fiub"

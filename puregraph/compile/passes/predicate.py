@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,11 +14,14 @@ from puregraph.ops.formula.formula import formulaOf, numpyFrom
 from puregraph.ops.formula.interpreter import Interpreter
 from puregraph.ops.formula.optable import LOGICAL
 
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
+
 LARGE = 1 << 14  # smallest value, in bytes, that is worth it
 ASKED = "x"
 
 
-def storePredicates(schedule: Any) -> Any:
+def storePredicates(schedule: Schedule) -> Schedule:
     """Make formulas of the backward pass read predicates, stored by the forward pass, instead of values."""
     readers: dict[int, list[Call]] = {}
     for call in schedule.calls:
@@ -78,7 +81,7 @@ def leavesOf(root: Term) -> set[Term]:
     return {t for t in walk(root) if t.op == "name"}
 
 
-def answering(schedule: Any, call: Call, value: Value, question: Term) -> Call:
+def answering(schedule: Schedule, call: Call, value: Value, question: Term) -> Call:
     """The call that stores the predicate, in the layout of the value."""
     schedule.count += 1
     strides = tuple([s // value.dtype.itemsize for s in value.strides])

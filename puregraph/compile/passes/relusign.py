@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.compile.ir.value import Value
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.expr import REMEMBERED, leaf, term, walk
 from puregraph.ops.formula.interpreter import Interpreter
 
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
+
 RELU = Formula("relu(x)").term
 
 
-def readReluSigns(schedule: Any) -> Any:
+def readReluSigns(schedule: Schedule) -> Schedule:
     """Make formulas that only test x > 0 read relu(x), which is positive for the same elements."""
     results: dict[int, Value] = {}
     for call in schedule.calls:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.ir.value import Call, Value, changed
 from puregraph.compile.memory.planner import ALIGNMENT, MemoryPlan
 from puregraph.core.errors import PuregraphError
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
 MAXROUNDS = 8  # rounds without gain before it gives up
 MAXCALLS = 12  # most calls that are computed again for one value
 
 
 def planned(
-    schedule: Any,
+    schedule: Schedule,
     budget: int | None = None,
-    lower: Callable[[Any], Any] = copy,
+    lower: Callable[[Schedule], Schedule] = copy,
     alignment: int = ALIGNMENT,
     ownsOutputs: bool = False,
 ) -> MemoryPlan:
@@ -42,7 +45,7 @@ def planned(
     return plan
 
 
-def reducePeak(schedule: Any, plan: MemoryPlan, wanted: int) -> bool:
+def reducePeak(schedule: Schedule, plan: MemoryPlan, wanted: int) -> bool:
     """Compute some of the values that are kept across the memory peak again; False if there are none."""
     liveness = PeakReaders(schedule, peakOf(plan))
     candidates = sorted(liveness.waiting(), key=lambda v: (-v.nbytes, v.number))
@@ -83,7 +86,7 @@ class PeakReaders:
     `pinned`   values that must be kept because clones are computed from them; `dropped`: values that are not kept
     """
 
-    def __init__(self, schedule: Any, peak: int):
+    def __init__(self, schedule: Schedule, peak: int):
         self.schedule, self.peak = schedule, peak
         self.readers: dict[int, list[int]] = {}
         self.pinned: set[int] = set()
@@ -122,7 +125,7 @@ class PeakReaders:
 class Clones:
     """The calls that compute one value again before a call that reads it, from values that are kept anyway."""
 
-    def __init__(self, schedule: Any, liveness: PeakReaders, start: int, value: Value):
+    def __init__(self, schedule: Schedule, liveness: PeakReaders, start: int, value: Value):
         self.schedule, self.liveness, self.start, self.value = schedule, liveness, start, value
         self.calls: list[Call] = []
         self.made: dict[int, Value] = {}
@@ -179,7 +182,7 @@ class Clones:
         return new
 
 
-def insert(schedule: Any, chosen: Any, peak: int) -> None:
+def insert(schedule: Schedule, chosen: Any, peak: int) -> None:
     """Insert clones before the first calls that read them, and make all later calls read them."""
     before: dict[int, list[Call]] = {}
     instead: dict[int, Value] = {}

@@ -6,14 +6,18 @@ the weight gradient runs first, both are never in memory at the same time.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from puregraph.compile.ir.value import Call, Value
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
 LARGE = 1 << 24  # fewest bytes that must be freed: a smaller value may be in cache, so its reader should come next
 
 
-def reorderForMemory(schedule: Any) -> Any:
+def reorderForMemory(schedule: Schedule) -> Schedule:
     """Reorder the calls of a schedule to use less memory."""
     calls = list(schedule.calls)
     last = {v.root.number: call for call in calls for v in call.values()}
@@ -36,7 +40,7 @@ def reorderForMemory(schedule: Any) -> Any:
     return schedule
 
 
-def rootsOf(values: Any) -> dict[int, Value]:
+def rootsOf(values: Iterable[Value | None]) -> dict[int, Value]:
     """The Values that own the memory of some Values, by number."""
     return {v.root.number: v.root for v in values if v is not None}
 

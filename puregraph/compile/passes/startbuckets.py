@@ -6,14 +6,17 @@ handed over, the starts are traced with the other calls, since no other call rea
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.compile.gradientbuckets import BucketStart, GradientBuckets
 from puregraph.compile.ir.external import GradientOf
 from puregraph.compile.ir.value import Call, CallOrigin, Value
 
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
-def startBuckets(schedule: Any) -> Any:
+
+def startBuckets(schedule: Schedule) -> Schedule:
     """Add the start of each bucket, in number order, if the step has buckets and keeps the gradients."""
     buckets = schedule.buckets
     if buckets is None or buckets.isPassing:
