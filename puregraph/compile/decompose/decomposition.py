@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.tracer import Tracer
 from puregraph.ops.kernel import Kernel, declared, needReached
+
+if TYPE_CHECKING:
+    from puregraph.compile.ir.value import Function
 
 Rule = Callable[..., Any]
 SIMPLER: dict[Any, Rule] = {}  # for functions other than Kernels, which declare theirs
@@ -28,7 +31,7 @@ def simpler(*functions: Any) -> Callable[[Rule], Rule]:
     return keep
 
 
-def decompositionOf(function: Any) -> Rule | None:
+def decompositionOf(function: Function) -> Rule | None:
     """The rule that writes a function as simpler ones, or None."""
     return declared(function, "decompose") or SIMPLER.get(function)
 

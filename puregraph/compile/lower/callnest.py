@@ -100,7 +100,7 @@ def computedIn(call: Call) -> str | None:
     return KINDS[named(dtype)] if isWhole and isWide else None
 
 
-def isIn(number: float, dtype: Any) -> bool:
+def isIn(number: float, dtype: np.dtype) -> bool:
     """True if an integer dtype can represent a number."""
     return dtype.kind in "iu" and number % 1 == 0 and np.iinfo(dtype).min <= number <= np.iinfo(dtype).max
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.compile.ir.value import Call, Value, store
 from puregraph.compile.lower.bounds import Bounds
@@ -19,6 +19,9 @@ from puregraph.compile.passes.nestlines import CPU, FLOAT, KINDS, named, operand
 from puregraph.ops.formula.loopnest import LoopNest, isAxis
 from puregraph.ops.native.kernels.epilogue import Epilogue, EpilogueOperand
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
 
 class NativeCall(NamedTuple):
@@ -41,7 +44,7 @@ class NativeCall(NamedTuple):
     inlined: Sequence[Call] = ()
 
 
-def lower(schedule: Any) -> Any:
+def lower(schedule: Schedule) -> Schedule:
     """Lower all calls that native code can run, in an order with equal results."""
 
     def new(size: int) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from puregraph.ops.native.gemm.gemm import BatchAxis, gemm, vectorsFor, worthPac
 from puregraph.ops.native.gemm.pack import PackedMatrix, pack, packedSize
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.kernelcall import KernelCall
+
+if TYPE_CHECKING:
+    from puregraph.compile.lower.workspace import LoweringWorkspace
 
 
 class OutputTiling(NamedTuple):
@@ -42,7 +45,7 @@ def productTiling(call: Call) -> OutputTiling | None:
     return OutputTiling((lead,), lead + 1, batch) if len(batch) <= 2 else None
 
 
-def productOf(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
+def productOf(call: Call, epilogue: Any, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """A matrix product (GEMM) as native kernel calls."""
     a, b = call.arguments
     (y,) = call.outs

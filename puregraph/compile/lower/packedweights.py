@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from puregraph.compile.ir.value import Value
 from puregraph.core.param import Param
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.threads.pages import AlignedBlock
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
 VERSION, LEASES = attrgetter("version"), attrgetter("leases")
 
@@ -58,7 +61,7 @@ def floats(count: int) -> Any:
     return buffer[start : start + 4 * count].view(np.float32)
 
 
-def keepPackedWeights(schedule: Any) -> Any:
+def keepPackedWeights(schedule: Schedule) -> Schedule:
     """Pack weights once for all runs, unless the step changes parameters."""
     changes = schedule.paramGrads or any(isinstance(target, Param) for target, _ in schedule.stores)
     schedule.packedWeights = None if changes else PackedWeights()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.ir.kind import KINDS
 from puregraph.compile.ir.value import copy, fill, nameOf, put, store
@@ -11,9 +11,12 @@ from puregraph.compile.trace.numpyrules import kindsOf
 from puregraph.ops.kernel import Kernel, declared
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 
+if TYPE_CHECKING:
+    from puregraph.compile.ir.value import Function
+
 Lowering = Callable[..., "list[KernelCall] | None"]
 OWN = (copy, fill, put, store)  # functions of the intermediate form itself
-LOWERINGS: dict[Any, Lowering] = {}  # for functions other than Kernels, which declare theirs
+LOWERINGS: dict[Function, Lowering] = {}  # for functions other than Kernels, which declare theirs
 
 
 def lowers(function: Any) -> Callable[[Any], Any]:
@@ -40,11 +43,11 @@ def lowers(function: Any) -> Callable[[Any], Any]:
     return keep
 
 
-def loweringOf(function: Any) -> Lowering | None:
+def loweringOf(function: Function) -> Lowering | None:
     """The rule that lowers a function's calls to native kernel calls, or None."""
     return declared(function, "lower") or LOWERINGS.get(function)
 
 
-def isLowered(function: Any) -> bool:
+def isLowered(function: Function) -> bool:
     """True if a function has a lowering."""
     return loweringOf(function) is not None

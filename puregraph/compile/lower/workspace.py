@@ -49,12 +49,12 @@ class LoweringWorkspace:
         self.extra.append(self.new(count))
         return self.extra[-1]
 
-    def keeps(self, weight: Any) -> bool:
+    def keeps(self, weight: Value) -> bool:
         """True if the packed weight is kept for later runs."""
         return self.packedWeights is not None and weight.root.role == "param"
 
     def packed(
-        self, weight: Any, count: int, write: Callable[[Any], list[KernelCall]]
+        self, weight: Value, count: int, write: Callable[[Any], list[KernelCall]]
     ) -> tuple[Value, list[KernelCall]]:
         """Memory for a packed weight, and the kernel calls that pack it in each run; none if it is kept."""
         if self.packedWeights is not None and self.keeps(weight):

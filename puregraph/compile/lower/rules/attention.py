@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.ir.strides import contiguous
 from puregraph.compile.ir.value import Call, Value
@@ -19,6 +19,9 @@ from puregraph.ops.native.kernels import attention
 from puregraph.ops.native.kernels.attention import AttentionSizes, Heads, Mask
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.reference.attention import attend, attendGrad
+
+if TYPE_CHECKING:
+    from puregraph.compile.lower.workspace import LoweringWorkspace
 
 
 def headsOf(value: Value) -> Heads | None:
@@ -43,7 +46,7 @@ def maskOf(mask: Any, q: Value, k: Value) -> Any:
 
 
 @lowers(attend)
-def lowerAttend(call: Call, workspace: Any) -> list[KernelCall] | None:
+def lowerAttend(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """y = softmax(scale q kT + mask) v, and the logarithm of each row's sum of exponentials."""
     q, k, v, mask, causal, scale = call.arguments
     y, lse = call.outs
@@ -55,7 +58,7 @@ def lowerAttend(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 
 @lowers(attendGrad)
-def lowerAttendGrad(call: Call, workspace: Any) -> list[KernelCall] | None:
+def lowerAttendGrad(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """The gradients dq, dk, dv; for the gradient of a mask see `decompose.attention`."""
     grad, q, k, v, mask, lse, rest, causal, scale, ofMask = call.arguments
     if ofMask or len(call.outs) != 3 or not isSingle(grad, q, k, v, lse, rest, *call.outs):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.matmul import OutputTiling
 from puregraph.compile.lower.rules.elementlayout import copies, elementStrides, isSingle
 from puregraph.compile.trace.channelslast import channelsLast
 from puregraph.ops.native.llvm.kernelcall import KernelCall
+
+if TYPE_CHECKING:
+    from puregraph.compile.lower.workspace import LoweringWorkspace
 
 
 def pixelStride(value: Value) -> int | None:
@@ -26,7 +29,7 @@ def pixelStride(value: Value) -> int | None:
     return pixel if pixel >= c else None
 
 
-def toChannelsLast(value: Value, workspace: Any) -> tuple[Any, int, list[KernelCall]]:
+def toChannelsLast(value: Value, workspace: LoweringWorkspace) -> tuple[Any, int, list[KernelCall]]:
     """Feature maps as channels last: location, pixel stride, and the kernel calls that copy them if needed."""
     pixel = pixelStride(value)
     if pixel is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.ir.value import Call
 from puregraph.compile.lower.matmul import OutputTiling
@@ -14,6 +14,9 @@ from puregraph.ops.native.conv.geometry import geometry
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
 
+if TYPE_CHECKING:
+    from puregraph.compile.lower.workspace import LoweringWorkspace
+
 
 def convolutionTiling(call: Call) -> OutputTiling | None:
     """The output tiling of a convolution, if its filters are contiguous."""
@@ -21,7 +24,7 @@ def convolutionTiling(call: Call) -> OutputTiling | None:
 
 
 @lowers(convolve)
-def lowerConvolve(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
+def lowerConvolve(call: Call, epilogue: Any, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """y = x * W: filters packed, feature maps channels last, with an epilogue."""
     x, W, stride, pad, dilation, groups = call.arguments
     g = geometry(x.shape, W.shape, stride, pad, dilation, groups)
@@ -34,7 +37,7 @@ def lowerConvolve(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall]
 
 
 @lowers(convolveData)
-def lowerConvolveData(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
+def lowerConvolveData(call: Call, epilogue: Any, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """dx of y = x * W: every pixel of x gathers the gradients of the windows that contain it."""
     grad, W, shape, stride, pad, dilation, groups = call.arguments
     g = geometry(shape, W.shape, stride, pad, dilation, groups)
@@ -43,7 +46,7 @@ def lowerConvolveData(call: Call, epilogue: Any, workspace: Any) -> list[KernelC
 
 
 def inChunks(
-    W: Any, filters: convolution.Filters, workspace: Any, x: Any, epilogue: Any, pixel: int
+    W: Any, filters: convolution.Filters, workspace: LoweringWorkspace, x: Any, epilogue: Any, pixel: int
 ) -> list[KernelCall]:
     """The calls that pack a weight, then those that use it; in chunks if it is large and packed for a single use."""
     if filters.chunks == 1 or workspace.keeps(W):
@@ -61,7 +64,7 @@ lowerConvolve.tiling = lowerConvolveData.tiling = convolutionTiling
 
 
 @lowers(convolveWeight)
-def lowerConvolveWeight(call: Call, workspace: Any) -> list[KernelCall] | None:
+def lowerConvolveWeight(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """dW of y = x * W: for each tap, the sum over samples and pixels of grad times x."""
     grad, x, size, stride, pad, dilation, groups = call.arguments
     (dW,) = call.outs

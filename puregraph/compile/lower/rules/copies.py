@@ -27,11 +27,11 @@ class CopyWriter:
         """True if elements of these Values can be copied to one another."""
         return canCopy(*values)
 
-    def copies(self, x: Any, y: Any, dtype: Any, shape: Strides, xStrides: Strides, yStrides: Strides) -> Any:
+    def copies(self, x: Any, y: Any, dtype: np.dtype, shape: Strides, xStrides: Strides, yStrides: Strides) -> Any:
         """Copy elements of x, with these strides, to elements of y; None if this is not supported."""
         return None if 0 in shape else nativeCopies(x, y, shape, xStrides, yStrides, dtype.itemsize)
 
-    def fills(self, number: Any, y: Any, dtype: Any, shape: Strides, strides: Strides) -> Any:
+    def fills(self, number: Any, y: Any, dtype: np.dtype, shape: Strides, strides: Strides) -> Any:
         """Write a constant into elements of y; None if this is not supported."""
         kind = {"bool": "i8", "float32": "f32", **INTS}.get(dtype.name)
         isWhole = type(y) is Value and isDense(shape, y.strides, dtype.itemsize)
@@ -99,14 +99,14 @@ def assigned(call: Call, writer: CopyWriter) -> Any:
     return None if before is None or after is None else [*before, *after]
 
 
-def written(x: Any, y: Any, dtype: Any, shape: Strides, strides: Strides, writer: CopyWriter) -> Any:
+def written(x: Any, y: Any, dtype: np.dtype, shape: Strides, strides: Strides, writer: CopyWriter) -> Any:
     """Write a broadcast Value or a constant into some elements of an array."""
     if type(x) is not Value:
         return writer.fills(x, y, dtype, shape, strides)
     return writer.copies(x, y, dtype, shape, broadcastStrides(x, shape), strides) if x.ndim <= len(shape) else None
 
 
-def isBasicKey(key: Any) -> bool:
+def isBasicKey(key: object) -> bool:
     """True if an index is basic: slices, integers, new axes and an ellipsis."""
     parts = key if isinstance(key, tuple) else (key,)
     return all(k is None or k is Ellipsis or isinstance(k, (int, slice)) and type(k) is not bool for k in parts)

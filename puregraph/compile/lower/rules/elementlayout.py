@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from puregraph.compile.ir.strides import contiguous, isContiguous
 from puregraph.compile.ir.value import Value
 from puregraph.ops.native.kernels.copy import stridedCopy
 from puregraph.ops.native.llvm.kernelcall import KernelCall
+
+if TYPE_CHECKING:
+    from puregraph.compile.lower.workspace import LoweringWorkspace
 
 SINGLE = np.dtype(np.float32)
 T = TypeVar("T")
@@ -23,7 +26,7 @@ def allOf(results: Iterable[T | None]) -> list[T] | None:
     return None if None in known else [result for result in known if result is not None]
 
 
-def isSingle(*values: Any) -> bool:
+def isSingle(*values: object) -> bool:
     """True if all are float32 Values with at least one element."""
     return all(type(v) is Value and v.dtype == SINGLE and 0 not in v.shape for v in values)
 
@@ -58,7 +61,7 @@ def copies(
     return stridedCopy(KINDS[size], x, shape, xStrides, y, yStrides)
 
 
-def toRowMajor(value: Value, workspace: Any) -> tuple[Any, list[KernelCall]]:
+def toRowMajor(value: Value, workspace: LoweringWorkspace) -> tuple[Any, list[KernelCall]]:
     """The elements in row-major order: their location, and the kernel calls that copy them if needed."""
     if isRowMajor(value):
         return value, []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,15 +24,18 @@ from puregraph.ops.reference.labels import classIndex
 from puregraph.ops.reference.random import uniform
 from puregraph.ops.reference.scatter import gather, scatterAdd
 
+if TYPE_CHECKING:
+    from puregraph.compile.lower.workspace import LoweringWorkspace
+
 FAULT = np.zeros(1, np.int64)  # kernels write here for an index out of range, but indices are checked before they run
 
 
-def isIndex(value: Any) -> bool:
+def isIndex(value: object) -> bool:
     """True if indices can be checked before a step: they are an input, or a view of one."""
     return type(value) is Value and 0 not in value.shape and canBeBounded(value)
 
 
-def indicesOf(value: Value, workspace: Any) -> tuple[Any, int, list[KernelCall]]:
+def indicesOf(value: Value, workspace: LoweringWorkspace) -> tuple[Any, int, list[KernelCall]]:
     """The indices in row-major order: their location, their stride, and the kernel calls that copy them if needed."""
     step = collapsed([(n, s // 8) for n, s in zip(value.shape, value.strides)])
     if step is not None:
@@ -56,7 +59,7 @@ def rowLike(value: Value, lead: int) -> int | None:
 
 
 @lowers(gather)
-def lowerGather(call: Call, workspace: Any) -> list[KernelCall] | None:
+def lowerGather(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """y = table[index]."""
     table, index = call.arguments
     (y,) = call.outs
@@ -72,7 +75,7 @@ def lowerGather(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 
 @lowers(scatterAdd)
-def lowerScatterAdd(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
+def lowerScatterAdd(call: Call, epilogue: Any, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """table[index] += grad, on zeros, with an epilogue by rows."""
     if type(epilogue) is EpilogueSpec:
         return lowerScatter(call, workspace)
@@ -86,7 +89,7 @@ def lowerScatterAdd(call: Call, epilogue: Any, workspace: Any) -> list[KernelCal
     return [*before, *scatterAddFused(grad, stride, where, step, index.size, epilogue, rows, table.shape[1], FAULT)]
 
 
-def lowerScatter(call: Call, workspace: Any) -> list[KernelCall] | None:
+def lowerScatter(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """table[index] += grad, on zeros, without an epilogue."""
     grad, index, rows = call.arguments
     (table,) = call.outs
@@ -114,7 +117,7 @@ lowerScatterAdd.tiling, lowerScatterAdd.untiled = scatterTiling, lowerScatter
 
 
 @lowers(classIndex)
-def lowerClassIndex(call: Call, workspace: Any) -> list[KernelCall] | None:
+def lowerClassIndex(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """The labels, with -1 for ignored ones."""
     labels, classes, *optional = call.arguments
     ignored = optional[0] if optional else call.options.get("ignored")
@@ -128,7 +131,7 @@ def lowerClassIndex(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 
 @lowers(uniform)
-def lowerUniform(call: Call, workspace: Any) -> list[KernelCall] | None:
+def lowerUniform(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """Uniform random numbers of Philox, from a key and a counter that each run reads."""
     _, key, counter, *_ = call.arguments
     (y,) = call.outs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.compile.ir.value import Call
 from puregraph.compile.lower.registry import lowers
@@ -14,13 +14,16 @@ from puregraph.ops.native.kernels.nestcode import nestCalls
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.reference.norm import norm
 
+if TYPE_CHECKING:
+    from puregraph.compile.lower.workspace import LoweringWorkspace
+
 SQUARES = ("y0", Formula("square(x0)"))
 ROOT = ("y1", Formula("sqrt(y0)"))
 WIDE = 2  # float32 elements per float64
 
 
 @lowers(norm)
-def lowerNorm(call: Call, workspace: Any) -> list[KernelCall] | None:
+def lowerNorm(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """y = sqrt(sum x^2): a partial sum for each array, then their total, all in float64."""
     xs, (y,) = call.arguments, call.outs
     if not isSingle(*xs) or any(s % 4 for x in xs for s in x.strides):

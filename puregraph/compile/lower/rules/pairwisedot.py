@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.ir.value import Call
 from puregraph.compile.lower.registry import lowers
@@ -11,11 +11,14 @@ from puregraph.ops.native.kernels import pairwisedot
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.reference.pairwisedot import pairDots, pairDotsGrad
 
+if TYPE_CHECKING:
+    from puregraph.compile.lower.workspace import LoweringWorkspace
+
 MOST = 128  # most vectors: each one adds two arguments and some instructions
 
 
 @lowers(pairDots)
-def lowerPairDots(call: Call, workspace: Any) -> list[KernelCall] | None:
+def lowerPairDots(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """The dot products of all pairs."""
     (y,), xs = call.outs, call.arguments
     if len(xs) > MOST or not isSingle(*xs, y) or not isRowMajor(y):
@@ -26,7 +29,7 @@ def lowerPairDots(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 
 @lowers(pairDotsGrad)
-def lowerPairDotsGrad(call: Call, workspace: Any) -> list[KernelCall] | None:
+def lowerPairDotsGrad(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """The gradients of all vectors, concatenated."""
     (dx,), (grad, *xs) = call.outs, call.arguments
     if len(xs) > MOST or not isSingle(grad, *xs, dx) or not isRowMajor(dx):
@@ -36,7 +39,7 @@ def lowerPairDotsGrad(call: Call, workspace: Any) -> list[KernelCall] | None:
     return [*before, *pairwisedot.pairDotsGrad(matrices[0], rows[0], matrices[1:], rows[1:], size, samples, dx)]
 
 
-def sampled(values: Any, workspace: Any) -> tuple[list[Any], list[int], list[KernelCall]]:
+def sampled(values: Any, workspace: LoweringWorkspace) -> tuple[list[Any], list[int], list[KernelCall]]:
     """Matrices with contiguous rows: their locations, row strides, and the kernel calls that copy them if needed."""
     matrices, rows, before = list[Any](), list[int](), list[KernelCall]()
     for value in values:

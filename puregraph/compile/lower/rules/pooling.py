@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from puregraph.ops.native.kernels import gather
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.ops.reference.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
 from puregraph.ops.reference.scatter import addAt
+
+if TYPE_CHECKING:
+    from puregraph.compile.lower.workspace import LoweringWorkspace
 
 
 def windowsOn(shape: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> Any:
@@ -46,7 +49,7 @@ def maxPoolGradTiling(call: Call) -> OutputTiling | None:
 
 
 @lowers(maxPool)
-def lowerMaxPool(call: Call, workspace: Any) -> list[KernelCall] | None:
+def lowerMaxPool(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """y = max of each window, and its index in the window."""
     x, size, stride, pad, *optional = call.arguments
     y, indices = call.outs
@@ -58,7 +61,7 @@ def lowerMaxPool(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 
 @lowers(maxPoolGrad)
-def lowerMaxPoolGrad(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
+def lowerMaxPoolGrad(call: Call, epilogue: Any, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """Add each gradient at the maximum of its window."""
     grad, indices, *_ = call.arguments
     g = windowsOf(indices)
@@ -67,7 +70,7 @@ def lowerMaxPoolGrad(call: Call, epilogue: Any, workspace: Any) -> list[KernelCa
 
 
 @lowers(meanPool)
-def lowerMeanPool(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
+def lowerMeanPool(call: Call, epilogue: Any, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """y = mean of each window."""
     x, size, stride, pad, *optional = call.arguments
     includePad = optional[0] if optional else call.options.get("includePad", True)
@@ -76,7 +79,7 @@ def lowerMeanPool(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall]
 
 
 @lowers(meanPoolGrad)
-def lowerMeanPoolGrad(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
+def lowerMeanPoolGrad(call: Call, epilogue: Any, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """Divide each gradient evenly over its window."""
     grad, shape, size, stride, pad, *optional = call.arguments
     includePad = optional[0] if optional else call.options.get("includePad", True)
@@ -85,7 +88,7 @@ def lowerMeanPoolGrad(call: Call, epilogue: Any, workspace: Any) -> list[KernelC
 
 
 @lowers(addAt)
-def lowerAddAt(call: Call, workspace: Any) -> list[KernelCall] | None:
+def lowerAddAt(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """Add elements at their indices, row by row."""
     values, index, size = call.arguments
     (y,) = call.outs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.bounds import Bounds
@@ -40,6 +40,9 @@ from puregraph.ops.reference.recurrent import (
     throughTime,
 )
 
+if TYPE_CHECKING:
+    from puregraph.compile.lower.workspace import LoweringWorkspace
+
 STEPS = {tanhStep: "tanh", reluStep: "relu", lstmStep: "lstm", gruStep: "gru"}
 BACKS = {tanhBack: "tanh", reluBack: "relu", lstmBack: "lstm", gruBack: "gru"}
 
@@ -65,7 +68,7 @@ def timeStepMask(on: Any) -> Any:
 
 
 @lowers(alive)
-def lowerAlive(call: Call, workspace: Any) -> list[KernelCall] | None:
+def lowerAlive(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """The mask of time steps before the end of each sequence."""
     lengths, count = call.arguments
     (y,) = call.outs
@@ -76,14 +79,14 @@ def lowerAlive(call: Call, workspace: Any) -> list[KernelCall] | None:
     return nestCalls(LoopNest(y.shape, {"x0": loads}, (("y0", Formula("axis1 < x0")),), {"y0": stores}), workspace)
 
 
-def packed(kind: str, weight: Value, workspace: Any) -> tuple[Any, list[KernelCall]]:
+def packed(kind: str, weight: Value, workspace: LoweringWorkspace) -> tuple[Any, list[KernelCall]]:
     """Weights packed for the time steps, and the kernel calls that pack them."""
     (rows, _), units = weight.shape, weight.shape[1] // recurrent.CELLS[kind].gates
     stride, size = elementStrides(weight)[0], recurrent.packedSize(kind, units, rows)
     return workspace.packed(weight, size, lambda to: recurrent.pack(kind, weight, stride, to, rows, units))
 
 
-def inputProducts(x: Value, W: Value, workspace: Any) -> tuple[SequenceOperand, list[KernelCall]]:
+def inputProducts(x: Value, W: Value, workspace: LoweringWorkspace) -> tuple[SequenceOperand, list[KernelCall]]:
     """x W for all time steps, and its kernel calls."""
     (n, t, inputs), width = x.shape, W.shape[1]
     sums, (sample, step, last), lanes = workspace(n * t * width), elementStrides(x), jit.lanes(4)
@@ -96,7 +99,7 @@ def inputProducts(x: Value, W: Value, workspace: Any) -> tuple[SequenceOperand, 
     return SequenceOperand(sums, (t * width, width)), done
 
 
-def stateOperand(state: SequenceOperand, workspace: Any) -> SequenceOperand:
+def stateOperand(state: SequenceOperand, workspace: LoweringWorkspace) -> SequenceOperand:
     """The operand for a state; one row serves all time steps if only the next step reads it."""
     if not workspace.leaves(state.what):
         return state
@@ -111,7 +114,7 @@ def isZero(value: Value) -> bool:
 
 
 @lowers(forward)
-def lowerForward(call: Call, workspace: Any) -> list[KernelCall] | None:
+def lowerForward(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """The states of a cell at every time step, and the values that its gradient reads."""
     step, x, W, b, weights, states, *optional = call.arguments
     on, reverse = [*optional, None, False][:2] if len(optional) < 2 else optional
@@ -154,7 +157,7 @@ def lowerForward(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 
 @lowers(throughTime)
-def lowerThroughTime(call: Call, workspace: Any) -> list[KernelCall] | None:
+def lowerThroughTime(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """The gradients of a cell, from the last time step to the first (backpropagation through time)."""
     back, U, before, after, kept, gy, grads, *optional = call.arguments
     on, reverse = [*optional, None, False][:2] if len(optional) < 2 else optional
