@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,10 +15,13 @@ from puregraph.ops.cuda.nests import launches
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.loopnest import INTEGERS, LoopNest, Operand
 
+if TYPE_CHECKING:
+    from puregraph.compile.memory.planner import MemoryPlan
+
 BITS = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}  # by itemsize: the type that elements are copied as, bit for bit
 
 
-def kindOf(dtype: Any) -> str:
+def kindOf(dtype: np.dtype) -> str:
     """The type that elements are copied as."""
     return FLOATS.get(named(dtype)) or BITS[dtype.itemsize]
 
@@ -32,7 +35,9 @@ class CopyLauncher(CopyWriter):
         size = values[0].dtype.itemsize
         return size in BITS and not any(s % size for v in values for s in v.strides)
 
-    def copies(self, x: Any, y: Any, dtype: Any, shape: Strides, xStrides: Strides, yStrides: Strides) -> list[Any]:
+    def copies(
+        self, x: Any, y: Any, dtype: np.dtype, shape: Strides, xStrides: Strides, yStrides: Strides
+    ) -> list[Any]:
         if 0 in shape:
             return []
         kind = kindOf(dtype)
@@ -41,7 +46,7 @@ class CopyLauncher(CopyWriter):
         nest = LoopNest(shape, loads, (("y", Formula("x")),), stores, work)
         return [launch._replace(name="copy") for launch in launches.launches(nest)]
 
-    def fills(self, number: Any, y: Any, dtype: Any, shape: Strides, strides: Strides) -> list[Any] | None:
+    def fills(self, number: Any, y: Any, dtype: np.dtype, shape: Strides, strides: Strides) -> list[Any] | None:
         kind = KINDS.get(named(dtype))
         if kind is None or not isinstance(number, (bool, int, float, np.generic)) or math.isnan(number):
             return None
@@ -68,7 +73,7 @@ def stored(value: Value, array: Any) -> list[Any]:
     return launches.launches(LoopNest(shape, loads, (("y", Formula("x")),), stores, work))
 
 
-def startsOf(plan: Any) -> list[Any]:
+def startsOf(plan: MemoryPlan) -> list[Any]:
     """The launches and library calls of a plan; works without a GPU."""
     native = [call.function for call in plan.schedule.calls if call.kind.isNative]
     ends = [launch for target, value in plan.copies for launch in stored(value, target.array)]

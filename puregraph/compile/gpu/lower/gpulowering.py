@@ -8,7 +8,7 @@ stay calls on CuPy arrays.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from puregraph.ops.cuda.runtime.launch import Launch, Scratch, scratches
 from puregraph.ops.formula.loopnest import LoopNest
 from puregraph.ops.kernel import Kernel, declared
 
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
+
 BYTE = np.dtype(np.uint8)
 TUNING = 256 << 20  # workspace bytes that cuDNN's proposals may use when they are measured
 
@@ -64,13 +67,13 @@ class GpuTask(NamedTuple):
         return self.what.entry if isinstance(self.what, Launch) else self.what.library
 
 
-def fuseForGpu(schedule: Any) -> Any:
+def fuseForGpu(schedule: Schedule) -> Schedule:
     """Fuse neighbouring calls over one index space into groups that launches can compute."""
     schedule.calls = Fuser(schedule.calls, GPU).run()
     return schedule
 
 
-def lowerToGpu(schedule: Any) -> Any:
+def lowerToGpu(schedule: Schedule) -> Schedule:
     """Lower the calls that have launches."""
 
     def new(size: int) -> Value:

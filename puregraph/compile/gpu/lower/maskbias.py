@@ -9,7 +9,7 @@ gradient, as in the Kernel. If the mask has a gradient, the Kernel computes atte
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from puregraph.ops.cuda.libraries import attention
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import numpyFrom
 from puregraph.ops.reference.attention import FLOOR, attend
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
 LOW = {"float16": -6e4, "bfloat16": FLOOR, "float32": FLOOR}  # the bias that hides a key, by dtype of the queries
 
@@ -48,7 +51,7 @@ class MaskedAttend:
 class MaskLowering:
     """Rewrites the calls of one schedule; a mask that several attentions share is converted once."""
 
-    def __init__(self, schedule: Any):
+    def __init__(self, schedule: Schedule):
         self.schedule = schedule
         self.masks: dict[tuple[int, str, tuple[int, int] | None], MaskBias] = {}
 
@@ -75,7 +78,7 @@ class MaskLowering:
         lse.call = done
         return [*before, done, self.left(maskBias, unmasked, y, call)]
 
-    def converted(self, mask: Value, key: Any, dtype: Any, call: Call) -> list[Call]:
+    def converted(self, mask: Value, key: Any, dtype: np.dtype, call: Call) -> list[Call]:
         """The calls that convert a mask."""
         isBool, low = mask.dtype == np.bool_, LOW[dtype.name]
         bias = self.new(mask.shape, dtype)
@@ -106,7 +109,7 @@ class MaskLowering:
         """The call y = x, with 0 for a query without visible keys."""
         return pointwise(mask.left, y, call, peak=mask.peak, x=x)
 
-    def new(self, shape: Any, dtype: Any, strides: Any = None) -> Value:
+    def new(self, shape: Any, dtype: np.dtype, strides: Any = None) -> Value:
         """A new Value."""
         self.schedule.count += 1
         return Value(self.schedule.count, shape, dtype, strides or contiguous(shape, dtype.itemsize))

@@ -7,7 +7,7 @@ If a gradient comes through the log-sum-exp, it is also in `rest`, and the kerne
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from puregraph.compile.passes.dce import eliminateDeadCode
 from puregraph.core.tracer import astype
 from puregraph.ops.cuda.libraries import attention
 from puregraph.ops.reference.attention import attend, attendGrad
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
 
 class AttendBack:
@@ -37,7 +40,7 @@ class AttendBack:
         return attention.attendGrad(outs, grad, q, k, v, y, lse, causal, scale, tf32=isTf32, bias=bias)
 
 
-def useLibraryAttention(schedule: Any) -> Any:
+def useLibraryAttention(schedule: Schedule) -> Schedule:
     """Use cuDNN for masked attention and for gradients of attention, if it has plans."""
     masks = MaskLowering(schedule)
     results = {call.outs[1].number: call.outs[0] for call in schedule.calls if call.function is attend}

@@ -13,7 +13,7 @@ Parameters, their gradients, states, sums, costs and outputs are always float32.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,11 +30,14 @@ from puregraph.ops.cuda.runtime.preprocess import BFLOAT16
 from puregraph.ops.formula import Formula
 from puregraph.ops.kernel import ANYFLOATS, MAKES, READSFLOATS, Halves, declared
 
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
+
 FLOAT = np.dtype(np.float32)
 HALVES: dict[str, Any] = {"float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
 
 
-def autocast(schedule: Any) -> Any:
+def autocast(schedule: Schedule) -> Schedule:
     """Store values in 16 bits if their modules allow it."""
     if any(call.origin.precision in HALVES for call in schedule.calls):
         Autocast(schedule).run()
@@ -50,7 +53,7 @@ class Autocast:
     `exact`   by number, the Values that stay float32 unless another dtype is wanted
     """
 
-    def __init__(self, schedule: Any):
+    def __init__(self, schedule: Schedule):
         self.schedule = schedule
         self.calls: list[Call] = []
         self.kept: dict[int, Value] = {}
@@ -100,7 +103,7 @@ class Autocast:
 
     # Values -----------------------------------------------------------------------------------------------------------
 
-    def new(self, like: Value, dtype: Any) -> Value:
+    def new(self, like: Value, dtype: np.dtype) -> Value:
         """A new Value of the same layout in another dtype."""
         self.schedule.count += 1
         role = "object" if like.role == "object" else "made"
@@ -115,7 +118,7 @@ class Autocast:
         """A Value in float32, if it is a float."""
         return None if v is None else self.to(v, FLOAT)
 
-    def to(self, v: Value, dtype: Any) -> Value:
+    def to(self, v: Value, dtype: np.dtype) -> Value:
         """A Value in a dtype, if it is a float."""
         x = self.now(v)
         if not isFloat(v) or x.dtype == dtype:
@@ -126,7 +129,7 @@ class Autocast:
             self.others[key] = self.copy(source, dtype)
         return self.others[key] if x is source else self.seen(x, self.others[key])
 
-    def copy(self, x: Value, dtype: Any) -> Value:
+    def copy(self, x: Value, dtype: np.dtype) -> Value:
         """A Value converted to another dtype; weights are converted at the start."""
         y = self.new(x, dtype)
         if x.role == "param":
@@ -310,7 +313,7 @@ def isHalf(v: Value) -> bool:
     return v.dtype in HALVES.values()
 
 
-def scaled(v: Value, dtype: Any) -> tuple[int, ...]:
+def scaled(v: Value, dtype: np.dtype) -> tuple[int, ...]:
     """The strides for the same layout in another dtype, without gaps."""
     size = v.dtype.itemsize
     if v.base is None and not isDense(v.shape, v.strides, size):

@@ -7,7 +7,7 @@ cuDNN writes any strides; separate copies would read and write all three gradien
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,8 +16,11 @@ from puregraph.compile.ir.strides import reshaped
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.dce import eliminateDeadCode
 
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
-def concatenateGradients(schedule: Any) -> Any:
+
+def concatenateGradients(schedule: Schedule) -> Schedule:
     """Write gradients of attention that are only concatenated directly into the concatenation."""
     readers: dict[int, list[Call]] = {v.root.number: [] for v in schedule.kept()}
     for call in schedule.calls:
@@ -39,7 +42,7 @@ def concatenateGradients(schedule: Any) -> Any:
     return schedule
 
 
-def inPlace(schedule: Any, call: Call, concatenate: Call) -> Call | None:
+def inPlace(schedule: Schedule, call: Call, concatenate: Call) -> Call | None:
     """The gradient of attention that writes a concatenation; None if it has other parts, or cuDNN has no plan."""
     (y,), pieces = concatenate.outs, concatenate.arguments[0]
     axis = concatenate.options.get("axis", 0)

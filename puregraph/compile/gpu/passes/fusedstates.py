@@ -8,7 +8,7 @@ statistics, which wait for its end.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from puregraph.compile.gpu.passes.fusedoptimizer import ParameterUpdate, together
 from puregraph.compile.ir.value import LEAVES, Call, CallOrigin, Value
@@ -17,6 +17,9 @@ from puregraph.compile.passes.fusion import LOOKAHEAD
 from puregraph.compile.passes.nestlines import formulas
 from puregraph.ops.cuda.nests.optimizerstep import areAlike
 from puregraph.ops.formula import Formula
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
 ORIGIN = CallOrigin("states", phase="update")
 
@@ -28,7 +31,7 @@ class Sources(NamedTuple):
     reads: dict[int, int]
 
 
-def fuseStateUpdates(schedule: Any) -> Any:
+def fuseStateUpdates(schedule: Schedule) -> Schedule:
     """Combine state updates that no reduction can store into one call at the end of the step."""
     makers = {y.number: (i, call) for i, call in enumerate(schedule.calls) for y in call.outs if y is not None}
     reads: dict[int, int] = {}

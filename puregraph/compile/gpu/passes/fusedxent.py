@@ -12,7 +12,7 @@ rounded scores would not add up to one. Then the probabilities are stored.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.dce import eliminateDeadCode
 from puregraph.core.tracer import astype
 from puregraph.ops.reference.entropy import entropyGrad, ofScores
+
+if TYPE_CHECKING:
+    from puregraph.compile.ir.value import Function
+    from puregraph.compile.trace.schedule import Schedule
 
 
 class FusedCrossEntropyGrad:
@@ -53,7 +57,7 @@ def withGaps(*values: Value) -> Any:
     return [WholeRows(v, width) for v in values] if hasGaps else values
 
 
-def fuseCrossEntropy(schedule: Any) -> Any:
+def fuseCrossEntropy(schedule: Schedule) -> Schedule:
     """Make gradients of cross-entropies read scores instead of probabilities."""
     calls = [changed(call) if call.function is entropyGrad else call for call in schedule.calls]
     if any(type(call.function) is FusedCrossEntropyGrad for call in calls):
@@ -107,7 +111,7 @@ def isRounded(x: Value) -> bool:
     return x.dtype.itemsize < 4 and made is not None and (made.kind.isElementwise or made.kind.isReduction)
 
 
-def parts(value: Any, function: Any) -> tuple[Any, ...]:
+def parts(value: Any, function: Function) -> tuple[Any, ...]:
     """The arguments of the call that computes a value, if its function is this one; otherwise (None, None)."""
     made = getattr(value, "call", None)
     if made is None or made.function is not function or made.options:

@@ -9,7 +9,7 @@ Without these epilogues each is another pass over t, dt or g. GELU is the tanh a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from puregraph.compile.ir.value import Call, Value
 from puregraph.ops.cuda.libraries.librarygemm import product
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import formulasOf
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
 GELU = Formula(ACTIVATIONS["gelu"]).put(t="t")
 GELUGRAD = GELU.gradient(("t",), "grad")["t"]
@@ -44,7 +47,7 @@ class FusedProduct:
         return product(y, a, b, **extras, **self.options, tf32=call.origin.isTf32)
 
 
-def fuseEpilogues(schedule: Any) -> Any:
+def fuseEpilogues(schedule: Schedule) -> Schedule:
     """Replace each product that has such an epilogue, and the calls of the epilogue, by one call."""
     return EpilogueFusion(schedule).run()
 
@@ -59,7 +62,7 @@ class EpilogueFusion:
     `gone`     the ids of calls that have been replaced
     """
 
-    def __init__(self, schedule: Any):
+    def __init__(self, schedule: Schedule):
         self.schedule = schedule
         self.kept = {v.root.number for v in schedule.kept()}
         self.order = {id(call): i for i, call in enumerate(schedule.calls)}
@@ -70,7 +73,7 @@ class EpilogueFusion:
             for v in () if call.kind.isView else {v.root.number: v for v in call.values()}.values():
                 self.readers.setdefault(v.root.number, []).append(call)
 
-    def run(self) -> Any:
+    def run(self) -> Schedule:
         """Rewrite all calls."""
         calls = []
         for call in self.schedule.calls:

@@ -11,7 +11,7 @@ Source    Micikevicius et al. 2018, Mixed Precision Training, arXiv:1710.03740, 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,12 +22,15 @@ from puregraph.compile.trace.updaterule import UpdateScalars
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import numpyFrom
 
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
+
 FLOAT = np.dtype(np.float32)
 STEADY = 1024.0  # the scale without an optimizer
 ORIGIN = CallOrigin("scale", "", (), "backward")
 
 
-def scaleLoss(schedule: Any) -> Any:
+def scaleLoss(schedule: Schedule) -> Schedule:
     """Make the gradient of the cost equal to the scale, and divide the resulting gradients by it."""
     if schedule.seed is not None:
         LossScaling(schedule).run()
@@ -39,14 +42,15 @@ def scaleLoss(schedule: Any) -> Any:
 class LossScaling:
     """Rewrites the calls of one schedule."""
 
-    def __init__(self, schedule: Any):
+    def __init__(self, schedule: Schedule):
         self.schedule = schedule
         update = next((c.function for c in schedule.calls if type(c.function) is UpdateScalars), None)
         self.optimizer, self.updates = update.optimizer if update else schedule.owner, update is not None
         self.instead: dict[int, Value] = {}
 
     def run(self) -> None:
-        schedule, seed = self.schedule, self.schedule.seed
+        schedule = self.schedule
+        seed: Any = schedule.seed
         scale = self.scale() if seed.dtype == FLOAT else self.constant(1.0, seed.dtype)
         self.instead[seed.number] = scale
         grads = list({v.number: v for v in (*schedule.gradients, *schedule.inputGrads) if v is not None}.values())

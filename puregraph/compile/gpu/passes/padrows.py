@@ -8,7 +8,7 @@ such scores is stored in the same way.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,12 +19,15 @@ from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.nestlines import GPU
 from puregraph.core.tracer import astype
 
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
+
 WIDE = 1024  # fewest elements of a row that is worth padding
 STEP = 64  # rows are padded to a multiple of this many elements
 BYTES = 16  # bytes of a wide load
 
 
-def padRows(schedule: Any) -> Any:
+def padRows(schedule: Schedule) -> Schedule:
     """Align the rows of wide products and of gradients of cross-entropies."""
     RowPadding(schedule).run()
     return schedule
@@ -38,7 +41,7 @@ class RowPadding:
     `readers`  by number of a Value with memory, the calls that read it or a view of it
     """
 
-    def __init__(self, schedule: Any):
+    def __init__(self, schedule: Schedule):
         self.schedule = schedule
         self.kept = {v.root.number for v in schedule.kept()}
         self.views: dict[int, list[Value]] = {}

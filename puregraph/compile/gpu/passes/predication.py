@@ -7,7 +7,7 @@ So the host makes no decision during a step. It writes the scalars of an update 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from puregraph.compile.trace.updaterule import CountStep, OpaqueOptimizer, Updat
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import formulasOf, numpyFrom
 from puregraph.ops.reference.norm import norm as normOf
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
 FLOAT, DOUBLE, BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(bool)
 NORM = 1e-6  # added to a norm before a division by it
@@ -95,7 +98,7 @@ class HostUpdate:
             self.status.end(self.countStep.slots if self.countStep is not None else [])
 
 
-def predicate(schedule: Any) -> Any:
+def predicate(schedule: Schedule) -> Schedule:
     """Replace decisions of the host by selections between new and old values."""
     return Predication(schedule).run()
 
@@ -103,7 +106,7 @@ def predicate(schedule: Any) -> Any:
 class Predication:
     """Rewrites the calls of one schedule into another one."""
 
-    def __init__(self, schedule: Any):
+    def __init__(self, schedule: Schedule):
         self.schedule = schedule
         self.calls: list[Call] = []
         self.held = {id(target): value for target, value in schedule.held}
@@ -117,7 +120,7 @@ class Predication:
         self.halt: Value | None = None
         self.hostUpdate = HostUpdate()
 
-    def run(self) -> Any:
+    def run(self) -> Schedule:
         schedule = self.schedule
         hosts = [call.function for call in schedule.calls if call.kind.isHost]
         if any(type(f) is OpaqueOptimizer for f in hosts):
@@ -152,7 +155,7 @@ class Predication:
 
     # Values -----------------------------------------------------------------------------------------------------------
 
-    def new(self, dtype: Any, shape: tuple[int, ...] = (), strides: Any = (), **named: Any) -> Value:
+    def new(self, dtype: np.dtype, shape: tuple[int, ...] = (), strides: Any = (), **named: Any) -> Value:
         """A new Value."""
         self.schedule.count += 1
         return Value(self.schedule.count, shape, dtype, strides, **named)

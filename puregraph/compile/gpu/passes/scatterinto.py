@@ -8,13 +8,16 @@ their sum go through memory, although few rows differ.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.dce import eliminateDeadCode
 from puregraph.ops.reference.scatter import scatterAdd, scattered
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
 
 class ScatterInto:
@@ -31,7 +34,7 @@ class ScatterInto:
         return scattered(call.outs[0], base, grad, index, base.shape[0])
 
 
-def scatterIntoSums(schedule: Any) -> Any:
+def scatterIntoSums(schedule: Schedule) -> Schedule:
     """Combine each sum of a gradient and a scatter-add into one call."""
     readers: dict[int, int] = {v.root.number: 2 for v in schedule.kept()}
     for call in schedule.calls:

@@ -17,13 +17,16 @@ from __future__ import annotations
 
 import operator
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from puregraph.compile.ir.value import Call, Value
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import numpyFrom
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
 HELD = 1 << 16  # most bytes of a row that a block keeps in registers
 SAMPLES = {"p": 0.0, "q": 0.25, "r": 0.5, "s": 0.75, "t": 1.0}  # positions along the reduced axes, as fractions
@@ -32,7 +35,7 @@ PIVOT = f"maximum(minimum({LOW}, {HIGH}), minimum(maximum({LOW}, {HIGH}), t))"  
 CENTERED, MEAN = Formula(f"x - {PIVOT}"), Formula(f"{PIVOT} + x")
 
 
-def shiftVariance(schedule: Any) -> Any:
+def shiftVariance(schedule: Schedule) -> Schedule:
     """Replace each first mean that costs a separate pass by a pivot."""
     readers: dict[int, list[Call]] = {v.root.number: [] for v in schedule.kept()}
     kept = set(readers)
@@ -85,7 +88,7 @@ def reduced(call: Call) -> set[int]:
     return {a % rank for a in (range(rank) if axis is None else axis if isinstance(axis, tuple) else (axis,))}
 
 
-def row(schedule: Any, call: Call) -> Any:
+def row(schedule: Schedule, call: Call) -> Any:
     """A function that makes the view of one element for each mean, at a fraction along the reduced axes."""
     (x,), (first,) = call.arguments, call.outs
     axes = reduced(call)

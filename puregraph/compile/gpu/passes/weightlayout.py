@@ -11,7 +11,7 @@ cuDNN's float32 kernels read the original layout.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.gpu.lower.kernelcalls import libraryOf
 from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula
@@ -20,6 +20,9 @@ from puregraph.compile.ir.value import Call, CallOrigin, Value
 from puregraph.compile.trace.channelslast import channelsLast
 from puregraph.ops.cuda.conv import filterlayout
 from puregraph.ops.kernel import MAKES, READS, declared
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
 ORIGIN = CallOrigin("weights")
 
@@ -34,7 +37,7 @@ class WeightTranspose:
         return filterlayout.transposed(call.arguments, call.outs)
 
 
-def transposeWeights(schedule: Any) -> Any:
+def transposeWeights(schedule: Schedule) -> Schedule:
     """Store filters channels last if a library then has a plan."""
     return WeightLayout(schedule).run()
 
@@ -46,13 +49,13 @@ class WeightLayout:
     `waiting`  gradients without a reader so far: (channels last, original layout)
     """
 
-    def __init__(self, schedule: Any):
+    def __init__(self, schedule: Schedule):
         self.schedule = schedule
         self.calls: list[Call] = []
         self.filters: dict[int, tuple[Value, Value]] = {}
         self.waiting: dict[int, tuple[Value, Value]] = {}
 
-    def run(self) -> Any:
+    def run(self) -> Schedule:
         """Rewrite all calls."""
         for call in self.schedule.calls:
             self.take(call)

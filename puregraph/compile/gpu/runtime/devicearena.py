@@ -50,7 +50,7 @@ def allocated(size: int) -> Any:
         ) from None
 
 
-def emptied(shape: Any, dtype: Any, strides: Any) -> Any:
+def emptied(shape: Any, dtype: np.dtype, strides: Any) -> Any:
     """An uninitialized array from CuPy's pool with these strides, without gaps."""
     cupy = sys.modules["cupy"]
     size = math.prod(shape) * np.dtype(dtype).itemsize

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +33,10 @@ from puregraph.ops.cuda.runtime.launch import TICKETS, PointerTable
 from puregraph.ops.cuda.runtime.perdevice import ordinal
 from puregraph.ops.reference.labels import fractions
 
+if TYPE_CHECKING:
+    from puregraph.compile.runtime.buffers import Workspace
+    from puregraph.core.device import Array
+
 POISON = 255  # fills memory after its last use: NaN as float, -1 as integer
 
 
@@ -51,7 +55,7 @@ class GpuExecutable:
 
     neverWarns, packedWeights = True, None
 
-    def __init__(self, plan: MemoryPlan, workspace: Any, poison: bool = False):
+    def __init__(self, plan: MemoryPlan, workspace: Workspace, poison: bool = False):
         self.schedule, self.plan = plan.schedule, plan
         self.hostUpdate = self.schedule.hostUpdate
         workspace.device = workspace.device or DeviceWorkspace()
@@ -175,7 +179,7 @@ class GpuExecutable:
                 return False
         return True
 
-    def run(self, inputs: Sequence[Any]) -> bool:
+    def run(self, inputs: Sequence[Array]) -> bool:
         """Start all parts; the results are in memory once the GPU has finished.
 
         Raises    the error of a kernel for host integers that are out of bounds; any error of a call, with the call in

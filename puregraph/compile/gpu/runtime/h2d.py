@@ -13,7 +13,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary, finalize
 
 import numpy as np
@@ -24,6 +24,9 @@ from puregraph.compile.runtime.guards import InputGuard
 from puregraph.core import device
 from puregraph.ops.cuda.runtime.perdevice import PerDevice
 from puregraph.ops.native.llvm import jit
+
+if TYPE_CHECKING:
+    from puregraph.core.device import Array
 
 LITTLE = 1 << 17  # blocks of up to this many bytes need no separate stream
 SMALL, MANY = 1 << 20, 8  # with up to this many bytes there are more blocks
@@ -53,7 +56,7 @@ class Pinner:
         self.device = sys.modules["cupy"].cuda.Device()
         self.free: defaultdict[int, list[Any]] = defaultdict(list)
 
-    def __call__(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def __call__(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """Allocate an uninitialized array."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         free = self.free[size]
@@ -149,7 +152,7 @@ class DeviceInputs:
 
     # A run ------------------------------------------------------------------------------------------------------------
 
-    def fill(self, inputs: Sequence[Any]) -> PinnedBlock | None:
+    def fill(self, inputs: Sequence[Array]) -> PinnedBlock | None:
         """Fill the next free block with the host inputs; None if they are out of bounds."""
         there = self.there = tuple([device.isDeviceArray(x) or (self.isLarge and isPinned(x)) for x in inputs])
         if len(self.blocks) < (MANY if self.size <= SMALL else 2):
@@ -171,7 +174,7 @@ class DeviceInputs:
                 return None
         return block
 
-    def put(self, block: PinnedBlock, inputs: Sequence[Any]) -> None:
+    def put(self, block: PinnedBlock, inputs: Sequence[Array]) -> None:
         """Make the next step read these inputs and the current scalars."""
         spans = self.spans(self.there)
         stream = sys.modules["cupy"].cuda.get_current_stream()

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import numpy as np
 
 from puregraph.compile.gpu.runtime.devicearena import block
 from puregraph.core.errors import NotFiniteError
+
+if TYPE_CHECKING:
+    from puregraph.optimizers.optimizer import Optimizer
+    from puregraph.optimizers.slot import Slot
 
 # halt: why updates have stopped; missed: number of skipped updates; norm: the last norm; scale: the loss scale of
 # float16 gradients; good: number of updates since the scale changed
@@ -45,9 +49,9 @@ class StatusReport:
         self.pinned = cuda.alloc_pinned_memory(size)
         self.values = np.frombuffer(self.pinned, FLOAT, len(FIELDS))
         self.event, self.count = cuda.Event(disable_timing=True), 0
-        self.slots: list[Any] = []
+        self.slots: list[Slot] = []
 
-    def take(self, memory: Any, count: int, slots: list[Any]) -> None:
+    def take(self, memory: Any, count: int, slots: list[Slot]) -> None:
         """Copy the fields after all previous steps."""
         cuda = sys.modules["cupy"].cuda
         stream, runtime = cuda.get_current_stream(), cuda.runtime
@@ -65,7 +69,7 @@ class UpdateStatus:
     `scale`   the loss scale as last read, if float16 gradients are scaled (`scales`)
     """
 
-    def __init__(self, optimizer: Any):
+    def __init__(self, optimizer: Optimizer):
         self.optimizer = ref(optimizer)
         self.memory = block(len(FIELDS) * FLOAT.itemsize)
         self.memory[...] = 0
@@ -90,7 +94,7 @@ class UpdateStatus:
         while len(self.open) >= depth:
             self.read()
 
-    def end(self, slots: list[Any]) -> None:
+    def end(self, slots: list[Slot]) -> None:
         """Add a report after a step that updates these slots has been started."""
         self.clear = False
         self.started += 1
@@ -127,7 +131,7 @@ class UpdateStatus:
             self.taken()
         self.cleared, self.clear = self.started, True
 
-    def takeBack(self, count: int, slots: list[Any]) -> None:
+    def takeBack(self, count: int, slots: list[Slot]) -> None:
         """Uncount n updates of these slots that the host has counted but that were skipped."""
         optimizer: Any = self.optimizer()
         self.missed += count
