@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from puregraph.compile.memory.planner import Buffer
 
 FEW = 3000  # number of largest buffers that are placed one by one, where they fit best
 TRIES, LITTLE = 60, 400  # random orders to try, and the most buffers to try them for
@@ -15,7 +18,7 @@ FIRST, LAST = np.zeros(1, np.int64), np.full(1, FAR)  # start of the first gap, 
 WASTE = 1.01  # other orders are tried if the arena exceeds the peak use by this factor
 
 
-def arranged(buffers: list[Any]) -> int:
+def arranged(buffers: list[Buffer]) -> int:
     """Give every buffer its offset; returns the size of the arena in bytes."""
     bySize = sorted(buffers, key=lambda b: (-b.size, b.birth))
     total = inOrder(buffers)
@@ -34,7 +37,7 @@ def arranged(buffers: list[Any]) -> int:
     return shuffled(bySize, best) if len(buffers) <= LITTLE and best > WASTE * inUse(buffers) else best
 
 
-def shuffled(buffers: list[Any], total: int) -> int:
+def shuffled(buffers: list[Buffer], total: int) -> int:
     """Arrange the buffers in other orders, by size with seeded random noise; keeps the best arrangement."""
     offsets, random = [b.offset for b in buffers], np.random.default_rng(0)
     sizes, enough = np.array([b.size for b in buffers]), WASTE * inUse(buffers)
@@ -50,7 +53,7 @@ def shuffled(buffers: list[Any], total: int) -> int:
     return total
 
 
-def inUse(buffers: list[Any]) -> int:
+def inUse(buffers: list[Buffer]) -> int:
     """The peak of the bytes in use: no arena is smaller."""
     change: dict[int, int] = defaultdict(int)
     for b in buffers:
@@ -59,7 +62,7 @@ def inUse(buffers: list[Any]) -> int:
     return int(max(np.cumsum([change[time] for time in sorted(change)]), default=0))
 
 
-def inOrder(buffers: list[Any]) -> int:
+def inOrder(buffers: list[Buffer]) -> int:
     """Offsets that an allocator would give in execution order: the smallest free block that fits, or the end."""
     births, deaths = defaultdict(list), defaultdict(list)
     for b in buffers:
@@ -124,7 +127,7 @@ class Gaps:
         del self.bySize[bisect_left(self.bySize, (size, offset))]
 
 
-def bestFit(buffers: list[Any], limit: int = FAR) -> int:
+def bestFit(buffers: list[Buffer], limit: int = FAR) -> int:
     """Give each buffer the smallest gap between the buffers in use at the same time; returns the arena's size.
 
     Stops at the first buffer that ends at or past the limit.

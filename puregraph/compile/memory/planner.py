@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.ir.external import ReshapedTarget
 from puregraph.compile.ir.strides import isContiguous, isDense, sameStrides
@@ -10,6 +10,11 @@ from puregraph.compile.ir.value import Value
 from puregraph.compile.memory.aliasing import isSame, overwritable
 from puregraph.compile.memory.arena import arranged
 from puregraph.compile.memory.outputs import StepOutput
+
+if TYPE_CHECKING:
+    from puregraph.compile.ir.external import StoreTarget
+    from puregraph.compile.ir.value import Call
+    from puregraph.compile.trace.schedule import Schedule
 
 ALIGNMENT = 64  # bytes
 GPUALIGNMENT = 512  # bytes, as in CuPy's memory pool
@@ -38,12 +43,12 @@ class MemoryPlan:
     `bytes`       the size of the arena
     """
 
-    def __init__(self, schedule: Any, alignment: int = ALIGNMENT, ownsOutputs: bool = False):
+    def __init__(self, schedule: Schedule, alignment: int = ALIGNMENT, ownsOutputs: bool = False):
         self.schedule, self.alignment = schedule, alignment
         self.buffers: list[Buffer] = []
         self.locations: dict[int, Any] = {}
         self.overwritten: dict[int, int] = {}
-        self.copies: list[tuple[Any, Value]] = []
+        self.copies: list[tuple[StoreTarget, Value]] = []
         self.last = lastReads(schedule)
         self.storeInTargets()
         self.assignBuffers()
@@ -115,7 +120,7 @@ class MemoryPlan:
                 self.buffers.remove(buffer)
                 self.locations.update(dict.fromkeys(numbers, output))
 
-    def reusableArgument(self, i: int, call: Any, y: Value) -> int | None:
+    def reusableArgument(self, i: int, call: Call, y: Value) -> int | None:
         """The argument whose memory a result may take over, unless another result of the call has taken it."""
         for index in overwritable(call, y):
             x = call.arguments[index]
@@ -132,7 +137,7 @@ def room(value: Value) -> int:
     return max(value.nbytes, 1, *(n * s for n, s in zip(value.shape, value.strides)))
 
 
-def isWhole(value: Value, target: Any) -> bool:
+def isWhole(value: Value, target: StoreTarget) -> bool:
     """True if a view, its base and its target have the same elements in row-major order."""
     root, array = value.root, target.array
     if root is value or root.role != "made" or value.offset or root.size != value.size:
@@ -142,7 +147,7 @@ def isWhole(value: Value, target: Any) -> bool:
     return same and all(isContiguous(shape, lay, value.dtype.itemsize) for shape, lay in rows)
 
 
-def lastReads(schedule: Any) -> dict[int, int]:
+def lastReads(schedule: Schedule) -> dict[int, int]:
     """Liveness: by number of a value with memory, the last call that reads it or a view of it."""
     end = len(schedule.calls)
     last: dict[int, int] = {}
@@ -154,7 +159,7 @@ def lastReads(schedule: Any) -> dict[int, int]:
     return last
 
 
-def fits(target: Any, value: Value) -> bool:
+def fits(target: StoreTarget, value: Value) -> bool:
     """True if a value can be computed in the memory of a target."""
     array = target.array
     same = array.shape == value.shape and array.dtype == value.dtype

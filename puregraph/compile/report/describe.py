@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from puregraph.ops.formula import Formula
 from puregraph.ops.formula.expr import Term, leaf, rebuild, term, walk
 from puregraph.ops.formula.formula import formulaOf
 from puregraph.ops.formula.interpreter import Interpreter
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
 
 BRIEF = 12  # most letters of a term that may be repeated
 LONG = 80  # longer formulas are written below the table
@@ -41,7 +44,7 @@ class Describer:
     `rules` are the formulas written once below the table: update rules, which most parameters share, and long formulas.
     """
 
-    def __init__(self, schedule: Any):
+    def __init__(self, schedule: Schedule):
         self.held = {id(target): value for target, value in schedule.held}
         self.marks: dict[int, str] = {}
         self.rules: dict[str, str] = {}

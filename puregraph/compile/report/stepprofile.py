@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.report.flops import flopsOf
 from puregraph.compile.report.steptable import table
@@ -14,6 +14,10 @@ from puregraph.core.arguments import Positive, takes
 from puregraph.core.errors import PuregraphError
 from puregraph.core.late import Late
 from puregraph.graph.analysis.summary import secondsText
+
+if TYPE_CHECKING:
+    from puregraph.compile.memory.planner import MemoryPlan
+    from puregraph.compile.program import Program
 
 WARMUP = 3  # uncounted runs: they touch pages, fill caches and choose kernels
 
@@ -27,7 +31,7 @@ class StepProfile:
 
     _repr_html_: Any = Late("puregraph.draw.notebook", "profileHtml")
 
-    def __init__(self, plan: Any, seconds: dict[int, float], whole: float):
+    def __init__(self, plan: MemoryPlan, seconds: dict[int, float], whole: float):
         self.plan, self.byCall, self.whole = plan, seconds, whole
 
     @property
@@ -55,7 +59,7 @@ class StepProfile:
 
 
 @takes(runs=Positive)
-def profile(program: Any, *inputs: Any, runs: int = 20, **numbers: float) -> StepProfile:
+def profile(program: Program, *inputs: Any, runs: int = 20, **numbers: float) -> StepProfile:
     """Measure each step: `print(program.profile(x, y))`; medians over `runs` runs with these inputs.
 
     It runs on a copy of the graph and the optimizer: parameters, states and the count of updates do not change.

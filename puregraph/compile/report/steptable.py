@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.compile.gradientbuckets import BucketStart
 from puregraph.compile.ir.external import GradientOf
@@ -13,6 +13,9 @@ from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.report.describe import Describer, StepText, by
 from puregraph.compile.report.flops import flopsOf, layoutOf
 from puregraph.compile.trace.abstract import isLast
+
+if TYPE_CHECKING:
+    from puregraph.compile.memory.planner import MemoryPlan
 
 HEAD = ("", "node", "step", "by", "makes", "bytes", "offset", "flops", "graph", "time", "share", "GFLOP/s")
 RIGHT = ("", "bytes", "offset", "flops", "time", "share", "GFLOP/s")
@@ -49,7 +52,7 @@ class CapturedGraphs(NamedTuple):
 
 
 def table(
-    plan: Any,
+    plan: MemoryPlan,
     width: int = 120,
     graphs: CapturedGraphs | None = None,
     measured: dict[int, tuple[str, ...]] | None = None,
@@ -122,7 +125,7 @@ def wrapped(row: StepRow, width: int) -> list[StepRow]:
     return [row._replace(step=first), *[StepRow(step=line) for line in more]]
 
 
-def rowsOf(call: Call, lines: list[StepText], plan: Any, i: int, node: str) -> tuple[list[StepRow], str]:
+def rowsOf(call: Call, lines: list[StepText], plan: MemoryPlan, i: int, node: str) -> tuple[list[StepRow], str]:
     """The rows of a step, and the node of the last row.
 
     Each line has a row; a result stored differently from the one before it has another.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,10 @@ from puregraph.compile.ir.value import Call, Value, changed, copy, fill, put
 from puregraph.compile.weightgather import WeightGather
 from puregraph.core.tracer import astype
 from puregraph.ops.formula.interpreter import Interpreter, isLarge
+
+if TYPE_CHECKING:
+    from puregraph.compile.ir.value import Function
+    from puregraph.core.device import Array
 
 WITH_OUT = {np.sum, np.mean, np.max, np.min, np.prod, np.var, np.std, np.any, np.all, np.amax, np.amin}
 WITH_OUT |= {np.concatenate, np.stack}
@@ -27,18 +31,18 @@ class Bound:
 
     __slots__ = ("arguments", "call", "function", "options")
 
-    def __init__(self, call: Call | None, function: Any, arguments: list, options: dict[str, Any]):
+    def __init__(self, call: Call | None, function: Function, arguments: list, options: dict[str, Any]):
         self.call, self.function, self.arguments, self.options = call, function, arguments, options
 
 
-def bound(call: Call, array: Callable[[Value], Any], taken: int | None) -> list[Bound]:
+def bound(call: Call, array: Callable[[Value], Array], taken: int | None) -> list[Bound]:
     """A call as numpy calls. `array` gives the array of a Value; `taken` is the argument that is overwritten."""
     outs = [None if y is None or y.role == "object" else array(y) for y in call.outs]
     operands = [listed(a, array) for a in call.arguments]
     options = {k: changed(a, array) for k, a in call.options.items() if k != "target"}
     function = call.function
 
-    def single(function: Any, arguments: list, options: dict[str, Any] | None = None) -> list[Bound]:
+    def single(function: Function, arguments: list, options: dict[str, Any] | None = None) -> list[Bound]:
         return [Bound(call, function, arguments, options or {})]
 
     if call.kind.isStore:
@@ -70,7 +74,7 @@ def bound(call: Call, array: Callable[[Value], Any], taken: int | None) -> list[
     return single(Copying(function, outs, call.several), [changed(a, array) for a in call.arguments], options)
 
 
-def listed(a: Any, array: Callable[[Value], Any]) -> Any:
+def listed(a: Any, array: Callable[[Value], Array]) -> Any:
     """An argument with arrays in place of Values."""
     return array(a) if type(a) is Value else changed(a, array)
 
@@ -109,7 +113,7 @@ class Copying:
 
     __slots__ = ("function", "outs", "several")
 
-    def __init__(self, function: Any, outs: list, several: bool):
+    def __init__(self, function: Function, outs: list, several: bool):
         self.function, self.outs, self.several = function, outs, several
 
     def __call__(self, *arguments: Any, **options: Any) -> None:

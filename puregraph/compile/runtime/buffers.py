@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_left
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from puregraph.core.base.mutex import Mutex
 from puregraph.core.errors import PuregraphError
 from puregraph.ops.native.threads.pages import AlignedBlock
 
+if TYPE_CHECKING:
+    from puregraph.compile.gpu.runtime.devicearena import DeviceWorkspace
+    from puregraph.core.device import Array
+
 
 class Workspace(Mutex):
     """Memory that several programs share, as large as the largest of them needs; `device` has the GPU's memory.
@@ -26,9 +30,9 @@ class Workspace(Mutex):
     def __init__(self) -> None:
         super().__init__()
         self.array = alignedBytes(0)
-        self.device: Any = None
+        self.device: DeviceWorkspace | None = None
 
-    def reserve(self, size: int) -> Any:
+    def reserve(self, size: int) -> np.ndarray:
         """Reserve at least n bytes; if the memory grows, all programs move to the new one."""
         if size > self.array.size:
             self.array = alignedBytes(size)
@@ -55,10 +59,10 @@ class Buffers:
     `known`  the arrays made so far, by Value number; scalars and inputs have memory outside the arena
     """
 
-    def __init__(self, plan: MemoryPlan, workspace: Any):
+    def __init__(self, plan: MemoryPlan, workspace: Workspace | DeviceWorkspace):
         self.plan, self.workspace = plan, workspace
-        self.arena = workspace.reserve(plan.bytes)
-        self.known: dict[int, Any] = {v.number: target.array for target, v in plan.schedule.held}
+        self.arena: Any = workspace.reserve(plan.bytes)
+        self.known: dict[int, Array] = {v.number: target.array for target, v in plan.schedule.held}
         self.starts: dict[int, int] = {}
         targets = [t.array for t, _ in (*plan.schedule.held, *plan.schedule.stores)]
         owned = {addressOf(a): addressOf(a) + a.nbytes for a in (self.arena, *targets) if isinstance(a, np.ndarray)}
@@ -75,7 +79,7 @@ class Buffers:
         """True if the workspace has not moved."""
         return self.arena is self.workspace.array
 
-    def __call__(self, value: Value) -> Any:
+    def __call__(self, value: Value) -> Array:
         array = self.known.get(value.number)
         if array is None and value.number in self.plan.ownOutputs:
             return self.plan.ownOutputs[value.number].array
@@ -83,7 +87,7 @@ class Buffers:
             array = self.known[value.number] = self.make(value)
         return array
 
-    def make(self, value: Value) -> Any:
+    def make(self, value: Value) -> Array:
         """Make the array of a Value; a view is made by its call in the schedule."""
         if value.base is not None and value.call is not None:
             call = value.call
@@ -120,7 +124,7 @@ class Buffers:
         return self.arena[buffer.offset : buffer.offset + buffer.size]
 
 
-def alignedBytes(size: int) -> Any:
+def alignedBytes(size: int) -> np.ndarray:
     """n zero bytes that start at a page, or at a huge page if they fill one."""
     block = AlignedBlock(size)
     return np.frombuffer(block.map, np.uint8, size, block.address - ctypes.addressof(block.start))

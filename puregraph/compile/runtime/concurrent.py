@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from puregraph.compile.ir.value import Call, Value
@@ -13,9 +14,9 @@ ENOUGH = 1 << 16  # bytes written by single-task steps that are worth a barrier 
 Range = tuple[int, int]
 
 
-def concurrentSteps(calls: list[Call], memory: Buffers) -> list[list[Any]]:
+def concurrentSteps(calls: list[Call], memory: Buffers) -> list[list[Call]]:
     """The kernel calls of native steps in order, in lists whose calls may run at the same time."""
-    groups: list[list[Any]] = []
+    groups: list[list[Call]] = []
     batch: list[Call] = []
     reads, writes = list[Range](), list[Range]()  # of all calls in the batch, if it has more than one
     for call in calls:
@@ -33,7 +34,7 @@ def concurrentSteps(calls: list[Call], memory: Buffers) -> list[list[Any]]:
     return groups + scheduled(batch)
 
 
-def scheduled(batch: list[Call]) -> list[list[Any]]:
+def scheduled(batch: list[Call]) -> list[list[Call]]:
     """The kernel calls of a batch, in one list if running them together pays."""
     if len(batch) == 1:
         return [[w] for w in batch[0].function.works if w.tasks]
@@ -56,7 +57,7 @@ def codeOf(work: Any) -> Any:
     return getattr(work.write, "func", work.write), getattr(work.write, "args", ())
 
 
-def rangesOf(values: Any, memory: Buffers) -> list[Range]:
+def rangesOf(values: Iterable[Value], memory: Buffers) -> list[Range]:
     """The byte ranges of some Values, without inputs: no step writes to these."""
     roots = {v.root for v in values if v is not None and v.root.role != "input"}
     return [(start, start + extent(v)) for v in roots for start in [memory.address(v)]]

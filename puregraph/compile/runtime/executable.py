@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from puregraph.core.base.signals import Deferred
 from puregraph.core.param import State
 from puregraph.core.versioning import ARRAYVERSIONS
 from puregraph.ops.native.llvm import jit
+
+if TYPE_CHECKING:
+    from puregraph.core.device import Array
 
 POISON = 255  # fills memory after its last use: NaN as float, -1 as integer
 
@@ -132,7 +135,7 @@ class Executable:
         """The StepInput or StepOutput whose address, used by this Value, may change with each run."""
         return next((e for e in self.inputs if e.value is root), None) or self.plan.locations[root.number]
 
-    def boundTo(self, i: int, call: Any) -> list[Bound]:
+    def boundTo(self, i: int, call: Call) -> list[Bound]:
         """Bind a call as calls of numpy."""
         if call.kind.isOpaque:
             outs = [None if y is None or y.role == "object" else self.memory(y) for y in call.outs]
@@ -140,7 +143,7 @@ class Executable:
             return [Bound(call, Running(call, outs, self.objects), operands, {})]
         return bound(call, self.memory, self.plan.overwritten.get(i))
 
-    def addHost(self, i: int, call: Any) -> None:
+    def addHost(self, i: int, call: Call) -> None:
         """End a part with a Python call."""
         operands = [None if v is None else self.memory(v) for v in call.arguments]
         if isinstance(call.function, UpdateScalars):
@@ -167,7 +170,7 @@ class Executable:
                 return False
         return True
 
-    def run(self, inputs: Sequence[Any]) -> bool:
+    def run(self, inputs: Sequence[Array]) -> bool:
         """Run all parts; the results are then in memory. Returns False, before running anything, if an input is unfit.
 
         Raises    any error of a call, with the call in `failed`; errors of the Python calls between parts unchanged
@@ -238,7 +241,7 @@ class Executable:
             return len(self.parts)
         return begin
 
-    def statesBefore(self, parts: list[ExecutablePart]) -> list[tuple[Any, Any]]:
+    def statesBefore(self, parts: list[ExecutablePart]) -> list[tuple[np.ndarray, np.ndarray]]:
         """The states that change before the update, with memory for copies; empty if no call can fail."""
         if all(type(step.function) is Segment for part in parts for step in part.steps):
             return []
@@ -253,7 +256,7 @@ class Executable:
         """The captured CUDA graphs: None on the CPU."""
         return None
 
-    def taken(self, value: Value, copy: bool) -> Any:
+    def taken(self, value: Value, copy: bool) -> np.ndarray:
         """A result as the user gets it; a scalar as a numpy scalar."""
         array = self.memory(value)
         if array.ndim == 0:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.ir.strides import isContiguous, sameStrides
 from puregraph.compile.ir.value import Value
 from puregraph.compile.runtime.bind import Bound
 from puregraph.compile.runtime.buffers import Buffers
 from puregraph.core.base.align import addressOf, empty
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
+    from puregraph.core.device import Array
 
 LITTLE, MORE = 1 << 14, 1 << 11  # an input of up to this many bytes is copied; more bytes for each reader
 
@@ -29,7 +33,7 @@ class StepInput:
         self.array = memory(value)
         self.views: list[Value] = []
         self.readers: list[tuple[list, int, Value]] = []
-        self.patches: list[tuple[Any, int, Value, int]] = []
+        self.patches: list[tuple[list, int, Value, int]] = []
         self.fixed, self.isRead = False, True
         self.isRowMajor = isContiguous(value.shape, value.strides, value.dtype.itemsize)
 
@@ -39,7 +43,7 @@ class StepInput:
         self.isRead = self.fixed or readers > 0 or self.value.number in kept
         self.fixed = self.fixed or self.value.nbytes <= LITTLE + MORE * readers
 
-    def put(self, x: Any) -> None:
+    def put(self, x: Array) -> None:
         """Make the calls read this array."""
         if not self.isRead:
             return
@@ -62,7 +66,7 @@ class StepInput:
             arguments[i] = known[v.number]
 
 
-def stepInputs(schedule: Any, memory: Buffers, steps: list[Bound]) -> list[StepInput]:
+def stepInputs(schedule: Schedule, memory: Buffers, steps: list[Bound]) -> list[StepInput]:
     """Make a StepInput for each input, with all its readers."""
     entries = {v.number: StepInput(v, memory) for v in schedule.inputs}
     for call in schedule.calls:

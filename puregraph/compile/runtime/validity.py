@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.base.cachedproperty import CachedProperty
 from puregraph.core.param import Stored
 from puregraph.core.rules import rulesFor
 from puregraph.core.versioning import COUNTER, isVersioned
+
+if TYPE_CHECKING:
+    from puregraph.compile.ir.external import StoreTarget
+    from puregraph.compile.ir.value import Value
+    from puregraph.graph import Graph
+    from puregraph.graph.module import Module
+    from puregraph.graph.steps import Steps
 
 IGNORED = ("alone", "data", "grad", "isTraining", "thawedMode", "precision")  # attributes that a run changes, and modes
 FLAGS = attrgetter("trainable", "rate", "decay")
@@ -28,9 +35,9 @@ class Validity:
 
     def __init__(
         self,
-        graph: Any,
-        steps: Any,
-        held: list[Any],
+        graph: Graph,
+        steps: Steps,
+        held: list[tuple[StoreTarget, Value]],
         optimizer: Any = None,
         anyMode: bool = False,
         unread: Container[int] = (),
@@ -146,7 +153,7 @@ class Validity:
         return [n - steps[0] for n in steps]
 
 
-def graphsIn(graph: Any) -> Iterator[Any]:
+def graphsIn(graph: Graph) -> Iterator[Graph]:
     """A graph and all its subgraphs."""
     yield graph
     for node in graph.nodes:
@@ -159,11 +166,11 @@ def sameValues(a: dict[str, Any], b: dict[str, Any]) -> bool:
     return a.keys() == b.keys() and all(sameValue(a[k], b[k]) for k in a)
 
 
-def sameValue(a: Any, b: Any) -> bool:
+def sameValue(a: object, b: object) -> bool:
     """True if two attributes are the same object, or equal numbers, texts or tuples."""
     return a is b or (type(a) is type(b) and isinstance(a, (int, float, str, tuple)) and a == b)
 
 
-def isCached(module: Any, name: str) -> bool:
+def isCached(module: Module, name: str) -> bool:
     """True if an attribute is a cached property, computed when it is first read."""
     return type(getattr(type(module), name, None)) is CachedProperty
