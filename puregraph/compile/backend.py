@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from puregraph.compile import pipeline
 from puregraph.compile.lower import rules  # noqa: F401  they register themselves
@@ -21,6 +22,10 @@ from puregraph.core import device
 from puregraph.core.base.dtype import isBfloat16
 from puregraph.ops.kernel import allowed
 from puregraph.ops.native.llvm import jit
+
+if TYPE_CHECKING:
+    from puregraph.compile.trace.schedule import Schedule
+    from puregraph.graph import Graph
 
 
 class Backend(NamedTuple):
@@ -38,13 +43,13 @@ class Backend(NamedTuple):
     name: str
     passes: Callable[[], Pipeline] = lambda: pipeline.PLAIN
     build: Callable[..., Any] = Executable
-    layout: Any = None
+    layout: Callable[..., tuple[int, ...] | None] | None = None
     keepsComposite: Callable[[Any], bool] = lambda piece: True
     alignment: int = ALIGNMENT
     halves: bool = False
     ownsOutputs: bool = False
 
-    def plan(self, schedule: Any, budget: int | None) -> MemoryPlan:
+    def plan(self, schedule: Schedule, budget: int | None) -> MemoryPlan:
         """The memory plan of a traced schedule, after all passes.
 
         Raises    PuregraphError if the budget, in bytes, cannot be met
@@ -52,7 +57,7 @@ class Backend(NamedTuple):
         schedule = runPasses(schedule, self.passes().prepare)
         return planned(schedule, budget, self.lowered, self.alignment, self.ownsOutputs)
 
-    def lowered(self, schedule: Any) -> Any:
+    def lowered(self, schedule: Schedule) -> Schedule:
         """A lowered copy of a schedule."""
         passes = self.passes().lower
         return runPasses(copy(schedule), passes) if passes else schedule
@@ -75,7 +80,7 @@ NATIVE = Backend("native", lambda: pipeline.NATIVE, layout=layoutFor, keepsCompo
 GPU = Backend("gpu", pipeline.gpuPasses, gpuExecutable, layoutFor, hasLaunches, GPUALIGNMENT, halves=True)
 
 
-def backendFor(graph: Any, dtype: Any) -> Backend:
+def backendFor(graph: Graph, dtype: DTypeLike) -> Backend:
     """The backend for a graph that computes in this dtype: the GPU if its parameters are there.
 
     Raises    NotArraysError if only some parameters are on a GPU
@@ -89,6 +94,6 @@ def backendFor(graph: Any, dtype: Any) -> Backend:
     return NATIVE if isNative(dtype) else NUMPY
 
 
-def isNative(dtype: Any) -> bool:
+def isNative(dtype: DTypeLike) -> bool:
     """True if a step that computes in this dtype is compiled to native code."""
     return allowed.fast and (np.dtype(dtype) == np.float32 or isBfloat16(np.dtype(dtype))) and jit.available()

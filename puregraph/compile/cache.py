@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.program import Program
 from puregraph.compile.runtime.buffers import Workspace
@@ -16,6 +16,9 @@ from puregraph.core.errors import GraphError, GraphWarning, need, plural
 from puregraph.core.errors.userwarning import warnUser
 from puregraph.graph import Graph
 from puregraph.graph.module import shapesOf
+
+if TYPE_CHECKING:
+    from puregraph.optimizers.optimizer import Optimizer
 
 SOON = 4  # this many shapes are compiled on sight, later ones when they come again
 MOST = 32  # most programs that are kept
@@ -102,7 +105,7 @@ def compile(
     graph: Graph,
     *shapes: Any,
     cost: Any = None,
-    optimizer: Any = None,
+    optimizer: Optimizer | None = None,
     train: bool | None = None,
     dtypes: Sequence[Any] | None = None,
     sampleWeight: Any = None,

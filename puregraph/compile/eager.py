@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.backend import GPU
 from puregraph.compile.fallback import warnOnce
@@ -17,8 +17,11 @@ from puregraph.core.base.signals import Deferred
 from puregraph.core.errors import GraphWarning
 from puregraph.core.errors.userwarning import warnUser
 
+if TYPE_CHECKING:
+    from puregraph.compile.program import Program
 
-def eagerStep(program: Any, inputs: list[Any], numbers: dict[str, float], partitioned: Any = None) -> Any:
+
+def eagerStep(program: Program, inputs: list[Any], numbers: dict[str, float], partitioned: Any = None) -> Any:
     """Run a step with the graph and the optimizer; returns its outputs and sets input gradients as `program.grad`.
 
     A `partitioned` graph runs it in pieces.
@@ -64,7 +67,7 @@ def inMode(modules: Sequence[Any], train: bool | None) -> Iterator[None]:
             m.isTraining = mode
 
 
-def trialRun(program: Any, inputs: list[Any], numbers: dict[str, float]) -> Any:
+def trialRun(program: Program, inputs: list[Any], numbers: dict[str, float]) -> Any:
     """Run the first step eagerly, to learn the result types of rules that could not be traced."""
     trial = RuleProfile()
     with trial.recording():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from puregraph.compile.ir.value import Call, CallOrigin
@@ -12,9 +12,12 @@ from puregraph.core.errors import FormulaError, GraphWarning, PuregraphError, pl
 from puregraph.core.errors.userwarning import warnUser
 from puregraph.graph.steps import GraphStep
 
+if TYPE_CHECKING:
+    from puregraph.graph import Graph
+
 REPORT = "results are the same, but slower; please report this with the graph, print(graph), so that it can be mended"
 FEW = 6  # most nodes that a warning names
-WARNED: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # the warnings given so far, by graph
+WARNED: WeakKeyDictionary[Graph, set[str]] = WeakKeyDictionary()  # the warnings given so far, by graph
 
 
 def isOwn(error: Exception) -> bool:
@@ -26,7 +29,7 @@ def isOwn(error: Exception) -> bool:
     return isUsers or isinstance(error, (MemoryError, GraphWarning)) or isAsynchronous(error)
 
 
-def warnOnce(graph: Any, text: str) -> None:
+def warnOnce(graph: Graph, text: str) -> None:
     """Warn, unless the same warning was given for this graph."""
     warned = WARNED.setdefault(graph, set())
     if text not in warned:
@@ -34,7 +37,7 @@ def warnOnce(graph: Any, text: str) -> None:
         warnUser(text, GraphWarning)
 
 
-def nodesIn(error: Exception, graph: Any) -> str:
+def nodesIn(error: Exception, graph: Graph) -> str:
     """The nodes being compiled when an exception was raised, or all nodes of the graph: "at 'a', 'b': "."""
     nodes = dict.fromkeys(next(filter(None, map(list, map(nodesOf, framesOf(error)))), []))
     if not nodes:

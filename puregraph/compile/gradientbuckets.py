@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.graph import Graph
+
+if TYPE_CHECKING:
+    from puregraph.core.device import Array
+    from puregraph.core.param import Param
 
 LEAST, GREATEST = 1 << 16, 1 << 24  # bounds of a bucket in bytes, unless one gradient is larger
 COUNT = 8  # number of buckets of a medium-sized network
@@ -26,7 +30,7 @@ class GradientBuckets:
     `predict`  returns, for the bytes of a bucket, the collectives that exchange it and the seconds they take
     """
 
-    def __init__(self, params: list[Any], itemsize: int, block: int):
+    def __init__(self, params: list[Param], itemsize: int, block: int):
         self.params, self.itemsize, self.isPassing = params, itemsize, False
         self.start: Callable[[int, dict[int, Any]], None] | None = None
         self.device: Any = None
@@ -64,13 +68,13 @@ class BucketStart:
     def __init__(self, buckets: GradientBuckets, number: int, indices: list[int]):
         self.buckets, self.number, self.indices = buckets, number, indices
 
-    def __call__(self, *grads: Any) -> bool:
+    def __call__(self, *grads: Array) -> bool:
         if self.buckets.start is not None:
             self.buckets.start(self.number, dict(zip(self.indices, grads)))
         return True
 
 
-def backwardOrder(graph: Graph, params: list[Any]) -> list[Any]:
+def backwardOrder(graph: Graph, params: list[Param]) -> list[Param]:
     """Parameters in the order in which backward computes their gradients; those without a gradient come last."""
     back = graph.backwardGraph(False, True)
     inner = back.steps()

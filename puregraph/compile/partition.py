@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.core.param import FixedState, State
 from puregraph.core.shape import symbols, valueOf
 from puregraph.graph.inference import StepShapes
 from puregraph.graph.steps import ABSENT, GraphStep, Steps
+
+if TYPE_CHECKING:
+    from puregraph.core.shape import Shape
 
 
 class Partition(NamedTuple):
@@ -39,7 +42,7 @@ def openSteps(rows: Sequence[StepShapes]) -> set[GraphStep]:
     return opens
 
 
-def symbolsIn(shapes: Iterable[Any]) -> set[str]:
+def symbolsIn(shapes: Iterable[Shape | None]) -> set[str]:
     """The symbols in some shapes, and in values whose elements are known."""
     names: set[str] = set()
     for shape in shapes:
@@ -74,7 +77,7 @@ def partition(rows: Sequence[StepShapes], isOpen: set[GraphStep], steps: Steps) 
     return partitions
 
 
-def isWritten(stored: Any) -> bool:
+def isWritten(stored: object) -> bool:
     """True if a rule may write to a parameter or state."""
     return isinstance(stored, State) and not isinstance(stored, FixedState)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import DTypeLike
 
 from puregraph.compile.partition import Partition, entering, openSteps, partition, withKnown
 from puregraph.compile.report.partitiontable import partitionTable
@@ -18,6 +20,11 @@ from puregraph.graph.datachecks import checkResults
 from puregraph.graph.inference import StepShapes, inferShapes
 from puregraph.graph.lastpass import storeGrads
 from puregraph.graph.steps import GraphStep, Steps, spread
+
+if TYPE_CHECKING:
+    from puregraph.core.param import Param
+    from puregraph.core.shape import Shape
+    from puregraph.optimizers.optimizer import Optimizer
 
 
 class PartitionedGraph:
@@ -34,8 +41,8 @@ class PartitionedGraph:
     def __init__(
         self,
         graph: Graph,
-        shapes: Sequence[Any],
-        dtypes: Sequence[Any],
+        shapes: Sequence[Shape],
+        dtypes: Sequence[DTypeLike],
         options: dict[str, Any],
         isAlone: Callable[[GraphStep], bool] | None = None,
     ):
@@ -102,7 +109,7 @@ class PartitionedGraph:
         backSteps.params = [*inner.params, *[(n, *held[number]) for n, number in of.items() if number in held]]
         return backSteps
 
-    def has(self, param: Any) -> bool:
+    def has(self, param: Param) -> bool:
         """True if a parameter is sharded, so that compiled pieces gather it."""
         return self.weights is not None and self.weights.has(param)
 
@@ -155,7 +162,7 @@ class PartitionedGraph:
         """The outputs of all backward pieces, by number."""
         return run(self.backwards, self.back.steps(), data)
 
-    def applyUpdate(self, optimizer: Any) -> None:
+    def applyUpdate(self, optimizer: Optimizer) -> None:
         """Update the parameters with an optimizer, in a compiled step."""
         if not self.updaters:
             self.updaters = [Updater(self.graph, optimizer)]

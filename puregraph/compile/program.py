@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from puregraph.compile.backend import GPU, NUMPY, backendFor
 from puregraph.compile.conform import adaptIntegers, conformed, followFloats
@@ -31,6 +32,10 @@ from puregraph.core.hooks import HOOKS
 from puregraph.core.late import Late
 from puregraph.core.machinememory import largeFault
 from puregraph.graph import Graph
+
+if TYPE_CHECKING:
+    from puregraph.core.shape import Shape
+    from puregraph.graph.module import Module
 
 MADE = (
     "backend",
@@ -81,8 +86,8 @@ class Program:
     def __init__(
         self,
         graph: Graph,
-        shapes: Sequence[Any],
-        dtypes: Sequence[Any] | None = None,
+        shapes: Sequence[Shape],
+        dtypes: Sequence[DTypeLike] | None = None,
         train: bool | None = None,
         poison: bool = False,
         workspace: Workspace | None = None,
@@ -98,7 +103,7 @@ class Program:
 
     # Building ---------------------------------------------------------------------------------------------------------
 
-    def build(self, dtypes: Sequence[Any] | None = None) -> None:
+    def build(self, dtypes: Sequence[DTypeLike] | None = None) -> None:
         """Compile; if that is not possible, set `why`, and the graph runs instead."""
         wanted = dtypes or self.fixedDtypes or self.graph.inputTypes(len(self.shapes) or None)
         self.dtypes = list(map(np.dtype, wanted))
@@ -162,7 +167,7 @@ class Program:
         return self.graph.steps(len(self.shapes) or None)
 
     @property
-    def modules(self) -> list[Any]:
+    def modules(self) -> list[Module]:
         """The modules of the graph now."""
         return [s.module for s in self.steps.items]
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.ir.external import GRADS, GradientOf
 from puregraph.compile.trace.schedule import Schedule
 from puregraph.core.versioning import ARRAYVERSIONS
+
+if TYPE_CHECKING:
+    from puregraph.compile.program import Program
+    from puregraph.optimizers.optimizer import Optimizer
 
 
 class StepResults:
@@ -17,7 +21,7 @@ class StepResults:
     `applied`     the optimizer's slots that the step updates
     """
 
-    def __init__(self, schedule: Schedule, optimizer: Any, options: dict[str, Any]):
+    def __init__(self, schedule: Schedule, optimizer: Optimizer | None, options: dict[str, Any]):
         reached, keeps = schedule.paramGrads, options.get("keepGrads", True)
         self.grads = [(vars(p), GradientOf(p, v.dtype).array) for p, v in reached] if keeps else []
         ids = {id(p) for p, _ in reached} if self.grads else ()
@@ -26,7 +30,7 @@ class StepResults:
         self.notReached = [p for p in wanting if id(p) not in ids]
         self.applied = [slot for slot in getattr(optimizer, "slots", ()) if id(slot.param) in ids]
 
-    def __call__(self, program: Any, executable: Any, copy: bool) -> Any:
+    def __call__(self, program: Program, executable: Any, copy: bool) -> Any:
         version = next(ARRAYVERSIONS)
         for attributes, grad in self.grads:  # like an assignment, but faster
             attributes["grad"] = grad

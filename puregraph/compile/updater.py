@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.pipeline import TRACED, runPasses
 from puregraph.compile.program import Program
@@ -11,11 +11,14 @@ from puregraph.compile.trace.schedule import Schedule, traceUpdate
 from puregraph.core.base.signals import Deferred
 from puregraph.graph import Graph
 
+if TYPE_CHECKING:
+    from puregraph.optimizers.optimizer import Optimizer
+
 
 class Updater(Program):
     """A compiled `optimizer.update()` for the gradients in a graph's parameters; call `run()`."""
 
-    def __init__(self, graph: Graph, optimizer: Any, **options: Any):
+    def __init__(self, graph: Graph, optimizer: Optimizer, **options: Any):
         super().__init__(graph, [], optimizer=optimizer, **options)
 
     def schedule(self, **changed: Any) -> Schedule:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from puregraph.compile.ir.value import ARRAYS, Call, Value, changed
 from puregraph.compile.memory.outputs import StepOutput
@@ -71,7 +72,7 @@ class Verifier(GuardBands):
     def aroundHost(self, number: int, call: Call) -> tuple[list[Bound], list[Bound]]:
         return [], [Bound(None, self.refresh, [], {})]  # a Python call may change parameters
 
-    def array(self, value: Value) -> Any:
+    def array(self, value: Value) -> np.ndarray:
         """The array of a Value in this run."""
         location = self.plan.locations.get(value.root.number)
         if isinstance(location, StepOutput):
@@ -179,7 +180,7 @@ class Verifier(GuardBands):
                 return y, first(wrong)
         return None
 
-    def evaluated(self, calls: Iterable[Call], dtype: Any = None, noise: Any = None) -> dict[int, Any]:
+    def evaluated(self, calls: Iterable[Call], dtype: DTypeLike | None = None, noise: Any = None) -> dict[int, Any]:
         """All values of some calls, computed by numpy from the shadows; optionally in another dtype, or perturbed."""
         computed: dict[int, Any] = {}
 
@@ -231,7 +232,7 @@ def operandsOf(call: Call) -> list[Value]:
     return [v for v in byNumber.values() if v.role not in ("scalar", "object")]
 
 
-def poison(array: Any) -> None:
+def poison(array: np.ndarray) -> None:
     """Fill an array with poison: NaN, the largest integer, or an invalid boolean."""
     if array.dtype.kind == "f":
         array[...] = np.nan
@@ -252,7 +253,7 @@ def same(a: Any, b: Any) -> bool:
     return a.shape == b.shape and bool(equal(a, b).all())
 
 
-def first(wrong: Any) -> tuple[int, ...]:
+def first(wrong: np.ndarray) -> tuple[int, ...]:
     """The first position at which `wrong` is True."""
     return tuple(map(int, np.argwhere(wrong)[0]))
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from puregraph.compile.ir.value import Call
+
+if TYPE_CHECKING:
+    from puregraph.core.param import Param
 
 
 class WeightGather:
@@ -15,7 +18,7 @@ class WeightGather:
     `weights`  has `has(param)`, and `read(param, into)`
     """
 
-    def __init__(self, weights: Any, param: Any):
+    def __init__(self, weights: Any, param: Param):
         self.weights, self.param, self.isTrainable = weights, param, param.trainable
 
     def into(self, out: np.ndarray) -> None:
