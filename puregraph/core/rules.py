@@ -22,6 +22,7 @@ from puregraph.core.errors import ArgumentError, AutoDiffException
 from puregraph.core.versioning import COUNTER
 
 Rule = Callable[..., Any]
+ArrayFunction = Callable[..., Any]  # a ufunc or function of numpy, a Kernel, an Interpreter, or a rule
 DEFAULT = "default"  # the name of a rule that was registered without one
 
 

@@ -9,7 +9,7 @@ from puregraph.core.tracer import Tracer
 from puregraph.ops.kernel import Kernel, declared, needReached
 
 if TYPE_CHECKING:
-    from puregraph.compile.ir.value import Function
+    from puregraph.core.rules import ArrayFunction
 
 Rule = Callable[..., Any]
 SIMPLER: dict[Any, Rule] = {}  # for functions other than Kernels, which declare theirs
@@ -31,7 +31,7 @@ def simpler(*functions: Any) -> Callable[[Rule], Rule]:
     return keep
 
 
-def decompositionOf(function: Function) -> Rule | None:
+def decompositionOf(function: ArrayFunction) -> Rule | None:
     """The rule that writes a function as simpler ones, or None."""
     return declared(function, "decompose") or SIMPLER.get(function)
 

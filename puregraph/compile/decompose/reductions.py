@@ -12,7 +12,7 @@ from puregraph.core.base.widen import widen
 from puregraph.ops.reference.reduce import firstIndex
 
 if TYPE_CHECKING:
-    from puregraph.compile.ir.value import Function
+    from puregraph.core.rules import ArrayFunction
 
 SAME = (np.max, np.min, np.amax, np.amin, np.mean)
 
@@ -40,7 +40,7 @@ def chosen(x: Any, axis: Any) -> Any:
     return range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
 
 
-def overNone(function: Function) -> Any:
+def overNone(function: ArrayFunction) -> Any:
     """The decomposition of a reduction over no axes: x itself."""
 
     def reduced(x: Any, axis: Any = None, **options: Any) -> Any:
@@ -90,7 +90,7 @@ def count(x: Any, axis: Any = None, **options: Any) -> Any:
     return (x if x.dtype == bool else x != 0).sum(axis=axis, **options)
 
 
-def extremum(function: Function) -> Any:
+def extremum(function: ArrayFunction) -> Any:
     """The decomposition of argmax or argmin: the first index of the extremum that `function` computes."""
 
     def index(x: Any, axis: Any = None, keepdims: bool = False) -> Any:

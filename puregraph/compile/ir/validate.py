@@ -19,8 +19,8 @@ from puregraph.core.errors import PuregraphError
 from puregraph.ops.formula.interpreter import Interpreter
 
 if TYPE_CHECKING:
-    from puregraph.compile.ir.value import Function
     from puregraph.compile.trace.schedule import Schedule
+    from puregraph.core.rules import ArrayFunction
 
 REPLACING = ("predicate", "startBuckets")  # passes that add or replace calls with effects
 
@@ -88,14 +88,14 @@ def carriedOut(call: Call) -> list[Call]:
     return getattr(call, "calls", None) or [call]
 
 
-def effects(calls: list[Call]) -> tuple[list[Function], set[int]]:
+def effects(calls: list[Call]) -> tuple[list[ArrayFunction], set[int]]:
     """The Python calls and opaque rules in order, and the targets of stores."""
     effectful = [inner for call in calls for inner in carriedOut(call) if inner.kind.hasEffect]
     stores = {id(inner.options["target"]) for inner in effectful if inner.kind.isStore}
     return [inner.function for inner in effectful if not inner.kind.isStore], stores
 
 
-def checkEffects(before: tuple[list[Function], set[int]], after: tuple[list[Function], set[int]]) -> None:
+def checkEffects(before: tuple[list[ArrayFunction], set[int]], after: tuple[list[ArrayFunction], set[int]]) -> None:
     """Check that calls with effects are the same, in the same order; reads of their targets order the stores."""
     if len(before[0]) != len(after[0]) or any(a is not b for a, b in zip(before[0], after[0])):
         raise PassError(f"expected the calls with effects {names(before[0])}, got {names(after[0])}")
@@ -103,7 +103,7 @@ def checkEffects(before: tuple[list[Function], set[int]], after: tuple[list[Func
         raise PassError(f"expected stores to {len(before[1])} targets, got {len(after[1])}")
 
 
-def names(functions: list[Function]) -> str:
+def names(functions: list[ArrayFunction]) -> str:
     """The short names of functions."""
     return ", ".join(getattr(f, "__name__", type(f).__name__) for f in functions) or "none"
 

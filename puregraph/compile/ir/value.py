@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from puregraph.compile.ir.kind import KINDS, Kind
 
-Function = Callable[..., Any]  # a ufunc or function of numpy, a Kernel, an Interpreter, or a rule
 ARRAYS = ("attribute", "constant")  # roles of Values whose source is their array
 LEAVES = ("input", "param", "state", "scalar", *ARRAYS, "object")  # roles of Values without a call
 

@@ -12,11 +12,11 @@ from puregraph.ops.kernel import Kernel, declared
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 
 if TYPE_CHECKING:
-    from puregraph.compile.ir.value import Function
+    from puregraph.core.rules import ArrayFunction
 
 Lowering = Callable[..., "list[KernelCall] | None"]
 OWN = (copy, fill, put, store)  # functions of the intermediate form itself
-LOWERINGS: dict[Function, Lowering] = {}  # for functions other than Kernels, which declare theirs
+LOWERINGS: dict[ArrayFunction, Lowering] = {}  # for functions other than Kernels, which declare theirs
 
 
 def lowers(function: Any) -> Callable[[Any], Any]:
@@ -43,11 +43,11 @@ def lowers(function: Any) -> Callable[[Any], Any]:
     return keep
 
 
-def loweringOf(function: Function) -> Lowering | None:
+def loweringOf(function: ArrayFunction) -> Lowering | None:
     """The rule that lowers a function's calls to native kernel calls, or None."""
     return declared(function, "lower") or LOWERINGS.get(function)
 
 
-def isLowered(function: Function) -> bool:
+def isLowered(function: ArrayFunction) -> bool:
     """True if a function has a lowering."""
     return loweringOf(function) is not None

@@ -21,7 +21,7 @@ from puregraph.ops.reference.reduce import firstIndex
 from puregraph.ops.reference.scatter import putClass, takeClass
 
 if TYPE_CHECKING:
-    from puregraph.compile.ir.value import Function
+    from puregraph.core.rules import ArrayFunction
 
 EXACT = 1 << 24  # integers below this are exact as floats
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
@@ -60,7 +60,7 @@ class FusionTarget(NamedTuple):
         kind = named(y.dtype)
         return y.size > 0 and (kind in self.reads if isReduced else kind in self.floats or kind == "bool")
 
-    def canReduce(self, function: Function, x: Value, y: Value) -> bool:
+    def canReduce(self, function: ArrayFunction, x: Value, y: Value) -> bool:
         """True if groups can reduce these dtypes: floats, or booleans in any, all and counts."""
         if x.dtype == BOOL:
             isCount = function is np.sum and y.dtype == np.int64 and x.size < EXACT

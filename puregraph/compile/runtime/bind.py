@@ -14,8 +14,8 @@ from puregraph.core.tracer import astype
 from puregraph.ops.formula.interpreter import Interpreter, isLarge
 
 if TYPE_CHECKING:
-    from puregraph.compile.ir.value import Function
     from puregraph.core.device import Array
+    from puregraph.core.rules import ArrayFunction
 
 WITH_OUT = {np.sum, np.mean, np.max, np.min, np.prod, np.var, np.std, np.any, np.all, np.amax, np.amin}
 WITH_OUT |= {np.concatenate, np.stack}
@@ -31,7 +31,7 @@ class Bound:
 
     __slots__ = ("arguments", "call", "function", "options")
 
-    def __init__(self, call: Call | None, function: Function, arguments: list, options: dict[str, Any]):
+    def __init__(self, call: Call | None, function: ArrayFunction, arguments: list, options: dict[str, Any]):
         self.call, self.function, self.arguments, self.options = call, function, arguments, options
 
 
@@ -42,7 +42,7 @@ def bound(call: Call, array: Callable[[Value], Array], taken: int | None) -> lis
     options = {k: changed(a, array) for k, a in call.options.items() if k != "target"}
     function = call.function
 
-    def single(function: Function, arguments: list, options: dict[str, Any] | None = None) -> list[Bound]:
+    def single(function: ArrayFunction, arguments: list, options: dict[str, Any] | None = None) -> list[Bound]:
         return [Bound(call, function, arguments, options or {})]
 
     if call.kind.isStore:
@@ -113,7 +113,7 @@ class Copying:
 
     __slots__ = ("function", "outs", "several")
 
-    def __init__(self, function: Function, outs: list, several: bool):
+    def __init__(self, function: ArrayFunction, outs: list, several: bool):
         self.function, self.outs, self.several = function, outs, several
 
     def __call__(self, *arguments: Any, **options: Any) -> None:

@@ -19,12 +19,12 @@ from puregraph.ops.formula.interpreter import BLOCK, Interpreter
 from puregraph.ops.kernel import LIKEFIRST, Kernel, declared, needReached
 
 if TYPE_CHECKING:
-    from puregraph.compile.ir.value import Function
+    from puregraph.core.rules import ArrayFunction
 
 Reader = Callable[[Recorder, Any, list, dict[str, Any]], Any]
 BOOL = np.dtype(bool)
-READERS: dict[Function, Reader] = {}
-RECORDED: dict[Function, tuple[str, ...]] = {}  # the kinds of call that a function's reader records
+READERS: dict[ArrayFunction, Reader] = {}
+RECORDED: dict[ArrayFunction, tuple[str, ...]] = {}  # the kinds of call that a function's reader records
 
 
 def reads(*functions: Any, makes: tuple[str, ...] = ()) -> Callable[[Reader], Reader]:
@@ -40,7 +40,7 @@ def reads(*functions: Any, makes: tuple[str, ...] = ()) -> Callable[[Reader], Re
     return keep
 
 
-def kindsOf(function: Function) -> tuple[str, ...]:
+def kindsOf(function: ArrayFunction) -> tuple[str, ...]:
     """The kinds of call that recording this function may add; empty if it is never recorded."""
     if isinstance(function, np.ufunc):
         return ("product",) if function is np.matmul else ("pointwise",) if function.signature is None else ()
@@ -49,7 +49,7 @@ def kindsOf(function: Function) -> tuple[str, ...]:
     return ("kernel",) if isinstance(function, Kernel) else RECORDED.get(function, ())
 
 
-def readerOf(function: Function) -> Reader | None:
+def readerOf(function: ArrayFunction) -> Reader | None:
     """The abstract evaluation of this function; None if it is unknown or its result shapes may depend on data."""
     if isinstance(function, np.ufunc):
         return readProduct if function is np.matmul else readUfunc if function.signature is None else None
@@ -80,7 +80,7 @@ def isConstant(operands: Iterable[object]) -> bool:
     return all(x.role == "constant" for x in valuesIn(operands))
 
 
-def constantResult(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Any:
+def constantResult(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Any:
     """Constant folding: the result of a call on constants only."""
     with np.errstate(all="ignore"):
         arguments, values = changed((list(arguments), list(options.values())), lambda v: v.source)
@@ -293,7 +293,7 @@ def readKernel(recorder: Recorder, kernel: Kernel, arguments: list, options: dic
     return outs if several else outs[0]
 
 
-def readProduct(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Value:
+def readProduct(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Value:
     """np.matmul: the last two axes are the matrices; the axes before them are batch axes and broadcast."""
     if options:
         raise UnreadableError(f"matmul does not support {', '.join(options)}")

@@ -29,7 +29,7 @@ from puregraph.compile.trace.recorder import Fresh, Plain, Recorder, UnreadableE
 from puregraph.core.tracer import astype
 
 if TYPE_CHECKING:
-    from puregraph.compile.ir.value import Function
+    from puregraph.core.rules import ArrayFunction
 
 __all__ = ["kindsOf", "readerOf"]
 SMALL = 1 << 14  # most bytes of a constant that is computed while tracing
@@ -49,7 +49,7 @@ VIEWS = (np.transpose, np.swapaxes, np.moveaxis, np.squeeze, np.expand_dims, np.
 
 
 @reads(*VIEWS, np.lib.stride_tricks.sliding_window_view, makes=("view",))
-def readView(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Value:
+def readView(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Value:
     """A view: numpy computes its strides on a stand-in array without memory."""
     x = need(arguments[0])
     if isConstant([x, arguments[1:]]):
@@ -61,7 +61,7 @@ def readView(recorder: Recorder, function: Function, arguments: list, options: d
 
 
 @reads(operator.getitem, makes=("view", "other"))
-def readItem(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Value:
+def readItem(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Value:
     """x[key]: a view, or a copy if the key has integer arrays."""
     x, key = need(arguments[0]), arguments[1]
     parts = key if type(key) is tuple else (key,)
@@ -77,7 +77,7 @@ def readItem(recorder: Recorder, function: Function, arguments: list, options: d
     return readView(recorder, function, [x, key], {})
 
 
-def readPicked(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Value:
+def readPicked(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Value:
     """x[index]: numpy computes the shape."""
     x, key = arguments
     parts = key if type(key) is tuple else (key,)
@@ -91,7 +91,7 @@ def readPicked(recorder: Recorder, function: Function, arguments: list, options:
 
 
 @reads(np.reshape, makes=("view", "copy"))
-def readReshape(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Value:
+def readReshape(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Value:
     """A reshape: a view if the strides allow it, otherwise a copy."""
     x, shape = need(arguments[0]), arguments[1] if len(arguments) > 1 else options.pop("shape")
     if options.get("order", "C") != "C" or len(arguments) > 2:
@@ -119,7 +119,7 @@ class _Like:
 
 
 @reads(np.ravel)
-def readRavel(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Value:
+def readRavel(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Value:
     """All elements along one axis."""
     if options or len(arguments) > 1:
         raise UnreadableError("ravel in another order")
@@ -130,7 +130,7 @@ def readRavel(recorder: Recorder, function: Function, arguments: list, options: 
 
 
 @reads(astype, makes=("pointwise",))
-def readCast(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Any:
+def readCast(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Any:
     """x.astype(dtype): x itself if copy=False and x has that dtype."""
     x, dtype, *extra = arguments
     again = extra[0] if extra else options.get("copy", True)
@@ -146,7 +146,7 @@ def readCast(recorder: Recorder, function: Function, arguments: list, options: d
 
 
 @reads(np.copy)
-def readCopy(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Any:
+def readCopy(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Any:
     """A copy; it is left out if its layout equals the original's."""
     x = need(arguments[0])
     order = options.get("order", "K")
@@ -162,7 +162,7 @@ def readCopy(recorder: Recorder, function: Function, arguments: list, options: d
 
 
 @reads(np.zeros_like, np.ones_like, np.empty_like, np.full_like)
-def readFill(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Value:
+def readFill(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Value:
     """An array filled with one constant, shaped like another array or as `shape` says."""
     arguments = list(arguments)
     x = need(arguments.pop(0))
@@ -181,7 +181,7 @@ def readFill(recorder: Recorder, function: Function, arguments: list, options: d
 
 
 @reads(np.concatenate, makes=("copy",))
-def readJoined(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Value:
+def readJoined(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Value:
     """Parts concatenated along an axis."""
     axis = arguments[1] if len(arguments) > 1 else options.get("axis", 0)
     parts = [need(operand(recorder, x)) for x in arguments[0]]
@@ -196,7 +196,7 @@ def readJoined(recorder: Recorder, function: Function, arguments: list, options:
 
 
 @reads(np.stack, makes=("copy",))
-def readStack(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Value:
+def readStack(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Value:
     """Parts stacked along a new axis."""
     axis = arguments[1] if len(arguments) > 1 else options.get("axis", 0)
     parts = [need(operand(recorder, x)) for x in arguments[0]]
@@ -210,7 +210,7 @@ def readStack(recorder: Recorder, function: Function, arguments: list, options: 
 
 
 def concatenated(
-    recorder: Recorder, function: Function, parts: list[Value], axis: int, shape: tuple[int, ...], lays: list
+    recorder: Recorder, function: ArrayFunction, parts: list[Value], axis: int, shape: tuple[int, ...], lays: list
 ) -> Value:
     """Add a concatenation; the result's axes are ordered in memory like those of the parts."""
     dtype = np.result_type(*[x.dtype for x in parts])
@@ -226,7 +226,7 @@ def concatenated(
 
 
 @reads(np.where, makes=("pointwise",))
-def readWhere(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Value:
+def readWhere(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Value:
     """A selection between two values, element by element."""
     if len(arguments) != 3 or options:
         raise UnreadableError("np.where with one argument: its result shapes depend on data")
@@ -257,7 +257,7 @@ REDUCTIONS = (
 
 
 @reads(*REDUCTIONS, makes=("reduce",))
-def readReduction(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Value:
+def readReduction(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Value:
     """A reduction: numpy decides the dtype, on an array of one element."""
     x, *extra = arguments
     x = need(x)
@@ -280,7 +280,7 @@ def readReduction(recorder: Recorder, function: Function, arguments: list, optio
 
 
 @lru_cache(maxsize=4096)
-def reducedDtype(function: Function, dtype: np.dtype, wanted: DTypeLike | None) -> np.dtype:
+def reducedDtype(function: ArrayFunction, dtype: np.dtype, wanted: DTypeLike | None) -> np.dtype:
     """The dtype of a reduction."""
     options = {} if wanted is None else {"dtype": wanted}
     return np.asarray(function(np.ones(2, dtype), **options)).dtype
@@ -297,7 +297,7 @@ def reducedAxes(axis: int | Sequence[int] | None, rank: int) -> set[int]:
 
 
 @reads(np.shape, np.ndim, np.size, np.result_type)
-def readShape(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Plain:
+def readShape(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Plain:
     """A function of shapes and dtypes alone, such as np.shape: it runs now and adds no call."""
     return Plain(function(*[dummy(x) if type(x) is Value else x for x in arguments], **options))
 
@@ -317,7 +317,7 @@ COUNTED = {np.repeat, np.tile, np.roll, np.pad}
 @reads(*PRODUCTS, makes=("product",))
 @reads(np.clip, makes=("pointwise",))
 @reads(*[function for function in OTHERS if function not in PRODUCTS and function is not np.clip], makes=("other",))
-def readOther(recorder: Recorder, function: Function, arguments: list, options: dict[str, Any]) -> Value:
+def readOther(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Value:
     """The shape, dtype and layout of a result, inferred by running numpy on ones."""
     if function in COUNTED and any(valuesIn([arguments[1:], list(options.values())])):
         raise UnreadableError(f"{function.__name__} with sizes that depend on data")

@@ -16,7 +16,7 @@ from puregraph.core.tracer import Tracer, method
 from puregraph.ops.kernel import CompositeKernel
 
 if TYPE_CHECKING:
-    from puregraph.compile.ir.value import Function
+    from puregraph.core.rules import ArrayFunction
 
 
 class UnreadableError(TypeError):
@@ -39,7 +39,7 @@ class Recorder:
     the Values of its results, see `abstract`.
     """
 
-    def __init__(self, readerOf: Callable[[Function], Callable[..., Any] | None]):
+    def __init__(self, readerOf: Callable[[ArrayFunction], Callable[..., Any] | None]):
         self.calls: list[Call] = []
         self.count = 0
         self.origin = CallOrigin("")
@@ -49,7 +49,7 @@ class Recorder:
         # `layout` chooses the layout of kernel results, see `channelslast.layoutFor`
         self.layout: Callable[..., tuple[int, ...] | None] | None = None
         # `decompositionOf` writes functions as simpler ones, see `decompose`
-        self.decompositionOf: Callable[[Function], Callable[..., Any] | None] | None = None
+        self.decompositionOf: Callable[[ArrayFunction], Callable[..., Any] | None] | None = None
         self.keepsComposite: Callable[[Any], bool] | None = None  # whether a composite kernel is one call
         self.held: list[Any] = []  # keeps arrays alive that are identified by id
 
@@ -98,7 +98,7 @@ class Recorder:
 
     def add(
         self,
-        function: Function,
+        function: ArrayFunction,
         arguments: tuple,
         options: dict[str, Any],
         outs: list[Any],
@@ -115,7 +115,7 @@ class Recorder:
 
     def made(
         self,
-        function: Function,
+        function: ArrayFunction,
         arguments: tuple,
         options: dict,
         kind: str,
@@ -129,7 +129,7 @@ class Recorder:
         return y
 
     def view(
-        self, function: Function, arguments: tuple, options: dict[str, Any], of: Value, like: Any, offset: int
+        self, function: ArrayFunction, arguments: tuple, options: dict[str, Any], of: Value, like: Any, offset: int
     ) -> Value:
         """Add a call whose result is a view of a Value; `like` has its shape and strides."""
         y = self.value(like.shape, of.dtype, like.strides)
@@ -149,7 +149,7 @@ class Recorder:
             return readOnly(value.source)  # rules may read sizes from it
         return RecordedArray(self, value, RecordedMemory())
 
-    def call(self, function: Function, arguments: tuple, options: dict[str, Any]) -> Any:
+    def call(self, function: ArrayFunction, arguments: tuple, options: dict[str, Any]) -> Any:
         """Record a call on tracers; its results are tracers."""
         out = options.pop("out", None) if options else None
         rule = self.decompositionOf(function) if out is None and self.decompositionOf is not None else None
@@ -184,7 +184,7 @@ class Recorder:
         return RecordedArray(self, value, RecordedMemory())
 
     def into(
-        self, reader: Callable[..., Any], function: Function, arguments: list, options: dict[str, Any], out: Any
+        self, reader: Callable[..., Any], function: ArrayFunction, arguments: list, options: dict[str, Any], out: Any
     ) -> Any:
         """A call with `out=`: its result becomes the value of that tracer."""
         targets = out if type(out) is tuple else (out,)
@@ -272,14 +272,14 @@ class RecordedArray(Tracer):
         self.memory.writes += 1
         self.value, self.known = value, self.memory.writes
 
-    def handle(self, function: Function, arguments: tuple, options: dict[str, Any]) -> Any:
+    def handle(self, function: ArrayFunction, arguments: tuple, options: dict[str, Any]) -> Any:
         return self.recorder.call(function, arguments, options)
 
     def __array_ufunc__(self, ufunc: np.ufunc, how: str, *inputs: Any, **options: Any) -> Any:
         return self.recorder.call(ufunc if how == "__call__" else getattr(ufunc, how), inputs, options)
 
     def __array_function__(
-        self, function: Function, types: Iterable[type], arguments: tuple, options: dict[str, Any]
+        self, function: ArrayFunction, types: Iterable[type], arguments: tuple, options: dict[str, Any]
     ) -> Any:
         return self.recorder.call(function, arguments, dict(options))
 

@@ -23,8 +23,8 @@ from puregraph.core.tracer import astype
 from puregraph.ops.reference.entropy import entropyGrad, ofScores
 
 if TYPE_CHECKING:
-    from puregraph.compile.ir.value import Function
     from puregraph.compile.trace.schedule import Schedule
+    from puregraph.core.rules import ArrayFunction
 
 
 class FusedCrossEntropyGrad:
@@ -111,7 +111,7 @@ def isRounded(x: Value) -> bool:
     return x.dtype.itemsize < 4 and made is not None and (made.kind.isElementwise or made.kind.isReduction)
 
 
-def parts(value: Any, function: Function) -> tuple[Any, ...]:
+def parts(value: Any, function: ArrayFunction) -> tuple[Any, ...]:
     """The arguments of the call that computes a value, if its function is this one; otherwise (None, None)."""
     made = getattr(value, "call", None)
     if made is None or made.function is not function or made.options:
