@@ -98,7 +98,7 @@ class _Wanted(BackwardGraph):
         self.chosen = chosen
         super().__init__(graph, updGrad, bool(chosen), steps)
 
-    def asks(self, module: Any, param: Any) -> bool:
+    def asks(self, module: Module, param: Param) -> bool:
         return id(param) in self.chosen
 
 

@@ -74,7 +74,7 @@ class detect_anomaly(ContextDecorator):  # noqa: N801 - it is called like a func
         HOOKS.look = self.look
         return self
 
-    def __exit__(self, *failure: Any) -> None:
+    def __exit__(self, *failure: object) -> None:
         HOOKS.look = self.before.pop()
 
 
@@ -95,7 +95,7 @@ class set_detect_anomaly:  # noqa: N801 - it is called like a function, as in to
     def __enter__(self) -> None:
         """The mode is set in __init__ already."""
 
-    def __exit__(self, *failure: Any) -> None:
+    def __exit__(self, *failure: object) -> None:
         HOOKS.look = self.before
 
 
@@ -122,7 +122,7 @@ class _Look:
         self.nan, self.inf = nan, inf
 
     def __call__(
-        self, path: str, module: Any, arguments: Sequence[Any], results: Sequence[Any], backward: bool = False
+        self, path: str, module: Module, arguments: Sequence[Any], results: Sequence[Any], backward: bool = False
     ) -> None:
         for index, y in enumerate(map(bare, results)):
             if isArray(y) and isFloating(y.dtype) and not allFinite(y):
@@ -193,7 +193,7 @@ class _Location(NamedTuple):
     params: set[str]
 
     @classmethod
-    def of(cls, path: str, module: Any, count: int, results: int, backward: bool) -> _Location:
+    def of(cls, path: str, module: Module, count: int, results: int, backward: bool) -> _Location:
         """The location of a forward rule, of a node of a BackwardGraph, or of a gradient rule (`backward`)."""
         if not isinstance(module, Module):
             stage = "backward" if backward else "forward"

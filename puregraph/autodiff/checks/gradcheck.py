@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -129,7 +129,7 @@ def doubled(x: Any) -> Any:
 # ---- one node after the other -------------------------------------------------------------------------------
 
 
-def checkSteps(pure: Pure, xs: list[Any], limits: _Limits, rng: Any, skip: frozenset) -> None:
+def checkSteps(pure: Pure, xs: list[Any], limits: _Limits, rng: np.random.Generator, skip: frozenset) -> None:
     """Run the graph once, and check each rule with the values that come by."""
     steps, stored = pure.steps, pure.stored()
     values: list[Any] = [None] * steps.count
@@ -157,7 +157,7 @@ def checkSteps(pure: Pure, xs: list[Any], limits: _Limits, rng: Any, skip: froze
             values[number] = y
 
 
-def moved(pure: Pure, xs: list[Any], eps: float, rng: Any) -> list[Any]:
+def moved(pure: Pure, xs: list[Any], eps: float, rng: np.random.Generator) -> list[Any]:
     """The derivative of each value of a pass along random directions of inputs and parameters; None if not float."""
     vs = [rng.standard_normal(x.shape) if isFloat(x) else 0 for x in xs]
     by = {id(p): rng.standard_normal(p.shape) for p in pure.params.values()}
@@ -224,7 +224,7 @@ class _Local:
                     f"{rule} writes to '{name}', which other nodes may read: write to a copy, or to what it made itself"
                 )
 
-    def backward(self, outputs: tuple, limits: _Limits, rng: Any) -> None:
+    def backward(self, outputs: tuple, limits: _Limits, rng: np.random.Generator) -> None:
         """Check the gradient rule against differences, with random output gradients."""
         visible = outputs[: self.visible]
         seeds = [rng.standard_normal(y.shape) if isArray(y) and isFloat(y) else None for y in visible]
@@ -276,7 +276,7 @@ class _Local:
                 form,
             )
 
-    def checkValues(self, i: int, grad: Any, seeds: list[Any], limits: _Limits, rng: Any) -> None:
+    def checkValues(self, i: int, grad: Any, seeds: list[Any], limits: _Limits, rng: np.random.Generator) -> None:
         """A gradient is the derivative along random directions, or else along that in which the argument moves."""
         x = self.arguments[i]
         loss = self.along(i, seeds)
@@ -312,7 +312,9 @@ class _Local:
         """The size of the terms that a loss sums; its rounding error is relative to this."""
         return sum(inner(abs(u), abs(y)) for u, y in zip(seeds, self.run(self.arguments)) if u is not None)
 
-    def wrong(self, i: int, grad: Any, loss: Callable, positions: Any, eps: float) -> GradcheckError:
+    def wrong(
+        self, i: int, grad: Any, loss: Callable, positions: Sequence[int] | np.ndarray, eps: float
+    ) -> GradcheckError:
         """Describe the largest error of a gradient, with a hint."""
         x, name = self.arguments[i], self.names[i]
         rows = []
@@ -336,24 +338,24 @@ class _Local:
         )
 
 
-def only(line: Any, positions: Any) -> Any:
+def only(line: Any, positions: Sequence[int] | np.ndarray) -> Any:
     """A direction in a few positions, 0 in the others."""
     v = np.zeros(line.size)
     v[positions] = line.reshape(-1)[positions]
     return v.reshape(line.shape)
 
 
-def inner(a: Any, b: Any) -> float:
+def inner(a: np.ndarray, b: np.ndarray) -> float:
     """The inner product."""
     return float((a * b).sum())
 
 
-def slope(loss: Callable[[Any], float], x: Any, v: Any, eps: float) -> float:
+def slope(loss: Callable[[np.ndarray], float], x: np.ndarray, v: np.ndarray, eps: float) -> float:
     """The central difference along v."""
     return (loss(x + eps * v) - loss(x - eps * v)) / (2 * eps)
 
 
-def isKink(loss: Callable[[Any], float], x: Any, v: Any, eps: float) -> bool:
+def isKink(loss: Callable[[np.ndarray], float], x: np.ndarray, v: np.ndarray, eps: float) -> bool:
     """True if the left and right differences disagree, as at a kink or a jump."""
     left, at, right = loss(x - eps * v), loss(x), loss(x + eps * v)
     return abs(right - 2 * at + left) > 1e-2 * abs(right - left) + 1e-12 * max(1.0, abs(at))
@@ -375,7 +377,7 @@ def same(a: Any, b: Any) -> bool:
 # ---- the whole ----------------------------------------------------------------------------------------------
 
 
-def checkWhole(pure: Pure, xs: list[Any], limits: _Limits, rng: Any) -> None:
+def checkWhole(pure: Pure, xs: list[Any], limits: _Limits, rng: np.random.Generator) -> None:
     """Check all gradients of the graph at once, along random directions."""
     values = pure.run(xs)
     outputs = pure.outputs(values)

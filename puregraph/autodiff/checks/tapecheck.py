@@ -24,7 +24,9 @@ Fault = tuple[str, str, float, float]  # what is wrong, the argument, what was e
 Run = Callable[[list[Any]], list[Any]]
 
 
-def faultOnTape(function: Callable[..., Any], xs: list[Any], near: Near, eps: float, rng: Any) -> Fault | None:
+def faultOnTape(
+    function: Callable[..., Any], xs: list[Any], near: Near, eps: float, rng: np.random.Generator
+) -> Fault | None:
     """Check the gradients of a function of Variables: the first wrong node, or None."""
     before: dict = {}
     vs = [Variable(x, requires_grad=isFloat(x)) for x in xs]
@@ -41,7 +43,13 @@ def faultOnTape(function: Callable[..., Any], xs: list[Any], near: Near, eps: fl
 
 
 def faultBehind(
-    function: Callable[..., Any], vs: list[Variable], outputs: list[Any], before: dict, near: Near, eps: float, rng: Any
+    function: Callable[..., Any],
+    vs: list[Variable],
+    outputs: list[Any],
+    before: dict,
+    near: Near,
+    eps: float,
+    rng: np.random.Generator,
 ) -> Fault | None:
     """Compare the complete gradient with differences; if it is wrong, check each node in execution order."""
     wanted = [v for v in vs if v.requires_grad]
@@ -74,7 +82,7 @@ def listed(result: Any) -> list[Any]:
 
 
 def compare(
-    run: Run, values: list[Any], grads: Any, seeds: list[Any], near: Near, eps: float, rng: Any
+    run: Run, values: list[Any], grads: Any, seeds: list[Any], near: Near, eps: float, rng: np.random.Generator
 ) -> tuple[int, float, float] | None:
     """The first argument whose gradient is not what differences say along a random direction, and both numbers."""
 
@@ -99,7 +107,7 @@ def formOf(x: Any) -> tuple:
     return x.shape, x.dtype
 
 
-def faultAt(node: TapeNode, near: Near, eps: float, rng: Any) -> Fault | None:
+def faultAt(node: TapeNode, near: Near, eps: float, rng: np.random.Generator) -> Fault | None:
     """Check a node's gradient at its values: the fault, or None."""
     parts = opened(node)
     if parts is None:
@@ -122,7 +130,7 @@ def faultAt(node: TapeNode, near: Near, eps: float, rng: Any) -> Fault | None:
     return f"{where}: the gradient of argument {argument} is wrong", str(argument), expected, got
 
 
-def opened(node: Any) -> tuple[Run, list[Any]] | None:
+def opened(node: TapeNode) -> tuple[Run, list[Any]] | None:
     """A node as a function of its edges' values, and those values; None if it cannot be run again."""
     if isinstance(node, Operation):
         return lambda values: listed(node.function(*filled(node.arguments, iter(values)), **node.options)), [

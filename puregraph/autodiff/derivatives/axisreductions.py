@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,24 +14,27 @@ from puregraph.core.accumulate import isArray
 from puregraph.core.base.widen import divided, widen
 from puregraph.ops.reference.reduce import unbroadcast
 
+if TYPE_CHECKING:
+    from puregraph.core.rules import ArrayFunction
 
-def axesOf(x: Any, axis: Any) -> tuple[int, ...]:
+
+def axesOf(x: Any, axis: int | Sequence[int] | None) -> tuple[int, ...]:
     """The axes that a reduction takes away, counted from the front."""
     return tuple(range(x.ndim)) if axis is None else tuple([a % x.ndim for a in listOf(axis)])
 
 
-def listOf(value: Any) -> list[Any]:
+def listOf(value: object) -> list[Any]:
     """A number or a sequence of numbers as a list."""
     return list(value) if isinstance(value, (tuple, list, np.ndarray)) else [value]
 
 
-def spread(g: Any, x: Any, axis: Any) -> Any:
+def spread(g: Any, x: Any, axis: int | Sequence[int] | None) -> Any:
     """A gradient repeated along the axes that were summed away."""
     axes = axesOf(x, axis)
     return np.broadcast_to(g.reshape([1 if i in axes else n for i, n in enumerate(x.shape)]), x.shape)
 
 
-def counted(x: Any, axis: Any) -> int:
+def counted(x: Any, axis: int | Sequence[int] | None) -> int:
     """The number of values that a reduction combines; at least 1, so that it can be divided by."""
     return max(1, prod([x.shape[i] for i in axesOf(x, axis)]))
 
@@ -89,19 +93,19 @@ def stdRule(g, y, a, axis=None, ddof=0, correction=0):
     return spread(slope * rest(a, axis, ddof, correction), a, axis) * centered(widen(a), axis)
 
 
-def rest(a: Any, axis: Any, ddof: Any, correction: Any) -> float:
+def rest(a: Any, axis: int | Sequence[int] | None, ddof: Any, correction: Any) -> float:
     """1 / (n - c)."""
     free = counted(a, axis) - (ddof or (0 if isLeftOut(correction) else correction))
     return 1 / free if free else float("nan")
 
 
-def centered(a: Any, axis: Any) -> Any:
+def centered(a: Any, axis: int | Sequence[int] | None) -> Any:
     """x - mean x."""
     return a - a.mean(axis=axis, keepdims=True)
 
 
 @jvp(np.var, np.std)
-def spreadOf(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def spreadOf(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """The tangent of var, 2 sum (x - m) t / (k - ddof), and of std, half of that over std; 0 where std is 0."""
     alone(function, tangents, 0)
     x, t = map(widen, (values[0], tangents[0]))
@@ -128,7 +132,7 @@ def extremeRule(g, y, a, axis=None):
 
 
 @jvp(np.max, np.amax, np.min, np.amin, np.maximum.reduce, np.minimum.reduce)
-def extreme(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def extreme(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """The tangent of what was chosen; of equal ones the mean."""
     x, t = values[0], tangents[0]
     y = function(*values, **options)
@@ -158,7 +162,7 @@ def prodRule(g, y, a, axis=None):
 
 
 @jvp(np.prod, np.multiply.reduce, np.cumprod)
-def multiplied(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def multiplied(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """The product rule, one factor after the other, so that zeros do no harm."""
     alone(function, tangents, 0)
     x, t = values[0], tangents[0]
@@ -202,7 +206,7 @@ def diffRule(g, y, a, n=1, axis=-1):
 
 
 @jvp(np.diff)
-def differences(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def differences(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """The tangent of diff, which is linear; a constant `prepend` or `append` has tangent 0."""
     alone(function, tangents, 0, 3, 4)
     ends = dict(zip(("prepend", "append"), zip(values[3:], tangents[3:])))
@@ -222,7 +226,7 @@ def sortRule(g, y, a, axis=-1, kind=None, stable=None):
 
 
 @jvp(np.sort)
-def ordered(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def ordered(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """In the order of the values."""
     axis = values[1] if len(values) > 1 else options.get("axis", -1)
     x, t = (values[0], tangents[0]) if axis is not None else (values[0].reshape(-1), tangents[0].reshape(-1))

@@ -20,7 +20,7 @@ import inspect
 import operator
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,11 +30,14 @@ from puregraph.core.errors import AutoDiffException
 from puregraph.core.tracer import dataOf
 from puregraph.ops.kernel import declared, needReached
 
+if TYPE_CHECKING:
+    from puregraph.core.rules import ArrayFunction
+
 Vjp = Callable[[Any, Any, tuple, dict, tuple], Any]
 Jvp = Callable[[Any, list, list, dict], tuple[Any, Any]]
-VJPS: dict[Any, Vjp] = {}
-JVPS: dict[Any, Jvp] = {}
-CONSTANT: set[Any] = set()
+VJPS: dict[ArrayFunction, Vjp] = {}
+JVPS: dict[ArrayFunction, Jvp] = {}
+CONSTANT: set[ArrayFunction] = set()
 WRITING = {np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal}
 FRESH = {np.zeros_like, np.ones_like, np.empty_like}  # of the constant ones: to be written into
 NAMES = {  # of arguments, where a function's signature does not tell
@@ -49,7 +52,7 @@ PLAIN = {*HARMLESS, "axis", "order", "casting", "subok", "copy", "optimize"}  # 
 RAW = ("arguments", "options", "needs")  # what a rule names that takes a call as it is
 
 
-def vjp(*functions: Any) -> Callable[[Callable], Callable]:
+def vjp(*functions: ArrayFunction) -> Callable[[Callable], Callable]:
     """Register the gradient of functions, as `rule(g, y, *arguments)` or `rule(g, y, arguments, options, needs)`."""
 
     needReached("gradient", functions, VJPS)
@@ -62,7 +65,7 @@ def vjp(*functions: Any) -> Callable[[Callable], Callable]:
     return keep
 
 
-def jvp(*functions: Any) -> Callable[[Jvp], Jvp]:
+def jvp(*functions: ArrayFunction) -> Callable[[Jvp], Jvp]:
     """Say how a tangent goes through functions of numpy, or through a Kernel of your own.
 
         @register_tangent(double)
@@ -87,7 +90,7 @@ def jvp(*functions: Any) -> Callable[[Jvp], Jvp]:
     return keep
 
 
-def linear(*functions: Any, at: int = 0, drop: tuple[str, ...] = ()) -> Callable[[Callable], Callable]:
+def linear(*functions: ArrayFunction, at: int = 0, drop: tuple[str, ...] = ()) -> Callable[[Callable], Callable]:
     """Register the adjoint of functions that are linear in argument `at`; the options of `drop` only add constants."""
 
     def keep(adjoint: Callable) -> Callable:
@@ -97,19 +100,19 @@ def linear(*functions: Any, at: int = 0, drop: tuple[str, ...] = ()) -> Callable
     return keep
 
 
-def vjpOf(function: Any) -> Vjp | None:
+def vjpOf(function: ArrayFunction) -> Vjp | None:
     """The gradient of a function: of the table, or what a Kernel declares."""
     return VJPS.get(function) or declaredVjp(function)
 
 
 @cache
-def declaredVjp(function: Any) -> Vjp | None:
+def declaredVjp(function: ArrayFunction) -> Vjp | None:
     """The gradient that a Kernel declares, if it does."""
     rules = [declared(function, what) for what in ("vjp", "multilinear", "adjoint")]
     return next((bound(function, rule) for rule in rules if rule is not None), None)
 
 
-def jvpOf(function: Any) -> Jvp | None:
+def jvpOf(function: ArrayFunction) -> Jvp | None:
     """The tangent of a function: of the table, or what a Kernel declares; itself where that is its adjoint."""
     rule = JVPS.get(function) or declared(function, "jvp")
     if rule is None and declared(function, "multilinear") is not None:
@@ -120,7 +123,7 @@ def jvpOf(function: Any) -> Jvp | None:
 def itself(at: int = 0, drop: tuple[str, ...] = ()) -> Jvp:
     """The tangent of a function that is linear in one argument: the function of that argument's tangent."""
 
-    def rule(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    def rule(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
         alone(function, tangents, at)
         rest = {name: option for name, option in options.items() if name not in drop}
         return function(*values, **options), function(*values[:at], tangents[at], *values[at + 1 :], **rest)
@@ -128,7 +131,7 @@ def itself(at: int = 0, drop: tuple[str, ...] = ()) -> Jvp:
     return rule
 
 
-def multilinear(*functions: Any) -> Callable[[Callable], Callable]:
+def multilinear(*functions: ArrayFunction) -> Callable[[Callable], Callable]:
     """Register the gradients of functions that are linear in each of their arrays."""
 
     def keep(rule: Callable) -> Callable:
@@ -138,13 +141,13 @@ def multilinear(*functions: Any) -> Callable[[Callable], Callable]:
     return keep
 
 
-def multilinearJvp(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def multilinearJvp(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """The tangent of a multilinear function: for each array with a tangent, the function of that tangent; summed."""
     terms = [function(*values[:i], t, *values[i + 1 :], **options) for i, t in enumerate(tangents) if t is not None]
     return function(*values, **options), combine(terms)
 
 
-def moves(*functions: Any, at: int = 0) -> None:
+def moves(*functions: ArrayFunction, at: int = 0) -> None:
     """Register functions that only move elements of argument `at`, some of them to several positions or to none."""
     jvp(*functions)(itself(at))
     needReached("gradient", functions, VJPS)
@@ -152,7 +155,7 @@ def moves(*functions: Any, at: int = 0) -> None:
         VJPS[function] = movedBack(function, at)
 
 
-def movedBack(function: Any, at: int) -> Vjp:
+def movedBack(function: ArrayFunction, at: int) -> Vjp:
     """The gradient of a function that only moves elements: added to the positions that they came from."""
 
     def rule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
@@ -167,13 +170,13 @@ def movedBack(function: Any, at: int) -> Vjp:
     return rule
 
 
-def constant(*functions: Any) -> None:
+def constant(*functions: ArrayFunction) -> None:
     """Register functions that have no derivative, whatever their arguments are."""
     needReached("derivative", functions, CONSTANT)
     CONSTANT.update(functions)
 
 
-def bound(function: Any, rule: Callable) -> Vjp:
+def bound(function: ArrayFunction, rule: Callable) -> Vjp:
     """Call a rule with arguments by name, whether the call passed them by position or by name."""
     wanted = tuple(inspect.signature(rule).parameters)[2:]
     if wanted == RAW:
@@ -189,7 +192,7 @@ def bound(function: Any, rule: Callable) -> Vjp:
     return call
 
 
-def namesOf(function: Any) -> tuple[str, ...]:
+def namesOf(function: ArrayFunction) -> tuple[str, ...]:
     """The names of a function's arguments, in order."""
     known = NAMES.get(function)
     if known is None:
@@ -198,7 +201,7 @@ def namesOf(function: Any) -> tuple[str, ...]:
 
 
 @cache
-def parametersOf(function: Any) -> dict[str, inspect.Parameter]:
+def parametersOf(function: ArrayFunction) -> dict[str, inspect.Parameter]:
     """The parameters of a function by name; none where it does not tell."""
     try:
         return dict(inspect.signature(getattr(function, "reference", function)).parameters)
@@ -206,7 +209,7 @@ def parametersOf(function: Any) -> dict[str, inspect.Parameter]:
         return {}
 
 
-def refused(function: Any, rule: Vjp, arguments: tuple, options: dict[str, Any]) -> str:
+def refused(function: ArrayFunction, rule: Vjp, arguments: tuple, options: dict[str, Any]) -> str:
     """The options of a call that change the result and that its rule does not support, for a message; usually none."""
     reads = getattr(rule, "reads", PLAIN)
     if reads is None:
@@ -215,7 +218,7 @@ def refused(function: Any, rule: Vjp, arguments: tuple, options: dict[str, Any])
     return ", ".join([f"{k}={v!r:.40}" for k, v in byName.items() if k not in reads and not isDefault(function, k, v)])
 
 
-def isDefault(function: Any, name: str, value: Any) -> bool:
+def isDefault(function: ArrayFunction, name: str, value: Any) -> bool:
     """True if an option has its default value."""
     if isLeftOut(value):
         return True
@@ -225,13 +228,13 @@ def isDefault(function: Any, name: str, value: Any) -> bool:
     return parameter is not None and type(value) is type(parameter.default) and value == parameter.default
 
 
-def isLeftOut(value: Any) -> bool:
+def isLeftOut(value: object) -> bool:
     """True if an option was left out."""
     return value is None or value is LEFTOUT
 
 
 def positioned(
-    function: Any, arguments: tuple, options: dict[str, Any], isVariable: Callable[[Any], bool]
+    function: ArrayFunction, arguments: tuple, options: dict[str, Any], isVariable: Callable[[object], bool]
 ) -> tuple[tuple, dict[str, Any]]:
     """A call with its Variables given by position, whatever it was that the caller gave by name."""
     late = [k for k, v in options.items() if k != "out" and holds(v, isVariable)]
@@ -251,12 +254,12 @@ def positioned(
     return tuple(placed), options
 
 
-def holds(value: Any, isVariable: Callable[[Any], bool]) -> bool:
+def holds(value: Any, isVariable: Callable[[object], bool]) -> bool:
     """True if a value is a Variable, or a sequence with one inside."""
     return isVariable(value) or type(value) in (list, tuple) and any(holds(v, isVariable) for v in value)
 
 
-def nameOf(function: Any) -> str:
+def nameOf(function: ArrayFunction) -> str:
     """A function as a message names it."""
     owner = getattr(function, "__self__", None)
     inside = f"{owner.__name__}." if isinstance(owner, np.ufunc) else ""
@@ -264,14 +267,14 @@ def nameOf(function: Any) -> str:
     return f"{module.removesuffix('.core').split('._')[0]}.{inside}{getattr(function, '__name__', function)}"
 
 
-def changes(tangents: Any) -> bool:
+def changes(tangents: object) -> bool:
     """True if there is any tangent."""
     if isinstance(tangents, (list, tuple)):
         return any(map(changes, tangents))
     return tangents is not None
 
 
-def refuse(function: Any, options: dict, *names: str) -> None:
+def refuse(function: ArrayFunction, options: dict, *names: str) -> None:
     """Raise    AutoDiffException for an option that a rule would drop; one of None or True is none."""
     for name in names:
         value = options.get(name)
@@ -279,7 +282,7 @@ def refuse(function: Any, options: dict, *names: str) -> None:
             raise AutoDiffException(f"forward mode knows no tangent of {nameOf(function)} with {name}={value!r:.40}")
 
 
-def alone(function: Any, tangents: list, *positions: int) -> None:
+def alone(function: ArrayFunction, tangents: list, *positions: int) -> None:
     """Raise    AutoDiffException where an argument moves that a rule takes for a constant."""
     moving = [i for i, t in enumerate(tangents) if changes(t) and i not in positions]
     if moving:

@@ -6,7 +6,7 @@ Source    Giles 2008, An extended collection of matrix derivative results for fo
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from puregraph.core.accumulate import isArray
 from puregraph.core.errors import AutoDiffException
 from puregraph.ops.reference.einsum import spread as spreadOver
 from puregraph.ops.reference.reduce import unbroadcast
+
+if TYPE_CHECKING:
+    from puregraph.core.rules import ArrayFunction
 
 jvp(np.kron, np.cross, np.convolve, np.multiply.outer)(multilinearJvp)
 
@@ -148,7 +151,7 @@ def normRule(g, y, x, ord=None, axis=None):
 
 
 @jvp(np.linalg.norm)
-def length(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def length(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """sum x t / y, for the square root of the sum of squares; 0 where that is, as going backward."""
     axis, keepdims = alongAxis(values, options, 2)
     order = values[1] if len(values) > 1 else options.get("ord")
@@ -167,7 +170,7 @@ def invRule(g, y, a):
 
 
 @jvp(np.linalg.inv)
-def inverted(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def inverted(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """y = 1/a: -y t y."""
     y = function(*values)
     return y, -(y @ tangents[0] @ y)
@@ -183,7 +186,7 @@ def solveRule(g, y, a, b):
 
 
 @jvp(np.linalg.solve)
-def solved(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def solved(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """a y = b: a times the tangent of y is that of b, less ta y."""
     a, b = values
     y = function(a, b)
@@ -199,7 +202,7 @@ def detRule(g, y, a):
 
 
 @jvp(np.linalg.det)
-def determinant(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def determinant(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """y trace(t / a)."""
     y = function(*values)
     return y, y * np.trace(np.linalg.solve(values[0], tangents[0]), axis1=-2, axis2=-1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from puregraph.autodiff.derivatives.declarations import jvp, linear, moves, vjp
 from puregraph.autodiff.derivatives.ufuncs import fit
 from puregraph.core.accumulate import isArray
 from puregraph.core.errors import AutoDiffException
+
+if TYPE_CHECKING:
+    from puregraph.core.rules import ArrayFunction
 
 moves(np.rollaxis, np.fliplr, np.flipud, np.rot90, np.delete, np.resize, np.fft.fftshift, np.fft.ifftshift)
 moves(np.hsplit, np.vsplit, np.dsplit)
@@ -75,7 +78,7 @@ def broadcastRule(g, y, array, shape=None):
 
 
 @jvp(np.broadcast_arrays)
-def broadcasted(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def broadcasted(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """Linear in all arrays at once."""
     parts = [np.zeros_like(x) if t is None else t for x, t in zip(values, tangents)]
     return function(*values, **options), function(*parts, **options)
@@ -101,7 +104,7 @@ def padRule(g, y, array, pad_width, constant_values=0):
 
 
 @jvp(np.pad)
-def padded(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def padded(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """Linear, but for constants around it."""
     mode = values[2] if len(values) > 2 else options.get("mode", "constant")
     if mode in ("maximum", "minimum", "median", "empty") or not isinstance(mode, str):
@@ -120,7 +123,7 @@ JOINS: dict[Any, Callable[[Any, int], int | None]] = {  # the axis of the result
 }
 
 
-def joinRule(function: Any) -> Callable[..., Any]:
+def joinRule(function: ArrayFunction) -> Callable[..., Any]:
     """The gradient of joining a list of arrays: each gets its slice. A single array counts as the list of its rows."""
 
     def rule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
@@ -143,7 +146,7 @@ for join in JOINS:
 
 
 @jvp(*JOINS)
-def joined(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def joined(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """Linear in all arrays of a list at once."""
     parts = [np.zeros_like(x) if t is None else t for x, t in zip(values[0], tangents[0])]
     return function(*values, **options), function(parts, *values[1:], **options)

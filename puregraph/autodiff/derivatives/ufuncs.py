@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from puregraph.ops.formula.formula import formulasOf, numpyFrom
 from puregraph.ops.formula.interpreter import Interpreter
 from puregraph.ops.formula.optable import LOGICAL, OPERATORS, TABLE
 from puregraph.ops.reference.reduce import unbroadcast
+
+if TYPE_CHECKING:
+    from puregraph.core.rules import ArrayFunction
 
 
 def textsOf() -> dict[Any, str]:
@@ -57,7 +60,7 @@ TEXTS = textsOf()
 
 
 @cache
-def formulaOf(function: Any) -> Formula | None:
+def formulaOf(function: ArrayFunction) -> Formula | None:
     """The formula of a ufunc; None where there is none."""
     return Formula(TEXTS[function]) if function in TEXTS else None
 
@@ -84,7 +87,7 @@ def formulaRule(formulas: list[Formula], names: tuple[str, ...], several: bool) 
 
 
 @cache
-def pullbackOf(function: Any) -> Vjp | None:
+def pullbackOf(function: ArrayFunction) -> Vjp | None:
     """The rule of a ufunc or of an Interpreter; None for anything else."""
     if isinstance(function, Interpreter):
         fresh = {name: f"v{i}" for i, name in enumerate(function.names)}
@@ -171,7 +174,7 @@ def slopes(
     return numpyFrom([pairs[i][0] for i in there], (*names, *pairs[0][1])), there
 
 
-def throughFormulas(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def throughFormulas(function: Interpreter, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """Branches are differentiated one by one, so that what a condition discards cannot make a tangent nan."""
     results = function(*values)
     formulas = tuple(formulasOf(function))
@@ -202,7 +205,7 @@ def inShape(tangent: Any, value: Any) -> Any:
 
 
 @jvp(*TEXTS)
-def pointwiseTangent(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def pointwiseTangent(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """The derivative of the function's formula."""
     y = function(*values, **options)
     if type(y) is tuple or y.dtype.kind != "f":
@@ -226,7 +229,7 @@ def clipRule(g, y, a, a_min=None, a_max=None, min=None, max=None):
 
 
 @jvp(np.clip)
-def clipped(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def clipped(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """Passes between the bounds, and at both; a bound that is None is infinite."""
     refuse(function, options, "where")
     low, high = options.pop("min", None), options.pop("max", None)
@@ -250,7 +253,7 @@ def roundRule(g, y, a, decimals=0):
 
 
 @jvp(np.round, np.around)
-def rounded(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def rounded(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """The tangent of a step function: none, as it is constant between its steps."""
     return function(*values, **options), None
 
@@ -262,7 +265,7 @@ def fullLikeRule(g, y, a, fill_value, shape=None):
 
 
 @jvp(np.full_like)
-def filled(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def filled(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """Only what it is filled with matters."""
     y, t = function(*values, **options), tangents[1]
     return y, None if t is None or y.dtype.kind != "f" else function(values[0], t, *values[2:], **options)
@@ -275,7 +278,7 @@ def astypeRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) ->
 
 
 @jvp(astype)
-def converted(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def converted(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """In the other dtype; none in one of whole numbers."""
     y = function(*values, **options)
     return y, function(tangents[0], *values[1:], **options) if y.dtype.kind == "f" else None

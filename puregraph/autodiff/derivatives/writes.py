@@ -34,7 +34,7 @@ def putAt(g: Any, key: Any, shape: Any) -> Any:
     return dx
 
 
-def isBasic(key: Any) -> bool:
+def isBasic(key: object) -> bool:
     """True if an index names no position twice: slices, integers and masks."""
     parts = key if type(key) is tuple else (key,)
     return all(isinstance(part, (int, slice, type(None), type(Ellipsis))) or isMask(part) for part in parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from puregraph.core.tracer import Tracer, method
 from puregraph.graph.module import Module
 from puregraph.ops.formula.interpreter import Interpreter
 from puregraph.ops.kernel import REFERENCE
+
+if TYPE_CHECKING:
+    from puregraph.core.rules import ArrayFunction
 
 
 class Dual(Tracer):
@@ -45,7 +48,7 @@ class Dual(Tracer):
         return self.value.shape
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         return self.value.dtype
 
     @property
@@ -106,7 +109,7 @@ class Dual(Tracer):
     nonzero = method(np.nonzero)
 
 
-def push(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def push(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """Compute a function's result and its tangent; None if the result is constant.
 
     Raises    AutoDiffException for a function without a tangent rule
@@ -128,7 +131,7 @@ def push(function: Any, values: list, tangents: list, options: dict) -> tuple[An
     )
 
 
-def isDual(x: Any, level: int) -> bool:
+def isDual(x: object, level: int) -> bool:
     """True for a Dual of this level; Duals of lower levels are plain values here."""
     return isinstance(x, Dual) and x.level == level
 

@@ -44,7 +44,9 @@ class Derivatives(NamedTuple):
     params: dict[str, Any]
 
 
-def jvp(function: Any, primals: Any, tangents: Any = None, params: dict[str, Any] | None = None) -> tuple[Any, Any]:
+def jvp(
+    function: Callable[..., Any], primals: Any, tangents: Any = None, params: dict[str, Any] | None = None
+) -> tuple[Any, Any]:
     """Outputs, and their derivative along a direction: dy = J v, in one pass forward.
 
     `function` is a Graph, a Module, or a function of arrays; `primals` an array, or a list or tuple of them, and
@@ -69,7 +71,7 @@ def jvp(function: Any, primals: Any, tangents: Any = None, params: dict[str, Any
         return split(result[0] if len(result) == 1 else result, level)
 
 
-def vjp(function: Any, inputs: Any, cotangents: Any = None, params: Any = ()) -> Derivatives:
+def vjp(function: Callable[..., Any], inputs: Any, cotangents: Any = None, params: Any = ()) -> Derivatives:
     """The outputs, and the gradients of <u, y>: of the inputs, and of parameters by path; `params=True` means all.
 
     `function` is a Graph, a Module, or a function of arrays, which runs on Variables.
@@ -95,7 +97,9 @@ def vjp(function: Any, inputs: Any, cotangents: Any = None, params: Any = ()) ->
     )
 
 
-def hvp(function: Any, inputs: Any, vectors: Any = None, params: dict[str, Any] | None = None) -> Derivatives:
+def hvp(
+    function: Callable[..., Any], inputs: Any, vectors: Any = None, params: dict[str, Any] | None = None
+) -> Derivatives:
     """Compute a scalar function's value and its Hessian-vector product: H v = d/dt grad f(x + t v).
 
     `function` is a Graph, a Module, or a function of arrays, which is differentiated twice on a tape.
@@ -132,7 +136,7 @@ def hvp(function: Any, inputs: Any, vectors: Any = None, params: dict[str, Any] 
         )
 
 
-def jacobian(function: Any, x: Any) -> Any:
+def jacobian(function: Callable[..., Any], x: Any) -> Any:
     """dy/dx as one array, a column for each element of x; for small ones.
 
     Shapes    x (*a), y (*b) -> (*b, *a); for several outputs a list
@@ -144,7 +148,7 @@ def jacobian(function: Any, x: Any) -> Any:
     return stacked(columns, x)
 
 
-def hessian(function: Any, x: Any) -> Any:
+def hessian(function: Callable[..., Any], x: Any) -> Any:
     """d2f/dx2 of one number as one array, a column for each element of x; for small ones.
 
     Shapes    x (*a) -> (*a, *a)

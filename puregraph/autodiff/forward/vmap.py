@@ -6,7 +6,7 @@ import operator
 import warnings
 from collections.abc import Callable
 from string import ascii_letters
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from puregraph.core.errors import AutoDiffException
 from puregraph.core.tracer import Tracer, astype
 from puregraph.ops.formula.interpreter import Interpreter
 from puregraph.ops.kernel import declared, needReached
+
+if TYPE_CHECKING:
+    from puregraph.core.rules import ArrayFunction
 
 Rule = Callable[..., Any]
 
@@ -49,7 +52,7 @@ class Samples(Tracer):
         return self.batch.shape[1:]
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         return self.batch.dtype
 
     @property
@@ -75,11 +78,11 @@ class Samples(Tracer):
         self.batch[behind(key)] = new.batch if isinstance(new, Samples) else new
 
 
-RULES: dict[Any, Rule] = {}
+RULES: dict[ArrayFunction, Rule] = {}
 AXES = {"axis", "axis1", "axis2", "source", "destination"}  # what parameters are called that count axes
 
 
-def forAll(*functions: Any) -> Callable[[Rule], Rule]:
+def forAll(*functions: ArrayFunction) -> Callable[[Rule], Rule]:
     """This is what the functions do for all samples at once."""
 
     needReached("rule for samples", functions, RULES)
@@ -110,7 +113,7 @@ def wrapped(result: Any, count: int, rank: int) -> Any:
     return Samples(result) if result.ndim == rank + 1 and result.shape[0] == count else result
 
 
-def ofAll(function: Any, *arguments: Any, **options: Any) -> Any:
+def ofAll(function: ArrayFunction, *arguments: Any, **options: Any) -> Any:
     """Call a Kernel that declares a rule for samples of its first arguments."""
     count = declared(function, "sampled") or 1
     if any(isinstance(a, Samples) != (i < count) for i, a in enumerate(arguments)):
@@ -123,7 +126,7 @@ def ofAll(function: Any, *arguments: Any, **options: Any) -> Any:
 
 
 @forAll(np.where)
-def pointwise(function: Any, *arguments: Any, **options: Any) -> Any:
+def pointwise(function: ArrayFunction, *arguments: Any, **options: Any) -> Any:
     """Call an elementwise function."""
     arrays = aligned(arguments)
     count = next(len(a.batch) for a in arguments if isinstance(a, Samples))
@@ -145,7 +148,7 @@ def along(axis: Any, rank: int) -> Any:
 
 @forAll(np.sum, np.mean, np.max, np.min, np.prod, np.var, np.std, np.any, np.all, np.amax, np.amin)
 @forAll(np.cumsum, np.flip, np.swapaxes, np.moveaxis)
-def alongAxes(function: Any, x: Any, *arguments: Any, **options: Any) -> Any:
+def alongAxes(function: ArrayFunction, x: Any, *arguments: Any, **options: Any) -> Any:
     """Call a function along axes within each sample."""
     names = namesOf(function)
     bound = {**dict(zip(names[1:], arguments)), **options}
@@ -154,7 +157,7 @@ def alongAxes(function: Any, x: Any, *arguments: Any, **options: Any) -> Any:
 
 
 @forAll(np.reshape)
-def reshaped(function: Any, x: Any, shape: Any) -> Any:
+def reshaped(function: ArrayFunction, x: Any, shape: Any) -> Any:
     """The values of each sample in another shape."""
     shape = shape if isinstance(shape, (tuple, list)) else (shape,)
     if -1 in shape:
@@ -164,27 +167,27 @@ def reshaped(function: Any, x: Any, shape: Any) -> Any:
 
 
 @forAll(np.ravel)
-def raveled(function: Any, x: Any) -> Any:
+def raveled(function: ArrayFunction, x: Any) -> Any:
     """The values of each sample in a row."""
     return reshaped(np.reshape, x, (-1,))
 
 
 @forAll(np.transpose)
-def transposed(function: Any, x: Any, axes: Any = None) -> Any:
+def transposed(function: ArrayFunction, x: Any, axes: Any = None) -> Any:
     """The axes of each sample in another order."""
     order = range(x.ndim)[::-1] if axes is None else [a % x.ndim for a in axes]
     return Samples(x.batch.transpose(0, *(a + 1 for a in order)))
 
 
 @forAll(np.squeeze)
-def squeezed(function: Any, x: Any, axis: Any = None) -> Any:
+def squeezed(function: ArrayFunction, x: Any, axis: Any = None) -> Any:
     """Each sample without axes of length one."""
     ones = tuple(i for i, d in enumerate(x.shape) if d == 1) if axis is None else axis
     return Samples(x.batch.squeeze(axis=along(ones, x.ndim))) if ones != () else x
 
 
 @forAll(np.broadcast_to)
-def broadcasted(function: Any, x: Any, shape: Any) -> Any:
+def broadcasted(function: ArrayFunction, x: Any, shape: Any) -> Any:
     """Each sample seen in a larger shape."""
     shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     full = x.batch.reshape(len(x.batch), *(1,) * (len(shape) - x.ndim), *x.shape)
@@ -192,20 +195,20 @@ def broadcasted(function: Any, x: Any, shape: Any) -> Any:
 
 
 @forAll(astype, np.copy)
-def converted(function: Any, x: Any, *arguments: Any, **options: Any) -> Any:
+def converted(function: ArrayFunction, x: Any, *arguments: Any, **options: Any) -> Any:
     """Each sample in another dtype, or in memory of its own."""
     return Samples(function(x.batch, *arguments, **options))
 
 
 @forAll(np.zeros_like, np.ones_like, np.full_like)
-def alike(function: Any, x: Any, *arguments: Any, shape: Any = None, **options: Any) -> Any:
+def alike(function: ArrayFunction, x: Any, *arguments: Any, shape: Any = None, **options: Any) -> Any:
     """An array for each sample, filled alike."""
     sizes = x.shape if shape is None else shape if isinstance(shape, (tuple, list)) else (shape,)
     return Samples(function(x.batch, *arguments, shape=(len(x.batch), *sizes), **options))
 
 
 @forAll(np.concatenate, np.stack)
-def joined(function: Any, arrays: Any, axis: int = 0) -> Any:
+def joined(function: ArrayFunction, arrays: Any, axis: int = 0) -> Any:
     """Arrays of each sample one after another, or along a new axis."""
     first = next(a for a in arrays if isinstance(a, Samples))
     parts = [a.batch if isinstance(a, Samples) else np.broadcast_to(a, (len(first.batch), *a.shape)) for a in arrays]
@@ -213,7 +216,7 @@ def joined(function: Any, arrays: Any, axis: int = 0) -> Any:
 
 
 @forAll(operator.getitem)
-def indexed(function: Any, x: Any, key: Any) -> Any:
+def indexed(function: ArrayFunction, x: Any, key: Any) -> Any:
     """A part of each sample."""
     return Samples(x.batch[behind(key)])
 
@@ -227,7 +230,7 @@ def behind(key: Any) -> tuple:
 
 
 @forAll(np.matmul)
-def multiplied(function: Any, a: Any, b: Any) -> Any:
+def multiplied(function: ArrayFunction, a: Any, b: Any) -> Any:
     """A matrix product for each sample; what all have in common has no more axes than they."""
     ranks = [rankOf(x) for x in (a, b) if isinstance(x, Samples)]
     if min(rankOf(a), rankOf(b)) < 2 or max(rankOf(a), rankOf(b)) > max(ranks):
@@ -236,7 +239,7 @@ def multiplied(function: Any, a: Any, b: Any) -> Any:
 
 
 @forAll(np.einsum)
-def contracted(function: Any, equation: str, *xs: Any, **options: Any) -> Any:
+def contracted(function: ArrayFunction, equation: str, *xs: Any, **options: Any) -> Any:
     """A sum of products for each sample: one more letter."""
     left, arrow, output = equation.replace(" ", "").partition("->")
     free = [letter for letter in ascii_letters if letter not in equation]

@@ -130,7 +130,7 @@ def graph_of(graph_or_model: Any) -> Any:
 
 @takes(accumulate=Flag, data_forwarding_strategy=Text, budget=optional(Bytes))
 def add_backward_pass(
-    graph: Any,
+    graph: Graph,
     outputs: Any,
     inputs: Any,
     accumulate: bool = False,
@@ -232,7 +232,7 @@ def make_backward_function(
     return forward, backward, backward.result, dict(zip([flat.names[n] for n in backward.numbers], descriptors))
 
 
-def names_of(graph: Any) -> _Names:
+def names_of(graph: Graph) -> _Names:
     """The names of a graph's values.
 
     Raises    AutoDiffException for an object that is no graph

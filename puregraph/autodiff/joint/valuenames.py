@@ -109,7 +109,7 @@ class _Names:
         return ", ".join(self.flat.names[n] for n in chosen), [(n,) for n in chosen]
 
 
-def isMany(items: Any) -> bool:
+def isMany(items: object) -> bool:
     """True for a list of values; `(node, slot)` is a single one."""
     slotted = isinstance(items, tuple) and len(items) == 2 and isinstance(items[0], Node)
     return isinstance(items, (list, tuple)) and not (slotted and not isinstance(items[1], (Node, tuple)))

@@ -9,9 +9,9 @@ forward pass of each checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from puregraph.graph.module import Inputs, Module
 from puregraph.graph.pointwise import Pointwise
 from puregraph.graph.sequential import Sequential
 from puregraph.graph.steps import Steps
+
+if TYPE_CHECKING:
+    from puregraph.core.device import Array
 
 
 class _Before:
@@ -146,7 +149,7 @@ class Checkpoint(GraphHolder):
         yield cls(Sequential(Pointwise(formula="a * b"), Pointwise(formula="tanh(x)"))), [(2, 3), (3,)]
 
 
-def checkpoint(function: Any, *inputs: Any) -> Any:
+def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
     """Call a function and store only its inputs; its inner values are recomputed in the backward pass.
 
     `function` is a Graph or Module, on Nodes, arrays or Variables, or any function of Variables. Leaves that are not
@@ -158,7 +161,7 @@ def checkpoint(function: Any, *inputs: Any) -> Any:
     """
     if isinstance(function, Module):
         return Checkpoint(function)(*inputs)
-    before: dict[int, tuple[State, Any]] = {}
+    before: dict[int, tuple[State, Array]] = {}
     modes: dict[Module, tuple] = {}
     start = next(NUMBERS)
     with enable_grad(), noting(before, modes):
@@ -186,7 +189,15 @@ class CheckpointBackward(TapeNode):
 
     __slots__ = ("before", "elsewhere", "function", "inputs", "modes", "versions", "wanted")
 
-    def __init__(self, function: Any, inputs: Any, elsewhere: list[GradientEdge], count: int, before: Any, modes: Any):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        inputs: Any,
+        elsewhere: list[GradientEdge],
+        count: int,
+        before: Any,
+        modes: Any,
+    ):
         self.wanted = [i for i, v in enumerate(inputs) if isinstance(v, Variable) and v.requires_grad]
         edges = (*(inputs[i].edge() for i in self.wanted), *elsewhere)
         super().__init__((), count)
@@ -258,11 +269,11 @@ def boundary(outputs: list[Variable], start: int, fresh: list[Any]) -> list[Grad
 
 
 @contextmanager
-def noting(before: dict[int, tuple[State, Any]], modes: dict[Module, tuple] | None = None) -> Iterator[None]:
+def noting(before: dict[int, tuple[State, Array]], modes: dict[Module, tuple] | None = None) -> Iterator[None]:
     """Note the states of each module before its first run, its mode, and its parameters' marks."""
     outer = HOOKS.enter
 
-    def enter(module: Any) -> None:
+    def enter(module: Module) -> None:
         if modes is not None and module not in modes:
             modes[module] = module.isTraining, [(n, p, p.mark()) for n, p in module.params.items()]
         for state in module.states.values():
@@ -279,7 +290,7 @@ def noting(before: dict[int, tuple[State, Any]], modes: dict[Module, tuple] | No
 
 
 @contextmanager
-def restored(before: dict[int, tuple[State, Any]]) -> Iterator[None]:
+def restored(before: dict[int, tuple[State, Array]]) -> Iterator[None]:
     """States as they were, until the end of the block."""
     now = [(state, state.array) for state, _ in before.values()]
     for state, data in before.values():

@@ -86,7 +86,7 @@ class FunctionBackward(TapeNode):
         ctx: FunctionCtx,
         form: tuple,
         leaves: list[Variable],
-        edges: tuple[tuple[Any, int], ...],
+        edges: tuple[tuple[TapeNode | None, int], ...],
         count: int,
     ):
         super().__init__((), count)

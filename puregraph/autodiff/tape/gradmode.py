@@ -37,7 +37,7 @@ class set_grad_enabled:  # noqa: N801 - torch's name
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         MODE.enabled = self.before
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,7 +63,7 @@ class Switch:
         self.before.append(MODE.enabled)
         MODE.enabled = self.mode
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         MODE.enabled = self.before.pop()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:

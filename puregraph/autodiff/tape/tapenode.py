@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.core.accumulate import combine
 from puregraph.core.errors import AutoDiffException
 from puregraph.core.late import Late
+
+if TYPE_CHECKING:
+    from puregraph.autodiff.tape.variable import Variable
 
 NOTHING = (
     "Variable does not require grad or does not have a grad_fn: it was made under no_grad, of values that require no "
@@ -57,7 +60,7 @@ class TapeNode:
     locates_errors = False  # True if the errors of `apply` name the node already
 
     def __init__(self, next_functions: Iterable[GradientEdge] = (), num_outputs: int = 1):
-        self.edges: tuple[tuple[Any, int], ...] = ()  # the engine's: plain pairs are made quickly
+        self.edges: tuple[tuple[TapeNode | None, int], ...] = ()  # the engine's: plain pairs are made quickly
         self.hooks: dict[int | None, list[Callable]] | None = None
         self.kept: dict[int, list[weakref.ref]] | None = None
         self.num_outputs = num_outputs
@@ -74,7 +77,7 @@ class TapeNode:
         return tuple([GradientEdge(*edge) for edge in self.edges])
 
     @next_functions.setter
-    def next_functions(self, edges: Any) -> None:
+    def next_functions(self, edges: Sequence[GradientEdge]) -> None:
         self.edges = tuple([checked(edge, self) for edge in edges])
 
     def name(self) -> str:
@@ -98,7 +101,7 @@ class TapeNode:
         hooks.append(hook)
         return Handle(hooks, hook)
 
-    def keep(self, slot: int, variable: Any) -> None:
+    def keep(self, slot: int, variable: Variable) -> None:
         """Store the gradient of an output in a Variable at the end of each pass, while that is there."""
         self.kept = self.kept or {}
         self.kept.setdefault(slot, []).append(weakref.ref(variable))
@@ -110,7 +113,7 @@ class TapeNode:
 
     __repr__ = __str__
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple:
         raise TypeError(f"{self.name()} belongs to one pass and cannot be copied or pickled; copy the Variable's data")
 
 
@@ -155,7 +158,7 @@ class LeafAccumulator(TapeNode):
         return ()
 
 
-def get_gradient_edge(variable: Any) -> GradientEdge:
+def get_gradient_edge(variable: Variable) -> GradientEdge:
     """The edge along which a Variable's gradient comes: to the node that made it, or to a leaf's accumulator.
 
     Raises    AutoDiffException for a Variable that does not require a gradient
@@ -170,7 +173,7 @@ def get_gradient_edge(variable: Any) -> GradientEdge:
     return edge
 
 
-def checked(edge: Any, owner: TapeNode) -> GradientEdge:
+def checked(edge: object, owner: TapeNode) -> GradientEdge:
     """An edge, if it is one."""
     node, number = edge if isinstance(edge, tuple) and len(edge) == 2 else (edge, None)
     if not isinstance(node, (TapeNode, type(None))) or type(number) is not int:

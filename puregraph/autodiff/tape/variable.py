@@ -6,7 +6,7 @@ import copy
 import operator
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from puregraph.core.linkednode import LinkedNode
 from puregraph.core.tracer import Tracer
 from puregraph.graph.function import copied
 from puregraph.ops.formula.optable import OPERATORS
+
+if TYPE_CHECKING:
+    from puregraph.core.rules import ArrayFunction, Rule
 
 AGAIN = (
     "the graph of this pass was freed by an earlier backward: trying to backward through it a second time "
@@ -80,14 +83,14 @@ class RecordedValue(Tracer):
     def carrier(self) -> Any:
         return self._value
 
-    def handle(self, function: Any, arguments: tuple, options: dict[str, Any]) -> Any:
+    def handle(self, function: ArrayFunction, arguments: tuple, options: dict[str, Any]) -> Any:
         """Run a function on the values of Variables, and record it."""
         for kind, recorder in RECORDERS.items():
             if isinstance(function, kind):
                 return recorder(function, arguments, options)
         return record(function, arguments, options)
 
-    def __array_ufunc__(self, ufunc: Any, how: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, how: str, *inputs: Any, **options: Any) -> Any:
         if how == "__call__" and not options:
             if ufunc in SLOPES:
                 return slide(ufunc, SLOPES[ufunc], self)
@@ -203,7 +206,7 @@ class Variable(RecordedValue):
         return shapeOf(self._value)
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         if isinstance(self._value, (bool, int)):
             return np.dtype(type(self._value))
         return self._value.dtype
@@ -363,13 +366,13 @@ class Variable(RecordedValue):
         role = f", role={self.role!r}" if self.role else ""
         return f"Variable({self._value!r}{role}{wants}{made})"
 
-    def __deepcopy__(self, memo: Any) -> Variable:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
         copied = restored(copy.deepcopy(self._value, memo), self.role, self._wants)
         if self._node is None:
             copied._grad = copy.deepcopy(self._grad, memo)
         return copied
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple:
         return restored, (self._value, self.role, self._wants)
 
 
@@ -401,7 +404,7 @@ def lend(v: Variable) -> None:
         v._version += 1
 
 
-def versionOf(v: Any) -> int:
+def versionOf(v: object) -> int:
     """The version of a Variable's value now, whether it was set or written to; 0 for anything else."""
     if not isinstance(v, Variable):
         return 0
@@ -443,7 +446,9 @@ class Operation(TapeNode):
 
     __slots__ = ("arguments", "function", "leaves", "needs", "options", "result", "rule", "versions")
 
-    def __init__(self, function: Any, rule: Any, arguments: tuple, options: dict, leaves: list[Variable], result: Any):
+    def __init__(
+        self, function: ArrayFunction, rule: Any, arguments: tuple, options: dict, leaves: list[Variable], result: Any
+    ):
         edges = tuple([targetOf(v) for v in leaves])
         super().__init__((), len(result) if type(result) is tuple else 1)
         self.edges = edges  # first the leaves, then what reads them: so the numbers run
@@ -524,7 +529,7 @@ class UnaryOp(TapeNode):
 
     __slots__ = ("argument", "function", "result", "slope", "version")
 
-    def __init__(self, function: Any, slope: Callable[[Any, Any, Any], Any], v: Any, result: Any):
+    def __init__(self, function: ArrayFunction, slope: Callable[[Any, Any, Any], Any], v: Any, result: Any):
         self.hooks = self.kept = None
         self.num_outputs = 1
         self.function, self.slope, self.argument, self.result = function, slope, v, result
@@ -548,7 +553,7 @@ class UnaryOp(TapeNode):
         self.argument = self.result = None
 
 
-def slide(function: Any, slope: Callable[[Any, Any, Any], Any], v: Any, *more: Any) -> Variable:
+def slide(function: ArrayFunction, slope: Callable[[Any, Any, Any], Any], v: Any, *more: Any) -> Variable:
     """A function of one Variable whose derivative is known by `slope`; float16, computed wider, goes the long way."""
     isShort = v._wants and MODE.enabled and HOOKS.look is None and isArray(v._value) and v._value.dtype.itemsize > 2
     if not isShort:
@@ -598,7 +603,7 @@ def operand(value: Any, name: str) -> Any:
 PLAIN = {np.ndarray, np.float64, np.float32, int, float, type(None), tuple}
 
 
-def record(function: Any, arguments: tuple, options: dict[str, Any], rule: Any = None) -> Any:
+def record(function: ArrayFunction, arguments: tuple, options: dict[str, Any], rule: Rule | None = None) -> Any:
     """Call a function on the values of Variables; where one needs a gradient, as an Operation.
 
     Raises    AutoDiffException where a gradient is needed and none is known for the function, or for one of its options
@@ -639,7 +644,7 @@ def record(function: Any, arguments: tuple, options: dict[str, Any], rule: Any =
     return made(result, node)
 
 
-def written(function: Any, arguments: tuple, options: dict[str, Any], isRecorded: bool) -> Any:
+def written(function: ArrayFunction, arguments: tuple, options: dict[str, Any], isRecorded: bool) -> Any:
     """Run a call with `out=`: a Variable takes the written value, an array that would lose a gradient is refused.
 
     Raises    AutoDiffException for a leaf that requires a gradient, or an array that would lose one
@@ -703,7 +708,7 @@ def variable(data: Any, node: TapeNode | None = None, number: int = 0, role: str
 NEW = object.__new__
 
 
-def isVariable(value: Any) -> bool:
+def isVariable(value: object) -> bool:
     """True if a value is a Variable."""
     return isinstance(value, Variable)
 
