@@ -25,6 +25,7 @@ KEPT = {  # short names of what users import
     "node": "graph.node",
     "pointwise": "graph.pointwise",
     "text": "compat.text",
+    "weights": "serialize.weights",
 }
 
 NEW = {

@@ -1,0 +1,62 @@
+"""Readers: the formats of weight files, each told by the first bytes of a file, never by its name alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, BinaryIO, NamedTuple
+
+from puregraph.core.arguments import FileSource, takes
+from puregraph.core.errors import CheckpointError, printable
+from puregraph.core.storage.archive import foreign
+from puregraph.serialize.checkpoint import openFile
+from puregraph.serialize.weights.weightfile import WeightFile
+
+HEAD = 512  # bytes that a format is told by
+
+
+class Reader(NamedTuple):
+    """A format.
+
+    `matches`  decide by the first bytes of a file, its suffix in lower case, and the open file
+    `module`   where the function `opened(file, source)` is, which gives a WeightFile; imported at the first such file
+    """
+
+    format: str
+    matches: Callable[[bytes, str, BinaryIO], bool]
+    module: str
+
+
+READERS: list[Reader] = []
+
+
+@takes(path=FileSource)
+def readWeights(path: Any) -> WeightFile:
+    """Open a file of weights that another program wrote; its format is told by its content.
+
+    Nothing in the file is run, and no element is read before `StoredTensor.read`.
+
+    Raises    CheckpointError naming the file, for a format that is unknown or a file that is damaged
+    """
+    isBytes = isinstance(path, (bytes, bytearray, memoryview))
+    source = "the given bytes" if isBytes else printable(os.fsdecode(path))
+    suffix = "" if isBytes else os.path.splitext(source)[1].lower()
+    try:
+        file = openFile(path)
+    except OSError as error:
+        raise CheckpointError(f"cannot load '{source}': {error.strerror}") from error
+    try:
+        head = file.read(HEAD)
+        for reader in READERS:
+            file.seek(0)
+            if reader.matches(head, suffix, file):
+                file.seek(0)
+                return import_module(reader.module).opened(file, source)
+        raise CheckpointError(foreign(head))
+    except CheckpointError as error:
+        file.close()
+        raise CheckpointError(printable(f"cannot load '{source}': {error}")) from error.__cause__
+    except Exception as error:  # a forged file may cause any error
+        file.close()
+        raise CheckpointError(printable(f"cannot load '{source}': {type(error).__name__}: {error!s:.300}")) from error
