@@ -1,4 +1,4 @@
-"""Readers: the formats of weight files, each told by the first bytes of a file, never by its name alone."""
+"""Readers: the formats of weight files, each recognised by the first bytes of a file, never by its name alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from puregraph.core.storage.archive import foreign
 from puregraph.serialize.checkpoint import openFile
 from puregraph.serialize.weights.weightfile import WeightFile
 
-HEAD = 512  # bytes that a format is told by
+HEAD = 512  # bytes by which a format is recognised
 
 
 class Reader(NamedTuple):
@@ -28,16 +28,41 @@ class Reader(NamedTuple):
     module: str
 
 
-READERS: list[Reader] = []
+def isSafetensors(head: bytes, suffix: str, file: BinaryIO) -> bool:
+    """True for a file that begins with a length and JSON, or is named so and is of no other known kind."""
+    if head[8:9] == b"{":
+        return suffix == ".safetensors" or int.from_bytes(head[:8], "little") <= file.seek(0, 2) - 8
+    return suffix == ".safetensors" and "begins with" in foreign(head)
+
+
+def isIndex(head: bytes, suffix: str, file: BinaryIO) -> bool:
+    """True for a JSON object in a file that is named so, or in bytes."""
+    return suffix in (".json", "") and head.lstrip().startswith(b"{")
+
+
+READERS: list[Reader] = [
+    Reader("safetensors", isSafetensors, "puregraph.serialize.weights.safetensors"),
+    Reader("safetensors index", isIndex, "puregraph.serialize.weights.shardedfile"),
+]
 
 
 @takes(path=FileSource)
 def readWeights(path: Any) -> WeightFile:
-    """Open a file of weights that another program wrote; its format is told by its content.
+    """Open a file of weights that another program wrote; its format is recognised by its content.
 
     Nothing in the file is run, and no element is read before `StoredTensor.read`.
 
     Raises    CheckpointError naming the file, for a format that is unknown or a file that is damaged
+
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/small.safetensors"
+    >>> writeWeights(path, {"fc.weight": np.eye(2, dtype=np.float32)}, {"epoch": "3"})
+    >>> with readWeights(path) as weights:
+    ...     print(weights["fc.weight"], weights.metadata)
+    ...     print(weights["fc.weight"].read())
+    <'fc.weight': (2, 2) float32> {'epoch': '3'}
+    [[1. 0.]
+     [0. 1.]]
     """
     isBytes = isinstance(path, (bytes, bytearray, memoryview))
     source = "the given bytes" if isBytes else printable(os.fsdecode(path))
@@ -45,7 +70,7 @@ def readWeights(path: Any) -> WeightFile:
     try:
         file = openFile(path)
     except OSError as error:
-        raise CheckpointError(f"cannot load '{source}': {error.strerror}") from error
+        raise CheckpointError(f"cannot load '{source}': {error.strerror or error}") from error
     try:
         head = file.read(HEAD)
         for reader in READERS:

@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.core.errors import CheckpointError, quote, show
+from puregraph.core.errors import CheckpointError, brief, printable, quote, show
+from puregraph.core.storage.hdf import RANK
 from puregraph.graph.lookup import nearest
+from puregraph.serialize.weights.narrowfloats import NARROW, widened
+
+LARGEST = 1 << 48  # elements of an array, those along empty axes not counted
 
 
 class StoredTensor:
@@ -17,27 +21,33 @@ class StoredTensor:
 
     `shape`   its sizes
     `dtype`   the name of what is stored: numpy's ("float32"), "bfloat16", "float8_e4m3fn", or a block format ("q4_0")
-    `fetch`   read its elements from the file; called by `read` alone
+    `fetch`   read its elements from the file, or the bits of a float that numpy has no dtype for; called by `read`
     """
 
-    __slots__ = ("dtype", "fetch", "name", "shape")
+    __slots__ = ("dtype", "fetch", "name", "shape", "source")
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, fetch: Callable[[], np.ndarray]) -> None:
         self.name, self.shape, self.dtype, self.fetch = name, shape, dtype, fetch
+        self.source = ""  # set by the WeightFile
 
     @property
     def size(self) -> int:
         """Number of elements."""
         return prod(self.shape)
 
-    def read(self) -> np.ndarray:
-        """Read the elements, of this shape and numpy's dtype; what numpy has no dtype for is widened to float32.
+    def read(self, widen: bool = True) -> np.ndarray:
+        """Read the elements into a new array; what numpy has no dtype for is widened to float32, exactly.
 
-        The array may be a read-only view of the file.
+        `widen=False` gives bfloat16 and float8 as their bits, in unsigned integers.
 
-        Raises    CheckpointError if the elements are damaged
+        Raises    CheckpointError if the elements are damaged, or the file is closed
         """
-        return self.fetch()
+        try:
+            values = self.fetch()
+        except CheckpointError as error:
+            raise CheckpointError(printable(f"cannot read {quote(self.name)} of {self.source}: {error}")) from error
+        isBits = self.dtype in NARROW and values.dtype == NARROW[self.dtype]
+        return widened(values, self.dtype) if isBits and widen else values
 
     def __repr__(self) -> str:
         return f"<{quote(self.name)}: {show(self.shape)} {self.dtype}>"
@@ -62,6 +72,8 @@ class WeightFile(Mapping[str, StoredTensor]):
         self.format, self.source, self.tensors = format, source, tensors
         self.metadata: dict[str, Any] = metadata or {}
         self.close = close
+        for tensor in tensors.values():
+            tensor.source = tensor.source or source
 
     def __getitem__(self, name: str) -> StoredTensor:
         if name not in self.tensors:
@@ -86,3 +98,27 @@ class WeightFile(Mapping[str, StoredTensor]):
 
     def __repr__(self) -> str:
         return f"<{self.format} file {quote(self.source)}: {len(self)} arrays>"
+
+
+def countOf(shape: Any) -> int:
+    """Number of elements of a shape that a file has, as a list or a tuple.
+
+    Raises    CheckpointError for sizes that no array can have, beside an empty axis too
+    """
+    if not isinstance(shape, (list, tuple)) or not all(type(size) is int and size >= 0 for size in shape):
+        raise CheckpointError(f"wanted a shape of whole numbers, got {brief(shape)}")
+    if len(shape) > RANK:
+        raise CheckpointError(f"wanted a shape of at most {RANK} axes, got {len(shape)}")
+    if prod(size for size in shape if size) >= LARGEST:
+        raise CheckpointError(f"its shape is too large: {brief(shape)}")
+    return prod(shape)
+
+
+def checkedBools(values: np.ndarray) -> np.ndarray:
+    """Return an array of a file, whose bools are each 0 or 1.
+
+    Raises    CheckpointError for bools that are not
+    """
+    if values.dtype == bool and values.size and values.view(np.uint8).max() > 1:
+        raise CheckpointError("wanted bools, got bytes other than 0 and 1")
+    return values
