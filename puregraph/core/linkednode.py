@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,10 @@ class LinkedNode(ForeignAttributes):
     `rule`      the name of a registered gradient rule to use here in place of the module's own.
     """
 
-    __slots__ = ("__weakref__", "bwds", "component", "fwds", "module", "noticed", "original", "rename", "ruleName")
+    __slots__ = (
+        *("__weakref__", "bwdVisited", "bwds", "component", "fwdVisited", "fwds", "module"),
+        *("noticed", "original", "rename", "ruleName"),
+    )
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class LinkedNode(ForeignAttributes):
         self.fwds: list[Link] = []
         self.bwds: list[Link] = []
         self.component: Any = None
+        self.fwdVisited = self.bwdVisited = False
         self.noticed = False  # whether a graph uses this node, or has said that it leaves it out
         if parents is not None:
             self.addBackwards(parents)
@@ -172,7 +176,8 @@ class LinkedNode(ForeignAttributes):
         return positional + [named.get(name) for name in rest]
 
     def clearTraverse(self) -> None:
-        """Nothing to do: a traversal keeps its state to itself, so none is ever left on a node."""
+        """Unset `fwdVisited` and `bwdVisited`, which say that a walk visited this node; no walk reads them."""
+        self.fwdVisited = self.bwdVisited = False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.label})"
@@ -188,19 +193,22 @@ class LinkedNode(ForeignAttributes):
     def traverseForward(node: LinkedNode, func: Callable, *args: Any) -> None:
         """Call `func(node, *args)` on every node reachable along `fwds`, each once, after its parents among them.
 
+        Each is then marked `fwdVisited`, and none if `func` raises. Marks do not stop a later walk.
+
         Raises    GraphError naming the cycle, before any call, if there is one
         """
-        for visited in reversed(postorder([node], children)):
-            func(visited, *args)
+        walk(reversed(postorder([node], children)), "fwdVisited", func, args)
 
     @staticmethod
     def traverseBackward(node: LinkedNode, func: Callable, *args: Any) -> None:
         """Call `func(node, *args)` on every node reachable along `bwds`, each once, after its children among them.
 
+        `Node.traverseBackward(last, Node.updateGrad, grad)` back-propagates. Each node is then marked `bwdVisited`, and
+        none if `func` raises. Marks do not stop a later walk.
+
         Raises    GraphError naming the cycle, before any call, if there is one
         """
-        for visited in reversed(postorder([node], parents)):
-            func(visited, *args)
+        walk(reversed(postorder([node], parents)), "bwdVisited", func, args)
 
     _repr_html_: Any = Late("puregraph.draw.notebook", "nodeHtml")
     __add__: Any = Late(OPERATORS, "add")
@@ -234,6 +242,20 @@ class LinkedNode(ForeignAttributes):
     __abs__: Any = Late(OPERATORS, "absolute")
     __array_ufunc__: Any = Late(OPERATORS, "ufuncOfNumpy")
     __array_function__: Any = Late(OPERATORS, "functionOfNumpy")
+
+
+def walk(nodes: Iterable[LinkedNode], mark: str, func: Callable, args: tuple) -> None:
+    """Call a function on nodes in order, and mark those that it was called on; if it raises, unmark them."""
+    visited = []
+    try:
+        for node in nodes:
+            func(node, *args)
+            setattr(node, mark, True)
+            visited.append(node)
+    except BaseException:
+        for node in visited:
+            setattr(node, mark, False)
+        raise
 
 
 def kindOf(value: Any) -> str:

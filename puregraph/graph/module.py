@@ -357,7 +357,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
         grad = checkGrads(grad, outputs, type(self).__name__)
         node = Node(self)
         node.values = self.lastCall.values
-        node.updateGrad(grad if len(outputs) > 1 else grad[0], updParamGrads, updGrad, scale, momentum)
+        node.pullBack(grad if len(outputs) > 1 else grad[0], updParamGrads, updGrad, scale, momentum)
         self.lastCall.grad = node.grad
 
     # Testing ----------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from puregraph.core.errors import (
     show,
 )
 from puregraph.core.hooks import HOOKS
-from puregraph.core.linkednode import LinkedNode, kindOf
+from puregraph.core.linkednode import Edge, LinkedNode, kindOf
 from puregraph.core.machinememory import needOutputs
 from puregraph.core.rules import RuleContext, gradientRule, readBy
 from puregraph.core.shape import FreshSymbols, withValues
@@ -94,11 +94,13 @@ class Node(LinkedNode):
     def updateData(self, data: Any) -> None:
         """Apply the module to `data` (a node with parents takes theirs) and keep the outputs in `data`.
 
-        Raises    ShapeError, with the node's path, if the shapes do not fit
+        The gradient of an earlier pass is forgotten.
+
+        Raises    ShapeError, with the node's path, if the shapes do not fit; DataError if a parent has no data yet
         """
         spec = self.module.inputSpec
         if self.bwds:
-            inputs = [None if edge is None else edge[0].output(edge[1]) for edge in self.sources]
+            inputs = [None if edge is None else self.read(*edge) for edge in self.sources]
         else:
             inputs = spec.fill(data, self)
         self.checkInputs(inputs, spec)
@@ -122,7 +124,20 @@ class Node(LinkedNode):
         ends = [*zip(spec.names, inputs), *zip(repeat(spec.names[-1]), inputs[len(spec.names) :])] if inputs else []
         saved = self.saved([*ends, *zip(self.module.outputNames, visible)], stored)
         self.values = Applied(arguments, outputs, self.module.isTraining, saved)
+        self.grad = None
         self.made = visible[0] if len(visible) == 1 else list(visible)
+
+    def read(self, parent: Node, slot: int) -> Any:
+        """One output of a parent.
+
+        Raises    DataError if it has none yet
+        """
+        if parent.values is None:
+            raise DataError(
+                f"at '{self.name}' ({self.label}): its parent '{parent.name}' ({parent.label}) has no data yet: "
+                "run that first, or call forward on each input, which waits for all parents of a node"
+            )
+        return parent.output(slot)
 
     def checkInputs(self, inputs: list[Any], spec: Any) -> None:
         """Refuse missing inputs and unsupported values; for numeric modules, also arrays of anything but numbers."""
@@ -216,15 +231,26 @@ class Node(LinkedNode):
                 param.store(None, momentum=momentum)
         for node in branch:
             out = grad if node is self and grad is not None else node.buildOutGrad(grad, inside)
-            node.updateGrad(out, updParamGrads, updGrad or bool(node.bwds), scale, 1.0)
+            node.pullBack(out, updParamGrads, updGrad or bool(node.bwds), scale, 1.0)
 
     def updateGrad(
         self, grad: Any, updParamGrads: bool = True, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0
     ) -> None:
         """Compute the gradients of the module's parameters and inputs from its output gradient.
 
+        `grad`      the output gradient of a node without readers; one with readers takes theirs, `buildOutGrad`
+        `updGrad`   whether to compute the input gradient; a node with parents always does, because they need it
+        `momentum`  as in `backward`, for this node alone: in a walk where a module stands at several nodes, 1.0 adds up
+                    their gradients and 0.0 leaves that of the last node; `backward` adds up in either case
+
         Raises    PuregraphError if there was no forward pass, or the module's mode has changed since
         """
+        if self.fwds:
+            grad = self.buildOutGrad(grad)
+        self.pullBack(grad, updParamGrads, updGrad or bool(self.bwds), scale, momentum)
+
+    def pullBack(self, grad: Any, updParamGrads: bool, updGrad: bool, scale: float, momentum: float) -> None:
+        """Run the gradient rule on this output gradient, whatever readers have, and store what it gives."""
         if self.values is None:
             raise PuregraphError(f"at '{self.name}' ({self.label}): backward needs a forward pass first")
         self.values.check(self.module, self.name)
@@ -261,18 +287,31 @@ class Node(LinkedNode):
             return grad
         totals: list[Any] = [None] * len(self.module.outputNames)
         for reader in readers:
-            for (node, slot), new in reader.routeInGrad(reader.grad):
+            for (node, slot), new in reader.routed(reader.grad):
                 if node is self and new is not None and slot < len(totals):
                     totals[slot] = new if totals[slot] is None else accumulate(totals[slot], new)
         return totals[0] if len(totals) == 1 else totals
 
     def routeInGrad(self, grad: Any) -> Any:
-        """Pairs of edge and gradient (or its shape), one per argument; `grad` itself for a node without parents."""
+        """Sort the input gradients, or their shapes, by parent: `grad` itself for a node without parents.
+
+        Each parent's entry is the gradient of its output, summed over the edges to it; of a parent with several outputs
+        it is a list with one entry per output, None for outputs that this node does not read.
+        """
         if not self.bwds:
             return grad
-        sources = self.sources
+        table: dict[Any, list[Any]] = {}
+        for (node, slot), new in self.routed(grad):
+            totals = table.setdefault(node, [None] * len(node.module.outputNames))
+            if new is not None and slot < len(totals):
+                isFirst = totals[slot] is None or type(new) is tuple  # shapes of one output are equal
+                totals[slot] = new if isFirst else accumulate(totals[slot], new)
+        return {node: totals[0] if len(totals) == 1 else totals for node, totals in table.items()}
+
+    def routed(self, grad: Any) -> list[tuple[Edge, Any]]:
+        """Pairs of edge and gradient (or its shape), one per argument that has an edge."""
         several = isinstance(grad, list)
-        return [(e, grad[i] if several else grad) for i, e in enumerate(sources) if e is not None]
+        return [(e, grad[i] if several else grad) for i, e in enumerate(self.sources) if e is not None]
 
     def gradShapeFrom(self, outshapes: Any, shapes: dict) -> None:
         """Infer the shape of this node's `grad`, after `dataShapeFrom`, into `shapes[self]`; no data needed.
@@ -293,8 +332,9 @@ class Node(LinkedNode):
         return self.shape if self.fwds or outshapes is None else outshapes
 
     def reset(self) -> None:
-        """Forget the values of the last pass."""
+        """Forget the values of the last pass, and the marks of walks."""
         self.made = self.grad = self.values = None
+        self.fwdVisited = self.bwdVisited = False
 
 
 def located(error: ShapeError, path: str, label: str, source: str = "") -> ShapeError:

@@ -396,8 +396,9 @@ def test_a_module_with_a_gradient_for_nothing_keeps_none():
     once = shared.W.grad.copy()
     last.backward(g, momentum=0.5)
     assert np.allclose(shared.W.grad, 1.5 * once)
-    shared.node(i).updateGrad  # a node of its own has no say
-    second.updateGrad(None)
+    alone = shared.node(i, name="three")  # which has no readers
+    alone.updateData(None)
+    alone.updateGrad(None)
     assert shared.W.grad is None
 
 
