@@ -19,7 +19,7 @@ from puregraph.compat.analog.forwardgraph import ForwardGraph
 from puregraph.compat.analog.modelgraph import ModelGraph
 from puregraph.compat.analog.modelgraphstate import ModelGraphState
 from puregraph.compat.analog.occurrence import Occurrence
-from puregraph.core.errors import AutoDiffException
+from puregraph.core.errors import ArgumentError, AutoDiffException
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Add, Identity, Linear, Mul, Relu, Split, Tanh
@@ -641,6 +641,17 @@ def test_a_graph_is_drawn(tmp_path):
     assert 'n1 [label="say \\"tanh\\""];' in text
     assert 'n0 -> n1 [label="[0] -> []"];' in text and "n1 -> n2;" in text
     assert graph.save(tmp_path / "graph.dot").read_text() == text
+
+
+def test_a_graph_is_rendered_as_the_name_or_the_format_says(tmp_path):
+    graph = chain(Times(2), Times(3))
+    back = BackwardGraph().from_forward(graph)
+    assert back.render(tmp_path / "back.svg").read_text() == back.draw().svg()
+    assert graph.render("net", tmp_path / "new", format="html").name == "net.html"
+    assert graph.render("net.v2", tmp_path, "dot").name == "net.v2.dot"
+    assert back.render(directory=tmp_path) == tmp_path / "graph.svg"
+    with pytest.raises(ArgumentError, match="ends in .svg, .html, .dot, .png"):
+        graph.render(tmp_path / "net.pdf")
 
 
 def test_names_are_numbered_where_they_would_stand_twice():

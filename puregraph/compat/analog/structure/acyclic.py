@@ -226,3 +226,23 @@ class AcyclicDirectedGraph(LabelledGraph):
         path = Path(path)
         path.write_text(self.dot(), encoding="utf-8")
         return path
+
+    def render(self, filename: str | Path = "graph", directory: str | Path | None = None, format: str = "") -> Path:
+        """Draw this graph into a file and return its path: as `format`, else as the name ends, else as svg.
+
+        `format`    svg, png, html or dot
+
+        Raises    ArgumentError for another format
+
+        >>> from tempfile import mkdtemp
+        >>> graph = ForwardGraph()
+        >>> _ = graph.add_connection(graph.INPUT, np.tanh, graph.OUTPUT)
+        >>> graph.render("net", mkdtemp(), format="dot").name
+        'net.dot'
+        """
+        path = Path(directory or "") / filename
+        if format or not path.suffix:
+            path = path.with_name(f"{path.name}.{format or 'svg'}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.draw(path)
+        return path
