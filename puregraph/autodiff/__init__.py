@@ -115,10 +115,13 @@ __all__ = [
 ]
 
 ANALOG = "puregraph.compat.analog"
+PATHS = ("function", "graph")  # of afnio
 
 
 def __getattr__(name: str) -> Any:
-    """A class of AnalogVNN's graphs, which stand on all of this and are imported at their first use."""
+    """A class of AnalogVNN's graphs, which stand on all of this, or a path of afnio: imported at their first use."""
+    if name in PATHS:
+        return import_module(f"{__name__}.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(ANALOG), name)

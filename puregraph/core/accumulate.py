@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.core.base.dtype import isFloating
 from puregraph.core.errors import DataError
 
 
@@ -138,6 +139,12 @@ def needPlain(value: Any, where: str) -> None:
     hint = operatorsHint(value)
     if hint:
         raise DataError(f"{where}: wanted a plain array, got {hint}")
+
+
+def differentiable(value: Any) -> bool:
+    """True if a value can have a gradient: floating point, or no number at all."""
+    kind = getattr(value, "dtype", None)
+    return isFloating(kind) if kind is not None else not isinstance(value, (bool, int, complex, type(None)))
 
 
 def shapeOf(value: Any) -> Any:

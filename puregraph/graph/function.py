@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.core.accumulate import isArray, isValue, needPlain, shapeOf, zeroLike
+from puregraph.core.accumulate import differentiable, isArray, isValue, needPlain, shapeOf, zeroLike
 from puregraph.core.base.align import readOnly
 from puregraph.core.base.signals import isAsynchronous
 from puregraph.core.errors import AutoDiffException, GraphError, PuregraphError, plural
@@ -65,10 +66,21 @@ class Context:
         """The gradients of the outputs as `backward` takes them."""
         if not self.materializes:
             return list(grads)
-        return [zeroLike(y) if g is None else g for g, y in zip(grads, self.outputs, strict=True)]
+        pairs = zip(grads, self.outputs, strict=True)
+        return [zeroLike(y) if g is None and differentiable(y) else g for g, y in pairs]
 
 
-class Function:
+class FunctionType(ABCMeta):
+    """The type of Functions. A node of the tape is an instance of Function, and of the Function that made it."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        if not hasattr(type(value), "next_functions"):
+            return super().__instancecheck__(value)
+        function = getattr(value, "function", None)
+        return cls is Function or isinstance(function, type) and issubclass(function, cls)
+
+
+class Function(metaclass=FunctionType):
     """An operation with a gradient of its own.
 
         class Cube(Function):
@@ -87,6 +99,7 @@ class Function:
     Or `forward(*inputs)` without a context, and `setup_context(ctx, inputs, output)` beside it. An input may be a list
     of values, or come by keyword (keywords follow the others in `inputs`). `backward` takes one gradient per output and
     returns one per input, None where there is none, a list for a list; `ctx.needs_input_grad` says which are wanted.
+    An output that is no Variable and cannot have a gradient, such as an integer, has None for one.
     `outputNames` names the outputs where there are several. `dataShapeFrom(*shapes)`, a static method too, says the
     output's shape; without it `forward` is tried once on zeros of the inputs' shapes.
 

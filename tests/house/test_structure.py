@@ -26,7 +26,8 @@ FILES = {
     "gemm": METHOD,
     "slidingwindow": METHOD,
     "add": SEEDS,
-    "function": SEEDS,
+    "function": f"{SEEDS}; and the path of Function in afnio",
+    "graph": "the path of the tape's nodes in afnio",
     "split": f"{SEEDS}; and data is split",
     "sum": SEEDS,
 }

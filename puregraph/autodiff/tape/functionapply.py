@@ -14,15 +14,16 @@ from puregraph.autodiff.tape.tapenode import TapeNode
 from puregraph.autodiff.tape.variable import (
     AGAIN,
     Variable,
+    adds,
     bare,
-    differentiable,
     isVariable,
+    standIn,
     targetOf,
     typed,
     variable,
     versionOf,
 )
-from puregraph.core.accumulate import isArray, needPlain, shapeOf, zeroLike
+from puregraph.core.accumulate import combine, differentiable, isArray, needPlain, shapeOf, zeroLike
 from puregraph.core.errors import AutoDiffException, GraphError
 from puregraph.core.hooks import HOOKS
 from puregraph.graph.function import Context, Function, Keyword, copied, leavesOf, listText, resultText, writeRefusal
@@ -49,6 +50,8 @@ class FunctionCtx(Context):
     def saved_variables(self) -> tuple:
         """The values saved by `save_for_backward`; an output is the Variable that `apply` returned.
 
+        A text is a copy, whose `grad` may be set: what `backward` returns is its gradient.
+
         Raises    AutoDiffException if one was modified since, or the graph was freed
         """
         if self.node is not None and self.node.ctx is None:
@@ -58,7 +61,8 @@ class FunctionCtx(Context):
                 raise AutoDiffException(
                     "a Variable that save_for_backward keeps was modified in place since; make a new one instead"
                 )
-        return tuple([self.linked(v) for v in self.saved])
+        linked = [self.linked(v) for v in self.saved]
+        return tuple([standIn(v) if isinstance(v, Variable) and not adds(v._value) else v for v in linked])
 
     def linked(self, value: Any) -> Any:
         """A kept output with its node in the graph, which did not exist yet when it was kept."""
@@ -69,10 +73,10 @@ class FunctionCtx(Context):
         return value
 
     def complete(self, grads: Sequence[Any]) -> list[Any]:
-        """The gradients of the outputs as `backward` takes them, Variables all."""
+        """The gradients of the outputs as `backward` takes them: Variables, or None."""
         if not self.materializes:
             return list(grads)
-        return [Variable(zeroLike(bare(y))) if g is None else g for g, y in zip(grads, self.outputs)]
+        return [zeros(y) if g is None else g for g, y in zip(grads, self.outputs)]
 
 
 class FunctionBackward(TapeNode):
@@ -100,7 +104,7 @@ class FunctionBackward(TapeNode):
         ctx = self.ctx
         if ctx is None:
             raise AutoDiffException(f"{self.name()}: {AGAIN}")
-        variables = [g if g is None or isinstance(g, Variable) else Variable(g) for g in grads]
+        variables = [g if g is None else received(g) for g in grads]
         gradients = self.function.gradients(ctx, variables, self.form, isVariable)
         return tuple([self.stored(g, v, i) for i, (g, v) in enumerate(zip(gradients, self.leaves))])
 
@@ -109,6 +113,8 @@ class FunctionBackward(TapeNode):
 
         Raises    AutoDiffException unless it has the shape of its input
         """
+        if type(g) is list and g and not isArray(v._value) and all(map(isVariable, g)):  # as `grad` of a text has them
+            g = combine(g)
         x = g._value if isinstance(g, Variable) else g
         if type(x) is type(v._value) is np.float64:  # most of all, and quickly
             return g if MODE.enabled else x
@@ -158,18 +164,30 @@ def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
         raise writeRefusal(error, f"{cls.__name__}.forward", "an input")  # noqa: B904 - it has its cause
     finally:
         MODE.enabled = before
-    outputs = tuple([wrapped(cls, y) for y in (result if type(result) is tuple else (result,))])
-    ctx.outputs = outputs
+    ctx.outputs = result if type(result) is tuple else (result,)
+    outputs = tuple([wrapped(cls, y) for y in ctx.outputs])
     if HOOKS.look is not None:
         HOOKS.look(cls.__name__, cls, bare(leaves), bare(outputs))
     if MODE.enabled and any(ctx.needs_input_grad):
         node = FunctionBackward(cls, ctx, form, leaves, edges, len(outputs))
         ctx.reference = weakref.ref(node)
         dead = [id(y) for y in ctx.dead]
-        outputs = tuple([node.output(y, i) if id(y) not in dead else unlinked(y) for i, y in enumerate(outputs)])
+        live = [id(y) not in dead for y in ctx.outputs]
+        outputs = tuple([node.output(y, i) if live[i] else unlinked(y) for i, y in enumerate(outputs)])
     else:
         outputs = tuple(map(unlinked, outputs))
     return outputs if type(result) is tuple else outputs[0]
+
+
+def received(g: Any) -> Variable:
+    """A gradient as `backward` gets it; that of a text has its words in `data` and in `grad`."""
+    v = g if isinstance(g, Variable) else Variable(g)
+    return v if adds(v._value) else standIn(v, v._value)
+
+
+def zeros(y: Any) -> Variable | None:
+    """The gradient of an output that nothing depends on; None if it is no Variable and cannot have one."""
+    return Variable(zeroLike(bare(y))) if isinstance(y, Variable) or differentiable(y) else None
 
 
 def wrapped(function: type[Function], value: Any) -> Any:

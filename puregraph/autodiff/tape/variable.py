@@ -24,7 +24,7 @@ from puregraph.autodiff.tape.tapenode import (
     TapeNode,
     get_gradient_edge,
 )
-from puregraph.core.accumulate import accumulate, combine, isArray, needPlain, shapeOf, zeroLike
+from puregraph.core.accumulate import accumulate, combine, differentiable, isArray, needPlain, shapeOf, zeroLike
 from puregraph.core.base.align import readOnly
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.base.fingerprint import fingerprint
@@ -275,9 +275,12 @@ class Variable(RecordedValue):
                 "the gradient of a Variable that is no leaf cannot be set: call retain_grad() first"
             )
         if not adds(self._value) and not isinstance(value, (list, type(None))):
-            raise TypeError(
-                f"the gradient of a {type(self._value).__name__} is a list of contributions, got {value!r:.80}"
-            )
+            if not isinstance(value, Variable):
+                raise TypeError(
+                    f"the gradient of a {type(self._value).__name__} is a list of contributions, or one Variable, "
+                    f"got {value!r:.80}"
+                )
+            value = [value]
         needPlain(value, "Variable.grad")
         self._grad = value
 
@@ -708,6 +711,14 @@ def variable(data: Any, node: TapeNode | None = None, number: int = 0, role: str
 NEW = object.__new__
 
 
+def standIn(v: Variable, grad: Any = None) -> Variable:
+    """A text's Variable as the `backward` of a Function gets it: its `grad` may be set there, for it alone."""
+    new = variable(v._value, v._node, v.output_nr, v.role)
+    new._wants, new._leaf, new._version = v._wants, v._leaf, v._version
+    new._grad, new._retains = grad, True
+    return new
+
+
 def isVariable(value: object) -> bool:
     """True if a value is a Variable."""
     return isinstance(value, Variable)
@@ -746,12 +757,6 @@ def aligned(grads: Any, arguments: Any) -> tuple:
         elif type(a) in (list, tuple):
             flat += aligned(g if g is not None else [None] * len(a), a)
     return tuple(flat)
-
-
-def differentiable(data: Any) -> bool:
-    """True if a value can have a gradient: floating point, or no number at all."""
-    kind = getattr(data, "dtype", None)
-    return isFloating(kind) if kind is not None else not isinstance(data, (bool, int, complex, type(None)))
 
 
 def hasKind(result: Any, kind: str) -> bool:
