@@ -93,12 +93,20 @@ class Guarded:
                 else f"one that begins with {block[:16]!r}"
             )
             raise CheckpointError(f"it is no HDF5 of PuzzleLib, it is {what}")
-        base, end, self.root = (struct.unpack_from("<Q", block, at)[0] for at in (24, 40, 64))
+        self.length, self.root = self.superblock(block)
+
+    def superblock(self, block: bytes) -> tuple[int, int]:
+        """Return the length of the file and the address of its root group."""
+        base, end, root = (struct.unpack_from("<Q", block, at)[0] for at in (24, 40, 64))
         if block[8] != 0 or block[13:15] != b"\x08\x08" or base != 0:
             raise CheckpointError(f"it {NEWER}")
+        return self.checkLength(end), root
+
+    def checkLength(self, end: int) -> int:
+        """The length that the superblock declares, which the file must have."""
         if end > self.length:
             raise CheckpointError(f"it is cut off: wanted {end} bytes, got {self.length}")
-        self.length = end
+        return end
 
     def close(self) -> None:
         """The file is closed by who opened it."""
@@ -131,13 +139,17 @@ class Guarded:
 
     def messages(self, path: str, address: int) -> dict[int, bytes]:
         """Return the messages of an object header by kind. Only attributes may repeat; the last one counts."""
+        return dict(self.eachMessage(path, address))
+
+    def eachMessage(self, path: str, address: int) -> list[tuple[int, bytes]]:
+        """Return the kind and content of every message of an object header."""
         start = self.bytesAt(path, address, 16)
         if start.startswith(b"OHDR"):
             raise CheckpointError(f"'{path}' {NEWER}")
         version, count, size = struct.unpack("<BxH4xI4x", start)
         if version != 1:
             raise damaged(path, "it has no header")
-        byKind: dict[int, bytes] = {}
+        listed: list[tuple[int, bytes]] = []
         blocks, total = [(address + 16, size)], 0
         for offset, size in blocks:
             data, at = self.bytesAt(path, offset, size), 0
@@ -145,16 +157,16 @@ class Guarded:
                 kind, length, flags = struct.unpack_from("<2HB", data, at)
                 content = data[at + 8 : at + 8 + length]
                 at, total = at + 8 + length, total + 1
-                if len(content) != length or flags & 2 or kind in byKind and kind in (SPACE, TYPE, LAYOUT, FILTERS):
+                if len(content) != length or flags & 2 or isSecond(kind, listed):
                     raise damaged(path, "a message of its header cannot be")
                 if kind == CONTINUED and length >= 16 and len(blocks) < BLOCKS:
                     blocks.append(struct.unpack("<2Q", content[:16]))
                 elif kind == CONTINUED:
                     raise damaged(path, "its header goes on without end")
-                byKind[kind] = content
+                listed.append((kind, content))
         if total != count:
             raise damaged(path, f"its header has {total} of {count} messages")
-        return byKind
+        return listed
 
     def rows(self, path: str, address: int, kind: int, size: int) -> Iterator[tuple[bytes, int]]:
         """The keys, of `size` bytes, and addresses in the lowest nodes of a tree."""
@@ -288,7 +300,7 @@ class Guarded:
         if layout[1] != CONTIGUOUS or len(layout) < 18:
             raise damaged(path, "its layout cannot be")
         address, held = struct.unpack_from("<2Q", layout, 2)
-        if address == NOWHERE or held != size:
+        if address == NOWHERE and size or held != size:
             raise CheckpointError(f"'{path}' holds {0 if address == NOWHERE else held} of its {size} bytes")
         return self.bytesAt(path, address, size, "bytes of arrays") if size else b""
 
@@ -350,6 +362,11 @@ def inflated(guarded: Guarded, path: str, dataset: Declared) -> np.ndarray:
 def damaged(path: str, why: str) -> CheckpointError:
     """Return the error for content that no writer produces."""
     return CheckpointError(f"'{path}' is damaged: {why}")
+
+
+def isSecond(kind: int, listed: list[tuple[int, bytes]]) -> bool:
+    """True if an object header has a message of this kind, which may stand there once."""
+    return kind in (SPACE, TYPE, LAYOUT, FILTERS) and any(kind == other for other, _ in listed)
 
 
 def refuseLink(path: str, message: bytes) -> None:
