@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,6 +64,7 @@ class HdfFile(Guarded):
     """
 
     def __init__(self, file: Any, budget: Budget | None = None):
+        self.lock = Lock()  # held while a thread reads
         self.headers: dict[int, list[tuple[int, bytes]]] = {}
         self.paths: dict[int, str] = {}
         self.heaps: dict[int, dict[int, bytes]] = {}

@@ -1,4 +1,4 @@
-"""Readers: the formats of weight files, each recognised by the first bytes of a file, never by its name alone."""
+"""Readers: the formats of weight files, each recognised by the content of a file, never by its name alone."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from puregraph.core.arguments import FileSource, takes
 from puregraph.core.errors import CheckpointError, printable
 from puregraph.core.storage.archive import foreign
 from puregraph.serialize.checkpoint import openFile
+from puregraph.serialize.weights.formatchecks import isHdf, isKerasZip, isPuzzle
 from puregraph.serialize.weights.weightfile import WeightFile
 
 HEAD = 512  # bytes by which a format is recognised
@@ -43,6 +44,9 @@ def isIndex(head: bytes, suffix: str, file: BinaryIO) -> bool:
 READERS: list[Reader] = [
     Reader("safetensors", isSafetensors, "puregraph.serialize.weights.safetensors"),
     Reader("safetensors index", isIndex, "puregraph.serialize.weights.shardedfile"),
+    Reader("puzzlelib", isPuzzle, "puregraph.compat.puzzleweights"),
+    Reader("hdf5", isHdf, "puregraph.serialize.weights.kerasfile"),
+    Reader("keras", isKerasZip, "puregraph.serialize.weights.keraszip"),
 ]
 
 

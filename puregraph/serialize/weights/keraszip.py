@@ -1,0 +1,149 @@
+"""The `.keras` files of Keras 3: a zip archive of config.json, metadata.json and the weights in model.weights.h5.
+
+The archive's checksums are compared. The weights are read where they stand if the archive does not compress them, as
+Keras does not. Nothing of the configuration is built: it gives the names of layers alone.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from puregraph.core.base.budget import Budget
+from puregraph.core.errors import CheckpointError, brief, quote
+from puregraph.core.storage.hdffile import HdfFile
+from puregraph.core.storage.jsoncodec import loads
+from puregraph.serialize.weights.kerasfile import describe
+from puregraph.serialize.weights.weightfile import WeightFile
+
+CONFIG, ABOUT, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
+CHUNK = 1 << 22
+LEVELS = 100  # models in models
+
+
+def opened(file: BinaryIO, source: str) -> WeightFile:
+    """Describe the weights in a `.keras` file."""
+    length = file.seek(0, 2)
+    budget = Budget(length)
+    try:
+        archive = zipfile.ZipFile(file)
+        infos = archive.infolist()
+        budget.spend("nodes", len(infos))
+        members = {info.filename: info for info in infos}
+        if len(members) != len(infos):
+            raise CheckpointError("its archive holds two files of one name")
+        if WEIGHTS not in members:
+            raise CheckpointError(f"its archive has no {WEIGHTS}; it holds {', '.join(map(quote, list(members)[:5]))}")
+        about = {}
+        for name in (CONFIG, ABOUT):
+            if name in members:
+                about[name] = jsonOf(name, unpacked(archive, members[name], budget), budget)
+        hdf = HdfFile(member(archive, members[WEIGHTS], file, budget))
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+        raise CheckpointError(f"its archive is damaged or not supported: {error!s:.200}") from error
+    config, version = about.get(CONFIG), about.get(ABOUT)
+    weights = describe(hdf, source, file.close)
+    weights.format = "keras"
+    configured = {path: name for path, name in configuredLayers(config) if hasGroup(weights, path)}
+    weights.metadata["layers"] = configured | weights.metadata.get("layers", {})
+    weights.metadata |= version if isinstance(version, dict) else {}
+    weights.metadata["config"] = config
+    return weights
+
+
+def jsonOf(name: str, text: bytes, budget: Budget) -> Any:
+    """The content of a JSON file of the archive."""
+    try:
+        return loads(text, budget)
+    except ValueError as error:
+        raise CheckpointError(f"its {name} is not JSON: {error!s:.200}") from None
+
+
+def unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, budget: Budget) -> bytes:
+    """The bytes of a file in the archive, whose checksum is compared."""
+    budget.spend("bytes of arrays", info.file_size)
+    with archive.open(info) as file:
+        data = file.read(info.file_size + 1)
+    if len(data) != info.file_size:
+        raise CheckpointError(
+            f"{quote(info.filename)} in its archive has not the {info.file_size} bytes that it declares"
+        )
+    return data
+
+
+def member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: BinaryIO, budget: Budget) -> BinaryIO:
+    """A file of the archive to read from: a window onto the archive where it is not compressed."""
+    if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
+        return io.BytesIO(unpacked(archive, info, budget))
+    with archive.open(info) as stored:  # compares the local header with the directory
+        size = 0
+        while data := stored.read(CHUNK):  # its end compares the checksum
+            size += len(data)
+    file.seek(info.header_offset + 26)
+    names = file.read(4)
+    start = info.header_offset + 30 + int.from_bytes(names[:2], "little") + int.from_bytes(names[2:], "little")
+    if size != info.file_size:
+        raise CheckpointError(f"{quote(info.filename)} in its archive is cut off")
+    return FileWindow(file, start, size)  # type: ignore[return-value]
+
+
+class FileWindow:
+    """A part of a file, read as if it were a file."""
+
+    def __init__(self, file: BinaryIO, start: int, size: int):
+        self.file, self.start, self.size, self.at = file, start, size, 0
+
+    @property
+    def closed(self) -> bool:
+        return self.file.closed
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self.at = min(self.size, max(0, offset + {0: 0, 1: self.at, 2: self.size}[whence]))
+        return self.at
+
+    def read(self, count: int) -> bytes:
+        self.file.seek(self.start + self.at)
+        data = self.file.read(min(count, self.size - self.at))
+        self.at += len(data)
+        return data
+
+
+def hasGroup(weights: WeightFile, path: str) -> bool:
+    """True if the file has variables of this layer, or of layers in it."""
+    return any(name.startswith(f"{path}/") for name in weights)
+
+
+def configuredLayers(config: Any, path: str = "", level: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield the path that Keras stores each layer of a configuration under, and its name.
+
+    A path counts the layers of a class: layers/conv2d, layers/conv2d_1, ...
+    """
+    inner = config.get("config") if isinstance(config, dict) else None
+    layers = inner.get("layers") if isinstance(inner, dict) else None
+    if not isinstance(layers, list):
+        return
+    if level == LEVELS:
+        raise CheckpointError(f"its {CONFIG} is nested more than {LEVELS} deep, at {brief(path)}")
+    counts: Counter[str] = Counter()
+    for layer in layers:
+        if not isinstance(layer, dict) or not isinstance(layer.get("class_name"), str):
+            continue
+        kind = snakeCase(layer["class_name"])
+        number = f"_{counts[kind]}" if counts[kind] else ""
+        counts[kind] += 1
+        inside = f"{path}layers/{kind}{number}"
+        settings = layer.get("config")
+        name = layer.get("name", settings.get("name") if isinstance(settings, dict) else None)
+        if isinstance(name, str):
+            yield inside, name
+        yield from configuredLayers(layer, f"{inside}/", level + 1)
+
+
+def snakeCase(name: str) -> str:
+    """The name of a class as Keras writes it in paths: max_pooling2d for MaxPooling2D."""
+    return re.sub(r"(?<=.)(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])", "_", re.sub(r"\W", "", name)).lower()
