@@ -5,22 +5,23 @@ python scripts/operations.py
 
 from pathlib import Path
 
-import puregraph  # noqa: F401 - all Kernels
-from puregraph.autodiff.derivatives.declarations import CONSTANT, itself, jvpOf, multilinearJvp, vjpOf
+import puregraph.onnx.rules  # all Kernels, and what is written of them
+import puregraph.ops.kernels  # noqa: F401
+from puregraph.autodiff.derivatives.declarations import itself, jvpOf, multilinearJvp, vjpOf
 from puregraph.autodiff.derivatives.ufuncs import pullbackOf
-from puregraph.autodiff.forward.vmap import RULES
-from puregraph.compile.decompose import decompositionOf
 from puregraph.compile.lower.registry import isLowered
-from puregraph.compile.trace.abstract import READERS, kindsOf
-from puregraph.ops.kernel import declared, registry
+from puregraph.compile.trace.abstract import kindsOf
+from puregraph.compile.trace.decompositions import decompositionOf
+from puregraph.ops.kernel import registry
+from puregraph.ops.operation import OPERATIONS, declared
 
 PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
 COLUMNS = {
-    "shape, dtype": lambda f: getattr(f, "shapeRule", None) or READERS.get(f),
-    "gradient": lambda f: f in CONSTANT or vjpOf(f) or pullbackOf(f),
+    "shape, dtype": lambda f: getattr(f, "shapeRule", None) or declared(f, "records"),
+    "gradient": lambda f: declared(f, "constant") or vjpOf(f) or pullbackOf(f),
     "linear": lambda f: jvpOf(f) is multilinearJvp or getattr(jvpOf(f), "__qualname__", "").startswith(itself.__name__),
-    "tangent": lambda f: f in CONSTANT or jvpOf(f),
-    "per sample": lambda f: f in RULES or declared(f, "samples"),
+    "tangent": lambda f: declared(f, "constant") or jvpOf(f),
+    "per sample": lambda f: declared(f, "perSample") or declared(f, "samples"),
     "FLOPs": lambda f: declared(f, "flops"),
     "layout": lambda f: declared(f, "layout"),
     "16 bits": lambda f: declared(f, "halves"),
@@ -29,6 +30,7 @@ COLUMNS = {
     "native": lambda f: isLowered(f),
     "CUDA": lambda f: "cuda" in getattr(f, "implementations", {}),
     "library": lambda f: declared(f, "library"),
+    "ONNX": lambda f: declared(f, "onnx") or declared(f, "words") or decompositionOf(f),
 }
 HEAD = """# Operations
 
@@ -42,7 +44,11 @@ reduction, a product or a view, is compiled without a declaration of its own.
 def known():
     """Kernels of the library, and the functions of numpy that the tracer records, by name."""
     kernels = {f.__name__: f for f in registry.values() if f.__module__.startswith("puregraph.")}
-    functions = {f"np.{f.__name__}": f for f in READERS if kindsOf(f) and f.__module__.startswith("numpy")}
+    functions = {
+        f"np.{f.__name__}": f
+        for f in OPERATIONS
+        if declared(f, "records") and kindsOf(f) and f.__module__.startswith("numpy")
+    }
     return [("Kernels", kernels), ("Functions of numpy", functions)]
 
 

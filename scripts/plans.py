@@ -21,14 +21,16 @@ import numpy as np
 import stubcuda
 
 from puregraph import models
-from puregraph.compile.ir.strides import contiguous
 from puregraph.compile.pipeline import schedule
-from puregraph.compile.trace.channelslast import layoutFor
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Conv2D
-from puregraph.ops.cuda.libraries import attention, convolution, cudnn, workspaces
-from puregraph.ops.reference.attention import attend, attendGrad
-from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
+from puregraph.ops.attention import cudnn as attention
+from puregraph.ops.attention.reference import attend, attendGrad
+from puregraph.ops.convolution import cudnn as convolution
+from puregraph.ops.convolution.reference import convolve, convolveData, convolveWeight
+from puregraph.ops.cuda.libraries import cudnn, workspaces
+from puregraph.ops.ir.channelslast import layoutFor
+from puregraph.ops.ir.strides import contiguous
 
 HERE = Path(__file__).parent
 H200 = HERE.parent / "puregraph/ops/cuda/libraries/h200.json"

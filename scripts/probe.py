@@ -21,10 +21,13 @@ import puregraph as pg
 from puregraph.core import device
 from puregraph.core.storage import diskcache
 from puregraph.models import mlp
-from puregraph.ops.cuda.libraries import attention, convolution, cublaslt, cudnn, tensorview
-from puregraph.ops.cuda.libraries.librarygemm import product
+from puregraph.ops.attention import cudnn as attention
+from puregraph.ops.convolution import cudnn as convolution
+from puregraph.ops.cuda.libraries import cudnn, tensorview
 from puregraph.ops.cuda.runtime import compiler, runner
 from puregraph.ops.cuda.runtime.launch import Launch, gridFor
+from puregraph.ops.product.cuda import cublaslt
+from puregraph.ops.product.cuda.librarygemm import product
 from puregraph.optimizers import SGD
 
 H200 = Path(__file__).parent.parent / "puregraph/ops/cuda/libraries/h200.json"

@@ -22,8 +22,8 @@ sys.path += [str(HERE), str(HERE / "tests" / "lib"), str(HERE / "tests" / "compi
 
 import test_traffic as traffic  # noqa: E402 - found through the line above
 
-from puregraph.ops.cuda.libraries.attention import AttentionTask  # noqa: E402
-from puregraph.ops.cuda.libraries.librarygemm import GemmTask  # noqa: E402
+from puregraph.ops.attention.cudnn import AttentionTask  # noqa: E402
+from puregraph.ops.product.cuda.librarygemm import GemmTask  # noqa: E402
 
 OWN = 40e12
 BANDWIDTH, TERA, BETWEEN, SHORT, EXTRA, BARRIER = 2.8e12, 1e12, 1.2e-6, 3e-6, 1e-6, 4.2e-6

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from puregraph.compile import pipeline
-from puregraph.compile.lower import rules  # noqa: F401  they register themselves
+from puregraph.compile.lower import lowerings  # noqa: F401  they declare themselves
 from puregraph.compile.lower.registry import isLowered
 from puregraph.compile.memory.planner import ALIGNMENT, GPUALIGNMENT, MemoryPlan
 from puregraph.compile.passes.rematerialize import planned
 from puregraph.compile.pipeline import Pipeline, runPasses
 from puregraph.compile.runtime.executable import Executable
-from puregraph.compile.trace.channelslast import layoutFor
 from puregraph.compile.trace.opaque import NotArraysError
 from puregraph.core import device
 from puregraph.core.base.dtype import isBfloat16
+from puregraph.ops.ir.channelslast import layoutFor
 from puregraph.ops.kernel import allowed
 from puregraph.ops.native.llvm import jit
 

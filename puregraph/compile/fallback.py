@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from puregraph.compile.ir.value import Call, CallOrigin
 from puregraph.core.base.signals import isAsynchronous
 from puregraph.core.errors import FormulaError, GraphWarning, PuregraphError, plural
 from puregraph.core.errors.userwarning import warnUser
 from puregraph.graph.steps import GraphStep
+from puregraph.ops.ir.value import Call, CallOrigin
 
 if TYPE_CHECKING:
     from puregraph.graph import Graph

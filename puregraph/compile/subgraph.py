@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.cache import Programs
-from puregraph.compile.ir.strides import storedOrder
 from puregraph.compile.partition import Partition, stepsOf
 from puregraph.compile.runtime.buffers import Workspace
 from puregraph.core.errors import misfit
@@ -17,6 +16,7 @@ from puregraph.graph import Graph
 from puregraph.graph.inference import Inferred, inferShapes
 from puregraph.graph.module import Module
 from puregraph.graph.steps import GraphStep, Steps
+from puregraph.ops.ir.strides import storedOrder
 
 
 class StepsGraph(Graph):

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from puregraph.compile.ir.value import ARRAYS, Call, Value, changed
 from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.memory.planner import MemoryPlan
 from puregraph.compile.runtime.bind import Bound, bound
 from puregraph.compile.runtime.buffers import Buffers
 from puregraph.compile.runtime.guardbands import GuardBands, VerifyError, named, titleOf, written
 from puregraph.core.base.align import addressOf
+from puregraph.ops.ir.value import ARRAYS, Call, Value, changed
 from puregraph.ops.kernel import useFast
 
 VARIABLE = "PUREGRAPH_VERIFY"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.compile.ir.value import Call
+from puregraph.ops.ir.value import Call
 
 if TYPE_CHECKING:
     from puregraph.core.param import Param

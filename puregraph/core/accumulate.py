@@ -150,3 +150,10 @@ def differentiable(value: Any) -> bool:
 def shapeOf(value: Any) -> Any:
     """The shape of an array; () for any other value, which is one thing."""
     return tuple(value.shape) if hasattr(value, "dtype") else ()
+
+
+def inShape(tangent: Any, value: Any) -> Any:
+    """A tangent in the shape and dtype of what it belongs to."""
+    if tangent.shape != value.shape:
+        tangent = np.broadcast_to(tangent, value.shape)
+    return tangent.astype(value.dtype, copy=False)

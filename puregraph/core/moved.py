@@ -21,6 +21,7 @@ KEPT = {  # short names of what users import
     "errors": "core.errors",
     "function": "graph.function",
     "kernel": "ops.kernel",
+    "kernels": "ops.kernels",
     "module": "graph.module",
     "node": "graph.node",
     "pointwise": "graph.pointwise",
@@ -42,7 +43,15 @@ NEW = {
     "hdf": "core.storage.hdf",
     "initial": "core.initial",
     "input": "graph.input",
-    "kernels": "ops.reference",
+    "kernels.attention": "ops.attention.reference",
+    "kernels.convolution": "ops.convolution.reference",
+    "kernels.einsum": "ops.product.einsum",
+    "kernels.labels": "ops.gather.labels",
+    "kernels.pooling": "ops.pooling.reference",
+    "kernels.random": "ops.random.reference",
+    "kernels.recurrent": "ops.recurrent.reference",
+    "kernels.reduce": "ops.reduction.reference",
+    "kernels.scatter": "ops.gather.reference",
     "lives": "graph.analysis.liveness",
     "many": "distributed",
     "native": "ops.native",
@@ -90,11 +99,12 @@ class MovedFinder(MetaPathFinder, Loader):
 
 def newName(name: str) -> str:
     """The dotted name of a module today; modules in a package of an old name are looked for in the new one."""
-    package, _, rest = name.partition(".")
-    old, _, inner = rest.partition(".")
-    if package != "puregraph" or old not in TARGETS:
-        return name
-    return ".".join([package, TARGETS[old], *([inner] if inner else [])])
+    package, *parts = name.split(".")
+    for count in range(len(parts) if package == "puregraph" else 0, 0, -1):
+        target = TARGETS.get(".".join(parts[:count]))
+        if target is not None:
+            return ".".join([package, target, *parts[count:]])
+    return name
 
 
 def attribute(name: str) -> ModuleType:

@@ -179,3 +179,8 @@ def tracerOf(arguments: Iterable[Any]) -> Tracer | None:
             if inner is not None:
                 return inner
     return None
+
+
+def areRecorded(*xs: Any) -> bool:
+    """True if all are traced values."""
+    return all(isinstance(x, Tracer) for x in xs)

@@ -21,7 +21,7 @@ from puregraph.ops.formula.expr import REMEMBERED
 from puregraph.ops.formula.formula import numpyFrom
 from puregraph.ops.formula.optable import LOGICAL
 from puregraph.ops.formula.symbolic import symbolicValue
-from puregraph.ops.reference.reduce import unbroadcast
+from puregraph.ops.reduction.reference import unbroadcast
 
 PARAMETER = (Param, State)
 GRAD, OUTPUT = "_grad", "_y"  # the gradient of the output, and the output itself, in formulas of gradients

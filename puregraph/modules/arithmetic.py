@@ -10,7 +10,7 @@ from puregraph.core.errors import ArgumentError, need
 from puregraph.core.shape import broadcast, product
 from puregraph.graph.module import Module
 from puregraph.graph.pointwise import Pointwise
-from puregraph.ops.reference.reduce import unbroadcast
+from puregraph.ops.reduction.reference import unbroadcast
 
 
 class _Broadcast(Module):

@@ -9,8 +9,8 @@ from puregraph.core.errors import GraphWarning, need
 from puregraph.core.errors.userwarning import warnUser
 from puregraph.core.shape import broadcast, product
 from puregraph.graph.module import Module
-from puregraph.ops.cuda.libraries.attention import backwardBytes
-from puregraph.ops.reference.attention import attend, attendGrad
+from puregraph.ops.attention.cudnn import backwardBytes
+from puregraph.ops.attention.reference import attend, attendGrad
 
 
 class Attention(Module):

@@ -10,7 +10,7 @@ from puregraph.core.param import Param, State
 from puregraph.core.shape import product
 from puregraph.graph.module import Module
 from puregraph.modules.windows import channelHint, overMaps, perMap
-from puregraph.ops.reference.reduce import moments, total
+from puregraph.ops.reduction.reference import moments, total
 
 KERAS = 0.9  # a momentum from here on is taken for Keras' meaning, the share of the old statistics
 

@@ -12,8 +12,8 @@ from puregraph.core.param import Param
 from puregraph.core.shape import product
 from puregraph.graph.module import Module
 from puregraph.modules.windows import needRank, overMaps, perAxis, perMap, sides, windowShape, windowSize
-from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
-from puregraph.ops.reference.reduce import total
+from puregraph.ops.convolution.reference import convolve, convolveData, convolveWeight
+from puregraph.ops.reduction.reference import total
 
 
 class _Convolution(Module):

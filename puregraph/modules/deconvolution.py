@@ -7,8 +7,8 @@ from puregraph.core.errors import need
 from puregraph.core.shape import product, transposed
 from puregraph.modules.convolution import _Convolution
 from puregraph.modules.windows import axesNames, needRank, perAxis
-from puregraph.ops.reference.convolution import convolve, convolveData
-from puregraph.ops.reference.windowgeometry import opposite, padded
+from puregraph.ops.convolution.reference import convolve, convolveData
+from puregraph.ops.convolution.windowgeometry import opposite, padded
 
 
 class DeconvNd(_Convolution):

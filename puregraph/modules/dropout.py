@@ -7,7 +7,7 @@ from puregraph.core.base.dtype import nativeType
 from puregraph.core.errors import need
 from puregraph.core.param import State
 from puregraph.graph.module import Module
-from puregraph.ops.reference.random import uniform
+from puregraph.ops.random.reference import uniform
 
 
 class Dropout(Module):

@@ -8,8 +8,8 @@ from puregraph.core.base.widen import widened
 from puregraph.core.errors import DataError, need
 from puregraph.core.param import Param
 from puregraph.graph.module import Module
-from puregraph.ops.reference.reduce import unbroadcast
-from puregraph.ops.reference.scatter import gather, scatterAdd
+from puregraph.ops.gather.reference import gather, scatterAdd
+from puregraph.ops.reduction.reference import unbroadcast
 
 
 class Embedder(Module):

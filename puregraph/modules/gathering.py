@@ -9,7 +9,7 @@ from puregraph.core.hostrule import onHost
 from puregraph.core.shape import normalAxis, valueOf
 from puregraph.core.tracer import arrayLike
 from puregraph.graph.module import Module
-from puregraph.ops.reference import scatter
+from puregraph.ops.gather import reference as scatter
 
 
 class Gather(Module):

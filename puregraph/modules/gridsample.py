@@ -12,7 +12,7 @@ from puregraph.core.errors import need
 from puregraph.core.hostrule import onHost
 from puregraph.core.shape import sizesOf, valueOf
 from puregraph.graph.module import Module
-from puregraph.ops.reference.scatter import gather
+from puregraph.ops.gather.reference import gather
 
 A = -0.75  # the parameter of Keys's kernel
 

@@ -8,7 +8,7 @@ from puregraph.core.errors import need
 from puregraph.core.param import Param
 from puregraph.core.shape import product
 from puregraph.graph.module import Module
-from puregraph.ops.reference.reduce import total
+from puregraph.ops.reduction.reference import total
 
 
 class Linear(Module):

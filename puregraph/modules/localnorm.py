@@ -7,7 +7,7 @@ from puregraph.core.base.widen import widened
 from puregraph.core.errors import need
 from puregraph.core.shape import normalAxis
 from puregraph.graph.module import Module
-from puregraph.ops.reference.reduce import total
+from puregraph.ops.reduction.reference import total
 
 
 class LpNormalize(Module):

@@ -11,7 +11,7 @@ from puregraph.core.shape import product
 from puregraph.graph.module import Module
 from puregraph.modules.convolution import checkMaps
 from puregraph.modules.windows import channelHint, overMaps, perAxis, perMap
-from puregraph.ops.reference.reduce import moments, total, unbroadcast
+from puregraph.ops.reduction.reference import moments, total, unbroadcast
 
 
 class LayerNorm(Module):

@@ -8,7 +8,7 @@ from puregraph.core.arguments import Flag, Positive
 from puregraph.core.base.widen import widened
 from puregraph.core.shape import normalAxis
 from puregraph.modules.reduction import Sum, _Reduction, reduced
-from puregraph.ops.reference.reduce import logSumExp, total
+from puregraph.ops.reduction.reference import logSumExp, total
 
 
 class Prod(_Reduction):

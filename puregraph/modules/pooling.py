@@ -10,7 +10,7 @@ from puregraph.core.errors import need
 from puregraph.core.shape import product
 from puregraph.graph.module import Module
 from puregraph.modules.windows import needRank, perAxis, poolSides, windowShape, windowSize
-from puregraph.ops.reference.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
+from puregraph.ops.pooling.reference import maxPool, maxPoolGrad, meanPool, meanPoolGrad
 
 
 class MaxPoolNd(Module):

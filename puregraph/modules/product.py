@@ -8,9 +8,9 @@ from puregraph.core.errors import ArgumentError, need
 from puregraph.core.hostrule import onHost
 from puregraph.core.shape import broadcast, product
 from puregraph.graph.module import Module
-from puregraph.ops.reference.einsum import contract, spread
-from puregraph.ops.reference.pairwisedot import pairDots, pairDotsGrad
-from puregraph.ops.reference.reduce import unbroadcast
+from puregraph.ops.product.einsum import contract, spread
+from puregraph.ops.product.pairwisedot import pairDots, pairDotsGrad
+from puregraph.ops.reduction.reference import unbroadcast
 
 
 class MatMul(Module):

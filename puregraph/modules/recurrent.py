@@ -9,7 +9,7 @@ from puregraph.core.base.widen import widen
 from puregraph.core.errors import DataError, need
 from puregraph.core.param import Param
 from puregraph.graph.module import Module
-from puregraph.ops.reference.recurrent import (
+from puregraph.ops.recurrent.reference import (
     alive,
     backward,
     forward,
@@ -23,7 +23,7 @@ from puregraph.ops.reference.recurrent import (
     tanhBack,
     tanhStep,
 )
-from puregraph.ops.reference.reduce import total
+from puregraph.ops.reduction.reference import total
 
 DIRECTIONS = {"uni": 1, "bi": 2}
 

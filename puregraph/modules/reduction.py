@@ -8,7 +8,7 @@ from puregraph.core.dim import Dim
 from puregraph.core.errors import need
 from puregraph.core.shape import asValue, normalAxis, valueOf
 from puregraph.graph.module import Module
-from puregraph.ops.reference.reduce import average, total
+from puregraph.ops.reduction.reference import average, total
 
 
 class _Reduction(Module):

@@ -9,7 +9,7 @@ from puregraph.core.dim import Dim
 from puregraph.core.errors import need
 from puregraph.core.shape import AXES, asShape, broadcast, givenSizes, normalAxis, product, sizesOf
 from puregraph.graph.module import Module
-from puregraph.ops.reference.reduce import unbroadcast
+from puregraph.ops.reduction.reference import unbroadcast
 
 
 class Reshape(Module):

@@ -8,7 +8,7 @@ from puregraph.core.errors import need
 from puregraph.core.shape import normalAxis
 from puregraph.core.tracer import arrayLike
 from puregraph.graph.module import Module
-from puregraph.ops.reference.reduce import logSoftmax, softmax, total
+from puregraph.ops.reduction.reference import logSoftmax, softmax, total
 
 
 class SoftMax(Module):

@@ -15,7 +15,7 @@
         return [Launch("gather", TEXT, ...)]
 
 What passes of the compiler and of autodiff need to know of it is declared there too, by the decorators and `declare`:
-see DECLARATIONS. They ask `declared(function, "flops")` and have no lists of operations.
+see `operation`.
 
 The implementation for a GPU touches no data: it asks arrays for shape, dtype, strides and size, and describes launches,
 which run on CuPy's arrays, in a compiled step, or in the emulator. It takes the result first, a list where there are
@@ -29,40 +29,22 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from puregraph.core.device import isDeviceArray, toHost
-from puregraph.core.tracer import HANDED, tracerOf
+from puregraph.core.tracer import tracerOf
 from puregraph.ops.cuda.runtime import runner
+from puregraph.ops.operation import ArrayOp
 
 registry: dict[str, Kernel] = {}
-DECLARATIONS = {
-    "flops": "rule(y, *arguments): the operations of a call",
-    "layout": "how a result is stored in a compiled step: CHANNELSLAST, HEADSLAST, LIKEFIRST",
-    "halves": "what may be of 16 bits: ANYFLOATS, READSFLOATS, or Halves",
-    "bounds": "rule(*arguments): the integers that have to be bounded, their low, their limit, and one that is ignored",
-    "weight": "how it uses the weight of a convolution: READS (argument 1), MAKES",
-    "library": "rule(y, *arguments, tf32=): a call of one of NVIDIA's libraries, or NotImplemented",
-    "epilogue": "rule(y, *arguments, tail): launches that apply formulas to its sums; the library takes bias,"
-    " activation and residual",
-    "lower": "rule(call, workspace): native kernel calls, or None",
-    "adjoint": "rule(g, y, *arguments): it is linear in its first argument, and this is its gradient",
-    "multilinear": "rule(g, y, *arguments): it is linear in each array, and these are its gradients",
-    "vjp": "rule(g, y, *arguments): its gradients; see puregraph/autodiff/derivatives/declarations.py",
-    "jvp": "rule(function, values, tangents, options): its result and tangent; REFERENCE: as its reference has them",
-    "samples": "rule(x, *arguments): the same for all samples at once, which are the first axis of x",
-    "sampled": "how many of its first arguments have samples, where that is not one",
-    "decompose": "rule(*arguments): the same by simpler functions, or NotImplemented",
-}
 CHANNELSLAST, HEADSLAST, LIKEFIRST = "channels last", "heads last", "like the first argument"
 ANYFLOATS, READSFLOATS = "of any floats", "reads any floats"
 READS, MAKES = "reads", "makes"
 REFERENCE = "as its reference"
-GRADIENTS = {"adjoint", "multilinear", "vjp"}  # of which a Kernel has one
 
 
 class Halves(NamedTuple):
@@ -80,7 +62,7 @@ class Halves(NamedTuple):
 
 
 def declaring(what: str) -> Callable[[Kernel, Any], Kernel]:
-    """A decorator of Kernels that declares one of DECLARATIONS."""
+    """A decorator of Kernels that makes a declaration."""
     return lambda kernel, rule: kernel.declare(**{what: rule})
 
 
@@ -93,7 +75,7 @@ class Allowed(threading.local):
 allowed = Allowed()
 
 
-class Kernel:
+class Kernel(ArrayOp):
     """An operation with a numpy `reference` and `implementations` "fast" (CPU), "cuda" and "device" (GPU)."""
 
     __qualname__: str
@@ -103,8 +85,7 @@ class Kernel:
         self.reference = reference
         self.implementations: dict[str, Callable[..., Any]] = {}
         self.shapeRule: Callable[..., Any] | None = None
-        self.declarations: dict[str, Any] = {}
-        self.name = f"{reference.__module__}.{reference.__qualname__}"
+        super().__init__(f"{reference.__module__}.{reference.__qualname__}")
         if registry.setdefault(self.name, self) is not self:
             raise ValueError(f"there is a kernel {self.name} already; give this one another name")
 
@@ -125,16 +106,6 @@ class Kernel:
         """Register the rule of its results' shapes and dtypes: (shape, dtype), or a list of pairs for several results.
         The rule reads only shapes and dtypes of the arguments."""
         self.shapeRule = rule
-        return self
-
-    def declare(self, **declarations: Any) -> Kernel:
-        """Declare what DECLARATIONS names, each once."""
-        for what, rule in declarations.items():
-            if what not in DECLARATIONS:
-                raise ValueError(f"kernel {self.name}: wanted one of {', '.join(DECLARATIONS)}, got {what!r}")
-            others = GRADIENTS & self.declarations.keys() if what in GRADIENTS else ()
-            if {*others} - {what} or self.declarations.setdefault(what, rule) is not rule:
-                raise ValueError(f"kernel {self.name} has declared its {' or '.join(others) or what} already")
         return self
 
     flops = declaring("flops")
@@ -218,25 +189,6 @@ class CompositeKernel(Kernel):
 def compositeKernel(reference: Callable[..., Any]) -> CompositeKernel:
     """Make a function of numpy's functions a composite kernel."""
     return CompositeKernel(reference)
-
-
-def declared(function: Any, what: str) -> Any:
-    """A Kernel's declaration of this kind; None for other functions, or without one."""
-    return function.declarations.get(what) if isinstance(function, Kernel) else None
-
-
-def needReached(what: str, functions: Iterable[Any], table: Container[Any] = ()) -> None:
-    """Check that a registration takes effect: tracers receive the functions' calls, and none is registered yet.
-
-    Raises    ValueError otherwise
-    """
-    for function in functions:
-        name, owner = getattr(function, "__name__", function), getattr(function, "__self__", function)
-        if not isinstance(owner, (np.ufunc, type(np.sum), Kernel)) and function not in HANDED:
-            wanted = "wanted a Kernel or a function of numpy that can be overridden"
-            raise ValueError(f"{what}: {wanted}, got {name}, which no tracer is handed; make it a Kernel")
-        if function in table:
-            raise ValueError(f"there is a {what} for {name} already")
 
 
 def useFast(wanted: bool) -> ExitStack:

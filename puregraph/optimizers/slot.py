@@ -13,7 +13,7 @@ from puregraph.core.base.align import aligned
 from puregraph.core.errors import CheckpointError, GraphWarning, NotFiniteError, PuregraphError, show
 from puregraph.core.errors.userwarning import warnUser
 from puregraph.core.versioning import ARRAYVERSIONS, LastUpdate
-from puregraph.ops.reference.norm import norm
+from puregraph.ops.reduction.norm import norm
 
 
 class StepCount(int):

@@ -14,7 +14,7 @@ from randomgraphs import randomGraph
 from strict import Strict, useStrict
 
 from puregraph.autodiff import register_tangent
-from puregraph.autodiff.derivatives.declarations import JVPS, jvpOf
+from puregraph.autodiff.derivatives.declarations import jvpOf
 from puregraph.autodiff.derivatives.ufuncs import TEXTS
 from puregraph.autodiff.forward.dual import Dual
 from puregraph.autodiff.forward.forwardmode import hessian, hvp, jacobian, jvp, vjp
@@ -405,7 +405,7 @@ def test_a_function_of_arrays_has_a_tangent(name, rng):
 
 
 def test_every_kernel_that_floats_go_through_has_a_tangent():
-    library = {found for name, found in registry.items() if name.startswith("puregraph.ops.reference.")}
+    library = {found for name, found in registry.items() if name.startswith("puregraph.ops.")}
     rest = {found.__name__ for found in library if jvpOf(found) is None and not isinstance(found, CompositeKernel)}
     of = {"alive", "classIndex", "firstIndex", "normal", "uniform"}  # whole numbers
     assert rest == of | {"norm", "fractions"}  # for optimizers, and what only looks
@@ -614,10 +614,10 @@ def test_a_rule_can_be_registered():
 
     try:
         assert jvp(Odd(), np.ones(2), np.full(2, 3.0))[1].tolist() == [6.0, 6.0]
-        with pytest.raises(ValueError, match="a tangent rule for .*strange already"):
+        with pytest.raises(ValueError, match="strange has declared its jvp already"):
             register_tangent(strange)(doubled)
     finally:
-        del JVPS[strange]
+        del strange.declarations["jvp"]
 
 
 @pytest.mark.parametrize("call", [np.asarray, float, lambda x: x.tolist(), lambda x: np.array([x, x])])

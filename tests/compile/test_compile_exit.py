@@ -8,9 +8,9 @@ import pytest
 from natively import needsNative
 
 import puregraph as pg
-from puregraph.compile.ir.value import Value
 from puregraph.compile.memory import outputs
 from puregraph.core.base import introspection
+from puregraph.ops.ir.value import Value
 
 pytestmark = needsNative
 MANY = 300  # rows whose results are large enough

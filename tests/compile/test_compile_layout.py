@@ -5,14 +5,14 @@ import random
 import numpy as np
 import pytest
 
-from puregraph.compile.ir import strides
-from puregraph.compile.ir.value import Value, changed, copy, fill
 from puregraph.compile.trace.numpyrules import readerOf
 from puregraph.compile.trace.recorder import Recorder, UnreadableError
 from puregraph.modules.resize import between, spread
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import numpyFrom
-from puregraph.ops.reference.reduce import logSumExp, moments, softmax
+from puregraph.ops.ir import strides
+from puregraph.ops.ir.value import Value, changed, copy, fill
+from puregraph.ops.reduction.reference import logSumExp, moments, softmax
 
 
 def drawn(rng, rank=None, shape=None):

@@ -12,11 +12,11 @@ import puregraph as pg
 from puregraph.compile.lower.nestcache import lateIn
 from puregraph.compile.passes import reorder
 from puregraph.compile.passes.predicate import questionOf
+from puregraph.ops.convolution.native import winograd
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.expr import leaf
 from puregraph.ops.formula.formula import numpyFrom
 from puregraph.ops.formula.loopnest import LoopNest, Operand, Reduce
-from puregraph.ops.native.conv import winograd
 from puregraph.optimizers import MomentumSGD
 
 pytestmark = needsNative

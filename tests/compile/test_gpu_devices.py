@@ -13,8 +13,9 @@ from puregraph.core import device
 from puregraph.core.errors import DeviceError
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Linear
-from puregraph.ops.cuda.libraries import cublaslt, cudnn
+from puregraph.ops.cuda.libraries import cudnn
 from puregraph.ops.cuda.runtime import runner
+from puregraph.ops.product.cuda import cublaslt
 from puregraph.optimizers import Adam
 
 pytestmark = needsEmulator

@@ -10,8 +10,9 @@ from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Add, Attention, Embedder, Flatten, Gelu, Linear, Relu, Reshape, Split, Transpose
-from puregraph.ops.cuda.libraries import attention, cublaslt, librarygemm
+from puregraph.ops.attention import cudnn as attention
 from puregraph.ops.cuda.runtime.launch import Launch
+from puregraph.ops.product.cuda import cublaslt, librarygemm
 from puregraph.optimizers import SGD
 
 pytestmark = [needsEmulator]

@@ -8,7 +8,7 @@ from test_gpu_epilogues import onBoth
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.modules import Attention, Flatten, Linear, Reshape, Transpose
-from puregraph.ops.cuda.libraries.attention import AttentionTask
+from puregraph.ops.attention.cudnn import AttentionTask
 
 pytestmark = [needsEmulator]
 

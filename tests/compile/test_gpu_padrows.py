@@ -10,8 +10,8 @@ from puregraph import models
 from puregraph.core import device
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Linear, Reshape, Transpose
-from puregraph.ops.cuda.libraries.librarygemm import GemmTask
 from puregraph.ops.cuda.runtime.launch import Launch
+from puregraph.ops.product.cuda.librarygemm import GemmTask
 from puregraph.optimizers import SGD
 
 pytestmark = [needsEmulator]

@@ -36,9 +36,10 @@ from puregraph.modules import (
     Upsample2D,
 )
 from puregraph.modules.costs import MSE, CrossEntropy
-from puregraph.ops.cuda.libraries import cudnn, librarygemm
+from puregraph.ops.convolution.reference import convolve, convolveData, convolveWeight
+from puregraph.ops.cuda.libraries import cudnn
 from puregraph.ops.cuda.runtime.launch import Launch
-from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
+from puregraph.ops.product.cuda import librarygemm
 from puregraph.optimizers import SGD, Adam
 from puregraph.train import Trainer
 

@@ -34,9 +34,10 @@ from puregraph.modules import (
     Slice,
 )
 from puregraph.modules.costs import CrossEntropy
-from puregraph.ops.cuda.libraries import cudnn, librarygemm
+from puregraph.ops.cuda.libraries import cudnn
 from puregraph.ops.cuda.libraries.librarycall import LibraryCall
 from puregraph.ops.cuda.runtime import runner
+from puregraph.ops.product.cuda import librarygemm
 from puregraph.optimizers import SGD, Adam
 from puregraph.serialize.checkpoint import loadInto, save
 from puregraph.train import Accuracy, Calculator, Trainer

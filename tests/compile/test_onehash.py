@@ -103,11 +103,7 @@ def test_two_steps_end_with_one_hash_for_any_number_of_threads(name, batch, cons
 def test_only_what_places_tasks_asks_how_many_threads_there_are():
     """Blockings of products, groups of samples, the pool, and compiling in parallel: anything else could cut a sum."""
     asking = re.compile(r"numthreads import .*\bthreads\b|\bthreads\(\)|\bcpu_count\(|\bcores\(")
-    paths = [
-        path
-        for folder in ("ops/native", "compile", "ops/reference")
-        for path in (ROOT / "puregraph" / folder).rglob("*.py")
-    ]
+    paths = [path for folder in ("ops", "compile") for path in (ROOT / "puregraph" / folder).rglob("*.py")]
     found = {path.name for path in paths if asking.search(path.read_text())}
     assert found == {"gemm.py", "recurrent.py", "pool.py", "jit.py", "numthreads.py"}
 

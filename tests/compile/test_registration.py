@@ -5,24 +5,12 @@ import pytest
 from natively import needsNative
 from test_simpler import programOf
 
-from puregraph.autodiff.derivatives.declarations import (
-    CONSTANT,
-    JVPS,
-    VJPS,
-    constant,
-    jvp,
-    linear,
-    moves,
-    multilinear,
-    vjp,
-)
-from puregraph.autodiff.forward.vmap import RULES, forAll
-from puregraph.compile.decompose.decomposition import SIMPLER, simpler
-from puregraph.compile.lower.registry import LOWERINGS, isLowered, lowers
-from puregraph.compile.trace.abstract import READERS, reads
+from puregraph.compile.lower.registry import isLowered, lowers
+from puregraph.compile.trace.abstract import reads
 from puregraph.ops import kernel as kernels
 from puregraph.ops.kernel import kernel
 from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.operation import OPERATIONS, declared, op, operationOf
 
 
 def writeCumsum(code):
@@ -42,7 +30,7 @@ def lowerCumsum(call, room):
 
 @needsNative
 def test_a_lowering_of_a_function_of_numpy_is_all_that_makes_it_native(monkeypatch):
-    monkeypatch.setattr("puregraph.compile.lower.registry.LOWERINGS", dict(LOWERINGS))
+    monkeypatch.setattr(operationOf(np.cumsum), "declarations", dict(operationOf(np.cumsum).declarations))
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
 
     def summed(x):
@@ -63,12 +51,12 @@ def test_a_lowering_of_a_function_of_numpy_is_all_that_makes_it_native(monkeypat
 def test_a_lowering_that_no_call_reaches_is_refused_where_it_is_registered(function, words):
     with pytest.raises(ValueError, match=f"{function.__name__}, which is recorded as {words}"):
         lowers(function)
-    assert function not in LOWERINGS
+    assert not isLowered(function)
 
 
 def test_a_second_lowering_is_refused():
-    with pytest.raises(ValueError, match="a lowering already"):
-        lowers(np.reshape)
+    with pytest.raises(ValueError, match="reshape has declared its lower already"):
+        lowers(np.reshape)(lowerCumsum)
 
 
 @pytest.fixture
@@ -84,7 +72,7 @@ def double(monkeypatch):
 
 def test_a_kernel_carries_its_lowering_itself(double):
     lowers(double)(lowerCumsum)
-    assert isLowered(double) and double not in LOWERINGS and double not in SIMPLER
+    assert isLowered(double) and double not in OPERATIONS
     with pytest.raises(ValueError, match="has declared its lower already"):
         lowers(double)(writeCumsum)
 
@@ -95,46 +83,52 @@ def test_a_declaration_that_nothing_asks_for_is_refused(double):
 
 
 REGISTRATIONS = {
-    "vjp": lambda f: vjp(f)(lambda g, y, x: g),
-    "jvp": lambda f: jvp(f)(lambda function, values, tangents, options: None),
-    "linear": lambda f: linear(f)(lambda g, y, x: g),
-    "multilinear": lambda f: multilinear(f)(lambda g, y, x: g),
-    "moves": moves,
-    "constant": constant,
-    "samples": lambda f: forAll(f)(len),
-    "decomposition": lambda f: simpler(f)(len),
-    "reader": lambda f: reads(f)(len),
+    "vjp": lambda f: op(f).vjp(lambda g, y, x: g),
+    "jvp": lambda f: op(f).jvp(lambda function, values, tangents, options: None),
+    "adjoint": lambda f: op(f).adjoint(lambda g, y, x: g),
+    "multilinear": lambda f: op(f).multilinear(lambda g, y, x: g),
+    "moves": lambda f: op(f).declare(moves=1),
+    "constant": lambda f: op(f).declare(constant=False),
+    "perSample": lambda f: op(f).perSample(len),
+    "decompose": lambda f: op(f).decompose(len),
+    "onnx": lambda f: op(f).onnx(len),
+    "records": lambda f: reads(f)(len),
 }
-TABLES = (VJPS, JVPS, CONSTANT, RULES, SIMPLER, READERS)
 
 
 @pytest.mark.parametrize("register", REGISTRATIONS.values(), ids=REGISTRATIONS)
-def test_what_is_registered_for_a_function_that_no_tracer_is_handed_is_refused(register):
-    before = [dict.fromkeys(table) for table in TABLES]
+def test_what_is_declared_of_a_function_that_no_tracer_is_handed_is_refused(register):
     with pytest.raises(ValueError, match="wanted a Kernel or a function of numpy .* got len"):
         register(len)
-    assert [dict.fromkeys(table) for table in TABLES] == before
+    assert len not in OPERATIONS
 
 
 @pytest.mark.parametrize(
     ("what", "function"),
     [
         ("vjp", np.cumsum),
-        ("jvp", np.cumsum),
-        ("linear", np.cumsum),
+        ("jvp", np.diff),
+        ("adjoint", np.cumsum),
         ("multilinear", np.matmul),
-        ("moves", np.flip),
+        ("moves", np.repeat),
         ("constant", np.argmax),
-        ("samples", np.cumsum),
-        ("decomposition", np.mean),
-        ("reader", np.cumsum),
+        ("perSample", np.cumsum),
+        ("decompose", np.mean),
+        ("onnx", np.cumsum),
+        ("records", np.cumsum),
     ],
 )
-def test_a_second_registration_is_refused(what, function):
-    before = [dict(table) if isinstance(table, dict) else set(table) for table in TABLES]
-    with pytest.raises(ValueError, match=f"there is a .* for {function.__name__} already"):
+def test_a_second_declaration_is_refused(what, function):
+    before = dict(operationOf(function).declarations)
+    with pytest.raises(ValueError, match=f"{function.__name__} has declared its .* already"):
         REGISTRATIONS[what](function)
-    assert before == [*TABLES]
+    assert operationOf(function).declarations == before
+
+
+def test_a_function_has_one_gradient():
+    assert declared(np.cumsum, "adjoint") and not declared(np.cumsum, "vjp")
+    with pytest.raises(ValueError, match="cumsum has declared its adjoint already"):
+        op(np.cumsum).declare(constant=True)
 
 
 def test_a_kernel_has_one_gradient(double):

@@ -7,8 +7,14 @@ from natively import needsNative
 import puregraph as pg
 from puregraph.compile.program import Program
 from puregraph.graph.module import Module
-from puregraph.ops.reference import attention, convolution, einsum, labels, pooling, recurrent, scatter
-from puregraph.ops.reference.norm import norm
+from puregraph.ops.attention import reference as attention
+from puregraph.ops.convolution import reference as convolution
+from puregraph.ops.gather import labels
+from puregraph.ops.gather import reference as scatter
+from puregraph.ops.pooling import reference as pooling
+from puregraph.ops.product import einsum
+from puregraph.ops.recurrent import reference as recurrent
+from puregraph.ops.reduction.norm import norm
 
 pytestmark = needsNative
 

@@ -41,13 +41,13 @@ from puregraph.compile.runtime.segment import Segment
 from puregraph.compile.trace import graphtracer
 from puregraph.compile.verify import VerifyError
 from puregraph.core import initial
+from puregraph.ops.convolution.native.direct import DirectConvolution
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.expr import walk
 from puregraph.ops.formula.loopnest import HEAVY
-from puregraph.ops.native.conv.direct import DirectConvolution
-from puregraph.ops.native.kernels import nestcode
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.nests import nestcode
 
 X = np.random.default_rng(0).standard_normal((6, 5)).astype(np.float32)
 

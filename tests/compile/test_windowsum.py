@@ -9,7 +9,7 @@ from test_simpler import assertSame
 import puregraph as pg
 from puregraph.autodiff.derivatives.declarations import jvpOf, vjpOf
 from puregraph.autodiff.forward.vmap import Samples
-from puregraph.ops.reference import windowSum
+from puregraph.ops.kernels import windowSum
 
 CASES = [((7,), 0, 3), ((4, 9), -1, 9), ((5, 3, 6), 1, 2), ((2, 6, 3), -2, 1), ((3, 4, 5, 2), 0, 2)]
 cases = pytest.mark.parametrize(("shape", "axis", "size"), CASES)

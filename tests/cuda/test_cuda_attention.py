@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from launches import emulated, needsEmulator
 
-from puregraph.ops.reference.attention import FLOOR, attend, attendGrad
+from puregraph.ops.attention.reference import FLOOR, attend, attendGrad
 
 pytestmark = needsEmulator
 CLOSE = {"float16": 2e-3, "float32": 3e-6, "float64": 1e-13}

@@ -8,17 +8,18 @@ import pytest
 from launches import emulated, gate, needsEmulator, needsNvrtc
 from test_cuda_lastblock import statistics
 
-from puregraph.ops.cuda.conv.blocktiling import TILES
-from puregraph.ops.cuda.conv.gemm import matmul
 from puregraph.ops.cuda.nests.launches import launches
 from puregraph.ops.cuda.nests.nestwriter import canonical
 from puregraph.ops.cuda.nests.rowreduce import rowLaunch
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.loopnest import LoopNest, Operand, Reduce
-from puregraph.ops.reference import cellsplit, recurrent
-from puregraph.ops.reference.pairwisedot import pairDots, pairDotsGrad
-from puregraph.ops.reference.recurrent import forward
-from puregraph.ops.reference.scatter import gather, takeClass
+from puregraph.ops.gather.reference import gather, takeClass
+from puregraph.ops.product.cuda.blocktiling import TILES
+from puregraph.ops.product.cuda.gemm import matmul
+from puregraph.ops.product.pairwisedot import pairDots, pairDotsGrad
+from puregraph.ops.recurrent import cellsplit
+from puregraph.ops.recurrent import reference as recurrent
+from puregraph.ops.recurrent.reference import forward
 from puregraph.testing.emulator import emulator
 from puregraph.testing.emulator.emulator import KernelError
 

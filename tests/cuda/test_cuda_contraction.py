@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from launches import gate, misplaced, needsEmulator, needsNvrtc, poison, runAll
 
-from puregraph.ops.cuda.conv.blocktiling import TILES
-from puregraph.ops.cuda.conv.epilogue import EpilogueOperandText, EpilogueText
-from puregraph.ops.cuda.conv.gemm import OwnGemmOperand, matmul, product
+from puregraph.ops.convolution.reference import convolve
 from puregraph.ops.formula import Formula
-from puregraph.ops.reference.convolution import convolve
+from puregraph.ops.product.cuda.blocktiling import TILES
+from puregraph.ops.product.cuda.epilogue import EpilogueOperandText, EpilogueText
+from puregraph.ops.product.cuda.gemm import OwnGemmOperand, matmul, product
 
 pytestmark = needsEmulator
 FINEST = {"float64": 1e-14, "float32": 1e-6, "float16": 2e-3, "bfloat16": 1.6e-2}

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from puregraph.ops.cuda.libraries import attention, convolution, tensorview
-from puregraph.ops.cuda.libraries.librarygemm import keptFor, product
+from puregraph.ops.attention import cudnn as attention
+from puregraph.ops.convolution import cudnn as convolution
+from puregraph.ops.cuda.libraries import tensorview
+from puregraph.ops.product.cuda.librarygemm import keptFor, product
 
 pytestmark = pytest.mark.gpu
 KINDS = ("float64", "float32", "tf32", "float16", "bfloat16")

@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 from launches import emulated, needsEmulator
 
+from puregraph.ops.attention.reference import attend, attendGrad
+from puregraph.ops.convolution import reference as convolution
+from puregraph.ops.gather import labels
+from puregraph.ops.gather import reference as scatter
 from puregraph.ops.kernel import registry
-from puregraph.ops.reference import convolution, einsum, entropy, labels, norm, pairwisedot, pooling, recurrent, scatter
-from puregraph.ops.reference import random as randoms
-from puregraph.ops.reference.attention import attend, attendGrad
-from puregraph.ops.reference.windowsum import windowSum
+from puregraph.ops.pooling import reference as pooling
+from puregraph.ops.product import einsum, pairwisedot
+from puregraph.ops.random import reference as randoms
+from puregraph.ops.recurrent import reference as recurrent
+from puregraph.ops.reduction import entropy, norm
+from puregraph.ops.reduction.windowsum import windowSum
 
 pytestmark = needsEmulator
 CLOSE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 2e-6, "float64": 1e-13}

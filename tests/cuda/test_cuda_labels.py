@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from launches import emulated, needsEmulator, poison, runAll
 
-from puregraph.ops.reference.einsum import ontoDiagonal
-from puregraph.ops.reference.entropy import entropyGrad, ofScores
-from puregraph.ops.reference.labels import classIndex
-from puregraph.ops.reference.recurrent import alive
+from puregraph.ops.gather.labels import classIndex
+from puregraph.ops.product.einsum import ontoDiagonal
+from puregraph.ops.recurrent.reference import alive
+from puregraph.ops.reduction.entropy import entropyGrad, ofScores
 
 pytestmark = needsEmulator
 

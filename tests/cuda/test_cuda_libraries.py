@@ -11,11 +11,13 @@ import pytest
 from puregraph.core import device
 from puregraph.core.errors import DeviceError
 from puregraph.core.storage import diskcache
-from puregraph.ops.cuda.libraries import attention, convolution, cudnn, paths, workspaces
+from puregraph.ops.attention import cudnn as attention
+from puregraph.ops.attention.reference import attend, attendGrad
+from puregraph.ops.convolution import cudnn as convolution
+from puregraph.ops.convolution.reference import convolve, convolveData, convolveWeight
+from puregraph.ops.cuda.libraries import cudnn, paths, workspaces
 from puregraph.ops.cuda.libraries.librarycall import LibraryCall
-from puregraph.ops.cuda.libraries.librarygemm import Product
-from puregraph.ops.reference.attention import attend, attendGrad
-from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
+from puregraph.ops.product.cuda.librarygemm import Product
 
 INSTALLED = pytest.mark.skipif(cudnn.missing() is not None, reason="cuDNN and its frontend are not installed")
 CASES = [  # x, W, stride, pad, dilation, groups

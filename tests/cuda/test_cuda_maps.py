@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from launches import emulated, misplaced, needsEmulator, runAll
 
-from puregraph.ops.cuda.conv import direct
-from puregraph.ops.cuda.conv.epilogue import EpilogueOperandText, EpilogueText
-from puregraph.ops.cuda.conv.filterlayout import transposed
+from puregraph.ops.convolution.cuda import direct
+from puregraph.ops.convolution.cuda.filterlayout import transposed
+from puregraph.ops.convolution.reference import convolve, convolveData, convolveWeight
+from puregraph.ops.convolution.windowgeometry import window
 from puregraph.ops.cuda.runtime.launch import stridesOf
 from puregraph.ops.formula import Formula
-from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
-from puregraph.ops.reference.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
-from puregraph.ops.reference.windowgeometry import window
+from puregraph.ops.pooling.reference import maxPool, maxPoolGrad, meanPool, meanPoolGrad
+from puregraph.ops.product.cuda.epilogue import EpilogueOperandText, EpilogueText
 
 pytestmark = needsEmulator
 FINEST = {"float64": 1e-14, "float32": 2e-6, "float16": 2e-3, "bfloat16": 1.6e-2}

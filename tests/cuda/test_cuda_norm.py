@@ -5,7 +5,7 @@ import pytest
 from launches import emulated, misplaced, needsEmulator
 
 from puregraph.ops.cuda.runtime.launch import PointerTable
-from puregraph.ops.reference.norm import norm
+from puregraph.ops.reduction.norm import norm
 
 pytestmark = needsEmulator
 

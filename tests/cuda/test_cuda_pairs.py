@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from launches import emulated, needsEmulator
 
-from puregraph.ops.reference.pairwisedot import pairDots, pairDotsGrad
+from puregraph.ops.product.pairwisedot import pairDots, pairDotsGrad
 
 pytestmark = needsEmulator
 CLOSE = {"float16": 4e-3, "float32": 1e-5, "float64": 1e-13}

@@ -12,8 +12,9 @@ from puregraph.core.errors import DeviceError
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Linear
 from puregraph.modules.costs import MSE
-from puregraph.ops.cuda.libraries import cublaslt, cudnn, paths
+from puregraph.ops.cuda.libraries import cudnn, paths
 from puregraph.ops.cuda.runtime import compiler, diagnose
+from puregraph.ops.product.cuda import cublaslt
 
 BRINGS = "the extras puregraph[cuda12] and puregraph[cuda13] bring it"
 

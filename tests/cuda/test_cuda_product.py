@@ -8,9 +8,10 @@ import pytest
 
 from puregraph.core import device
 from puregraph.core.errors import DeviceError
-from puregraph.ops.cuda.libraries import cublaslt, tensorview
-from puregraph.ops.cuda.libraries.cublaslt import KEPT, GemmTask, Matmul, MatrixLayout, TaskAddresses
-from puregraph.ops.cuda.libraries.librarygemm import Product, keptFor, product
+from puregraph.ops.cuda.libraries import tensorview
+from puregraph.ops.product.cuda import cublaslt
+from puregraph.ops.product.cuda.cublaslt import KEPT, GemmTask, Matmul, MatrixLayout, TaskAddresses
+from puregraph.ops.product.cuda.librarygemm import Product, keptFor, product
 
 LAYS = ("rows", "columns", "wide rows", "wide columns", "part")
 TRIPLES = list(itertools.product(LAYS, repeat=3))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from launches import emulated, misplaced, needsEmulator
 
-from puregraph.ops.reference.random import normal, uniform
+from puregraph.ops.random.reference import normal, uniform
 
 pytestmark = needsEmulator
 KEY, COUNTER = 2**64 - 3, 2**63 + 1

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from launches import emulated, needsEmulator
 
-from puregraph.ops.reference import cellsplit, recurrent
-from puregraph.ops.reference.recurrent import forward, throughTime
+from puregraph.ops.recurrent import cellsplit
+from puregraph.ops.recurrent import reference as recurrent
+from puregraph.ops.recurrent.reference import forward, throughTime
 
 pytestmark = needsEmulator
 CELLS = {"tanh": 1, "relu": 1, "lstm": 4, "gru": 3}

@@ -11,8 +11,8 @@ from puregraph.ops.cuda.runtime import runner
 from puregraph.ops.cuda.runtime.launch import Launch
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.loopnest import LoopNest, Operand, Reduce
+from puregraph.ops.gather.reference import gather
 from puregraph.ops.kernel import kernel
-from puregraph.ops.reference.scatter import gather
 
 pytestmark = needsEmulator
 ADD = 'extern "C" __global__ void add(float* x, float a) { x[threadIdx.x] += a; }'

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from launches import emulated, misplaced, needsEmulator, runAll
 
-from puregraph.ops.reference.scatter import addAt, gather, putClass, scatterAdd, scattered, takeClass
+from puregraph.ops.gather.reference import addAt, gather, putClass, scatterAdd, scattered, takeClass
 
 pytestmark = needsEmulator
 SUMS = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-13}

@@ -7,14 +7,12 @@ import pytest
 from pages import ROOT, outputs, pages, run, shown
 
 import puregraph
-from puregraph.autodiff.derivatives.declarations import VJPS
-from puregraph.compile.decompose.decomposition import SIMPLER
-from puregraph.compile.lower.registry import LOWERINGS
 from puregraph.core.rules import REGISTRY
 from puregraph.ops import kernel
+from puregraph.ops.operation import OPERATIONS
 from puregraph.serialize.classnames import OWN
 
-TABLES = (kernel.registry, LOWERINGS, SIMPLER, VJPS, REGISTRY, OWN)
+TABLES = (kernel.registry, OPERATIONS, REGISTRY, OWN)
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 
 

@@ -99,18 +99,15 @@ def test_a_kernel_added_as_the_guide_says_compiles_in_the_library(copy):
     block = functools.partial(blockOf, "newkernel.md")
     package = copy / "puregraph"
     rule = [block(text) for text in ("@kernel", "@cumulate.shape", "@cumulate.adjoint", "@cumulate.cuda")]
-    joined(package / "ops/reference/cumulate.py", "Cumulate: sums of all elements up to each.", *rule)
-    joined(package / "ops/native/kernels/cumulate.py", "Cumulative sums of rows.", block("def writeCumulate"))
-    rules = package / "compile/lower/rules"
+    room = package / "ops/reduction"
+    joined(room / "cumulate.py", "Cumulate: sums of all elements up to each.", *rule)
+    joined(room / "native.py", "Cumulative sums of rows.", block("def writeCumulate"))
     called = (
-        "from puregraph.ops.native.kernels.cumulate import cumulateRows",
-        "from puregraph.ops.reference.cumulate import cumulate",
+        "from puregraph.ops.reduction.native import cumulateRows",
+        "from puregraph.ops.reduction.cumulate import cumulate",
     )
-    joined(rules / "cumulate.py", "Lower cumulative sums.", *called, block("@lowers(cumulate)"))
-    init = (rules / "__init__.py").read_text(encoding="utf-8")
-    (rules / "__init__.py").write_text(
-        init.replace("    convolution,\n", "    convolution,\n    cumulate,\n"), encoding="utf-8"
-    )
+    lowering = (room / "lowering.py").read_text(encoding="utf-8")
+    joined(room / "lowering.py", "Lower norms and cumulative sums.", lowering, *called, block("@op(cumulate).lower"))
     used = "import numpy as np", called[1], "from puregraph.graph.module import Module"
     module = definition("newkernel.md", "Cumulate")
     joined(package / "modules/cumulate.py", "Cumulate: running sums.", *used, module)
@@ -140,9 +137,7 @@ def test_an_operator_added_as_the_guide_says_is_read_and_written_by_the_library(
     export(package / "modules", "snake", "Snake")
     functions = [f for f in ast.parse(blockOf("newoperator.md", "@onnxOp")).body if isinstance(f, ast.FunctionDef)]
     operators = package / "onnx" / "operators" / "activationops.py"
-    text = operators.read_text(encoding="utf-8").replace(
-        "from typing import Any\n", f"from typing import Any\n{IMPORTS}", 1
-    )
+    text = operators.read_text(encoding="utf-8").replace("import annotations\n", f"import annotations\n{IMPORTS}", 1)
     operators.write_text("\n\n\n".join([text.rstrip(), *map(ast.unparse, functions)]) + "\n", encoding="utf-8")
 
     run(copy, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *[f"tests/house/{name}.py" for name in HOUSE])

@@ -29,10 +29,10 @@ def test_a_module_in_a_package_of_an_old_name_is_not_loaded_twice():
         import warnings
         warnings.simplefilter("ignore")
         import puregraph.text.template, puregraph.compat.text.template, puregraph.kernels.convolution
-        import puregraph.errors.userwarning, puregraph.core.errors.userwarning, puregraph.ops.reference.convolution
+        import puregraph.errors.userwarning, puregraph.core.errors.userwarning, puregraph.ops.convolution.reference
         assert puregraph.text.template is puregraph.compat.text.template
         assert puregraph.errors.userwarning.warnUser is puregraph.core.errors.userwarning.warnUser
-        assert puregraph.kernels.convolution is puregraph.ops.reference.convolution
+        assert puregraph.kernels.convolution is puregraph.ops.convolution.reference
     """
     subprocess.run([sys.executable, "-c", code], check=True)
 

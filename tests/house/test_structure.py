@@ -9,7 +9,9 @@ LIBRARY = [source for source in library() if not source.name.startswith("puregra
 OPERATION = "the same operation: its module, reference, decomposition, lowering, native and CUDA code"
 METHOD = "the same method of an operation, native and CUDA"
 SEEDS = "an operation on texts has the name of the one on arrays, as in afnio"
+ROOM = "every room of ops/ may have one"
 FILES = {
+    **dict.fromkeys(("reference", "native", "lowering", "decomposition", "derivatives", "onnx", "cudnn"), ROOM),
     "__main__": "what Python runs with -m",
     "attention": OPERATION,
     "convolution": OPERATION,

@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-import puregraph.ops.reference as kernels
-from puregraph.ops.reference import convolution
-from puregraph.ops.reference.random import circle, logarithm
+import puregraph.ops.kernels as kernels
+from puregraph.ops.convolution import reference as convolution
+from puregraph.ops.random.reference import circle, logarithm
 
 FLOATS = (np.float16, np.float32, np.float64)
 SEEDS = range(12)

@@ -20,9 +20,12 @@ from strict import Strict, bare, demandWhole, putCupy
 
 from puregraph.compile.gpu.runtime import capture, d2h, gpuexecutable, h2d, streamorder
 from puregraph.core import device
-from puregraph.ops.cuda.libraries import attention, convolution, cudnn, librarygemm
+from puregraph.ops.attention import cudnn as attention
+from puregraph.ops.convolution import cudnn as convolution
+from puregraph.ops.cuda.libraries import cudnn
 from puregraph.ops.cuda.runtime import compiler, dependentlaunch, runner
 from puregraph.ops.cuda.runtime.launch import Launch
+from puregraph.ops.product.cuda import librarygemm
 from puregraph.testing.emulator import emulator
 from puregraph.testing.emulator.emulator import Region
 

@@ -1,7 +1,7 @@
 """What of a program is left to numpy, and why: the step, its node, and the pass that could have taken it."""
 
-from puregraph.compile.ir.value import Value
 from puregraph.compile.lower.registry import isLowered
+from puregraph.ops.ir.value import Value
 
 
 def leftToNumpy(program):

@@ -6,9 +6,9 @@ import operator
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.declarations import CONSTANT, JVPS, VJPS
+from puregraph.autodiff.derivatives.declarations import jvpOf, vjpOf
 from puregraph.autodiff.derivatives.ufuncs import TEXTS
-from puregraph.ops.kernel import Kernel
+from puregraph.ops.operation import OPERATIONS, declared
 
 RNG = np.random.default_rng(5)
 A, B = RNG.permutation(12).reshape(3, 4) / 10 + 0.55, RNG.permutation(12).reshape(3, 4) / 9 + 0.3
@@ -201,4 +201,5 @@ def movingCall(function, arguments, options):
     return call, xs
 
 
-KNOWN = [f for f in {**VJPS, **JVPS, **TEXTS} if not isinstance(f, Kernel) and f not in CONSTANT and f is not np.astype]
+HAVE = [f for f in [*OPERATIONS, *TEXTS] if f in TEXTS or vjpOf(f) or jvpOf(f)]
+KNOWN = [f for f in dict.fromkeys(HAVE) if not declared(f, "constant") and f is not np.astype]

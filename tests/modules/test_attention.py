@@ -17,8 +17,8 @@ from puregraph.core.shape import asShape, bind
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.modules import Attention, Sum, Tanh
-from puregraph.ops.reference import attention as file
-from puregraph.ops.reference.attention import FLOOR, attend, attendGrad
+from puregraph.ops.attention import reference as file
+from puregraph.ops.attention.reference import FLOOR, attend, attendGrad
 from puregraph.testing.check import checkModule
 
 

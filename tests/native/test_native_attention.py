@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from natively import needsNative, run
 
-from puregraph.ops.native.kernels.attention import AttentionSizes, Heads, Mask, attend, attendGrad
-from puregraph.ops.reference import attention as reference
+from puregraph.ops.attention import reference
+from puregraph.ops.attention.native import AttentionSizes, Heads, Mask, attend, attendGrad
 
 pytestmark = needsNative
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from natively import compiledFor, first, last, needsNative, run
 
-from puregraph.ops.native.conv import convolution, winograd
-from puregraph.ops.native.conv.geometry import geometry
+from puregraph.ops.convolution.native import convolution, winograd
+from puregraph.ops.convolution.native.geometry import geometry
+from puregraph.ops.convolution.reference import convolve, convolveData, convolveWeight
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
-from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
 
 pytestmark = needsNative
 

@@ -8,10 +8,10 @@ from natively import needsNative, run
 
 import puregraph as pg
 from puregraph.compile.trace.withcost import withCost
-from puregraph.ops.native.kernels import gather
-from puregraph.ops.native.kernels.scatterfused import scatterAddFused
+from puregraph.ops.gather import native as gather
+from puregraph.ops.gather import reference as scatter
+from puregraph.ops.gather.scatterfused import scatterAddFused
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
-from puregraph.ops.reference import scatter
 from puregraph.optimizers import SGD, AdamW, MomentumSGD
 
 pytestmark = needsNative

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from natively import needsNative, run
 
-from puregraph.ops.native.kernels.copy import fill, stridedCopy
-from puregraph.ops.native.math.philox import uniform
-from puregraph.ops.reference import random
+from puregraph.ops.native.nests.copy import fill, stridedCopy
+from puregraph.ops.random import reference as random
+from puregraph.ops.random.native import uniform
 
 pytestmark = needsNative
 KINDS = {"f32": np.float32, "f64": np.float64, "i8": np.int8, "i16": np.float16, "i64": np.int64}

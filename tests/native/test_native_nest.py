@@ -6,7 +6,7 @@ from natively import needsNative, run
 
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.loopnest import LoopNest, Operand, Reduce
-from puregraph.ops.native.kernels.nestcode import nestCalls
+from puregraph.ops.native.nests.nestcode import nestCalls
 
 pytestmark = needsNative
 KINDS = {"float32": "f32", "float64": "f64", "bool": "bool", "int32": "i32", "int64": "i64"}

@@ -6,8 +6,8 @@ from natively import compiledFor, needsNative, run
 
 import puregraph as pg
 from puregraph.compile import Program
-from puregraph.ops.native.kernels import pairwisedot
-from puregraph.ops.reference.pairwisedot import pairDots, pairDotsGrad
+from puregraph.ops.product.native import pairwisedot
+from puregraph.ops.product.pairwisedot import pairDots, pairDotsGrad
 
 pytestmark = needsNative
 

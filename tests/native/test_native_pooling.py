@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from natively import first, last, needsNative, run
 
-from puregraph.ops.native.conv import pooling
-from puregraph.ops.native.conv.geometry import geometry
+from puregraph.ops.convolution.native.geometry import geometry
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
-from puregraph.ops.reference.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
+from puregraph.ops.pooling import native as pooling
+from puregraph.ops.pooling.reference import maxPool, maxPoolGrad, meanPool, meanPoolGrad
 
 pytestmark = needsNative
 

@@ -15,13 +15,13 @@ if not jit.available():
 
 from natively import aligned, compiledFor, run, strides
 
-from puregraph.ops.native.gemm.blocking import ACCUMULATORS, DEPTH, PACKED_B, GemmSizes, blockingFor
-from puregraph.ops.native.gemm.gemm import BatchAxis, gemm
-from puregraph.ops.native.gemm.gemv import horizontalSums
-from puregraph.ops.native.gemm.microkernel import registers, tiles
-from puregraph.ops.native.gemm.pack import packed
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
+from puregraph.ops.product.native.blocking import ACCUMULATORS, DEPTH, PACKED_B, GemmSizes, blockingFor
+from puregraph.ops.product.native.gemm import BatchAxis, gemm
+from puregraph.ops.product.native.gemv import horizontalSums
+from puregraph.ops.product.native.microkernel import registers, tiles
+from puregraph.ops.product.native.pack import packed
 
 LANES = jit.lanes(4)
 CPUS = [(None, LANES), ("haswell", 8), ("x86-64", 4)] if LANES > 4 else [(None, 4)]

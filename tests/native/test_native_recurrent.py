@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from natively import needsNative, run
 
-from puregraph.ops.native.kernels import recurrent
-from puregraph.ops.native.kernels.recurrent import CELLS, RecurrentSizes, SequenceOperand
-from puregraph.ops.reference import recurrent as reference
+from puregraph.ops.recurrent import native as recurrent
+from puregraph.ops.recurrent import reference
+from puregraph.ops.recurrent.native import CELLS, RecurrentSizes, SequenceOperand
 
 pytestmark = needsNative
 STEPS = {

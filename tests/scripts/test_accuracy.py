@@ -14,7 +14,7 @@ import accuracy
 
 import puregraph as pg
 from puregraph.ops.formula import Formula
-from puregraph.ops.reference.reduce import average, total
+from puregraph.ops.reduction.reference import average, total
 
 EAGER, COMPILED = 4.1, 1.5  # ulp
 LOST = {"logaddexp": 2e3, "logndtr": 400, "ndtr": 400, "gelu": 200, "gelu by tanh": 300, "mish": 4, "swish": 4}

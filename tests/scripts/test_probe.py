@@ -16,7 +16,8 @@ if str(ROOT / "scripts") not in sys.path:
 import probe
 
 from puregraph.core.storage import diskcache
-from puregraph.ops.cuda.libraries import cudnn, librarygemm
+from puregraph.ops.cuda.libraries import cudnn
+from puregraph.ops.product.cuda import librarygemm
 
 PROPERTIES = json.loads(probe.H200.read_text())
 BROKEN = {  # what is wrong, and what the line says of it

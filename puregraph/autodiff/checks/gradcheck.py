@@ -207,7 +207,7 @@ class _Local:
             if isArray(a) and not same(a, b):
                 raise self.error(
                     f"two runs on the same values give different '{name}': draw random numbers with "
-                    "puregraph.ops.reference.uniform from States, as Dropout does"
+                    "puregraph.kernels.uniform from States, as Dropout does"
                 )
         if not self.states:
             return first

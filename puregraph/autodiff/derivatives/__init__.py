@@ -1,7 +1,9 @@
-"""The derivatives of numpy's functions and of Formulas: gradients and tangents, declared together."""
+"""Derivatives in both modes; the rules of functions of numpy are imported here so that all are declared."""
 
-from puregraph.autodiff.derivatives import (  # noqa: F401 - their rules are registered when they are imported
-    indexing,
-    linalg,
-    reshapes,
-)
+from puregraph.autodiff.derivatives import declarations, ufuncs
+from puregraph.ops.gather import derivatives as gather
+from puregraph.ops.movement import derivatives as movement
+from puregraph.ops.product import derivatives as product
+from puregraph.ops.reduction import derivatives as reduction
+
+__all__ = ["declarations", "gather", "movement", "product", "reduction", "ufuncs"]

@@ -1,11 +1,11 @@
-"""The table of derivatives: for each function of numpy and each Kernel its gradient, its tangent, or both at once.
+"""Derivatives of declared operations: the gradient and the tangent that an Operation declares, ready to call.
 
-    @vjp(f)          rule(g, y, *arguments as f names them) -> one gradient per argument, None where there is none
-    @jvp(f)          rule(function, values, tangents, options) -> (result, its tangent)
-    @linear(f)       f is linear in one argument: the rule is its adjoint, which is its gradient; f is its own tangent
-    @multilinear(f)  f is linear in each array: the rule gives the gradients, the tangent is the sum over the arrays
-    moves(f)         f only moves elements: the gradient follows from where it moves their positions
-    constant(f)      f has no derivative
+    @op(f).vjp          rule(g, y, *arguments as f names them) -> one gradient per argument, None where there is none
+    @op(f).jvp          rule(function, values, tangents, options) -> (result, its tangent)
+    @op(f).adjoint      f is linear in its first argument: the rule is its gradient; f is its own tangent
+    @op(f).multilinear  f is linear in each array: the rule gives the gradients, the tangent is the sum over the arrays
+    declare(moves=0)    f only moves elements: the gradient follows from where it moves their positions
+    declare(constant=True)
 
 `g` is the gradient of the result `y` (a tuple of them where there are several). A gradient's rule that is given
 Variables records itself, so second derivatives need no further table. Of ufuncs and Formulas both modes follow from the
@@ -24,20 +24,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.writes import putAt
 from puregraph.core.accumulate import combine
 from puregraph.core.errors import AutoDiffException
-from puregraph.core.tracer import dataOf
-from puregraph.ops.kernel import declared, needReached
+from puregraph.ops.gather.writes import movedBack
+from puregraph.ops.operation import ITSELF, MULTILINEAR, declared, op
+from puregraph.ops.tangents import alone, isLeftOut
 
 if TYPE_CHECKING:
     from puregraph.core.rules import ArrayFunction
 
 Vjp = Callable[[Any, Any, tuple, dict, tuple], Any]
 Jvp = Callable[[Any, list, list, dict], tuple[Any, Any]]
-VJPS: dict[ArrayFunction, Vjp] = {}
-JVPS: dict[ArrayFunction, Jvp] = {}
-CONSTANT: set[ArrayFunction] = set()
+VJPS: dict[ArrayFunction, Vjp] = {}  # the declared gradients, bound to the names of their functions' arguments
 WRITING = {np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal}
 FRESH = {np.zeros_like, np.ones_like, np.empty_like}  # of the constant ones: to be written into
 NAMES = {  # of arguments, where a function's signature does not tell
@@ -46,23 +44,9 @@ NAMES = {  # of arguments, where a function's signature does not tell
     np.where: ("condition", "x", "y"),
     **dict.fromkeys((np.dot, np.inner, np.vdot), ("a", "b")),
 }
-LEFTOUT = inspect.signature(np.sum).parameters["initial"].default  # numpy's mark of an option that was not given
 HARMLESS = {"keepdims", "dtype", "out"}  # the result says it all
 PLAIN = {*HARMLESS, "axis", "order", "casting", "subok", "copy", "optimize"}  # of rules that take a call as it is
 RAW = ("arguments", "options", "needs")  # what a rule names that takes a call as it is
-
-
-def vjp(*functions: ArrayFunction) -> Callable[[Callable], Callable]:
-    """Register the gradient of functions, as `rule(g, y, *arguments)` or `rule(g, y, arguments, options, needs)`."""
-
-    needReached("gradient", functions, VJPS)
-
-    def keep(rule: Callable) -> Callable:
-        for function in functions:
-            VJPS[function] = bound(function, rule)
-        return rule
-
-    return keep
 
 
 def jvp(*functions: ArrayFunction) -> Callable[[Jvp], Jvp]:
@@ -81,43 +65,38 @@ def jvp(*functions: ArrayFunction) -> Callable[[Jvp], Jvp]:
     ... def cubed(function, values, tangents, options):
     ...     return function(*values), 3 * values[0] ** 2 * tangents[0]
     """
-
-    def keep(rule: Jvp) -> Jvp:
-        needReached("tangent rule", functions, JVPS)
-        JVPS.update(dict.fromkeys(functions, rule))
-        return rule
-
-    return keep
-
-
-def linear(*functions: ArrayFunction, at: int = 0, drop: tuple[str, ...] = ()) -> Callable[[Callable], Callable]:
-    """Register the adjoint of functions that are linear in argument `at`; the options of `drop` only add constants."""
-
-    def keep(adjoint: Callable) -> Callable:
-        jvp(*functions)(itself(at, drop))
-        return vjp(*functions)(adjoint)
-
-    return keep
+    return op(*functions).jvp
 
 
 def vjpOf(function: ArrayFunction) -> Vjp | None:
-    """The gradient of a function: of the table, or what a Kernel declares."""
-    return VJPS.get(function) or declaredVjp(function)
+    """The gradient that a function declares, bound to its arguments' names; None without one."""
+    rule = VJPS.get(function)
+    if rule is None:
+        rule = declaredVjp(function)
+        if rule is not None:
+            VJPS[function] = rule
+    return rule
 
 
-@cache
 def declaredVjp(function: ArrayFunction) -> Vjp | None:
-    """The gradient that a Kernel declares, if it does."""
-    rules = [declared(function, what) for what in ("vjp", "multilinear", "adjoint")]
-    return next((bound(function, rule) for rule in rules if rule is not None), None)
+    """Bind the gradient that a function declares."""
+    for what in ("vjp", "multilinear", "adjoint"):
+        rule = declared(function, what)
+        if rule is not None:
+            return bound(function, rule)
+    at = declared(function, "moves")
+    return None if at is None else moving(function, at)
 
 
 def jvpOf(function: ArrayFunction) -> Jvp | None:
-    """The tangent of a function: of the table, or what a Kernel declares; itself where that is its adjoint."""
-    rule = JVPS.get(function) or declared(function, "jvp")
-    if rule is None and declared(function, "multilinear") is not None:
+    """The tangent of a function: declared, or itself where that is linear."""
+    rule = declared(function, "jvp")
+    if rule is None and declared(function, "multilinear") is not None or rule == MULTILINEAR:
         return multilinearJvp
-    return itself() if rule is None and declared(function, "adjoint") is not None else rule
+    if rule is None and declared(function, "adjoint") is not None or rule == ITSELF:
+        return itself(drop=declared(function, "additive") or ())
+    at = declared(function, "moves")
+    return itself(at) if rule is None and at is not None else rule
 
 
 def itself(at: int = 0, drop: tuple[str, ...] = ()) -> Jvp:
@@ -125,20 +104,10 @@ def itself(at: int = 0, drop: tuple[str, ...] = ()) -> Jvp:
 
     def rule(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
         alone(function, tangents, at)
-        rest = {name: option for name, option in options.items() if name not in drop}
-        return function(*values, **options), function(*values[:at], tangents[at], *values[at + 1 :], **rest)
+        kept = {name: option for name, option in options.items() if name not in drop}
+        return function(*values, **options), function(*values[:at], tangents[at], *values[at + 1 :], **kept)
 
     return rule
-
-
-def multilinear(*functions: ArrayFunction) -> Callable[[Callable], Callable]:
-    """Register the gradients of functions that are linear in each of their arrays."""
-
-    def keep(rule: Callable) -> Callable:
-        jvp(*functions)(multilinearJvp)
-        return vjp(*functions)(rule)
-
-    return keep
 
 
 def multilinearJvp(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
@@ -147,33 +116,14 @@ def multilinearJvp(function: ArrayFunction, values: list, tangents: list, option
     return function(*values, **options), combine(terms)
 
 
-def moves(*functions: ArrayFunction, at: int = 0) -> None:
-    """Register functions that only move elements of argument `at`, some of them to several positions or to none."""
-    jvp(*functions)(itself(at))
-    needReached("gradient", functions, VJPS)
-    for function in functions:
-        VJPS[function] = movedBack(function, at)
-
-
-def movedBack(function: ArrayFunction, at: int) -> Vjp:
-    """The gradient of a function that only moves elements: added to the positions that they came from."""
+def moving(function: ArrayFunction, at: int) -> Vjp:
+    """The gradient of a function that only moves elements of argument `at`."""
 
     def rule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
-        x = dataOf(arguments[at])
-        positions = np.cumsum(np.ones_like(x, dtype=np.intp)).reshape(x.shape) - 1  # where x is, on a GPU too
-        read = function(*arguments[:at], positions, *arguments[at + 1 :], **options)
-        pairs = zip(g, read) if type(y) is tuple else [(g, read)]
-        placed = [putAt(part, (dataOf(p),), (x.size,)) for part, p in pairs if part is not None]
-        return (*[None] * at, combine(placed).reshape(x.shape), *[None] * (len(arguments) - at - 1))
+        return movedBack(function, g, y, arguments, options, at)
 
     rule.reads = None  # type: ignore[attr-defined]  # every option belongs to the move
     return rule
-
-
-def constant(*functions: ArrayFunction) -> None:
-    """Register functions that have no derivative, whatever their arguments are."""
-    needReached("derivative", functions, CONSTANT)
-    CONSTANT.update(functions)
 
 
 def bound(function: ArrayFunction, rule: Callable) -> Vjp:
@@ -228,11 +178,6 @@ def isDefault(function: ArrayFunction, name: str, value: Any) -> bool:
     return parameter is not None and type(value) is type(parameter.default) and value == parameter.default
 
 
-def isLeftOut(value: object) -> bool:
-    """True if an option was left out."""
-    return value is None or value is LEFTOUT
-
-
 def positioned(
     function: ArrayFunction, arguments: tuple, options: dict[str, Any], isVariable: Callable[[object], bool]
 ) -> tuple[tuple, dict[str, Any]]:
@@ -257,36 +202,3 @@ def positioned(
 def holds(value: Any, isVariable: Callable[[object], bool]) -> bool:
     """True if a value is a Variable, or a sequence with one inside."""
     return isVariable(value) or type(value) in (list, tuple) and any(holds(v, isVariable) for v in value)
-
-
-def nameOf(function: ArrayFunction) -> str:
-    """A function as a message names it."""
-    owner = getattr(function, "__self__", None)
-    inside = f"{owner.__name__}." if isinstance(owner, np.ufunc) else ""
-    module = getattr(function, "__module__", None) or "numpy"
-    return f"{module.removesuffix('.core').split('._')[0]}.{inside}{getattr(function, '__name__', function)}"
-
-
-def changes(tangents: object) -> bool:
-    """True if there is any tangent."""
-    if isinstance(tangents, (list, tuple)):
-        return any(map(changes, tangents))
-    return tangents is not None
-
-
-def refuse(function: ArrayFunction, options: dict, *names: str) -> None:
-    """Raise    AutoDiffException for an option that a rule would drop; one of None or True is none."""
-    for name in names:
-        value = options.get(name)
-        if not (isLeftOut(value) or value is True):
-            raise AutoDiffException(f"forward mode knows no tangent of {nameOf(function)} with {name}={value!r:.40}")
-
-
-def alone(function: ArrayFunction, tangents: list, *positions: int) -> None:
-    """Raise    AutoDiffException where an argument moves that a rule takes for a constant."""
-    moving = [i for i, t in enumerate(tangents) if changes(t) and i not in positions]
-    if moving:
-        raise AutoDiffException(
-            f"forward mode knows no tangent of {nameOf(function)} along its argument {moving[0]}, only along "
-            f"{', '.join(map(str, positions))}"
-        )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.declarations import Vjp, isLeftOut, jvp, refuse, vjp
-from puregraph.core.accumulate import combine, shapeOf
+from puregraph.autodiff.derivatives.declarations import Vjp
+from puregraph.core.accumulate import combine, inShape, shapeOf
 from puregraph.core.tracer import astype
 from puregraph.graph.pointwise import asGradient, pullback
 from puregraph.ops.formula import Formula
@@ -17,7 +17,9 @@ from puregraph.ops.formula.expr import Term
 from puregraph.ops.formula.formula import formulasOf, numpyFrom
 from puregraph.ops.formula.interpreter import Interpreter
 from puregraph.ops.formula.optable import LOGICAL, OPERATORS, TABLE
-from puregraph.ops.reference.reduce import unbroadcast
+from puregraph.ops.operation import op
+from puregraph.ops.reduction.reference import fit
+from puregraph.ops.tangents import isLeftOut, refuse
 
 if TYPE_CHECKING:
     from puregraph.core.rules import ArrayFunction
@@ -97,11 +99,6 @@ def pullbackOf(function: ArrayFunction) -> Vjp | None:
     if formula is None:
         return None
     return formulaRule([formula], tuple("abc"[: getattr(function, "nin", len(formula.names))]), False)
-
-
-def fit(g: Any, a: Any) -> Any:
-    """A gradient summed back to the shape of an operand that was repeated."""
-    return g if g.shape == shapeOf(a) else unbroadcast(g, shapeOf(a))
 
 
 def composed(t: Term) -> Callable[..., Any]:
@@ -197,14 +194,7 @@ def unlogical(formula: Formula) -> Formula:
     return ZERO if formula.term.op in LOGICAL else formula
 
 
-def inShape(tangent: Any, value: Any) -> Any:
-    """A tangent in the shape and dtype of what it belongs to."""
-    if tangent.shape != value.shape:
-        tangent = np.broadcast_to(tangent, value.shape)
-    return tangent.astype(value.dtype, copy=False)
-
-
-@jvp(*TEXTS)
+@op(*TEXTS).jvp
 def pointwiseTangent(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """The derivative of the function's formula."""
     y = function(*values, **options)
@@ -220,7 +210,7 @@ def pointwiseTangent(function: ArrayFunction, values: list, tangents: list, opti
 CLIP = Formula("clip(a, b, c)")
 
 
-@vjp(np.clip)
+@op(np.clip).vjp
 def clipRule(g, y, a, a_min=None, a_max=None, min=None, max=None):
     """At both bounds the gradient is the value's, beyond it is the bound's; a bound that is left out is infinite."""
     low = next((x for x in (a_min, min) if not isLeftOut(x)), -np.inf)
@@ -228,7 +218,7 @@ def clipRule(g, y, a, a_min=None, a_max=None, min=None, max=None):
     return formulaRule([CLIP], ("a", "b", "c"), False)(g, y, (a, low, high), {}, (True, True, True))
 
 
-@jvp(np.clip)
+@op(np.clip).jvp
 def clipped(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """Passes between the bounds, and at both; a bound that is None is infinite."""
     refuse(function, options, "where")
@@ -240,44 +230,44 @@ def clipped(function: ArrayFunction, values: list, tangents: list, options: dict
     return y, tangentsOf((CLIP,), ("a", "b", "c"), [x, *ends], changes, [y])[0]
 
 
-@vjp(np.nan_to_num)
+@op(np.nan_to_num).vjp
 def nanToNumRule(g, y, x, nan=0, posinf=None, neginf=None):
     """dx = g where x was a number."""
     return np.where(np.isfinite(x), g, 0)
 
 
-@vjp(np.round, np.around)
+@op(np.round, np.around).vjp
 def roundRule(g, y, a, decimals=0):
     """y stays between its steps: dx = 0."""
     return np.zeros_like(g)
 
 
-@jvp(np.round, np.around)
+@op(np.round, np.around).jvp
 def rounded(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """The tangent of a step function: none, as it is constant between its steps."""
     return function(*values, **options), None
 
 
-@vjp(np.full_like)
+@op(np.full_like).vjp
 def fullLikeRule(g, y, a, fill_value, shape=None):
     """y = v everywhere: dv = sum g."""
     return None, fit(g, fill_value)
 
 
-@jvp(np.full_like)
+@op(np.full_like).jvp
 def filled(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """Only what it is filled with matters."""
     y, t = function(*values, **options), tangents[1]
     return y, None if t is None or y.dtype.kind != "f" else function(values[0], t, *values[2:], **options)
 
 
-@vjp(astype, getattr(np, "astype", astype))
+@op(astype, getattr(np, "astype", astype)).vjp
 def astypeRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
     """The dtype that there was."""
     return (g.astype(arguments[0].dtype), *[None] * (len(arguments) - 1))
 
 
-@jvp(astype)
+@op(astype).jvp
 def converted(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """In the other dtype; none in one of whole numbers."""
     y = function(*values, **options)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.declarations import CONSTANT, changes, jvpOf, nameOf
+from puregraph.autodiff.derivatives.declarations import jvpOf
 from puregraph.autodiff.derivatives.ufuncs import throughFormulas
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.core.errors import AutoDiffException
@@ -15,6 +15,8 @@ from puregraph.core.tracer import Tracer, method
 from puregraph.graph.module import Module
 from puregraph.ops.formula.interpreter import Interpreter
 from puregraph.ops.kernel import REFERENCE
+from puregraph.ops.operation import declared
+from puregraph.ops.tangents import changes, nameOf
 
 if TYPE_CHECKING:
     from puregraph.core.rules import ArrayFunction
@@ -114,7 +116,7 @@ def push(function: ArrayFunction, values: list, tangents: list, options: dict) -
 
     Raises    AutoDiffException for a function without a tangent rule
     """
-    if not changes(tangents) or function in CONSTANT:
+    if not changes(tangents) or declared(function, "constant"):
         return function(*values, **options), None
     rule: Any = throughFormulas if isinstance(function, Interpreter) else jvpOf(function)
     if rule is REFERENCE:

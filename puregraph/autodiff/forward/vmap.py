@@ -14,7 +14,7 @@ from puregraph.autodiff.derivatives.declarations import namesOf
 from puregraph.core.errors import AutoDiffException
 from puregraph.core.tracer import Tracer, astype
 from puregraph.ops.formula.interpreter import Interpreter
-from puregraph.ops.kernel import declared, needReached
+from puregraph.ops.operation import declared, op
 
 if TYPE_CHECKING:
     from puregraph.core.rules import ArrayFunction
@@ -62,7 +62,7 @@ class Samples(Tracer):
         return self.batch
 
     def handle(self, function: Callable[..., Any], arguments: tuple, options: dict[str, Any]) -> Any:
-        rule = RULES.get(function)
+        rule = declared(function, "perSample")
         if rule is None and (isinstance(function, Interpreter) or isinstance(function, np.ufunc)):
             rule = pointwise
         if rule is None and declared(function, "samples") is not None:
@@ -78,20 +78,7 @@ class Samples(Tracer):
         self.batch[behind(key)] = new.batch if isinstance(new, Samples) else new
 
 
-RULES: dict[ArrayFunction, Rule] = {}
 AXES = {"axis", "axis1", "axis2", "source", "destination"}  # what parameters are called that count axes
-
-
-def forAll(*functions: ArrayFunction) -> Callable[[Rule], Rule]:
-    """This is what the functions do for all samples at once."""
-
-    needReached("rule for samples", functions, RULES)
-
-    def keep(rule: Rule) -> Rule:
-        RULES.update(dict.fromkeys(functions, rule))
-        return rule
-
-    return keep
 
 
 def rankOf(x: Any) -> int:
@@ -125,7 +112,7 @@ def ofAll(function: ArrayFunction, *arguments: Any, **options: Any) -> Any:
     return Samples(result)
 
 
-@forAll(np.where)
+@op(np.where).perSample
 def pointwise(function: ArrayFunction, *arguments: Any, **options: Any) -> Any:
     """Call an elementwise function."""
     arrays = aligned(arguments)
@@ -146,8 +133,8 @@ def along(axis: Any, rank: int) -> Any:
     return axis % rank + 1
 
 
-@forAll(np.sum, np.mean, np.max, np.min, np.prod, np.var, np.std, np.any, np.all, np.amax, np.amin)
-@forAll(np.cumsum, np.flip, np.swapaxes, np.moveaxis)
+@op(np.sum, np.mean, np.max, np.min, np.prod, np.var, np.std, np.any, np.all, np.amax, np.amin).perSample
+@op(np.cumsum, np.flip, np.swapaxes, np.moveaxis).perSample
 def alongAxes(function: ArrayFunction, x: Any, *arguments: Any, **options: Any) -> Any:
     """Call a function along axes within each sample."""
     names = namesOf(function)
@@ -156,7 +143,7 @@ def alongAxes(function: ArrayFunction, x: Any, *arguments: Any, **options: Any) 
     return Samples(function(x.batch, **{**bound, **axes}))
 
 
-@forAll(np.reshape)
+@op(np.reshape).perSample
 def reshaped(function: ArrayFunction, x: Any, shape: Any) -> Any:
     """The values of each sample in another shape."""
     shape = shape if isinstance(shape, (tuple, list)) else (shape,)
@@ -166,27 +153,27 @@ def reshaped(function: ArrayFunction, x: Any, shape: Any) -> Any:
     return Samples(x.batch.reshape(len(x.batch), *shape))
 
 
-@forAll(np.ravel)
+@op(np.ravel).perSample
 def raveled(function: ArrayFunction, x: Any) -> Any:
     """The values of each sample in a row."""
     return reshaped(np.reshape, x, (-1,))
 
 
-@forAll(np.transpose)
+@op(np.transpose).perSample
 def transposed(function: ArrayFunction, x: Any, axes: Any = None) -> Any:
     """The axes of each sample in another order."""
     order = range(x.ndim)[::-1] if axes is None else [a % x.ndim for a in axes]
     return Samples(x.batch.transpose(0, *(a + 1 for a in order)))
 
 
-@forAll(np.squeeze)
+@op(np.squeeze).perSample
 def squeezed(function: ArrayFunction, x: Any, axis: Any = None) -> Any:
     """Each sample without axes of length one."""
     ones = tuple(i for i, d in enumerate(x.shape) if d == 1) if axis is None else axis
     return Samples(x.batch.squeeze(axis=along(ones, x.ndim))) if ones != () else x
 
 
-@forAll(np.broadcast_to)
+@op(np.broadcast_to).perSample
 def broadcasted(function: ArrayFunction, x: Any, shape: Any) -> Any:
     """Each sample seen in a larger shape."""
     shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
@@ -194,20 +181,20 @@ def broadcasted(function: ArrayFunction, x: Any, shape: Any) -> Any:
     return Samples(function(full, (len(x.batch), *shape)))
 
 
-@forAll(astype, np.copy)
+@op(astype, np.copy).perSample
 def converted(function: ArrayFunction, x: Any, *arguments: Any, **options: Any) -> Any:
     """Each sample in another dtype, or in memory of its own."""
     return Samples(function(x.batch, *arguments, **options))
 
 
-@forAll(np.zeros_like, np.ones_like, np.full_like)
+@op(np.zeros_like, np.ones_like, np.full_like).perSample
 def alike(function: ArrayFunction, x: Any, *arguments: Any, shape: Any = None, **options: Any) -> Any:
     """An array for each sample, filled alike."""
     sizes = x.shape if shape is None else shape if isinstance(shape, (tuple, list)) else (shape,)
     return Samples(function(x.batch, *arguments, shape=(len(x.batch), *sizes), **options))
 
 
-@forAll(np.concatenate, np.stack)
+@op(np.concatenate, np.stack).perSample
 def joined(function: ArrayFunction, arrays: Any, axis: int = 0) -> Any:
     """Arrays of each sample one after another, or along a new axis."""
     first = next(a for a in arrays if isinstance(a, Samples))
@@ -215,7 +202,7 @@ def joined(function: ArrayFunction, arrays: Any, axis: int = 0) -> Any:
     return Samples(function(parts, axis=along(axis, first.ndim + (function is np.stack))))
 
 
-@forAll(operator.getitem)
+@op(operator.getitem).perSample
 def indexed(function: ArrayFunction, x: Any, key: Any) -> Any:
     """A part of each sample."""
     return Samples(x.batch[behind(key)])
@@ -229,7 +216,7 @@ def behind(key: Any) -> tuple:
     return (slice(None), *parts)
 
 
-@forAll(np.matmul)
+@op(np.matmul).perSample
 def multiplied(function: ArrayFunction, a: Any, b: Any) -> Any:
     """A matrix product for each sample; what all have in common has no more axes than they."""
     ranks = [rankOf(x) for x in (a, b) if isinstance(x, Samples)]
@@ -238,7 +225,7 @@ def multiplied(function: ArrayFunction, a: Any, b: Any) -> Any:
     return Samples(function(*aligned((a, b))))
 
 
-@forAll(np.einsum)
+@op(np.einsum).perSample
 def contracted(function: ArrayFunction, equation: str, *xs: Any, **options: Any) -> Any:
     """A sum of products for each sample: one more letter."""
     left, arrow, output = equation.replace(" ", "").partition("->")

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.declarations import CONSTANT, FRESH, WRITING, positioned, refused, vjpOf
-from puregraph.autodiff.derivatives.ufuncs import fit, powerSlope, pullbackOf, slopesOf
-from puregraph.autodiff.derivatives.writes import isBasic, setAt
+from puregraph.autodiff.derivatives.declarations import FRESH, WRITING, positioned, refused, vjpOf
+from puregraph.autodiff.derivatives.ufuncs import powerSlope, pullbackOf, slopesOf
 from puregraph.autodiff.tape.engine import Add, backward
 from puregraph.autodiff.tape.gradmode import MODE
 from puregraph.autodiff.tape.tapenode import (
@@ -35,6 +34,9 @@ from puregraph.core.linkednode import LinkedNode
 from puregraph.core.tracer import Tracer
 from puregraph.graph.function import copied
 from puregraph.ops.formula.optable import OPERATORS
+from puregraph.ops.gather.writes import isBasic, setAt
+from puregraph.ops.operation import declared
+from puregraph.ops.reduction.reference import fit
 
 if TYPE_CHECKING:
     from puregraph.core.rules import ArrayFunction, Rule
@@ -624,7 +626,7 @@ def record(function: ArrayFunction, arguments: tuple, options: dict[str, Any], r
     result = function(*plain, **options)
     if HOOKS.look is not None:
         HOOKS.look(titled(function), function, plain, result if type(result) in (tuple, list) else (result,))
-    if function in CONSTANT:
+    if declared(function, "constant"):
         return made(result) if isRecorded and function in FRESH else result
     if isinstance(result, tuple) and type(result) is not tuple:
         result = tuple(result)

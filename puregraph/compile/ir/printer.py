@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from puregraph.compile.ir.value import Value, text
 from puregraph.ops.formula.formula import formulasOf
+from puregraph.ops.ir.value import Value, text
 
 if TYPE_CHECKING:
-    from puregraph.compile.ir.value import Call
     from puregraph.compile.trace.schedule import Schedule
+    from puregraph.ops.ir.value import Call
 
 
 def listing(schedule: Schedule) -> str:

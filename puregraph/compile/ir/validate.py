@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.compile.ir.value import LEAVES, Call, Value
 from puregraph.core.base.environment import variable
 from puregraph.core.errors import PuregraphError
 from puregraph.ops.formula.interpreter import Interpreter
+from puregraph.ops.ir.value import LEAVES, Call, Value
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.fusion import Fuser
 from puregraph.compile.passes.group import Group
 from puregraph.compile.passes.nestlines import (
@@ -33,7 +32,8 @@ from puregraph.ops.formula.expr import Term, leaf, lower, rebuild, walk
 from puregraph.ops.formula.formula import Formula
 from puregraph.ops.formula.loopnest import LoopNest, Operand
 from puregraph.ops.formula.optable import INTEGERS, TABLE
-from puregraph.ops.reference.reduce import firstIndex
+from puregraph.ops.ir.value import Call, Value
+from puregraph.ops.reduction.reference import firstIndex
 
 WRAPPING = ("+", "-", "*", "//", "neg", "abs")  # these may overflow; others give the same result in wider integers
 ROUNDING = ("floor", "ceil", "round", "trunc")

@@ -6,22 +6,24 @@ from bisect import bisect
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from puregraph.compile.ir.value import Call, Value, store
-from puregraph.compile.lower.bounds import Bounds
 from puregraph.compile.lower.callnest import callNest, operandsOf
-from puregraph.compile.lower.matmul import OutputTiling, collapsed, productOf, productTiling
+from puregraph.compile.lower.matmul import productOf, productTiling
 from puregraph.compile.lower.nestcache import canonical, nestKernels, readBy
 from puregraph.compile.lower.packedweights import PackedWeights
-from puregraph.compile.lower.registry import LOWERINGS, loweringOf
 from puregraph.compile.lower.workspace import LoweringWorkspace
 from puregraph.compile.passes.group import Group
 from puregraph.compile.passes.nestlines import CPU, FLOAT, KINDS, named, operand
 from puregraph.ops.formula.loopnest import LoopNest, isAxis
-from puregraph.ops.native.kernels.epilogue import Epilogue, EpilogueOperand
+from puregraph.ops.ir.bounds import Bounds
+from puregraph.ops.ir.elementlayout import OutputTiling, collapsed
+from puregraph.ops.ir.value import Call, Value, store
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+from puregraph.ops.native.nests.epilogue import Epilogue, EpilogueOperand
+from puregraph.ops.operation import declared
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
+    from puregraph.core.rules import ArrayFunction
 
 
 class NativeCall(NamedTuple):
@@ -204,11 +206,11 @@ class Lowering:
             self.epilogues.get(i),
             LoweringWorkspace(self.new, self.packedWeights, lambda v: self.isRead(v, (i,))),
         )
-        done, untiled = None, untiledOf(loweringOf(call.function))
+        done, untiled = None, untiledOf(call.function)
         if tilingOf(call) is not None:
             ending = self.epilogueOf(i, call)
             if ending is not None:
-                rule: Any = productOf if call.kind.isContraction else loweringOf(call.function)
+                rule: Any = productOf if call.kind.isContraction else declared(call.function, "lower")
                 done = rule(call, ending[0], workspace)
                 if done is not None:
                     calls, inlined = [call, *(group.calls if group else ())], group.inlined if group else ()
@@ -223,18 +225,18 @@ class Lowering:
             done = untiled(call, workspace)
         elif (nest := callNest(call, CPU)) is not None:
             done = None if 0 in nest.space else nestKernels(nest, workspace)[0]
-        elif call.kind.isStore and store in LOWERINGS:
+        elif call.kind.isStore:
             target = self.held.get(id(call.options["target"]))
-            done = None if target is None else LOWERINGS[store](call.arguments[0], target)
+            done = None if target is None else declared(store, "lower")(call.arguments[0], target)
         if done is not None:
             makes = [y for y in call.outs if y is None or y.number not in workspace.left]
             call = self.step(done, [call], call.values(), makes, workspace)
         return [call] if group is None else [call, *self.group(self.indices[id(group)], group)]
 
 
-def untiledOf(lowering: Any) -> Any:
+def untiledOf(function: ArrayFunction) -> Any:
     """The rule that lowers a call without an epilogue; None if its only rule needs a tiling."""
-    return getattr(lowering, "untiled", None if hasattr(lowering, "tiling") else lowering)
+    return declared(function, "untiled" if declared(function, "tiling") else "lower")
 
 
 def values(step: Any) -> list[Value]:
@@ -297,5 +299,5 @@ def tilingOf(call: Call) -> OutputTiling | None:
     """The output tiling of a call, if its result takes an epilogue."""
     if call.kind.isContraction:
         return productTiling(call)
-    rule = getattr(loweringOf(call.function), "tiling", None) if call.kind.isKernel else None
+    rule = declared(call.function, "tiling") if call.kind.isKernel else None
     return None if rule is None else rule(call)

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.compile.ir.value import Call
-from puregraph.ops.native.gemm.gemm import BatchAxis, gemm, vectorsFor, worthPacking
-from puregraph.ops.native.gemm.pack import PackedMatrix, pack, packedSize
+from puregraph.ops.ir.elementlayout import OutputTiling, collapsed
+from puregraph.ops.ir.value import Call
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.product.native.gemm import BatchAxis, gemm, vectorsFor, worthPacking
+from puregraph.ops.product.native.pack import PackedMatrix, pack, packedSize
 
 if TYPE_CHECKING:
     from puregraph.compile.lower.workspace import LoweringWorkspace
-
-
-class OutputTiling(NamedTuple):
-    """The output tiling of a product or convolution: the row axes, the column axis and the batch axes of its result."""
-
-    rows: tuple[int, ...]
-    column: int
-    batch: tuple[int, ...] = ()
 
 
 def productTiling(call: Call) -> OutputTiling | None:
@@ -77,12 +70,3 @@ def productOf(call: Call, epilogue: Any, workspace: LoweringWorkspace) -> list[K
         )
         b = PackedMatrix(packed, k, n, vectors, lanes)
     return [*before, *gemm(a, b, epilogue, m, n, k, aStrides, bStrides, batch=batch, lanes=lanes, workspace=workspace)]
-
-
-def collapsed(axes: list[tuple[int, int]]) -> int | None:
-    """The stride of several axes merged into one; None if they cannot be merged."""
-    axes = [(n, s) for n, s in axes if n > 1]
-    for (_, outer), (n, inner) in zip(axes, axes[1:]):
-        if outer != n * inner:
-            return None
-    return axes[-1][1] if axes else 0

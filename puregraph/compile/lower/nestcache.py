@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from puregraph.compile.passes.fusion import renamed
 from puregraph.ops.formula.loopnest import Line, LoopNest, Operand, Reduce, ReducedNest, ordered, reduceSets, varying
-from puregraph.ops.native.kernels.nestcode import nestCalls
 from puregraph.ops.native.llvm.instructions import SIZES
 from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.nests.nestcode import nestCalls
 
 MANY = 256  # most nests in the cache
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.compile.ir.value import Value
 from puregraph.core.param import Param
+from puregraph.ops.ir.value import Value
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.threads.pages import AlignedBlock
 

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from puregraph.compile.ir.value import Value
-from puregraph.compile.lower.bounds import Bounds
 from puregraph.compile.lower.packedweights import PackedWeights
+from puregraph.ops.ir.bounds import Bounds
+from puregraph.ops.ir.value import Value
 from puregraph.ops.native.llvm.kernelcall import KernelCall
-
-
-class Offset(NamedTuple):
-    """An offset in bytes from the start of a Value."""
-
-    value: Value
-    bytes: int
 
 
 class LoweringWorkspace:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from puregraph.compile.ir.strides import isDense, sameStrides
-from puregraph.compile.ir.value import Call, Value, put
 from puregraph.ops.formula.interpreter import Interpreter
+from puregraph.ops.ir.strides import isDense, sameStrides
+from puregraph.ops.ir.value import Call, Value, put
 
 
 def overwritable(call: Call, y: Value) -> Sequence[int]:

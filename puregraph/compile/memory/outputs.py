@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.ir.value import Value
 from puregraph.core.base.align import LINE, addressOf
 from puregraph.core.base.introspection import isAlone
+from puregraph.ops.ir.value import Value
 
 SPARE = 2  # blocks kept for later runs: a user mostly still has the last result during the next run
 

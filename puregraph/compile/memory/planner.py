@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.ir.external import ReshapedTarget
-from puregraph.compile.ir.strides import isContiguous, isDense, sameStrides
-from puregraph.compile.ir.value import Value
 from puregraph.compile.memory.aliasing import isSame, overwritable
 from puregraph.compile.memory.arena import arranged
 from puregraph.compile.memory.outputs import StepOutput
+from puregraph.ops.ir.strides import isContiguous, isDense, sameStrides
+from puregraph.ops.ir.value import Value
 
 if TYPE_CHECKING:
     from puregraph.compile.ir.external import StoreTarget
-    from puregraph.compile.ir.value import Call
     from puregraph.compile.trace.schedule import Schedule
+    from puregraph.ops.ir.value import Call
 
 ALIGNMENT = 64  # bytes
 GPUALIGNMENT = 512  # bytes, as in CuPy's memory pool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from puregraph.compile.ir.value import Value, changed, comparable
+from puregraph.ops.ir.value import Value, changed, comparable
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from puregraph.compile.ir.value import Call
+from puregraph.ops.ir.value import Call
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from puregraph.compile.ir.value import Call
 from puregraph.compile.passes.group import Axes, Group
 from puregraph.compile.passes.nestlines import BOOL, CPU, FusionTarget, NestLines, filled
 from puregraph.ops.formula.expr import REMEMBERED, leaf, term
 from puregraph.ops.formula.formula import Formula, formulaOf
 from puregraph.ops.formula.loopnest import Reduce
-from puregraph.ops.native.kernels.nestcode import CHUNK
+from puregraph.ops.ir.value import Call
+from puregraph.ops.native.nests.nestcode import CHUNK
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

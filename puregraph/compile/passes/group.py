@@ -6,10 +6,10 @@ import math
 from copy import copy
 from typing import Any
 
-from puregraph.compile.ir.kind import KINDS
-from puregraph.compile.ir.value import Call, CallOrigin, Value
 from puregraph.ops.formula.loopnest import Reduce
-from puregraph.ops.native.kernels.nestcode import CHUNK, isColumn
+from puregraph.ops.ir.kind import KINDS
+from puregraph.ops.ir.value import Call, CallOrigin, Value
+from puregraph.ops.native.nests.nestcode import CHUNK, isColumn
 
 Axes = tuple[int | None, ...]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from puregraph.compile.ir.value import ARRAYS, Call
+from puregraph.ops.ir.value import ARRAYS, Call
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from puregraph.compile.ir.value import Call
 from puregraph.compile.lower.registry import isLowered
-from puregraph.ops.kernel import declared
+from puregraph.ops.ir.value import Call
+from puregraph.ops.operation import declared
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.fusion import MOST, renamed
 from puregraph.compile.passes.group import Axes, Group
 from puregraph.compile.passes.nestlines import operand
 from puregraph.ops.formula.expr import leaf, walk
 from puregraph.ops.formula.formula import Formula, formulaOf
 from puregraph.ops.formula.loopnest import HEAVY, Reduce, isAxis
+from puregraph.ops.ir.value import Call, Value
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from puregraph.compile.ir.value import Call, Value, fill
 from puregraph.compile.passes.group import Axes
 from puregraph.core.tracer import astype
 from puregraph.ops.formula.expr import REMEMBERED, Term, leaf, lower, rebuild, term, walk
@@ -17,8 +16,9 @@ from puregraph.ops.formula.formula import Formula, formulaOf, formulasOf
 from puregraph.ops.formula.interpreter import Interpreter
 from puregraph.ops.formula.loopnest import INTEGERS, Operand, Reduce
 from puregraph.ops.formula.optable import BOOLEANS, LOGICAL, TABLE
-from puregraph.ops.reference.reduce import firstIndex
-from puregraph.ops.reference.scatter import putClass, takeClass
+from puregraph.ops.gather.reference import putClass, takeClass
+from puregraph.ops.ir.value import Call, Value, fill
+from puregraph.ops.reduction.reference import firstIndex
 
 if TYPE_CHECKING:
     from puregraph.core.rules import ArrayFunction

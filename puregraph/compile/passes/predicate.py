@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from puregraph.compile.ir.value import Call, Value
 from puregraph.ops.formula.expr import REMEMBERED, Term, leaf, rebuild, term, walk
 from puregraph.ops.formula.formula import formulaOf, numpyFrom
 from puregraph.ops.formula.interpreter import Interpreter
 from puregraph.ops.formula.optable import LOGICAL
+from puregraph.ops.ir.value import Call, Value
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

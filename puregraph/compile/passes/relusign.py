@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from puregraph.compile.ir.value import Value
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.expr import REMEMBERED, leaf, term, walk
 from puregraph.ops.formula.interpreter import Interpreter
+from puregraph.ops.ir.value import Value
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from puregraph.compile.ir.value import Call, Value, changed
 from puregraph.compile.memory.planner import ALIGNMENT, MemoryPlan
 from puregraph.core.errors import PuregraphError
+from puregraph.ops.ir.value import Call, Value, changed
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from puregraph.compile.ir.value import Call, Value
+from puregraph.ops.ir.value import Call, Value
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from puregraph.compile.gradientbuckets import BucketStart, GradientBuckets
 from puregraph.compile.ir.external import GradientOf
-from puregraph.compile.ir.value import Call, CallOrigin, Value
+from puregraph.ops.ir.value import Call, CallOrigin, Value
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from puregraph.compile.gradientbuckets import BucketStart
-from puregraph.compile.ir.value import Call, Value, put, text
 from puregraph.compile.passes.nestlines import formulas
 from puregraph.compile.trace.updaterule import CountStep, OpaqueOptimizer, UpdateScalars
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.expr import Term, leaf, rebuild, term, walk
 from puregraph.ops.formula.formula import formulaOf
 from puregraph.ops.formula.interpreter import Interpreter
+from puregraph.ops.ir.value import Call, Value, put, text
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -6,9 +6,9 @@ from math import prod
 
 import numpy as np
 
-from puregraph.compile.ir.value import Call, Value
 from puregraph.ops.formula.formula import formulasOf
-from puregraph.ops.kernel import declared
+from puregraph.ops.ir.value import Call, Value
+from puregraph.ops.operation import declared
 
 
 def flopsOf(call: Call) -> int:

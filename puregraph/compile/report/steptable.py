@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.compile.gradientbuckets import BucketStart
 from puregraph.compile.ir.external import GradientOf
-from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.report.describe import Describer, StepText, by
 from puregraph.compile.report.flops import flopsOf, layoutOf
 from puregraph.compile.trace.abstract import isLast
+from puregraph.ops.ir.value import Call, Value
 
 if TYPE_CHECKING:
     from puregraph.compile.memory.planner import MemoryPlan

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.compile.ir.value import Call, Value, changed, copy, fill, put
 from puregraph.compile.weightgather import WeightGather
 from puregraph.core.tracer import astype
 from puregraph.ops.formula.interpreter import Interpreter, isLarge
+from puregraph.ops.ir.value import Call, Value, changed, copy, fill, put
 
 if TYPE_CHECKING:
     from puregraph.core.device import Array

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.compile.ir.value import ARRAYS, Value, changed
 from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.memory.planner import Buffer, MemoryPlan
 from puregraph.core.base.align import addressOf
 from puregraph.core.base.mutex import Mutex
 from puregraph.core.errors import PuregraphError
+from puregraph.ops.ir.value import ARRAYS, Value, changed
 from puregraph.ops.native.threads.pages import AlignedBlock
 
 if TYPE_CHECKING:

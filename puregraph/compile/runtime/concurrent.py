@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.runtime.buffers import Buffers
+from puregraph.ops.ir.value import Call, Value
 
 MOST = 64  # most steps that run as one
 ENOUGH = 1 << 16  # bytes written by single-task steps that are worth a barrier of all threads

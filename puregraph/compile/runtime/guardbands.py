@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.compile.ir.value import Call, Value
-from puregraph.compile.lower.workspace import Offset
 from puregraph.compile.memory.planner import Buffer, room
 from puregraph.compile.runtime.bind import Bound
 from puregraph.compile.runtime.concurrent import extent
@@ -18,6 +16,7 @@ from puregraph.compile.runtime.observer import StepObserver
 from puregraph.compile.runtime.segment import Segment, keyOf
 from puregraph.core.base.align import addressOf
 from puregraph.core.errors import PuregraphError
+from puregraph.ops.ir.value import Call, Offset, Value
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from puregraph.compile.lower.bounds import Bounds
 from puregraph.compile.runtime.buffers import Buffers
 from puregraph.compile.runtime.segment import Segment
 from puregraph.core.base.align import addressOf
-from puregraph.ops.native.kernels import inputchecks
+from puregraph.ops.ir.bounds import Bounds
+from puregraph.ops.native.nests import inputchecks
 
 
 class InputGuard:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
-from puregraph.compile.ir.strides import isContiguous, sameStrides
-from puregraph.compile.ir.value import Value
 from puregraph.compile.runtime.bind import Bound
 from puregraph.compile.runtime.buffers import Buffers
 from puregraph.core.base.align import addressOf, empty
+from puregraph.ops.ir.strides import isContiguous, sameStrides
+from puregraph.ops.ir.value import Value
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from puregraph.compile.ir.value import Call
 from puregraph.compile.runtime.bind import Bound
 from puregraph.compile.runtime.segment import Segment
+from puregraph.ops.ir.value import Call
 
 
 class StepObserver:

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.ir.value import Value
-from puregraph.compile.lower import rules  # noqa: F401  they register themselves
-from puregraph.compile.lower.workspace import Offset
+from puregraph.compile.lower import lowerings  # noqa: F401  they declare themselves
 from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.runtime.buffers import Buffers
 from puregraph.core.base.align import addressOf
+from puregraph.ops.ir.value import Offset, Value
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall

@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import median
 from time import perf_counter_ns
 
-from puregraph.compile.ir.value import Call
 from puregraph.compile.runtime.bind import Bound
 from puregraph.compile.runtime.observer import StepObserver
+from puregraph.ops.ir.value import Call
 
 
 class StepTimer(StepObserver):

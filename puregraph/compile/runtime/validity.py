@@ -14,10 +14,10 @@ from puregraph.core.versioning import COUNTER, isVersioned
 
 if TYPE_CHECKING:
     from puregraph.compile.ir.external import StoreTarget
-    from puregraph.compile.ir.value import Value
     from puregraph.graph import Graph
     from puregraph.graph.module import Module
     from puregraph.graph.steps import Steps
+    from puregraph.ops.ir.value import Value
 
 IGNORED = ("alone", "data", "grad", "isTraining", "thawedMode", "precision")  # attributes that a run changes, and modes
 FLAGS = attrgetter("trainable", "rate", "decay")

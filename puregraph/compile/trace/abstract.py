@@ -4,40 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from puregraph.compile.ir import strides
-from puregraph.compile.ir.value import Value, changed, valuesIn
-from puregraph.compile.trace.channelslast import channelsLast
 from puregraph.compile.trace.recorder import Recorder, UnreadableError
 from puregraph.ops.formula.expr import ONE, leaf, rebuild, term
 from puregraph.ops.formula.formula import formulaOf, formulasOf, numpyFrom
 from puregraph.ops.formula.interpreter import BLOCK, Interpreter
-from puregraph.ops.kernel import LIKEFIRST, Kernel, declared, needReached
+from puregraph.ops.ir import strides
+from puregraph.ops.ir.channelslast import channelsLast
+from puregraph.ops.ir.value import Value, changed, valuesIn
+from puregraph.ops.kernel import LIKEFIRST, Kernel
+from puregraph.ops.operation import declared, op
 
 if TYPE_CHECKING:
     from puregraph.core.rules import ArrayFunction
 
 Reader = Callable[[Recorder, Any, list, dict[str, Any]], Any]
 BOOL = np.dtype(bool)
-READERS: dict[ArrayFunction, Reader] = {}
-RECORDED: dict[ArrayFunction, tuple[str, ...]] = {}  # the kinds of call that a function's reader records
 
 
 def reads(*functions: Any, makes: tuple[str, ...] = ()) -> Callable[[Reader], Reader]:
-    """Register an abstract evaluation for functions."""
-
-    needReached("reader", functions, READERS)
+    """Declare the abstract evaluation of functions, and the kinds of call that it records."""
 
     def keep(reader: Reader) -> Reader:
-        READERS.update(dict.fromkeys(functions, reader))
-        RECORDED.update(dict.fromkeys(functions, makes))
+        op(*functions).declare(records=Recording(reader, makes))
         return reader
 
     return keep
+
+
+class Recording(NamedTuple):
+    """How calls of a function are recorded: the abstract evaluation, and the kinds of call that it may add."""
+
+    reader: Reader
+    makes: tuple[str, ...]
 
 
 def kindsOf(function: ArrayFunction) -> tuple[str, ...]:
@@ -46,7 +49,10 @@ def kindsOf(function: ArrayFunction) -> tuple[str, ...]:
         return ("product",) if function is np.matmul else ("pointwise",) if function.signature is None else ()
     if isinstance(function, Interpreter):
         return ("pointwise",)
-    return ("kernel",) if isinstance(function, Kernel) else RECORDED.get(function, ())
+    if isinstance(function, Kernel):
+        return ("kernel",)
+    recording = declared(function, "records")
+    return () if recording is None else recording.makes
 
 
 def readerOf(function: ArrayFunction) -> Reader | None:
@@ -57,10 +63,10 @@ def readerOf(function: ArrayFunction) -> Reader | None:
         return readFormula
     if isinstance(function, Kernel):
         return readKernel
-    owner = getattr(function, "__self__", None)
-    if isinstance(owner, np.ufunc):
-        return READERS[np.sum] if function.__name__ == "reduce" else None
-    return READERS.get(function)
+    if isinstance(getattr(function, "__self__", None), np.ufunc):
+        function = np.sum if function.__name__ == "reduce" else function
+    recording = declared(function, "records")
+    return None if recording is None else recording.reader
 
 
 # Arguments ------------------------------------------------------------------------------------------------------------

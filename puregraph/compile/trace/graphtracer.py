@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.ir.value import Call, CallOrigin, Value, comparable
 from puregraph.compile.trace.memo import MemoEntry, MemoKeys
 from puregraph.compile.trace.numpyrules import readerOf
 from puregraph.compile.trace.opaque import NotCompiledError, OpaqueRule, RuleProfile, outputsOf
@@ -21,6 +20,7 @@ from puregraph.core.device import toHost
 from puregraph.core.param import FixedState, Param, State, Stored
 from puregraph.graph.function import FunctionCall
 from puregraph.graph.steps import GraphStep
+from puregraph.ops.ir.value import Call, CallOrigin, Value, comparable
 
 RuleResults = tuple[list[Any], list[tuple[int, Value]]]
 

@@ -7,11 +7,11 @@ from functools import partial
 from types import MethodType
 from typing import Any
 
-from puregraph.compile.ir.value import ARRAYS, Call, Value, changed, comparable
 from puregraph.compile.trace.recorder import Recorder
 from puregraph.core.param import Stored
 from puregraph.graph.module import Module
 from puregraph.ops.formula import Formula
+from puregraph.ops.ir.value import ARRAYS, Call, Value, changed, comparable
 
 # Attributes that no rule reads, and the mode, which is a separate part of a key
 PASSING = ("name", "initArgs", "lastCall", "isTraining", "thawedMode", "precision")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from puregraph.compile.ir import strides
-from puregraph.compile.ir.value import Value, copy, fill, valuesIn
 from puregraph.compile.trace.abstract import (
     broadcast,
     constantResult,
@@ -27,6 +24,8 @@ from puregraph.compile.trace.abstract import (
 )
 from puregraph.compile.trace.recorder import Fresh, Plain, Recorder, UnreadableError, isMask
 from puregraph.core.tracer import astype
+from puregraph.ops.ir import strides
+from puregraph.ops.ir.value import Value, copy, fill, valuesIn
 
 if TYPE_CHECKING:
     from puregraph.core.rules import ArrayFunction
@@ -267,7 +266,7 @@ def readReduction(recorder: Recorder, function: ArrayFunction, arguments: list, 
         raise UnreadableError(f"{function.__name__} with more than axis, dtype, keepdims")
     options = {k: v for k, v in options.items() if v is not None or k == "axis"}
     axis = options.get("axis", 0 if hasattr(function, "__self__") else None)  # np.add.reduce takes the first axis
-    axes = reducedAxes(axis, x.ndim)
+    axes = strides.reducedAxes(axis, x.ndim)
     keeps = bool(options.get("keepdims", False))
     dtype = reducedDtype(function, x.dtype, options.get("dtype"))
     if isConstant([x]) and x.nbytes <= SMALL:
@@ -284,13 +283,6 @@ def reducedDtype(function: ArrayFunction, dtype: np.dtype, wanted: DTypeLike | N
     """The dtype of a reduction."""
     options = {} if wanted is None else {"dtype": wanted}
     return np.asarray(function(np.ones(2, dtype), **options)).dtype
-
-
-def reducedAxes(axis: int | Sequence[int] | None, rank: int) -> set[int]:
-    """The reduced axes, as non-negative numbers."""
-    if axis is None:
-        return set(range(rank))
-    return {range(rank)[a] for a in (axis if isinstance(axis, tuple) else (axis,))}
 
 
 # Whatever else depends on shapes alone --------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from puregraph.compile.ir.strides import contiguous, like
-from puregraph.compile.ir.value import Value
 from puregraph.compile.trace.recorder import Recorder
 from puregraph.core.base.dtype import isFloating, promoted
 from puregraph.core.errors import PuregraphError
 from puregraph.core.hooks import HOOKS
 from puregraph.graph.steps import GraphStep
+from puregraph.ops.ir.strides import contiguous, like
+from puregraph.ops.ir.value import Value
 
 if TYPE_CHECKING:
     from puregraph.graph.module import Module

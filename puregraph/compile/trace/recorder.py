@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from puregraph.compile.ir.strides import contiguous, isDense
-from puregraph.compile.ir.strides import like as likeStrides
-from puregraph.compile.ir.value import Call, CallOrigin, Kind, Value, copy, put
 from puregraph.core.base.align import readOnly
 from puregraph.core.tracer import Tracer, method
+from puregraph.ops.ir.strides import contiguous, isDense
+from puregraph.ops.ir.strides import like as likeStrides
+from puregraph.ops.ir.value import Call, CallOrigin, Kind, Value, copy, put
 from puregraph.ops.kernel import CompositeKernel
 
 if TYPE_CHECKING:

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from puregraph.compile.decompose import decompositionOf
 from puregraph.compile.ir.external import GradientOf
 from puregraph.compile.ir.printer import listing
-from puregraph.compile.ir.strides import contiguous, dense
-from puregraph.compile.ir.value import Call, CallOrigin, Value, copy, store
-from puregraph.compile.lower.bounds import Bounds, canBeChecked, fractionBounds
 from puregraph.compile.passes.startbuckets import withStarts
 from puregraph.compile.trace.abstract import readUfunc
+from puregraph.compile.trace.decompositions import decompositionOf
 from puregraph.compile.trace.graphtracer import GraphTracer
 from puregraph.compile.trace.numpyrules import readCast
 from puregraph.compile.trace.opaque import NotArraysError, OpenSizesError, RuleProfile
@@ -31,6 +28,9 @@ from puregraph.core.tracer import astype
 from puregraph.graph import Graph
 from puregraph.graph.backward import Accumulate, Gradient
 from puregraph.graph.steps import Steps
+from puregraph.ops.ir.bounds import Bounds, canBeChecked, fractionBounds
+from puregraph.ops.ir.strides import contiguous, dense
+from puregraph.ops.ir.value import Call, CallOrigin, Value, copy, store
 
 if TYPE_CHECKING:
     from puregraph.compile.gpu.passes.predication import HostUpdate

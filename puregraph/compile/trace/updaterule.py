@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph.compile.ir.external import GRADS, GradientOf, StateOf
-from puregraph.compile.ir.value import CallOrigin, Value, store
 from puregraph.compile.trace.graphtracer import GraphTracer
 from puregraph.core.errors import PuregraphError
 from puregraph.ops.formula.formula import numpyFrom
-from puregraph.ops.reference.norm import norm
+from puregraph.ops.ir.value import CallOrigin, Value, store
+from puregraph.ops.reduction.norm import norm
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.ir.strides import dense, storedOrder
+from puregraph.ops.ir.strides import dense, storedOrder
 
 
 def packed(array: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 
 from puregraph.core.param import Param
 from puregraph.graph.module import Module
-from puregraph.ops.reference.scatter import gather, scatterAdd
+from puregraph.ops.gather.reference import gather, scatterAdd
 
 
 class PartEmbedder(Module):

@@ -2,7 +2,7 @@
 
 from puregraph.core.arguments import NotNegative
 from puregraph.modules.costs.pointwisecost import PointwiseCost
-from puregraph.ops.reference.labels import checkFractions
+from puregraph.ops.gather.labels import checkFractions
 
 
 class BCE(PointwiseCost):

@@ -13,10 +13,10 @@ from puregraph.core.errors import ArgumentError, need, show
 from puregraph.core.param import State
 from puregraph.graph.module import Module
 from puregraph.modules.costs.pointwisecost import alongSamples, needWeights
-from puregraph.ops.reference.entropy import entropyGrad
-from puregraph.ops.reference.labels import classIndex
-from puregraph.ops.reference.reduce import total as summed
-from puregraph.ops.reference.scatter import gather, putClass, takeClass
+from puregraph.ops.gather.labels import classIndex
+from puregraph.ops.gather.reference import gather, putClass, takeClass
+from puregraph.ops.reduction.entropy import entropyGrad
+from puregraph.ops.reduction.reference import total as summed
 
 AXES = Argument(
     "1, or -1 where the classes are on the last axis", lambda v: isinstance(v, int) and v in (1, -1) and v is not True

@@ -8,9 +8,9 @@ from puregraph.core.errors import need
 from puregraph.core.shape import product, transposed
 from puregraph.graph.module import Module
 from puregraph.modules.windows import overMaps, perMap, windowShape
-from puregraph.ops.reference.convolution import convolve, convolveData, convolveWeight
-from puregraph.ops.reference.reduce import total
-from puregraph.ops.reference.windowgeometry import inner, opposite, padded
+from puregraph.ops.convolution.reference import convolve, convolveData, convolveWeight
+from puregraph.ops.convolution.windowgeometry import inner, opposite, padded
+from puregraph.ops.reduction.reference import total
 
 
 class Convolve(Module):

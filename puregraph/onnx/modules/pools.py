@@ -9,8 +9,8 @@ from puregraph.core.base.widen import divided, widened
 from puregraph.core.errors import need
 from puregraph.core.shape import product
 from puregraph.graph.module import Module
-from puregraph.ops.reference.pooling import maxPool, maxPoolGrad
-from puregraph.ops.reference.windowgeometry import inner, padded, window
+from puregraph.ops.convolution.windowgeometry import inner, padded, window
+from puregraph.ops.pooling.reference import maxPool, maxPoolGrad
 
 
 class _Pool(Module):

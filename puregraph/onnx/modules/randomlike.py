@@ -7,7 +7,7 @@ from puregraph.core.base.dtype import nativeType
 from puregraph.core.param import State
 from puregraph.graph.module import Module
 from puregraph.modules.dropout import drawKey
-from puregraph.ops.reference.random import normal, uniform
+from puregraph.ops.random.reference import normal, uniform
 
 
 class RandomLike(Module):

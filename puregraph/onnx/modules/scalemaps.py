@@ -6,7 +6,7 @@ from puregraph.core.arguments import NotNegative
 from puregraph.core.errors import need
 from puregraph.graph.module import Module
 from puregraph.modules.windows import overMaps, perMap
-from puregraph.ops.reference.reduce import total
+from puregraph.ops.reduction.reference import total
 
 
 class ScaleMaps(Module):

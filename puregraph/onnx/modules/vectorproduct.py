@@ -4,7 +4,7 @@ from puregraph.core.base.widen import asResultType
 from puregraph.core.errors import need
 from puregraph.core.shape import broadcast, product
 from puregraph.graph.module import Module
-from puregraph.ops.reference.reduce import unbroadcast
+from puregraph.ops.reduction.reference import unbroadcast
 
 
 class VectorProduct(Module):

@@ -2,51 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from puregraph.compile.decompose.decomposition import decompositionOf
-from puregraph.compile.ir.value import Call, Value
+from puregraph.compile.trace.decompositions import decompositionOf
 from puregraph.compile.trace.numpyrules import readerOf
 from puregraph.compile.trace.recorder import RecordedArray, Recorder, UnreadableError
 from puregraph.core.base.widen import forwardRule
 from puregraph.core.errors import GraphError
 from puregraph.graph.steps import ABSENT
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf
-
-CALLS: dict[Any, Callable[..., Any]] = {}  # the writer of calls of each numpy function and Kernel
-WORDS: dict[Any, Callable[..., Any]] = {}  # for each function the same by simpler ones, for ONNX alone
-KEPT: set[Any] = set()  # functions that are written though the compiler has simpler ones for them
-
-
-def writesCall(*functions: Any) -> Callable[[Callable], Callable]:
-    """Register the function below it as a writer of calls: it gets a RuleWriter and the Call, and returns the names of
-    its results."""
-
-    def register(write: Callable) -> Callable:
-        CALLS.update(dict.fromkeys(functions, write))
-        KEPT.update(functions)
-        return write
-
-    return register
-
-
-def inWords(*functions: Any) -> Callable[[Callable], Callable]:
-    """Register the function below it as the same by functions of numpy that are written."""
-
-    def register(rule: Callable) -> Callable:
-        WORDS.update(dict.fromkeys(functions, rule))
-        return rule
-
-    return register
+from puregraph.onnx.rules.formulacalls import formulas, ufunc
+from puregraph.onnx.writers.layerwriters import reduced
+from puregraph.ops.formula.interpreter import Interpreter
+from puregraph.ops.ir.value import Call, Value
+from puregraph.ops.operation import declared
 
 
 def simplerOf(function: Any) -> Any:
-    """The decomposition of a function into simpler ones, if it is not written itself."""
-    return WORDS.get(function) or (None if function in KEPT else decompositionOf(function))
+    """The same by simpler functions: in words of ONNX, or as the compiler has it where there is no writer."""
+    if declared(function, "onnx") is not None:
+        return None
+    return declared(function, "words") or decompositionOf(function)
 
 
 class RuleWriter:
@@ -73,6 +51,10 @@ class RuleWriter:
         """Integers along one axis."""
         return self.step.whole(*numbers)
 
+    def reduce(self, kind: str, x: str, axes: tuple[int, ...], keepdims: bool) -> str:
+        """ReduceSum and the like, as the opset wants its axes."""
+        return reduced(self.step, kind, x, axes, keepdims)
+
     def reshape(self, x: str, shape: Any) -> str:
         """A value in another shape."""
         return self.op("Reshape", x, self.whole(*shape), allowzero=1 if 0 in tuple(shape) else None)
@@ -94,16 +76,12 @@ class RuleWriter:
 
 def writerOf(function: Any) -> Any:
     """The writer of calls of a function."""
+    if isinstance(function, (Interpreter, np.ufunc)):
+        return declared(function, "onnx") or (formulas if isinstance(function, Interpreter) else ufunc)
     owner = getattr(function, "__self__", None)
     if isinstance(owner, np.ufunc) and function.__name__ == "reduce":
-        return CALLS.get(owner.reduce)
-    return CALLS.get(function) or CALLS.get(type(function))
-
-
-def loadCalls() -> None:
-    """Import the writers of calls."""
-    for family in ("kernel", "numpy"):
-        import_module(f"puregraph.onnx.rules.{family}writers")
+        function = owner.reduce
+    return declared(function, "onnx")
 
 
 def writeRule(step: OnnxStep) -> None:
@@ -111,10 +89,9 @@ def writeRule(step: OnnxStep) -> None:
 
     Raises    GraphError for a rule that cannot be traced, or calls a function without an ONNX equivalent
     """
-    loadCalls()
     module, args = step.module, step.row.step.args
     recorder = Recorder(readerOf)
-    recorder.decompositionOf, recorder.keepsComposite = simplerOf, lambda kernel: kernel in CALLS
+    recorder.decompositionOf, recorder.keepsComposite = simplerOf, lambda kernel: declared(kernel, "onnx") is not None
     writer = RuleWriter(step)
     values = [argument(step, recorder, writer, i, number) for i, number in enumerate(args)]
     wasTraining = module.isTraining

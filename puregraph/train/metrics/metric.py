@@ -11,7 +11,7 @@ from puregraph.core.arguments import Natural, Text, optional, takes
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.base.keywords import ChecksKeywords
 from puregraph.core.errors import DataError, show
-from puregraph.ops.reference.labels import labelFault, positionOf
+from puregraph.ops.gather.labels import labelFault, positionOf
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -1,4 +1,4 @@
-"""Copy launches: the launches that copy and fill, for the rules of `compile/lower/rules/copies.py`."""
+"""Copy launches: the launches that copy and fill, for the rules of `compile/lower/copies.py`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.compile.ir.value import Call, Value
-from puregraph.compile.lower.rules.copies import COPYING, CopyWriter, Strides
-from puregraph.compile.lower.rules.elementlayout import broadcastStrides
+from puregraph.compile.lower.copies import COPYING, CopyWriter, Strides
 from puregraph.compile.passes.nestlines import FLOATS, KINDS, named
 from puregraph.ops.cuda.nests import launches
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.loopnest import INTEGERS, LoopNest, Operand
+from puregraph.ops.ir.elementlayout import broadcastStrides
+from puregraph.ops.ir.value import Call, Value
 
 if TYPE_CHECKING:
     from puregraph.compile.memory.planner import MemoryPlan

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.lowering import needed
 from puregraph.compile.passes.group import Group
 from puregraph.compile.passes.nestlines import named, operand
-from puregraph.ops.cuda.conv.epilogue import EpilogueOperandText, EpilogueText
-from puregraph.ops.cuda.conv.implicitgemm import ContractionOperand, Space, contraction
-from puregraph.ops.kernel import declared
+from puregraph.ops.ir.value import Call, Value
+from puregraph.ops.operation import declared
+from puregraph.ops.product.cuda.epilogue import EpilogueOperandText, EpilogueText
+from puregraph.ops.product.cuda.implicitgemm import ContractionOperand, Space, contraction
 
 
 class GpuOutputTiling(NamedTuple):

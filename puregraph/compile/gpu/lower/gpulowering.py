@@ -22,10 +22,8 @@ from puregraph.compile.gpu.passes.fusedxent import FusedCrossEntropyGrad
 from puregraph.compile.gpu.passes.gemmepilogues import FusedProduct
 from puregraph.compile.gpu.passes.scatterinto import ScatterInto
 from puregraph.compile.gpu.passes.weightlayout import WeightTranspose
-from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.callnest import callNest
 from puregraph.compile.lower.lowering import Lowering, NativeCall, isMetOnce
-from puregraph.compile.lower.matmul import OutputTiling
 from puregraph.compile.lower.nestcache import lateIn
 from puregraph.compile.passes.fusion import Fuser
 from puregraph.compile.passes.group import Group
@@ -36,7 +34,10 @@ from puregraph.ops.cuda.libraries.librarycall import LibraryCall
 from puregraph.ops.cuda.nests import launches
 from puregraph.ops.cuda.runtime.launch import Launch, Scratch, scratches
 from puregraph.ops.formula.loopnest import LoopNest
-from puregraph.ops.kernel import Kernel, declared
+from puregraph.ops.ir.elementlayout import OutputTiling
+from puregraph.ops.ir.value import Call, Value
+from puregraph.ops.kernel import Kernel
+from puregraph.ops.operation import declared
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.ir.value import Call
-from puregraph.compile.lower.bounds import Bounds
-from puregraph.ops.kernel import declared
+from puregraph.ops.ir.bounds import Bounds
+from puregraph.ops.ir.value import Call
+from puregraph.ops.operation import declared
 
 INT64 = np.dtype(np.int64)
 

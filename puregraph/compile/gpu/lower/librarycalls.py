@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.gpu.lower.fallbackgemm import fallbackLaunches
-from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.lowering import needed
 from puregraph.compile.passes.group import Group
-from puregraph.ops.cuda.libraries.librarygemm import product
 from puregraph.ops.formula import Formula
-from puregraph.ops.kernel import declared
+from puregraph.ops.ir.value import Call, Value
+from puregraph.ops.operation import declared
+from puregraph.ops.product.cuda.librarygemm import product
 
 ACTIVATIONS = {
     "": "t",

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from puregraph.compile.ir.strides import contiguous
-from puregraph.compile.ir.value import Call, Value
-from puregraph.ops.cuda.libraries import attention
+from puregraph.ops.attention import cudnn as attention
+from puregraph.ops.attention.reference import FLOOR, attend
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import numpyFrom
-from puregraph.ops.reference.attention import FLOOR, attend
+from puregraph.ops.ir.strides import contiguous
+from puregraph.ops.ir.value import Call, Value
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

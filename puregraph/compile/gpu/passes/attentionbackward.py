@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph.compile.gpu.lower.maskbias import MaskedAttend, MaskLowering
-from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.dce import eliminateDeadCode
 from puregraph.core.tracer import astype
-from puregraph.ops.cuda.libraries import attention
-from puregraph.ops.reference.attention import attend, attendGrad
+from puregraph.ops.attention import cudnn as attention
+from puregraph.ops.attention.reference import attend, attendGrad
+from puregraph.ops.ir.value import Call, Value
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

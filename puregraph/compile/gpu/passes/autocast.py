@@ -21,14 +21,15 @@ from puregraph.compile.gpu.lower.copylaunch import moved
 from puregraph.compile.gpu.lower.kernelcalls import launchesOf, libraryOf
 from puregraph.compile.gpu.lower.librarycalls import productOf
 from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula
-from puregraph.compile.ir.strides import contiguous, isDense
-from puregraph.compile.ir.value import Call, CallOrigin, Value, changed
 from puregraph.compile.passes.nestlines import GPU
 from puregraph.compile.trace.updaterule import UpdateScalars
 from puregraph.core.tracer import astype
 from puregraph.ops.cuda.runtime.preprocess import BFLOAT16
 from puregraph.ops.formula import Formula
-from puregraph.ops.kernel import ANYFLOATS, MAKES, READSFLOATS, Halves, declared
+from puregraph.ops.ir.strides import contiguous, isDense
+from puregraph.ops.ir.value import Call, CallOrigin, Value, changed
+from puregraph.ops.kernel import ANYFLOATS, MAKES, READSFLOATS, Halves
+from puregraph.ops.operation import declared
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from puregraph.compile.ir.value import Call, CallOrigin, Value
 from puregraph.ops.cuda.nests import optimizerstep
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import formulasOf
 from puregraph.ops.formula.interpreter import Interpreter
+from puregraph.ops.ir.value import Call, CallOrigin, Value
 
 
 class ParameterUpdate(NamedTuple):

@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from puregraph.compile.gpu.passes.fusedoptimizer import ParameterUpdate, together
-from puregraph.compile.ir.value import LEAVES, Call, CallOrigin, Value
 from puregraph.compile.passes.dce import eliminateDeadCode
 from puregraph.compile.passes.fusion import LOOKAHEAD
 from puregraph.compile.passes.nestlines import formulas
 from puregraph.ops.cuda.nests.optimizerstep import areAlike
 from puregraph.ops.formula import Formula
+from puregraph.ops.ir.value import LEAVES, Call, CallOrigin, Value
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

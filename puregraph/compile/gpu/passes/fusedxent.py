@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph.compile.gpu.passes.attentionbackward import narrow
-from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.dce import eliminateDeadCode
 from puregraph.core.tracer import astype
-from puregraph.ops.reference.entropy import entropyGrad, ofScores
+from puregraph.ops.ir.value import Call, Value
+from puregraph.ops.reduction.entropy import entropyGrad, ofScores
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph.compile.gpu.lower.librarycalls import ACTIVATIONS, flat
-from puregraph.compile.ir.value import Call, Value
-from puregraph.ops.cuda.libraries.librarygemm import product
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import formulasOf
+from puregraph.ops.ir.value import Call, Value
+from puregraph.ops.product.cuda.librarygemm import product
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -17,10 +17,10 @@ import numpy as np
 
 from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula
 from puregraph.compile.gpu.runtime.updatestatus import statusOf
-from puregraph.compile.ir.value import Call, CallOrigin, Value, changed
 from puregraph.compile.trace.updaterule import UpdateScalars
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import numpyFrom
+from puregraph.ops.ir.value import Call, CallOrigin, Value, changed
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -14,10 +14,10 @@ import numpy as np
 
 from puregraph.compile.gpu.lower.librarycalls import productOf
 from puregraph.compile.gpu.passes.fusedxent import FusedCrossEntropyGrad
-from puregraph.compile.ir.strides import isDense
-from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.nestlines import GPU
 from puregraph.core.tracer import astype
+from puregraph.ops.ir.strides import isDense
+from puregraph.ops.ir.value import Call, Value
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

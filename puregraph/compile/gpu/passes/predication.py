@@ -22,12 +22,12 @@ from puregraph.compile.gpu.runtime.updatestatus import (
     UpdateStatus,
     statusOf,
 )
-from puregraph.compile.ir.value import Call, CallOrigin, Value
 from puregraph.compile.trace.schedule import isFinite
 from puregraph.compile.trace.updaterule import CountStep, OpaqueOptimizer, UpdateScalars
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import formulasOf, numpyFrom
-from puregraph.ops.reference.norm import norm as normOf
+from puregraph.ops.ir.value import Call, CallOrigin, Value
+from puregraph.ops.reduction.norm import norm as normOf
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.dce import eliminateDeadCode
-from puregraph.ops.reference.scatter import scatterAdd, scattered
+from puregraph.ops.gather.reference import scatterAdd, scattered
+from puregraph.ops.ir.value import Call, Value
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

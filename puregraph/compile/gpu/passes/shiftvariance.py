@@ -2,7 +2,7 @@
 
     mean = p + sum (x - p) / m,    variance = sum (x - p)^2 / m - (sum (x - p) / m)^2
 
-Rules subtract a first mean (`ops/reference/reduce.py`), which takes a separate pass. Any p within some standard
+Rules subtract a first mean (`ops/reduction/reference.py`), which takes a separate pass. Any p within some standard
 deviations of the mean will do: the error of the variance is 1 + ((p - mean) / deviation)^2 ulp. Here p is, for each
 channel, the median of five elements, spread from the start to the end, so two of them may be outliers. For elements
 drawn at random it is k deviations away with a probability below 10 / k^6, for any distribution. If all elements are
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.compile.ir.value import Call, Value
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import numpyFrom
+from puregraph.ops.ir.value import Call, Value
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.gpu.lower.kernelcalls import libraryOf
 from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula
-from puregraph.compile.ir.strides import isContiguous
-from puregraph.compile.ir.value import Call, CallOrigin, Value
-from puregraph.compile.trace.channelslast import channelsLast
-from puregraph.ops.cuda.conv import filterlayout
-from puregraph.ops.kernel import MAKES, READS, declared
+from puregraph.ops.convolution.cuda import filterlayout
+from puregraph.ops.ir.channelslast import channelsLast
+from puregraph.ops.ir.strides import isContiguous
+from puregraph.ops.ir.value import Call, CallOrigin, Value
+from puregraph.ops.kernel import MAKES, READS
+from puregraph.ops.operation import declared
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule

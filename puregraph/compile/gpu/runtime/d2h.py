@@ -16,9 +16,9 @@ import numpy as np
 
 from puregraph.compile.gpu.runtime.devicearena import emptied
 from puregraph.compile.gpu.runtime.h2d import LITTLE
-from puregraph.compile.ir.strides import isDense
 from puregraph.core import device
 from puregraph.ops.cuda.runtime.perdevice import PerDevice
+from puregraph.ops.ir.strides import isDense
 
 MOST = 1 << 28  # most bytes of a pinned array; larger ones are copied synchronously
 UNIT = 64  # arrays start at multiples of this many bytes

@@ -11,9 +11,9 @@ from weakref import WeakSet
 import numpy as np
 
 from puregraph.compile.gpu.runtime.h2d import DeviceInputs
-from puregraph.compile.ir.value import ARRAYS, Value
 from puregraph.compile.memory.planner import Buffer, MemoryPlan
 from puregraph.compile.runtime.buffers import Buffers as HostMemory
+from puregraph.ops.ir.value import ARRAYS, Value
 
 OUTOFMEMORY = 2  # cudaErrorMemoryAllocation
 

@@ -17,9 +17,6 @@ from puregraph.compile.gpu.runtime.devicearena import DeviceBuffers, DeviceWorks
 from puregraph.compile.gpu.runtime.h2d import DeviceInputs
 from puregraph.compile.gpu.runtime.streamorder import order
 from puregraph.compile.gradientbuckets import BucketStart
-from puregraph.compile.ir.strides import isDense
-from puregraph.compile.ir.value import Call, CallOrigin, Value
-from puregraph.compile.lower.workspace import Offset
 from puregraph.compile.memory.planner import MemoryPlan
 from puregraph.compile.report.steptable import CapturedGraphs
 from puregraph.compile.runtime.bind import Bound, Running, bound
@@ -31,7 +28,9 @@ from puregraph.ops.cuda.runtime import runner
 from puregraph.ops.cuda.runtime.diagnose import lacking
 from puregraph.ops.cuda.runtime.launch import TICKETS, PointerTable
 from puregraph.ops.cuda.runtime.perdevice import ordinal
-from puregraph.ops.reference.labels import fractions
+from puregraph.ops.gather.labels import fractions
+from puregraph.ops.ir.strides import isDense
+from puregraph.ops.ir.value import Call, CallOrigin, Offset, Value
 
 if TYPE_CHECKING:
     from puregraph.compile.runtime.buffers import Workspace

@@ -18,11 +18,11 @@ from weakref import WeakValueDictionary, finalize
 
 import numpy as np
 
-from puregraph.compile.ir.value import Value
-from puregraph.compile.lower.bounds import Bounds
 from puregraph.compile.runtime.guards import InputGuard
 from puregraph.core import device
 from puregraph.ops.cuda.runtime.perdevice import PerDevice
+from puregraph.ops.ir.bounds import Bounds
+from puregraph.ops.ir.value import Value
 from puregraph.ops.native.llvm import jit
 
 if TYPE_CHECKING:

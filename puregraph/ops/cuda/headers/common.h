@@ -277,7 +277,7 @@ __device__ static inline T maxBlock(T x) {
   return reduceBlock<Max>(x, x);
 }
 
-// Random: Philox4x64-10, block b of four words, as in ops/reference/random.py ------------------------------------------------
+// Random: Philox4x64-10, block b of four words, as in ops/random/reference.py ------------------------------------------------
 
 struct Words {
   uint64 at[4];

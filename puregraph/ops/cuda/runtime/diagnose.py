@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from puregraph.core import device
-from puregraph.ops.cuda.libraries import cublaslt, cudnn, paths
+from puregraph.ops.cuda.libraries import cudnn, paths
 from puregraph.ops.cuda.runtime import compiler
+from puregraph.ops.product.cuda import cublaslt
 
 DRIVER = "nvcuda.dll" if paths.WINDOWS else "libcuda.so.1"
 

@@ -1,0 +1,103 @@
+"""Calls of formulas and ufuncs, element by element, as operators of ONNX."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from puregraph.core.errors import GraphError
+from puregraph.onnx.writers.formulawriters import Expression, spelled
+from puregraph.ops.formula.expr import leaf, read, rebuild, term
+from puregraph.ops.formula.formula import formulaOf
+from puregraph.ops.ir.value import Call, Value
+
+if TYPE_CHECKING:
+    from puregraph.onnx.rules.rulewriter import RuleWriter
+
+MATH = {  # ufuncs as formulas
+    np.add: "a + b",
+    np.subtract: "a - b",
+    np.multiply: "a * b",
+    np.true_divide: "a / b",
+    np.floor_divide: "a // b",
+    np.remainder: "a % b",
+    np.fmod: "fmod(a, b)",
+    np.power: "a ** b",
+    np.float_power: "a ** b",
+    np.maximum: "maximum(a, b)",
+    np.minimum: "minimum(a, b)",
+    np.negative: "-a",
+    np.absolute: "abs(a)",
+    np.sign: "sign(a)",
+    np.square: "a * a",
+    np.reciprocal: "1 / a",
+    np.rint: "round(a)",
+    np.arctan2: "atan2(a, b)",
+    np.logaddexp: "maximum(a, b) + log1p(exp(-abs(a - b)))",
+    np.less: "a < b",
+    np.less_equal: "a <= b",
+    np.greater: "a > b",
+    np.greater_equal: "a >= b",
+    np.equal: "a == b",
+    np.not_equal: "a != b",
+    np.logical_and: "a and b",
+    np.logical_or: "a or b",
+    np.logical_not: "not a",
+    **{
+        getattr(np, name): f"{name}(a)"
+        for name in """
+        floor ceil trunc sqrt cbrt exp expm1 exp2 log log1p log2 log10 sin cos tan arcsin arccos arctan sinh cosh tanh
+        arcsinh arccosh arctanh isnan isinf isfinite
+        """.split()
+    },
+    **{getattr(np, name): f"{name}(a, b)" for name in ("hypot", "copysign")},
+}
+BOOLEAN = {np.bitwise_and: "And", np.bitwise_or: "Or", np.invert: "Not", np.bitwise_xor: "Xor"}
+COMPARED = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
+
+
+def formulas(writer: RuleWriter, call: Call) -> list[str]:
+    """The terms of an Interpreter."""
+    evaluator, names = call.function, list(call.function.names)
+    arguments = dict(zip(names, call.arguments))
+    dtypes = tuple([x.dtype if isinstance(x, Value) or isinstance(x, np.generic) else None for x in call.arguments])
+    work = evaluator.plan(dtypes).work
+    known: dict[Any, Any] = {}
+    for name, x in arguments.items():
+        if not isinstance(x, Value):
+            known[leaf(name)] = leaf(x.item() if isinstance(x, np.generic) else x)
+    arrays = {name: (writer.name(x), x.dtype) for name, x in arguments.items() if isinstance(x, Value)}
+    real = work or np.result_type(*[x.dtype for x in arguments.values() if isinstance(x, Value)])
+    expression = Expression(writer.step, arrays, np.dtype(real))
+    results = []
+    for root, out in zip(evaluator.terms, call.outs):
+        root = rebuild(root, known, term)
+        name, isBool = expression.named(spelled(formulaOf(root)))
+        results.append(name if out.dtype == (np.dtype(bool) if isBool else real) else writer.cast(name, out.dtype))
+    return results
+
+
+def ufunc(writer: RuleWriter, call: Call) -> str:
+    """A ufunc, of operands that have its dtype."""
+    out = call.outs[0]
+    kinds = [x.dtype if isinstance(x, (Value, np.generic)) else type(x) for x in call.arguments]
+    joint = np.result_type(*[np.empty(0, k) if isinstance(k, np.dtype) else k(1) for k in kinds])
+    if call.function in BOOLEAN and out.dtype == np.dtype(bool):
+        return writer.op(BOOLEAN[call.function], *[writer.name(x, bool) for x in call.arguments])
+    text = MATH.get(call.function)
+    if text is None:
+        raise GraphError(f"its rule calls {call.name}, which has no ONNX equivalent")
+    real = joint if call.function in COMPARED or out.dtype == np.dtype(bool) else out.dtype
+    if call.function in (np.logical_and, np.logical_or, np.logical_not):
+        real = np.dtype(bool)
+    if real == np.dtype(bool) and call.function in COMPARED:
+        real = np.dtype(np.int32)
+    arrays = {name: (writer.name(x, real), np.dtype(real)) for name, x in zip("ab", call.arguments)}
+    name, isBool = Expression(writer.step, arrays, np.dtype(real)).named(spelled(formulaFrom(text)))
+    return name if out.dtype == (np.dtype(bool) if isBool else real) else writer.cast(name, out.dtype)
+
+
+def formulaFrom(text: str) -> Any:
+    """The formula of a text."""
+    return formulaOf(read(text))

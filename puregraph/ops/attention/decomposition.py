@@ -1,0 +1,34 @@
+"""Attention: the gradient of a mask, which has an element for every pair of query and key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.ops.attention.reference import attendGrad
+from puregraph.ops.operation import op
+from puregraph.ops.reduction.reference import unbroadcast
+
+
+@op(attendGrad).decompose
+def gradients(
+    grad: Any, q: Any, k: Any, v: Any, mask: Any, lse: Any, rest: Any, causal: bool, scale: float, ofMask: bool = False
+) -> Any:
+    """dmask = p (grad v' - rest), p = exp(scale q k' + mask - lse)"""
+    if not ofMask or q.size * v.size == 0:
+        return NotImplemented
+    dq, dk, dv = attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, False)
+    n, h, t, _ = q.shape
+    heads, s = k.shape[1], k.shape[2]
+
+    def meet(rows: Any, others: Any) -> Any:
+        """Products of query rows with the keys of their head; consecutive query heads may share a key head."""
+        rows = rows.reshape(n, heads, h // heads * t, rows.shape[3])
+        return (rows @ others.swapaxes(-1, -2)).reshape(n, h, t, s)
+
+    scores = meet(q, k)
+    p = np.exp(scores * scale + mask - lse)
+    if causal:
+        p = np.where(np.tri(t, s, dtype=bool), p, np.float32(0))
+    return dq, dk, dv, unbroadcast(p * (meet(grad, v) - rest), mask.shape)

@@ -1,0 +1,79 @@
+"""Attention lowering: softmax(q kT) v and its gradients as native kernel calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from puregraph.ops.attention import native as attention
+from puregraph.ops.attention.native import AttentionSizes, Heads, Mask
+from puregraph.ops.attention.reference import attend, attendGrad
+from puregraph.ops.ir.elementlayout import (
+    allOf,
+    broadcastStrides,
+    elementStrides,
+    isRowMajor,
+    isSingle,
+    toRowMajor,
+)
+from puregraph.ops.ir.strides import contiguous
+from puregraph.ops.ir.value import Call, Value
+from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.operation import op
+
+if TYPE_CHECKING:
+    from puregraph.compile.lower.workspace import LoweringWorkspace
+
+
+def headsOf(value: Value) -> Heads | None:
+    """A Value as rows of contiguous elements; None if they are not contiguous."""
+    n, h, t, last = elementStrides(value)
+    return Heads(value, (n, h, t)) if last == 1 or value.shape[-1] == 1 else None
+
+
+def sizesOf(q: Value, k: Value, v: Value) -> AttentionSizes:
+    """The number of samples, query heads, key heads, queries and keys, and the sizes of a key and a value."""
+    n, h, t, d = q.shape
+    return AttentionSizes(n, h, k.shape[1], t, k.shape[2], d, v.shape[3])
+
+
+def maskOf(mask: Any, q: Value, k: Value) -> Any:
+    """The mask as a native operand, None if there is none; False if native code cannot read it."""
+    if mask is None:
+        return None
+    kind = {"bool": "i8", "float32": "f32"}.get(mask.dtype.name)
+    n, h, t, s = broadcastStrides(mask, (*q.shape[:3], k.shape[2]))
+    return Mask(kind, mask, (n, h, t, s)) if kind and s in (0, 1) else False
+
+
+@op(attend).lower
+def lowerAttend(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+    """y = softmax(scale q kT + mask) v, and the logarithm of each row's sum of exponentials."""
+    q, k, v, mask, causal, scale = call.arguments
+    y, lse = call.outs
+    heads, hides = allOf(map(headsOf, (q, k, v, y))), maskOf(mask, q, k)
+    if not isSingle(q, k, v, y, lse) or heads is None or hides is False or not isRowMajor(lse):
+        return None
+    qs, ks, vs, ys = heads
+    return attention.attend(qs, ks, vs, ys, lse, sizesOf(q, k, v), causal, float(scale), hides)
+
+
+@op(attendGrad).lower
+def lowerAttendGrad(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+    """The gradients dq, dk, dv; for the gradient of a mask see `decompose.attention`."""
+    grad, q, k, v, mask, lse, rest, causal, scale, ofMask = call.arguments
+    if ofMask or len(call.outs) != 3 or not isSingle(grad, q, k, v, lse, rest, *call.outs):
+        return None
+    heads, hides = allOf(map(headsOf, (q, k, v, *call.outs))), maskOf(mask, q, k)
+    if heads is None or hides is False:
+        return None
+    before: list[KernelCall] = []
+    g = headsOf(grad)
+    if g is None:
+        where, before = toRowMajor(grad, workspace)
+        n, h, t, _ = contiguous(grad.shape, 4)
+        g = Heads(where, (n // 4, h // 4, t // 4))
+    lseAt, lseCopies = toRowMajor(lse, workspace)
+    restAt, restCopies = toRowMajor(rest, workspace)
+    (qs, ks, vs, dq, dk, dv), sizes = heads, sizesOf(q, k, v)
+    work = attention.attendGrad(g, qs, ks, vs, lseAt, restAt, dq, dk, dv, sizes, causal, float(scale), hides)
+    return [*before, *lseCopies, *restCopies, *work]

@@ -1,0 +1,65 @@
+"""Attention in functions of numpy that ONNX has: all scores at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.core.tracer import arrayLike
+from puregraph.ops.attention.reference import FLOOR, attend, attendGrad
+from puregraph.ops.operation import op
+from puregraph.ops.reduction.reference import unbroadcast
+
+
+def scoresOf(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
+    """scale q k' + mask, FLOOR where a key is hidden; heads that share keys are rows of one."""
+    t, s = q.shape[2], k.shape[2]
+    scores = meet(q, k) * q.dtype.type(scale)
+    low = q.dtype.type(2 * FLOOR)
+    if mask is not None and mask.dtype == np.dtype(bool):
+        scores = np.where(mask, scores, low)
+    elif mask is not None:
+        scores = scores + mask
+    if causal:
+        scores = np.where(arrayLike(q, np.tri(t, s, dtype=bool)), scores, low)
+    return scores
+
+
+def meet(rows: Any, others: Any) -> Any:
+    """Products of rows with the rows of their head."""
+    (n, h, t, d), heads, s = rows.shape, others.shape[1], others.shape[2]
+    return (rows.reshape(n, heads, h // heads * t, d) @ others.swapaxes(-1, -2)).reshape(n, h, t, s)
+
+
+def gathered(weights: Any, values: Any) -> Any:
+    """Sums of the values of a head with these weights."""
+    (n, h, t, s), heads, e = weights.shape, values.shape[1], values.shape[3]
+    return (weights.reshape(n, heads, h // heads * t, s) @ values).reshape(n, h, t, e)
+
+
+@op(attend).words
+def attention(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float) -> Any:
+    """All scores at once."""
+    scores = scoresOf(q, k, mask, causal, scale)
+    top = np.maximum(scores.max(axis=-1, keepdims=True), q.dtype.type(FLOOR))
+    p = np.exp(scores - top)
+    total = p.sum(axis=-1, keepdims=True)
+    seen = np.where(total > 0, total, q.dtype.type(1))
+    return gathered(p, v) / seen, top + np.log(seen)
+
+
+@op(attendGrad).words
+def attentionBack(
+    grad: Any, q: Any, k: Any, v: Any, mask: Any, lse: Any, rest: Any, causal: bool, scale: float, ofMask: bool = False
+) -> Any:
+    """All scores at once."""
+    (n, h, t, d), (_, heads, s, _), e = q.shape, k.shape, v.shape[3]
+    p = np.exp(scoresOf(q, k, mask, causal, scale) - lse)
+    ds = p * (meet(grad, v) - rest)
+    rows = (n, heads, h // heads * t)
+    transposed = [a.reshape(*rows, s).swapaxes(-1, -2) for a in (ds, p)]
+    dk, dv = transposed[0] @ q.reshape(*rows, d), transposed[1] @ grad.reshape(*rows, e)
+    factor = q.dtype.type(scale)
+    grads = (gathered(ds, k) * factor, dk * factor, dv)
+    return (*grads, unbroadcast(ds, mask.shape)) if ofMask else grads

@@ -1,0 +1,98 @@
+"""Packing: the weights of a direct convolution in the order in which its kernel reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+from puregraph.ops.convolution.native.direct import DirectConvolution
+from puregraph.ops.convolution.native.filtertaps import FilterTaps, overFilters
+from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.ops.native.llvm.irbuilder import IRBuilder
+from puregraph.ops.native.llvm.kernelcall import KernelCall
+
+UNROLLED = 128  # taps of a filter that are packed without a loop: the text, and the time to compile it, grow with them
+SPARSE = 8  # taps of a filter for each that is packed, from which on these are read one by one and not in whole filters
+
+
+def pack(
+    name: str, of: DirectConvolution, W: Any, packed: Any, size: tuple[int, ...], isTransposed: bool, skip: int = 0
+) -> KernelCall:
+    """W (o, c / groups, *size) to panels at `skip` in `packed`; transposed for the data gradient.
+
+    Panels are stored group by group, (panel, block of inputs, taps, inputs of a block, outputs of a panel); outputs
+    of a panel beyond the last are undefined.
+    """
+    t = of.tile
+    blocks = of.inChannels // t.block
+    positions = [(a * size[1] + b) * size[2] + c for a, b, c in product(*(line.taps for line in of.lines))]
+    filters = FilterTaps(of.outChannels if isTransposed else of.inChannels, prod(size), isTransposed)
+    slots = {"W": W, "packed": packed, "skip": skip}
+    inLoops = prod(size) > min(UNROLLED, SPARSE * len(positions))
+    if inLoops:
+        slots["tap"] = positions[0]
+
+    def write(code: IRBuilder) -> None:
+        w, to = code.pointer("W", "f32"), code.pointer("packed", "f32")
+        start = code.integer("skip")
+        panel, block = code.task // blocks, code.task % blocks
+        group, o = panel // of.panels, (panel % of.panels) * t.width
+        to = to.at(start + code.task * (len(positions) * t.block * t.width))
+        w = w.at(
+            group * (of.outChannels * of.inChannels * filters.taps)
+            + o * filters.lane
+            + block * (t.block * filters.deep)
+        )
+        begin = 0
+        for width in t.vectors:
+            left = of.outChannels - o - begin if of.outChannels % t.width else None
+
+            def put(i: IRValue, vectors: Sequence[IRValue], begin: int = begin) -> None:
+                for number, position in enumerate(positions):
+                    to.store((i + number * t.block) * t.width + begin, vectors[position])
+
+            if inLoops:
+                first = w.at(code.integer("tap") + begin * filters.lane)
+                packInLoops(code, of, filters, size, first, to.at(begin), width, left)
+                begin += width
+                continue
+            span = code.i64(0), code.i64(t.block)
+            overFilters(code, filters, w.at(begin * filters.lane), width, left, span, t.block, put)
+            begin += width
+
+    taps = [(len(line.taps), tapStep(line.taps)) if inLoops else line.taps for line in of.lines]
+    key = f"pack {of._replace(lines=())} {taps} {t} {size} {isTransposed} {inLoops}"
+    return KernelCall(name, key, write, slots, of.groups * of.panels * blocks)
+
+
+def packInLoops(
+    code: IRBuilder,
+    of: DirectConvolution,
+    filters: FilterTaps,
+    size: tuple[int, ...],
+    w: IRPointer,
+    to: IRPointer,
+    width: int,
+    left: IRValue | None,
+) -> None:
+    """Pack one vector of outputs for all inputs of a block, tap by tap, by gathers; `w` is at the first tap."""
+    t, counts = of.tile, [len(line.taps) for line in of.lines]
+    indices = code.iota(width) * code.constant(filters.lane, IRType("i64"))
+    mask = None if left is None else code.mask(left, width)
+    with (
+        code.loop(0, counts[0], unroll=1) as a,
+        code.loop(0, counts[1], unroll=1) as b,
+        code.loop(0, counts[2], unroll=1) as c,
+        code.loop(0, t.block, unroll=1) as i,
+    ):
+        d, h, v = (k * tapStep(line.taps) for line, k in zip(of.lines, (a, b, c)))
+        tap = w.at(i * filters.deep + (d * size[1] + h) * size[2] + v).gather(indices, mask)
+        number = (a * counts[1] + b) * counts[2] + c
+        to.store((number * t.block + i) * t.width, tap)
+
+
+def tapStep(taps: tuple[int, ...]) -> int:
+    """The distance of taps, which is the same between all taps of a phase."""
+    return taps[1] - taps[0] if len(taps) > 1 else 0

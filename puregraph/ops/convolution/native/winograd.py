@@ -1,0 +1,350 @@
+"""Winograd: convolutions as 36 matrix products of transformed tiles and filters.
+
+A task transforms some tiles, which stay in L2, multiplies them with one panel of the weights after the other, and
+transforms the sums of a panel to outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import cache
+from math import ceil, gcd, prod
+from typing import Any, NamedTuple
+
+from puregraph.ops.convolution.native.filtertaps import FilterTaps, overFilters
+from puregraph.ops.convolution.native.geometry import ConvolutionAxis, Geometry
+from puregraph.ops.convolution.native.registertiling import registers, vectorsOf
+from puregraph.ops.convolution.native.tilegather import APART, TileReader, TileScratch
+from puregraph.ops.convolution.native.winogradmath import POSITIONS, SIZE, TILE, both, inputs, outputs, weights
+from puregraph.ops.native.llvm import jit
+from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue, IRVariable
+from puregraph.ops.native.llvm.irbuilder import IRBuilder
+from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+
+NEAR = 540 << 10  # bytes of transformed inputs that stay in L2
+MOST = 64  # tasks
+UNIT = 16  # filters that are packed together
+PACKING = 30  # cycles of a vector unit to transform a filter
+READING = 30  # cycles to load a transformed filter from memory
+FLOW = 6  # bytes from memory in a cycle
+FEW = 16  # tasks below which panels are distributed over several
+CHAIN = 16  # products that are added sequentially
+CHAINS = 4  # chains whose sums are added sequentially
+LARGE, HEAVY = (
+    8 << 20,
+    24 << 20,
+)  # elements of a packed weight above which little gain, above which no gain is worth it
+
+
+class WinogradSplit(NamedTuple):
+    """The split of a convolution from `inChannels` to `outChannels` into tasks."""
+
+    n: int
+    inChannels: int
+    outChannels: int
+    high: tuple[int, int, int]  # inputs, outputs, padding before
+    wide: tuple[int, int, int]
+    vectors: tuple[int, ...]
+    rows: int  # tiles in registers
+    block: int  # tiles that are transformed at a time
+
+    @property
+    def width(self) -> int:
+        return sum(self.vectors)
+
+    @property
+    def panels(self) -> int:
+        return ceil(self.outChannels / self.width)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Tiles of an image, on each axis."""
+        return ceil(self.high[1] / SIZE), ceil(self.wide[1] / SIZE)
+
+    @property
+    def tiles(self) -> int:
+        return self.n * self.grid[0] * self.grid[1]
+
+    @property
+    def packed(self) -> int:
+        """Elements of the packed weight."""
+        return self.panels * POSITIONS * self.pitch
+
+    @property
+    def chunks(self) -> int:
+        """In how many chunks the weight is packed and used where it is not kept, so that no chunk is large."""
+        return min(self.panels, ceil(self.packed / LARGE))
+
+    @property
+    def part(self) -> int:
+        """Elements of the largest chunk."""
+        return ceil(self.panels / self.chunks) * POSITIONS * self.pitch
+
+    def panelsOf(self, chunk: int | None) -> range:
+        """The panels of a chunk; None: all."""
+        if chunk is None:
+            return range(self.panels)
+        return range(chunk * self.panels // self.chunks, (chunk + 1) * self.panels // self.chunks)
+
+    @property
+    def pitch(self) -> int:
+        """Elements from position to position of a panel, padded so that they differ in cache sets."""
+        return self.inChannels * self.width + APART
+
+
+def planOf(
+    n: int, inChannels: int, outChannels: int, high: tuple[int, int, int], wide: tuple[int, int, int]
+) -> WinogradSplit:
+    """The split that takes the fewest cycles of a vector unit, with the time to load weights that do not stay in L2."""
+    return best(jit.lanes(4), n, inChannels, outChannels, high, wide)
+
+
+@cache
+def best(
+    lanes: int, n: int, inChannels: int, outChannels: int, high: tuple[int, int, int], wide: tuple[int, int, int]
+) -> WinogradSplit:
+    """The fastest split for a CPU with vectors of `lanes`."""
+    most = registers(lanes)
+    tiles = n * ceil(high[1] / SIZE) * ceil(wide[1] / SIZE)
+    isFar = POSITIONS * inChannels * outChannels * 4 > NEAR
+    cheapest: Any = None
+    for panels in range(1, ceil(outChannels / lanes) + 1):
+        vectors = vectorsOf(ceil(ceil(outChannels / panels) / 4) * 4, lanes)
+        v = len(vectors)
+        if v > 4 or (panels > 1 and sum(vectors) % lanes):
+            continue
+        for rows in range(1, min(14, (most - v - 1) // v, tiles) + 1):
+            fits = max(1, NEAR // (4 * POSITIONS * inChannels) // rows)
+            rounds = max(1, min(fits, ceil(28 / rows), tiles // (FEW * rows)))
+            step = max(v * rows, rows + v, 4, isFar * v * lanes * 4 / FLOW / rounds)
+            cost = panels * (step + 0.5) * ceil(tiles / rows)
+            if cheapest is None or cost < cheapest[0]:
+                cheapest = cost, vectors, rows, rows * rounds
+    return WinogradSplit(n, inChannels, outChannels, high, wide, *cheapest[1:])
+
+
+def isSupported(g: Geometry) -> bool:
+    """True if Winograd supports the convolution: 3x3, stride one, whole vectors of channels."""
+    _, high, wide = g.axes
+    small = all(axis.size == 3 and axis.stride == axis.dilation == 1 and 0 <= axis.before <= 2 for axis in (high, wide))
+    lanes = jit.lanes(4)
+    flat = g.axes[0] == ConvolutionAxis(1) and g.groups == 1 and not g.isPlain
+    return flat and small and high.count > 0 and wide.count > 0 and g.c % lanes == g.o % lanes == 0
+
+
+def isFaster(plan: WinogradSplit, isFixed: bool) -> bool:
+    """True if it is faster than direct sums, estimated in cycles of a vector unit, with packing and loading of
+    weights."""
+    lanes = jit.lanes(4)
+    products = plan.inChannels * plan.outChannels / lanes
+    plain = plan.n * products * prod(insideTaps(*axis) for axis in (plan.high, plan.wide))
+    weights = (READING + (0 if isFixed else PACKING)) * plan.inChannels * plan.outChannels
+    moving = 200 * (plan.inChannels + plan.outChannels) / lanes
+    if plan.packed > HEAVY:
+        return False
+    gain = 0.9 if plan.packed <= LARGE else 0.7
+    return plan.tiles * (1.15 * POSITIONS * products + moving) + weights < gain * plain
+
+
+def insideTaps(length: int, count: int, before: int) -> int:
+    """The number of taps with an input, over all outputs of an axis."""
+    return sum(max(0, min(count, length + before - tap) - max(0, before - tap)) for tap in range(3))
+
+
+def forwardPlan(g: Geometry) -> WinogradSplit:
+    """The split of the convolution itself."""
+    _, high, wide = g.axes
+    return planOf(g.n, g.c, g.o, (high.length, high.count, high.before), (wide.length, wide.count, wide.before))
+
+
+def dataPlan(g: Geometry) -> WinogradSplit:
+    """The split of its data gradient, which is a convolution too."""
+    _, high, wide = g.axes
+    return planOf(
+        g.n,
+        g.o,
+        g.c,
+        (high.count, high.length, high.size - 1 - high.before),
+        (wide.count, wide.length, wide.size - 1 - wide.before),
+    )
+
+
+def pack(
+    name: str, plan: WinogradSplit, W: Any, packed: Any, isTransposed: bool, chunk: int | None = None
+) -> KernelCall:
+    """U = G g G' of the filters of a chunk: (panel, position, input, output of the panel); W is (o, c, 3, 3).
+
+    Transposed, W's outputs are the inputs, and the filters are rotated by 180 degrees.
+    """
+    inChannels, outChannels = plan.inChannels, plan.outChannels
+    filters = FilterTaps(outChannels if isTransposed else inChannels, 9, isTransposed)
+    share = ceil(ceil(inChannels / max(1, min(inChannels, MOST // plan.panels))) / UNIT) * UNIT
+    shares, panels = ceil(inChannels / share), plan.panelsOf(chunk)
+
+    def write(code: IRBuilder) -> None:
+        w, to, first = code.pointer("W", "f32"), code.pointer("packed", "f32"), code.integer("first")
+        panel, part = code.task // shares, code.task % shares
+        to = to.at(panel * (POSITIONS * plan.pitch))
+        span = part * share, code.min((part + 1) * share, inChannels)
+        for loop, width in vectorLoops(code, plan.vectors):
+            with loop as begin:
+                o = (first + panel) * plan.width + begin
+
+                def put(c: IRValue, taps: Sequence[IRValue], begin: IRValue = begin) -> None:
+                    square = [list(taps[i : i + 3]) for i in (0, 3, 6)]
+                    if isTransposed:
+                        square = [row[::-1] for row in square[::-1]]
+                    for i, row in enumerate(both(code, weights, square)):
+                        for j, value in enumerate(row):
+                            to.store((i * TILE + j) * plan.pitch + c * plan.width + begin, value)
+
+                left = outChannels - o if outChannels % plan.width else None
+                overFilters(code, filters, w.at(o * filters.lane), width, left, span, gcd(share, inChannels), put)
+
+    key = f"pack winograd {inChannels} {outChannels} {plan.vectors} {isTransposed} {share}"
+    return KernelCall(name, key, write, {"W": W, "packed": packed, "first": panels.start}, len(panels) * shares)
+
+
+def winogradConvolution(
+    name: str, plan: WinogradSplit, x: Any, xPixel: int, packed: Any, epilogue: EpilogueSpec, chunk: int | None = None
+) -> KernelCall:
+    """y = the convolution of x with the packed weight; the output channels of a chunk."""
+    panels = plan.panelsOf(chunk)
+    spans = min(ceil(plan.tiles / plan.block), MOST)
+    sweeps = min(len(panels), max(1, FEW // spans))
+    key = f"winograd {plan} {xPixel} {spans} {sweeps} {epilogue.key}"
+
+    def write(code: IRBuilder) -> None:
+        WinogradWriter(code, plan, xPixel, epilogue, spans, sweeps).write()
+
+    slots = {"x": x, "b": packed, "first": panels.start, "panels": len(panels), **epilogue.slots}
+    return KernelCall(name, key, write, slots, spans * sweeps)
+
+
+class WinogradWriter:
+    """Writes the kernel of a convolution."""
+
+    def __init__(
+        self, code: IRBuilder, plan: WinogradSplit, xPixel: int, epilogue: EpilogueSpec, spans: int, sweeps: int
+    ):
+        self.code, self.plan, self.xPixel, self.epilogue = code, plan, xPixel, epilogue
+        self.spans, self.sweeps = spans, sweeps
+        self.starts = [sum(plan.vectors[:v]) for v in range(len(plan.vectors))]
+
+    def write(self) -> None:
+        code, plan = self.code, self.plan
+        self.x, self.b = code.pointer("x", "f32"), code.pointer("b", "f32")
+        self.first, panels = code.integer("first"), code.integer("panels")
+        self.epilogue.open(code)
+        self.reader = TileReader(code, self.x, self.xPixel, plan.inChannels, plan.high[::2], plan.wide[::2], inputs)
+        self.v = TileScratch(code, plan.block, plan.inChannels)
+        self.m = TileScratch(code, plan.block, plan.width)
+        self.totals = code.scratch("f32", plan.rows * plan.width)
+        blocks = ceil(plan.tiles / plan.block)
+        span, sweep = code.task % self.spans, code.task // self.spans
+        firstPanel, lastPanel = sweep * panels // self.sweeps, (sweep + 1) * panels // self.sweeps
+        with code.loop(span * blocks // self.spans, (span + 1) * blocks // self.spans, unroll=1) as block:
+            begin = block * plan.block
+            count = code.min(plan.tiles - begin, plan.block)
+            with code.loop(0, count, unroll=1) as tile:
+                self.reader.tile(*self.positionOf(begin + tile), self.v, tile)
+            with code.loop(firstPanel, lastPanel, unroll=1) as panel:
+                rounds = (count + (plan.rows - 1)) // plan.rows
+                with code.loop(0, POSITIONS, unroll=1) as position, code.loop(0, rounds, unroll=1) as i:
+                    self.product(panel, position, i * plan.rows)
+                with code.loop(0, count, unroll=1) as tile:
+                    self.finishTile(panel, tile, *self.positionOf(begin + tile))
+
+    def positionOf(self, tile: IRValue) -> tuple[IRValue, IRValue, IRValue]:
+        """The sample, row and column of a tile."""
+        high, wide = self.plan.grid
+        return tile // (high * wide), tile // wide % high, tile % wide
+
+    def product(self, panel: IRValue, position: IRValue, first: IRValue) -> None:
+        """A small GEMM for one position: some tiles of all inputs times the weights of a panel."""
+        code, plan, lanes = self.code, self.plan, self.plan.vectors
+        b = (panel * POSITIONS + position) * plan.pitch
+        v = self.v.at(position, first, 0)
+        m = self.m.memory.at(self.m.at(position, first, 0))
+        run = chainOf(plan.inChannels)
+        if run == plan.inChannels:
+            self.put(self.summed(v, b, code.i64(0), run), m)
+            return
+        block = gcd(plan.inChannels, CHAINS * run)
+        with code.loop(0, plan.inChannels, block, unroll=1) as head:
+            with code.loop(head, head + block, run, unroll=1) as start:
+                sums = self.summed(v, b, start, run)
+                with code.when(start > head):
+                    self.take(sums, self.totals)
+                self.put(sums, self.totals)
+            totals = [[code.variable(code.constant(0, IRType("f32", width))) for width in lanes] for _ in sums]
+            self.take(totals, self.totals)
+            with code.when(head > 0):
+                self.take(totals, m)
+            self.put(totals, m)
+
+    def summed(self, v: IRValue, b: IRValue, start: IRValue, count: int) -> list[list[IRVariable]]:
+        """The accumulators of some tiles over `count` inputs."""
+        code, plan, lanes = self.code, self.plan, self.plan.vectors
+        sums = [[code.variable(code.constant(0, IRType("f32", width))) for width in lanes] for _ in range(plan.rows)]
+        unroll = max(u for u in (1, 2, 4) if count % u == 0 and (u == 1 or u * plan.rows * len(lanes) <= 64))
+        with code.loop(start, start + count, unroll, unroll=1) as k:
+            rows, tiles = self.b.at(b + k * plan.width), self.v.memory.at(v + k)
+            now = [[variable.value for variable in row] for row in sums]
+            for u in range(unroll):
+                taken = [rows.load(u * plan.width + at, width) for at, width in zip(self.starts, lanes)]
+                for p in range(plan.rows):
+                    factor = tiles.load(p * plan.inChannels + u)
+                    now[p] = [code.fma(code.splat(factor, w.lanes), w, s) for w, s in zip(taken, now[p])]
+            for row, values in zip(sums, now):
+                for variable, value in zip(row, values):
+                    variable.value = value
+        return sums
+
+    def take(self, sums: list[list[IRVariable]], address: IRPointer) -> None:
+        """Add stored sums to the accumulators."""
+        for p, row in enumerate(sums):
+            for at, variable in zip(self.starts, row):
+                variable.value = address.load(p * self.plan.width + at, variable.type.lanes) + variable.value
+
+    def put(self, sums: list[list[IRVariable]], address: IRPointer) -> None:
+        """Store the accumulators."""
+        for p, row in enumerate(sums):
+            for at, variable in zip(self.starts, row):
+                address.store(p * self.plan.width + at, variable.value)
+
+    def finishTile(self, panel: IRValue, tile: IRValue, n: IRValue, h: IRValue, w: IRValue) -> None:
+        """The inverse transform: the outputs of a tile, channels of a panel."""
+        code, plan = self.code, self.plan
+        high, wide = plan.high[1], plan.wide[1]
+        column = (self.first + panel) * plan.width
+        for loop, width in vectorLoops(code, plan.vectors):
+            with loop as start:
+                mask = code.mask(plan.outChannels - column - start, width) if plan.outChannels % plan.width else None
+                square = [[self.m.load(i * TILE + j, tile, start, width) for j in range(TILE)] for i in range(TILE)]
+                for i, row in enumerate(both(code, outputs, square)):
+                    for j, value in enumerate(row):
+                        with ExitStack() as stack:
+                            a, b = h * SIZE + i, w * SIZE + j
+                            for at, count, k in ((a, high, i), (b, wide, j)):
+                                if count % SIZE and k >= count % SIZE:
+                                    stack.enter_context(code.when(at < count))
+                            self.epilogue.put(code, (n * high + a) * wide + b, column + start, value, mask)
+
+
+def chainOf(inChannels: int) -> int:
+    """The number of products added sequentially before their sum is added to the total.
+
+    The transforms enlarge the rounding errors of these sums, which grow with the root of the length of a chain.
+    """
+    return gcd(inChannels, CHAIN if inChannels <= CHAIN * CHAIN else 2 * CHAIN)
+
+
+def vectorLoops(code: IRBuilder, vectors: tuple[int, ...]) -> Iterator[tuple[Any, int]]:
+    """Loops over the starts of the vectors of a panel, one for each width."""
+    start = 0
+    for width in dict.fromkeys(vectors):
+        stop = start + width * vectors.count(width)
+        yield code.loop(start, stop, width, unroll=1), width
+        start = stop

@@ -1,0 +1,1 @@
+"""Elementwise functions of numpy beside the formula language."""

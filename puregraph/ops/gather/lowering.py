@@ -1,0 +1,148 @@
+"""Gather lowering: gather and scatter-add of rows, labels, random numbers, fills."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from puregraph.ops.formula import Formula
+from puregraph.ops.formula.loopnest import LoopNest, Operand
+from puregraph.ops.gather import native
+from puregraph.ops.gather.labels import classIndex
+from puregraph.ops.gather.reference import gather, scatterAdd
+from puregraph.ops.gather.scatterfused import scatterAddFused
+from puregraph.ops.ir.bounds import Bounds, canBeBounded
+from puregraph.ops.ir.elementlayout import (
+    KINDS,
+    OutputTiling,
+    canCopy,
+    collapsed,
+    copies,
+    elementStrides,
+    isRowMajor,
+    isSingle,
+)
+from puregraph.ops.ir.strides import contiguous
+from puregraph.ops.ir.value import Call, Value
+from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+from puregraph.ops.native.nests.nestcode import nestCalls
+from puregraph.ops.operation import op
+from puregraph.ops.random import native as philox
+from puregraph.ops.random.reference import uniform
+
+if TYPE_CHECKING:
+    from puregraph.compile.lower.workspace import LoweringWorkspace
+
+FAULT = np.zeros(1, np.int64)  # kernels write here for an index out of range, but indices are checked before they run
+
+
+def isIndex(value: object) -> bool:
+    """True if indices can be checked before a step: they are an input, or a view of one."""
+    return type(value) is Value and 0 not in value.shape and canBeBounded(value)
+
+
+def indicesOf(value: Value, workspace: LoweringWorkspace) -> tuple[Any, int, list[KernelCall]]:
+    """The indices in row-major order: their location, their stride, and the kernel calls that copy them if needed."""
+    step = collapsed([(n, s // 8) for n, s in zip(value.shape, value.strides)])
+    if step is not None:
+        return value, step, []
+    to = workspace(2 * value.size)
+    strides = tuple(s // 8 for s in contiguous(value.shape, 8))
+    return to, 1, copies(value, to, value.shape, elementStrides(value), strides, 8)
+
+
+def rowLike(value: Value, lead: int) -> int | None:
+    """The stride between contiguous rows, which the first `lead` axes index; None if rows are not contiguous."""
+    step = value.dtype.itemsize
+    for n, s in zip(reversed(value.shape[lead:]), reversed(value.strides[lead:])):
+        if n > 1 and s != step:
+            return None
+        step *= n
+    size = value.dtype.itemsize
+    axes = [(n, s // size) for n, s in zip(value.shape[:lead], value.strides[:lead])]
+    stride = collapsed(axes)
+    return None if stride is None else stride or step // size
+
+
+@op(gather).lower
+def lowerGather(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+    """y = table[index]."""
+    table, index = call.arguments
+    (y,) = call.outs
+    if not canCopy(table, y) or not isIndex(index) or not isRowMajor(y):
+        return None
+    stride, width = rowLike(table, 1), math.prod(table.shape[1:])
+    if stride is None:
+        return None
+    workspace.check(Bounds(index, -1, table.shape[0]))
+    where, step, before = indicesOf(index, workspace)
+    kind = KINDS[y.dtype.itemsize]
+    return [*before, *native.gather(table, stride, table.shape[0], where, index.size, y, width, FAULT, step, kind)]
+
+
+@op(scatterAdd).lower
+def lowerScatterAdd(call: Call, epilogue: Any, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+    """table[index] += grad, on zeros, with an epilogue by rows."""
+    if type(epilogue) is EpilogueSpec:
+        return lowerScatter(call, workspace)
+    grad, index, rows = call.arguments
+    (table,) = call.outs
+    stride = rowLike(grad, index.ndim)
+    if stride is None:
+        return None
+    workspace.check(Bounds(index, -1, rows))
+    where, step, before = indicesOf(index, workspace)
+    return [*before, *scatterAddFused(grad, stride, where, step, index.size, epilogue, rows, table.shape[1], FAULT)]
+
+
+def lowerScatter(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+    """table[index] += grad, on zeros, without an epilogue."""
+    grad, index, rows = call.arguments
+    (table,) = call.outs
+    if not isSingle(grad, table) or not isIndex(index) or not isRowMajor(table):
+        return None
+    stride = rowLike(grad, index.ndim)
+    if stride is None:
+        return None
+    workspace.check(Bounds(index, -1, rows))
+    where, step, before = indicesOf(index, workspace)
+    width = math.prod(table.shape[1:])
+    return [*before, *native.scatterAdd(grad, where, index.size, table, rows, width, FAULT, stride, step)]
+
+
+def scatterTiling(call: Call) -> OutputTiling | None:
+    """The output tiling of a scatter-add: the rows of the table."""
+    grad, index, _ = call.arguments
+    (table,) = call.outs
+    if table.ndim != 2 or not isSingle(grad, table) or not isIndex(index) or not isRowMajor(table):
+        return None
+    return None if rowLike(grad, index.ndim) is None else OutputTiling((0,), 1)
+
+
+op(scatterAdd).declare(tiling=scatterTiling, untiled=lowerScatter)
+
+
+@op(classIndex).lower
+def lowerClassIndex(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+    """The labels, with -1 for ignored ones."""
+    labels, classes, *optional = call.arguments
+    ignored = optional[0] if optional else call.options.get("ignored")
+    (index,) = call.outs
+    if not isIndex(labels) or not isRowMajor(labels) or not isRowMajor(index) or index.dtype != np.int64:
+        return None
+    workspace.check(Bounds(labels, 0, classes, None if ignored is None else int(ignored)))
+    line = Formula("x0") if ignored is None else Formula(f"where(x0 == {int(ignored)}, -1, x0)")
+    loads, stores = {"x0": Operand("i64", labels, (1,))}, {"y0": Operand("i64", index, (1,))}
+    return nestCalls(LoopNest((labels.size,), loads, (("y0", line),), stores, "i64"), workspace)
+
+
+@op(uniform).lower
+def lowerUniform(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+    """Uniform random numbers of Philox, from a key and a counter that each run reads."""
+    _, key, counter, *_ = call.arguments
+    (y,) = call.outs
+    if type(key) is not Value or type(counter) is not Value or not isSingle(y) or not isRowMajor(y):
+        return None
+    return philox.uniform(y, y.size, key, counter)

@@ -1,0 +1,73 @@
+"""Writing by index as functions that give another array: what rules and Variables use in place of x[key] = new."""
+
+from __future__ import annotations
+
+import sys
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from puregraph.core.accumulate import combine, isArray
+from puregraph.core.device import isDeviceArray
+from puregraph.core.tracer import HANDED, dataOf, tracerOf
+from puregraph.ops.gather.reference import scatterAdd
+
+
+def putAt(g: Any, key: Any, shape: Any) -> Any:
+    """dx[key] += g, zero elsewhere: the adjoint of x[key].
+
+    Shapes    g as x[key] -> dx (shape)
+    """
+    if tracerOf((g,)) is not None:
+        return g.handle(putAt, (g, key, shape), {})
+    dx = np.zeros_like(g, shape=shape)
+    if isBasic(key):
+        dx[key] = g
+    elif isDeviceArray(dx):
+        to = sys.modules["cupy"].asarray
+        keys = tuple([to(k) if isinstance(k, np.ndarray) else k for k in (key if isinstance(key, tuple) else (key,))])
+        positions = to(np.arange(prod(shape)).reshape(shape))[keys]
+        return scatterAdd(g.reshape(-1, 1), positions.reshape(-1), prod(shape)).reshape(shape)
+    else:
+        np.add.at(dx, key, g)
+    return dx
+
+
+def isBasic(key: object) -> bool:
+    """True if an index names no position twice: slices, integers and masks."""
+    parts = key if type(key) is tuple else (key,)
+    return all(isinstance(part, (int, slice, type(None), type(Ellipsis))) or isMask(part) for part in parts)
+
+
+def isMask(part: Any) -> bool:
+    """True if an index is an array of bools."""
+    return isArray(part) and part.dtype == bool
+
+
+def setAt(x: Any, key: Any, new: Any) -> Any:
+    """x with y[key] = new, as another array.
+
+    Shapes    x (any), new as x[key], or what spreads to it -> y as x
+    """
+    tracer = tracerOf((x, new))
+    if tracer is not None:
+        return tracer.handle(setAt, (x, key, new), {})
+    y = x.copy()
+    y[key] = new
+    return y
+
+
+def movedBack(
+    function: Any, g: Any, y: Any, arguments: tuple, options: dict[str, Any] | None = None, at: int = 0
+) -> Any:
+    """The gradients of a function that only moves elements of argument `at`: added where they came from."""
+    x = dataOf(arguments[at])
+    positions = np.cumsum(np.ones_like(x, dtype=np.intp)).reshape(x.shape) - 1  # where x is, on a GPU too
+    read = function(*arguments[:at], positions, *arguments[at + 1 :], **(options or {}))
+    pairs = zip(g, read) if type(y) is tuple else [(g, read)]
+    placed = [putAt(part, (dataOf(p),), (x.size,)) for part, p in pairs if part is not None]
+    return (*[None] * at, combine(placed).reshape(x.shape), *[None] * (len(arguments) - at - 1))
+
+
+HANDED.update((putAt, setAt))

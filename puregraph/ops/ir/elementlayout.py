@@ -1,0 +1,87 @@
+"""Element layout: strides of a Value in elements, and copies to another layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from puregraph.ops.ir.strides import contiguous, isContiguous
+from puregraph.ops.ir.value import Value
+from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.nests.copy import stridedCopy
+
+if TYPE_CHECKING:
+    from puregraph.compile.lower.workspace import LoweringWorkspace
+
+SINGLE = np.dtype(np.float32)
+T = TypeVar("T")
+KINDS = {1: "i8", 2: "i16", 4: "f32", 8: "f64"}  # by itemsize: the type that elements are copied as
+
+
+class OutputTiling(NamedTuple):
+    """The output tiling of a product or convolution: the row axes, the column axis and the batch axes of its result."""
+
+    rows: tuple[int, ...]
+    column: int
+    batch: tuple[int, ...] = ()
+
+
+def allOf(results: Iterable[T | None]) -> list[T] | None:
+    """The results as a list; None if any of them is None."""
+    known = [*results]
+    return None if None in known else [result for result in known if result is not None]
+
+
+def isSingle(*values: object) -> bool:
+    """True if all are float32 Values with at least one element."""
+    return all(type(v) is Value and v.dtype == SINGLE and 0 not in v.shape for v in values)
+
+
+def isRowMajor(value: Value) -> bool:
+    """True if the elements are contiguous in row-major order."""
+    return isContiguous(value.shape, value.strides, value.dtype.itemsize)
+
+
+def canCopy(*values: Value) -> bool:
+    """True if native code can copy elements: all of one dtype, with strides that are multiples of its size."""
+    kinds = {v.dtype for v in values}
+    size, kind = values[0].dtype.itemsize, values[0].dtype.kind
+    known = kind in "iub" or kind == "f" and size in (4, 8)
+    return len(kinds) == 1 and known and all(0 not in v.shape and not any(s % size for s in v.strides) for v in values)
+
+
+def elementStrides(value: Value) -> tuple[int, ...]:
+    """Strides in elements, 0 along axes of length one."""
+    return tuple([s // value.dtype.itemsize if n > 1 else 0 for n, s in zip(value.shape, value.strides)])
+
+
+def broadcastStrides(value: Value, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a Value broadcast to a shape."""
+    return (0,) * (len(shape) - value.ndim) + elementStrides(value)
+
+
+def copies(
+    x: Any, y: Any, shape: tuple[int, ...], xStrides: tuple[int, ...], yStrides: tuple[int, ...], size: int = 4
+) -> list[KernelCall]:
+    """The kernel calls that copy the elements of x, of `size` bytes each, to those of y."""
+    return stridedCopy(KINDS[size], x, shape, xStrides, y, yStrides)
+
+
+def toRowMajor(value: Value, workspace: LoweringWorkspace) -> tuple[Any, list[KernelCall]]:
+    """The elements in row-major order: their location, and the kernel calls that copy them if needed."""
+    if isRowMajor(value):
+        return value, []
+    to = workspace(value.size)
+    strides = tuple(s // 4 for s in contiguous(value.shape, 4))
+    return to, copies(value, to, value.shape, elementStrides(value), strides)
+
+
+def collapsed(axes: list[tuple[int, int]]) -> int | None:
+    """The stride of several axes merged into one; None if they cannot be merged."""
+    axes = [(n, s) for n, s in axes if n > 1]
+    for (_, outer), (n, inner) in zip(axes, axes[1:]):
+        if outer != n * inner:
+            return None
+    return axes[-1][1] if axes else 0

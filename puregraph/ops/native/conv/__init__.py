@@ -1,1 +1,0 @@
-"""Convolutions and pooling in native code, channels last: direct, depthwise, Winograd, and their gradients."""

@@ -1,1 +1,0 @@
-"""GEMM in native code: blocking, packing, the microkernel, split-k, and GEMV."""

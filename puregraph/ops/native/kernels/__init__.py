@@ -1,1 +1,0 @@
-"""Other operations in native code: loop nests, copies, gathers, attention, recurrent cells."""

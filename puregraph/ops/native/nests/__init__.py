@@ -1,0 +1,1 @@
+"""Loop nests in native code: elementwise, reductions, copies, epilogues, and checks of inputs."""

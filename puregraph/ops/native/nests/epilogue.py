@@ -1,0 +1,91 @@
+"""Fused epilogues: formulas applied to the sums of a GEMM or convolution while these are in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from puregraph.ops.formula import Formula
+from puregraph.ops.native.llvm.instructions import IRValue
+from puregraph.ops.native.llvm.irbuilder import IRBuilder
+from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
+from puregraph.ops.native.math import emit
+from puregraph.ops.native.nests.nestcode import STORED
+
+
+class EpilogueOperand(NamedTuple):
+    """An operand over rows and columns of sums: its kind, its array, its strides (that of columns 0 or 1), and those
+    along the axes of a batch."""
+
+    kind: str
+    what: Any
+    row: int
+    column: int
+    batch: tuple[int, ...] = ()
+
+
+class Epilogue(EpilogueSpec):
+    """Bias, activation, residual: lines of formulas over the sums, named `sums`; some of their results are stored."""
+
+    def __init__(
+        self,
+        sums: str,
+        loads: Mapping[str, EpilogueOperand],
+        lines: Sequence[tuple[str, Formula]],
+        stores: Mapping[str, EpilogueOperand],
+    ):
+        self.sums, self.loads, self.lines, self.stores = sums, dict(loads), list(lines), dict(stores)
+        self.operands = {
+            **{f"l_{k}": o for k, o in self.loads.items()},
+            **{f"s_{k}": o for k, o in self.stores.items()},
+        }
+
+    @property
+    def key(self) -> str:  # type: ignore[override]
+        operands = [(k, o.kind, bool(o.row), o.column, [bool(b) for b in o.batch]) for k, o in self.operands.items()]
+        return repr((self.sums, operands, [(n, str(f)) for n, f in self.lines]))
+
+    @property
+    def slots(self) -> dict[str, Any]:
+        arguments: dict[str, Any] = {}
+        for k, o in self.operands.items():
+            arguments[k] = o.what
+            arguments |= {f"{k}_row": o.row} if o.row else {}
+            arguments |= {f"{k}_b{i}": b for i, b in enumerate(o.batch) if b}
+        return arguments
+
+    def open(self, code: IRBuilder) -> None:
+        self.pointers = {k: code.pointer(k, STORED[o.kind]) for k, o in self.operands.items()}
+        self.rows = {k: code.integer(f"{k}_row") for k, o in self.operands.items() if o.row}
+        self.steps = {  # type: ignore[assignment]
+            (k, i): code.integer(f"{k}_b{i}") for k, o in self.operands.items() for i, b in enumerate(o.batch) if b
+        }
+
+    def enter(self, code: IRBuilder, indices: Sequence[Any]) -> None:
+        for k in self.pointers:
+            for i, index in enumerate(indices):
+                if (k, i) in self.steps:
+                    self.pointers[k] = self.pointers[k].at(index * self.steps[k, i])  # type: ignore[call-overload]
+
+    def put(self, code: IRBuilder, row: Any, column: Any, sums: IRValue, mask: IRValue | None = None) -> None:
+        lanes = sums.lanes
+        values = {self.sums: sums}
+
+        def get(name: str) -> IRValue:
+            if name not in values:
+                values[name] = self.read(code, name, row, column, lanes, mask)
+            return values[name]
+
+        for name, line in self.lines:
+            values[name] = emit.emit(code, line, {n: get(n) for n in line.names})
+        for name, operand in self.stores.items():
+            value, stored = values[name], STORED[operand.kind]
+            value = code.convert(value, stored, signed=value.kind != "i1")
+            address = self.pointers[f"s_{name}"].at(row * self.rows[f"s_{name}"] if f"s_{name}" in self.rows else 0)
+            address.store(column, code.splat(value, lanes), mask)
+
+    def read(self, code: IRBuilder, name: str, row: Any, column: Any, lanes: int, mask: IRValue | None) -> IRValue:
+        key, operand = f"l_{name}", self.loads[name]
+        address = self.pointers[key].at(row * self.rows[key] if key in self.rows else 0)
+        value = address.load(column, lanes, mask) if operand.column else address.load()
+        return value != 0 if operand.kind == "bool" else code.convert(value, "f32")

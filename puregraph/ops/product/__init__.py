@@ -1,0 +1,1 @@
+"""Products: matrix products, contractions, and pairwise dot products."""

@@ -1,0 +1,52 @@
+"""Pairwise dot lowering: the dot products of all pairs of several vectors, and their gradients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from puregraph.ops.ir.elementlayout import elementStrides, isRowMajor, isSingle, toRowMajor
+from puregraph.ops.ir.value import Call
+from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.operation import op
+from puregraph.ops.product.native import pairwisedot
+from puregraph.ops.product.pairwisedot import pairDots, pairDotsGrad
+
+if TYPE_CHECKING:
+    from puregraph.compile.lower.workspace import LoweringWorkspace
+
+MOST = 128  # most vectors: each one adds two arguments and some instructions
+
+
+@op(pairDots).lower
+def lowerPairDots(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+    """The dot products of all pairs."""
+    (y,), xs = call.outs, call.arguments
+    if len(xs) > MOST or not isSingle(*xs, y) or not isRowMajor(y):
+        return None
+    matrices, rows, before = sampled(xs, workspace)
+    samples, size = xs[0].shape
+    return [*before, *pairwisedot.pairDots(matrices, rows, size, samples, y, y.shape[1])]
+
+
+@op(pairDotsGrad).lower
+def lowerPairDotsGrad(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+    """The gradients of all vectors, concatenated."""
+    (dx,), (grad, *xs) = call.outs, call.arguments
+    if len(xs) > MOST or not isSingle(grad, *xs, dx) or not isRowMajor(dx):
+        return None
+    matrices, rows, before = sampled([grad, *xs], workspace)
+    samples, size = xs[0].shape
+    return [*before, *pairwisedot.pairDotsGrad(matrices[0], rows[0], matrices[1:], rows[1:], size, samples, dx)]
+
+
+def sampled(values: Any, workspace: LoweringWorkspace) -> tuple[list[Any], list[int], list[KernelCall]]:
+    """Matrices with contiguous rows: their locations, row strides, and the kernel calls that copy them if needed."""
+    matrices, rows, before = list[Any](), list[int](), list[KernelCall]()
+    for value in values:
+        (row, column), where = elementStrides(value), value
+        if value.shape[1] > 1 and column != 1:
+            where, work = toRowMajor(value, workspace)
+            row, before = value.shape[1], before + work
+        matrices.append(where)
+        rows.append(row)
+    return matrices, rows, before

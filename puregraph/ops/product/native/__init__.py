@@ -1,0 +1,1 @@
+"""Matrix products in native code: GEMM, GEMV and their packing."""

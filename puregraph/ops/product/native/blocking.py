@@ -1,0 +1,154 @@
+"""Blocking: how a GEMM is cut into tasks, cache blocks and register tiles, by a cost model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from math import gcd
+from typing import NamedTuple
+
+from puregraph.ops.product.native.microkernel import Microkernel, tiles
+from puregraph.ops.product.native.pack import DEPTH, GROUP
+
+PACKED_B = DEPTH << 8  # elements of packed b that a task keeps in L2 and reads again for each strip
+ACCUMULATORS = 1 << 17  # accumulators that a task keeps between blocks of k
+CANDIDATE_TILES = 3  # tiles whose blockings are compared
+TYPICAL_COLUMNS = 256  # columns of a usual task
+LINE_ELEMENTS = 16  # elements of a cache line
+TASKS_PER_THREAD = 8  # tasks for each thread; more never help
+
+# Costs in vector multiplications.
+PACK_STRIP = {"rows": (0.3, 2.0), "any": (2.0, 2.0)}  # to pack a column of a strip: for each row, beside that
+LINE_FETCH = 6.0  # to load a cache line of a contiguous column
+PACK_PANEL = {"rows": 0.4, "columns": 0.4, "any": 2.0, "packed": 0.4}  # to pack an element of a panel, or to load it
+TILE_OVERHEAD = (3.0, 40.0)  # to begin and end a tile: for each vector, beside that
+TASK_OVERHEAD = 2000.0
+REMOTE = 0.5  # to load an element of a from another core's cache
+
+
+class Blocking(NamedTuple):
+    """Strips and panels of a task, the block size along k, and the grid of tasks, down x across."""
+
+    tile: Microkernel
+    strips: int
+    panels: int
+    depth: int
+    down: int
+    across: int
+
+
+class GemmSizes(NamedTuple):
+    """The sizes that determine the blocking of a product."""
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    lanes: int
+    aLayout: str
+    bLayout: str
+    vectors: int = 0  # of the tile that b is packed for
+
+    @property
+    def depth(self) -> int:
+        """The size of a block of k: all alike, in whole vectors."""
+        return max(1, -(-self.k // self.blocks // self.lanes)) * self.lanes
+
+    @property
+    def blocks(self) -> int:
+        return max(1, -(-self.k // DEPTH))
+
+    def strips(self, tile: Microkernel) -> int:
+        return -(-self.m // tile.rows)
+
+    def panels(self, tile: Microkernel) -> int:
+        return -(-self.n // tile.width)
+
+
+@lru_cache(4096)
+def blockingFor(sizes: GemmSizes, threads: int) -> Blocking:
+    """The blocking with the least estimated time."""
+    fit = [tile for tile in tiles(sizes.lanes) if sizes.vectors in (0, tile.vectors)]
+    best = sorted(fit, key=lambda tile: (tileEstimate(sizes, tile), -tile.rows))[:CANDIDATE_TILES]
+    blockings = (blocking for tile in best for blocking in candidates(sizes, tile, threads))
+    return min(blockings, key=lambda blocking: estimate(sizes, blocking, threads))
+
+
+def candidates(sizes: GemmSizes, tile: Microkernel, threads: int) -> Iterator[Blocking]:
+    """Blockings whose packed panels and accumulators fit their memory, in a sensible number of tasks.
+
+    Panels that were packed ahead are not copied, but stay in L2 from strip to strip as well: twice as many where no
+    accumulators stay there between blocks of k.
+    """
+    strips, panels = sizes.strips(tile), sizes.panels(tile)
+    most = 2 * PACKED_B if sizes.bLayout == "packed" and sizes.blocks == 1 else PACKED_B
+    widest = max(1, most // (tile.width * sizes.depth))
+    for across in taskCounts(ceilDiv(panels, widest), min(panels, TASKS_PER_THREAD * threads)):
+        wide = ceilDiv(panels, across)
+        highest = max(1, ACCUMULATORS // tile.size // wide) if sizes.blocks > 1 else strips
+        for down in taskCounts(ceilDiv(strips, highest), min(strips, TASKS_PER_THREAD * threads // across)):
+            high = ceilDiv(strips, down)
+            yield Blocking(tile, high, wide, sizes.depth, ceilDiv(strips, high), ceilDiv(panels, wide))
+
+
+def taskCounts(least: int, most: int) -> Iterator[int]:
+    """From the least up to the most: all small counts and some of the larger ones."""
+    yield least
+    count = least + 1
+    while count <= most:
+        yield count
+        count += max(1, count // 6)
+
+
+def ceilDiv(count: int, size: int) -> int:
+    """count / size, rounded up."""
+    return -(-count // size)
+
+
+def tileEstimate(sizes: GemmSizes, tile: Microkernel) -> float:
+    """The cost of all tiles, for one k: microkernels, packing, beginnings and ends."""
+    strips, panels = sizes.strips(tile), sizes.panels(tile)
+    copies = strips * stripTime(sizes, tile) * ceilDiv(sizes.n, TYPICAL_COLUMNS) + panelTime(sizes, tile) * panels
+    return strips * tile.rowCost(sizes.n) + copies + strips * panels * tileTime(sizes, tile)
+
+
+def estimate(sizes: GemmSizes, blocking: Blocking, threads: int) -> float:
+    """The cost of the thread with most tasks, for one k."""
+    tile, high, wide = blocking.tile, blocking.strips, blocking.panels
+    task = high * tile.rowCost(sizes.n) * wide / sizes.panels(tile) + high * wide * tileTime(sizes, tile)
+    task += high * stripTime(sizes, tile) + wide * panelTime(sizes, tile) + TASK_OVERHEAD / max(sizes.k, 1)
+    tasks = ceilDiv(sizes.batch * blocking.down * blocking.across, threads)
+    return tasks * task + REMOTE * remoteRows(sizes, blocking, tasks, threads)
+
+
+def remoteRows(sizes: GemmSizes, blocking: Blocking, tasks: int, threads: int) -> int:
+    """The number of rows of a that a thread reads but another thread wrote: tasks are assigned in the order of rows."""
+    rows = min(sizes.m, ceilDiv(tasks, blocking.across) * blocking.strips * blocking.tile.rows)
+    return max(0, rows - ceilDiv(sizes.m, threads)) if sizes.batch == 1 else 0
+
+
+def stripTime(sizes: GemmSizes, tile: Microkernel) -> float:
+    """The cost of packing a strip of a, for one k."""
+    if sizes.aLayout == "columns":
+        return LINE_FETCH * cacheLines(tile)
+    row, fixed = PACK_STRIP[sizes.aLayout]
+    return row * tile.rows + fixed
+
+
+def cacheLines(tile: Microkernel) -> float:
+    """Cache lines of a column of a strip, where columns are contiguous and GROUP strips are packed at once."""
+    together = GROUP * tile.rows
+    step = gcd(together, LINE_ELEMENTS)  # between the offsets in a line at which it may start
+    return (1 + (together - step) / LINE_ELEMENTS) / GROUP
+
+
+def panelTime(sizes: GemmSizes, tile: Microkernel) -> float:
+    """The cost of packing a panel of b, for one k: nothing for a single strip, which reads rows of b in place."""
+    isRead = sizes.bLayout == "rows" and sizes.m <= tile.rows
+    return 0.0 if isRead else tile.width * PACK_PANEL[sizes.bLayout]
+
+
+def tileTime(sizes: GemmSizes, tile: Microkernel) -> float:
+    """The cost to begin and end a tile, for one k."""
+    vector, fixed = TILE_OVERHEAD
+    return (vector * tile.rows * tile.vectors + fixed) / max(sizes.k, 1)

@@ -1,0 +1,301 @@
+"""GEMM: matrix products of any sizes and strides, as independent tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+from puregraph.ops.native.llvm.instructions import IRPointer, IRValue
+from puregraph.ops.native.llvm.irbuilder import IRBuilder
+from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+from puregraph.ops.native.threads.numthreads import threads as allThreads
+from puregraph.ops.product.native.blocking import ACCUMULATORS, PACKED_B, GemmSizes, blockingFor
+from puregraph.ops.product.native.gemv import gemv, gemvFrom, outerProduct, skinnyProduct
+from puregraph.ops.product.native.microkernel import Microkernel, multiply, registers
+from puregraph.ops.product.native.pack import (
+    DEPTH,
+    MatrixOperand,
+    PackedMatrix,
+    copyPanel,
+    copyStrip,
+    layoutOf,
+    prefetchTargets,
+    stripsAtOnce,
+    stripSize,
+    stripStrides,
+    withKnownStride,
+)
+from puregraph.ops.product.native.splitk import partialSums, reduceParts, splitSize
+
+FEW_ROWS = 8  # rows of a, or a third of the registers, up to which packing b does not pay
+
+
+class BatchAxis(NamedTuple):
+    """A batch axis: its size, and its strides in a and b."""
+
+    size: int
+    a: int
+    b: int
+
+
+def gemm(
+    a: Any,
+    b: Any,
+    epilogue: EpilogueSpec,
+    m: int,
+    n: int,
+    k: int,
+    aStrides: tuple[int, int],
+    bStrides: tuple[int, int] = (0, 0),
+    batch: Sequence[BatchAxis] = (),
+    lanes: int = 16,
+    threads: int | None = None,
+    workspace: Callable[[int], Any] | None = None,
+) -> list[KernelCall]:
+    """sums[m, n] = sum_k a[m, k] b[k, n], given to the epilogue row by row; b may be a `PackedMatrix`.
+
+    `workspace(count)` gives memory for partial sums of split-k; without it, k is not split. The order of additions
+    follows from the sizes, whatever the number of threads.
+    """
+    sizes = [axis.size for axis in batch]
+    count = prod(sizes)
+    if m * n * count == 0:
+        return []
+    threads = allThreads() if threads is None else threads
+    isPacked = isinstance(b, PackedMatrix)
+    if not batch and not isPacked:
+        narrow = narrowProduct(a, b, epilogue, m, n, k, aStrides, bStrides, lanes, threads)
+        if narrow is not None:
+            return narrow
+    aLayout, bLayout = layoutOf(aStrides, (m, k)), "packed" if isPacked else layoutOf(bStrides, (k, n))
+    overSamples = aLayout == "columns" and bLayout == "rows"
+    part = k if workspace is None or isPacked else splitSize(m, n, k, count, lanes, overSamples)
+    parts = -(-k // part) if part < k else 1
+    vectors = b.vectors if isPacked else 0
+    blocking = blockingFor(GemmSizes(m, n, part, count * parts, lanes, aLayout, bLayout, vectors), threads)
+    tile = blocking.tile
+    partials = workspace(count * parts * m * n) if workspace is not None and parts > 1 else None
+    to = epilogue if partials is None else partialSums(partials, m, n, parts, sizes)
+    remainder = tile.remainderVectors(n)
+    kernel = GemmSpec(tile, aLayout, bLayout, len(batch), m <= tile.rows, part > DEPTH, parts > 1, remainder, to)
+    slots = {"a": a, "b": b.array if isPacked else b, "m": m, "n": n, "k": k, "part": part}
+    slots |= {"aRow": aStrides[0], "aColumn": aStrides[1], "bRow": bStrides[0], "bColumn": bStrides[1]}
+    slots |= {name: getattr(blocking, name) for name in ("strips", "panels", "depth", "down", "across")}
+    for i, axis in enumerate(batch):
+        slots |= {f"batch{i}": axis.size, f"aBatch{i}": axis.a, f"bBatch{i}": axis.b}
+    tasks = blocking.down * blocking.across * count * parts
+    calls = [KernelCall(f"product {m}x{k}x{n}", kernel.key, kernel.write, slots | to.slots, tasks)]
+    return calls if partials is None else [*calls, reduceParts(partials, epilogue, m, n, parts, sizes, lanes)]
+
+
+def narrowProduct(
+    a: Any,
+    b: Any,
+    epilogue: EpilogueSpec,
+    m: int,
+    n: int,
+    k: int,
+    aStrides: tuple[int, int],
+    bStrides: tuple[int, int],
+    lanes: int,
+    threads: int,
+) -> list[KernelCall] | None:
+    """A product that needs no packing: a GEMV, one with few rows, or an outer product; None for any other."""
+    spec = gemvFrom(a, b, m, n, k, aStrides, bStrides)
+    if spec is not None:
+        return gemv(spec, epilogue, lanes, threads)
+    if 1 < m <= max(FEW_ROWS, registers(lanes) // 3) and aStrides[1] == bStrides[0] == 1 < k:
+        return skinnyProduct(a, b, epilogue, m, n, k, (aStrides[0], bStrides[1]), lanes, threads)
+    if k == 1 and bStrides[1] == 1:
+        return outerProduct(a, b, epilogue, m, n, aStrides[0], lanes, threads)
+    return None
+
+
+def worthPacking(m: int, n: int, k: int, lanes: int) -> bool:
+    """True if b[k, n] is better packed ahead: not for a GEMV, and not with split-k."""
+    return m >= FEW_ROWS and n > 1 and k > 1 and splitSize(m, n, k, 1, lanes) == k
+
+
+def vectorsFor(m: int, n: int, k: int, aStrides: tuple[int, int], lanes: int) -> int:
+    """The width in vectors of the panels of b[k, n], packed ahead for a product that is often computed."""
+    sizes = GemmSizes(m, n, k, 1, lanes, layoutOf(aStrides, (m, k)), "packed")
+    return blockingFor(sizes, allThreads()).tile.vectors
+
+
+class GemmSpec(NamedTuple):
+    """The parameters of a product's code.
+
+    `isSingleStrip`: m has one strip. `isBlocked`: accumulators are kept between blocks of k. `isSplit`: split-k.
+    `remainder`: vectors of the last columns, 0 if they fill a tile.
+    """
+
+    tile: Microkernel
+    aLayout: str
+    bLayout: str
+    axes: int
+    isSingleStrip: bool
+    isBlocked: bool
+    isSplit: bool
+    remainder: int
+    epilogue: EpilogueSpec
+
+    @property
+    def key(self) -> str:
+        options = f"{self.isSingleStrip:d}{self.isBlocked:d}{self.isSplit:d}{self.remainder}"
+        return f"product {self.tile.key} {self.aLayout} {self.bLayout} {self.axes} {options} {self.epilogue.key}"
+
+    def write(self, code: IRBuilder) -> None:
+        """Write a task: one block of the result, of one product of the batch and one part of k."""
+        tile = self.tile
+        a, b = code.pointer("a", "f32"), code.pointer("b", "f32")
+        m, n, k = (code.integer(name) for name in "mnk")
+        aStrides, bStrides = ((code.integer(s + "Row"), code.integer(s + "Column")) for s in "ab")
+        strips, panels, depth, down, across = (
+            code.integer(name) for name in ("strips", "panels", "depth", "down", "across")
+        )
+        axes = [[code.integer(f"{name}{i}") for name in ("batch", "aBatch", "bBatch")] for i in range(self.axes)]
+        self.epilogue.open(code)
+        block = code.task % (down * across)
+        indices = []
+        remainder = code.task / (down * across)
+        for size, aStep, bStep in reversed(axes):
+            index, remainder = remainder % size, remainder / size
+            a, b = a.at(index * aStep), b.at(index * bStep)
+            indices.insert(0, index)
+        if self.isSplit:
+            splitDepth = code.integer("part")
+            start = remainder * splitDepth
+            a, b, k = a.at(start * aStrides[1]), b.at(start * bStrides[0]), code.min(splitDepth, k - start)
+            indices.append(remainder)
+        if indices:
+            self.epilogue.enter(code, indices)
+        rowStart, columnStart = block / across * strips * tile.rows, block % across * panels * tile.width
+        self.block(
+            code,
+            withKnownStride(MatrixOperand(a, m, k, aStrides), self.aLayout),
+            withKnownStride(MatrixOperand(b, k, n, bStrides), self.bLayout)
+            if self.bLayout != "packed"
+            else MatrixOperand(b, k, n, bStrides),
+            (rowStart, code.min(rowStart + strips * tile.rows, m)),
+            (columnStart, code.min(columnStart + panels * tile.width, n)),
+            depth,
+            panels,
+        )
+
+    def block(
+        self,
+        code: IRBuilder,
+        a: MatrixOperand,
+        b: MatrixOperand,
+        rows: tuple[IRValue, IRValue],
+        columns: tuple[IRValue, IRValue],
+        depth: IRValue,
+        panels: IRValue,
+    ) -> None:
+        """The loop nest over blocks of k, packed strips of a, and panels of b, which are packed with the first strip.
+
+        A single strip reads each panel once: rows of b in place, others packed to the same memory.
+        """
+        tile = self.tile
+        atOnce = stripsAtOnce(self.aLayout)
+        strips = code.scratch("f32", atOnce * stripSize(tile))
+        size = DEPTH * tile.width
+        isInPlace = self.bLayout == "packed" or self.bLayout == "rows" and self.isSingleStrip
+        store = b.start if isInPlace else code.scratch("f32", size if self.isSingleStrip else max(PACKED_B, size))
+        sums = code.scratch("f32", max(ACCUMULATORS, tile.size) if self.isBlocked else tile.size)
+        with code.loop(0, code.select(b.rows > 0, b.rows, 1), depth, unroll=1) as k:
+            count = code.min(depth, b.rows - k)
+            isLastBlock = k + depth >= b.rows
+            with code.loop(rows[0], rows[1], tile.rows, unroll=1) as row:
+                index = (row - rows[0]) / tile.rows % atOnce
+                with code.when(index == 0):
+                    copyStrip(code, a, self.aLayout, (row, rows[1]), k, count, tile, strips)
+                strip = strips.at(index * stripSize(tile))
+                with code.loop(columns[0], columns[1], tile.width, unroll=1) as column:
+                    panel = (column - columns[0]) / tile.width
+                    if self.bLayout == "packed":
+                        right = store.at((column / tile.width * (b.rows + tile.lanes) + k) * tile.width)
+                    else:
+                        right = store if self.isSingleStrip else store.at(panel * depth * tile.width)
+                    accumulators = (
+                        sums.at(((row - rows[0]) / tile.rows * panels + panel) * tile.size) if self.isBlocked else sums
+                    )
+                    ahead = (
+                        []
+                        if self.isSingleStrip
+                        else prefetchTargets(code, a, self.aLayout, row, k, tile, panel, panels, index)
+                    )
+                    self.computeTile(code, strip, b, right, (k, column, count), row == rows[0], accumulators, ahead)
+                    with code.when(isLastBlock):
+                        self.putTile(code, accumulators, row, code.min(rows[1] - row, tile.rows), column, b.columns)
+
+    def computeTile(
+        self,
+        code: IRBuilder,
+        strip: IRPointer,
+        b: MatrixOperand,
+        right: IRPointer,
+        at: tuple[Any, Any, Any],
+        isFirst: IRValue,
+        accumulators: IRPointer,
+        ahead: Sequence[tuple[IRPointer, Any]],
+    ) -> None:
+        """The microkernel: one tile over one block of k, added to its accumulators.
+
+        The first strip reads rows of b in place, and packs them on the way for the strips that follow.
+        """
+        tile, (k, column, count) = self.tile, at
+        strides, remainder = stripStrides(self.aLayout, tile), b.columns - column
+        isFirstBlock = k == 0
+
+        def sums(vectors: int, columns: IRValue | None = None) -> None:
+            def read(source: IRPointer, **options: Any) -> None:
+                multiply(
+                    code,
+                    tile,
+                    strip,
+                    strides,
+                    source,
+                    count,
+                    accumulators,
+                    isFirstBlock,
+                    ahead,
+                    vectors=vectors,
+                    **options,
+                )
+
+            if self.bLayout != "rows":
+                read(right)
+            elif self.isSingleStrip:
+                read(b.at(k, column), bStride=b.strides[0], columns=columns)
+            else:
+                with code.when(isFirst):
+                    read(b.at(k, column), bStride=b.strides[0], columns=columns, copy=right)
+                with code.when(~isFirst):
+                    read(right)
+
+        if self.bLayout in ("columns", "any"):
+            with code.when(isFirst):
+                copyPanel(code, b, self.bLayout, k, column, count, tile, right)
+        if not self.remainder:
+            sums(tile.vectors)
+            return
+        with code.when(remainder >= tile.width):
+            sums(tile.vectors)
+        with code.when(remainder < tile.width):
+            sums(self.remainder, remainder)
+
+    def putTile(
+        self, code: IRBuilder, accumulators: IRPointer, row: IRValue, count: IRValue, column: IRValue, columns: IRValue
+    ) -> None:
+        """Give the rows of a tile to the epilogue."""
+        tile, lanes = self.tile, self.tile.lanes
+        isWhole = columns - column >= tile.width
+        with code.when(isWhole), code.loop(0, count, unroll=1) as r:
+            for v in range(0, tile.width, lanes):
+                self.epilogue.put(code, row + r, column + v, accumulators.load(r * tile.width + v, lanes))
+        with code.when(~isWhole), code.loop(0, count, unroll=1) as r:
+            with code.loop(0, columns - column, lanes, unroll=1) as v:
+                mask = code.mask(columns - column - v, lanes)
+                self.epilogue.put(code, row + r, column + v, accumulators.load(r * tile.width + v, lanes), mask)

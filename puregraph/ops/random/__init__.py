@@ -1,0 +1,1 @@
+"""Random numbers: uniform and normal, from a key and a counter."""

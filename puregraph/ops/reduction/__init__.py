@@ -1,0 +1,1 @@
+"""Reductions: softmax, means and variances, norms, entropy and sums of windows."""
