@@ -73,9 +73,9 @@ class ArrayOp:
             if what not in DECLARATIONS:
                 raise ValueError(f"{self.name}: wanted one of {', '.join(DECLARATIONS)}, got {what!r}")
             others = GRADIENTS & self.declarations.keys() if what in GRADIENTS else set()
-            if others - {what} or self.declarations.setdefault(what, rule) is not rule:
-                known = " or ".join(sorted(others)) or what
-                raise ValueError(f"{self.name} has declared its {known} already")
+            if others or what in self.declarations:
+                raise ValueError(f"{self.name} has declared its {' or '.join(sorted(others)) or what} already")
+            self.declarations[what] = rule
         return self
 
 
