@@ -8,7 +8,7 @@ from numpycalls import ARRAYS, KNOWN, MASK, ROW, UFUNCS, A, B, C, V, calls, movi
 
 from puregraph.autodiff import AutoDiffException, Variable, grad, jvp, vjp
 from puregraph.autodiff.derivatives.declarations import jvpOf, vjpOf
-from puregraph.autodiff.derivatives.ufuncs import TEXTS
+from puregraph.ops.formula.ufunctexts import TEXTS
 
 STEP = 1e-6
 

@@ -15,7 +15,6 @@ from strict import Strict, useStrict
 
 from puregraph.autodiff import register_tangent
 from puregraph.autodiff.derivatives.declarations import jvpOf
-from puregraph.autodiff.derivatives.ufuncs import TEXTS
 from puregraph.autodiff.forward.dual import Dual
 from puregraph.autodiff.forward.forwardmode import hessian, hvp, jacobian, jvp, vjp
 from puregraph.autodiff.functionalcall import Pure
@@ -41,6 +40,7 @@ from puregraph.modules import (
     costs,
 )
 from puregraph.ops.formula import Formula
+from puregraph.ops.formula.ufunctexts import TEXTS
 from puregraph.ops.kernel import CompositeKernel, kernel, registry, useFast
 from puregraph.testing.check import Case
 

@@ -10,9 +10,9 @@ import pytest
 
 from puregraph.autodiff import AutoDiffException, Variable, enable_grad, grad
 from puregraph.autodiff.derivatives.declarations import vjpOf
-from puregraph.autodiff.derivatives.ufuncs import TEXTS
 from puregraph.core.tracer import astype
 from puregraph.ops.attention.reference import attend, attendGrad
+from puregraph.ops.formula.ufunctexts import TEXTS
 from puregraph.ops.gather.reference import addAt
 from puregraph.ops.gather.writes import putAt, setAt
 from puregraph.ops.kernel import registry

@@ -7,7 +7,7 @@ import operator
 import numpy as np
 
 from puregraph.autodiff.derivatives.declarations import jvpOf, vjpOf
-from puregraph.autodiff.derivatives.ufuncs import TEXTS
+from puregraph.ops.formula.ufunctexts import TEXTS
 from puregraph.ops.operation import OPERATIONS, declared
 
 RNG = np.random.default_rng(5)

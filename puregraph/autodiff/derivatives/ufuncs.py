@@ -17,54 +17,13 @@ from puregraph.ops.formula.expr import Term
 from puregraph.ops.formula.formula import formulasOf, numpyFrom
 from puregraph.ops.formula.interpreter import Interpreter
 from puregraph.ops.formula.optable import LOGICAL, OPERATORS, TABLE
+from puregraph.ops.formula.ufunctexts import TEXTS, ufuncFormula
 from puregraph.ops.operation import op
 from puregraph.ops.reduction.reference import fit
 from puregraph.ops.tangents import isLeftOut, refuse
 
 if TYPE_CHECKING:
     from puregraph.core.rules import ArrayFunction
-
-
-def textsOf() -> dict[Any, str]:
-    """Every ufunc, and what else is pointwise, as a formula of a, b and c: only its derivatives are used."""
-    texts = {
-        np.square: "square(a)",
-        np.reciprocal: "reciprocal(a)",
-        np.positive: "a",
-        np.real: "a",
-        np.fabs: "abs(a)",
-        np.exp2: "2 ** a",
-        np.float_power: "a ** b",
-        np.logaddexp: "logaddexp(a, b)",
-        np.logaddexp2: "logaddexp(a * log(2), b * log(2)) / log(2)",
-        np.fmax: "where(isnan(a), b, where(isnan(b), a, maximum(a, b)))",
-        np.fmin: "where(isnan(a), b, where(isnan(b), a, minimum(a, b)))",
-        np.heaviside: "heaviside(a, b)",
-        np.floor_divide: "floor(a / b)",
-        np.degrees: "a * (180 / pi)",
-        np.rad2deg: "a * (180 / pi)",
-        np.radians: "a * (pi / 180)",
-        np.deg2rad: "a * (pi / 180)",
-        np.sinc: "sinc(a)",
-        np.where: "where(a, b, c)",
-    }
-    for name, row in TABLE.items():
-        if isinstance(row.numpy, np.ufunc):
-            infix = {"neg": "-a", "not": "not a", "pow": "a ** b"}.get(name, f"a {name} b")
-            calls = f"{name}({', '.join('abc'[: row.numpy.nin])})"
-            texts[row.numpy] = (
-                calls if name.isidentifier() and name not in ("neg", "not", "pow", "and", "or") else infix
-            )
-    return texts
-
-
-TEXTS = textsOf()
-
-
-@cache
-def formulaOf(function: ArrayFunction) -> Formula | None:
-    """The formula of a ufunc; None where there is none."""
-    return Formula(TEXTS[function]) if function in TEXTS else None
 
 
 # Gradients ------------------------------------------------------------------------------------------------------------
@@ -95,7 +54,7 @@ def pullbackOf(function: ArrayFunction) -> Vjp | None:
         fresh = {name: f"v{i}" for i, name in enumerate(function.names)}
         formulas = [f.put(**{name: fresh[name] for name in f.names}) for f in formulasOf(function)]
         return formulaRule(formulas, tuple(fresh.values()), True)
-    formula = formulaOf(function)
+    formula = ufuncFormula(function)
     if formula is None:
         return None
     return formulaRule([formula], tuple("abc"[: getattr(function, "nin", len(formula.names))]), False)
@@ -201,7 +160,7 @@ def pointwiseTangent(function: ArrayFunction, values: list, tangents: list, opti
     if type(y) is tuple or y.dtype.kind != "f":
         return y, None
     refuse(function, options, "where")
-    return y, tangentsOf((formulaOf(function),), tuple("abc"[: len(values)]), values, tangents, [y])[0]
+    return y, tangentsOf((ufuncFormula(function),), tuple("abc"[: len(values)]), values, tangents, [y])[0]
 
 
 # What is pointwise and not a ufunc ------------------------------------------------------------------------------------

@@ -14,36 +14,16 @@ from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.bits import BitShift, Bitwise
 from puregraph.onnx.modelfile import NUMERIC, dtypeOf, notNumeric
 from puregraph.onnx.opregistry import onnxOp
+from puregraph.ops.formula.optable import FUNCTIONS, TABLE
 
 if TYPE_CHECKING:
     from puregraph.onnx.onnxnode import OnnxNode
     from puregraph.onnx.onnxvalue import OnnxValue
 
-UNARY = {
-    "Abs": "abs(x)",
-    "Acos": "arccos(x)",
-    "Acosh": "arccosh(x)",
-    "Asin": "arcsin(x)",
-    "Asinh": "arcsinh(x)",
-    "Atan": "arctan(x)",
-    "Atanh": "arctanh(x)",
-    "Ceil": "ceil(x)",
-    "Cos": "cos(x)",
-    "Cosh": "cosh(x)",
-    "Erf": "erf(x)",
-    "Exp": "exp(x)",
-    "Floor": "floor(x)",
-    "IsNaN": "isnan(x)",
-    "Log": "log(x)",
-    "Neg": "-x",
-    "Reciprocal": "1 / x",
-    "Round": "round(x)",
-    "Sign": "sign(x)",
-    "Sin": "sin(x)",
-    "Sinh": "sinh(x)",
-    "Sqrt": "sqrt(x)",
-    "Tan": "tan(x)",
-}
+OTHERS = ("IsInf", "Sigmoid", "Softplus", "Tanh")  # have attributes, or are modules
+ROWS = {row.onnx: name for name, row in TABLE.items() if name in FUNCTIONS and len(row.pulls) == 1}
+UNARY = {kind: f"{name}(x)" for kind, name in ROWS.items() if kind and kind not in OTHERS}
+UNARY |= {"Neg": "-x", "Reciprocal": "1 / x"}
 BINARY = {
     "And": modules.And,
     "Or": modules.Or,

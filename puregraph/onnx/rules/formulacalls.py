@@ -8,51 +8,14 @@ import numpy as np
 
 from puregraph.core.errors import GraphError
 from puregraph.onnx.writers.formulawriters import Expression, spelled
-from puregraph.ops.formula.expr import leaf, read, rebuild, term
+from puregraph.ops.formula.expr import leaf, rebuild, term
 from puregraph.ops.formula.formula import formulaOf
+from puregraph.ops.formula.ufunctexts import ufuncFormula
 from puregraph.ops.ir.value import Call, Value
 
 if TYPE_CHECKING:
     from puregraph.onnx.rules.rulewriter import RuleWriter
 
-MATH = {  # ufuncs as formulas
-    np.add: "a + b",
-    np.subtract: "a - b",
-    np.multiply: "a * b",
-    np.true_divide: "a / b",
-    np.floor_divide: "a // b",
-    np.remainder: "a % b",
-    np.fmod: "fmod(a, b)",
-    np.power: "a ** b",
-    np.float_power: "a ** b",
-    np.maximum: "maximum(a, b)",
-    np.minimum: "minimum(a, b)",
-    np.negative: "-a",
-    np.absolute: "abs(a)",
-    np.sign: "sign(a)",
-    np.square: "a * a",
-    np.reciprocal: "1 / a",
-    np.rint: "round(a)",
-    np.arctan2: "atan2(a, b)",
-    np.logaddexp: "maximum(a, b) + log1p(exp(-abs(a - b)))",
-    np.less: "a < b",
-    np.less_equal: "a <= b",
-    np.greater: "a > b",
-    np.greater_equal: "a >= b",
-    np.equal: "a == b",
-    np.not_equal: "a != b",
-    np.logical_and: "a and b",
-    np.logical_or: "a or b",
-    np.logical_not: "not a",
-    **{
-        getattr(np, name): f"{name}(a)"
-        for name in """
-        floor ceil trunc sqrt cbrt exp expm1 exp2 log log1p log2 log10 sin cos tan arcsin arccos arctan sinh cosh tanh
-        arcsinh arccosh arctanh isnan isinf isfinite
-        """.split()
-    },
-    **{getattr(np, name): f"{name}(a, b)" for name in ("hypot", "copysign")},
-}
 BOOLEAN = {np.bitwise_and: "And", np.bitwise_or: "Or", np.invert: "Not", np.bitwise_xor: "Xor"}
 COMPARED = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
 
@@ -85,8 +48,8 @@ def ufunc(writer: RuleWriter, call: Call) -> str:
     joint = np.result_type(*[np.empty(0, k) if isinstance(k, np.dtype) else k(1) for k in kinds])
     if call.function in BOOLEAN and out.dtype == np.dtype(bool):
         return writer.op(BOOLEAN[call.function], *[writer.name(x, bool) for x in call.arguments])
-    text = MATH.get(call.function)
-    if text is None:
+    formula = ufuncFormula(call.function)
+    if formula is None:
         raise GraphError(f"its rule calls {call.name}, which has no ONNX equivalent")
     real = joint if call.function in COMPARED or out.dtype == np.dtype(bool) else out.dtype
     if call.function in (np.logical_and, np.logical_or, np.logical_not):
@@ -94,10 +57,5 @@ def ufunc(writer: RuleWriter, call: Call) -> str:
     if real == np.dtype(bool) and call.function in COMPARED:
         real = np.dtype(np.int32)
     arrays = {name: (writer.name(x, real), np.dtype(real)) for name, x in zip("ab", call.arguments)}
-    name, isBool = Expression(writer.step, arrays, np.dtype(real)).named(spelled(formulaFrom(text)))
+    name, isBool = Expression(writer.step, arrays, np.dtype(real)).named(spelled(formula))
     return name if out.dtype == (np.dtype(bool) if isBool else real) else writer.cast(name, out.dtype)
-
-
-def formulaFrom(text: str) -> Any:
-    """The formula of a text."""
-    return formulaOf(read(text))

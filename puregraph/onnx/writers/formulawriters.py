@@ -11,53 +11,9 @@ from puregraph.core.errors import GraphError
 from puregraph.graph.pointwise import Pointwise
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
 from puregraph.ops.formula.expr import Term, leaf, lower, read, rebuild, term
-from puregraph.ops.formula.optable import series
+from puregraph.ops.formula.optable import LOGICAL, TABLE, series
 
-NAMES = {
-    "+": "Add",
-    "-": "Sub",
-    "*": "Mul",
-    "/": "Div",
-    "neg": "Neg",
-    "<": "Less",
-    "<=": "LessOrEqual",
-    ">": "Greater",
-    ">=": "GreaterOrEqual",
-    "==": "Equal",
-    "and": "And",
-    "or": "Or",
-    "not": "Not",
-    "where": "Where",
-    "pow": "Pow",
-    "maximum": "Max",
-    "minimum": "Min",
-    "sigmoid": "Sigmoid",
-    "softplus": "Softplus",
-    "abs": "Abs",
-    "sign": "Sign",
-    "floor": "Floor",
-    "ceil": "Ceil",
-    "round": "Round",
-    "isnan": "IsNaN",
-    "isinf": "IsInf",
-    "sqrt": "Sqrt",
-    "exp": "Exp",
-    "log": "Log",
-    "erf": "Erf",
-    "sin": "Sin",
-    "cos": "Cos",
-    "tan": "Tan",
-    "sinh": "Sinh",
-    "cosh": "Cosh",
-    "tanh": "Tanh",
-    "arcsin": "Asin",
-    "arccos": "Acos",
-    "arctan": "Atan",
-    "arcsinh": "Asinh",
-    "arccosh": "Acosh",
-    "arctanh": "Atanh",
-}
-KEPT = ("sigmoid", "softplus")
+KEPT = {name for name, row in TABLE.items() if row.onnx and isinstance(row.numpy, str)}
 DIRECT = {  # formulas that are one operator
     "1 / (1 + exp(-x))": "Sigmoid",
     "tanh(x)": "Tanh",
@@ -213,7 +169,7 @@ class Expression:
             condition, a, b = t.args
             return self.step.op("Where", self.truth(condition), self.number(a), self.number(b)), False
         if t.op in ("and", "or", "not"):
-            return self.step.op(NAMES[t.op], *map(self.truth, t.args)), True
+            return self.step.op(TABLE[t.op].onnx, *map(self.truth, t.args)), True
         if t.op == "!=" and all(self.named(a)[1] for a in t.args):
             return self.step.op("Xor", *map(self.truth, t.args)), True
         if t.op == "!=":
@@ -222,8 +178,8 @@ class Expression:
             x = self.number(t.args[0])
             return self.step.op("Not", self.step.op("Or", self.step.op("IsInf", x), self.step.op("IsNaN", x))), True
         values = [self.number(a) for a in t.args]
-        if t.op in NAMES:
-            return self.step.op(NAMES[t.op], *values), t.op in ("<", "<=", ">", ">=", "==", "isnan", "isinf")
+        if TABLE[t.op].onnx:
+            return self.step.op(TABLE[t.op].onnx, *values), t.op in LOGICAL
         return self.composed(t.op, values), False
 
     def composed(self, op: str, values: list[str]) -> str:

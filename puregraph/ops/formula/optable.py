@@ -1,4 +1,4 @@
-"""OpTable: the functions and operators of the formula language, one row each: numpy, CUDA C, derivative."""
+"""OpTable: the functions and operators of the formula language, one row each: numpy, CUDA C, derivative, ONNX."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ OPERATORS: dict[str, Callable[..., Any]] = {  # those that are operators of Pyth
 
 
 class OpRow(NamedTuple):
-    """A function's names in numpy and C, and the gradients of its arguments a, b, c from its output gradient g."""
+    """A function in numpy, C and ONNX, and the gradients of its arguments a, b, c from its output gradient g."""
 
-    numpy: Any  # a numpy function; or a formula of a, b, c, for both languages
+    numpy: Any  # a numpy function; or a formula of a, b, c, for all languages
     cuda: str | None
     pulls: tuple[str | None, ...]  # where(p, ..., 0) is a guard: nothing outside it can spoil the sum, not even 0 * inf
+    onnx: str | None  # the operator; None where ONNX composes it of others
 
 
-def row(numpy: Any, cuda: str | None, *pulls: str | None) -> OpRow:
-    """A OpRow, one pull for each argument; None where no derivative is known."""
-    return OpRow(numpy, cuda, pulls)
+def row(numpy: Any, cuda: str | None, *pulls: str | None, onnx: str | None = None) -> OpRow:
+    """An OpRow, one pull for each argument; None where no derivative is known."""
+    return OpRow(numpy, cuda, pulls, onnx)
 
 
 def series(coefficients: list[float], x: str) -> str:
@@ -47,30 +48,31 @@ SINC = series([(-1) ** k * 2 * k * math.pi ** (2 * k) / math.factorial(2 * k + 1
 ERFCX = series([float((-1) ** k * math.prod(range(1, 2 * k + 2, 2))) for k in range(13)], "t")
 
 TABLE = {
-    "+": row(np.add, "{0} + {1}", "g", "g"),
-    "-": row(np.subtract, "{0} - {1}", "g", "-g"),
-    "*": row(np.multiply, "{0} * {1}", "g * b", "a * g"),
-    "/": row(np.divide, "{0} / {1}", "g / b", "-g * (y / b)"),
+    "+": row(np.add, "{0} + {1}", "g", "g", onnx="Add"),
+    "-": row(np.subtract, "{0} - {1}", "g", "-g", onnx="Sub"),
+    "*": row(np.multiply, "{0} * {1}", "g * b", "a * g", onnx="Mul"),
+    "/": row(np.divide, "{0} / {1}", "g / b", "-g * (y / b)", onnx="Div"),
     "//": row(np.floor_divide, "floorDivide({0}, {1})", "0", "0"),
     "%": row(np.remainder, "modulo({0}, {1})", "g", "-g * round((a - y) / b)"),
     "fmod": row(np.fmod, "fmod({0}, {1})", "g", "-g * round((a - y) / b)"),
-    "neg": row(np.negative, "-{0}", "-g"),
-    "<": row(np.less, "{0} < {1}", "0", "0"),
-    "<=": row(np.less_equal, "{0} <= {1}", "0", "0"),
-    ">": row(np.greater, "{0} > {1}", "0", "0"),
-    ">=": row(np.greater_equal, "{0} >= {1}", "0", "0"),
-    "==": row(np.equal, "{0} == {1}", "0", "0"),
+    "neg": row(np.negative, "-{0}", "-g", onnx="Neg"),
+    "<": row(np.less, "{0} < {1}", "0", "0", onnx="Less"),
+    "<=": row(np.less_equal, "{0} <= {1}", "0", "0", onnx="LessOrEqual"),
+    ">": row(np.greater, "{0} > {1}", "0", "0", onnx="Greater"),
+    ">=": row(np.greater_equal, "{0} >= {1}", "0", "0", onnx="GreaterOrEqual"),
+    "==": row(np.equal, "{0} == {1}", "0", "0", onnx="Equal"),
     "!=": row(np.not_equal, "{0} != {1}", "0", "0"),
-    "and": row(np.logical_and, "{0} && {1}", "0", "0"),
-    "or": row(np.logical_or, "{0} || {1}", "0", "0"),
-    "not": row(np.logical_not, "!{0}", "0"),
-    "where": row(np.where, "{0} ? {1} : {2}", "0", "where(a, g, 0)", "where(a, 0, g)"),
+    "and": row(np.logical_and, "{0} && {1}", "0", "0", onnx="And"),
+    "or": row(np.logical_or, "{0} || {1}", "0", "0", onnx="Or"),
+    "not": row(np.logical_not, "!{0}", "0", onnx="Not"),
+    "where": row(np.where, "{0} ? {1} : {2}", "0", "where(a, g, 0)", "where(a, 0, g)", onnx="Where"),
     # 1 where b == 0, even of 0 and nan; the logarithm appears only where the exponent varies
     "pow": row(
         np.power,
         "pow({0}, {1})",
         "where(b == 0 and not abs(a) > 0, 0, g * (b * a ** (b - 1)))",
         "where(a == 0 and b >= 0, 0, g * (y * log(a)))",
+        onnx="Pow",
     ),
     # as torch: ties share evenly, both pass beside a nan, clip passes at both bounds; relu has a row, 0 at 0
     "maximum": row(
@@ -78,12 +80,14 @@ TABLE = {
         "{0} > {1} || {0} != {0} ? {0} : {1}",
         "where(not a < b, where(a == b, 0.5 * g, g), 0)",
         "where(not a > b, where(a == b, 0.5 * g, g), 0)",
+        onnx="Max",
     ),
     "minimum": row(
         np.minimum,
         "{0} < {1} || {0} != {0} ? {0} : {1}",
         "where(not a > b, where(a == b, 0.5 * g, g), 0)",
         "where(not a < b, where(a == b, 0.5 * g, g), 0)",
+        onnx="Min",
     ),
     "clip": row(
         "minimum(maximum(a, b), c)",
@@ -93,27 +97,27 @@ TABLE = {
         "where(a > c or b > c, g, 0)",
     ),
     "relu": row("maximum(a, 0)", None, "where(a > 0, g, 0)"),
-    "abs": row(np.absolute, "fabs({0})", "g * sign(a)"),
-    "sign": row(np.sign, "{0} != {0} ? {0} : (T)(({0} > 0) - ({0} < 0))", "0"),
-    "floor": row(np.floor, "floor({0})", "0"),
-    "ceil": row(np.ceil, "ceil({0})", "0"),
-    "round": row(np.rint, "rint({0})", "0"),
+    "abs": row(np.absolute, "fabs({0})", "g * sign(a)", onnx="Abs"),
+    "sign": row(np.sign, "{0} != {0} ? {0} : (T)(({0} > 0) - ({0} < 0))", "0", onnx="Sign"),
+    "floor": row(np.floor, "floor({0})", "0", onnx="Floor"),
+    "ceil": row(np.ceil, "ceil({0})", "0", onnx="Ceil"),
+    "round": row(np.rint, "rint({0})", "0", onnx="Round"),
     "trunc": row(np.trunc, "trunc({0})", "0"),
-    "isnan": row(np.isnan, "isnan({0})", "0"),
+    "isnan": row(np.isnan, "isnan({0})", "0", onnx="IsNaN"),
     "isfinite": row(np.isfinite, "isfinite({0})", "0"),
-    "isinf": row(np.isinf, "!!isinf({0})", "0"),
+    "isinf": row(np.isinf, "!!isinf({0})", "0", onnx="IsInf"),
     "heaviside": row("where(a > 0, 1, where(a == 0, b, where(a < 0, 0, a)))", None, "0", "where(a == 0, g, 0)"),
     "copysign": row(np.copysign, "copysign({0}, {1})", "g * (sign(a) * copysign(1, b))", "0"),
     "square": row("a * a", None, "g * (2 * a)"),
     "reciprocal": row("1 / a", None, "-g * (y * y)"),
-    "sqrt": row(np.sqrt, "sqrt({0})", "g / (2 * y)"),
+    "sqrt": row(np.sqrt, "sqrt({0})", "g / (2 * y)", onnx="Sqrt"),
     "rsqrt": row("1 / sqrt(a)", None, "g * (-0.5 * y ** 3)"),
     "cbrt": row(np.cbrt, "cbrt({0})", "g / (3 * (y * y))"),
     "hypot": row(np.hypot, "hypot({0}, {1})", "where(y == 0, 0, g * (a / y))", "where(y == 0, 0, g * (b / y))"),
-    "exp": row(np.exp, "exp({0})", "g * y"),
+    "exp": row(np.exp, "exp({0})", "g * y", onnx="Exp"),
     "exp2": row(np.exp2, "exp2({0})", "g * (y * log(2))"),
     "expm1": row(np.expm1, "expm1({0})", "g * exp(a)"),
-    "log": row(np.log, "log({0})", "g / a"),
+    "log": row(np.log, "log({0})", "g / a", onnx="Log"),
     "log1p": row(np.log1p, "log1p({0})", "g / (1 + a)"),
     "log2": row(np.log2, "log2({0})", "g / (a * log(2))"),
     "log10": row(np.log10, "log10({0})", "g / (a * log(10))"),
@@ -138,21 +142,21 @@ TABLE = {
     "logit": row(  # near 1/2, where it is 0, the logarithm of a quotient would be all rounding
         "where(abs(a - 0.5) < 0.25, 2 * arctanh(2 * a - 1), log(a / (1 - a)))", None, "g / (a * (1 - a))"
     ),
-    "sigmoid": row("1 / (1 + exp(-a))", None, "g * (y * (1 - y))"),
+    "sigmoid": row("1 / (1 + exp(-a))", None, "g * (y * (1 - y))", onnx="Sigmoid"),
     "logsigmoid": row("minimum(a, 0) - log1p(exp(-abs(a)))", None, "g * sigmoid(-a)"),
-    "softplus": row("maximum(a, 0) + log1p(exp(-abs(a)))", None, "g * sigmoid(a)"),
-    "sin": row(np.sin, "sin({0})", "g * cos(a)"),
-    "cos": row(np.cos, "cos({0})", "-g * sin(a)"),
-    "tan": row(np.tan, "tan({0})", "g * (1 + y * y)"),
-    "sinh": row(np.sinh, "sinh({0})", "g * cosh(a)"),
-    "cosh": row(np.cosh, "cosh({0})", "g * sinh(a)"),
-    "tanh": row(np.tanh, "tanh({0})", "g * (1 - y * y)"),
-    "arcsin": row(np.arcsin, "asin({0})", "g / sqrt((1 - a) * (1 + a))"),
-    "arccos": row(np.arccos, "acos({0})", "-g / sqrt((1 - a) * (1 + a))"),
-    "arctan": row(np.arctan, "atan({0})", "g / (1 + a * a)"),
-    "arcsinh": row(np.arcsinh, "asinh({0})", "g / sqrt(1 + a * a)"),
-    "arccosh": row(np.arccosh, "acosh({0})", "g / sqrt((a - 1) * (a + 1))"),
-    "arctanh": row(np.arctanh, "atanh({0})", "g / ((1 - a) * (1 + a))"),
+    "softplus": row("maximum(a, 0) + log1p(exp(-abs(a)))", None, "g * sigmoid(a)", onnx="Softplus"),
+    "sin": row(np.sin, "sin({0})", "g * cos(a)", onnx="Sin"),
+    "cos": row(np.cos, "cos({0})", "-g * sin(a)", onnx="Cos"),
+    "tan": row(np.tan, "tan({0})", "g * (1 + y * y)", onnx="Tan"),
+    "sinh": row(np.sinh, "sinh({0})", "g * cosh(a)", onnx="Sinh"),
+    "cosh": row(np.cosh, "cosh({0})", "g * sinh(a)", onnx="Cosh"),
+    "tanh": row(np.tanh, "tanh({0})", "g * (1 - y * y)", onnx="Tanh"),
+    "arcsin": row(np.arcsin, "asin({0})", "g / sqrt((1 - a) * (1 + a))", onnx="Asin"),
+    "arccos": row(np.arccos, "acos({0})", "-g / sqrt((1 - a) * (1 + a))", onnx="Acos"),
+    "arctan": row(np.arctan, "atan({0})", "g / (1 + a * a)", onnx="Atan"),
+    "arcsinh": row(np.arcsinh, "asinh({0})", "g / sqrt(1 + a * a)", onnx="Asinh"),
+    "arccosh": row(np.arccosh, "acosh({0})", "g / sqrt((a - 1) * (a + 1))", onnx="Acosh"),
+    "arctanh": row(np.arctanh, "atanh({0})", "g / ((1 - a) * (1 + a))", onnx="Atanh"),
     "atan2": row(
         np.arctan2,
         "atan2({0}, {1})",
@@ -162,7 +166,7 @@ TABLE = {
     "sinc": row(
         "where(a == 0, 1, sin(pi * a) / (pi * a))", None, f"g * where(abs(a) < 0.5, a * {SINC}, (cos(pi * a) - y) / a)"
     ),
-    "erf": row(special.erf, "erf({0})", "g * (2 / sqrt(pi) * exp(-(a * a)))"),
+    "erf": row(special.erf, "erf({0})", "g * (2 / sqrt(pi) * exp(-(a * a)))", onnx="Erf"),
     "erfc": row(special.erfc, "erfc({0})", "-g * (2 / sqrt(pi) * exp(-(a * a)))"),
     "erfcx": row(
         special.erfcx,
