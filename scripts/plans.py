@@ -22,6 +22,7 @@ import stubcuda
 
 from puregraph import models
 from puregraph.compile.pipeline import schedule
+from puregraph.compile.trace.steprequest import StepRequest
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Conv2D
 from puregraph.ops.attention import cudnn as attention
@@ -81,7 +82,7 @@ class Kind:
 
 def calls(make, shape, dtype=np.float32):
     """The calls of kernels for which there is a library, in a pass forward and backward."""
-    found = schedule(make(), [shape], [dtype], grads=[True], updGrad=False, layout=layoutFor).calls
+    found = schedule(make(), [shape], [dtype], StepRequest([True], updGrad=False, layout=layoutFor)).calls
     return [call for call in found if call.function in TASKS]
 
 

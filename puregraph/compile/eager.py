@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.backend import GPU
@@ -26,14 +27,14 @@ def eagerStep(program: Program, inputs: list[Any], numbers: dict[str, float], pa
 
     A `partitioned` graph runs it in pieces.
     """
-    graph, options, count = partitioned or program.graph, program.options, len(program.shapes)
-    grads = options.get("grads")
+    graph, request, count = partitioned or program.graph, program.request, len(program.shapes)
+    grads = request.grads
     if program.backend is GPU:
         inputs = list(map(sys.modules["cupy"].asarray, inputs))
     with inMode(program.modules, program.train):
         result = graph(inputs[:count])
         outputs = result if isinstance(result, list) else [result]
-        if grads is not None and (not options.get("guarded") or isFinite(outputs[0])):
+        if grads is not None and (not request.guarded or isFinite(outputs[0])):
             outputGrads = iter(inputs[count:])
             if grads == "one":
                 seeds = [seedLike(outputs[0]), *[None] * (len(outputs) - 1)]
@@ -41,15 +42,15 @@ def eagerStep(program: Program, inputs: list[Any], numbers: dict[str, float], pa
                 seeds = [next(outputGrads) if hasGradient else None for hasGradient in grads]
             graph.backward(
                 seeds if len(seeds) > 1 else seeds[0],
-                updGrad=options.get("updGrad", True),
+                updGrad=request.updGrad,
                 scale=numbers.get("scale", 1.0),
-                momentum=1.0 if options.get("added") else 0.0,
+                momentum=1.0 if request.added else 0.0,
             )
             program.grad = graph.grad
             if program.optimizer is not None:
                 with Deferred():
                     program.optimizer.update() if partitioned is None else partitioned.applyUpdate(program.optimizer)
-    wanted = options.get("wanted") or [True] * len(outputs)
+    wanted = request.wanted or [True] * len(outputs)
     outputs = [y if w else None for y, w in zip(outputs, wanted)]
     return outputs[0] if len(outputs) == 1 else outputs
 
@@ -72,7 +73,7 @@ def trialRun(program: Program, inputs: list[Any], numbers: dict[str, float]) -> 
     trial = RuleProfile()
     with trial.recording():
         result = program.runEagerly(inputs, numbers)
-    program.options["trial"] = trial
+    program.request = replace(program.request, trial=trial)
     program.build()
     return result
 

@@ -12,6 +12,7 @@ from puregraph.compile.partition import Partition, entering, openSteps, partitio
 from puregraph.compile.report.partitiontable import partitionTable
 from puregraph.compile.runtime.buffers import Workspace
 from puregraph.compile.subgraph import Subgraph
+from puregraph.compile.trace.steprequest import StepRequest
 from puregraph.compile.updater import Updater
 from puregraph.core.shape import bind
 from puregraph.graph import Graph
@@ -43,10 +44,10 @@ class PartitionedGraph:
         graph: Graph,
         shapes: Sequence[Shape],
         dtypes: Sequence[DTypeLike],
-        options: dict[str, Any],
+        request: StepRequest,
         isAlone: Callable[[GraphStep], bool] | None = None,
     ):
-        self.graph, self.options, self.weights = graph, options, options.get("weights")
+        self.graph, self.request, self.weights = graph, request, request.weights
         self.steps = graph.steps(len(shapes))
         self.rows = graph.infer(list(shapes), dtypes=list(dtypes)).rows
         self.isOpen = openSteps(self.rows)
@@ -64,9 +65,9 @@ class PartitionedGraph:
 
     def backwardGraph(self) -> Any:
         """The backward graph of this step, for the parameters that are currently trained."""
-        if self.options.get("grads") is None:
+        if self.request.grads is None:
             return None
-        return self.graph.backwardGraph(self.options.get("updGrad", True), True, self.steps)
+        return self.graph.backwardGraph(self.request.updGrad, True, self.steps)
 
     def update(self, back: Any, isFirst: bool = False) -> None:
         """Build the pieces again if the backward graph has changed."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from numpy.typing import DTypeLike
+
 from puregraph.compile.ir.dump import dumped
 from puregraph.compile.ir.validate import validated
 from puregraph.compile.lower.lowering import lower
@@ -25,6 +27,7 @@ from puregraph.compile.passes.relusign import readReluSigns
 from puregraph.compile.passes.reorder import reorderForMemory
 from puregraph.compile.passes.startbuckets import startBuckets
 from puregraph.compile.trace.schedule import traceStep
+from puregraph.compile.trace.steprequest import FORWARD, StepRequest
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
@@ -103,9 +106,11 @@ def gpuPasses() -> Pipeline:
     )
 
 
-def schedule(graph: Graph, shapes: Sequence[Shape], *arguments: Any, **options: Any) -> Any:
-    """The schedule of a step, traced and cleaned up; the arguments are those of `traceStep`."""
-    return runPasses(traceStep(graph, shapes, *arguments, **options), TRACED)
+def schedule(
+    graph: Graph, shapes: Sequence[Shape], dtypes: Sequence[DTypeLike] | None = None, request: StepRequest = FORWARD
+) -> Any:
+    """The schedule of a step, traced and cleaned up."""
+    return runPasses(traceStep(graph, shapes, dtypes, request), TRACED)
 
 
 def runPasses(schedule: Schedule, passes: Sequence[Pass]) -> Any:

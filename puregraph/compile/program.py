@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from puregraph.compile.runtime.gc import tidied
 from puregraph.compile.runtime.validity import Validity
 from puregraph.compile.trace.opaque import AssumedProfile, NotCompiledError, OpenSizesError, UntriedError
 from puregraph.compile.trace.schedule import Schedule
+from puregraph.compile.trace.steprequest import StepRequest
 from puregraph.compile.verify import VerifyError
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.base.signals import isAsynchronous
@@ -96,8 +98,8 @@ class Program:
     ):
         self.graph, self.shapes, self.train = graph, [tuple(s) for s in shapes], train
         self.fixedDtypes, self.poison, self.workspace, self.budget = dtypes, poison, workspace or Workspace(), budget
-        self.options = options
-        self.optimizer: Any = options.get("optimizer")
+        self.request = StepRequest(**options)
+        self.optimizer: Any = self.request.optimizer
         self.grad: Any = None
         self.build()
 
@@ -122,13 +124,13 @@ class Program:
                 schedule = self.schedule()
                 held, unread, reads = schedule.held, schedule.unread, schedule.reads
                 plan = self.backend.plan(schedule, self.budget)
-                self.results = StepResults(schedule, self.optimizer, self.options)
+                self.results = StepResults(schedule, self.request)
                 self.buildExecutable(plan)
             except NotCompiledError as error:
                 self.executable = None
                 self.why, self.untried = str(error), type(error) is UntriedError
                 if isinstance(error, OpenSizesError) and not self.scales:
-                    self.partitioned = self.partitionedType(self.graph, self.shapes, self.dtypes, self.options)
+                    self.partitioned = self.partitionedType(self.graph, self.shapes, self.dtypes, self.request)
                 if type(error) is NotCompiledError:
                     warnOnce(self.graph, f"{self!r} is not compiled, its graph runs instead: {error}")
             except Exception as error:
@@ -157,7 +159,7 @@ class Program:
         """Build an executable of a plan in the workspace."""
         looking = () if self.observer is None else (self.observer,)
         self.executable = self.backend.build(plan, self.workspace, self.poison, *looking)
-        isGpu, isAdded = self.backend.name == "gpu", self.options.get("added")
+        isGpu, isAdded = self.backend.name == "gpu", self.request.added
         decides = looking or isGpu or self.results.grads or self.isLoose or isAdded
         self.fastPath = None if decides else fastPathOf(self.executable)
 
@@ -178,8 +180,10 @@ class Program:
 
     def schedule(self, **changed: Any) -> Schedule:
         """The calls of this step."""
-        how = {"layout": self.backend.layout, "keepsComposite": self.backend.keepsComposite, "scales": self.scales}
-        return schedule(self.graph, self.shapes, self.dtypes, **how, **{**self.options, **changed})
+        request = replace(
+            self.request, layout=self.backend.layout, keepsComposite=self.backend.keepsComposite, scales=self.scales
+        )
+        return schedule(self.graph, self.shapes, self.dtypes, replace(request, **changed))
 
     def __getstate__(self) -> dict:
         return {k: v for k, v in vars(self).items() if k not in MADE}
@@ -249,7 +253,7 @@ class Program:
             if isinstance(error, VerifyError) or executable.failed is None or isAsynchronous(error):
                 raise
             origin = executable.failed.origin
-            if origin.phase == "update" or (self.options.get("added") and origin.phase != "forward"):
+            if origin.phase == "update" or (self.request.added and origin.phase != "forward"):
                 addLocation(error, f"at '{origin.path}' ({origin.label})")  # the step cannot be repeated
                 raise
             return runAfterFailure(self, error, list(arrays), numbers)
@@ -258,7 +262,7 @@ class Program:
     def isCurrent(self) -> bool:
         """True if nothing has changed since compiling."""
         if not self.current:
-            self.options.pop("trial", None)
+            self.request = replace(self.request, trial=None)
             return False
         return True
 
@@ -273,7 +277,7 @@ class Program:
         for name, array in executable.numbers:
             if name in numbers:
                 array[...] = numbers[name]
-        if self.options.get("added"):
+        if self.request.added:
             gatherGrads(executable.schedule)
 
     @property

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.ir.external import GRADS, GradientOf
 from puregraph.compile.trace.schedule import Schedule
+from puregraph.compile.trace.steprequest import StepRequest
 from puregraph.core.versioning import ARRAYVERSIONS
 
 if TYPE_CHECKING:
     from puregraph.compile.program import Program
-    from puregraph.optimizers.optimizer import Optimizer
 
 
 class StepResults:
@@ -21,14 +21,14 @@ class StepResults:
     `applied`     the optimizer's slots that the step updates
     """
 
-    def __init__(self, schedule: Schedule, optimizer: Optimizer | None, options: dict[str, Any]):
-        reached, keeps = schedule.paramGrads, options.get("keepGrads", True)
+    def __init__(self, schedule: Schedule, request: StepRequest):
+        reached, keeps = schedule.paramGrads, request.keepGrads
         self.grads = [(vars(p), GradientOf(p, v.dtype).array) for p, v in reached] if keeps else []
         ids = {id(p) for p, _ in reached} if self.grads else ()
-        clears = self.grads and schedule.gradients and not options.get("added")
+        clears = self.grads and schedule.gradients and not request.added
         wanting = [getattr(m, name) for _, m, name in schedule.steps.params if clears and m.wants(getattr(m, name))]
         self.notReached = [p for p in wanting if id(p) not in ids]
-        self.applied = [slot for slot in getattr(optimizer, "slots", ()) if id(slot.param) in ids]
+        self.applied = [slot for slot in getattr(request.optimizer, "slots", ()) if id(slot.param) in ids]
 
     def __call__(self, program: Program, executable: Any, copy: bool) -> Any:
         version = next(ARRAYVERSIONS)

@@ -49,6 +49,7 @@ from puregraph.compile import Program, Programs, Updater, schedule
 from puregraph.compile.memory.arena import arranged, bestFit, inOrder, inUse
 from puregraph.compile.memory.planner import ALIGNMENT, MemoryPlan
 from puregraph.compile.trace.schedule import traceStep
+from puregraph.compile.trace.steprequest import StepRequest
 from puregraph.compile.trace.withcost import withCost
 from puregraph.core import initial
 from puregraph.core.errors import DataError, DtypeError, GraphError, GraphWarning, PuregraphError, ShapeError
@@ -779,19 +780,19 @@ def test_equal_calls_are_made_once_and_unneeded_ones_not_at_all():
     lean = schedule(net, [(3,)])
     assert len(full.calls) == 2 and len(lean.calls) == 1 and lean.outputs[0] is lean.outputs[1]
     net = classifier()
-    assert len(schedule(net, [(8, 4)], wanted=[False]).calls) == 0
+    assert len(schedule(net, [(8, 4)], None, StepRequest(wanted=[False])).calls) == 0
 
 
 def test_the_sign_of_an_input_is_read_from_its_relu():
     net = Sequential(Linear(4, 5), Relu(), Linear(5, 2))
-    found = schedule(net, [(3, 4)], grads=(True,))
+    found = schedule(net, [(3, 4)], None, StepRequest((True,)))
     relu = next(c for c in found.calls if "relu" in c.origin.path and c.origin.phase == "forward")
     back = next(c for c in found.calls if c.origin.path == "grad:relu" and c.kind.isElementwise)
     assert relu.outs[0] in back.arguments and relu.arguments[0] not in back.arguments
 
 
 def test_a_listing_names_nodes_formulas_and_shapes():
-    text = str(schedule(classifier(Dropout(0.5)), [(8, 4)], grads=(True,)))
+    text = str(schedule(classifier(Dropout(0.5)), [(8, 4)], request=StepRequest((True,))))
     for words in (
         "linear  (Linear, forward)",
         "product",

@@ -53,6 +53,7 @@ from puregraph import (
 )
 from puregraph.compile import Program, withCost
 from puregraph.compile.partitioned import PartitionedGraph
+from puregraph.compile.trace.steprequest import StepRequest
 from puregraph.graph.node import Node
 from puregraph.testing.check import Case, alike, listed, stateOf
 
@@ -568,7 +569,7 @@ def test_a_piece_reads_what_another_has_stored_in_another_order_so_that_sums_hav
     net = Sequential(Conv2D(1, 6, 5), BatchNorm(6), Relu(), Conv2D(6, 8, 3), BatchNorm(8), Relu())
     rng = np.random.default_rng(3)
     x, grad = (rng.standard_normal(shape).astype(np.float32) for shape in ((2, 1, 14, 14), (2, 8, 8, 8)))
-    pieces = PartitionedGraph(net, [x.shape], [x.dtype], {"grads": (True,)})
+    pieces = PartitionedGraph(net, [x.shape], [x.dtype], StepRequest((True,)))
     program = Program(net, [x.shape], [x.dtype], True, grads=(True,))
     found = []
     for run in (lambda: (pieces([x]), pieces.backward(grad)), lambda: program.run(x, grad)):

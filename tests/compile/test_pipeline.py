@@ -7,6 +7,7 @@ from natively import needsNative
 from puregraph import SGD, BatchNorm, CrossEntropy, Dropout, Graph, Input, Linear, Pointwise, Relu, Sequential
 from puregraph.compile import pipeline
 from puregraph.compile.ir.validate import PassError, validate
+from puregraph.compile.trace.steprequest import StepRequest
 from puregraph.compile.trace.withcost import withCost
 
 
@@ -26,7 +27,7 @@ def step(net=None):
     graph = withCost(net, CrossEntropy(), 1, 1)
     optimizer = SGD()
     optimizer.setupOn(net)
-    return pipeline.schedule(graph, [(4, 6), (4,)], [np.float32, np.int64], grads="one", optimizer=optimizer)
+    return pipeline.schedule(graph, [(4, 6), (4,)], [np.float32, np.int64], StepRequest("one", optimizer=optimizer))
 
 
 def through(passes):
@@ -58,7 +59,7 @@ def test_every_pass_of_a_gpu_gives_a_schedule_that_holds(verified):
 def test_a_result_of_a_formula_has_the_shape_of_what_it_reads_itself(verified):
     nodes = [Input(name=name).node() for name in "yx"]
     net = Graph(nodes, Pointwise(formula="y + where(1 > 0, y, x)").node(*nodes))  # its gradient of x is the number 0
-    found = pipeline.schedule(net, [(4, 3), (4, 3)], [np.float32] * 2, grads=(True,))
+    found = pipeline.schedule(net, [(4, 3), (4, 3)], [np.float32] * 2, StepRequest((True,)))
     assert [g.shape for g in found.inputGrads] == [(4, 3), (4, 3)]
 
 

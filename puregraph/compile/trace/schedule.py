@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from puregraph.compile.trace.abstract import readUfunc
 from puregraph.compile.trace.decompositions import decompositionOf
 from puregraph.compile.trace.graphtracer import GraphTracer
 from puregraph.compile.trace.numpyrules import readCast
-from puregraph.compile.trace.opaque import NotArraysError, OpenSizesError, RuleProfile
+from puregraph.compile.trace.opaque import NotArraysError, OpenSizesError
+from puregraph.compile.trace.steprequest import FORWARD, StepRequest
 from puregraph.compile.trace.updaterule import addUpdate, isPlain
 from puregraph.compile.trace.withcost import readAs
 from puregraph.compile.weightgather import beforeReaders
@@ -104,67 +105,32 @@ class Schedule:
 
 
 def traceStep(
-    graph: Graph,
-    shapes: Sequence[Shape],
-    dtypes: Sequence[DTypeLike] | None = None,
-    grads: Sequence[bool] | str | None = None,
-    updGrad: bool = True,
-    optimizer: Optimizer | None = None,
-    keepGrads: bool = True,
-    scaled: bool = False,
-    added: bool = False,
-    guarded: bool = False,
-    owner: Optimizer | None = None,
-    wanted: Sequence[bool] | None = None,
-    buckets: GradientBuckets | None = None,
-    weights: Any = None,
-    trial: RuleProfile | None = None,
-    orders: Sequence[Sequence[int] | None] | None = None,
-    layout: Callable[..., tuple[int, ...] | None] | None = None,
-    keepsComposite: Callable[[Any], bool] | None = None,
-    scales: bool = False,
-    converts: bool = False,
+    graph: Graph, shapes: Sequence[Shape], dtypes: Sequence[DTypeLike] | None = None, request: StepRequest = FORWARD
 ) -> Schedule:
     """Trace a graph's passes for inputs of these shapes, in the modes of its modules.
-
-    `grads`      None: forward only; "one": backward from the first output, a scalar; or for each output whether the
-                 caller passes its gradient as an extra input
-    `updGrad`    whether inputs get gradients; `keepGrads`: whether parameter gradients are left in `Param.grad`
-    `optimizer`  updates the parameters at the end; `weights`: the sharded ones, see `WeightGather`
-    `scaled`     whether parameter gradients are multiplied by the scalar "scale"; `added`: whether the existing
-                 `Param.grad` is added
-    `guarded`    whether the step ends if the first output, a cost, is not finite; `owner`: the optimizer that then
-                 skips its update, which runs as a separate step
-    `wanted`     for each output whether it is read after the step (default: all); `buckets`: see Schedule
-    `orders`     for each input its axes from slowest to fastest in memory; None: row-major
-    `layout`     chooses the layout of kernel results, see `channelslast.layoutFor`; None: numpy's
-    `keepsComposite`  whether a kernel composed of numpy functions stays one call (default: all do)
-    `scales`     whether the gradient of the first output is the loss scale, see `Schedule.seed`
-    `converts`   whether byte inputs are converted to floats
-    `trial`      the results of opaque rules, from a run of the graph itself
 
     Raises    ShapeError if the shapes do not fit; UntriedError if a rule is opaque and there is no trial;
               NotArraysError if a value of the graph is not an array
     """
     shapes = [tuple(s) for s in shapes]
     checkShapes(graph, shapes, dtypes)
-    schedule = Schedule(graph, graph.steps(len(shapes)))
-    schedule.owner, schedule.scales, schedule.buckets = owner, scales, buckets
-    tracer = tracerFor(trial, layout, keepsComposite, weights)
-    addInputs(schedule, tracer, shapes, dtypes or [graph.dtype or np.float32] * len(shapes), orders)
-    values = forward(schedule, tracer, converts)
-    if grads is not None:
-        if guarded:
+    schedule, optimizer = Schedule(graph, graph.steps(len(shapes))), request.optimizer
+    schedule.owner, schedule.scales, schedule.buckets = request.owner, request.scales, request.buckets
+    tracer = tracerFor(request)
+    addInputs(schedule, tracer, shapes, dtypes or [graph.dtype or np.float32] * len(shapes), request.orders)
+    values = forward(schedule, tracer, request.converts)
+    if request.grads is not None:
+        if request.guarded:
             guard(schedule, tracer)
-        backward(schedule, tracer, values, grads, updGrad)
-        accumulate(schedule, tracer, scaled, added)
+        backward(schedule, tracer, values, request.grads, request.updGrad)
+        accumulate(schedule, tracer, request.scaled, request.added)
     copyBeforeUpdate(schedule, tracer, optimizer)
     storeStates(schedule, tracer)
     if optimizer is not None:
         addUpdate(schedule, tracer, optimizer)
-    if keepGrads and (optimizer is None or isPlain(optimizer)):
+    if request.keepGrads and (optimizer is None or isPlain(optimizer)):
         schedule.stores += [(GradientOf(p, v.dtype), v) for p, v in schedule.paramGrads]
-    finish(schedule, tracer, wanted)
+    finish(schedule, tracer, request.wanted)
     return schedule
 
 
@@ -202,16 +168,11 @@ def checkShapes(graph: Graph, shapes: Sequence[Shape], dtypes: Sequence[DTypeLik
         raise OpenSizesError(f"at '{row.step.path}' ({row.step.label}): sizes depend on the data: {show(row.shapes)}")
 
 
-def tracerFor(
-    trial: RuleProfile | None,
-    layout: Callable[..., tuple[int, ...] | None] | None,
-    keepsComposite: Callable[[Any], bool] | None,
-    weights: Any,
-) -> GraphTracer:
+def tracerFor(request: StepRequest) -> GraphTracer:
     """A tracer; with a layout for native code it also decomposes functions."""
-    tracer = GraphTracer(trial, weights)
-    if layout is not None:
-        tracer.recorder.layout, tracer.recorder.keepsComposite = layout, keepsComposite
+    tracer = GraphTracer(request.trial, request.weights)
+    if request.layout is not None:
+        tracer.recorder.layout, tracer.recorder.keepsComposite = request.layout, request.keepsComposite
         tracer.recorder.decompositionOf = decompositionOf
     return tracer
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from puregraph.compile.partitioned import PartitionedGraph, stored
 from puregraph.compile.subgraph import Subgraph
+from puregraph.compile.trace.steprequest import StepRequest
 from puregraph.graph import Graph
 from puregraph.graph.steps import GraphStep
 
@@ -23,8 +24,8 @@ class GrainPieces:
         self, graph: Graph, arrays: list[Any], isMet: Callable[[GraphStep], bool], isAsked: bool, weights: Any
     ):
         shapes, dtypes = [tuple(x.shape) for x in arrays], [np.dtype(x.dtype) for x in arrays]
-        options = {"grads": "given", "updGrad": isAsked, "weights": weights}
-        self.whole = PartitionedGraph(graph, shapes, dtypes, options, isMet)
+        request = StepRequest("given", updGrad=isAsked, weights=weights)
+        self.whole = PartitionedGraph(graph, shapes, dtypes, request, isMet)
         self.met = {n for step in self.whole.steps.items if isMet(step) for n in step.args}
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.partitioned import PartitionedGraph
+from puregraph.compile.trace.steprequest import StepRequest
 from puregraph.graph.graphsegment import GraphSegment
 
 MOST = 32  # shapes for which programs are kept
@@ -70,9 +71,9 @@ class StagePass:
         if key not in self.programs:
             if len(self.programs) >= MOST:
                 self.programs.popitem(last=False)
-            options = {"grads": "given", "updGrad": self.isAsked, "weights": self.weights}
+            request = StepRequest("given", updGrad=self.isAsked, weights=self.weights)
             shapes, dtypes = [tuple(x.shape) for x in arrays], [np.dtype(x.dtype) for x in arrays]
-            self.programs[key] = PartitionedGraph(self.segment.graph, shapes, dtypes, options)
+            self.programs[key] = PartitionedGraph(self.segment.graph, shapes, dtypes, request)
         self.programs.move_to_end(key)
         return self.programs[key]
 

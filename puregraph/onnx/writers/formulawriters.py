@@ -168,8 +168,9 @@ class Expression:
         if t.op == "where":
             condition, a, b = t.args
             return self.step.op("Where", self.truth(condition), self.number(a), self.number(b)), False
-        if t.op in ("and", "or", "not"):
-            return self.step.op(TABLE[t.op].onnx, *map(self.truth, t.args)), True
+        kind = TABLE[t.op].onnx
+        if kind and t.op in ("and", "or", "not"):
+            return self.step.op(kind, *map(self.truth, t.args)), True
         if t.op == "!=" and all(self.named(a)[1] for a in t.args):
             return self.step.op("Xor", *map(self.truth, t.args)), True
         if t.op == "!=":
@@ -178,8 +179,8 @@ class Expression:
             x = self.number(t.args[0])
             return self.step.op("Not", self.step.op("Or", self.step.op("IsInf", x), self.step.op("IsNaN", x))), True
         values = [self.number(a) for a in t.args]
-        if TABLE[t.op].onnx:
-            return self.step.op(TABLE[t.op].onnx, *values), t.op in LOGICAL
+        if kind:
+            return self.step.op(kind, *values), t.op in LOGICAL
         return self.composed(t.op, values), False
 
     def composed(self, op: str, values: list[str]) -> str:
