@@ -29,7 +29,7 @@ class EpochLoop:
     """Takes a trainer through its data: each step is whole or torn, and errors say in which batch they were raised."""
 
     def __init__(self, trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None):
-        self.trainer, self.source, self.checks = trainer, source, checks
+        self.trainer, self.run, self.source, self.checks = trainer, trainer.run, source, checks
         count = trainer.grains or trainer.world.size
         self.shared = self.dividedStep(count) if count > 1 or trainer.stages or trainer.tensor else None
         trainer.callbacks = callbacksFrom(trainer.callbacks)  # to which any may have been appended
@@ -40,14 +40,14 @@ class EpochLoop:
     def runEpoch(self) -> None:
         """Run the remaining steps of an epoch, its validation, and append its row; after an immediate stop, only the
         steps."""
-        trainer = self.trainer
-        trainer.clock = time.perf_counter()
-        if not trainer.begun:
+        trainer, run = self.trainer, self.run
+        run.clock = time.perf_counter()
+        if not run.begun:
             with trainer.interrupt.whole():
                 trainer.meters.reset()
-                trainer.begun = True
-                trainer.order = self.source.order(trainer.rng) if trainer.shuffle else None
-                trainer.samples = self.source.samples
+                run.begun = True
+                run.order = self.source.order(trainer.rng) if trainer.shuffle else None
+                run.samples = self.source.samples
                 self.call("onEpochBegin")
         with self.feed() as steps:
             for group in together(trainer.world, self.source, steps):
@@ -55,9 +55,9 @@ class EpochLoop:
                     self.runStep(group)
                     self.gatherWeights(self.isWatched)
                     self.call("onBatchEnd")
-                if trainer.stopped and trainer.stopsNow:
+                if run.stopsHere:
                     return
-        self.source.checkUsed(trainer.position)
+        self.source.checkUsed(run.position)
         try:
             trainer.sync()
         except NotFiniteError as error:
@@ -68,43 +68,43 @@ class EpochLoop:
         if self.shared is not None and trainer.world.survives:
             trainer.world.survive(trainer.world.barrier)  # afterwards the first process exists and writes files
             self.sharedStep(self.shared)
-        row = {"epoch": trainer.epoch + 1, "step": trainer.step, **trainer.meters.row()}
+        row = {"epoch": run.epoch + 1, "step": run.step, **trainer.meters.row()}
         if self.checks is not None:
             trainer.objective.reset()
             with trainer.interrupt.whole():
                 self.call("onValidationBegin")
-            if trainer.stopped and trainer.stopsNow:
+            if run.stopsHere:
                 return
             figures = trainer.validator.run(self.checks)
             row |= {f"val {name}": value for name, value in figures.items()}
         with trainer.interrupt.whole():
-            trainer.history.append({**row, "rate": trainer.lastRate, "seconds": trainer.passed()})
-            trainer.epoch += 1
-            trainer.closeEpoch()
+            trainer.history.append({**row, "rate": run.lastRate, "seconds": run.passed()})
+            run.epoch += 1
+            run.closeEpoch()
             self.call("onEpochEnd")
 
     def feed(self) -> Any:
         """The batches of each step that is left of the epoch, ready for the graph; for a `with` statement."""
-        trainer = self.trainer
-        start = trainer.position * trainer.accumulate
+        trainer, run = self.trainer, self.run
+        start = run.position * trainer.accumulate
         isWhole = trainer.world.survives  # who is left takes what was that of another
         share = None if self.shared is None or isWhole else self.shared.grains.share
-        batches = self.source.batches(trainer.order, start, trainer.epoch, share)
+        batches = self.source.batches(run.order, start, run.epoch, share)
         depth = 0 if self.source.light else trainer.prefetch
         return ahead(groups(trainer.objective.ready(batches, depth > 0), trainer.accumulate), depth)
 
     def runStep(self, group: list[Batch]) -> None:
         """Forward, backward, and the update: a step is whole, or torn."""
-        trainer = self.trainer
+        trainer, run = self.trainer, self.run
         trainer.interrupt.torn = True
         trainer.optimizer.zeroGradParams()
-        trainer.lastRate = trainer.rate
+        run.lastRate = trainer.rate
         if self.shared is not None:
             self.learnShared(self.shared, group)
         else:
             self.learn(group)
-        trainer.position += 1
-        trainer.step += 1
+        run.position += 1
+        run.step += 1
         trainer.interrupt.torn = False
 
     def learnShared(self, known: SharedStep, group: list[Batch]) -> None:
@@ -170,7 +170,7 @@ class EpochLoop:
 
     def learn(self, group: list[Batch]) -> None:
         """Take a step on a single process."""
-        trainer = self.trainer
+        trainer, run = self.trainer, self.run
         isDone, counts = False, [1.0]
         if len(group) > 1:  # each cost is the mean over its batch
             targets = [batch.target[0] if batch.target else None for batch in group]
@@ -188,56 +188,56 @@ class EpochLoop:
             except Exception as error:
                 self.locate(error, self.locationOf(len(group) - 1), len(group))
                 raise
-        if trainer.ignored is not None:
+        if run.ignored is not None:
             for label in [batch.target[0] for batch in group if batch.target]:
-                trainer.ignored += int((label == trainer.cost.ignoreIndex).sum()), label.size
+                run.ignored += int((label == trainer.cost.ignoreIndex).sum()), label.size
 
     def reportIgnored(self) -> None:
         """Report once the number of labels in the first epoch that the cost ignores."""
-        trainer = self.trainer
-        if trainer.ignored is not None:
-            left, count = trainer.ignored.tolist()
-            trainer.ignored = None
+        trainer, run = self.trainer, self.run
+        if run.ignored is not None:
+            left, count = run.ignored.tolist()
+            run.ignored = None
             if left:
                 label, cost = trainer.cost.ignoreIndex, type(trainer.cost).__name__
                 trainer.progress.say(f"{100 * left / count:.3g} % of the labels are {label}, which {cost} leaves out")
 
     def takeBatch(self, batch: Batch, location: str, share: float, isLone: bool, isFirst: bool) -> bool:
         """Forward and backward, and for a lone batch the update: whether that is done."""
-        trainer = self.trainer
+        trainer, run = self.trainer, self.run
         slots = {metric.which for metric in trainer.meters.metrics}
-        if not trainer.isLookedAt:
-            trainer.isLookedAt = True
+        if not run.isLookedAt:
+            run.isLookedAt = True
             trainer.objective.warn(batch, trainer.meters.metrics)
         program = trainer.objective.learner(batch, slots, trainer.optimizer, isLone, isFirst)
         if program is None:
             cost, outputs = trainer.objective.run(batch, False)
-            trainer.meters.add(cost, outputs, batch, location, trainer.step)
+            trainer.meters.add(cost, outputs, batch, location, run.step)
             trainer.meters.flush()  # a cost that is not finite must not reach the weights
             trainer.objective.backward(share, isFirst)
             return False
         cost, *outputs = program.run(*batch.data, *batch.target, scale=share, copy=not program.isAhead)
-        trainer.meters.add(cost, outputs, batch, location, trainer.step)
+        trainer.meters.add(cost, outputs, batch, location, run.step)
         if self.asks:
             trainer.meters.flush()
         return isLone
 
     def locationOf(self, number: int, back: int = 0) -> str:
         """Return the location of a batch of this step, or of the step `back` steps before."""
-        trainer = self.trainer
-        return f"epoch {trainer.epoch + 1}, batch {(trainer.position - back) * trainer.accumulate + number + 1}"
+        trainer, run = self.trainer, self.run
+        return f"epoch {run.epoch + 1}, batch {(run.position - back) * trainer.accumulate + number + 1}"
 
     def locate(self, error: Exception, location: str, runs: int) -> None:
         """Add the location to an error; a GPU may report an error some steps late.
 
         `runs` is the number of runs that this step has started before.
         """
-        trainer = self.trainer
+        trainer, run = self.trainer, self.run
         if isinstance(error, NotFiniteError) and error.behind is not None:
             trainer.meters.flush()  # names the batch and its data if a cost is not finite
             runsPerStep = 1 if trainer.accumulate == 1 else trainer.accumulate + 1
             back = -(-(error.behind + 1 - runs) // runsPerStep)
-            location, error.step = self.locationOf(trainer.accumulate - 1, back), trainer.step - back
+            location, error.step = self.locationOf(trainer.accumulate - 1, back), run.step - back
         if location not in str(error):
             addLocation(error, f"in {location}")
 
@@ -256,17 +256,17 @@ class EpochLoop:
 
     def interrupted(self) -> str:
         """After Ctrl-C, or `stop(now=True)`: save where there is a Checkpoint, and say where it stopped, in a line."""
-        trainer = self.trainer
-        why = f": {trainer.reason}" if trainer.stopped and trainer.reason else ""
-        wasAsked = trainer.stopped and trainer.stopsNow
-        trainer.stopped = trainer.stopsNow = False
-        count = f" of {trainer.count}" if trainer.count else ""
-        line = f"stopped in epoch {trainer.epoch + 1}, after step {trainer.position}{count}"
+        trainer, run = self.trainer, self.run
+        why = f": {run.reason}" if run.stopped and run.reason else ""
+        wasAsked = run.stopsHere
+        run.stopped = run.stopsNow = False
+        count = f" of {run.count}" if run.count else ""
+        line = f"stopped in epoch {run.epoch + 1}, after step {run.position}{count}"
         if trainer.interrupt.torn:
             line += ", in the middle of the next one: go on from a file that was saved before"
             trainer.restart()
         else:
-            trainer.elapsed, trainer.clock = trainer.passed(), time.perf_counter()
+            run.elapsed, run.clock = run.passed(), time.perf_counter()
             self.gatherWeights()
             trainer.world.isEnding = trainer.interrupt.agreed
             saved = [path for callback in trainer.callbacks if (path := callback.onInterrupt(trainer))]

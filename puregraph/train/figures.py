@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from puregraph.train.metrics import Metric
+from puregraph.train.runstate import RunState, shown
 
 
 class Figures:
@@ -14,18 +14,20 @@ class Figures:
     callbacks: list[Any]
     meters: Any
     optimizer: Any
-    begun: bool
-    epoch: int
-    first: int
-    position: int
-    clock: float
-    elapsed: float
-    validates: bool
+    run: RunState
 
-    @property
-    def isFresh(self) -> bool:
-        """True if the run has not made a step yet."""
-        return self.epoch == self.first and not self.position
+    epoch = shown("epoch", "Finished epochs.")
+    step = shown("step", "All steps.")
+    position = shown("position", "Steps of the current epoch.")
+    first = shown("first", "Epochs that were finished before this run.")
+    until = shown("until", "Epochs that are finished after this run.")
+    count = shown("count", "Steps of an epoch; None if that is not known.")
+    begun = shown("begun", "Whether an epoch is under way.")
+    running = shown("running", "Whether the run has not come to its end.")
+    stopped = shown("stopped", "Whether the run was asked to stop.")
+    order = shown("order", "The order of the epoch's samples; None if they are not shuffled.")
+    lastRate = shown("lastRate", "The learning rate of the last step.")
+    isFresh = shown("isFresh", "Whether the run has not made a step yet.")
 
     @property
     def metrics(self) -> list[Metric]:
@@ -45,7 +47,7 @@ class Figures:
     def figureNames(self) -> list[str]:
         """The names of the figures that each row of this run's history will have."""
         row = list(self.meters.row())
-        checked = [f"val {name}" for name in row if self.validates]
+        checked = [f"val {name}" for name in row if self.run.validates]
         added = [name for callback in self.callbacks for name in callback.adds]
         return ["epoch", "step", *row, *checked, "rate", "seconds", *added]
 
@@ -55,8 +57,4 @@ class Figures:
 
     def speed(self) -> float:
         """Samples a second in the epoch so far."""
-        return self.meters.samples / max(self.passed(), 1e-9)
-
-    def passed(self) -> float:
-        """Seconds of the epoch so far, without the time between stop and resume."""
-        return self.elapsed + time.perf_counter() - self.clock if self.begun else 0.0
+        return self.meters.samples / max(self.run.passed(), 1e-9)

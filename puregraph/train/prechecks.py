@@ -114,38 +114,39 @@ def sourcesFrom(
 def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None, epochs: int) -> None:
     """Begin a run, or continue one, after all possible checks before the first step."""
     checkedSize(epochs, "epochs")
-    if not trainer.running:
+    run = trainer.run
+    if not run.running:
         trainer.restart()
-        trainer.first, trainer.stopped = trainer.epoch, False
-        trainer.total = None
-        trainer.ignored = None if getattr(trainer.cost, "ignoreIndex", None) is None else np.zeros(2, int)
-    elif trainer.begun and source.samples != trainer.samples:
+        run.first, run.stopped = run.epoch, False
+        run.total = None
+        run.ignored = None if getattr(trainer.cost, "ignoreIndex", None) is None else np.zeros(2, int)
+    elif run.begun and source.samples != run.samples:
         raise DataError(
-            f"epoch {trainer.epoch + 1} was begun with {trainer.samples} samples, it cannot go on with "
+            f"epoch {run.epoch + 1} was begun with {run.samples} samples, it cannot go on with "
             f"{source.samples}; give the same data, or begin a new epoch with trainer.restart()"
         )
     count = None if source.count is None else -(-source.count // trainer.accumulate)
-    if (trainer.until, trainer.count) != (trainer.first + epochs, count):
-        trainer.total = None  # the length of the run has changed
-    trainer.until, trainer.count = trainer.first + epochs, count
-    if trainer.position > (trainer.position if count is None else count):
+    if (run.until, run.count) != (run.first + epochs, count):
+        run.total = None  # the length of the run has changed
+    run.until, run.count = run.first + epochs, count
+    if run.position > (run.position if count is None else count):
         raise DataError(
-            f"epoch {trainer.epoch + 1} was begun with {trainer.position} steps, of which it has {count}; give the "
+            f"epoch {run.epoch + 1} was begun with {run.position} steps, of which it has {count}; give the "
             "same data, or begin a new epoch with trainer.restart()"
         )
-    if trainer.running and not trainer.begun and (trainer.stopped or trainer.epoch >= trainer.until):
-        done, ended = trainer.epoch - trainer.first, " and was stopped" if trainer.stopped else ""
+    if run.running and not run.begun and (run.stopped or run.epoch >= run.until):
+        done, ended = run.epoch - run.first, " and was stopped" if run.stopped else ""
         trainer.progress.say(
             f"nothing to train: the run has made {done} epoch{'s' * (done != 1)}{ended}; epochs={epochs} counts all of "
             "that run, and trainer.restart() begins another one"
         )
-    for checked, passes in ((source, trainer.until - trainer.epoch), (checks, 0 if checks is None else epochs)):
+    for checked, passes in ((source, run.until - run.epoch), (checks, 0 if checks is None else epochs)):
         if checked is not None and checked.oneshot and passes > 1:
             raise DataError(
                 f"wanted batches for {passes} epochs, got an iterator that can be used once: give a function that "
                 "returns one for each epoch, or a list"
             )
-    trainer.validates = checks is not None
+    run.validates = checks is not None
     if trainer.objective.compile:
         NATIVE(trainer.progress.say)
     trainer.setupOptimizer()
@@ -168,7 +169,7 @@ def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None,
     agree(trainer, source, checks)
     for look in LOOKERS:
         look(trainer, source)
-    trainer.running = True
+    run.running = True
 
 
 def checkShard(shard: Any) -> str | None:
@@ -258,12 +259,13 @@ def fitSchedule(trainer: Any) -> None:
 
 def fit(trainer: Any, schedule: Any) -> None:
     """Tell one schedule, and warn if it is over before."""
-    if hasattr(schedule, "fitEpoch") and trainer.count is not None:
-        schedule.fitEpoch(trainer.count)
-    if trainer.total is None and trainer.count is not None:
-        left = (trainer.until - trainer.epoch) * trainer.count - trainer.position
-        trainer.total = trainer.optimizer.step + left
-    total = trainer.total
+    run = trainer.run
+    if hasattr(schedule, "fitEpoch") and run.count is not None:
+        schedule.fitEpoch(run.count)
+    if run.total is None and run.count is not None:
+        left = (run.until - run.epoch) * run.count - run.position
+        run.total = trainer.optimizer.step + left
+    total = run.total
     if total is None:
         return
     if hasattr(schedule, "fit"):
@@ -271,7 +273,7 @@ def fit(trainer: Any, schedule: Any) -> None:
     end = endOf(schedule, trainer.optimizer.step, total)
     if end is not None and end < total:
         factor = f"the factor of the learning rate is then {factorAt(schedule, total - 1):.3g} until the end"
-        hint = f"lengths are counted in updates, of which an epoch has {trainer.count}"
+        hint = f"lengths are counted in updates, of which an epoch has {run.count}"
         warnUser(
             f"schedule: {schedule!r:.60} is over after {end} updates, this run after {total}: {factor}; {hint}",
             GraphWarning,

@@ -16,7 +16,7 @@ from puregraph.graph.lookup import few
 
 VERSION = 1
 KEY = "place"  # the name of the progress in files
-PROGRESS = {  # attributes of a trainer, and what each of them is
+PROGRESS = {  # values of a run, and what each of them is
     "epoch": "a whole number",
     "begun": "a bool",
     "position": "a whole number",
@@ -37,18 +37,18 @@ def stateFrom(trainer: Any) -> dict[str, Any]:
     return {
         "version": VERSION,
         KEY: {
-            **{name: getattr(trainer, name) for name in PROGRESS},
-            "stopped": trainer.stopped and not trainer.stopsNow,
+            **{name: getattr(trainer.run, name) for name in PROGRESS},
+            "stopped": trainer.run.stopped and not trainer.run.stopsNow,
         },
         "settings": {name: getattr(trainer, name) for name in SETTINGS},
         "grains": trainer.grains,
         "cost": type(trainer.cost).__name__,
         "seed": trainer.splitSeed,
-        "elapsed": trainer.passed(),
-        "total": trainer.total,
-        "until": trainer.until,
-        "count": trainer.count,
-        "order": trainer.order,
+        "elapsed": trainer.run.passed(),
+        "total": trainer.run.total,
+        "until": trainer.run.until,
+        "count": trainer.run.count,
+        "order": trainer.run.order,
         "frozen": frozenIn(trainer.net),
         "random": trainer.rng.bit_generator.state,
         "tally": trainer.meters.state(),
@@ -221,14 +221,16 @@ def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[],
     """
     rng = np.random.default_rng(0)
     rng.bit_generator.state = saved["random"]
-    attributes = {
+    progress = {
         **saved[KEY],
         "order": saved["order"],
-        "rng": rng,
         "elapsed": saved["elapsed"],
         "total": saved.get("total"),
         "until": saved.get("until", 0),
         "count": saved.get("count"),
+    }
+    attributes = {
+        "rng": rng,
         "splitSeed": saved.get("seed") or 0,
         "grains": trainer.grains if saved.get("grains") is None else saved["grains"],
     }
@@ -247,6 +249,7 @@ def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[],
             holder.restore(state)
         yield [
             partial(vars(trainer).update, attributes),
+            partial(vars(trainer.run).update, progress),
             partial(trainer.history.__setitem__, slice(None), saved["history"]),
             *freezing(trainer.net, saved),
         ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -40,6 +39,7 @@ from puregraph.train.metrics.byoutput import metricsFrom
 from puregraph.train.modes import inMode, leaveIn
 from puregraph.train.objective import Objective, checkKind
 from puregraph.train.prechecks import begin, checkRepeatable, checkShard, sourcesFrom
+from puregraph.train.runstate import RunState
 from puregraph.train.validator import Validator
 
 FEW = 3  # batches of a fast run
@@ -144,13 +144,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.objective.say = self.progress.notice
         self.callbacks = callbacksFrom([*callbacksFrom(callbacks), self.progress])
         self.history, self.interrupt = History(), Interrupt()
-        self.epoch = self.step = self.first = self.until = 0
-        self.running = self.stopped = self.stopsNow = self.inside = self.validates = self.isLookedAt = False
-        self.reason, self.lastRate = "", 0.0
-        self.ignored: np.ndarray | None = None
-        self.total: int | None = None
-        self.count: int | None = None
-        self.clock = time.perf_counter()
+        self.run, self.inside = RunState(), False
         self.restart()
 
     # Use --------------------------------------------------------------------------------------------------------------
@@ -195,20 +189,20 @@ class Trainer(ChecksKeywords, Figures, Settable):
             leaveIn(False, self.net)
             try:
                 loop.call("onTrainBegin")
-                while self.epoch < self.until and not self.stopped:
+                while self.run.epoch < self.run.until and not self.run.stopped:
                     loop.runEpoch()
-                if self.stopped and self.stopsNow and (self.begun or self.epoch < self.until):
+                if self.run.stopsHere and (self.run.begun or self.run.epoch < self.run.until):
                     loop.interrupted()
                     return self.history
-                self.running = False
-                if self.stopped and self.reason:
-                    self.progress.say(f"stopped after epoch {self.epoch}: {self.reason}")
+                self.run.running = False
+                if self.run.stopped and self.run.reason:
+                    self.progress.say(f"stopped after epoch {self.run.epoch}: {self.run.reason}")
             except KeyboardInterrupt as error:
                 line = loop.interrupted()
                 endQuietly(error, "" if self.world.rank or self.progress.isShown else line)
                 raise
             except BaseException as error:
-                self.step = getattr(error, "step", self.step)  # a GPU reports it some steps later
+                self.run.step = getattr(error, "step", self.run.step)  # a GPU reports it some steps later
                 with suppress(Exception):  # a report of later steps is no news
                     self.sync()
                 if isinstance(error, NotFiniteError) and self.shared is None:
@@ -233,13 +227,13 @@ class Trainer(ChecksKeywords, Figures, Settable):
 
         `now`  after this step, as Ctrl-C does it: a Checkpoint saves, and the next `train` goes on from there
         """
-        self.stopped, self.reason, self.stopsNow = True, reason, now
+        self.run.stopped, self.run.reason, self.run.stopsNow = True, reason, now
 
     def restart(self) -> None:
         """Abandon an epoch and a run that are under way: the next `train` begins both anew, with what was learnt."""
-        self.running = False
+        self.run.running = False
         self.meters.reset()
-        self.closeEpoch()
+        self.run.closeEpoch()
 
     @takes(path=optional(FileSource))
     def save(self, path: Any) -> Any:
@@ -294,17 +288,11 @@ class Trainer(ChecksKeywords, Figures, Settable):
 
     def __repr__(self) -> str:
         names = f"{self.net.title()}, {type(self.cost).__name__}, {type(self.optimizer).__name__}"
-        return f"<Trainer of {names}: epoch {self.epoch}, step {self.step}>"
+        return f"<Trainer of {names}: epoch {self.run.epoch}, step {self.run.step}>"
 
     def setupOptimizer(self) -> Any:
         """The optimizer, set up on the part of the network that it was given, or else on all of it."""
         return getattr(self.optimizer, "setupFor", self.optimizer.setupOn)(self.net)
-
-    def closeEpoch(self) -> None:
-        """No epoch is under way."""
-        self.begun, self.position, self.elapsed = False, 0, 0.0
-        self.order: np.ndarray | None = None
-        self.samples: int | None = None
 
 
 def spoiledIn(net: Any) -> str:

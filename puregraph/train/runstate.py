@@ -1,0 +1,71 @@
+"""RunState: what a run of a Trainer changes while it trains."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass
+class RunState:
+    """The progress of a run, which spans all calls of `train` until it has ended.
+
+    `epoch`      finished epochs; `first`: those before this run; `until`: those after it
+    `step`       all steps; `position`: those of the current epoch; `count`: those that an epoch has, None if unknown
+    `begun`      whether an epoch is under way; `samples` and `order`: the number and the order of its samples
+    `running`    whether the run has not come to its end
+    `stopped`    whether it was asked to stop; `stopsNow`: after this step; `reason`: why
+    `total`      the optimizer's updates at the end of the run
+    `lastRate`   the learning rate of the last step
+    `elapsed`    seconds of the current epoch before it was interrupted; `clock`: when it began or went on
+    `ignored`    labels that the cost leaves out in the first epoch, and all labels; None once it was said
+    `validates`  whether each epoch is followed by a validation
+    `isLookedAt` whether the first batch was looked at for what nobody can have meant
+    """
+
+    epoch: int = 0
+    step: int = 0
+    first: int = 0
+    until: int = 0
+    position: int = 0
+    begun: bool = False
+    running: bool = False
+    stopped: bool = False
+    stopsNow: bool = False
+    reason: str = ""
+    lastRate: float = 0.0
+    samples: int | None = None
+    order: np.ndarray | None = None
+    total: int | None = None
+    count: int | None = None
+    elapsed: float = 0.0
+    clock: float = field(default_factory=time.perf_counter)
+    ignored: np.ndarray | None = None
+    validates: bool = False
+    isLookedAt: bool = False
+
+    @property
+    def isFresh(self) -> bool:
+        """True if the run has not made a step yet."""
+        return self.epoch == self.first and not self.position
+
+    @property
+    def stopsHere(self) -> bool:
+        """True if the run is to end after this very step."""
+        return self.stopped and self.stopsNow
+
+    def passed(self) -> float:
+        """Seconds of the epoch so far, without the time between stop and resume."""
+        return self.elapsed + time.perf_counter() - self.clock if self.begun else 0.0
+
+    def closeEpoch(self) -> None:
+        """No epoch is under way."""
+        self.begun, self.position, self.elapsed, self.order, self.samples = False, 0, 0.0, None, None
+
+
+def shown(name: str, doc: str) -> Any:
+    """A property of a Trainer that shows a value of its run."""
+    return property(lambda trainer: getattr(trainer.run, name), doc=doc)
