@@ -103,9 +103,15 @@ def test_two_steps_end_with_one_hash_for_any_number_of_threads(name, batch, cons
 def test_only_what_places_tasks_asks_how_many_threads_there_are():
     """Blockings of products, groups of samples, the pool, and compiling in parallel: anything else could cut a sum."""
     asking = re.compile(r"numthreads import .*\bthreads\b|\bthreads\(\)|\bcpu_count\(|\bcores\(")
-    paths = [path for folder in ("ops", "compile") for path in (ROOT / "puregraph" / folder).rglob("*.py")]
-    found = {path.name for path in paths if asking.search(path.read_text())}
-    assert found == {"gemm.py", "recurrent.py", "pool.py", "jit.py", "numthreads.py"}
+    package = ROOT / "puregraph"
+    paths = [path.relative_to(package) for folder in ("ops", "compile") for path in (package / folder).rglob("*.py")]
+    asks = {path.as_posix() for path in paths if asking.search((package / path).read_text())}
+    native = {f"ops/native/{name}.py" for name in ("llvm/jit", "threads/pool", "threads/numthreads")}
+    assert asks - {"ops/cuda/runtime/compiler.py"} == {
+        *native,
+        "ops/product/native/gemm.py",
+        "ops/recurrent/lowering.py",
+    }
 
 
 @pytest.mark.slow

@@ -23,8 +23,8 @@ from benchmarks.contenders import puregraph as side  # noqa: E402
 from puregraph.compile import program  # noqa: E402
 from puregraph.compile.backend import GPU  # noqa: E402
 from puregraph.compile.gpu.lower.copylaunch import stored  # noqa: E402
-from puregraph.compile.lower.workspace import Offset  # noqa: E402
 from puregraph.ops.cuda.runtime.launch import PointerTable  # noqa: E402
+from puregraph.ops.ir.value import Offset  # noqa: E402
 
 GOLDEN = Path(__file__).with_name("traffic.json")
 CASES = {
