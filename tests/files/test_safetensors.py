@@ -324,7 +324,7 @@ def test_an_index_of_transformers_is_read(tmp_path):
 )
 def test_a_shard_outside_of_the_folder_or_of_another_kind_is_refused(tmp_path, place):
     path = write(tmp_path, {"w": place})
-    with pytest.raises(CheckpointError, match="array 'w': wanted the name of a .safetensors file beside the index"):
+    with pytest.raises(CheckpointError, match="array 'w': wanted a file of weights beside the index"):
         readWeights(path)
 
 
@@ -337,10 +337,10 @@ def test_shards_that_do_not_fit_their_index_are_refused(tmp_path):
         readWeights(json.dumps({"weight_map": places}).encode())
     write(tmp_path, places)
     (tmp_path / shard).write_bytes(b"\x00" * 40)
-    with pytest.raises(CheckpointError, match=f"its shard '{shard}': its header is not JSON"):
+    with pytest.raises(CheckpointError, match=f"its shard '{shard}'.*: its header is not JSON"):
         readWeights(tmp_path / "model.safetensors.index.json")
     (tmp_path / shard).unlink()
-    with pytest.raises(CheckpointError, match=f"its shard '{shard}' is missing, which must be beside it"):
+    with pytest.raises(CheckpointError, match=f"its shard '{shard}', which must be beside it: .*No such file"):
         readWeights(tmp_path / "model.safetensors.index.json")
     with pytest.raises(CheckpointError, match="wanted an index with a weight_map"):
         readWeights(write(tmp_path, None))

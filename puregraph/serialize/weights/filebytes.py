@@ -16,12 +16,19 @@ import numpy as np
 from puregraph.core.errors import CheckpointError
 from puregraph.core.storage.archive import CHUNK, fill
 
+STRUCTURE = 2 << 20  # bytes that may describe the arrays of a small file
+
 
 class FileBytes:
-    """The bytes of a file; `size` of them when it was opened."""
+    """The bytes of a file.
+
+    `size`           how many there were when it was opened
+    `mostStructure`  bytes that may describe its arrays: their objects take up to thirty times as much memory
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self.file, self.size, self.lock = file, file.seek(0, 2), Lock()
+        self.mostStructure = STRUCTURE + self.size // 16
 
     def bytesAt(self, offset: int, size: int) -> bytes:
         """Read bytes.

@@ -11,7 +11,16 @@ from puregraph.core.arguments import FileSource, takes
 from puregraph.core.errors import CheckpointError, printable
 from puregraph.core.storage.archive import foreign
 from puregraph.serialize.checkpoint import openFile
-from puregraph.serialize.weights.formatchecks import isHdf, isKerasZip, isPuzzle
+from puregraph.serialize.weights.formatchecks import (
+    isHdf,
+    isIndex,
+    isKerasZip,
+    isNpz,
+    isPuzzle,
+    isSafetensors,
+    isTorchOlder,
+    isTorchZip,
+)
 from puregraph.serialize.weights.weightfile import WeightFile
 
 HEAD = 512  # bytes by which a format is recognised
@@ -29,19 +38,11 @@ class Reader(NamedTuple):
     module: str
 
 
-def isSafetensors(head: bytes, suffix: str, file: BinaryIO) -> bool:
-    """True for a file that begins with a length and JSON, or is named so and is of no other known kind."""
-    if head[8:9] == b"{":
-        return suffix == ".safetensors" or int.from_bytes(head[:8], "little") <= file.seek(0, 2) - 8
-    return suffix == ".safetensors" and "begins with" in foreign(head)
-
-
-def isIndex(head: bytes, suffix: str, file: BinaryIO) -> bool:
-    """True for a JSON object in a file that is named so, or in bytes."""
-    return suffix in (".json", "") and head.lstrip().startswith(b"{")
-
-
 READERS: list[Reader] = [
+    Reader("npy", lambda head, suffix, file: head.startswith(b"\x93NUMPY"), "puregraph.serialize.weights.npzfile"),
+    Reader("npz", isNpz, "puregraph.serialize.weights.npzfile"),
+    Reader("torch", isTorchZip, "puregraph.serialize.weights.torchfile"),
+    Reader("torch", isTorchOlder, "puregraph.serialize.weights.torchfile"),
     Reader("safetensors", isSafetensors, "puregraph.serialize.weights.safetensors"),
     Reader("safetensors index", isIndex, "puregraph.serialize.weights.shardedfile"),
     Reader("puzzlelib", isPuzzle, "puregraph.compat.puzzleweights"),

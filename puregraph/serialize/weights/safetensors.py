@@ -40,7 +40,6 @@ DTYPES = {
 }
 METADATA = "__metadata__"
 PREFIX = 8  # bytes of the header's length
-LONGEST = 2 << 20  # bytes of a header, in a small file
 KEYS = ["data_offsets", "dtype", "shape"]
 
 
@@ -73,14 +72,12 @@ def opened(file: BinaryIO, source: str) -> WeightFile:
 def readHeader(data: FileBytes) -> tuple[dict[str, Any], int]:
     """Read the header, and where the buffer begins.
 
-    A header is at most as long as its objects may take memory: 2 MB, and a sixteenth of the file.
-
     Raises    CheckpointError for a header that is cut off, too long, or not JSON
     """
     length = lengthOf(data.bytesAt(0, PREFIX))
     if length > data.size - PREFIX:
         raise CheckpointError(f"it is cut off: its header takes {length:,} bytes, and the file has {data.size:,}")
-    if length > LONGEST + data.size // 16:
+    if length > data.mostStructure:
         raise CheckpointError(f"its header has {length:,} bytes, too many for a file of {data.size:,}")
     text = data.bytesAt(PREFIX, length)
     try:

@@ -12,12 +12,11 @@ from typing import Any, BinaryIO
 
 from puregraph.core.errors import CheckpointError, brief, quote
 from puregraph.core.storage.jsoncodec import loads
-from puregraph.serialize.checkpoint import openFile
-from puregraph.serialize.weights import safetensors
 from puregraph.serialize.weights.filebytes import FileBytes
+from puregraph.serialize.weights.readers import readWeights
 from puregraph.serialize.weights.weightfile import WeightFile
 
-SHARD = re.compile(r"[^/\\:\0]+\.safetensors")  # a name without a folder
+SHARD = re.compile(r"[^/\\:\0]+\.(safetensors|bin|pt|pth)")  # a name without a folder
 MOST = 512  # shards, which are all open at the same time
 LONGEST = 16 << 20  # bytes of an index
 ENTRIES = (50_000, 1 / 40)  # entries of an index, and more for each byte of it
@@ -40,7 +39,7 @@ def opened(file: BinaryIO, source: str) -> WeightFile:
             if name not in shards[shard]:
                 raise CheckpointError(f"its shard {quote(shard)} has no array {quote(name)}")
             tensors[name] = shards[shard][name]
-        return WeightFile("safetensors", source, tensors, index.get("metadata"), stack.pop_all().close)
+        return WeightFile("sharded", source, tensors, index.get("metadata"), stack.pop_all().close)
 
 
 def folderOf(file: BinaryIO) -> str:
@@ -72,9 +71,7 @@ def readIndex(file: BinaryIO) -> dict[str, Any]:
         raise CheckpointError(f"its metadata: wanted an object, got {brief(index['metadata'])}")
     for name, shard in shardOf.items():
         if not isinstance(shard, str) or not SHARD.fullmatch(shard) or not shard.isprintable():
-            raise CheckpointError(
-                f"array {quote(name)}: wanted the name of a .safetensors file beside the index, got {brief(shard)}"
-            )
+            raise CheckpointError(f"array {quote(name)}: wanted a file of weights beside the index, got {brief(shard)}")
     return index
 
 
@@ -83,10 +80,9 @@ def openShard(folder: str, name: str, stack: ExitStack) -> WeightFile:
 
     Raises    CheckpointError naming it
     """
-    path = os.path.join(folder, name)
     try:
-        return safetensors.opened(stack.enter_context(openFile(path)), path)
-    except FileNotFoundError:
-        raise CheckpointError(f"its shard {quote(name)} is missing, which must be beside it") from None
-    except OSError as error:
-        raise CheckpointError(f"its shard {quote(name)}: {error}") from error
+        shard = readWeights(os.path.join(folder, name))
+    except CheckpointError as error:
+        raise CheckpointError(f"its shard {quote(name)}, which must be beside it: {error}") from error
+    stack.callback(shard.close)
+    return shard
