@@ -269,7 +269,8 @@ def dimsFrom(sizes: list[Any], name: str) -> tuple:
         if isinstance(size, Dim) or isinstance(size, int) and size >= 0:
             dims.append(size)
         else:
-            text = size if isinstance(size, str) and re.search(r"\w", size) else f"{name}_{axis}"
+            isNamed = isinstance(size, str) and re.search(r"[^\W\d]", size) and size != "None"
+            text = size if isNamed else f"{name}_{axis}"
             clean = re.sub(r"\W+", "_", text)
             dims.append(Dim(clean if clean[:1].isalpha() else f"n{clean}"))
     return tuple(dims)

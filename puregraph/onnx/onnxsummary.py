@@ -32,7 +32,7 @@ class OnnxSummary:
         inputShapes = dict(zip([info.name for info in ends], shapes or []))
         self.shapes = shapes or [declaredShape(info) for info in ends]
         try:
-            opsetsOf(file.proto.opset_import)
+            opsetsOf(file.proto)
             self.graph = ModelReader(file).read(inputShapes)
         except GraphError as error:
             self.problem = str(error)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from puregraph.core.errors import PuregraphError
 
 NEWEST = 28  # the newest opset whose operators are known here
-OLDEST = 7
 MICROSOFT = "com.microsoft"  # the domain of onnxruntime's own operators
 NOTREAD = """
 AttnLSTM BeamSearch BiasAdd BiasDropout BiasSoftmax BiasSplitGelu BitmaskBiasDropout BitmaskDropout CDist ComplexMul

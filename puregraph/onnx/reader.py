@@ -29,6 +29,7 @@ from puregraph.onnx.exporternotes import ExporterNotes, MergedWeights, share
 from puregraph.onnx.functionbody import bodyOf, isWrittenOut, localFunctions
 from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
 from puregraph.onnx.modelfile import NUMERIC, ModelFile, dtypeOf, notNumeric
+from puregraph.onnx.oldopsets import OLDEST, renewed
 from puregraph.onnx.onnxnode import OnnxNode
 from puregraph.onnx.onnxsequence import OnnxSequence, flattened
 from puregraph.onnx.onnxvalue import OnnxValue
@@ -116,7 +117,7 @@ class ModelReader:
     def read(self, shapes: dict[str, Any], values: dict[str, Any] | None = None) -> Graph:
         """The whole model as a graph."""
         graph = self.model.graph
-        opsets = opsetsOf(self.model.opset_import)
+        opsets = opsetsOf(self.model)
         scope = NameScope({}, "", opsets)
         values = values or {}
         for what, entries in (("shapes", shapes), ("values", values)):
@@ -252,12 +253,12 @@ class ModelReader:
         if proto.op_type == "Identity" and proto.output[0] in self.notes.aliases:
             return [inputs[0]]
         try:
-            if not domain and opset < opregistry.OLDEST and not meansTheSame(proto.op_type, opset):
-                raise GraphError(f"opset {opset} is not supported; the oldest supported opset is {opregistry.OLDEST}")
+            if not domain and not opset:
+                raise GraphError("the model imports no opset of the standard's operators")
             if not domain and proto.op_type in CONTROL:
                 return self.subgraphs.read(scope, proto, inputs, path)
             body = self.functions.get((domain, proto.op_type, getattr(proto, "overload", "")))
-            read = opregistry.readerOf(domain, proto.op_type, opset)
+            read = opregistry.readerOf(domain, proto.op_type, opset if domain else max(opset, OLDEST))
             if body is None and read is not None:
                 return self.called(scope, proto, read, inputs, path, opset)
             body = body or bodyOf(domain, proto, opset, inputs)
@@ -289,16 +290,18 @@ class ModelReader:
 
     def called(self, scope: NameScope, proto: Any, read: Any, inputs: list, path: str, opset: int) -> Outputs:
         """The outputs of a node that is read by a registered function."""
-        if None in inputs and not proto.domain:
+        if not proto.domain:
             checkRequired(required(proto.op_type, opset), inputs)
-        attributes = {a.name: attributeOf(self.file, a) for a in proto.attribute}
+        attributes = {a.name: attributeOf(self.file, typed(a, proto.op_type, opset)) for a in proto.attribute}
         if not proto.domain or proto.domain == "ai.onnx":
             checkAttributes(proto, opset)
+        self.builder.begin(path)
+        node = OnnxNode(proto, path, opset, attributes, self.builder)
+        if opset < OLDEST and proto.domain in ("", "ai.onnx"):
+            inputs = renewed(node, inputs)
         if inputs and inputs[0] is not None and not proto.domain:
             settleOperand(proto.op_type, attributes, inputs)
         inputs = self.merged.withCopies(proto, inputs, path, self.builder)
-        self.builder.begin(path)
-        node = OnnxNode(proto, path, opset, attributes, self.builder)
         result = read(node, *inputs)
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
         if self.patterns and not proto.domain and len(proto.output) == 1 == len(outputs):
@@ -362,6 +365,17 @@ class ModelReader:
 def pathOf(scope: NameScope, proto: Any) -> str:
     """The name of a node, after the names of the nodes around it."""
     return f"{scope.path}{proto.name or next(filter(None, proto.output), proto.op_type)}"
+
+
+def typed(proto: Any, kind: str, opset: int) -> Any:
+    """An attribute with the type that its operator declares, if the file names none, as the first ones did not."""
+    declared = None if proto.type else (attributesOf(kind, opset) or {}).get(proto.name)
+    if declared is None:
+        return proto
+    copy = type(proto)()
+    copy.CopyFrom(proto)
+    copy.type = declared[0]
+    return copy
 
 
 def attributeOf(file: ModelFile, proto: Any) -> Any:
@@ -444,28 +458,20 @@ def isShaped(shape: Any) -> bool:
     return isinstance(shape, (tuple, list))
 
 
-def opsetsOf(imports: Any) -> dict[str, int]:
-    """The version of each domain of operators.
+def opsetsOf(model: Any) -> dict[str, int]:
+    """The version of each domain of operators. Files of the format's versions 1 and 2 name none: opset 1.
 
-    Raises    GraphError for one that is older or newer than those that are known
+    Raises    GraphError for one that is newer than those that are known, or below 1
     """
-    versions = {"" if opset.domain == "ai.onnx" else opset.domain: opset.version for opset in imports}
+    versions = {"" if opset.domain == "ai.onnx" else opset.domain: opset.version for opset in model.opset_import}
+    if not versions and 1 <= model.ir_version < 3:
+        versions[""] = 1
     version = versions.get("", opregistry.NEWEST)
     if not 1 <= version <= opregistry.NEWEST:
         raise GraphError(
             f"opset {version}: wanted 1 to {opregistry.NEWEST}; convert the model with onnx.version_converter"
         )
     return versions
-
-
-def meansTheSame(name: str, opset: int) -> bool:
-    """True if an operator of an old opset is the same as in the oldest opset that is fully supported."""
-    from onnx import defs
-
-    try:
-        return defs.get_schema(name, opset).since_version == defs.get_schema(name, opregistry.OLDEST).since_version
-    except defs.SchemaError:
-        return False
 
 
 def few(paths: list[str]) -> str:
@@ -493,16 +499,17 @@ def checkRequired(names: tuple[str, ...], inputs: list[Any]) -> None:
 
     Raises    GraphError naming the first one that is left out
     """
-    for i, value in enumerate(inputs):
+    for i, value in enumerate([*inputs, *[None] * (len(names) - len(inputs))]):
         name = names[min(i, len(names) - 1)] if names else ""
         if value is None and name:
             raise GraphError(f"its required input {name} is missing")
 
 
 FLAGS = frozenset(  # attributes that are 0 or 1
-    """align_corners allowzero antialias ceil_mode center_point_box count_include_pad exclude_outside exclusive fmod
-    input_forget inverse is_causal keepdims largest layout linear_before_reset noop_with_empty_axes onesided reverse
-    saturate select_last_index sorted storage_order training_mode transA transB upper""".split()
+    """align_corners allowzero antialias broadcast ceil_mode center_point_box count_include_pad exclude_outside
+    exclusive fmod input_forget inverse is_causal keepdims largest layout linear_before_reset
+    noop_with_empty_axes onesided reverse saturate select_last_index sorted storage_order training_mode transA
+    transB upper""".split()
 )
 
 
