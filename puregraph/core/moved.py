@@ -26,6 +26,7 @@ KEPT = {  # short names of what users import
     "node": "graph.node",
     "pointwise": "graph.pointwise",
     "text": "compat.text",
+    "torch": "compat.torch",
     "weights": "serialize.weights",
 }
 

@@ -1,0 +1,114 @@
+"""SplitPass: a forward pass that keeps what its gradients read, and a backward pass that reads it, both compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from puregraph.autodiff.joint.addbackward import BackwardPassGraph
+from puregraph.autodiff.joint.freeinggraph import FreeingGraph
+from puregraph.autodiff.joint.gradientgraph import connected
+from puregraph.autodiff.joint.remat import Outline
+from puregraph.autodiff.joint.valuenames import _Target
+from puregraph.compile.cache import Programs
+from puregraph.core.accumulate import isArray
+from puregraph.core.param import Param
+from puregraph.graph import Graph
+
+
+class KeepingGraph(FreeingGraph):
+    """Gives a graph's outputs, then those forward values that its backward pass reads besides inputs and outputs.
+
+    Shapes    as the graph's inputs -> its outputs, then the kept values
+    Source    `ForwardPassGraph`
+    """
+
+    def __init__(self, backward: BackwardPassGraph, kept: list[int]):
+        super().__init__()
+        self.forwardGraph, flat = backward.forwardGraph, backward.forwardSteps
+        entries, values = self.repeat(flat)
+        edges = []
+        for n in kept:
+            isShape = n not in backward.read
+            edges.append((self.grow(Outline(), [values[n]], f"outline:{flat.names[n]}"), 0) if isShape else values[n])
+        self.labels = (*self.forwardGraph.outputNames, *[flat.names[n] for n in kept])
+        self.link(entries, [*(values[n] for n in flat.outputs), *edges])
+
+    def title(self) -> str:
+        return f"forward pass of {self.forwardGraph.title()}"
+
+
+class SplitPass:
+    """Gradients of some inputs and parameters of a graph, in the current modes of its modules.
+
+    `inputs`   for each input, whether its gradient is wanted; `params` are the parameters whose gradients are
+    `read`     the parameters that the backward pass reads
+    `returned` indices of the outputs that the backward pass reads, in the caller's memory
+
+    Several forward passes may precede their backward passes: what one keeps is returned.
+    """
+
+    def __init__(self, graph: Graph, inputs: Sequence[bool], params: Sequence[Param]):
+        flat = graph.steps()
+        numbers = {id(p): tuple(n for n, m, name in flat.params if getattr(m, name) is p) for p in params}
+        wanted = [n for n, isWanted in zip(flat.inputs, inputs) if isWanted]
+        reached, _ = connected(flat, flat.outputs, [*wanted, *(n for ns in numbers.values() for n in ns)])
+        ins = [_Target(flat.names[n], (n,)) for n in wanted if n in reached]
+        ins += [_Target(flat.names[ns[0]], ns) for ns in numbers.values() if not reached.isdisjoint(ns)]
+        self.isEmpty = not ins
+        if self.isEmpty:
+            return
+        _, led = connected(flat, [], [n for target in ins for n in target.numbers])
+        self.seeds = [
+            [i for i, m in enumerate(flat.outputs) if m == n] for n in dict.fromkeys(flat.outputs) if n in led
+        ]
+        outs = [_Target(graph.outputNames[group[0]], (flat.outputs[group[0]],)) for group in self.seeds]
+        self.backwardGraph = back = BackwardPassGraph(graph, outs, ins, set(range(flat.count)))
+        self.count, kept = len(flat.outputs), []
+        self.sources: list[tuple[str, int]] = []
+        for n in back.numbers:
+            if n in flat.inputs:
+                self.sources.append(("input", flat.inputs.index(n)))
+            elif n in flat.outputs:
+                self.sources.append(("output", flat.outputs.index(n)))
+            else:
+                self.sources.append(("kept", len(kept)))
+                kept.append(n)
+        self.returned = [i for kind, i in self.sources if kind == "output"]
+        self.read = [getattr(*back.params_by_number[n]) for n in back.read if n in back.params_by_number]
+        self.forwardGraph = KeepingGraph(back, kept)
+        self.forwards, self.backwards = Programs(self.forwardGraph), Programs(back)
+        left = iter(range(len(ins)))
+        self.inputSlots = [next(left) if w and n in reached else None for n, w in zip(flat.inputs, inputs)]
+        self.paramSlots = [next(left) if not reached.isdisjoint(numbers[id(p)]) else None for p in params]
+
+    def forward(self, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
+        """The outputs, and the values that `backward` takes."""
+        values = run(self.forwards, self.forwardGraph, arrays)
+        return values[: self.count], values[self.count :]
+
+    def backward(
+        self, arrays: list[Any], outputs: list[Any], kept: list[Any], grads: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """The gradients of the inputs, and of the parameters; None for those that are not wanted or not reached."""
+        pools = {"input": arrays, "output": outputs, "kept": kept}
+        values = [pools[kind][i] for kind, i in self.sources]
+        for group in self.seeds:
+            present = [grads[i] for i in group if grads[i] is not None]
+            y = outputs[group[0]]
+            values.append(sum(present[1:], present[0]) if present else np.zeros_like(y, shape=y.shape))
+        results = run(self.backwards, self.backwardGraph, values)
+        return (
+            [None if slot is None else results[slot] for slot in self.inputSlots],
+            [None if slot is None else results[slot] for slot in self.paramSlots],
+        )
+
+
+def run(programs: Programs, graph: Graph, arrays: list[Any]) -> list[Any]:
+    """The outputs of a graph as a list: compiled, or eagerly for values that are no arrays and for rare shapes."""
+    isPlain = all(map(isArray, arrays))
+    program = programs.get(arrays) if isPlain else None
+    result = graph(*arrays) if program is None else program.run(*arrays)
+    return result if isinstance(result, list) else [result]

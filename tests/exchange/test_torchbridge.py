@@ -1,0 +1,570 @@
+"""Graphs as functions and modules of torch: the same memory, gradients, second derivatives, modes, training loops."""
+
+import copy
+import io
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+from puregraph import models
+from puregraph.core.errors import AutoDiffException, DataError, DtypeError, GraphError, PuregraphError, ShapeError
+from puregraph.graph import Graph
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
+from puregraph.modules import Add, BatchNorm, Dropout, Embedder, Flatten, Linear, Relu, Sigmoid, Split, Tanh
+from puregraph.optimizers import SGD, Adam
+from puregraph.torch import asArray, asFunction, asModule, asTensor
+
+pytestmark = pytest.mark.peers
+torch = pytest.importorskip("torch")
+
+NETWORKS = {  # each in a small size: the graph, the shapes of its inputs, and the ends of whole numbers
+    "lenet": (lambda: models.lenet(size=8, maps=(2, 3)), [(2, 1, 8, 8)]),
+    "mlp": (lambda: models.mlp(5, (4, 3), 2), [(3, 5)]),
+    "lstm": (lambda: models.lstm(3, 2, classes=2), [(2, 3, 3)]),
+    "transformer": (lambda: models.transformer(1, 4, 2, causal=True), [(2, 3, 4)]),
+    "gpt": (lambda: models.gpt(7, 4, 1, 2, 4), [(2, 3)]),
+    "dlrm": (lambda: models.dlrm(3, (4, 5), 2, (3,), (3,)), [(2, 3), (2, 2)]),
+    "vit": (lambda: models.vit(4, 2, 1, 2, 4, classes=3), [(2, 3, 4, 4)]),
+    "unet": (lambda: models.unet(maps=2, depth=1), [(1, 1, 8, 8)]),
+    "vgg11": (lambda: models.vgg11(classes=2, size=32, dropout=0.0), [(1, 3, 32, 32)]),
+    "resnet20": (lambda: models.cifarResnet(8, classes=2), [(2, 3, 8, 8)]),
+    "resnet18": (lambda: models.resnet18(classes=2), [(2, 3, 32, 32)]),
+    "mobilenet": (lambda: models.mobilenet(classes=2, width=0.1), [(2, 3, 32, 32)]),
+}
+LARGE = {"lenet", "vgg11", "resnet18", "mobilenet", "resnet20", "unet"}
+
+
+def tensorsFor(graph, shapes, rng, dtype=np.float64):
+    """Random inputs of a graph as tensors; whole numbers where it takes indices."""
+    arrays = []
+    for shape, kind in zip(shapes, graph.inputTypes(len(shapes))):
+        isWhole = kind.kind in "iu"
+        arrays.append(rng.integers(0, 4, shape) if isWhole else rng.standard_normal(shape).astype(dtype))
+    return [torch.from_numpy(x).requires_grad_(x.dtype.kind == "f") for x in arrays]
+
+
+def addresses(module, graph):
+    """Pairs of addresses: of a parameter or state of the graph, and of the tensor of that path."""
+    state = module.state_dict()
+    stored = {**graph.params, **graph.states}
+    assert set(state) == {path for path, s in stored.items()} | set(graph.ties)
+    return [(s.array.ctypes.data, state[path].data_ptr()) for path, s in stored.items()]
+
+
+# Gradients ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in NETWORKS])
+def test_every_network_passes_the_check_of_gradients(name, rng):
+    make, shapes = NETWORKS[name]
+    graph = make().calcMode(np.float64).evalMode()
+    module, inputs = asModule(graph), tensorsFor(graph, shapes, rng)
+    params = list(module.parameters())
+    fast = name in LARGE
+    if fast:  # kinks of thousands of Relus are too near for differences in all directions
+        params = params[-4:]
+        inputs = [x.requires_grad_(False) for x in inputs]
+    isSmooth = torch.autograd.gradcheck(
+        lambda *xs: module(*xs[: len(inputs)]), (*inputs, *params), eps=1e-6, atol=1e-5, fast_mode=fast
+    )
+    assert isSmooth
+
+
+@pytest.mark.parametrize("name", ["mlp", "lenet", "transformer", "vit"])
+@pytest.mark.parametrize("isCompiled", [True, False])
+def test_gradients_are_those_of_the_graph(name, isCompiled, rng):
+    make, shapes = NETWORKS[name]
+    graph = make().trainMode()
+    module, inputs = asModule(graph, isCompiled), tensorsFor(graph, shapes, rng, np.float32)
+    y = module(*inputs)
+    seed = torch.randn(y.shape)
+    y.backward(seed)
+    wanted = graph(*[asArray(x) for x in inputs])
+    graph.backward(asArray(seed))
+    np.testing.assert_allclose(asArray(y), wanted, atol=1e-5)
+    for path, p in module.named_parameters():
+        np.testing.assert_allclose(asArray(p.grad), graph.params[path].grad, atol=1e-4)
+    np.testing.assert_allclose(asArray(inputs[0].grad), graph.grad, atol=1e-5)
+
+
+@pytest.mark.parametrize("isCompiled", [True, False])
+def test_second_derivatives_are_right_and_third_ones_refused(isCompiled, rng):
+    graph = Sequential(Linear(3, 4, name="a"), Tanh(), Linear(4, 2, name="b"), Sigmoid()).calcMode(np.float64)
+    module = asModule(graph, isCompiled)
+    x = torch.from_numpy(rng.standard_normal((5, 3))).requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda x, *params: module(x), (x, *module.parameters()))
+    (first,) = torch.autograd.grad(module(x).sum(), x, create_graph=True)
+    with pytest.raises(AutoDiffException, match="third derivatives do not pass"):
+        torch.autograd.grad(first.pow(2).sum(), x, create_graph=True)
+
+
+def test_a_gradient_penalty_draws_the_mask_of_its_forward_pass(rng):
+    graph = Sequential(Linear(3, 6, name="a"), Dropout(0.5), Tanh(), Linear(6, 1, name="b")).calcMode(np.float64)
+    module = asModule(graph)
+    x = torch.from_numpy(rng.standard_normal((4, 3))).requires_grad_()
+    before = {path: np.copy(state.array) for path, state in graph.states.items()}
+
+    def penalty(x):
+        for path, state in graph.states.items():
+            state.array[...] = before[path]
+        (g,) = torch.autograd.grad(module(x).sum(), x, create_graph=True)
+        return g.pow(2).sum()
+
+    (found,) = torch.autograd.grad(penalty(x), x)
+    for index in [(0, 0), (2, 1), (3, 2)]:
+        h = torch.zeros_like(x)
+        h[index] = 1e-5
+        wanted = (penalty((x + h).detach().requires_grad_()) - penalty((x - h).detach().requires_grad_())) / 2e-5
+        assert abs(found[index] - wanted) < 1e-7
+
+
+def test_several_outputs_and_those_that_nobody_reads(rng):
+    x = Input((5, 6), name="x").node()
+    halves = Split(axis=1, sections=(2, 4), name="halves")(x)
+    graph = Graph(x, [(halves, 0), (Tanh(name="t")((halves, 1)), 0)])
+    module = asModule(graph)
+    t = torch.randn(5, 6, requires_grad=True)
+    first, second = module(t)
+    second.sum().backward(retain_graph=True)
+    assert torch.equal(t.grad[:, :2], torch.zeros(5, 2))
+    torch.testing.assert_close(t.grad[:, 2:], 1 - torch.tanh(t[:, 2:]).detach() ** 2)
+    t.grad = None
+    (first.sum() + second.sum()).backward()
+    assert torch.equal(t.grad[:, :2], torch.ones(5, 2))
+    with pytest.raises(RuntimeError, match="second time"):
+        second.sum().backward()
+
+
+def test_a_gradient_that_is_not_contiguous_is_read_right(rng):
+    module = asModule(Sequential(Linear(3, 4, name="fc")))
+    x = torch.randn(5, 3, requires_grad=True)
+    module(x).t()[::2].expand(2, 5).sum().backward()
+    wanted = module.fc.W.detach()[:, ::2].sum(1).expand(5, 3)
+    torch.testing.assert_close(x.grad, wanted)
+
+
+def test_whole_numbers_have_no_gradient(rng):
+    module = asModule(Sequential(Embedder(9, 4, name="words"), Linear(4, 2, name="fc")))
+    y = module(torch.tensor([[1, 2, 8]]))
+    y.sum().backward()
+    assert module.words.W.grad[3].abs().sum() == 0 and module.words.W.grad[8].abs().sum() > 0
+
+
+# Memory ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_parameters_and_states_are_at_the_same_addresses(name):
+    graph = NETWORKS[name][0]()
+    module = asModule(graph)
+    pairs = addresses(module, graph)
+    assert pairs and all(a == b for a, b in pairs)
+    assert [p.requires_grad for p in module.parameters()] == [p.trainable for p in graph.params.values()]
+
+
+def test_inputs_and_outputs_are_not_copied(rng):
+    seen = []
+
+    class Looking(Tanh):
+        def updateData(self, x):
+            seen.append(x.ctypes.data)
+            return super().updateData(x)
+
+    module = asModule(Sequential(Looking(name="t")), isCompiled=False)
+    x = torch.randn(300, 200)
+    y = module(x)
+    assert seen[-1] == x.data_ptr() and y.data_ptr() != x.data_ptr()
+    assert asArray(y).ctypes.data == y.data_ptr() and asTensor(asArray(y)).data_ptr() == y.data_ptr()
+
+
+def test_an_update_of_torch_is_seen_by_compiled_steps_and_the_other_way_round(rng):
+    graph = Sequential(Linear(6, 5, name="a"), Relu(), Linear(5, 3, name="b")).evalMode()
+    module = asModule(graph)
+    program, x = graph.compile([(4, 6)], train=False), rng.standard_normal((4, 6)).astype(np.float32)
+    for change in (lambda p: p.add_(0.25), lambda p: p.data.mul_(1.5), lambda p: asArray(p).__iadd__(0.5)):
+        with torch.no_grad():
+            change(module.a.W)
+            expected = torch.relu(torch.from_numpy(x) @ module.a.W + module.a.b) @ module.b.W + module.b.b
+            torch.testing.assert_close(module(torch.from_numpy(x)), expected)
+        np.testing.assert_allclose(program.run(x), asArray(expected), atol=1e-5)
+    graph.params["a.W"].data = np.ones((6, 5), np.float32)
+    assert module.state_dict()["a.W"].sum() == 30 and all(a == b for a, b in addresses(module, graph))
+
+
+def test_a_tensor_that_is_replaced_gives_its_values_to_the_graph():
+    graph = Sequential(Linear(3, 2, name="fc"))
+    module = asModule(graph)
+    module.fc.W.data = torch.full((3, 2), 2.0)
+    with torch.no_grad():
+        assert torch.equal(module(torch.ones(1, 3)), torch.full((1, 2), 6.0) + module.fc.b)
+    assert graph.params["fc.W"].array.sum() == 12 and all(a == b for a, b in addresses(module, graph))
+
+
+def test_a_module_that_is_converted_converts_its_graph(rng):
+    graph = Sequential(Linear(3, 2, name="fc"), BatchNorm(2, name="norm"))
+    module = asModule(graph).double()
+    assert graph.dtype == np.float64 and all(a == b for a, b in addresses(module, graph))
+    y = module(torch.ones(4, 3, dtype=torch.float64))
+    assert y.dtype is torch.float64
+    module.float()
+    assert graph.dtype == np.float32 and module(torch.ones(4, 3)).dtype is torch.float32
+    with pytest.raises(PuregraphError, match="in puregraph's memory, and cannot be on meta"):
+        module.to("meta")
+
+
+def test_a_state_dict_goes_to_another_module_and_back(rng):
+    first, second = (Sequential(Linear(3, 2, name="fc"), BatchNorm(2, name="norm")) for _ in range(2))
+    module = asModule(first)
+    module(torch.randn(5, 3))
+    stream = io.BytesIO()
+    torch.save(module.state_dict(), stream)
+    stream.seek(0)
+    other = asModule(second)
+    other.load_state_dict(torch.load(stream))
+    assert list(other.state_dict()) == [
+        "fc.W",
+        "fc.b",
+        "norm.scale",
+        "norm.bias",
+        "norm.mean",
+        "norm.var",
+        "norm.count",
+    ]
+    for path in (*first.params, *first.states):
+        a, b = ({**net.params, **net.states}[path].array for net in (first, second))
+        np.testing.assert_array_equal(a, b)
+    other.load_state_dict({k: v.clone() for k, v in module.state_dict().items()}, assign=True)
+    assert all(a == b for a, b in addresses(other, second))
+
+
+@pytest.mark.parametrize("clone", [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))])
+def test_a_copy_has_a_graph_of_its_own(clone):
+    module = asModule(Sequential(Linear(3, 2, name="fc")))
+    module.fc.b.requires_grad_(False)
+    other = clone(module)
+    assert torch.equal(other.fc.W, module.fc.W) and other.fc.W.data_ptr() != module.fc.W.data_ptr()
+    assert other.graph is not module.graph and not other.fc.b.requires_grad
+    assert all(a == b for a, b in addresses(other, other.graph))
+
+
+def test_a_parameter_of_two_modules_is_one_tensor(rng):
+    fc, again = Linear(3, 3, name="fc"), Linear(3, 3, name="again")
+    again.W = fc.W
+    graph = Sequential(fc, Tanh(), again)
+    module = asModule(graph)
+    assert list(module.state_dict()) == ["fc.W", "fc.b", "again.W", "again.b"] and len(list(module.parameters())) == 3
+    x = torch.randn(4, 3, requires_grad=True)
+    module(x).sum().backward()
+    graph.trainMode()(asArray(x))
+    graph.backward(np.ones((4, 3), np.float32))
+    np.testing.assert_allclose(asArray(module.fc.W.grad), graph.params["fc.W"].grad, atol=1e-5)
+
+
+def test_names_that_torch_modules_have_themselves_are_no_trouble():
+    graph = Sequential(Linear(2, 2, name="type"), Sequential(Linear(2, 2, name="eval"), name="graph"))
+    module = asModule(graph)
+    assert list(module.state_dict()) == ["type.W", "type.b", "graph.eval.W", "graph.eval.b"]
+    module.eval()
+    module.load_state_dict(module.state_dict())
+    assert module(torch.ones(1, 2)).shape == (1, 2)
+
+
+def test_parameters_of_others_are_used_where_torch_gives_them(rng):
+    graph = Sequential(Linear(3, 4, name="a"), Tanh(), BatchNorm(4, name="norm"), Linear(4, 2, name="b"))
+    module = asModule(graph.calcMode(np.float64)).eval()
+    x = torch.from_numpy(rng.standard_normal((5, 3))).requires_grad_()
+    other = {name: (p.detach() * 2).requires_grad_() for name, p in module.named_parameters()}
+    before = module(x).detach()
+
+    def call(x, *values):
+        return torch.func.functional_call(module, dict(zip(other, values)), (x,))
+
+    assert torch.autograd.gradcheck(call, (x, *other.values()))
+    assert torch.autograd.gradgradcheck(call, (x, *other.values()))
+    assert torch.equal(module(x), before) and not torch.equal(call(x, *other.values()), before)
+
+
+# Modes ----------------------------------------------------------------------------------------------------------------
+
+
+def test_train_and_eval_are_the_modes_of_the_graph(rng):
+    graph = Sequential(Linear(3, 4, name="fc"), BatchNorm(4, name="norm"), Dropout(0.5, name="drop"))
+    outer = torch.nn.Sequential(asModule(graph), torch.nn.Linear(4, 1))
+    module, x = outer[0], torch.randn(64, 3)
+    outer.eval()
+    assert not graph.isTraining and not module.training and not graph["norm"].isTraining
+    y = module(x)
+    assert torch.equal(y, module(x)) and graph.states["norm.count"].array == 0
+    y.sum().backward()
+    assert module.fc.W.grad is not None and module.norm.scale.grad.abs().sum() > 0
+    outer.train()
+    assert graph.isTraining and module.training
+    assert not torch.equal(module(x), module(x)) and module.norm.count == 2
+    wanted = 0.19 * (x @ module.fc.W + module.fc.b).mean(0)
+    torch.testing.assert_close(module.norm.mean, wanted.detach(), atol=1e-5, rtol=1e-4)
+    graph.evalMode()
+    assert not module.training
+
+
+def test_a_mode_that_changes_between_forward_and_backward_is_refused():
+    module = asModule(Sequential(Linear(3, 4, name="fc"), BatchNorm(4, name="norm")))
+    y = module(torch.randn(5, 3))
+    module.eval()
+    with pytest.raises(PuregraphError, match=r"at 'fc' .*the forward pass was in trainMode"):
+        y.sum().backward()
+
+
+def test_what_is_modified_between_forward_and_backward_is_refused():
+    module = asModule(Sequential(Linear(3, 4, name="fc"), Tanh(), Linear(4, 2, name="out")))
+    x = torch.randn(5, 3, requires_grad=True)
+    y = module(x)
+    with torch.no_grad():
+        module.out.W.add_(1.0)
+    with pytest.raises(PuregraphError, match="at 'out', backward: W was modified in place since the forward pass"):
+        y.sum().backward()
+    y = module(x)
+    with torch.no_grad():
+        module.out.b.add_(1.0)  # which no gradient reads
+    y.sum().backward()
+    y = module(x)
+    with torch.no_grad():
+        x.add_(1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    for tanh in (asModule(Sequential(Tanh())), asModule(Sequential(Tanh(), Flatten()), isCompiled=False)):
+        y = tanh(x)
+        y.mul_(2.0)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+    fc = asModule(Sequential(Linear(3, 4, name="fc")))
+    y = fc(x)
+    y.relu_()
+    y.sum().backward()
+
+
+# Messages -------------------------------------------------------------------------------------------------------------
+
+
+def test_inputs_that_do_not_fit_are_named():
+    module = asModule(Sequential(Linear(3, 4, name="fc")))
+    with pytest.raises(ShapeError, match=r"at 'fc' \(Linear\): wanted \(\.\.\., 3\), got \(5, 4\)"):
+        module(torch.ones(5, 4))
+    with pytest.raises(DtypeError, match="the graph computes in float32, got float64") as refusal:
+        module(torch.ones(5, 3, dtype=torch.float64))
+    assert "x.to(torch.float32)" in "".join(
+        refusal.value.__notes__ if hasattr(refusal.value, "__notes__") else refusal.value.args
+    )
+    with pytest.raises(DataError, match=r"wanted 1 tensor \(fc\), got 2"):
+        module(torch.ones(5, 3), torch.ones(5, 3))
+    with pytest.raises(DataError, match="wanted a tensor of torch, got ndarray; torch.from_numpy makes one"):
+        module(np.ones((5, 3), np.float32))
+    with pytest.raises(DataError, match="wanted a dense tensor"):
+        module(torch.ones(5, 3).to_sparse())
+    with pytest.raises(PuregraphError, match="the tensor is on meta"):
+        module(torch.ones(5, 3, device="meta"))
+
+
+def test_a_graph_that_is_changed_is_refused():
+    graph = Sequential(Linear(3, 4, name="fc"))
+    module = asModule(graph)
+    graph.append(Relu(name="relu"))
+    with pytest.raises(GraphError, match="was changed since asModule"):
+        module(torch.ones(5, 3))
+
+
+def test_inputs_by_name():
+    a, b = Input((4, 3), name="a").node(), Input((4, 3), name="b").node()
+    module = asModule(Graph([a, b], Add(name="sum")(a, b)))
+    assert torch.equal(module(torch.ones(4, 3), b=torch.ones(4, 3)), torch.full((4, 3), 2.0))
+    with pytest.raises(PuregraphError, match="wanted b, got c"):
+        module(torch.ones(4, 3), c=torch.ones(4, 3))
+
+
+def test_arrays_and_tensors_of_every_dtype_share_memory():
+    for dtype in "float16 float32 float64 int8 int16 int32 int64 uint8 bool complex64".split():
+        array = np.zeros(3, dtype)
+        tensor = asTensor(array)
+        assert tensor.data_ptr() == array.ctypes.data and asArray(tensor).ctypes.data == array.ctypes.data
+        assert asArray(tensor).dtype == array.dtype
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    half = np.ones(3, ml_dtypes.bfloat16)
+    tensor = asTensor(half)
+    assert tensor.dtype is torch.bfloat16 and tensor.data_ptr() == half.ctypes.data and tensor.sum() == 3
+    assert asArray(tensor).dtype == half.dtype and asArray(tensor).ctypes.data == half.ctypes.data
+    with pytest.raises(DataError, match="read-only"):
+        asTensor(np.broadcast_to(np.zeros(1), (3,)))
+    with pytest.raises(DtypeError, match="no tensor for this array"):
+        asTensor(np.array(["a"]))
+    with pytest.raises(DataError, match="wanted an array, got list"):
+        asTensor([1.0])
+
+
+def test_any_library_with_dlpack_gives_tensors():
+    class Other:
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, **options):
+            return self.array.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+    array = np.zeros((2, 3), np.float32)
+    assert asTensor(Other(array)).data_ptr() == array.ctypes.data
+    assert np.from_dlpack(torch.from_numpy(array)).ctypes.data == array.ctypes.data
+
+
+# Training -------------------------------------------------------------------------------------------------------------
+
+
+def classes(rng, count=96):
+    """A small problem: points, and the side of a curve that they are on."""
+    x = rng.standard_normal((count, 6)).astype(np.float32)
+    return x, (x[:, 0] * x[:, 1] > x[:, 2]).astype(np.int64)
+
+
+def theirNet(ours):
+    """The same network in torch, with the same weights."""
+    first = torch.nn.Linear(6, 16, bias=False)  # a bias before BatchNorm is noise
+    net = torch.nn.Sequential(first, torch.nn.BatchNorm1d(16), torch.nn.Tanh(), torch.nn.Linear(16, 2))
+    with torch.no_grad():
+        for layer, name in ((net[0], "a"), (net[3], "b")):
+            layer.weight.copy_(torch.from_numpy(ours.params[f"{name}.W"].data.T.copy()))
+        net[3].bias.copy_(torch.from_numpy(ours.params["b.b"].data))
+    return net
+
+
+def ourNet():
+    return Sequential(
+        Linear(6, 16, useBias=False, name="a"), BatchNorm(16, name="norm"), Tanh(), Linear(16, 2, name="b"), name="net"
+    )
+
+
+def trained(net, optimizer, x, y, cost=torch.nn.functional.cross_entropy):
+    """The costs of fifty steps of torch."""
+    costs = []
+    for i in range(50):
+        rows = slice(i % 3 * 32, i % 3 * 32 + 32)
+        optimizer.zero_grad()
+        loss = cost(net(torch.from_numpy(x[rows])), torch.from_numpy(y[rows]))
+        loss.backward()
+        optimizer.step()
+        costs.append(loss.item())
+    return costs
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW"])
+def test_fifty_steps_of_an_optimizer_of_torch_are_those_of_a_net_of_torch(optimizer, rng):
+    (x, y), graph = classes(rng), ourNet()
+    theirs = theirNet(graph)
+    module = asModule(graph)
+    make = getattr(torch.optim, optimizer)
+    wanted = trained(theirs, make(theirs.parameters(), lr=0.02), x, y)
+    found = trained(module, make(module.parameters(), lr=0.02), x, y)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    assert found[-1] < 0.8 * found[0]
+    np.testing.assert_allclose(graph.params["a.W"].array.T, asArray(theirs[0].weight), atol=1e-5)
+    np.testing.assert_allclose(graph.states["norm.mean"].array, asArray(theirs[1].running_mean), atol=1e-5)
+
+
+def test_a_layer_of_puregraph_in_a_net_of_torch(rng):
+    x, y = classes(rng)
+    fc = Linear(16, 16, name="fc")
+    layers = torch.nn.Linear(6, 16), torch.nn.Linear(16, 16), torch.nn.Linear(16, 2)
+    fc.W.data, fc.b.data = layers[1].weight.detach().numpy().T, layers[1].bias.detach().numpy()
+    pure = torch.nn.Sequential(layers[0], torch.nn.Tanh(), layers[1], torch.nn.ReLU(), layers[2])
+    mixed = copy.deepcopy(pure)
+    mixed[2] = asModule(fc)
+    costs = [trained(net, torch.optim.Adam(net.parameters(), lr=0.02), x, y) for net in (pure, mixed)]
+    np.testing.assert_allclose(costs[0], costs[1], atol=1e-5)
+    np.testing.assert_allclose(fc.W.array.T, asArray(pure[2].weight), atol=1e-5)
+
+
+@pytest.mark.parametrize("make", [lambda: SGD(0.1), lambda: Adam(0.02)])
+def test_an_optimizer_of_puregraph_updates_a_graph_in_a_loop_of_torch(make, rng):
+    (x, y), graph = classes(rng), ourNet()
+    theirs = theirNet(graph)
+    function, optimizer = asFunction(graph, [(32, 6)]), make().setupOn(graph)
+    kind = (
+        torch.optim.SGD(theirs.parameters(), lr=0.1)
+        if isinstance(optimizer, SGD)
+        else torch.optim.Adam(theirs.parameters(), lr=0.02)
+    )
+
+    class Steps:
+        zero_grad = staticmethod(lambda: None)
+        step = staticmethod(optimizer.update)
+
+    wanted, found = trained(theirs, kind, x, y), trained(function, Steps, x, y)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    assert function.module.a.W.data_ptr() == graph.params["a.W"].array.ctypes.data
+
+
+def test_gradients_of_a_function_add_up_until_an_update(rng):
+    graph = Sequential(Linear(3, 2, useBias=False, name="fc"))
+    function, optimizer = asFunction(graph), SGD(0.0).setupOn(graph)
+    x = torch.randn(4, 3)
+    wanted = asArray(x).sum(0)
+    for _ in range(2):
+        (function(x).sum() + function(x).sum()).backward()
+        np.testing.assert_allclose(graph["fc"].W.grad[:, 0], 2 * wanted, rtol=1e-5)
+        function(x).sum().backward()
+        np.testing.assert_allclose(graph["fc"].W.grad[:, 0], 3 * wanted, rtol=1e-5)
+        optimizer.update()
+    torch.autograd.grad(function(x.requires_grad_()).sum(), x)
+    np.testing.assert_allclose(graph["fc"].W.grad[:, 0], 3 * wanted, rtol=1e-5)
+
+
+def test_a_function_of_other_shapes_is_refused_at_once():
+    with pytest.raises(ShapeError, match="at 'fc'"):
+        asFunction(Sequential(Linear(3, 2, name="fc")), [(5, 4)])
+    with pytest.raises(PuregraphError, match="shapes as a list of shapes"):
+        asFunction(Sequential(Linear(3, 2, name="fc")), (5, 4))
+    with pytest.raises(PuregraphError, match="graph as a module"):
+        asFunction(torch.nn.Linear(3, 2))
+
+
+def test_a_loader_of_torch_gives_batches_to_a_trainer(rng):
+    from puregraph import CrossEntropy, Trainer
+
+    x, y = classes(rng)
+    data = torch.utils.data.TensorDataset(torch.from_numpy(x), torch.from_numpy(y))
+    loader = torch.utils.data.DataLoader(data, batch_size=32)
+    first, second = ourNet(), ourNet()
+    for path, p in first.params.items():
+        second.params[path].data = p.data
+    history = Trainer(first, CrossEntropy(), Adam(0.02), progress="none").train(loader, epochs=3)
+    wanted = Trainer(second, CrossEntropy(), Adam(0.02), batchsize=32, shuffle=False, progress="none").train(
+        x, y, epochs=3
+    )
+    assert [row["loss"] for row in history] == [row["loss"] for row in wanted]
+
+
+def test_threads_call_one_module_at_once(rng):
+    module = asModule(Sequential(Linear(20, 30, name="a"), Relu(), Linear(30, 10, name="b")))
+    inputs = [torch.randn(7 + i % 3, 20) for i in range(8)]
+    wanted = []
+    for x in inputs:
+        x.requires_grad_()
+        wanted.append((module(x).detach(), *torch.autograd.grad(module(x).sum(), x)))
+    faults = []
+
+    def work(x, y, g):
+        try:
+            for _ in range(50):
+                found = module(x)
+                torch.testing.assert_close(found.detach(), y)
+                torch.testing.assert_close(torch.autograd.grad(found.sum(), x)[0], g)
+        except BaseException as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=work, args=(x, *pair)) for x, pair in zip(inputs, wanted)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults, faults[0]
