@@ -1,8 +1,7 @@
-"""The bridge to PyTorch: graphs as functions and modules of torch, and modules of torch as graphs.
+"""The bridge to PyTorch: graphs as functions and modules of torch.
 
 module = asModule(net)                      parameters in the memory of net.params, for optimizers of torch
 y = asFunction(net)(x)                      differentiable by torch, for optimizers of puregraph
-net = fromTorch(module, (x,))               a Graph with the weights of a module
 
 torch is imported when one of these is called, not before.
 """

@@ -35,9 +35,9 @@ class GraphCall:
         self.graph, self.sharing, self.isCompiled = graph, sharing, isCompiled
         self.flat, self.names = sharing.flat, graph.arguments
         self.params = [slot.stored for slot in sharing.params]
-        self.numbers = {id(getattr(m, name)): [] for _, m, name in self.flat.params}  # of each Param and State
+        self.numbers: dict[int, list[int]] = {}  # of each Param and State, by identity
         for number, module, name in self.flat.params:
-            self.numbers[id(getattr(module, name))].append(number)
+            self.numbers.setdefault(id(getattr(module, name)), []).append(number)
         self.draws = [
             (number, getattr(module, name))
             for number, module, name in self.flat.params

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from puregraph.compat.torch.graphcall import GraphCall
-from puregraph.compat.torch.sharing import Sharing, SharedTensor
+from puregraph.compat.torch.sharing import SharedTensor, Sharing
 from puregraph.compat.torch.tensors import asArray
 from puregraph.core.arguments import Flag, ModuleLike, Shapes, optional, takes
 from puregraph.core.errors import ArgumentError
@@ -110,9 +110,9 @@ def moduleClass() -> type:
 
         def __init__(self, graph: Graph, isCompiled: bool = True):
             super().__init__()
-            vars(self).update(graph=graph, isCompiled=isCompiled)
-            vars(self)["sharing"] = Sharing(graph, self)
-            vars(self)["call"] = GraphCall(graph, self.sharing, isCompiled)
+            self.graph, self.isCompiled = graph, isCompiled
+            self.sharing = Sharing(graph, self)
+            self.call = GraphCall(graph, self.sharing, isCompiled)
             self.register_state_dict_pre_hook(lambda module, *_: module.sharing.join())
             self.register_load_state_dict_post_hook(lambda module, _: module.sharing.follow())
 

@@ -66,7 +66,8 @@ class SplitPass:
         ]
         outs = [_Target(graph.outputNames[group[0]], (flat.outputs[group[0]],)) for group in self.seeds]
         self.backwardGraph = back = BackwardPassGraph(graph, outs, ins, set(range(flat.count)))
-        self.count, kept = len(flat.outputs), []
+        self.count = len(flat.outputs)
+        kept: list[int] = []
         self.sources: list[tuple[str, int]] = []
         for n in back.numbers:
             if n in flat.inputs:
