@@ -50,7 +50,7 @@ class Registered(NamedTuple):
     asked: bool = False
 
 
-REGISTRY: dict[tuple[type | str, str], Registered] = {}  # by a type of module or the name of one, and the rule's name
+REGISTRY: dict[tuple[type | str, str], Registered] = {}  # by a type, its name or operator, and the rule's
 
 
 @takes(name=optional(Text), applies=AnyFunction)
@@ -106,16 +106,20 @@ def candidates(module: Any) -> list[tuple[str, Registered]]:
     if not REGISTRY:
         return []
     moduleType: Any = type(module)
-    rank = kinds(moduleType)
+    rank = kinds(moduleType, getattr(module, "operator", None))
     ranked = [(rank[kind], name != DEFAULT, name) for kind, name in REGISTRY if kind in rank]
     order = list(rank)
     return [(name, REGISTRY[order[distance], name]) for distance, _, name in sorted(ranked)]
 
 
 @cache
-def kinds(moduleType: Any) -> dict[Any, int]:
-    """The keys under which rules for a type may be registered, nearest first: the type, its name, its bases."""
-    return {kind: i for i, kind in enumerate((moduleType, moduleType.__name__, *moduleType.__mro__[1:]))}
+def kinds(moduleType: Any, operator: str | None = None) -> dict[Any, int]:
+    """The keys under which rules for a type may be registered, nearest first.
+
+    They are the type, the operator of ONNX that a module of it was read from, the type's name, and its bases.
+    """
+    names = [moduleType.__name__] if operator in (None, moduleType.__name__) else [operator, moduleType.__name__]
+    return {kind: i for i, kind in enumerate((moduleType, *names, *moduleType.__mro__[1:]))}
 
 
 def gradientRule(module: Any, needs: tuple[bool, ...], name: str | None = None, context: RuleContext = NOWHERE) -> Rule:

@@ -98,6 +98,7 @@ class KeepsLastCall:
     """A module that keeps its last call on arrays; copies and files do not."""
 
     lastCall: LastCall | None = None
+    operator: str | None = None  # of ONNX, if it was read as this module alone
 
     @property
     def data(self) -> Any:

@@ -307,6 +307,8 @@ class ModelReader:
         if self.patterns and not proto.domain and len(proto.output) == 1 == len(outputs):
             outputs = [self.recognized(scope, node, inputs, outputs[0])]
         self.builder.end([value for value in outputs if value is not None])
+        if len(self.builder.made) == 1:
+            self.builder.made[0].module.operator = f"{node.domain}.{node.type}" if node.domain else node.type
         wanted = [name for name in proto.output[len(outputs) :] if name]
         if wanted or any(name and v is None for name, v in zip(proto.output, outputs)):
             raise GraphError(f"{plural(len(proto.output), 'output')} cannot be read")

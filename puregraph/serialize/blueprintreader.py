@@ -40,7 +40,7 @@ def fromBlueprint(blueprint: dict[str, Any], budget: Budget | None = None) -> Gr
         graph = reader.built[-1] if reader.built else None
         if not isinstance(graph, Graph):
             raise CheckpointError(f"the last module must be a Graph, got {type(graph).__name__}")
-        warnUnregistered(blueprint.get("rules", []))
+        warnUnregistered(blueprint.get("rules", []), reader.built)
         isChanged = settle(graph, blueprint)
         for module in reader.built:
             if isChanged and isinstance(module, Graph):
@@ -144,6 +144,8 @@ class BlueprintReader:
             module = cls(*args, **former | kwargs)
         checkName(row.get("name"))
         module.name = row.get("name")
+        if type(row.get("operator")) is str:
+            module.operator = row["operator"]
         if row.get("train") is False:
             module.isTraining = False
         return module
@@ -212,11 +214,13 @@ def startFrom(row: Any) -> Any:
     return STARTS[name](**settings)
 
 
-def warnUnregistered(rules: list[list[str]]) -> None:
+def warnUnregistered(rules: list[list[str]], modules: list[Module]) -> None:
     """Warn of gradient rules that were registered for whole classes when the graph was saved, and are not now."""
     for label, name in rules:
-        cls = classNamed(label)
-        if not any(kind in kinds(cls) and name == other for kind, other in REGISTRY):
+        cls: Any = classNamed(label)
+        operators = {None, *(m.operator for m in modules if type(m) is cls)}
+        known = {kind for operator in operators for kind in kinds(cls, operator)}
+        if not any(kind in known and name == other for kind, other in REGISTRY):
             call = f"@registerRule({cls.__name__})" if name == DEFAULT else f"its rule {name!r:.80}"
             warnUser(
                 f"{cls.__name__} had a gradient rule of its own when this graph was saved, and has none now, so that "

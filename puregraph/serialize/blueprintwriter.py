@@ -112,8 +112,7 @@ class BlueprintWriter:
         attributes = ownAttributes(module)
         if attributes:
             row["own"] = {n: self.value(v, f"{where}: attribute '{n}'") for n, v in attributes.items()}
-        if module.name is not None:
-            row["name"] = module.name
+        row |= {key: value for key in ("name", "operator") if (value := getattr(module, key)) is not None}
         if not module.isTraining:
             row["train"] = False
         return row

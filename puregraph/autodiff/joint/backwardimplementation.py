@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,13 +39,16 @@ class BackwardResult:
 
     `required_grad_names`   name of a forward input or parameter -> name of its gradient, an output of the reverse node
     `given_grad_names`      name of a forward output -> name of its gradient, an input of the reverse node
+
+    None names the only one: of the forward node's inputs or outputs, of the reverse node's outputs, and of its inputs
+    that are no values of the forward node.
     """
 
-    required_grad_names: dict[str, str] = field(default_factory=dict)
-    given_grad_names: dict[str, str] = field(default_factory=dict)
+    required_grad_names: dict[str | None, str | None] = field(default_factory=dict)
+    given_grad_names: dict[str | None, str | None] = field(default_factory=dict)
 
 
-class BackwardImplementation:
+class BackwardImplementation(ABC):
     """dx = reverse(dy, x, y): the gradient rule of a type of module, given as a reverse node.
 
         @BackwardImplementation.register(op="Tanh", name="default")
@@ -61,6 +66,9 @@ class BackwardImplementation:
     @classmethod
     def register(cls, node_type: type | None = None, op: str | None = None, name: str | None = None) -> Any:
         """Register a class for modules that are instances of `node_type`, or whose type is named `op`.
+
+        `op` may also be the operator of ONNX that nodes were read from, "Conv" or "Gemm". One that was read as several
+        nodes is none of them: it is their types that count.
 
         A decorator; called on a subclass, it registers that.
 
@@ -88,6 +96,7 @@ class BackwardImplementation:
         return True
 
     @staticmethod
+    @abstractmethod
     def backward(
         forward_node: Node, context: BackwardContext, given_gradients: list[str], required_gradients: list[str]
     ) -> tuple[Node, BackwardResult]:
@@ -129,6 +138,14 @@ def nodeOf(module: Module, where: RuleContext) -> Node:
     return Node(module) if where.node is None else where.node
 
 
+def paired(names: Sequence[str], table: dict[str | None, str | None], connectors: Sequence[str]) -> list[str | None]:
+    """The connector of each name by the table of a BackwardResult, where None stands for the only name or connector."""
+    if None in table and len(names) == 1:
+        table = {names[0]: table[None]}
+    only = connectors[0] if len(connectors) == 1 else None
+    return [(table[name] or only) if name in table else None for name in names]
+
+
 class _Reverse:
     """The rule `(grad, *arguments, *outputs) -> one gradient per argument` that runs a reverse node.
 
@@ -146,9 +163,10 @@ class _Reverse:
     ):
         self.label, self.module, self.needs = label, reverse.module, needs
         names = argumentNames(module, len(needs))
-        self.grads = [result.given_grad_names.get(name) for name in module.outputNames]
-        self.results = [result.required_grad_names.get(name) for name in names]
         self.values = [*names, *module.outputNames, *module.hidden]
+        free = [name for name in self.module.arguments if name not in self.values]
+        self.grads = paired(module.outputNames, result.given_grad_names, free)
+        self.results = paired(names, result.required_grad_names, self.module.outputNames)
         for name, grad, there in zip(module.outputNames, self.grads, hasGrad, strict=True):
             if there:
                 self.check(f"the gradient of output {name!r}", "an input", grad, self.module.arguments)
