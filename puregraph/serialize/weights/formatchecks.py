@@ -13,6 +13,9 @@ from puregraph.core.storage.safehdf import SIGNATURE
 ZIP = b"PK\3\4"
 MAGIC = 0x1950A86A20F9469CFC6C.to_bytes(10, "little")  # in the first pickle of torch's older form
 TORCH = (".pt", ".pth", ".ckpt", ".bin")
+ONNXFIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}  # of a ModelProto; wire types
+GRAPH = 7
+MOSTFIELDS = 100_000
 KERASNAMES = {"config.json", "model.weights.h5"}
 
 
@@ -73,3 +76,40 @@ def isTorchOlder(head: bytes, suffix: str, file: BinaryIO) -> bool:
 def firstMember(head: bytes) -> bytes:
     """The name of the first member of a zip archive."""
     return head[30 : 30 + int.from_bytes(head[26:28], "little")]
+
+
+def isGguf(head: bytes, suffix: str, file: BinaryIO) -> bool:
+    """GGUF begins with its name."""
+    return head.startswith(b"GGUF")
+
+
+def isTflite(head: bytes, suffix: str, file: BinaryIO) -> bool:
+    """A FlatBuffer has its identifier behind its first offset."""
+    return head[4:8] == b"TFL3"
+
+
+def isOnnx(head: bytes, suffix: str, file: BinaryIO) -> bool:
+    """ONNX has no signature: the file must consist of fields of a model, a graph among them, or be named so."""
+    end, at, seen = file.seek(0, 2), 0, set()
+    for _ in range(MOSTFIELDS):
+        file.seek(at)
+        block = file.read(22)
+        key, used = varint(block)
+        value, more = varint(block[used:])
+        if not used or not more or ONNXFIELDS.get(key >> 3) != key & 7:
+            break
+        seen.add(key >> 3)
+        at += used + more + (value if key & 7 == 2 else 0)
+        if at >= end:
+            break
+    return bool(seen) and suffix == ".onnx" or at == end and GRAPH in seen
+
+
+def varint(data: bytes) -> tuple[int, int]:
+    """The number that protobuf writes in seven bits a byte, and its length; a length of 0 where it does not end."""
+    value = 0
+    for i, byte in enumerate(data[:10]):
+        value |= (byte & 127) << 7 * i
+        if byte < 128:
+            return value, i + 1
+    return 0, 0

@@ -12,12 +12,15 @@ from puregraph.core.errors import CheckpointError, printable
 from puregraph.core.storage.archive import foreign
 from puregraph.serialize.checkpoint import openFile
 from puregraph.serialize.weights.formatchecks import (
+    isGguf,
     isHdf,
     isIndex,
     isKerasZip,
     isNpz,
+    isOnnx,
     isPuzzle,
     isSafetensors,
+    isTflite,
     isTorchOlder,
     isTorchZip,
 )
@@ -39,6 +42,8 @@ class Reader(NamedTuple):
 
 
 READERS: list[Reader] = [
+    Reader("gguf", isGguf, "puregraph.serialize.weights.ggufweights"),
+    Reader("tflite", isTflite, "puregraph.serialize.weights.tfliteweights"),
     Reader("npy", lambda head, suffix, file: head.startswith(b"\x93NUMPY"), "puregraph.serialize.weights.npzfile"),
     Reader("npz", isNpz, "puregraph.serialize.weights.npzfile"),
     Reader("torch", isTorchZip, "puregraph.serialize.weights.torchfile"),
@@ -48,6 +53,7 @@ READERS: list[Reader] = [
     Reader("puzzlelib", isPuzzle, "puregraph.compat.puzzleweights"),
     Reader("hdf5", isHdf, "puregraph.serialize.weights.kerasfile"),
     Reader("keras", isKerasZip, "puregraph.serialize.weights.keraszip"),
+    Reader("onnx", isOnnx, "puregraph.serialize.weights.onnxweights"),
 ]
 
 
