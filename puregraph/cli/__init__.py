@@ -104,8 +104,12 @@ def parser() -> argparse.ArgumentParser:
     foreign = command("onnx", runOnnx, "print an ONNX model as a graph; convert or compare it")
     foreign.add_argument("file", metavar="FILE", help="an ONNX model")
     foreign.add_argument("shapes", metavar="SHAPE", nargs="*", help=SHAPE)
+    named = "the shape of one input, by its name in the file; may be repeated"
+    foreign.add_argument("--shape", metavar="NAME=SHAPE", action="append", default=[], help=named)
     foreign.add_argument("--to", metavar="FILE.h5", help="save the graph with its weights")
-    foreign.add_argument("--check", action="store_true", help="compare its outputs with onnxruntime's")
+    foreign.add_argument(
+        "--check", action="store_true", help="compare its outputs, eager and compiled, with onnxruntime's"
+    )
     planned = command("plan", runPlan, "report the memory and time of training on several processes")
     planned.add_argument("model", metavar="MODEL", nargs="?", help=MODEL)
     planned.add_argument("shapes", metavar="SHAPE", nargs="*", help="one for each input, of a whole batch: 4096,784")

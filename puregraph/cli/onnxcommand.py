@@ -10,6 +10,22 @@ from puregraph.cli.modelargument import readShape
 from puregraph.cli.terminal import hasColor, printJson, terminalWidth
 from puregraph.cli.usageerror import UsageError
 
+CLOSE = 1e-4  # of the largest output
+
+
+def namedShapes(texts: list[str]) -> dict[str, Any]:
+    """The shapes of `--shape NAME=1,3,224,224`, by input.
+
+    Raises    UsageError for a text without a name
+    """
+    named = {}
+    for text in texts:
+        name, equals, sizes = text.rpartition("=")
+        if not name or not equals:
+            raise UsageError(f"--shape: wanted NAME=1,3,224,224, got {text!r}")
+        named[name] = readShape(sizes)
+    return named
+
 
 def runOnnx(options: argparse.Namespace) -> int:
     """Print the content of an ONNX model. On request, save it or compare it with onnxruntime."""
@@ -17,7 +33,7 @@ def runOnnx(options: argparse.Namespace) -> int:
         raise UsageError("onnx is not installed: pip install puregraph[onnx]")
     from puregraph.onnx.onnxsummary import OnnxSummary  # nothing else here needs it
 
-    summary = OnnxSummary(options.file, [readShape(text) for text in options.shapes] or None)
+    summary = OnnxSummary(options.file, [readShape(text) for text in options.shapes], namedShapes(options.shape))
     facts: dict[str, Any] = {"opsets": summary.opsets, "operators": dict(summary.operators), "problem": summary.problem}
     if not options.json:
         print(summary.text(terminalWidth(), hasColor()))
@@ -26,12 +42,14 @@ def runOnnx(options: argparse.Namespace) -> int:
         if not options.json:
             print(f"saved as {options.to}")
     isClose = True
-    if options.check:
-        facts["distances"], shapes = summary.compare()
-        isClose = max(facts["distances"], default=0.0) <= 1e-4
+    if options.check and summary.graph is not None:
+        compared = summary.compare()
+        facts |= {"distances": compared.eager, "compiledDistances": compared.compiled}
+        isClose = max([*compared.eager, *compared.compiled], default=0.0) <= CLOSE
         if not options.json:
-            text = ", ".join(f"{d:.1e}" for d in facts["distances"])
-            print(f"outputs at {', '.join(shapes)} differ from onnxruntime's by {text} of the largest")
+            eager, compiled = (", ".join(f"{d:.1e}" for d in row) for row in compared[:2])
+            at = ", ".join(compared.shapes)
+            print(f"outputs at {at} differ from onnxruntime's by {eager} of the largest; compiled, by {compiled}")
     if options.json:
         printJson(facts, options.out)
     return 0 if summary.graph is not None and isClose else 1

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from puregraph.core.dim import Dim
-from puregraph.core.errors import GraphError, plural, printable, show
+from puregraph.core.errors import GraphError, PuregraphError, plural, printable, show
 from puregraph.graph.analysis.footprint import Footprint
 from puregraph.graph.analysis.summary import render
 from puregraph.onnx.modelfile import ModelFile
 from puregraph.onnx.reader import ModelReader, declaredShape, opsetsOf
 
-OPEN = 2  # the size of symbols in a trial
+OPEN = 1  # the size of symbols in a comparison
+CUT = 300  # characters of the reason that another program gives
+
+
+class Comparison(NamedTuple):
+    """The relative differences of outputs from onnxruntime's, of the graph and of its compiled form.
+
+    `shapes`  of the inputs that both were given, as text
+    """
+
+    eager: list[float]
+    compiled: list[float]
+    shapes: list[str]
 
 
 class OnnxSummary:
     """A model's opsets, operators and graph; if it cannot be read, `problem` says why."""
 
-    def __init__(self, path: Any, shapes: list[Any] | None = None):
+    def __init__(self, path: Any, shapes: list[Any] | None = None, named: dict[str, Any] | None = None):
         file = ModelFile(path)
         self.path, self.graph, self.problem = path, None, ""
         proto = file.proto.graph
@@ -29,8 +41,9 @@ class OnnxSummary:
         self.opsets = {opset.domain or "ai.onnx": opset.version for opset in file.proto.opset_import}
         self.operators = Counter(f"{n.domain}.{n.op_type}" if n.domain else n.op_type for n in proto.node)
         self.producer = f"{file.proto.producer_name} {file.proto.producer_version}".strip()
-        inputShapes = dict(zip([info.name for info in ends], shapes or []))
-        self.shapes = shapes or [declaredShape(info) for info in ends]
+        inputShapes = {**dict(zip([info.name for info in ends], shapes or [])), **(named or {})}
+        self.names = [info.name for info in ends]
+        self.shapes = [inputShapes.get(info.name, declaredShape(info)) for info in ends]
         try:
             opsetsOf(file.proto)
             self.graph = ModelReader(file).read(inputShapes)
@@ -52,11 +65,10 @@ class OnnxSummary:
             return "\n".join([*facts, "", "the shapes of its inputs are not known: give them"])
         return "\n".join([render(Footprint(self.graph, *self.shapes), width, color), "", *facts])
 
-    def compare(self) -> tuple[list[float], list[Any]]:
-        """Compare outputs with onnxruntime on random data; returns their relative differences and the input shapes
-        used.
+    def compare(self) -> Comparison:
+        """Compare outputs with onnxruntime on random data, with 1 for sizes that are open.
 
-        Raises    GraphError where onnxruntime is not installed, or refuses the model; where shapes are not known
+        Raises    GraphError where onnxruntime is not installed, or refuses the model; where shapes have to be given
         """
         try:
             import onnxruntime as runtime
@@ -64,20 +76,48 @@ class OnnxSummary:
             raise GraphError("--check compares with onnxruntime, which is not installed") from None
         if self.graph is None:
             raise GraphError(self.problem)
-        if any(shape is None for shape in self.shapes):
-            raise GraphError("--check: the shapes of its inputs are not known: give them, as in 1,3,224,224")
-        rng, shapes = np.random.default_rng(0), []
-        for shape in self.shapes:
-            shapes.append(tuple(OPEN if isinstance(size, Dim) else size for size in shape))
+        unknown = [name for name, shape in zip(self.names, self.shapes) if shape is None]
+        if unknown:
+            hint = f"--shape {printable(unknown[0])}=1,3,224,224"
+            raise GraphError(f"--check: the shapes of its inputs are not known: give them, as in {hint}")
+        rng = np.random.default_rng(0)
+        shapes = [tuple(OPEN if isinstance(size, Dim) else size for size in shape) for shape in self.shapes]
+        dtypes = self.graph.inputTypes()
         data = [
             rng.standard_normal(shape).astype(dtype) if dtype.kind == "f" else rng.integers(0, 2, shape).astype(dtype)
-            for shape, dtype in zip(shapes, self.graph.inputTypes())
+            for shape, dtype in zip(shapes, dtypes)
         ]
-        wanted = expected(runtime, str(self.path), data)
-        outputs = self.graph(*data)
-        outputs = outputs if isinstance(outputs, list) else [outputs]
-        wanted = [item for value in wanted for item in (value if isinstance(value, list) else [value])]  # of sequences
-        return [distance(a, b) for a, b in zip(outputs, wanted)], [show(shape) for shape in shapes]
+        with np.errstate(all="ignore"):
+            try:
+                wanted = expected(runtime, str(self.path), data)
+                eager = listed(self.graph(*data))
+            except PuregraphError as error:
+                raise self.asking(error) from error
+            try:
+                compiled = listed(self.graph.compile(shapes, train=False, dtypes=dtypes).run(*data))
+            except PuregraphError as error:
+                raise GraphError(f"--check: the compiled graph fails: {error}") from error
+        wanted = [item for value in wanted for item in listed(value)]  # of sequences
+        rows = [[distance(a, b) for a, b in zip(outputs, wanted)] for outputs in (eager, compiled)]
+        return Comparison(*rows, [show(shape) for shape in shapes])
+
+    def asking(self, error: Exception) -> GraphError:
+        """The error of a comparison; if sizes are open, it asks for them."""
+        rows = [row for row in zip(self.names, self.shapes) if any(isinstance(size, Dim) for size in row[1])]
+        if not rows:
+            return GraphError(str(error))
+        reason = " ".join(str(error).removeprefix("--check: ").split())
+        reason = reason if len(reason) <= CUT else f"{reason[:CUT]}..."
+        options = " ".join(f"--shape {printable(name)}={','.join(map(str, shape))}" for name, shape in rows)
+        return GraphError(
+            f"--check: the model does not run with {OPEN} for each open size. Give sizes: numbers for the names in "
+            f"{options}\n  {printable(reason)}"
+        )
+
+
+def listed(outputs: Any) -> list[Any]:
+    """The outputs of a graph or of a sequence as a list."""
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
 
 def expected(runtime: Any, path: str, data: list[Any]) -> list[Any]:

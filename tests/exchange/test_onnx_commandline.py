@@ -14,7 +14,7 @@ import hostileonnx  # noqa: E402
 from onnx import TensorProto, helper  # noqa: E402
 
 import puregraph  # noqa: E402
-from puregraph import Linear, Relu, Sequential  # noqa: E402
+from puregraph import Conv2D, Linear, Relu, Sequential  # noqa: E402
 from puregraph.cli import main  # noqa: E402
 from puregraph.onnx import toOnnx  # noqa: E402
 
@@ -44,7 +44,30 @@ def test_a_model_as_json(path, capsys):
 def test_a_model_is_compared_with_onnxruntime(path, capsys):
     pytest.importorskip("onnxruntime")
     assert main(["onnx", str(path), "--check"]) == 0
-    assert "differ from onnxruntime's by" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "outputs at (1, 3) differ from onnxruntime's by" in text and "; compiled, by" in text
+    assert main(["onnx", str(path), "--check", "--shape", "fc_x=5,3", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert max(facts["distances"]) < 1e-6 and max(facts["compiledDistances"]) < 1e-6
+
+
+@pytest.mark.peers
+def test_a_model_that_one_sample_does_not_fit_is_compared_once_shapes_are_given(tmp_path, capsys):
+    pytest.importorskip("onnxruntime")
+    net = Sequential(Conv2D(3, 2, 5, name="conv"), Relu(name="relu"), name="net")
+    path = tmp_path / "net.onnx"
+    toOnnx(net, path, [("N", 3, "H", "W")])
+    assert main(["onnx", str(path), "--check"]) == 1
+    text = capsys.readouterr().err
+    assert "the model does not run with 1 for each open size" in text and "--shape conv_x=N,3,H,W" in text
+    assert "Traceback" not in text and len(text.splitlines()) == 2
+    assert main(["onnx", str(path), "--check", "--shape", "conv_x=2,3,9,7"]) == 0
+    assert "outputs at (2, 3, 9, 7)" in capsys.readouterr().out
+    assert main(["onnx", str(path), "2,3,9,7", "--check"]) == 0
+    assert main(["onnx", str(path), "--check", "--shape", "other=2,3,9,7"]) == 1
+    assert "there is no input 'other'; the inputs are conv_x" in capsys.readouterr().out
+    assert main(["onnx", str(path), "--check", "--shape", "2,3,9,7"]) == 2
+    assert "--shape: wanted NAME=1,3,224,224, got '2,3,9,7'" in capsys.readouterr().err
 
 
 @pytest.mark.peers
@@ -87,4 +110,4 @@ def test_sequences_are_compared_value_by_value(tmp_path, capsys):
     made = hostileonnx.model(nodes, outputs=[helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None)])
     onnx.save(made, tmp_path / "net.onnx")
     assert main(["onnx", str(tmp_path / "net.onnx"), "--check"]) == 0
-    assert "differ from onnxruntime's by" in capsys.readouterr().out
+    assert "differ from onnxruntime's by 0.0e+00, 0.0e+00 of the largest" in capsys.readouterr().out
