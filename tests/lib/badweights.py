@@ -22,13 +22,21 @@ LIES = (*forgery.LIES, 3, 31, 64, 1 << 20, 1 << 40, (1 << 63) - 1, (1 << 31) - 1
 
 
 def readAll(path):
-    """Read a file as its users do: all that it says, and all of its arrays."""
+    """Read a file as its users do: all that it says, and all of its arrays. Those of .keras have a checksum."""
     with readWeights(path) as weights:
         repr(weights), list(map(repr, weights.values())), repr(weights.metadata)
         for tensor in weights.values():
             values = tensor.read()
             if values.shape != tensor.shape:
                 raise SystemExit(f"{tensor!r} reads as {values.shape}")
+            if path.name == "keras3.keras" and values.tobytes() not in goldenKeras():
+                raise SystemExit(f"{tensor!r} reads as other numbers than were written")
+
+
+@functools.cache
+def goldenKeras():
+    """The bytes of the golden archive, which does not compress them."""
+    return (DATA / "keras3.keras").read_bytes()
 
 
 # Sound files ----------------------------------------------------------------------------------------------------------
