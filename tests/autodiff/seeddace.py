@@ -21,6 +21,7 @@ from puregraph.autodiff import (
     add_backward_pass,
     make_backward_function,
 )
+from puregraph.compat.torch import asFunction
 from puregraph.core import rules
 from puregraph.core.errors import PuregraphError
 from puregraph.graph.backward import BackwardGraph
@@ -134,6 +135,18 @@ def addsToANewGraph():
     graph = net(Tanh())
     joint = add_backward_pass(graph, "y", "x")
     assert isinstance(joint, JointGraph) and len(graph.nodes) == 2 and len(joint.nodes) > 2
+
+
+@PAGE.differs(
+    "add_backward_pass",
+    "It is experimental.",
+    "it is part of the interface that stays; the suite compares it with Graph.backward to the last bit",
+)
+def isTested():
+    graph = net(Tanh(), Sum(1))
+    graph(X)
+    graph.backward(np.ones((2,)))
+    assert np.array_equal(gradient(graph), graph.grad)
 
 
 @PAGE.holds("add_backward_pass", "Inputs and outputs may be given as nodes.")
@@ -319,17 +332,23 @@ def makes():
 @PAGE.differs(
     "make_backward_function",
     "The function is one of PyTorch.",
-    "it is a pair of graphs that need no PyTorch; around them a `torch.autograd.Function` is a few lines",
+    "it is a pair of graphs that need no PyTorch; `puregraph.compat.torch.asFunction(fromOnnx(model))` is a function that "
+    "PyTorch differentiates",
 )
 def makesGraphs():
     forward, backward, *_ = make_backward_function(net(Tanh()))
     assert isinstance(forward, Graph) and isinstance(backward, Graph)
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(X.astype("f"), requires_grad=True)
+    asFunction(fromOnnx(model("Tanh")), isCompiled=False)(x).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 1 - np.tanh(X) ** 2, rtol=1e-4, atol=1e-6)
 
 
 @PAGE.differs(
     "make_backward_function",
     "It is not to be used on its own, but through `DaceModule(..., backward=True)`.",
-    "it is public, and complete: its two graphs run, print, compile and are drawn like any other",
+    "it is public, and complete: its two graphs run, print, compile and are drawn like any other; "
+    "`puregraph.compat.torch.asModule(net)` is a module of PyTorch with gradients",
 )
 def makesAlone():
     forward, backward, *_ = make_backward_function(net(Tanh()))
