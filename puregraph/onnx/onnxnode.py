@@ -21,7 +21,6 @@ class OnnxNode:
     def __init__(self, proto: Any, name: str, version: int, attributes: dict[str, Any], builder: Any):
         self.proto, self.name, self.version, self.attributes, self.builder = proto, name, version, attributes, builder
         self.type: str = proto.op_type
-        self.domain: str = "" if proto.domain == "ai.onnx" else proto.domain
         self.scope: Any = None  # the graph of the file that it is in
 
     def get(self, name: str, default: Any = None) -> Any:

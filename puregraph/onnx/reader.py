@@ -14,6 +14,7 @@ from puregraph.core.dim import Dim
 from puregraph.core.errors import (
     CheckpointError,
     GraphError,
+    GraphWarning,
     PuregraphError,
     ShapeError,
     plural,
@@ -21,9 +22,12 @@ from puregraph.core.errors import (
     quote,
     show,
 )
+from puregraph.core.errors.userwarning import warnUser
+from puregraph.core.rules import REGISTRY
 from puregraph.core.shape import asShape
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
+from puregraph.graph.module import Module
 from puregraph.onnx import opregistry
 from puregraph.onnx.exporternotes import ExporterNotes, MergedWeights, share
 from puregraph.onnx.functionbody import bodyOf, isWrittenOut, localFunctions
@@ -307,8 +311,7 @@ class ModelReader:
         if self.patterns and not proto.domain and len(proto.output) == 1 == len(outputs):
             outputs = [self.recognized(scope, node, inputs, outputs[0])]
         self.builder.end([value for value in outputs if value is not None])
-        if len(self.builder.made) == 1:
-            self.builder.made[0].module.operator = f"{node.domain}.{node.type}" if node.domain else node.type
+        noteOperator(proto, path, [made.module for made in self.builder.made])
         wanted = [name for name in proto.output[len(outputs) :] if name]
         if wanted or any(name and v is None for name, v in zip(proto.output, outputs)):
             raise GraphError(f"{plural(len(proto.output), 'output')} cannot be read")
@@ -549,6 +552,24 @@ def checkAttributes(proto: Any, opset: int) -> None:
     missing = [name for name, (_, isNeeded) in known.items() if isNeeded and name not in present]
     if missing:
         raise GraphError(f"its required attribute {missing[0]} is missing")
+
+
+def noteOperator(proto: Any, path: str, modules: list[Module]) -> None:
+    """Note the operator of a node of the file on the module that stands for it, for rules registered for operators.
+
+    Where several modules stand for it, warn if a rule is registered for the operator: none of them asks for that rule.
+    """
+    isStandard = proto.domain in ("", "ai.onnx")
+    operator = proto.op_type if isStandard else f"{proto.domain}.{proto.op_type}"
+    if len(modules) == 1:
+        modules[0].operator = operator
+    elif modules and any(kind == operator for kind, _ in REGISTRY):
+        names = ", ".join(dict.fromkeys(type(module).__name__ for module in modules))
+        warnUser(
+            f"at {quote(path)} ({operator:.100}): several modules stand for it, so the gradient rule registered for "
+            f"{operator:.100} is not used here: register one for {names}",
+            GraphWarning,
+        )
 
 
 def quoted(name: str) -> str | None:

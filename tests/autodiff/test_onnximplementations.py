@@ -9,7 +9,7 @@ import pytest
 import puregraph
 from puregraph.autodiff import BackwardImplementation, BackwardResult, add_backward_pass, make_backward_function
 from puregraph.core import rules
-from puregraph.core.errors import AutoDiffException
+from puregraph.core.errors import AutoDiffException, GraphWarning
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.pointwise import Pointwise
@@ -133,14 +133,26 @@ def test_the_operator_of_a_node_is_kept_in_files(rng, tmp_path, recwarn):
     again.backwardGraph()
     assert asked == [("Conv", "conv_node", "Conv2D")]
     rules.REGISTRY.clear()
-    with pytest.warns(puregraph.core.errors.GraphWarning, match="Conv2D had a gradient rule of its own"):
+    with pytest.warns(GraphWarning, match="Conv2D had a gradient rule of its own"):
         puregraph.load(tmp_path / "net.h5")
 
 
 def test_an_operator_that_reads_as_several_nodes_is_not_one_of_them(rng):
+    asked = []
+    counting("MatMul", asked)
     graph = fromOnnx(gemm(rng, alpha=2.0))
+    graph.backwardGraph()
+    assert [kind for kind, *_ in asked] == ["MatMul"]
     assert {node.module.operator for node in graph.nodes} == {None}
     assert {type(node.module).__name__ for node in graph.nodes} >= {"MatMul", "Add", "Pointwise"}
+
+
+def test_a_rule_for_an_operator_that_reads_as_several_nodes_is_said_not_to_be_used(rng):
+    counting("Gemm", [])
+    with pytest.warns(
+        GraphWarning, match=r"at 'gemm_node' \(Gemm\): several modules .* register one for MatMul, Pointw"
+    ):
+        fromOnnx(gemm(rng, alpha=2.0))
 
 
 def test_the_type_counts_before_the_operator_and_this_before_the_name_of_the_type(rng):
