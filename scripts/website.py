@@ -39,10 +39,10 @@ GUIDES = {  # in the order in which people come
     "Your own": ["newmodule", "newkernel", "newoptimizer", "newoperator"],
     "Coming from": ["comingfrom", "puzzlelib", "onnx"],
     "Derivatives and research": ["derivatives", "autodiff", "backwardgraph", "text", "fashion"],
-    "Reference": ["reference", "models", "commandline", "operations", "glossary"],
+    "Reference": ["reference", "models", "commandline", "operations", "seeds", "glossary"],
     "The code": ["reading", "architecture", "examples", "contributing", "changelog"],
 }
-NOTGUIDES = ("README", "operations", "reading", "architecture", "glossary", "accuracy", "performance")
+NOTGUIDES = ("README", "operations", "seeds", "reading", "architecture", "glossary", "accuracy", "performance")
 GUIDEPAGES = [page for page in sorted(DOCS.glob("*.md")) if page.stem not in NOTGUIDES]
 SECTION = re.compile(r"(Shapes|Source|Params|Raises)\s{2,}(.*)")
 PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "README.md": "index.md"}
