@@ -28,10 +28,6 @@ def multiHeadAttention(size, heads, causal=False, cross=False, masked=False, use
         raise ValueError(f"multiHeadAttention: wanted heads that divide the size {size}, got {heads}")
     options = normal(start) | ({} if useBias else {"useBias": False})
 
-    def apart(h, part):  # (n, t, size) as (n, heads, t, size / heads)
-        h = Reshape((0, 0, heads, size // heads), name=f"split{part}")(h)
-        return Transpose((0, 2, 1, 3), name=f"heads{part}")(h)
-
     x = Input(name="x").node()
     inputs = [x]
     if cross:
@@ -42,7 +38,7 @@ def multiHeadAttention(size, heads, causal=False, cross=False, masked=False, use
     else:
         qkv = Split(-1, 3, name="parts").node(Linear(size, 3 * size, **options, name="qkv")(x))
         q, k, v = (qkv, 0), (qkv, 1), (qkv, 2)
-    q, k, v = (apart(h, part) for h, part in ((q, "Q"), (k, "K"), (v, "V")))
+    q, k, v = (splitHeads(h, heads, size // heads, part) for h, part in ((q, "Q"), (k, "K"), (v, "V")))
     attention = Attention(causal, name="attention")
     if masked:
         mask = Input(name="mask").node()
@@ -50,8 +46,18 @@ def multiHeadAttention(size, heads, causal=False, cross=False, masked=False, use
         h = attention.node(q, k, v, mask=mask)
     else:
         h = attention.node(q, k, v)
-    h = Reshape((0, 0, size), name="join")(Transpose((0, 2, 1, 3), name="positions")(h))
-    return Graph(inputs, Linear(size, size, **options, name="out")(h), name=name)
+    return Graph(inputs, Linear(size, size, **options, name="out")(mergeHeads(h, size)), name=name)
+
+
+def splitHeads(h, heads, width, part):
+    """(n, t, heads width) as (n, heads, t, width)."""
+    h = Reshape((0, 0, heads, width), name=f"split{part}")(h)
+    return Transpose((0, 2, 1, 3), name=f"heads{part}")(h)
+
+
+def mergeHeads(h, size):
+    """(n, heads, t, width) as (n, t, size)."""
+    return Reshape((0, 0, size), name="join")(Transpose((0, 2, 1, 3), name="positions")(h))
 
 
 def normal(start):
@@ -61,11 +67,20 @@ def normal(start):
 
 @takes()
 def transformerBlock(
-    size=256, heads=4, inner=None, causal=False, dropout=0.0, approximate=False, start=None, name="block"
+    size=256,
+    heads=4,
+    inner=None,
+    causal=False,
+    dropout=0.0,
+    approximate=False,
+    start=None,
+    epsilon=1e-5,
+    name="block",
 ):
     """x + attention(norm(x)), then h + network(norm(h)): one layer, normalised before each part.
 
-    `inner` is the width of the network, 4 size unless given; `approximate` is the Gelu's, `start` the attention's.
+    `inner` is the width of the network, 4 size unless given; `approximate` is the Gelu's, `start` the attention's,
+    `epsilon` that of the norms.
 
     Shapes    x (n, t, size) -> (n, t, size)
     Source    Vaswani et al. 2017, arXiv:1706.03762, section 3; with norms first: Xiong et al. 2020, arXiv:2002.04745
@@ -77,7 +92,9 @@ def transformerBlock(
     inner = inner or 4 * size
     options = normal(start)
     x = Input(name="x").node()
-    mixed = multiHeadAttention(size, heads, causal, start=start, name="attn").node(LayerNorm(size, name="norm1")(x))
+    mixed = multiHeadAttention(size, heads, causal, start=start, name="attn").node(
+        LayerNorm(size, epsilon, name="norm1")(x)
+    )
     h = x + (Dropout(dropout, name="drop1")(mixed) if dropout else mixed)
     network = Sequential(
         Linear(size, inner, **options, name="fc1"),
@@ -85,7 +102,7 @@ def transformerBlock(
         Linear(inner, size, **options, name="fc2"),
         name="mlp",
     )
-    y = network.node(LayerNorm(size, name="norm2")(h))
+    y = network.node(LayerNorm(size, epsilon, name="norm2")(h))
     return Graph(x, h + (Dropout(dropout, name="drop2")(y) if dropout else y), name=name)
 
 
