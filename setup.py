@@ -56,7 +56,15 @@ EXTRAS = {
         "resvg-py>=0.5",
         "scikit-learn>=1.4",
     ],
-    "peers": ["networkx>=3", "nnsmith==0.1.0", "onnxruntime", "pandas>=2", "torch==2.13.0"],
+    "peers": [
+        "networkx>=3",
+        "nnsmith==0.1.0",
+        "onnxruntime",
+        "pandas>=2",
+        "safetensors>=0.4",
+        "torch==2.13.0",
+        "transformers>=5",
+    ],
     "lint": ["mypy==2.4.1", "ruff==0.17.5"],
     "bench": ["jax", "onnx>=1.16", "onnxruntime", "torch==2.13.0"],
 }

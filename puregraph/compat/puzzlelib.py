@@ -30,18 +30,18 @@ from puregraph.graph.node import Node
 from puregraph.graph.parallel import Parallel
 from puregraph.graph.sequential import Sequential
 from puregraph.serialize.blueprintform import checkKeys, checkList, checkRow
+from puregraph.serialize.loadreport import ArraySource
 
 REMEDY = "make the graph yourself, and load into it with graph.load(path, format='puzzlelib')"
 GROUPS = {"params", "links", "attrs", "blueprint"}
 
 
-class PuzzleFile:
+class PuzzleFile(ArraySource):
     """The arrays of a file by path, as `checkpoint` wants them.
 
     `root`  the name of the network in the file; not needed where all its names begin with the same one
     """
 
-    optimizer = None
     partial = True  # counters are not in it
 
     def __init__(self, file: BinaryIO, root: str | None = None):

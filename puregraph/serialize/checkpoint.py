@@ -17,10 +17,10 @@ from __future__ import annotations
 import inspect
 import io
 import os
-import stat
+import re
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
 from operator import methodcaller
@@ -29,19 +29,20 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from puregraph.core import device
-from puregraph.core.arguments import FileSource, Flag, OptimizerLike, Text, optional, takes
+from puregraph.core.arguments import Argument, FileSource, Flag, OptimizerLike, Text, Texts, optional, takes
 from puregraph.core.base.align import aligned, fitting
 from puregraph.core.base.budget import Budget
 from puregraph.core.base.signals import Deferred
-from puregraph.core.errors import CheckpointError, printable
+from puregraph.core.errors import ArgumentError, CheckpointError, printable
 from puregraph.core.param import Stored
-from puregraph.core.storage.archive import write
+from puregraph.core.storage.archive import TITLE, write
 from puregraph.core.storage.atomicwrite import whole
 from puregraph.core.storage.hdf import Array
 from puregraph.core.storage.jsoncodec import decode, dumps, encode
 from puregraph.core.storage.pieces import PieceSet, removePieces
 from puregraph.core.versioning import ARRAYVERSIONS, COUNTER
 from puregraph.graph import Graph
+from puregraph.graph.lookup import nearest
 from puregraph.optimizers import InitRecorder, Optimizer
 from puregraph.optimizers.changedoptions import changedOptions, restoringOptions
 from puregraph.serialize.blueprintreader import checkSize
@@ -49,6 +50,7 @@ from puregraph.serialize.blueprintwriter import toBlueprint
 from puregraph.serialize.classnames import classNamed, nameOf
 from puregraph.serialize.loadreport import LoadReport, listed, match
 from puregraph.serialize.nativefile import NativeFile, require
+from puregraph.serialize.openfile import folderOf, openFile
 
 
 class LoadedCheckpoint(NamedTuple):
@@ -115,6 +117,7 @@ def save(
 
 
 Fetched = tuple[Array, Any]
+HEAD = 512  # bytes that a format is recognised by
 
 
 def collect(
@@ -235,22 +238,43 @@ FORMATS: dict[str, Callable[..., Any]] = {  # the reader of each format, given t
 }
 
 
+class NameOptions(NamedTuple):
+    """The graph that a foreign file is loaded into, and the names that are in the file: see `Graph.load`."""
+
+    graph: Graph
+    names: Any = None
+    prefix: str = ""
+
+
 @contextmanager
-def opened(source: Any, format: str = "puregraph", root: str | None = None) -> Iterator[Any]:
-    """Open a file, or bytes, to load from. Any error inside the block becomes a CheckpointError that names the file."""
-    label = "the given bytes" if isinstance(source, (bytes, bytearray, memoryview)) else f"'{os.fspath(source)}'"
-    reader: Any = None
+def opened(
+    source: Any, format: str | None = None, root: str | None = None, mapping: NameOptions | None = None
+) -> Iterator[Any]:
+    """Open a file, bytes, or arrays by name, to load from.
+
+    Without a format the content says which it is. Any error inside the block becomes a CheckpointError that names the
+    file.
+    """
+    isBytes = isinstance(source, (bytes, bytearray, memoryview))
+    isMapping = isinstance(source, Mapping)
+    label = "the given bytes" if isBytes else "the given arrays" if isMapping else f"'{os.fspath(source)}'"
     try:
-        with openFile(source) as file:
-            if format not in FORMATS:
-                raise CheckpointError(f"format: wanted {' or '.join(map(repr, FORMATS))}, got {format!r:.60}")
-            reader = FORMATS[format](file, folderOf(source), root)
+        if format is not None and format not in FORMATS:
+            raise CheckpointError(f"format: wanted {' or '.join(map(repr, FORMATS))}, got {format!r:.60}")
+        with nullcontext(source) if isMapping else openFile(source) as file:
+            if isMapping or format is None and isForeign(file, source, mapping):
+                reader = foreignSource(source, mapping)
+            else:
+                reader = FORMATS[format or "puregraph"](file, folderOf(source), root)
             try:
                 yield reader
             finally:
                 reader.close()
+    except ArgumentError:
+        raise
     except CheckpointError as error:
-        raise CheckpointError(printable(f"cannot load {label}: {error}")) from error.__cause__
+        isNamed = str(error).startswith("cannot load")  # by the reader of the format
+        raise CheckpointError(printable(f"{'' if isNamed else f'cannot load {label}: '}{error}")) from error.__cause__
     except FileNotFoundError as error:
         raise CheckpointError(f"cannot load {label}: there is no such file") from error
     except IsADirectoryError as error:
@@ -259,30 +283,34 @@ def opened(source: Any, format: str = "puregraph", root: str | None = None) -> I
         raise CheckpointError(printable(f"cannot load {label}: {type(error).__name__}: {error!s:.300}")) from error
 
 
-def folderOf(source: Any) -> str | None:
-    """Return the folder that holds the pieces of a file; None for bytes."""
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        return None
-    return os.path.dirname(os.path.realpath(os.fsdecode(source)))
+def isForeign(file: BinaryIO, source: Any, mapping: NameOptions | None) -> bool:
+    """True for a file of weights that another program wrote.
+
+    Raises    CheckpointError for a checkpoint of puregraph with names of another program
+    """
+    head = file.read(HEAD)
+    file.seek(0)
+    if head.startswith(TITLE):
+        if mapping is not None and (mapping.names is not None or mapping.prefix):
+            raise CheckpointError("names= and prefix= are for files of other programs; this one is puregraph's own")
+        return False
+    from puregraph.serialize.weights.readers import readerOf  # most files are puregraph's own
+
+    reader = readerOf(head, "" if folderOf(source) is None else os.fsdecode(source), file)
+    return reader is not None and reader.format not in FORMATS  # a format of FORMATS is asked for by its name
 
 
-def openFile(source: Any) -> BinaryIO:
-    """A regular file, opened without waiting for a writer at the other end of a pipe."""
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        return io.BytesIO(source)
+def foreignSource(source: Any, mapping: NameOptions | None) -> Any:
+    """The arrays of a file of weights, or of a dict of arrays, as those of a graph."""
+    from puregraph.serialize.weights.loading import MappedWeights, storedFrom
+    from puregraph.serialize.weights.readers import readWeights
 
-    def opener(path: str, flags: int) -> int:
-        return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-    file = open(source, "rb", opener=opener)
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise CheckpointError("it is no regular file")
-    return file
+    weights = storedFrom(source) if isinstance(source, Mapping) else readWeights(source)
+    return MappedWeights(weights, *(mapping or (None,)))
 
 
-@takes(path=FileSource, format=Text)
-def load(path: Any, format: str = "puregraph") -> LoadedCheckpoint:
+@takes(path=FileSource, format=optional(Text))
+def load(path: Any, format: str | None = None) -> LoadedCheckpoint:
     """Load everything in a file: the graph from its blueprint, the optimizer set up on it, and `extra`.
 
     The graph is in evalMode. A Trainer trains it as it is; call `graph.trainMode()` before a training loop of your own.
@@ -301,8 +329,8 @@ def load(path: Any, format: str = "puregraph") -> LoadedCheckpoint:
         return LoadedCheckpoint(graph, optimizer, bring(source, graph, optimizer, True).extra)
 
 
-@takes(path=FileSource, format=Text)
-def loadGraph(path: Any, format: str = "puregraph") -> Graph:
+@takes(path=FileSource, format=optional(Text))
+def loadGraph(path: Any, format: str | None = None) -> Graph:
     """The graph of a file, in evalMode, rebuilt from its blueprint, whatever it was trained with; see `load`."""
     with opened(path, format) as source:
         graph = source.graph().evalMode()
@@ -316,19 +344,23 @@ def loadInto(
     optimizer: Any = None,
     strict: bool = True,
     root: str | None = None,
-    format: str = "puregraph",
+    format: str | None = None,
+    names: Any = None,
+    prefix: str = "",
+    only: Any = None,
 ) -> Loaded:
     """Load a file into a graph, and if given an optimizer, that exist; all of it or nothing.
 
-    The optimizer keeps its own settings, and takes over the steps and the state. `strict=False` loads what fits.
-    `format="puzzlelib"` reads what PuzzleLib wrote; `root` names the network in it.
+    The optimizer keeps its own settings, and takes over the steps and the state. `strict=False` loads what fits, `only`
+    the paths of a pattern, such as "encoder.*". `format="puzzlelib"` reads what PuzzleLib wrote; `root` names the
+    network in it. `names` and `prefix` are for files of other programs, see `NameMap`.
 
     Raises    CheckpointError; where arrays do not fit it lists them all. Graph and optimizer are then as they were.
     """
-    with opened(path, format, root) as source:
+    with opened(path, format, root, NameOptions(graph, names, prefix)) as source:
         if optimizer is not None and strict:
             checkOptimizer(source.optimizer, optimizer, graph)
-        return bring(source, graph, optimizer if source.optimizer else None, strict)
+        return bring(source, graph, optimizer if source.optimizer else None, strict, only)
 
 
 def holderOfPart(graph: Graph, part: list[str] | None) -> Any:
@@ -379,20 +411,24 @@ class Staged(NamedTuple):
     kept: list[str]
 
 
-def bring(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Loaded:
+def bring(source: Any, graph: Graph, optimizer: Any, strict: bool, only: Any = None) -> Loaded:
     """Read and prove all that fits, then put it in place."""
-    staged = stage(source, graph, optimizer, strict)
+    staged = stage(source, graph, optimizer, strict, only)
     assign(staged.steps)
     return staged.loaded
 
 
-def stage(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Staged:
+def stage(source: Any, graph: Graph, optimizer: Any, strict: bool, only: Any = None) -> Staged:
     """Read and check every array that fits, and change nothing. The steps that follow allocate no memory and cannot
     fail."""
     targets: dict[str, Stored] = {**graph.params, **graph.states}
+    if only is not None:
+        targets = selected(targets, (only,) if isinstance(only, str) else only)
     report, chosen = match(source, graph, targets)
+    if only is not None:
+        report.extra.clear()
     if strict and not report.complete:
-        raise CheckpointError(f"the graph holds other arrays: {report}\n  net.load(path, strict=False) loads what fits")
+        raise CheckpointError(f"the graph holds other arrays: {report}{source.advice(graph, report)}")
     kept: list[str] = []
     values = {p: device.toDevice(source.read(at, targets[p].shape, targets[p].dtype)) for p, at in chosen.items()}
     if strict:
@@ -408,6 +444,22 @@ def stage(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Staged:
         options, kept = restoringOptions(optimizer, remake(source.optimizer, False), remake(source.optimizer))
         steps += options
     return Staged(loaded, steps, kept)
+
+
+def selected(targets: dict[str, Stored], patterns: Iterable[str]) -> dict[str, Stored]:
+    """Return the arrays whose paths match a pattern, in which * is any text.
+
+    Raises    CheckpointError for a pattern that matches no path
+    """
+    chosen: set[str] = set()
+    for pattern in patterns:
+        expression = re.compile(".*".join(map(re.escape, pattern.split("*"))))
+        matching = {path for path in targets if expression.fullmatch(path)}
+        if not matching:
+            near = listed(nearest(pattern, list(targets), 3))
+            raise CheckpointError(f"only={pattern!r:.60} matches no array of the graph; it has {near}")
+        chosen |= matching
+    return {path: stored for path, stored in targets.items() if path in chosen}
 
 
 def putting(stored: Stored, value: Any) -> list[Callable[[], Any]]:
@@ -428,7 +480,7 @@ def assign(steps: list[Callable[[], Any]]) -> None:
         deque(map(methodcaller("__call__"), [*steps, partial(setattr, COUNTER, "version", object())]), maxlen=0)
 
 
-def contents(path: Any, format: str = "puregraph") -> Contents:
+def contents(path: Any, format: str | None = None) -> Contents:
     """Describe the content of a file without reading its arrays."""
     with opened(path, format) as source:
         if not isinstance(source, NativeFile):
@@ -440,20 +492,77 @@ def contents(path: Any, format: str = "puregraph") -> Contents:
 # On Graph -----------------------------------------------------------------------------------------------------------
 
 
+WEIGHTS = (".safetensors", ".npz")  # files of weights alone
+
+
 @takes(path=optional(FileSource), optimizer=optional(OptimizerLike))
-def saveGraph(self: Graph, path: Any, optimizer: Any = None, extra: Any = None) -> bytes | None:
-    """Write this graph, and if given an optimizer and `extra`, to a file, or for None to bytes; see `save`."""
-    return save(path, self, optimizer, extra)
+def saveGraph(self: Graph, path: Any, optimizer: Any = None, extra: Any = None, names: Any = None) -> bytes | None:
+    """Write this graph, and if given an optimizer and `extra`, to a file, or for None to bytes; see `save`.
+
+    A path that ends with `.safetensors` or `.npz` takes the weights alone, for other programs; `names` then are theirs,
+    as for `load`.
+
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/small.safetensors"
+    >>> net = Sequential(Linear(4, 2, name="fc"))
+    >>> net.save(path, names="torch")
+    >>> with puregraph.weights.readWeights(path) as weights:
+    ...     print(*weights.values())
+    <'fc.weight': (2, 4) float32> <'fc.bias': (2,) float32>
+    """
+    isWeights = isinstance(path, (str, os.PathLike)) and os.path.splitext(os.fsdecode(path))[1].lower() in WEIGHTS
+    if not isWeights:
+        if names is not None:
+            raise CheckpointError(f"names= is for files that end with {' or '.join(WEIGHTS)}, got {path!r:.200}")
+        return save(path, self, optimizer, extra)
+    if optimizer is not None or extra is not None:
+        raise CheckpointError(
+            f"'{os.fspath(path)}' takes weights alone; save the optimizer and extra in a checkpoint: "
+            "net.save('run.h5', optimizer, extra)"
+        )
+    from puregraph.serialize.weights.saving import saveWeights  # most files are puregraph's own
+
+    saveWeights(self, path, names)
+    return None
 
 
-@takes(path=FileSource, optimizer=optional(OptimizerLike), strict=Flag, root=optional(Text), format=Text)
+WeightSource = Argument(
+    "a path, the bytes of a file, or a dict of arrays by name",
+    lambda value: FileSource.holds(value) or isinstance(value, Mapping),
+    hint="of a torch module give module.state_dict()",
+)
+
+
+@takes(
+    path=WeightSource,
+    optimizer=optional(OptimizerLike),
+    strict=Flag,
+    root=optional(Text),
+    format=optional(Text),
+    prefix=Text,
+    only=optional(Texts),
+)
 def loadReport(
     self: Graph,
     path: Any,
     strict: bool = True,
     optimizer: Any = None,
     root: str | None = None,
-    format: str = "puregraph",
+    format: str | None = None,
+    names: Any = None,
+    prefix: str = "",
+    only: str | tuple[str, ...] | None = None,
 ) -> LoadReport:
-    """Load a file into this graph, all or nothing, and say what became of each array; see `loadInto`."""
-    return loadInto(path, self, optimizer, strict, root, format).report
+    """Load a file into this graph, all or nothing, and say what became of each array; see `loadInto`.
+
+    The file may be another program's, in any format of `puregraph.weights`, or a dict of arrays, such as
+    `module.state_dict()`. `names` then says how its names and layouts become the graph's: a `NameMap`, a dict of names,
+    or "torch", "torchvision", "huggingface" or "keras". `prefix` is a beginning of names that is left out, with all
+    names that do not begin so.
+
+    >>> net = Sequential(Linear(4, 8, name="fc1"), Relu(), Linear(8, 2, name="fc2"))
+    >>> arrays = {"0.weight": np.ones((8, 4)), "0.bias": np.ones(8), "2.weight": np.ones((2, 8)), "2.bias": np.ones(2)}
+    >>> print(net.load(arrays, names={"0": "fc1", "2": "fc2"}))
+    4 arrays fit
+    """
+    return loadInto(path, self, optimizer, strict, root, format, names, prefix, only).report

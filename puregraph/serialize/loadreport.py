@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.core.errors import quote, show
-from puregraph.core.param import Param, Stored
+from puregraph.core.errors import printable, quote, show
+from puregraph.core.param import FixedState, Param, Stored
 from puregraph.graph import Graph
 from puregraph.graph.lookup import nearest
 
 SHOWN = 10  # arrays that a message names
+
+
+class ArraySource:
+    """A file that arrays are loaded from. A reader says how its names and the graph's differ; here they do not.
+
+    `expected`  the name in the file that was looked for, by path in the graph
+    `unused`    arrays of the file that no path of the graph stands for, by their names in the file
+    `ignored`   names in the file that a graph has no use for
+    """
+
+    optimizer: Any = None
+    partial = False  # True if such a file may lack counters and constants
+    expected: dict[str, str] = {}
+    unused: dict[str, Any] = {}
+    ignored: list[str] = []
+
+    def advice(self, graph: Graph, report: LoadReport) -> str:
+        """Return lines on how to go on where graph and file hold other arrays."""
+        return "\n  net.load(path, strict=False) loads what fits"
 
 
 class Mismatch(NamedTuple):
@@ -26,12 +46,16 @@ class Mismatch(NamedTuple):
 
 
 class LoadReport(NamedTuple):
-    """The outcome of each array: loaded; missing in the file; only in the file; or of another shape, dtype or kind."""
+    """The outcome of each array: loaded; missing in the file; only in the file; or of another shape, dtype or kind.
+
+    `ignored` names arrays of the file that no graph has a use for.
+    """
 
     loaded: list[str]
     missing: list[Mismatch]
     extra: list[Mismatch]
     mismatched: list[Mismatch]
+    ignored: list[str] = []
 
     @property
     def complete(self) -> bool:
@@ -39,7 +63,7 @@ class LoadReport(NamedTuple):
         return not (self.missing or self.extra or self.mismatched)
 
     def __str__(self) -> str:
-        rows = []
+        rows = [f"  ignored    {listed(self.ignored)}"] if self.ignored else []
         for kind, mismatches in (("missing", self.missing), ("extra", self.extra), ("different", self.mismatched)):
             rows += [f"  {kind:9}  {m}" for m in mismatches[:SHOWN]]
             rows += [f"  {kind:9}  and {len(mismatches) - SHOWN} more"] if len(mismatches) > SHOWN else []
@@ -52,7 +76,7 @@ def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[LoadRe
     Both may share arrays between names. A shared array of the file may be two arrays in the graph, and two equal arrays
     of the file may be one in the graph.
     """
-    report, chosen = LoadReport([], [], [], []), {}
+    report, chosen = LoadReport([], [], [], [], source.ignored), {}
     graphTies = graph.ties if targets else {}
     aliases: dict[str, list[str]] = {}
     for path, owner in graphTies.items():
@@ -63,9 +87,10 @@ def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[LoadRe
         names = list(dict.fromkeys(inFile[n] for n in (path, *aliases.get(path, [])) if n in inFile))
         kind = "params" if isinstance(stored, Param) else "states"
         if not names:
-            if not (source.partial and kind == "states" and stored.dtype.kind in "iu"):
-                near = source.arrays if len(report.missing) < SHOWN else {}
-                report.missing.append(Mismatch(path, wanted, lacks(path, near)))
+            isOptional = stored.dtype.kind in "iu" or isinstance(stored, FixedState)
+            if not (source.partial and kind == "states" and isOptional):
+                near = source.unused or source.arrays if len(report.missing) < SHOWN else {}
+                report.missing.append(Mismatch(path, wanted, lacks(path, near, source.expected.get(path, path))))
         elif source.kinds[names[0]] != kind or not source.fits(names[0], stored.shape, stored.dtype):
             note = "" if source.kinds[names[0]] == kind else f" as one of its {source.kinds[names[0]]}"
             report.mismatched.append(Mismatch(path, wanted, describeArray(source.arrays[names[0]]) + note))
@@ -78,10 +103,10 @@ def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[LoadRe
                 chosen[path] = names[0]
     known = {*targets, *graphTies}
     known |= {owner for alias, owner in source.ties.items() if alias in known}
-    for path, array in source.arrays.items():
-        if path not in known:
-            near = targets if len(report.extra) < SHOWN else {}
-            report.extra.append(Mismatch(path, lacks(path, near), describeArray(array)))
+    strangers = [(path, array) for path, array in source.arrays.items() if path not in known]
+    for path, array in (*strangers, *source.unused.items()):
+        near = targets if len(report.extra) < SHOWN else {}
+        report.extra.append(Mismatch(path, lacks(path, near), describeArray(array)))
     return report, chosen
 
 
@@ -94,14 +119,17 @@ def sameArray(source: Any, first: str, other: str) -> bool:
 
 
 def describeArray(array: Any) -> str:
-    """Shape and dtype."""
-    return f"{show(tuple(array.shape))} {np.dtype(array.dtype).name}"
+    """Shape and dtype, and where an array of the file has another name or shape there, those."""
+    dtype = array.dtype if isinstance(array.dtype, str) else np.dtype(array.dtype).name
+    return f"{show(tuple(array.shape))} {printable(dtype)}{getattr(array, 'note', '')}"
 
 
-def lacks(name: str, known: dict[str, Any]) -> str:
+def lacks(name: str, known: Mapping[str, Any], expected: str | None = None) -> str:
     """Say that a name is missing, and name similar ones."""
-    near = [f"{quote(n)} {describeArray(known[n])}" for n in nearest(name, list(known), 2)] if known else []
-    return f"nothing of that name (near: {', '.join(near)})" if near else "nothing of that name"
+    wanted = name if expected is None else expected
+    near = [f"{quote(n)} {describeArray(known[n])}" for n in nearest(wanted, list(known), 2)] if known else []
+    missing = "nothing of that name" if wanted == name else f"no {quote(wanted)}"
+    return f"{missing} (near: {', '.join(near)})" if near else missing
 
 
 def listed(paths: list[str]) -> str:

@@ -14,12 +14,11 @@ from puregraph.core.storage.jsoncodec import decode
 from puregraph.core.storage.pieces import PieceSet, isPieceSet, readPieces
 from puregraph.graph import Graph
 from puregraph.serialize.blueprintreader import fromBlueprint
+from puregraph.serialize.loadreport import ArraySource
 
 
-class NativeFile:
+class NativeFile(ArraySource):
     """The arrays of a file of puregraph's own, by path in the graph."""
-
-    partial = False
 
     def __init__(self, file: BinaryIO, folder: str | None = None):
         self.archive, self.folder = Archive(file), folder

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 from puregraph.core.arguments import FileSource, takes
 from puregraph.core.errors import CheckpointError, printable
 from puregraph.core.storage.archive import foreign
-from puregraph.serialize.checkpoint import openFile
+from puregraph.serialize.openfile import openFile
 from puregraph.serialize.weights.formatchecks import (
     isGguf,
     isHdf,
@@ -57,6 +57,18 @@ READERS: list[Reader] = [
 ]
 
 
+def readerOf(head: bytes, path: str, file: BinaryIO) -> Reader | None:
+    """Return the reader of a file's format; None for an unknown one. The file is at its beginning afterwards."""
+    suffix = os.path.splitext(path)[1].lower()
+    for reader in READERS:
+        file.seek(0)
+        if reader.matches(head, suffix, file):
+            file.seek(0)
+            return reader
+    file.seek(0)
+    return None
+
+
 @takes(path=FileSource)
 def readWeights(path: Any) -> WeightFile:
     """Open a file of weights that another program wrote; its format is recognised by its content.
@@ -77,19 +89,17 @@ def readWeights(path: Any) -> WeightFile:
     """
     isBytes = isinstance(path, (bytes, bytearray, memoryview))
     source = "the given bytes" if isBytes else printable(os.fsdecode(path))
-    suffix = "" if isBytes else os.path.splitext(source)[1].lower()
     try:
         file = openFile(path)
     except OSError as error:
         raise CheckpointError(f"cannot load '{source}': {error.strerror or error}") from error
     try:
         head = file.read(HEAD)
-        for reader in READERS:
-            file.seek(0)
-            if reader.matches(head, suffix, file):
-                file.seek(0)
-                return import_module(reader.module).opened(file, source)
-        raise CheckpointError(foreign(head))
+        reader = readerOf(head, "" if isBytes else source, file)
+        if reader is None:
+            raise CheckpointError(foreign(head))
+        weights: WeightFile = import_module(reader.module).opened(file, source)
+        return weights
     except CheckpointError as error:
         file.close()
         raise CheckpointError(printable(f"cannot load '{source}': {error}")) from error.__cause__

@@ -1,0 +1,104 @@
+"""Layers of PyTorch: the arrays that each layer of torch.nn has in a state dict.
+
+A torch.nn module and a graph whose nodes have the names of its layers need no more rows. torch.nn has the transposes of
+our matrices, two biases in a recurrent layer that are added, and the same definition of running statistics: the
+variance over n - 1, momentum as the share of the new batch, a counter of batches.
+
+Source    the PyTorch reference, torch.nn
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from puregraph.graph import Graph
+from puregraph.graph.module import Module
+from puregraph.serialize.weights.namemap import ArrayGroup, NameMap
+from puregraph.serialize.weights.transforms import Arrays, Shape, Transform, add, each, same, transpose
+
+RANDOM: dict[str, str | None] = {"key": None, "count": None}
+NORM: dict[str, str | None] = {"scale": "weight", "bias": "bias"}
+LAYERS: dict[str, dict[str, str | None]] = {
+    "Linear": {"W": "weight", "b": "bias"},
+    "ConvNd": {"W": "weight", "b": "bias"},
+    "DeconvNd": {"W": "weight", "b": "bias"},
+    "Embedder": {"W": "weight"},
+    "Position": {"W": "weight"},
+    "BatchNorm": {**NORM, "mean": "running_mean", "var": "running_var", "count": "num_batches_tracked"},
+    "LayerNorm": NORM,
+    "GroupNorm": NORM,
+    "RmsNorm": NORM,
+    "Dropout": RANDOM,
+    "Multinomial": RANDOM,
+}
+RECURRENT = ("RNN", "LSTM", "GRU")
+
+
+def layout(module: Module) -> list[ArrayGroup]:
+    """The arrays of a module as PyTorch stores them."""
+    kinds = [cls.__name__ for cls in type(module).__mro__]
+    if kinds[0] in RECURRENT:
+        return recurrent(module)
+    names = next((LAYERS[kind] for kind in kinds if kind in LAYERS), {})
+    isTransposed = "Linear" in kinds and not vars(module).get("transpose")
+    held = {**module.params, **module.states}
+    return [
+        ArrayGroup((array,), (name,) if name else (), transpose if isTransposed and array == "W" else same)
+        for array, name in names.items()
+        if array in held
+    ]
+
+
+def recurrent(module: Module) -> list[ArrayGroup]:
+    """The arrays of a recurrent layer: of both directions if it has two."""
+    sides = ("", "_reverse")[: vars(module)["sides"]]
+
+    def files(*names: str) -> tuple[str, ...]:
+        return tuple(f"{name}_{{l}}{side}" for side in sides for name in names)
+
+    matrix = each(len(sides), transpose)
+    groups = [ArrayGroup(("W",), files("weight_ih"), matrix), ArrayGroup(("U",), files("weight_hh"), matrix)]
+    if "d" in module.params:
+        groups.append(ArrayGroup(("b", "d"), files("bias_ih", "bias_hh"), each(len(sides), gruBiases)))
+    elif "b" in module.params:
+        groups.append(ArrayGroup(("b",), files("bias_ih", "bias_hh"), each(len(sides), add)))
+    return groups
+
+
+def gruShapes(shapes: list[Shape], count: int) -> list[Shape]:
+    """Both biases of a GRU are as long as b."""
+    return [shapes[0]] * 2
+
+
+def fromTwo(arrays: Arrays, shapes: list[Shape]) -> Arrays:
+    """b and d of the biases of x and of h: they are added but for the last third, where r stands between them."""
+    ofX, ofH = arrays
+    cut = 2 * len(ofH) // 3
+    return [np.concatenate([ofX[:cut] + ofH[:cut], ofX[cut:]]), ofH[cut:]]
+
+
+def toTwo(arrays: Arrays, count: int) -> Arrays:
+    """The two biases of b and d."""
+    b, d = arrays
+    return [b, np.concatenate([np.zeros_like(b[: len(b) - len(d)]), d])]
+
+
+gruBiases = Transform("gruBiases", gruShapes, fromTwo, toTwo)
+
+ATTENTION = [  # torch.nn.MultiheadAttention is `multiHeadAttention` of models
+    ("*.in_proj_weight", "*.qkv.W"),
+    ("*.in_proj_bias", "*.qkv.b"),
+    ("*.out_proj", "*.out"),
+]
+ENCODER = [  # torch.nn.TransformerEncoder with norm_first is `transformer` of models
+    ("*.layers.{i}.self_attn.in_proj_weight", "*.block{i+1}.attn.qkv.W"),
+    ("*.layers.{i}.self_attn.in_proj_bias", "*.block{i+1}.attn.qkv.b"),
+    ("*.layers.{i}.self_attn.out_proj", "*.block{i+1}.attn.out"),
+    ("*.layers.{i}.linear{k}", "*.block{i+1}.mlp.fc{k}"),
+    ("*.layers.{i}.norm{k}", "*.block{i+1}.norm{k}"),
+]
+
+
+def mapFor(graph: Graph) -> NameMap:
+    """The map of a torch.nn module whose layers have the names of the graph's nodes."""
+    return NameMap([*ENCODER, *ATTENTION])
