@@ -1,4 +1,5 @@
-"""The command line, `puregraph` or `python -m puregraph`: shapes, check, draw, inspect, onnx, plan, doctor, launch.
+"""The command line, `puregraph` or `python -m puregraph`: shapes, check, draw, inspect, onnx, diff, plan, doctor,
+launch.
 
 Exit codes: 0 all is well; 1 the model or the file has faults; 2 the command cannot be carried out as it was given.
 With --json nothing but JSON is written to stdout: what a model prints goes to stderr.
@@ -15,6 +16,7 @@ from typing import Any
 
 import puregraph
 from puregraph.cli import plancommand
+from puregraph.cli.diffcommand import runDiff
 from puregraph.cli.doctorcommand import runDoctor
 from puregraph.cli.inspectcommand import runInspect
 from puregraph.cli.modelcommands import runCheck, runDraw, runPlan, runShapes
@@ -110,6 +112,10 @@ def parser() -> argparse.ArgumentParser:
     foreign.add_argument(
         "--check", action="store_true", help="compare its outputs, eager and compiled, with onnxruntime's"
     )
+    compared = command("diff", runDiff, "list nodes, shapes, dtypes and weights in which two models differ")
+    for side in ("first", "second"):
+        compared.add_argument(side, metavar="MODEL", help=f"{MODEL}, a FILE.onnx, or a file of weights")
+    compared.add_argument("-o", "--output", metavar="FILE", help="draw the second model, changed nodes marked")
     planned = command("plan", runPlan, "report the memory and time of training on several processes")
     planned.add_argument("model", metavar="MODEL", nargs="?", help=MODEL)
     planned.add_argument("shapes", metavar="SHAPE", nargs="*", help="one for each input, of a whole batch: 4096,784")

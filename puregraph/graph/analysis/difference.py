@@ -1,0 +1,298 @@
+"""Difference: nodes, shapes, dtypes and weights in which two models differ."""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.core import device
+from puregraph.core.errors import PuregraphError, plural, printable, show
+from puregraph.graph.graph import Graph
+from puregraph.graph.steps import inputNames
+
+CHUNK = 1 << 20  # elements that are compared at a time
+
+
+class ComparedArray(NamedTuple):
+    """A parameter, a state or an array of a file; `key` is the same for arrays that are one."""
+
+    shape: tuple[Any, ...]
+    dtype: str
+    read: Callable[[], Any]
+    key: Any = None
+
+    @property
+    def text(self) -> str:
+        return f"{show(self.shape)} {self.dtype}"
+
+
+class ComparedNode(NamedTuple):
+    """A node of a model, or an array of a file of weights.
+
+    `facts`    texts by name: its module, the shapes and dtypes of its outputs
+    `reads`    the names of the values that it reads, by argument
+    `outputs`  the names of the values that it gives
+    """
+
+    path: str
+    kind: str
+    facts: dict[str, str]
+    arrays: dict[str, ComparedArray]
+    reads: tuple[tuple[str, str], ...] = ()
+    outputs: tuple[str, ...] = ()
+
+
+class ArrayChange(NamedTuple):
+    """An array that differs: its shape and dtype in both models; None where it is missing.
+
+    `largest`  the largest absolute difference; None where shapes differ, infinite beside a number that is none
+    """
+
+    name: str
+    first: str | None
+    second: str | None
+    largest: float | None
+
+    @property
+    def text(self) -> str:
+        if self.first is None or self.second is None:
+            return f"{self.name}: {self.first or 'none'} -> {self.second or 'none'}"
+        shapes = self.first if self.first == self.second else f"{self.first} -> {self.second}"
+        return f"{self.name}: {shapes}" + (
+            "" if self.largest is None else f", values differ by up to {self.largest:.3g}"
+        )
+
+
+class NodeChange(NamedTuple):
+    """A node that differs: its paths in both models, (what, first, second) of each fact, and its arrays."""
+
+    first: str
+    second: str
+    facts: list[tuple[str, str, str]]
+    arrays: list[ArrayChange]
+
+    @property
+    def lines(self) -> list[str]:
+        """The differences as lines of text."""
+        moved = [] if self.first == self.second else [f"name: {self.first} -> {self.second}"]
+        facts = [f"{what}: {first or 'none'} -> {second or 'none'}" for what, first, second in self.facts]
+        return [*moved, *facts, *(array.text for array in self.arrays)]
+
+
+class ModelDifference(NamedTuple):
+    """The differences of two models: changed nodes, and nodes of one model alone.
+
+    `equal`  the number of nodes that are equal; `differ` says whether anything does
+    """
+
+    changed: list[NodeChange]
+    onlyFirst: list[ComparedNode]
+    onlySecond: list[ComparedNode]
+    equal: int
+
+    @property
+    def differ(self) -> bool:
+        return bool(self.changed or self.onlyFirst or self.onlySecond)
+
+    def text(self, first: str, second: str) -> str:
+        """A line for each node that differs, and a sum; `first` and `second` name the models."""
+        lines = []
+        for sign, nodes, name in (("-", self.onlyFirst, first), ("+", self.onlySecond, second)):
+            lines += [f"{sign} {node.path} ({node.kind}): only in {name}" for node in nodes]
+        for change in self.changed:
+            lines += [f"~ {change.first}", *(f"    {line}" for line in change.lines)]
+        counts = [f"{plural(self.equal, 'node')} equal", f"{len(self.changed)} changed"]
+        counts += [f"{len(self.onlyFirst)} only in {first}", f"{len(self.onlySecond)} only in {second}"]
+        return "\n".join(printable(line) for line in [*lines, ", ".join(counts)])
+
+    def json(self) -> dict[str, Any]:
+        """The differences as plain data."""
+        changed = [
+            {
+                "first": change.first,
+                "second": change.second,
+                "facts": [dict(zip(("what", "first", "second"), fact)) for fact in change.facts],
+                "arrays": [
+                    {**array._asdict(), "largest": None if array.largest == np.inf else array.largest}
+                    for array in change.arrays
+                ],
+            }
+            for change in self.changed
+        ]
+        only = [
+            [{"path": node.path, "kind": node.kind, **node.facts} for node in nodes]
+            for nodes in (self.onlyFirst, self.onlySecond)
+        ]
+        return {"equal": self.equal, "changed": changed, "onlyFirst": only[0], "onlySecond": only[1]}
+
+
+def difference(first: Iterable[ComparedNode], second: Iterable[ComparedNode]) -> ModelDifference:
+    """Compare two models: nodes are matched by path, others in order with one of the same kind and shapes."""
+    rows, left, right = matched(list(first), list(second))
+    values = {a: b for one, other in rows for a, b in zip(one.outputs, other.outputs)}
+    sizes: dict[Any, float | None] = {}
+    changed = [
+        NodeChange(one.path, other.path, factsOf(one, other, values), arraysOf(one, other, sizes))
+        for one, other in rows
+    ]
+    changed = [change for change in changed if change.lines]
+    return ModelDifference(changed, left, right, len(rows) - len(changed))
+
+
+def matched(
+    first: list[ComparedNode], second: list[ComparedNode]
+) -> tuple[list[tuple[ComparedNode, ComparedNode]], list[ComparedNode], list[ComparedNode]]:
+    """The pairs of nodes, in the order of the first model, and the nodes of either that have no partner."""
+    byPath = {node.path: node for node in second}
+    partners = {node.path: byPath.pop(node.path) for node in first if node.path in byPath}
+    alike: dict[Any, deque[ComparedNode]] = defaultdict(deque)
+    for node in second:
+        if node.path in byPath:
+            alike[likeness(node)].append(node)
+    for node in first:
+        if node.path not in partners and alike[likeness(node)]:
+            partners[node.path] = alike[likeness(node)].popleft()
+            del byPath[partners[node.path].path]
+    pairs = [(node, partners[node.path]) for node in first if node.path in partners]
+    return pairs, [node for node in first if node.path not in partners], list(byPath.values())
+
+
+def likeness(node: ComparedNode) -> Any:
+    """What two nodes of different names have in common if they are matched."""
+    if node.kind == "Input":
+        return node.kind
+    return node.kind, node.facts.get("shape"), tuple((name, array.shape) for name, array in node.arrays.items())
+
+
+def factsOf(one: ComparedNode, other: ComparedNode, values: dict[str, str]) -> list[tuple[str, str, str]]:
+    """The facts and the sources that differ."""
+    rows = [(name, one.facts[name], other.facts[name]) for name in one.facts if name in other.facts]
+    if [(name, values.get(value, value)) for name, value in one.reads] != list(other.reads):
+        rows.append(("reads", *(", ".join(value for _, value in node.reads) for node in (one, other))))
+    return [row for row in rows if row[1] != row[2]]
+
+
+def arraysOf(one: ComparedNode, other: ComparedNode, sizes: dict[Any, float | None]) -> list[ArrayChange]:
+    """The arrays that differ. `sizes` has the differences of shared arrays, which are read once."""
+    changes = []
+    for name in dict.fromkeys((*one.arrays, *other.arrays)):
+        a, b = one.arrays.get(name), other.arrays.get(name)
+        largest = None
+        if a is not None and b is not None and a.shape == b.shape:
+            key = None if a.key is None or b.key is None else (a.key, b.key)
+            if key not in sizes or key is None:
+                sizes[key] = distance(a.read(), b.read())
+            largest = sizes[key]
+            if largest is None and a.dtype == b.dtype:
+                continue
+        changes.append(ArrayChange(name, a and a.text, b and b.text, largest))
+    return changes
+
+
+def distance(a: Any, b: Any) -> float | None:
+    """The largest absolute difference; None for equal bits, infinite if one alone is not a number, or infinite."""
+    a, b = (np.ascontiguousarray(device.toHost(x)).reshape(-1) for x in (a, b))
+    if a.dtype == b.dtype and np.array_equal(a.view(np.uint8), b.view(np.uint8)):
+        return None
+    largest = 0.0
+    for start in range(0, a.size, CHUNK):
+        x, y = (v[start : start + CHUNK].astype(np.float64) for v in (a, b))
+        with np.errstate(invalid="ignore"):
+            gaps = np.where((x == y) | (x != x) & (y != y), 0.0, np.abs(x - y))
+        largest = max(largest, float(np.nan_to_num(gaps, nan=np.inf, posinf=np.inf).max(initial=0.0)))
+    return largest if largest or a.dtype == b.dtype else None
+
+
+def graphDifference(first: Graph, second: Graph) -> ModelDifference:
+    """Compare two graphs. Shapes follow from all else, so they are inferred only if nodes, sources or inputs differ."""
+    compared = difference(comparedNodes(first), comparedNodes(second))
+    isAlike = not compared.onlyFirst and not compared.onlySecond
+    if isAlike and not any(change.facts or change.first != change.second for change in compared.changed):
+        return compared
+    known = [declaredShapes(graph) for graph in (first, second)]
+    if len(first.inputs) == len(second.inputs):
+        known = [known[0] or known[1], known[1] or known[0]]
+    return difference(*[comparedNodes(graph, shapes) for graph, shapes in zip((first, second), known)])
+
+
+def declaredShapes(graph: Graph) -> list[Any]:
+    """The shapes that all inputs of a graph declare; none if one declares none."""
+    shapes = [getattr(node.module, "shape", None) if node.module.views else None for node in graph.inputs]
+    return [] if None in shapes else shapes
+
+
+def comparedNodes(graph: Graph, shapes: list[Any] | None = None) -> list[ComparedNode]:
+    """The nodes of a graph, its inputs and outputs, with shapes and dtypes of outputs at the shapes of its inputs."""
+    rows = inferredRows(graph, shapes) if shapes else {}
+    steps = graph.steps()
+    nodes = []
+    for i, number in enumerate(steps.inputs):
+        declared = graph.inputs[i].module if len(steps.inputs) == len(graph.inputs) else None
+        shape = getattr(declared, "shape", None) if declared is not None and declared.views else None
+        facts = {} if shape is None else {"shape": show(shape)}
+        nodes.append(ComparedNode(f"input {i}", "Input", facts, {}, (), (steps.names[number],)))
+    for step in steps.items:
+        module = step.module
+        facts = {"module": settings(module), **rows.get(step.path, {})}
+        stored = {**module.params, **module.states}
+        arrays = {name: comparedArray(value) for name, value in stored.items()}
+        names = inputNames(module, step.inputs)
+        sources = tuple([(name, steps.names.get(n, "")) for n, name in zip(step.args, names)])
+        outputs = tuple([steps.names[n] for n in step.visible])
+        nodes.append(ComparedNode(step.path, step.label, facts, arrays, sources, outputs))
+    reads = tuple([(str(i), steps.names.get(n, "")) for i, n in enumerate(steps.outputs)])
+    return [*nodes, ComparedNode("outputs of the graph", "outputs", {}, {}, reads)]
+
+
+def settings(module: Any) -> str:
+    """A module's class and arguments, with defaults and without its name."""
+    kind = type(module)
+    try:
+        bound = signatureOf(kind).bind(*module.initArgs[0], **module.initArgs[1])
+    except (TypeError, ValueError):
+        return repr(module)
+    bound.apply_defaults()
+    arguments = [f"{name}={value!r}" for name, value in bound.arguments.items() if name != "name"]
+    return f"{kind.__name__}({', '.join(arguments)})"
+
+
+@cache
+def signatureOf(kind: type) -> inspect.Signature:
+    """The signature of a class; computed once."""
+    return inspect.signature(kind)
+
+
+def comparedArray(stored: Any) -> ComparedArray:
+    """A parameter or state of a module."""
+    return ComparedArray(tuple(stored.shape), stored.dtype.name, stored.values, id(stored))
+
+
+def comparedWeights(arrays: dict[str, ComparedArray]) -> list[ComparedNode]:
+    """The arrays of a file of weights, or of a graph, by path."""
+    return [ComparedNode(path, "array", {}, {"values": array}) for path, array in arrays.items()]
+
+
+def weightsOf(graph: Graph) -> dict[str, ComparedArray]:
+    """The parameters and states of a graph, by path."""
+    return {path: comparedArray(value) for path, value in {**graph.params, **graph.states}.items()}
+
+
+def inferredRows(graph: Graph, shapes: list[Any]) -> dict[str, dict[str, str]]:
+    """The shapes and dtypes of the outputs of each node; none if the inputs do not fit."""
+    try:
+        rows = graph.infer(*shapes).rows
+    except PuregraphError:
+        return {}
+    return {
+        row.step.path: {
+            "shape": ", ".join(map(show, row.shapes)),
+            "dtype": ", ".join("" if dtype is None else str(dtype) for dtype in row.dtypes),
+        }
+        for row in rows
+        if row.shapes is not None
+    }
