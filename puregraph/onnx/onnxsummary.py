@@ -98,8 +98,8 @@ class OnnxSummary:
             except PuregraphError as error:
                 raise GraphError(f"--check: the compiled graph fails: {error}") from error
         wanted = [item for value in wanted for item in listed(value)]  # of sequences
-        rows = [[distance(a, b) for a, b in zip(outputs, wanted)] for outputs in (eager, compiled)]
-        return Comparison(*rows, [show(shape) for shape in shapes])
+        first, second = ([distance(a, b) for a, b in zip(outputs, wanted)] for outputs in (eager, compiled))
+        return Comparison(first, second, [show(shape) for shape in shapes])
 
     def asking(self, error: Exception) -> GraphError:
         """The error of a comparison; if sizes are open, it asks for them."""

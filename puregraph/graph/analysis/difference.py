@@ -173,7 +173,8 @@ def factsOf(one: ComparedNode, other: ComparedNode, values: dict[str, str]) -> l
     """The facts and the sources that differ."""
     rows = [(name, one.facts[name], other.facts[name]) for name in one.facts if name in other.facts]
     if [(name, values.get(value, value)) for name, value in one.reads] != list(other.reads):
-        rows.append(("reads", *(", ".join(value for _, value in node.reads) for node in (one, other))))
+        before, after = (", ".join(value for _, value in node.reads) for node in (one, other))
+        rows.append(("reads", before, after))
     return [row for row in rows if row[1] != row[2]]
 
 
@@ -251,7 +252,7 @@ def comparedNodes(graph: Graph, shapes: list[Any] | None = None) -> list[Compare
 
 def settings(module: Any) -> str:
     """A module's class and arguments, with defaults and without its name."""
-    kind = type(module)
+    kind: Any = type(module)
     try:
         bound = signatureOf(kind).bind(*module.initArgs[0], **module.initArgs[1])
     except (TypeError, ValueError):
