@@ -19,6 +19,10 @@ from puregraph.onnx.protowalk import countNodes
 NODE = 250  # bytes that the budget counts for a node beside its own: 5 ms to read it, 25 nodes when written out
 LONGEST = 4096  # characters of a path, as systems have it
 SHARED = 16  # arrays that may be at one position of a file beside the model
+EXPORT = (
+    'export a network of PyTorch with torch.onnx.export(model, inputs, "model.onnx") '
+    'and read it with puregraph.onnx.fromOnnx("model.onnx")'
+)
 NUMERIC = {1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16}  # floats, integers, booleans; 16 is bfloat16
 
 
@@ -46,6 +50,7 @@ class ModelFile:
                 self.proto = onnx.load(path, "protobuf", load_external_data=False)  # the name does not decide
             except Exception as error:  # the decoders raise their own, and differ
                 kind = foreign(firstBytes(path))
+                kind += f"; {EXPORT}" if "torch" in kind else ""
                 why = f"it cannot be decoded: {error}" if "begins with" in kind else kind
                 raise CheckpointError(f"{path}: wanted an ONNX model, {why}") from error
             if not self.proto.ByteSize():

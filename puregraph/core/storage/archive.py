@@ -237,10 +237,12 @@ class Archive:
             raise CheckpointError(f"'{name}' is damaged: wanted crc32 {self.crcs[name]:08x}, {got}")
 
 
-EXPORT = (
-    'export a network of PyTorch with torch.onnx.export(model, inputs, "model.onnx") '
-    'and read it with puregraph.onnx.fromOnnx("model.onnx")'
+WEIGHTS = (
+    "; load its weights into a network with net.load(path, names=...), or read them with "
+    "puregraph.weights.readWeights(path)"
 )
+STATE = "save the arrays alone, torch.save(model.state_dict(), path), and load them with net.load(path, names=...)"
+TORCHNUMBER = 0x1950A86A20F9469CFC6C.to_bytes(10, "little")  # in the first bytes of a file of torch's older form
 
 
 def isRow(row: Any) -> bool:
@@ -264,18 +266,24 @@ def fill(file: BinaryIO, view: memoryview) -> bool:
     return True
 
 
-def foreign(block: bytes) -> str:
-    """The probable kind of a foreign file, and how to go on."""
+def foreign(block: bytes, weights: str = WEIGHTS) -> str:
+    """The probable kind of a foreign file, and how to go on; `weights` is said of one that may have weights."""
     kinds = {
-        b"PK\x03\x04": f"a zip archive, as torch, Keras and numpy write; {EXPORT}",
-        b"\x93NUMPY": "a numpy array",
-        b"\x80": f"a pickle, which puregraph never reads; {EXPORT}",
+        b"PK\x03\x04": f"a zip archive, as torch, Keras and numpy write{weights}",
+        b"\x93NUMPY": f"a numpy array{weights}",
+        b"\x80": f"a pickle, which puregraph never reads; {STATE}",
+        b"GGUF": f"a GGUF file{weights}",
         b"version https://git-lfs": "a pointer of Git LFS, not the file itself; run git lfs pull",
         b"<!DOCTYPE": "a web page",
         TITLE: "a checkpoint of puregraph; puregraph.load reads it",
-        SIGNATURE: "HDF5 that another program wrote; if that was PuzzleLib, load it with format='puzzlelib'",
+        SIGNATURE: "HDF5 that another program wrote; if that was PuzzleLib, load it with format='puzzlelib'"
+        f"{weights and '; if it was Keras' + weights[1:]}",
         b"": "empty",
     }
+    if TORCHNUMBER in block[:40]:
+        return f"it is a file of torch, in its older form{weights}"
+    if block[8:9] == b"{" or block[4:8] == b"TFL3":
+        return f"it is a file of {'safetensors' if block[8:9] == b'{' else 'TFLite'}{weights}"
     for start, kind in kinds.items():
         if block.startswith(start) and (start or not block):
             return f"it is {kind}"

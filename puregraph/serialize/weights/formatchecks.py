@@ -5,13 +5,12 @@ from __future__ import annotations
 import zipfile
 from typing import BinaryIO
 
-from puregraph.core.storage.archive import foreign
+from puregraph.core.storage.archive import TORCHNUMBER, foreign
 from puregraph.core.storage.hdffile import HdfFile
 from puregraph.core.storage.safehdf import SIGNATURE
 
 ZIP = b"PK\3\4"
-MAGIC = 0x1950A86A20F9469CFC6C.to_bytes(10, "little")  # in the first pickle of torch's older form
-TORCH = (".pt", ".pth", ".ckpt", ".bin")
+TORCHSUFFIXES = (".pt", ".pth", ".ckpt", ".bin")
 ONNXFIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}  # of a ModelProto; wire types
 GRAPH = 7
 MOSTFIELDS = 100_000
@@ -64,12 +63,12 @@ def isNpz(head: bytes, suffix: str, file: BinaryIO) -> bool:
 
 def isTorchZip(head: bytes, suffix: str, file: BinaryIO) -> bool:
     """True for a zip archive that begins as torch writes them, or that is named so."""
-    return head.startswith(ZIP) and (suffix in TORCH or firstMember(head).endswith(b"/data.pkl"))
+    return head.startswith(ZIP) and (suffix in TORCHSUFFIXES or firstMember(head).endswith(b"/data.pkl"))
 
 
 def isTorchOlder(head: bytes, suffix: str, file: BinaryIO) -> bool:
     """True for a pickle of torch's number."""
-    return MAGIC in head[:40]
+    return TORCHNUMBER in head[:40]
 
 
 def firstMember(head: bytes) -> bytes:

@@ -97,7 +97,7 @@ def readWeights(path: Any) -> WeightFile:
         head = file.read(HEAD)
         reader = readerOf(head, "" if isBytes else source, file)
         if reader is None:
-            raise CheckpointError(foreign(head))
+            raise CheckpointError(foreign(head, weights=""))
         weights: WeightFile = import_module(reader.module).opened(file, source)
         return weights
     except CheckpointError as error:

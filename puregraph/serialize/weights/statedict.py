@@ -12,6 +12,7 @@ from puregraph.serialize.weights.torchpickle import TensorEntry
 WRAPPERS = ("state_dict", "model_state_dict", "model_state")  # keys of the state dict in a checkpoint
 LOOSE = ("model", "module", "network", "net", "params_ema", "params")  # the same, if only training state is beside them
 BESIDE = re.compile(r"(^|_)(optim|ema|params|sched|lr_|scaler|rng|random_state|callbacks|loops|loss)", re.IGNORECASE)
+VISITS = (100_000, 1 / 100)  # tensors, values and what holds them, and more for each byte of the file
 WRAPS = 3  # wrappers in wrappers
 DEPTH = 100
 UNNAMED = "tensor"  # the name of one that is alone in its file
@@ -23,10 +24,10 @@ class StateDict:
     Raises    CheckpointError for two tensors of one name, and for a small file that makes a lot of names
     """
 
-    def __init__(self, value: Any, budget: Budget, visits: int) -> None:
+    def __init__(self, value: Any, budget: Budget, size: int) -> None:
         self.tensors: dict[str, TensorEntry] = {}
         self.metadata: dict[str, Any] = {}
-        self.budget, self.visits = budget, visits
+        self.budget, self.visits = budget, int(VISITS[0] + VISITS[1] * size)
         if isinstance(value, TensorEntry):
             value = {UNNAMED: value}
         for _ in range(WRAPS):

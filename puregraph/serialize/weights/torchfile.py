@@ -108,7 +108,7 @@ def readZip(file: BinaryIO, data: FileBytes, source: str) -> WeightFile:
 
 def machineOf(data: FileBytes, pickles: bytes) -> PickleMachine:
     """The reader of a file's pickles."""
-    return PickleMachine(pickles, STEPS + data.size // 200)
+    return PickleMachine(pickles, int(STEPS[0] + STEPS[1] * data.size))
 
 
 def itemSize(entry: StorageEntry) -> int:
@@ -144,7 +144,7 @@ def weightsOf(
 ) -> WeightFile:
     """The tensors of the value that was pickled."""
     budget = Budget(data.size)
-    state = StateDict(value, budget, STEPS + data.size // 200)
+    state = StateDict(value, budget, data.size)
     tensors = {}
     for name, entry in state.tensors.items():
         try:
@@ -172,7 +172,7 @@ def tensorOf(name: str, entry: TensorEntry, storage: StorageBytes, order: Order,
     nbytes = count * dtype.itemsize
     if count > present and nbytes > REPEATED:
         raise CheckpointError(f"its strides make {nbytes:,} bytes of the {storage.size:,} in its storage; save a clone")
-    budget.spend("bytes of arrays", nbytes)
+    budget.spend("bytes of arrays", max(nbytes, length * dtype.itemsize))  # bytes read and returned
 
     def fetch() -> np.ndarray:
         values = checkedBools(storage.elements(offset, length, dtype.newbyteorder(order)))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from puregraph.core.errors import CheckpointError, brief, quote
 
 MOST = 1 << 48  # of keys and counts
-STEPS = 500_000  # opcodes, in a small file
+STEPS = (300_000, 1 / 8)  # opcodes, and more for each byte of the file
 STORAGES = {
     "DoubleStorage": "float64",
     "FloatStorage": "float32",

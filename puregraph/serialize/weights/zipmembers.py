@@ -117,9 +117,10 @@ class ZipMembers(dict[str, ZipMember]):
             raise CheckpointError(f"{where} is compressed by method {method}; supported: stored and deflated")
         if begin + LOCAL.size > self.data.size:
             raise CheckpointError(f"{where} begins behind the end of the file")
-        local = LOCAL.unpack(self.data.bytesAt(begin, LOCAL.size))
+        header = self.data.bytesAt(begin, min(LOCAL.size + len(name), self.data.size - begin))
+        local = LOCAL.unpack_from(header)
         offset = begin + LOCAL.size + local[9] + local[10]
-        if local[0] != b"PK\3\4" or self.data.bytesAt(begin + LOCAL.size, local[9]) != name:
+        if local[0] != b"PK\3\4" or local[9] != len(name) or header[LOCAL.size :] != name:
             raise CheckpointError(f"{where}: its header is damaged")
         isSame = local[2:4] == (flags, method) and (
             flags & STREAMED or local[6] == crc and local[7] in (stored, WIDE) and local[8] in (size, WIDE)
