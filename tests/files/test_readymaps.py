@@ -27,6 +27,7 @@ from puregraph.modules import (
     Linear,
     RmsNorm,
 )
+from puregraph.serialize.weights import readWeights
 from puregraph.serialize.weights.maps import readyMap
 from puregraph.serialize.weights.saving import fileArrays
 
@@ -316,6 +317,55 @@ def test_t5_of_transformers(gated, torch, hf, rng):
     for texts in ((ids, mask, targets), (rng.integers(0, 31, (1, 200)), np.ones((1, 200), int), targets[:1])):
         text, seen, start = map(torch.tensor, texts)
         nearly(net(*texts), module(input_ids=text, attention_mask=seen, decoder_input_ids=start).logits)
+
+
+# Keras ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def keras(torch, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    if importlib.util.find_spec("keras") is None:
+        pytest.skip("keras is not installed")
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield importlib.import_module("keras")
+
+
+def kerasCases(L):
+    """Layers of Keras, ours, shapes of inputs with channels last, and whether ours has them first."""
+    yield L.Dense(4), Linear(3, 4, name="m"), (2, 3), False
+    yield L.Conv1D(4, 3), Conv1D(3, 4, 3, name="m"), (2, 7, 3), True
+    yield L.Conv2D(4, (3, 2)), Conv2D(3, 4, (3, 2), name="m"), (2, 7, 6, 3), True
+    yield L.Conv2D(4, 3, groups=2), Conv2D(6, 4, 3, groups=2, name="m"), (2, 7, 6, 6), True
+    yield L.DepthwiseConv2D(3, depth_multiplier=2), Conv2D(3, 6, 3, groups=3, name="m"), (2, 7, 6, 3), True
+    yield L.Conv2DTranspose(4, 3, strides=2), Deconv2D(3, 4, 3, 2, name="m"), (2, 5, 6, 3), True
+    yield L.BatchNormalization(), BatchNorm(3, 1e-3, name="m"), (2, 7, 6, 3), True
+    yield L.LayerNormalization(), LayerNorm(3, 1e-3, name="m"), (2, 3), False
+    for direction in ("uni", "bi"):
+        for theirs, ours in ((L.LSTM, LSTM), (L.GRU, GRU), (L.SimpleRNN, RNN)):
+            layer = theirs(4, return_sequences=True)
+            layer = L.Bidirectional(layer) if direction == "bi" else layer
+            yield layer, ours(3, 4, direction=direction, name="m"), (2, 5, 3), False
+
+
+def test_layers_of_keras(keras, rng, tmp_path):
+    for layer, ours, shape, isChannelsFirst in kerasCases(keras.layers):
+        entry = keras.Input(shape[1:])
+        model = keras.Model(entry, layer(entry))
+        for weight in model.weights:
+            values = 0.3 * rng.standard_normal(weight.shape)
+            weight.assign(0.5 + values**2 if "variance" in weight.path else values)
+        x = rng.standard_normal(shape).astype("float32")
+        wanted = model(x, training=False).detach().numpy()
+        model.save_weights(tmp_path / "x.weights.h5")
+        file = f"layers/{next(iter(readWeights(tmp_path / 'x.weights.h5'))).split('/')[1]}"
+        net = Sequential(ours).evalMode()
+        assert net.load(tmp_path / "x.weights.h5", names={file: "m"}).complete, ours
+        y = net(np.moveaxis(x, -1, 1) if isChannelsFirst else x)
+        nearly(np.moveaxis(y, 1, -1) if isChannelsFirst else y, wanted)
 
 
 # Other graphs ---------------------------------------------------------------------------------------------------------

@@ -214,6 +214,28 @@ def test_blocks_of_gpt_start_with_smaller_steps_the_more_there_are():
     assert deep.data.std() == pytest.approx(0.02 / np.sqrt(32), rel=0.05)
 
 
+def test_texts_are_read_alike_compiled_and_eagerly(rng):
+    ids, mask = rng.integers(0, 31, (3, 7)), np.ones((3, 7), np.int64)
+    mask[1, 4:] = 0
+    nets = [
+        (models.bert(31, 17, 2, 3, 24, 40), (ids, mask, ids % 2)),
+        (models.llama(31, 2, 4, 24, 40, 2), (ids,)),
+        (models.t5(31, 2, 3, 24, 40, 5), (ids, mask, ids[:, :5])),
+    ]
+    for net, inputs in nets:
+        net.evalMode()
+        y, z = net(*inputs), net.compile([x.shape for x in inputs]).run(*inputs)
+        for eager, compiled in zip(*((v if isinstance(v, (list, tuple)) else [v]) for v in (y, z)), strict=True):
+            assert np.allclose(eager, compiled, atol=1e-5)
+
+
+def test_llama_wants_heads_that_fit():
+    with pytest.raises(ValueError, match="llama: wanted heads that divide the size 24 into even parts"):
+        models.llama(size=24, heads=8)
+    with pytest.raises(ValueError, match="groups that divide the heads, got 4 heads, 3 groups"):
+        models.llama(size=64, heads=4, groups=3)
+
+
 # Against PyTorch ------------------------------------------------------------------------------------------------------
 
 
