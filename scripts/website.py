@@ -34,7 +34,17 @@ PACKAGES = (
     "puregraph.compat.text",
 )
 GUIDES = {  # in the order in which people come
-    "First steps": ["start", "recipes", "notebooks", "modules", "training", "checkpoints", "pictures", "notation"],
+    "First steps": [
+        "start",
+        "recipes",
+        "notebooks",
+        "modules",
+        "training",
+        "checkpoints",
+        "weights",
+        "pictures",
+        "notation",
+    ],
     "Shapes and speed": ["shapes", "compile", "memory", "gpu", "many", "slowstep", "performance", "accuracy"],
     "Your own": ["newmodule", "newkernel", "newoptimizer", "newoperator"],
     "Coming from": ["comingfrom", "puzzlelib", "onnx"],
