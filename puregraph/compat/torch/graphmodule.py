@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from puregraph.autodiff.joint.addbackward import graph_of
 from puregraph.compat.torch.graphcall import GraphCall
 from puregraph.compat.torch.sharing import SharedTensor, Sharing
 from puregraph.compat.torch.tensors import asArray
-from puregraph.core.arguments import Flag, ModuleLike, Shapes, optional, takes
+from puregraph.core.arguments import Argument, Flag, ModuleLike, Shapes, optional, takes
 from puregraph.core.errors import ArgumentError
 from puregraph.core.versioning import LastUpdate
 from puregraph.graph import Graph
 from puregraph.graph.module import Module
 from puregraph.graph.sequential import Sequential
 
+GraphSource = Argument(
+    f"{ModuleLike.wanted}, or an ONNX model, or its path",
+    lambda value: ModuleLike.holds(value) or isinstance(value, (str, os.PathLike)) or hasattr(value, "opset_import"),
+)
 
-@takes(graph=ModuleLike, isCompiled=Flag)
-def asModule(graph: Module, isCompiled: bool = True) -> Any:
+
+@takes(graph=GraphSource, isCompiled=Flag)
+def asModule(graph: Any, isCompiled: bool = True) -> Any:
     """A `torch.nn.Module` that computes a Graph: its parameters and buffers have the memory of the graph's arrays.
 
-    `graph`       a Graph, or a module, which becomes a Sequential of one
+    `graph`       a Graph, or a module, which becomes a Sequential of one, or an ONNX model, or the path of one
     `isCompiled`  compile forward and backward passes for each shape, mode and choice of gradients
 
     An optimizer of torch updates the graph, and the graph's files load into the module. Names in `state_dict` are the
@@ -38,11 +45,11 @@ def asModule(graph: Module, isCompiled: bool = True) -> Any:
     return moduleClass()(graphOf(graph), isCompiled)
 
 
-@takes(graph=ModuleLike, shapes=optional(Shapes), isCompiled=Flag)
-def asFunction(graph: Module, shapes: list[Any] | None = None, isCompiled: bool = True) -> Callable[..., Any]:
+@takes(graph=GraphSource, shapes=optional(Shapes), isCompiled=Flag)
+def asFunction(graph: Any, shapes: list[Any] | None = None, isCompiled: bool = True) -> Callable[..., Any]:
     """A function of tensors that computes a Graph and that torch differentiates, for optimizers of puregraph.
 
-    `graph`       a Graph, or a module, which becomes a Sequential of one
+    `graph`       a Graph, or a module, which becomes a Sequential of one, or an ONNX model, or the path of one
     `shapes`      of the inputs: checked, and compiled for at once
     `isCompiled`  as for `asModule`
 
@@ -70,11 +77,14 @@ def asFunction(graph: Module, shapes: list[Any] | None = None, isCompiled: bool 
     return function
 
 
-def graphOf(graph: Module) -> Graph:
-    """The graph, or that of one module.
+def graphOf(source: Any) -> Graph:
+    """The graph, that of one module, or that of an ONNX model, whose parameters get gradients.
 
-    Raises    ArgumentError for a cost, which takes targets
+    Raises    ArgumentError for a module with several inputs, and for a path that does not end in .onnx
     """
+    graph = graph_of(source)
+    if not isinstance(graph, Module):
+        raise ArgumentError(f"wanted the path of an ONNX model, which ends in .onnx, got {graph!r:.80}")
     if isinstance(graph, Graph):
         return graph
     if len(graph.arguments) != 1:
