@@ -75,7 +75,8 @@ def addmm(r: ExportReader, bias: Any, x: Any, weight: Any, beta: Any = 1, alpha:
         return r.make(Add(), product, scaled(r, bias, beta))
 
     def make() -> Any:
-        return r.fill(Linear(*weight.shape, bias.shape[0] > 0), W=weight, b=bias)
+        insize, outsize = weight.shape
+        return r.fill(Linear(insize, outsize), W=weight, b=bias)
 
     return r.make(r.layer("addmm", (weight, bias), make), x, owner=r.owner(weight))
 
@@ -150,7 +151,8 @@ def convolution(
         pad = [(d * (n - 1)) // 2 for d, n in zip(dilation, size)]
         ends = [d * (n - 1) - before for d, n, before in zip(dilation, size, pad)]
     else:
-        pad = ends = perAxis(0 if pad == "valid" else pad, rank)
+        pad = list(perAxis(0 if pad == "valid" else pad, rank))
+        ends = pad
     pads = tuple(zip(pad, ends))
 
     def make() -> Any:
