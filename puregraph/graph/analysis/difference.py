@@ -218,6 +218,8 @@ def graphDifference(first: Graph, second: Graph) -> ModelDifference:
     known = [declaredShapes(graph) for graph in (first, second)]
     if len(first.inputs) == len(second.inputs):
         known = [known[0] or known[1], known[1] or known[0]]
+    if not all(known):
+        return compared
     return difference(*[comparedNodes(graph, shapes) for graph, shapes in zip((first, second), known)])
 
 
@@ -232,6 +234,7 @@ def comparedNodes(graph: Graph, shapes: list[Any] | None = None) -> list[Compare
     rows = inferredRows(graph, shapes) if shapes else {}
     steps = graph.steps()
     nodes = []
+    texts: dict[Any, str] = {}
     for i, number in enumerate(steps.inputs):
         declared = graph.inputs[i].module if len(steps.inputs) == len(graph.inputs) else None
         shape = getattr(declared, "shape", None) if declared is not None and declared.views else None
@@ -239,7 +242,7 @@ def comparedNodes(graph: Graph, shapes: list[Any] | None = None) -> list[Compare
         nodes.append(ComparedNode(f"input {i}", "Input", facts, {}, (), (steps.names[number],)))
     for step in steps.items:
         module = step.module
-        facts = {"module": settings(module), **rows.get(step.path, {})}
+        facts = {"module": settings(module, texts), **rows.get(step.path, {})}
         stored = {**module.params, **module.states}
         arrays = {name: comparedArray(value) for name, value in stored.items()}
         names = inputNames(module, step.inputs)
@@ -250,16 +253,20 @@ def comparedNodes(graph: Graph, shapes: list[Any] | None = None) -> list[Compare
     return [*nodes, ComparedNode("outputs of the graph", "outputs", {}, {}, reads)]
 
 
-def settings(module: Any) -> str:
-    """A module's class and arguments, with defaults and without its name."""
+def settings(module: Any, texts: dict[Any, str]) -> str:
+    """A module's class and arguments, with defaults and without its name. `texts` has those of modules before it."""
     kind: Any = type(module)
-    try:
-        bound = signatureOf(kind).bind(*module.initArgs[0], **module.initArgs[1])
-    except (TypeError, ValueError):
-        return repr(module)
-    bound.apply_defaults()
-    arguments = [f"{name}={value!r}" for name, value in bound.arguments.items() if name != "name"]
-    return f"{kind.__name__}({', '.join(arguments)})"
+    args, kwargs = module.initArgs[0], {name: v for name, v in module.initArgs[1].items() if name != "name"}
+    key = kind, repr(args), repr(kwargs)
+    if key not in texts:
+        try:
+            bound = signatureOf(kind).bind(*args, **kwargs)
+            bound.apply_defaults()
+            values = [f"{name}={value!r}" for name, value in bound.arguments.items() if name != "name"]
+            texts[key] = f"{kind.__name__}({', '.join(values)})"
+        except (TypeError, ValueError):  # a class without a signature
+            texts[key] = f"{kind.__name__}{key[1]}"
+    return texts[key]
 
 
 @cache
@@ -270,7 +277,13 @@ def signatureOf(kind: type) -> inspect.Signature:
 
 def comparedArray(stored: Any) -> ComparedArray:
     """A parameter or state of a module."""
-    return ComparedArray(tuple(stored.shape), stored.dtype.name, stored.values, id(stored))
+    return ComparedArray(tuple(stored.shape), nameOf(stored.dtype), stored.values, id(stored))
+
+
+@cache
+def nameOf(dtype: Any) -> str:
+    """The name of a dtype, which numpy takes long to make."""
+    return str(dtype.name)
 
 
 def comparedWeights(arrays: dict[str, ComparedArray]) -> list[ComparedNode]:
