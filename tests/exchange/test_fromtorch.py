@@ -341,3 +341,8 @@ def test_networks_of_torchvision(name):
     torch.manual_seed(0)
     module = getattr(torchvision.models, name)(weights=None, num_classes=10)
     compare(module, (torch.randn(2, 3, 64, 64),), 1e-4)
+
+
+def test_an_example_of_one_sample_with_one_element_a_channel_is_enough():
+    module = nn.Sequential(nn.Conv2d(3, 4, 2), nn.BatchNorm2d(4))
+    compare(module, (torch.randn(1, 3, 2, 2),))

@@ -34,6 +34,7 @@ NETWORKS = {  # each in a small size: the graph, the shapes of its inputs, and t
     "resnet18": (lambda: models.resnet18(classes=2), [(2, 3, 32, 32)]),
     "mobilenet": (lambda: models.mobilenet(classes=2, width=0.1), [(2, 3, 32, 32)]),
 }
+SLOW = {"lenet", "mobilenet", "resnet18", "vgg11"}
 LARGE = {"lenet", "vgg11", "resnet18", "mobilenet", "resnet20", "unet"}
 
 
@@ -57,16 +58,13 @@ def addresses(module, graph):
 # Gradients ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in NETWORKS])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in NETWORKS])
 def test_every_network_passes_the_check_of_gradients(name, rng):
     make, shapes = NETWORKS[name]
     graph = make().calcMode(np.float64).evalMode()
     module, inputs = asModule(graph), tensorsFor(graph, shapes, rng)
     params = list(module.parameters())
-    fast = name in LARGE
-    if fast:  # kinks of thousands of Relus are too near for differences in all directions
-        params = params[-4:]
-        inputs = [x.requires_grad_(False) for x in inputs]
+    fast = name in LARGE  # along one random direction
     isSmooth = torch.autograd.gradcheck(
         lambda *xs: module(*xs[: len(inputs)]), (*inputs, *params), eps=1e-6, atol=1e-5, fast_mode=fast
     )

@@ -250,7 +250,7 @@ class ExportReader:
         edges = [None if v is None else v.edge for v in values]
         while edges and edges[-1] is None:
             edges.pop()
-        node = Node(module, edges, self.fresh(name))
+        node = Node(module.evalMode(), edges, self.fresh(name))
         shapes = [v.shape for v in values if v is not None]
         dtypes = [v.dtype for v in values if v is not None]
         shape, kind = module.dataShapeFrom(*shapes), module.dataTypeFrom(*dtypes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any
 
 from puregraph.compat.torch.tensors import asArray, asTensor
@@ -113,15 +114,10 @@ class Sharing:
         """The tensors of parameters and buffers now, and whether they are the graph's own memory."""
         params = [slot.table[slot.name] for slot in self.params]
         buffers = [slot.table[slot.name] for slot in self.buffers]
-        isSame = all(map(isSameObject, params, self.tensors)) and all(map(isSameObject, buffers, self.states))
+        isSame = all(map(is_, params, self.tensors)) and all(map(is_, buffers, self.states))
         if isSame and (COUNTER.version is not self.mark or addressesOf(params, buffers) != self.addresses):
             self.join()
         return params, buffers, isSame
-
-
-def isSameObject(a: Any, b: Any) -> bool:
-    """True for one object."""
-    return a is b
 
 
 def addressesOf(*lists: list[Any]) -> list[int]:
