@@ -24,6 +24,7 @@ from puregraph.serialize.weights.proposal import layoutOf, proposeNames
 from puregraph.serialize.weights.weightfile import StoredTensor, WeightFile
 
 ROWS = 20  # of a proposed map that an error shows
+MOST = 5000  # arrays of a file for which ready maps are tried
 
 
 class MappedArray(NamedTuple):
@@ -138,7 +139,7 @@ class MappedWeights(ArraySource):
     def advice(self, graph: Graph, report: LoadReport) -> str:
         """The line that would load the file completely; or a map by order, shapes and names that only looks right."""
         lines = "\n  net.load(path, strict=False) loads what fits"
-        for prefix in () if self.prefix else ("", *self.commonPrefixes()):
+        for prefix in () if self.prefix or len(self.tensors) > MOST else ("", *self.commonPrefixes()):
             ways: tuple[Names, ...] = (self.map,) if self.hasNames else (None, *READY)
             for names in ways:
                 if self.completes(graph, names, prefix):

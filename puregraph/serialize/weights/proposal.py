@@ -6,6 +6,7 @@ Nothing is loaded by it: square matrices, two layers of one size and swapped bra
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
 from typing import Any
@@ -16,6 +17,8 @@ from puregraph.serialize.weights.weightfile import StoredTensor, WeightFile
 
 NUMBER = re.compile(r"\d+")
 HOLES = "ijklmn"
+NEAR = 12  # layers before and behind a position that are compared by name
+STEP, BACK = 0.25, 5  # what a layer between costs, in likeness of names, and the layers that going back counts as
 
 
 def proposeNames(graph: Graph, weights: Mapping[str, Any]) -> NameMap:
@@ -38,16 +41,23 @@ def proposeNames(graph: Graph, weights: Mapping[str, Any]) -> NameMap:
     wanted = graphLayers(graph, layoutOf(weights))
     suffixes = {suffix for groups in wanted.values() for group in groups for suffix in group[0]}
     layers = fileLayers(weights, suffixes)
-    order = {layer: i for i, layer in enumerate(layers)}
+    numbers: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # of layers that have an array of this suffix and shape
+    for number, layer in enumerate(layers):
+        for suffix in suffixes:
+            if (array := weights.get(dotted(layer, suffix))) is not None:
+                numbers.setdefault((suffix, tuple(array.shape)), []).append(number)
     pairs: list[tuple[str, str]] = []
+    used: set[int] = set()
     position = 0
     for path, groups in wanted.items():
-        fitting = [layer for layer in order if all(has(weights, layer, group) for group in groups)]
-        if not fitting:
-            continue
-        chosen = max(fitting, key=lambda layer: likeness(layer, path, order[layer] - position, len(layers)))
-        pairs.append((chosen, path))
-        position = order.pop(chosen) + 1
+        (suffix, *_), (shape, *_) = groups[0]
+        near = around(numbers.get((suffix, tuple(shape)), []), position)
+        fitting = [n for n in near if n not in used and all(has(weights, layers[n], group) for group in groups)]
+        if fitting:
+            chosen = max(fitting, key=lambda n: likeness(layers[n], path, n - position))
+            pairs.append((layers[chosen], path))
+            used.add(chosen)
+            position = chosen + 1
     return NameMap(merged([(layer, path) for layer, path in pairs if layer != path]), layoutOf(weights))
 
 
@@ -69,9 +79,10 @@ def graphLayers(graph: Graph, layout: str) -> dict[str, list[Wanted]]:
     """The layers of a graph by path: suffixes of their arrays in a file, and the shapes there."""
     shapes = {path: tuple(array.shape) for kind in ("params", "states") for path, array, _ in graph.stored(kind)}
     layers: dict[str, list[Wanted]] = {}
+    ties = graph.ties
     for path, group in NameMap(layout=layout).groups(graph):
         paths = [f"{path}.{array}" for array in group.arrays]
-        if all(path in graph.ties for path in paths) or shapes[paths[0]] == ():
+        if all(path in ties for path in paths) or shapes[paths[0]] == ():
             continue
         wanted = group.how.fileShapes([shapes[path] for path in paths], len(group.files))
         layers.setdefault(path, []).append((group.files, wanted))
@@ -87,10 +98,16 @@ def has(weights: Mapping[str, Any], layer: str, group: Wanted) -> bool:
     return True
 
 
-def likeness(layer: str, path: str, ahead: int, count: int) -> float:
-    """A number that is larger for likelier pairs: by order first, by names where they are much more alike."""
-    distance = ahead if ahead >= 0 else count - ahead
-    return SequenceMatcher(None, layer, path, autojunk=False).ratio() - 4 * distance / max(count, 1)
+def around(numbers: list[int], position: int) -> list[int]:
+    """The numbers nearest to a position, of a sorted list."""
+    at = bisect_left(numbers, position)
+    return numbers[max(at - NEAR, 0) : at + NEAR]
+
+
+def likeness(layer: str, path: str, ahead: int) -> float:
+    """A number that is larger for likelier pairs: by order, or by names where they are much more alike."""
+    alike = SequenceMatcher(None, layer, path, autojunk=False).ratio()
+    return alike - STEP * (ahead if ahead >= 0 else BACK - ahead)
 
 
 def merged(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
