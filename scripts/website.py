@@ -47,7 +47,7 @@ GUIDES = {  # in the order in which people come
     ],
     "Shapes and speed": ["shapes", "compile", "memory", "gpu", "many", "slowstep", "performance", "accuracy"],
     "Your own": ["newmodule", "newkernel", "newoptimizer", "newoperator"],
-    "Coming from": ["comingfrom", "puzzlelib", "onnx"],
+    "Coming from": ["comingfrom", "torch", "puzzlelib", "onnx"],
     "Derivatives and research": ["derivatives", "autodiff", "backwardgraph", "text", "fashion"],
     "Reference": ["reference", "models", "commandline", "operations", "seeds", "glossary"],
     "The code": ["reading", "architecture", "examples", "contributing", "changelog"],
