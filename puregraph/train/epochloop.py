@@ -29,7 +29,7 @@ class EpochLoop:
     """Takes a trainer through its data: each step is whole or torn, and errors say in which batch they were raised."""
 
     def __init__(self, trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None):
-        self.trainer, self.run, self.source, self.checks = trainer, trainer.run, source, checks
+        self.trainer, self.run, self.source, self.checks = trainer, trainer.runState, source, checks
         count = trainer.grains or trainer.world.size
         self.shared = self.dividedStep(count) if count > 1 or trainer.stages or trainer.tensor else None
         trainer.callbacks = callbacksFrom(trainer.callbacks)  # to which any may have been appended

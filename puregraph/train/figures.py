@@ -14,7 +14,7 @@ class Figures:
     callbacks: list[Any]
     meters: Any
     optimizer: Any
-    run: RunState
+    runState: RunState
 
     epoch = shown("epoch", "Finished epochs.")
     step = shown("step", "All steps.")
@@ -47,7 +47,7 @@ class Figures:
     def figureNames(self) -> list[str]:
         """The names of the figures that each row of this run's history will have."""
         row = list(self.meters.row())
-        checked = [f"val {name}" for name in row if self.run.validates]
+        checked = [f"val {name}" for name in row if self.runState.validates]
         added = [name for callback in self.callbacks for name in callback.adds]
         return ["epoch", "step", *row, *checked, "rate", "seconds", *added]
 
@@ -57,4 +57,4 @@ class Figures:
 
     def speed(self) -> float:
         """Samples a second in the epoch so far."""
-        return self.meters.samples / max(self.run.passed(), 1e-9)
+        return self.meters.samples / max(self.runState.passed(), 1e-9)

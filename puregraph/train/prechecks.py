@@ -114,7 +114,7 @@ def sourcesFrom(
 def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None, epochs: int) -> None:
     """Begin a run, or continue one, after all possible checks before the first step."""
     checkedSize(epochs, "epochs")
-    run = trainer.run
+    run = trainer.runState
     if not run.running:
         trainer.restart()
         run.first, run.stopped = run.epoch, False
@@ -259,7 +259,7 @@ def fitSchedule(trainer: Any) -> None:
 
 def fit(trainer: Any, schedule: Any) -> None:
     """Tell one schedule, and warn if it is over before."""
-    run = trainer.run
+    run = trainer.runState
     if hasattr(schedule, "fitEpoch") and run.count is not None:
         schedule.fitEpoch(run.count)
     if run.total is None and run.count is not None:

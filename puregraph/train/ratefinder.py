@@ -72,7 +72,7 @@ def findRate(
         cost = trainer.loss
         if curve:
             cost = SMOOTH * curve[-1][1] + (1 - SMOOTH) * cost
-        curve.append((trainer.run.lastRate, cost))
+        curve.append((trainer.runState.lastRate, cost))
         if len(curve) == steps or cost > DIVERGED * abs(min(value for _, value in curve)):
             trainer.stop(now=True)
 
@@ -84,7 +84,7 @@ def findRate(
     finally:
         trainer.callbacks, trainer.progress, optimizer.learnRate, optimizer.schedule = before
         trainer.resume(saved)
-        trainer.run.stopped = trainer.run.stopsNow = False
+        trainer.runState.stopped = trainer.runState.stopsNow = False
     if len(curve) < 5:
         raise ArgumentError(f"findRate: the cost was not finite after {len(curve)} steps; try a smaller lowest")
     rates, costs = zip(*curve)

@@ -72,4 +72,4 @@ class RunState:
 
 def shown(name: str, doc: str) -> Any:
     """A property of a Trainer that shows a value of its run."""
-    return property(lambda trainer: getattr(trainer.run, name), doc=doc)
+    return property(lambda trainer: getattr(trainer.runState, name), doc=doc)

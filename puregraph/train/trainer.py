@@ -144,7 +144,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.objective.say = self.progress.notice
         self.callbacks = callbacksFrom([*callbacksFrom(callbacks), self.progress])
         self.history, self.interrupt = History(), Interrupt()
-        self.run, self.inside = RunState(), False
+        self.runState, self.inside = RunState(), False
         self.restart()
 
     # Use --------------------------------------------------------------------------------------------------------------
@@ -189,20 +189,20 @@ class Trainer(ChecksKeywords, Figures, Settable):
             leaveIn(False, self.net)
             try:
                 loop.call("onTrainBegin")
-                while self.run.epoch < self.run.until and not self.run.stopped:
+                while self.runState.epoch < self.runState.until and not self.runState.stopped:
                     loop.runEpoch()
-                if self.run.stopsHere and (self.run.begun or self.run.epoch < self.run.until):
+                if self.runState.stopsHere and (self.runState.begun or self.runState.epoch < self.runState.until):
                     loop.interrupted()
                     return self.history
-                self.run.running = False
-                if self.run.stopped and self.run.reason:
-                    self.progress.say(f"stopped after epoch {self.run.epoch}: {self.run.reason}")
+                self.runState.running = False
+                if self.runState.stopped and self.runState.reason:
+                    self.progress.say(f"stopped after epoch {self.runState.epoch}: {self.runState.reason}")
             except KeyboardInterrupt as error:
                 line = loop.interrupted()
                 endQuietly(error, "" if self.world.rank or self.progress.isShown else line)
                 raise
             except BaseException as error:
-                self.run.step = getattr(error, "step", self.run.step)  # a GPU reports it some steps later
+                self.runState.step = getattr(error, "step", self.runState.step)  # a GPU reports it some steps later
                 with suppress(Exception):  # a report of later steps is no news
                     self.sync()
                 if isinstance(error, NotFiniteError) and self.shared is None:
@@ -227,13 +227,13 @@ class Trainer(ChecksKeywords, Figures, Settable):
 
         `now`  after this step, as Ctrl-C does it: a Checkpoint saves, and the next `train` goes on from there
         """
-        self.run.stopped, self.run.reason, self.run.stopsNow = True, reason, now
+        self.runState.stopped, self.runState.reason, self.runState.stopsNow = True, reason, now
 
     def restart(self) -> None:
         """Abandon an epoch and a run that are under way: the next `train` begins both anew, with what was learnt."""
-        self.run.running = False
+        self.runState.running = False
         self.meters.reset()
-        self.run.closeEpoch()
+        self.runState.closeEpoch()
 
     @takes(path=optional(FileSource))
     def save(self, path: Any) -> Any:
@@ -288,7 +288,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
 
     def __repr__(self) -> str:
         names = f"{self.net.title()}, {type(self.cost).__name__}, {type(self.optimizer).__name__}"
-        return f"<Trainer of {names}: epoch {self.run.epoch}, step {self.run.step}>"
+        return f"<Trainer of {names}: epoch {self.runState.epoch}, step {self.runState.step}>"
 
     def setupOptimizer(self) -> Any:
         """The optimizer, set up on the part of the network that it was given, or else on all of it."""

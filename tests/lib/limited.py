@@ -15,6 +15,7 @@ from typing import NamedTuple
 from puregraph.core.errors import PuregraphError
 
 MEMORY = 1 << 30  # bytes of addresses beside those that the process has: far beyond what is allowed, so that it is seen
+SLOW = 2  # seconds of CPU that a file may take
 SECONDS = 60  # of CPU that one file may take before its process ends
 PEAK = "/proc/self/clear_refs"
 FORBIDDEN = ("os.", "subprocess.", "socket.", "ctypes.", "shutil.", "webbrowser.", "open")
@@ -74,12 +75,8 @@ def run(call, items, opens, into, prepare):
         if isForbidden and not isOwn:
             events.append(f"{event} {args[0]!s:.200}" if args else event)
 
-    sys.addaudithook(watched)
-    warnings.simplefilter("ignore")
-    for item in map(prepare, items):
-        resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + SECONDS, resource.RLIM_INFINITY))
-        with open(PEAK, "w") as file:
-            file.write("5")
+    def attempt(item):
+        nonlocal isWatched
         before, begun, isWatched = peak(), time.thread_time(), True
         try:
             call(item)
@@ -89,7 +86,18 @@ def run(call, items, opens, into, prepare):
         except BaseException as error:
             text = f"{type(error).__name__}: {error!s:.300}"
         isWatched = False
-        outcome = Outcome(text, time.thread_time() - begun, peak() - before, events[:5])
+        return Outcome(text, time.thread_time() - begun, peak() - before, events[:5])
+
+    sys.addaudithook(watched)
+    warnings.simplefilter("ignore")
+    for item in map(prepare, items):
+        resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + SECONDS, resource.RLIM_INFINITY))
+        with open(PEAK, "w") as file:
+            file.write("5")
+        outcome = attempt(item)
+        if outcome.seconds > SLOW:  # a core that is shared takes longer: the faster of two counts
+            again = attempt(item)
+            outcome = again if again.seconds < outcome.seconds or again.events else outcome
         events.clear()
         os.write(into, json.dumps(outcome).encode() + b"\n")
 
@@ -100,7 +108,7 @@ def peak():
         return next(int(line.split()[1]) >> 10 for line in file if line.startswith("VmHWM"))
 
 
-def fault(outcome, seconds=2, megabytes=200):
+def fault(outcome, seconds=SLOW, megabytes=200):
     """What is wrong with an outcome: neither a sentence nor a result, beyond its limits, or with an event."""
     text, took, peak, events = outcome
     isRight = text in ("read", "refused") and took <= seconds and peak <= megabytes and not events

@@ -8,6 +8,7 @@ import pytest
 from everymodule import EXAMPLES, ONNUMPY, alone, examplesOf, isOpen
 from fakecupy import useGpu
 
+import puregraph.ops.kernels  # noqa: F401 - those that no module calls too
 from puregraph import models, optimizers
 from puregraph.compile import program
 from puregraph.compile.backend import GPU
@@ -43,6 +44,11 @@ MODELS = {  # the network, the shapes of its inputs, and of its targets, its cos
     "resnet50": (models.resnet50, [IMAGES], (64,), CrossEntropy, MomentumSGD),
     "vgg16": (lambda: models.vgg16(norm=True), [IMAGES], (64,), CrossEntropy, MomentumSGD),
     "gpt2": (lambda: saying(models.gpt2()), [(16, 1024)], (16, 1024), CrossEntropy, AdamW),
+}
+MODELS |= {
+    "bert": (lambda: models.bert(layers=2, pooler=False), [(16, 128)] * 3, (16, 128, 768), MSE, AdamW),
+    "llama": (lambda: saying(models.llama(3200, 2, 8, 512, 1376, 2)), [(8, 128)], (8, 128), CrossEntropy, AdamW),
+    "t5": (lambda: models.t5(layers=2), [(8, 128), (8, 128), (8, 64)], (8, 64, 32128), MSE, AdamW),
 }
 SMALL = ("mlp", "lenet", "lstm", "resnet20", "dlrm", "transformer", "gpt", "vit")
 OPTIMIZERS = [getattr(optimizers, name) for name in optimizers.__all__]

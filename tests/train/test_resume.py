@@ -380,7 +380,7 @@ def forge(path, change):
 
 def deep(trainer):
     """All that must be as it was, callbacks and random numbers too."""
-    place = {name: getattr(trainer.run, name) for name in state.PROGRESS}
+    place = {name: getattr(trainer.runState, name) for name in state.PROGRESS}
     order = None if trainer.order is None else trainer.order.tolist()
     states = [c.state() for c in trainer.callbacks]
     return everything(trainer), place, order, trainer.rng.bit_generator.state, states, trainer.meters.total

@@ -227,13 +227,13 @@ class SharedStep:
         for grain, number in np.argwhere(~np.isfinite(costs)):
             where = f"{locations[number]}, grain {grain + 1} of {self.grains.count}"
             error = NotFiniteError(f"{where}: the cost is {costs[grain, number]}; {self.blame}")
-            error.namesLocation, error.step = True, trainer.run.step
+            error.namesLocation, error.step = True, trainer.runState.step
             raise error
         nonempty = [(int(n), b, g) for b, g in np.ndindex(*sizes.T.shape) if (n := sizes[g, b])]
         counted = self.column("counted")
         trainer.meters.addShares([(costs[g, b], counted[g, b]) for _, b, g in nonempty], self.size)
-        if trainer.run.ignored is not None:
-            trainer.run.ignored += self.column("ignored").sum((0, 1)).astype(int)
+        if trainer.runState.ignored is not None:
+            trainer.runState.ignored += self.column("ignored").sum((0, 1)).astype(int)
         for metric in trainer.metrics:
             addMetric(self.column, metric, nonempty)
         for path, state in self.states.items():
@@ -289,7 +289,7 @@ def costRow(step: SharedStep, part: Batch, cost: Any, outputs: list[Any]) -> dic
     """Return the sums of cost and metrics of a grain."""
     trainer = step.trainer
     row: dict[str, Any] = {"size": part.size, "counted": step.countedIn(part), "cost": float(device.toHost(cost))}
-    if trainer.run.ignored is not None and part.target:
+    if trainer.runState.ignored is not None and part.target:
         row["ignored"] = int((part.target[0] == trainer.cost.ignoreIndex).sum()), part.target[0].size
     for metric in trainer.metrics:
         metric.reset()
