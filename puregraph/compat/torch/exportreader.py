@@ -115,7 +115,7 @@ def nameOf(node: Any) -> str:
 
 
 def rowOf(node: Any) -> Callable[..., Any] | None:
-    """What makes the nodes of an operation, by its full name, `max.dim`, or by its short one."""
+    """The maker of an operation's nodes, by its full name, such as `max.dim`, or by its short one."""
     overload = getattr(node.target, "_overloadname", "")
     return ROWS.get(f"{nameOf(node)}.{overload}") or ROWS.get(nameOf(node))
 

@@ -103,7 +103,7 @@ class GraphCall:
         return self.modes
 
     def kept(self, key: Any, make: Any) -> Any:
-        """What was made for a key, or is made now, by one thread."""
+        """Return the program for a key; make it on first use, in one thread at a time."""
         made = self.programs.get(key)
         if made is None:
             with self.mutex.lock:

@@ -24,7 +24,6 @@ from puregraph.core.storage.safehdf import (
     BLOCKS,
     CHUNKED,
     CONTINUED,
-    EXTERNAL,
     FILTERS,
     LAYOUT,
     LINK,
@@ -187,12 +186,7 @@ class HdfFile(Guarded):
     # Datasets -------------------------------------------------------------------------------------------------------
 
     def describe(self, path: str) -> tuple[tuple[int, ...], bytes, bytes, list[int]]:
-        address, full = self.find(path)
-        messages = self.messages(full, address)
-        if EXTERNAL in messages:
-            raise CheckpointError(f"'{path}' keeps its data in another file (external storage)")
-        if not {SPACE, TYPE, LAYOUT} <= messages.keys():
-            raise CheckpointError(f"'{path}' is not a dataset")
+        messages = self.datasetHeader(path)
         layout = messages[LAYOUT]
         if len(layout) < 2 or layout[0] not in (3, 4, 5):
             raise CheckpointError(f"'{path}' has a layout of another version than 3, 4 or 5; {CONVERT}")

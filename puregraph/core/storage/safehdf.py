@@ -262,14 +262,22 @@ class Guarded:
             raise CheckpointError(f"'{path}' cannot be read: it holds {what} that are none of numpy's numbers")
         return Declared(shape, dtype, layout, filters)
 
-    def describe(self, path: str) -> tuple[tuple[int, ...], bytes, bytes, list[int]]:
-        """Return the shape, datatype, layout and filters of a dataset."""
+    def datasetHeader(self, path: str) -> dict[int, bytes]:
+        """Return the header messages of a dataset.
+
+        Raises    CheckpointError for anything else, and for data in another file
+        """
         address, full = self.find(path)
         messages = self.messages(full, address)
         if EXTERNAL in messages:
             raise CheckpointError(f"'{path}' keeps its data in another file (external storage)")
         if not {SPACE, TYPE, LAYOUT} <= messages.keys():
             raise CheckpointError(f"'{path}' is not a dataset")
+        return messages
+
+    def describe(self, path: str) -> tuple[tuple[int, ...], bytes, bytes, list[int]]:
+        """Return the shape, datatype, layout and filters of a dataset."""
+        messages = self.datasetHeader(path)
         layout = messages[LAYOUT]
         if len(layout) >= 2 and layout[0] == 4 and layout[1] == VIRTUAL:
             raise CheckpointError(f"'{path}' is a virtual dataset, which would read other files")

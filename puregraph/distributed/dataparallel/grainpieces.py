@@ -25,21 +25,21 @@ class GrainPieces:
     ):
         shapes, dtypes = [tuple(x.shape) for x in arrays], [np.dtype(x.dtype) for x in arrays]
         request = StepRequest("given", updGrad=isAsked, weights=weights)
-        self.whole = PartitionedGraph(graph, shapes, dtypes, request, isMet)
-        self.met = {n for step in self.whole.steps.items if isMet(step) for n in step.args}
+        self.partitioned = PartitionedGraph(graph, shapes, dtypes, request, isMet)
+        self.met = {n for step in self.partitioned.steps.items if isMet(step) for n in step.args}
 
     @property
     def passes(self) -> tuple[list[Subgraph], list[Subgraph]]:
         """The pieces of forward and of backward."""
-        return self.whole.forward, self.whole.backwards
+        return self.partitioned.forward, self.partitioned.backwards
 
     def refresh(self) -> None:
         """Make them anew if other parameters are trained now."""
-        self.whole.update(self.whole.backwardGraph())
+        self.partitioned.update(self.partitioned.backwardGraph())
 
     def reads(self, number: int, stored: Any) -> bool:
         """True if programs alone read a parameter, and no step outside of them needs it."""
-        return self.whole.has(stored) and number not in self.met
+        return self.partitioned.has(stored) and number not in self.met
 
     def run(self, piece: Subgraph, values: list[Any], states: dict[int, Any]) -> None:
         """Run a piece of a grain, with the grain's states by their ids."""
@@ -55,8 +55,8 @@ class GrainPieces:
 
     def valuesFor(self, grads: list[Any], values: list[Any]) -> list[Any]:
         """Return the initial values of backward: the gradients of the outputs, and values kept by forward."""
-        back = self.whole.back
-        inner, known = back.steps(), self.whole.withOutlines(values)
+        back = self.partitioned.back
+        inner, known = back.steps(), self.partitioned.withOutlines(values)
         initial: list[Any] = [None] * inner.count
         for number, x in zip(inner.inputs, [*grads, *[known[n] for n in back.numbers]], strict=True):
             initial[number] = x

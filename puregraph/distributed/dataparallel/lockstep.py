@@ -104,7 +104,7 @@ class LockStep:
         if passed.every is not None:
             backs = {grain: p.valuesFor(seeds[grain], passed.values[grain]) for grain, p in passed.pieces.items()}
             self.takePieces(passed, passed.every.passes[1], 1, backs)
-            return {grain: p.whole.back.collected(backs[grain]) for grain, p in passed.pieces.items()}
+            return {grain: p.partitioned.back.collected(backs[grain]) for grain, p in passed.pieces.items()}
         back = passed.graph.backwardGraph(passed.isAsked, True, passed.steps)
         inner, backs = back.steps(), {}
         for grain, values in passed.values.items():

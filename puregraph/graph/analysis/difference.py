@@ -163,7 +163,7 @@ def matched(
 
 
 def likeness(node: ComparedNode) -> Any:
-    """What two nodes of different names have in common if they are matched."""
+    """The key under which nodes of different names are matched."""
     if node.kind == "Input":
         return node.kind
     return node.kind, node.facts.get("shape"), tuple((name, array.shape) for name, array in node.arrays.items())
