@@ -19,7 +19,7 @@ from puregraph.modules.comparison import (
     Where,
     Xor,
 )
-from puregraph.modules.constant import Constant, Full, Range
+from puregraph.modules.constant import Constant, Full, Range, Weight
 from puregraph.modules.control.ifelse import If
 from puregraph.modules.control.loop import Loop
 from puregraph.modules.control.scan import Scan
@@ -185,6 +185,7 @@ __all__ = [
     "Trilu",
     "Unique",
     "Upsample2D",
+    "Weight",
     "Where",
     "Xor",
 ]

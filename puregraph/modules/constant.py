@@ -1,4 +1,4 @@
-"""Arrays that are no input: Constant, Full, Range."""
+"""Arrays that are no input: Constant, Weight, Full, Range."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from puregraph.core.base.dtype import inferredType, isNumeric, nativeType, needT
 from puregraph.core.dim import Dim
 from puregraph.core.errors import ArgumentError, need, show
 from puregraph.core.machinememory import needMemory
-from puregraph.core.param import FixedState
+from puregraph.core.param import FixedState, Param
 from puregraph.core.shape import asShape, givenSizes, sizesOf, valueOf
 from puregraph.core.tracer import arrayLike
 from puregraph.graph.module import Module
@@ -84,6 +84,48 @@ def numbersFrom(value, dtype):
         return np.asarray(value, dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"Constant: wanted an array of numbers, got {value!r:.60}: {error}") from None
+
+
+class Weight(Module):
+    """y = W: a trainable array of its own, which any number of nodes may read.
+
+    `initial` is "zeros", "ones", a number, or a function of a random generator and the shape.
+
+    Shapes    W (shape) -> y (shape)
+    Source    torch.nn.Parameter; an initializer of ONNX that operators on floats read
+    Raises    ShapeError if a size of `shape` is negative or not known
+
+    >>> x = Input(name="x").node()
+    >>> net = Graph(x, x * Weight((3,), initial=2.0, name="scale").node())
+    >>> net(np.arange(3.0, dtype=np.float32)).tolist()
+    [0.0, 2.0, 4.0]
+    """
+
+    reads = ()
+    flopsPerElement = 0
+
+    def __init__(self, shape, dtype: Dtype = "float32", name=None, initial="zeros"):
+        super().__init__(name)
+        self.W = Param(asShape(shape), initial, nativeType(dtype))
+
+    def dataShapeFrom(self):
+        return self.W.shape
+
+    def dataTypeFrom(self):
+        return self.W.dtype
+
+    def updateData(self, W):
+        return W.copy()
+
+    def updateGrad(self, grad, W, y):
+        return (grad,)
+
+    def flopsFrom(self):
+        return 0
+
+    @classmethod
+    def examples(cls):
+        yield cls((2, 3)), []
 
 
 class Full(Module):

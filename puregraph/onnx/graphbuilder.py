@@ -17,9 +17,8 @@ from puregraph.graph import Graph
 from puregraph.graph.graphholder import GraphHolder
 from puregraph.graph.module import Module
 from puregraph.graph.node import Node
-from puregraph.modules import Constant
+from puregraph.modules import Constant, Weight
 from puregraph.modules.gathering import Gather, GatherElements, GatherND
-from puregraph.onnx.modules.weight import Weight
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.shapes.partialshapes import partialShapes, targetShape
 

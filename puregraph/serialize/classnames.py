@@ -40,6 +40,7 @@ FORMER: dict[str, tuple[str, dict[str, Any]]] = {  # the name in older files: th
         for name in """
         AffineGrid BitCast BitShift Bitwise Col2Im CumProd CumSum Dequantize Determinant GatherElements GridSample If
         LogSoftMax Loop Multinomial NonMaxSuppression Quantize RmsNorm RoiAlign RoiPool Scan ScatterElements Trilu
+        Weight
         """.split()
     },
     "puregraph:onnx.CompressAxis": ("puregraph:Compress", {"axis": None, "mayBeShorter": True}),

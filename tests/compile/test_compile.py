@@ -53,7 +53,7 @@ from puregraph.compile.trace.steprequest import StepRequest
 from puregraph.compile.trace.withcost import withCost
 from puregraph.core import initial
 from puregraph.core.errors import DataError, DtypeError, GraphError, GraphWarning, PuregraphError, ShapeError
-from puregraph.onnx.modules import Weight
+from puregraph.modules import Weight
 from puregraph.ops.kernel import useFast
 
 K = 0.5

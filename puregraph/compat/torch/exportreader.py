@@ -17,8 +17,7 @@ from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.module import Module
 from puregraph.graph.node import Node
-from puregraph.modules import Cast, Constant, Dropout
-from puregraph.onnx.modules import Weight
+from puregraph.modules import Cast, Constant, Dropout, Weight
 
 ROWS: dict[str, Callable[..., Any]] = {}  # for each operation of ATen, by name: what makes its nodes
 LISTED = 20  # nodes that an error names

@@ -25,4 +25,3 @@ from puregraph.onnx.modules.scalemaps import ScaleMaps
 from puregraph.onnx.modules.scattersequence import ScatterSequence
 from puregraph.onnx.modules.slicing import SliceAlong
 from puregraph.onnx.modules.vectorproduct import VectorProduct
-from puregraph.onnx.modules.weight import Weight

@@ -11,7 +11,6 @@ from puregraph.modules.convolution import _Convolution
 from puregraph.modules.softmax import LogSoftMax
 from puregraph.onnx.modules.reduceaxes import OPEN, REDUCTIONS
 from puregraph.onnx.modules.vectorproduct import VectorProduct
-from puregraph.onnx.modules.weight import Weight
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
 
 ALONE = {  # reductions of one element each
@@ -217,7 +216,7 @@ def broadcast(step: OnnxStep) -> None:
         step.op("Identity", total, out=step.y)
 
 
-@writesOnnx(Weight)
+@writesOnnx(modules.Weight)
 def weight(step: OnnxStep) -> None:
     """An initializer."""
     step.writer.alias(step, step.module.W)
