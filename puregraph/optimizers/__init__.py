@@ -2,12 +2,12 @@
 
 from puregraph.optimizers.adam import Adam
 from puregraph.optimizers.adamw import AdamW
-from puregraph.optimizers.formularule import FormulaRule as FormulaRule
 from puregraph.optimizers.initrecorder import InitRecorder as InitRecorder
 from puregraph.optimizers.momentumsgd import MomentumSGD
 from puregraph.optimizers.multioptimizer import MultiOptimizer
 from puregraph.optimizers.nesterovsgd import NesterovSGD
 from puregraph.optimizers.optimizer import Optimizer
+from puregraph.optimizers.parameterrule import ParameterRule as ParameterRule
 from puregraph.optimizers.rmsprop import RMSProp
 from puregraph.optimizers.schedules import Cosine, Epochs, OneCycle, Schedule, Step, WarmUp
 from puregraph.optimizers.sgd import SGD

@@ -12,12 +12,11 @@ from puregraph.core.arguments import AnyFunction, ModuleLike, choice, optional, 
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.base.signals import Deferred
 from puregraph.core.errors import PuregraphError, UnknownAttributeError
-from puregraph.optimizers.formularule import FormulaRule
+from puregraph.optimizers.parameterrule import ParameterRule
 from puregraph.optimizers.slot import CountedSteps, Slot, normOf, notFinite, restoredSlots, warnOverwritten
-from puregraph.optimizers.updateformulas import stored
 
 
-class Optimizer(FormulaRule):
+class Optimizer(ParameterRule):
     """Updates parameters in place along their gradients. A subclass writes its paper's formulas:
 
         class MomentumSGD(Optimizer):
@@ -183,7 +182,7 @@ class Optimizer(FormulaRule):
     @property
     def rate(self) -> float:
         """The learning rate of the next update: `learnRate`, times the schedule's factor."""
-        return self.rateAt(self.step if self.whole is None else self.whole.step)
+        return self.rateAt(self.updates)
 
     @rate.setter
     def rate(self, value: Any) -> None:
@@ -196,9 +195,13 @@ class Optimizer(FormulaRule):
         """The optimizers that update the parameters: itself alone, but for a MultiOptimizer."""
         return (self,)
 
-    def ruleOf(self, slot: Slot) -> FormulaRule:
+    def ruleOf(self, slot: Slot) -> ParameterRule:
         """Return the rule that updates the parameter of a slot."""
         return slot.rule or self
+
+    @property
+    def updates(self) -> int:
+        return self.step if self.whole is None else self.whole.step
 
     def rateOf(self, slot: Slot, rate: float, step: int) -> float:
         """The learning rate of a slot after `step` updates, where `rate` is that of this optimizer."""
@@ -247,7 +250,7 @@ class Optimizer(FormulaRule):
         self.sync()
         arrays = {}
         for slot in self.slots:
-            for name in stored(type(self.ruleOf(slot))) if slot.step else ():
+            for name in self.ruleOf(slot).storedNames(slot) if slot.step else ():
                 if name == "step" or slot.hasState:
                     arrays[f"{name}/{slot.path}"] = np.array(slot.step) if name == "step" else slot.arrays[name]
         return arrays
@@ -264,6 +267,6 @@ class Optimizer(FormulaRule):
     def restored(self, step: int, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes that `restore` sets."""
         self.sync()
-        names = [stored(type(self.ruleOf(slot))) for slot in self.slots]
-        slots = restoredSlots(type(self).__name__, self.slots, names, step, arrays)
+        rules = [self.ruleOf(slot) for slot in self.slots]
+        slots = restoredSlots(type(self).__name__, self.slots, rules, step, arrays)
         return {"slots": slots, "step": int(step)}

@@ -215,8 +215,8 @@ class Epochs(Schedule):
         return self.schedule(step / self.count)
 
 
-def factorAt(schedule: Callable[[int], Any], step: int) -> float:
-    """The factor that a schedule gives after `step` updates.
+def factorAt(schedule: Callable[[int], Any], step: int, option: str = "") -> float:
+    """The number that a schedule gives after `step` updates: a factor of the learning rate, or an `option` itself.
 
     Raises    ArgumentError for anything but a finite number from 0 on
     """
@@ -227,8 +227,8 @@ def factorAt(schedule: Callable[[int], Any], step: int) -> float:
         number = math.nan
     if not 0 <= number < math.inf:
         raise ArgumentError(
-            f"schedule: wanted a factor of the learning rate from 0 on, finite, got {factor!r:.60} from "
-            f"{schedule!r:.60} after {step} updates"
+            f"{option or 'schedule'}: wanted {'a number' if option else 'a factor of the learning rate'} from 0 on, "
+            f"finite, got {factor!r:.60} from {schedule!r:.60} after {step} updates"
         )
     return number
 

@@ -79,7 +79,19 @@ class Slot:
     def blank(self) -> Any:
         """Zeros like the parameter; float32 for one of 16 bits."""
         data = self.param.materialize()
-        return aligned(np.zeros_like(data, dtype=np.promote_types(data.dtype, np.float32)))
+        return np.zeros_like(data, dtype=np.promote_types(data.dtype, np.float32))
+
+    def begun(self, rule: Any) -> dict[str, Any]:
+        """The state arrays of the parameter before its first update by a rule, in memory of their own."""
+        data = self.param.materialize()
+        dtype = np.promote_types(data.dtype, np.float32)
+        arrays = rule.start(data.astype(dtype, copy=False))
+        isOnDevice = device.isDeviceArray(data)
+        made = {}
+        for name, array in arrays.items():
+            array = array.astype(dtype, copy=array is data)
+            made[name] = device.toDevice(array) if isOnDevice else aligned(array)
+        return made
 
 
 def warnOverwritten(label: str, slots: Sequence[Slot]) -> None:
@@ -95,12 +107,14 @@ def warnOverwritten(label: str, slots: Sequence[Slot]) -> None:
 
 
 def restoredSlots(
-    label: str, slots: list[Slot], names: Sequence[Sequence[str]], step: int, arrays: Mapping[str, Any]
+    label: str, slots: list[Slot], rules: Sequence[Any], step: int, arrays: Mapping[str, Any]
 ) -> list[Slot]:
     """Return slots for the same parameters, with copies of the named arrays that were saved after `step` updates.
 
     Raises    CheckpointError listing every array that is missing, unknown, or of another shape or kind
     """
+    blanks = [slot.begun(rule) for slot, rule in zip(slots, rules)]
+    names = [rule.storedNames(slot) for slot, rule in zip(slots, rules)]
     known = {f"{name}/{slot.path}" for slot, stateNames in zip(slots, names) for name in stateNames}
     problems = [f"'{key}' belongs to none of its parameters" for key in arrays if key not in known]
     if isinstance(step, bool) or not (isinstance(step, (int, np.integer)) and 0 <= step < 1 << 62):
@@ -108,21 +122,21 @@ def restoredSlots(
     elif step and known and not arrays:
         problems.append(f"there is no state of any parameter, but {step} updates were made")
     fresh = []
-    for slot, stateNames in zip(slots, names):
+    for slot, stateNames, blank in zip(slots, names, blanks):
         saved = {name: arrays[key] for name in stateNames if (key := f"{name}/{slot.path}") in arrays}
         problems += [f"'{name}/{slot.path}' is missing" for name in stateNames if saved and name not in saved]
-        problems += [fault for name in saved if (fault := unfit(name, slot, saved[name]))]
+        problems += [fault for name in saved if (fault := unfit(name, slot, blank, saved[name]))]
         fresh.append(saved)
     if problems:
         more = f"; and {len(problems) - 10} more" if len(problems) > 10 else ""
         raise CheckpointError(f"{label}: cannot restore its state: {'; '.join(problems[:10])}{more}")
-    return [slotFrom(slot, saved, int(step)) for slot, saved in zip(slots, fresh)]
+    return [slotFrom(slot, saved, blank, int(step)) for slot, saved, blank in zip(slots, fresh, blanks)]
 
 
-def slotFrom(slot: Slot, arrays: dict[str, Any], step: int) -> Slot:
-    """Return a slot for the same parameter, with copies of these arrays."""
+def slotFrom(slot: Slot, arrays: dict[str, Any], blank: dict[str, Any], step: int) -> Slot:
+    """Return a slot for the same parameter, with copies of these arrays, made in `blank`."""
     count = int(arrays.pop("step", step if arrays else 0))
-    copies = {name: slot.blank() for name in arrays}
+    copies = {name: blank[name] for name in arrays}
     for name, array in arrays.items():
         isOnDevice = device.isDeviceArray(copies[name])
         copies[name][...] = device.toDevice(array) if isOnDevice else device.toHost(array)
@@ -131,9 +145,9 @@ def slotFrom(slot: Slot, arrays: dict[str, Any], step: int) -> Slot:
     return restored
 
 
-def unfit(name: str, slot: Slot, array: Any) -> str:
+def unfit(name: str, slot: Slot, blank: dict[str, Any], array: Any) -> str:
     """Return the reason why an array cannot be this state of a parameter, or an empty text."""
-    wanted, kinds = ((), "iu") if name == "step" else (slot.param.shape, "f")
+    wanted, kinds = ((), "iu") if name == "step" else (tuple(blank[name].shape), "f")
     if tuple(array.shape) != wanted:
         return f"'{name}/{slot.path}' wanted {show(wanted)}, got {show(tuple(array.shape))}"
     if array.dtype.kind not in kinds:

@@ -1,7 +1,8 @@
-"""Update formulas: the formulas of an optimizer's class, with its settings put in, and the names that they use."""
+"""Update formulas: the rule of an optimizer as formulas, with its settings put in, and the names that they use."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar, cast
@@ -11,7 +12,8 @@ from puregraph.ops.formula.formula import numpyFrom
 from puregraph.optimizers.scalars import plain
 
 F = TypeVar("F", bound=Callable[..., Any])
-GIVEN = {"param", "grad", "rate", "decay", "step"}  # what a rule may name besides its states, scalars and attributes
+Texts = tuple[tuple[str, str], ...]  # formulas by name
+PROVIDED = {"param", "grad", "rate", "decay", "step"}  # what a rule may name besides states, scalars and attributes
 
 
 def memoized(function: F) -> F:
@@ -20,28 +22,15 @@ def memoized(function: F) -> F:
 
 
 @memoized
-def states(cls: type[Any]) -> tuple[str, ...]:
-    """The names of the arrays that a rule keeps."""
-    return tuple([name for name in cls.rule if name != "param"])
-
-
-@memoized
-def used(cls: type[Any]) -> frozenset[str]:
-    """All names in the formulas of a class."""
-    texts = [*cls.rule.values(), *cls.scalars.values()]
-    return frozenset(name for text in texts for name in Formula(text).names)
-
-
-@memoized
-def stored(cls: type[Any]) -> tuple[str, ...]:
-    """The names of what a checkpoint holds for each parameter."""
-    return (*states(cls), *(["step"] if "step" in used(cls) else []))
-
-
-@memoized
-def attributes(cls: type[Any]) -> tuple[str, ...]:
-    """The names in the formulas of a class that are its attributes."""
-    return tuple(sorted(used(cls) - GIVEN - set(cls.rule) - set(cls.scalars)))
+def namesOf(texts: tuple[Any, Texts], every: bool = False) -> tuple[str, ...]:
+    """The names in a rule and its scalars that may be attributes of the optimizer; with `every`, all names."""
+    rule, scalars = texts
+    formulas = [text for _, text in (*(() if callable(rule) else rule), *scalars)]
+    names = {name for text in formulas for name in Formula(text).names}
+    if callable(rule):
+        names |= set(inspect.signature(rule).parameters)
+    assigned = {name for name, _ in (*(() if callable(rule) else rule), *scalars)}
+    return tuple(sorted(names if every else names - PROVIDED - assigned))
 
 
 def puts(formula: Formula, parts: Mapping[str, Any]) -> Formula:
@@ -50,32 +39,29 @@ def puts(formula: Formula, parts: Mapping[str, Any]) -> Formula:
 
 
 @memoized
-def scalarsAt(cls: type[Any], constants: tuple, step: float) -> Mapping[str, float]:
-    """Return the scalars of a class with these constants at a step; they are shared by parameters with as many
-    updates."""
-    if not cls.scalars:
-        return {}
-    functions, whole = scalarsOf(cls, constants)
+def scalarsAt(scalars: Texts, constants: tuple, step: float) -> Mapping[str, float]:
+    """Return the scalars with these constants at a step; they are shared by parameters with as many updates."""
+    functions, vector = scalarsOf(scalars, constants)
     try:
-        return {name: function(step) for name, function in zip(cls.scalars, functions)}
+        return {name: function(step) for (name, _), function in zip(scalars, functions)}
     except (TypeError, ValueError, ArithmeticError):  # no plain number: numpy gives nan or inf
-        return dict(zip(cls.scalars, map(float, whole(step))))
+        return {name: float(value) for (name, _), value in zip(scalars, vector(step))}
 
 
 @memoized
-def scalarsOf(cls: type[Any], constants: tuple) -> tuple[list[Any], Any]:
-    """The scalars of a class with these constants: each as a function of the step, and all of them as one."""
-    formulas = [puts(Formula(text), dict(constants)) for text in cls.scalars.values()]
+def scalarsOf(scalars: Texts, constants: tuple) -> tuple[list[Any], Any]:
+    """The scalars with these constants: each as a function of the step, and all of them as one."""
+    formulas = [puts(Formula(text), dict(constants)) for _, text in scalars]
     return [plain(f.term) for f in formulas], numpyFrom(formulas, ("step",))
 
 
 @memoized
-def formulasOf(cls: type[Any], constants: tuple, grad: str, decays: bool) -> dict[str, Formula]:
-    """The rule of a class with these constants, each formula with those before it put in, and with this gradient."""
-    if decays and "decay" not in used(cls):
+def formulasOf(texts: tuple[Texts, Texts], constants: tuple, grad: str, decays: bool) -> dict[str, Formula]:
+    """The formulas of a rule with these constants, each with those before it put in, and with this gradient."""
+    if decays and "decay" not in namesOf(texts, every=True):
         grad = f"{grad} + decay * param"
     now: dict[str, Formula] = {}
-    for name, text in cls.rule.items():
+    for name, text in texts[0]:
         formula = puts(Formula(text), {"grad": grad, **now})
         now[name] = puts(formula, dict(constants))
     return now

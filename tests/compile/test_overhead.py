@@ -124,7 +124,7 @@ def test_a_pass_forward_and_backward_calls_no_more_functions_than_it_did(calls):
 
 
 def test_a_training_step_calls_no_more_functions_than_it_did(calls):
-    checkCalls(calls["training"], 174)
+    checkCalls(calls["training"], 181)
 
 
 def test_a_module_of_its_own_calls_no_more_functions_than_it_did(calls):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from puregraph.compile.ir.external import GRADS, GradientOf, StateOf
 from puregraph.compile.trace.graphtracer import GraphTracer
 from puregraph.core.errors import PuregraphError
+from puregraph.core.tracer import astype
 from puregraph.ops.formula.formula import numpyFrom
 from puregraph.ops.ir.value import CallOrigin, Value, store
 from puregraph.ops.reduction.norm import norm
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
     from puregraph.core.device import Array
     from puregraph.core.param import Param
     from puregraph.optimizers.optimizer import Optimizer
+    from puregraph.optimizers.parameterrule import ParameterRule
     from puregraph.optimizers.slot import Slot
 
+NumberOf = Callable[[str, np.dtype], Value]
 COMPILED_METHODS = ("update", "advance", "shrinkFor", "numbers", "formulas")
 
 
@@ -62,7 +66,10 @@ class UpdateScalars:
     @property
     def counting(self) -> set[str]:
         """The names of scalars that change with every update, besides the rate."""
-        return {"step", *(name for member in self.optimizer.members for name in type(member).scalars)}
+        members = self.optimizer.members
+        return {"step", *(name for member in members for name in (*member.scalars, *member.scheduled()))} | (
+            {"decay"} if any(callable(member.decay) for member in members) else set()
+        )
 
     def numbersAfter(self, fewer: int) -> dict[int, dict[str, float]]:
         """For each group, the scalars of the next update as if there had been `fewer` updates fewer."""
@@ -191,23 +198,43 @@ def addUpdate(schedule: Schedule, tracer: GraphTracer, optimizer: Optimizer) -> 
 def advance(
     schedule: Schedule, tracer: GraphTracer, updateScalars: UpdateScalars, slot: Slot, group: int, grad: Value
 ) -> None:
-    """Add the call that updates one parameter and its state."""
-    recorder, rule, param = tracer.recorder, updateScalars.optimizer.ruleOf(slot), slot.param
+    """Add the calls that update one parameter and its state."""
+    rule, param = updateScalars.optimizer.ruleOf(slot), slot.param
     rule.prepare(slot)
-    formulas = rule.formulas(bool(rule.decay and param.decay))
     targets = {"param": param, **{name: StateOf(slot, name) for name in slot.arrays}}
     arrays = {"grad": grad}
     for name, target in targets.items():
         arrays[name] = tracer.held(target, f"{slot.path}" if name == "param" else f"{name}/{slot.path}")
-    names = tuple(dict.fromkeys(name for f in formulas.values() for name in f.names))
-    work = np.result_type(np.float32, *[arrays[name].dtype for name in names if name in arrays])
-    arguments = tuple(
-        [arrays.get(name) or number(schedule, tracer, updateScalars, group, name, work) for name in names]
-    )
-    outs = [recorder.value(arrays[n].shape, arrays[n].dtype, arrays[n].strides, name=n) for n in formulas]
-    recorder.add(numpyFrom(tuple(formulas.values()), names), arguments, {}, outs, "pointwise", True)
-    schedule.stores += [(targets[name], y) for name, y in zip(formulas, outs)]
+    add = addFunction if callable(rule.rule) else addFormulas
+    numberOf = partial(number, schedule, tracer, updateScalars, group)
+    for name, y in add(tracer, rule, slot, arrays, numberOf).items():
+        schedule.stores.append((targets[name], y))
     schedule.written.append(param)
+
+
+def addFormulas(
+    tracer: GraphTracer, rule: ParameterRule, slot: Slot, arrays: dict[str, Value], numberOf: NumberOf
+) -> dict[str, Value]:
+    """Add the call of a rule of formulas. Returns the new arrays by name."""
+    formulas = rule.formulas(bool(rule.decay and slot.param.decay))
+    names = tuple(dict.fromkeys(name for f in formulas.values() for name in f.names))
+    work = rule.workDtype({name: arrays[name] for name in names if name in arrays})
+    arguments = tuple([arrays.get(name) or numberOf(name, work) for name in names])
+    outs = [tracer.recorder.value(arrays[n].shape, arrays[n].dtype, arrays[n].strides, name=n) for n in formulas]
+    tracer.recorder.add(numpyFrom(tuple(formulas.values()), names), arguments, {}, outs, "pointwise", True)
+    return dict(zip(formulas, outs))
+
+
+def addFunction(
+    tracer: GraphTracer, rule: ParameterRule, slot: Slot, arrays: dict[str, Value], numberOf: NumberOf
+) -> dict[str, Value]:
+    """Add the calls of a rule that is a function of arrays. Returns the new arrays by name."""
+    work, recorder = rule.workDtype(arrays), tracer.recorder
+    decays = bool(rule.decay and slot.param.decay)
+    values = {name: recorder.handle(numberOf(name, work)) for name in rule.numbersRead(decays)}
+    values |= {name: astype(recorder.handle(array), work, copy=False) for name, array in arrays.items()}
+    results = rule.computed(values, decays)
+    return {name: tracer.taken(astype(result, arrays[name].dtype)) for name, result in results.items()}
 
 
 def number(

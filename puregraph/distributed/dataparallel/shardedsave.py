@@ -13,7 +13,6 @@ from puregraph.core.storage.pieces import ElementRange, PieceSet, writePiece
 from puregraph.distributed.dataparallel.shardedupdate import wholeState
 from puregraph.distributed.worlds.world import World
 from puregraph.graph import Graph
-from puregraph.optimizers.updateformulas import stored
 from puregraph.serialize.checkpoint import DividedState, save
 
 
@@ -45,7 +44,7 @@ def partsOf(optimizer: Any) -> tuple[dict[str, Any], list[Any], list[ElementRang
     shapes: list[Any] = []
     runs = []
     for slot in optimizer.slots:
-        for name in stored(type(optimizer.ruleOf(slot))) if slot.step else ():
+        for name in optimizer.ruleOf(slot).storedNames(slot) if slot.step else ():
             index, key = len(arrays), f"{name}/{slot.path}"
             if name == "step":
                 arrays[key] = np.array(slot.step)

@@ -20,7 +20,6 @@ from puregraph.distributed.collectives.treesum import cutsOf
 from puregraph.distributed.dataparallel.gradientexchange import GradientExchange, isOnDevice
 from puregraph.distributed.worlds.world import World
 from puregraph.optimizers.slot import Slot
-from puregraph.optimizers.updateformulas import states, stored
 
 BUCKET = 1 << 20  # elements of weights that are exchanged at once
 OWN = {"slots", "net", "later"}  # attributes that a part of an optimizer has for itself
@@ -201,7 +200,7 @@ def divide(world: World, optimizer: Any, slots: list[Slot], parts: list[tuple[in
     for slot, (first, last) in zip(slots, parts):
         if slot.part is not None and whole:
             slot.arrays = {
-                name: whole[f"{name}/{slot.path}"] for name in states(type(optimizer.ruleOf(slot))) if slot.step
+                name: whole[f"{name}/{slot.path}"] for name in optimizer.ruleOf(slot).stateNames(slot) if slot.step
             }
             slot.part = None
         if slot.part is None:
@@ -221,7 +220,7 @@ def wholeState(world: World, optimizer: Any) -> dict[str, Any]:
     begins = np.stack([np.frombuffer(data, np.int64).reshape(-1, 2)[:, 0] for data in world.gather(bounds.tobytes())])
     gathered = {}
     for slot, firsts, (first, last) in zip(slots, begins.T.tolist(), bounds.tolist()):
-        for name in stored(type(optimizer.ruleOf(slot))):
+        for name in optimizer.ruleOf(slot).storedNames(slot):
             if name == "step":
                 array = np.array(slot.step)
             elif slot.split is not None:

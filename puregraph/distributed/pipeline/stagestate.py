@@ -10,7 +10,6 @@ from puregraph.core.base.align import aligned
 from puregraph.distributed.dataparallel.shardedupdate import wholeState
 from puregraph.distributed.pipeline.stageshard import StageShard
 from puregraph.optimizers.slot import Slot
-from puregraph.optimizers.updateformulas import states
 
 
 def keepOwn(share: StageShard, optimizer: Any, slots: list[Slot]) -> None:
@@ -28,7 +27,7 @@ def keepOwn(share: StageShard, optimizer: Any, slots: list[Slot]) -> None:
         first, last = share.updated(slot.param)
         isCut, arrays = slot.part is None, slot.arrays
         if whole:
-            names = states(type(optimizer.ruleOf(slot))) if slot.step else ()
+            names = optimizer.ruleOf(slot).stateNames(slot) if slot.step else ()
             isCut, arrays = True, {name: whole[f"{name}/{slot.path}"] for name in names}
         if isCut:
             arrays = {name: elementsOf(array, first, last) for name, array in arrays.items()}
@@ -40,7 +39,7 @@ def keepOwn(share: StageShard, optimizer: Any, slots: list[Slot]) -> None:
 def isFit(share: StageShard, optimizer: Any, slot: Slot) -> bool:
     """True if the slot's state has as many elements as this rank updates."""
     first, last = share.updated(slot.param)
-    names = states(type(optimizer.ruleOf(slot))) if slot.step and first < last else ()
+    names = optimizer.ruleOf(slot).stateNames(slot) if slot.step and first < last else ()
     return {name: array.size for name, array in slot.arrays.items()} == dict.fromkeys(names, last - first)
 
 

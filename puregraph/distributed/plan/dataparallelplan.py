@@ -20,7 +20,7 @@ from puregraph.distributed.worlds.countingworld import Collective, CountingWorld
 from puregraph.graph import Graph
 from puregraph.graph.analysis.footprint import Footprint
 from puregraph.graph.analysis.summary import bytesText, secondsText
-from puregraph.optimizers.updateformulas import states
+from puregraph.optimizers.parameterrule import statesPerWeight
 
 SHARDS = (None, "state", "gradients", "parameters")
 GRAINS = (1, 2, 4, 8)  # of each process
@@ -87,7 +87,7 @@ class DataParallelPlan:
             )
         kind = optimizer if isinstance(optimizer, type) else type(optimizer)
         self.params = [param for param in graph.params.values() if param.trainable]
-        self.keeps = len(states(kind))
+        self.keeps = statesPerWeight(optimizer)
         self.dtype = np.result_type(np.float32, *[param.dtype for param in self.params])
         order = backwardOrder(graph, self.params)
         self.buckets = GradientBuckets(order, self.dtype.itemsize, BLOCK)
@@ -127,7 +127,7 @@ class DataParallelPlan:
         if ranks > 1:
             self.call(world, shard, count, localGrains, getattr(sizes, "reads", []) * grains)
         updated = total if shard is None else piece
-        memory = sizes.paramBytes + sizes.stateBytes + self.keeps * updated
+        memory = sizes.paramBytes + sizes.stateBytes + int(self.keeps * updated)
         if shard is not None:
             memory += (
                 3 * piece

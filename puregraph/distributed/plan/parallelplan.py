@@ -20,7 +20,7 @@ from puregraph.graph.analysis.footprint import Footprint
 from puregraph.graph.analysis.stagecuts import StageCuts
 from puregraph.graph.analysis.summary import bytesText
 from puregraph.graph.graphsegment import Crossings
-from puregraph.optimizers.updateformulas import states
+from puregraph.optimizers.parameterrule import statesPerWeight
 
 SHARDS = (None, "state", "gradients", "parameters")
 BUCKETS = 8  # that gradients leave in: the last one is ready with the end of backward
@@ -92,7 +92,7 @@ class ParallelPlan:
             raise ShapeError(*footprint.faults)
         self.lines = footprint.lines
         self.itemsize = footprint.dtype.itemsize
-        self.keeps = len(states(optimizer if isinstance(optimizer, type) else type(optimizer)))
+        self.keeps = statesPerWeight(optimizer)
         self.params = footprint.params * self.itemsize
         self.kept = footprint.kept() or 0
         self.passing = max(

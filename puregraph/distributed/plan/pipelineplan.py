@@ -20,7 +20,7 @@ from puregraph.graph.analysis.footprint import Footprint
 from puregraph.graph.analysis.stagecuts import StageCuts
 from puregraph.graph.analysis.summary import bytesText
 from puregraph.graph.graphsegment import Crossings, GraphSegment, segmentFrom
-from puregraph.optimizers.updateformulas import states
+from puregraph.optimizers.parameterrule import statesPerWeight
 
 COUNTS = 2, 3, 4, 6, 8  # of stages in a table
 EACH = 8  # grains of a process, or as many as a batch has
@@ -101,7 +101,7 @@ class PipelinePlan:
     def __init__(self, graph: Graph, shapes: Sequence[Any], cluster: Cluster, optimizer: Any):
         self.graph, self.shapes, self.cluster = graph, [tuple(s) for s in shapes], cluster.checked()
         self.batch = batchOf(self.shapes)
-        self.keeps = len(states(optimizer if isinstance(optimizer, type) else type(optimizer)))
+        self.keeps = statesPerWeight(optimizer)
         self.stored = sum(array.nbytes for kind in (graph.params, graph.states) for array in kind.values())
         self.trained = [param for param in graph.params.values() if param.trainable]
         self.dtype = np.result_type(np.float32, *[param.dtype for param in self.trained])
@@ -154,7 +154,7 @@ class PipelinePlan:
             held += sum(stage.gathered for stage in stages)
         elif shard is not None:
             held += piece  # the weights that are updated
-        held += self.keeps * piece + piece  # gradients as the update has them, until the next one
+        held += int(self.keeps * piece) + piece  # gradients as the update has them, until the next one
         alive = [min(len(every) - number, reduced.grains) for number in own]
         held += sum(stage.values + min(count, SPARE) * stage.kept for count, stage in zip(alive, stages))
         sums = arraysFor([*reduced.spans]) * itemsize * sum(stage.size for stage in stages)

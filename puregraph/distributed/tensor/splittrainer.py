@@ -13,7 +13,6 @@ from puregraph.distributed.tensor.splitgraph import SplitGraph
 from puregraph.distributed.tensor.tensorgrid import TensorGrid
 from puregraph.distributed.tensor.tensorshards import SplitState, TensorShards
 from puregraph.optimizers.slot import Slot
-from puregraph.optimizers.updateformulas import states
 
 
 class SplitTrainer:
@@ -60,7 +59,7 @@ class SplitTrainer:
         for slot in optimizer.slots:
             arrays = slot.arrays
             if whole:
-                names = states(type(optimizer.ruleOf(slot))) if slot.step else ()
+                names = optimizer.ruleOf(slot).stateNames(slot) if slot.step else ()
                 arrays = {name: whole[f"{name}/{slot.path}"] for name in names}
             slot.part = slot.split = None
             parts = self.split.parts.get(id(slot.param))

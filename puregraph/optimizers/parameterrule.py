@@ -1,0 +1,267 @@
+"""ParameterRule: how one parameter and its state are updated, by formulas of each element or by a function of arrays."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from puregraph.core.arguments import isNumber
+from puregraph.core.base.cachedproperty import CachedProperty
+from puregraph.core.base.keywords import GIVESPARAMS, holdsParams
+from puregraph.core.errors import ArgumentError, PuregraphError
+from puregraph.ops.formula import Formula
+from puregraph.optimizers.initrecorder import InitRecorder
+from puregraph.optimizers.schedules import factorAt
+from puregraph.optimizers.slot import Slot
+from puregraph.optimizers.updateformulas import formulasOf, namesOf, scalarsAt, together
+
+if TYPE_CHECKING:
+    from puregraph.core.device import Array
+
+Number = float | Callable[[int], float]
+Constants = tuple[tuple[str, Any], ...]
+
+
+class ParameterRule(InitRecorder):
+    """The update of one parameter by the rule of a class; its settings are the attributes of `Optimizer`.
+
+    Raises    TypeError for a class whose rule has no formula for param
+    """
+
+    rule: Any = {}
+    scalars: Mapping[str, str] = {}
+
+    def __init__(
+        self,
+        learnRate: float,
+        schedule: Callable[[int], float] | None,
+        decay: Number,
+        clipNorm: float | None,
+        clipValue: float | None,
+    ):
+        if not callable(self.rule) and "param" not in self.rule:
+            raise TypeError(
+                f"{type(self).__name__} has no update: write rule = {{..., 'param': 'a formula'}} in its class"
+            )
+        self.learnRate = self.within("learnRate", learnRate)
+        self.schedule = schedule
+        self.decay = self.option("decay", decay)
+        self.clipNorm = None if clipNorm is None else self.within("clipNorm", clipNorm)
+        self.clipValue = None if clipValue is None else self.within("clipValue", clipValue)
+        if clipNorm is not None and clipValue is not None:
+            raise ArgumentError(f"{type(self).__name__}: wanted clipNorm or clipValue, got both")
+
+    # Settings -------------------------------------------------------------------------------------------------
+
+    def within(self, name: str, value: Any, limit: float = math.inf) -> Any:
+        """A setting from 0 to below `limit`, or an ArgumentError."""
+        if not (isNumber(value) and 0 <= value < limit):
+            bounds = "of at least 0" if limit == math.inf else f"from 0 to below {limit}"
+            hint = f"; {GIVESPARAMS}" * holdsParams(value)
+            raise ArgumentError(f"{type(self).__name__}: wanted {name} {bounds}, got {value!r:.200}{hint}")
+        return value
+
+    def option(self, name: str, value: Number, limit: float = math.inf) -> Any:
+        """A setting from 0 to below `limit`, or a schedule of it: a function of the number of updates so far.
+
+        Raises    ArgumentError
+        """
+        return value if callable(value) and not isinstance(value, type) else self.within(name, value, limit)
+
+    def rateAt(self, step: int) -> float:
+        """The learning rate after `step` updates."""
+        return self.learnRate * (1.0 if self.schedule is None else factorAt(self.schedule, step))
+
+    def attributes(self) -> Constants:
+        """The attributes that the rule names, with their values now: numbers, and schedules of numbers.
+
+        Raises    ArgumentError for a name that is neither state nor an attribute
+        """
+        names, values = namesOf(self.texts), vars(self)
+        if callable(self.rule):
+            names = tuple([name for name in names if name in values])
+        try:
+            return tuple([(name, getattr(self, name)) for name in names])
+        except AttributeError:
+            cls = type(self).__name__
+            name = next(name for name in names if not hasattr(self, name))
+            raise ArgumentError(
+                f"{cls}: its rule names '{name}', which is neither state nor an attribute; assign it in the rule, as "
+                f"in '{name}': 'a formula', or set self.{name} in __init__"
+            ) from None
+
+    def constants(self) -> Constants:
+        """The attributes that the rule names and that stay as they are: a compiled step has them as numbers.
+
+        Raises    ArgumentError for a name that is neither state nor an attribute
+        """
+        return tuple([(name, value) for name, value in self.attributes() if not callable(value)])
+
+    def scheduled(self) -> dict[str, Callable[[int], float]]:
+        """The attributes that the rule names and that are schedules."""
+        return {name: value for name, value in self.attributes() if callable(value)}
+
+    @CachedProperty
+    def texts(self) -> tuple[Any, tuple[tuple[str, str], ...]]:
+        """The rule and its scalars as values that can be compared: formulas by name, or the function itself."""
+        return self.rule if callable(self.rule) else tuple(self.rule.items()), tuple(self.scalars.items())
+
+    @property
+    def countsSteps(self) -> bool:
+        """True if the update depends on how many updates a parameter has had."""
+        return "step" in namesOf(self.texts, every=True)
+
+    @property
+    def isElementwise(self) -> bool:
+        """True if each element is updated from its own gradient and state alone, so that parts can be updated apart."""
+        return not callable(self.rule)
+
+    # State ----------------------------------------------------------------------------------------------------
+
+    def start(self, param: Array) -> dict[str, Array]:
+        """The state arrays of a parameter before its first update, by name: zeros like it for each one of the rule.
+
+        A rule that is a function says here what it keeps, of any shape; a rule of formulas whose state begins at
+        something else overrides this. `param` is the array of the parameter, in the dtype of the state.
+        """
+        return {} if callable(self.rule) else {name: np.zeros_like(param) for name in self.rule if name != "param"}
+
+    def stateNames(self, slot: Slot) -> tuple[str, ...]:
+        """The names of the state arrays of a parameter."""
+        return tuple(self.start(slot.blank())) if callable(self.rule) else tuple([n for n in self.rule if n != "param"])
+
+    def storedNames(self, slot: Slot) -> tuple[str, ...]:
+        """The names of what a checkpoint holds for a parameter."""
+        return (*self.stateNames(slot), *(["step"] if self.countsSteps else []))
+
+    def prepare(self, slot: Slot) -> None:
+        """Make the arrays of the state that a parameter does not have yet.
+
+        Raises    PuregraphError if the state is sharded over several processes
+        """
+        if slot.part is not None:
+            raise PuregraphError(
+                f"{type(self).__name__}: '{slot.path}' has its state in parts, each in another process, after training "
+                "with shard; load what trainer.save wrote, which has all of it"
+            )
+        if not slot.arrays and not slot.step:
+            slot.arrays = slot.begun(self)
+
+    # The update -----------------------------------------------------------------------------------------------
+
+    def formulas(self, decays: bool) -> dict[str, Formula]:
+        """Return the formulas of each state and of `param` after a step, in terms of the values before it.
+
+        They name these arrays, `grad`, and the scalars of `numbers`. With `decays`, weight decay is included.
+        """
+        if self.clipNorm is not None:
+            grad = "shrink * grad"
+        elif self.clipValue is not None:
+            grad = "clip(grad, -clipValue, clipValue)"
+        else:
+            grad = "grad"
+        constants = tuple([(name, value) for name, value in self.attributes() if not callable(value)])
+        return formulasOf(self.texts, constants, grad, decays)
+
+    def numbers(self, slot: Slot, rate: float, shrink: float = 1.0, fewer: int = 0) -> dict[str, float]:
+        """The scalars of the update that follows, for one parameter; as if it had had `fewer` updates."""
+        step, decay, attributes = float(slot.step + 1 - fewer), self.decay if slot.param.decay else 0.0, self.attributes()
+        numbers = {"rate": rate * slot.param.rate, "shrink": shrink, "clipValue": self.clipValue or 0.0, "step": step}
+        scheduled = [name for name, value in (*attributes, ("decay", decay)) if callable(value)]
+        if scheduled:
+            values, updates = {**dict(attributes), "decay": decay}, self.updates - fewer
+            numbers |= {name: factorAt(values[name], updates, name) for name in scheduled}
+            attributes = tuple([(name, numbers.get(name, value)) for name, value in attributes])
+        numbers.setdefault("decay", decay)
+        return {**numbers, **scalarsAt(self.texts[1], attributes, step)} if self.scalars else numbers
+
+    @property
+    def updates(self) -> int:
+        """How many updates came before this one, for schedules of options."""
+        return 0
+
+    def numbersRead(self, decays: bool) -> set[str]:
+        """The names of the scalars that an update by a function reads."""
+        read = {"shrink"} if self.clipNorm is not None else {"clipValue"} if self.clipValue is not None else set()
+        names = {"rate", "decay", "step", *self.scalars, *self.scheduled()} & set(namesOf(self.texts, every=True))
+        return read | names | ({"decay"} if decays else set())
+
+    def computed(self, values: Mapping[str, Any], decays: bool) -> Mapping[str, Any]:
+        """What a rule that is a function makes of arrays and numbers by name: the new param and states.
+
+        Raises    ArgumentError for an argument of the rule that is neither state nor an attribute
+        """
+        grad = values["grad"]
+        if self.clipNorm is not None:
+            grad = values["shrink"] * grad
+        elif self.clipValue is not None:
+            grad = np.clip(grad, -values["clipValue"], values["clipValue"])
+        if decays and "decay" not in namesOf(self.texts, every=True):
+            grad = grad + values["decay"] * values["param"]
+        known = {**dict(self.constants()), **values, "grad": grad}
+        arguments = inspect.signature(self.rule).parameters
+        for name, argument in arguments.items():
+            if name not in known and argument.default is argument.empty:
+                raise ArgumentError(
+                    f"{type(self).__name__}: its rule has an argument '{name}', which is neither state nor an attribute; "
+                    f"have start(param) return it, or set self.{name} in __init__"
+                )
+        results = self.rule(**{name: known[name] for name in arguments if name in known})
+        if "param" not in results:
+            raise ArgumentError(f"{type(self).__name__}: wanted a dict with 'param' from its rule, got {list(results)}")
+        return results
+
+    def workDtype(self, arrays: Mapping[str, Any]) -> np.dtype:
+        """The dtype that an update is computed in: float32, or float64 if an array has it."""
+        return np.result_type(np.float32, *[array.dtype for array in arrays.values()])
+
+    def advance(self, slot: Slot, rate: float, shrink: float = 1.0) -> None:
+        """Update one parameter and its state, in place."""
+        param = slot.param
+        self.prepare(slot)
+        arrays = {"param": param.materialize(), "grad": param.grad, **slot.arrays}
+        numbers = self.numbers(slot, rate, shrink)
+        slot.noteApplied(param.gradVersion)
+        decays = bool(self.decay and param.decay)
+        if callable(self.rule):
+            write = self.functionWriter(arrays, numbers, decays)
+        else:
+            formulas = self.formulas(decays)
+            names, function = together(tuple(formulas.values()))
+            values = {**arrays, **numbers}
+            write = partial(function, *[values[name] for name in names], out=[arrays[name] for name in formulas])
+        try:
+            write()
+        finally:
+            param.bumpVersion()
+        slot.step += 1
+
+    def functionWriter(self, arrays: dict[str, Array], numbers: dict[str, float], decays: bool) -> Callable[[], Any]:
+        """Run the rule as a function, and return the call that writes its results to the arrays."""
+        dtype = self.workDtype(arrays)
+        values: dict[str, Any] = {name: dtype.type(numbers[name]) for name in self.numbersRead(decays)}
+        values |= {name: array.astype(dtype, copy=False) for name, array in arrays.items()}
+        results = {name: array.copy() for name, array in self.computed(values, decays).items()}  # may be views of others
+        return partial(writeAll, [arrays[name] for name in results], list(results.values()))
+
+
+def writeAll(arrays: list[Any], results: list[Any]) -> None:
+    """Write each result to its array."""
+    for array, result in zip(arrays, results):
+        array[...] = result
+
+
+
+def statesPerWeight(optimizer: Any) -> float:
+    """The elements of state for each weight of a large matrix, for an optimizer or its class."""
+    rule = optimizer.rule
+    if not callable(rule):
+        return len(rule) - 1
+    made = optimizer() if isinstance(optimizer, type) else optimizer
+    matrix = np.zeros((256, 256), np.float32)
+    return sum(array.size for array in made.start(matrix).values()) / matrix.size
