@@ -150,7 +150,7 @@ class ParameterRule(InitRecorder):
                 "with shard; load what trainer.save wrote, which has all of it"
             )
         if not slot.arrays and not slot.step:
-            slot.arrays = slot.begun(self)
+            slot.arrays.update(slot.begun(self))  # in place: a piece of a parameter shares it with all of it
 
     # The update -----------------------------------------------------------------------------------------------
 

@@ -35,6 +35,11 @@ def isPlain(optimizer: Optimizer) -> bool:
     return all(getattr(f, "__module__", "").startswith("puregraph.optimizers.") for f in methods)
 
 
+def isDivisible(optimizer: Optimizer) -> bool:
+    """True if an optimizer updates each element by formulas, so that several processes can each update some elements."""
+    return isPlain(optimizer) and all(member.isElementwise for member in optimizer.members)
+
+
 class UpdateScalars:
     """The Python call before an update: set the clipping factor and the scalars that the formulas read.
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile import Updater
-from puregraph.compile.trace.updaterule import isPlain
+from puregraph.compile.trace.updaterule import isDivisible
 from puregraph.core import device
 from puregraph.core.base.align import aligned
 from puregraph.core.errors import DataError, NotFiniteError, PuregraphError
@@ -58,7 +58,7 @@ class ShardedUpdate:
         spans, tree = gradients.spans, gradients.tree
         self.slots, self.spans, self.bounds, self.dtype = slots, spans, tree.bounds, tree.dtype
         self.runs = tree.runs[self.world.rank]
-        if not isPlain(self.optimizer):
+        if not isDivisible(self.optimizer):
             raise DataError(
                 f"shard={trainer.shard!r}: {type(self.optimizer).__name__} updates in a way of its own, of which no "
                 "part can be done alone; train without shard"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.compile.trace.updaterule import isPlain
+from puregraph.compile.trace.updaterule import isDivisible
 from puregraph.core.errors import DataError
 from puregraph.distributed.dataparallel.gradientexchange import isOnDevice
 
@@ -16,7 +16,7 @@ def refuseUndividable(trainer: Any, label: str, parts: str) -> None:
     """
     if any(map(isOnDevice, trainer.net.params.values())):
         raise DataError(f"{label}: {parts} are computed on the CPU alone; train on the GPU without them")
-    if not isPlain(trainer.optimizer):
+    if not isDivisible(trainer.optimizer):
         name = type(trainer.optimizer).__name__
         raise DataError(f"{label}: {name} updates in a way of its own, of which no part can be done alone")
     if trainer.world.survives:
