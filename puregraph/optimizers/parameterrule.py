@@ -1,4 +1,4 @@
-"""ParameterRule: how one parameter and its state are updated, by formulas of each element or by a function of arrays."""
+"""ParameterRule: how one parameter and its state are updated, by formulas of elements or a function of arrays."""
 
 from __future__ import annotations
 
@@ -170,7 +170,8 @@ class ParameterRule(InitRecorder):
 
     def numbers(self, slot: Slot, rate: float, shrink: float = 1.0, fewer: int = 0) -> dict[str, float]:
         """The scalars of the update that follows, for one parameter; as if it had had `fewer` updates."""
-        step, decay, attributes = float(slot.step + 1 - fewer), self.decay if slot.param.decay else 0.0, self.attributes()
+        step, attributes = float(slot.step + 1 - fewer), self.attributes()
+        decay = self.decay if slot.param.decay else 0.0
         numbers = {"rate": rate * slot.param.rate, "shrink": shrink, "clipValue": self.clipValue or 0.0, "step": step}
         scheduled = [name for name, value in (*attributes, ("decay", decay)) if callable(value)]
         if scheduled:
@@ -208,8 +209,8 @@ class ParameterRule(InitRecorder):
         for name, argument in arguments.items():
             if name not in known and argument.default is argument.empty:
                 raise ArgumentError(
-                    f"{type(self).__name__}: its rule has an argument '{name}', which is neither state nor an attribute; "
-                    f"have start(param) return it, or set self.{name} in __init__"
+                    f"{type(self).__name__}: its rule has an argument '{name}', which is neither state nor an "
+                    f"attribute; have start(param) return it, or set self.{name} in __init__"
                 )
         results = self.rule(**{name: known[name] for name in arguments if name in known})
         if "param" not in results:
@@ -246,7 +247,7 @@ class ParameterRule(InitRecorder):
         dtype = self.workDtype(arrays)
         values: dict[str, Any] = {name: dtype.type(numbers[name]) for name in self.numbersRead(decays)}
         values |= {name: array.astype(dtype, copy=False) for name, array in arrays.items()}
-        results = {name: array.copy() for name, array in self.computed(values, decays).items()}  # may be views of others
+        results = {name: array.copy() for name, array in self.computed(values, decays).items()}  # some may be views
         return partial(writeAll, [arrays[name] for name in results], list(results.values()))
 
 
@@ -254,7 +255,6 @@ def writeAll(arrays: list[Any], results: list[Any]) -> None:
     """Write each result to its array."""
     for array, result in zip(arrays, results):
         array[...] = result
-
 
 
 def statesPerWeight(optimizer: Any) -> float:

@@ -36,7 +36,7 @@ def isPlain(optimizer: Optimizer) -> bool:
 
 
 def isDivisible(optimizer: Optimizer) -> bool:
-    """True if an optimizer updates each element by formulas, so that several processes can each update some elements."""
+    """True if an optimizer updates each element by formulas, so that processes can update some elements each."""
     return isPlain(optimizer) and all(member.isElementwise for member in optimizer.members)
 
 

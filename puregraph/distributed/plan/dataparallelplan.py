@@ -85,7 +85,6 @@ class DataParallelPlan:
                 f"a batch of {self.batch} cannot be divided among {cluster.ranks} processes: each takes a sample at "
                 "least; give larger shapes, or fewer --ranks"
             )
-        kind = optimizer if isinstance(optimizer, type) else type(optimizer)
         self.params = [param for param in graph.params.values() if param.trainable]
         self.keeps = statesPerWeight(optimizer)
         self.dtype = np.result_type(np.float32, *[param.dtype for param in self.params])
