@@ -29,6 +29,7 @@ from puregraph.compile.trace.steprequest import StepRequest
 from puregraph.compile.verify import VerifyError
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.base.signals import isAsynchronous
+from puregraph.core.device import toHost
 from puregraph.core.errors import PuregraphError, ShapeError, addLocation, show
 from puregraph.core.hooks import HOOKS
 from puregraph.core.late import Late
@@ -99,6 +100,10 @@ class Program:
         self.graph, self.shapes, self.train = graph, [tuple(s) for s in shapes], train
         self.fixedDtypes, self.poison, self.workspace, self.budget = dtypes, poison, workspace or Workspace(), budget
         self.request = StepRequest(**options)
+        self.asking: Any = None  # an optimizer that has the step run again, as often as it needs
+        self.isAsked = False  # whether it does so now
+        if getattr(self.request.optimizer, "asksAgain", False):
+            self.asking, self.request = self.request.optimizer, replace(self.request, optimizer=None)
         self.optimizer: Any = self.request.optimizer
         self.grad: Any = None
         self.build()
@@ -208,6 +213,8 @@ class Program:
         Raises    ShapeError, DtypeError, DataError for inputs that do not fit; any error that the graph would raise;
                   PuregraphError for a run inside of a run, such as by a signal handler
         """
+        if self.asking is not None and not self.isAsked:
+            return self.runAsked(inputs, numbers)
         workspace = self.workspace
         with workspace.lock:
             if workspace.isHeld:
@@ -221,6 +228,21 @@ class Program:
                 return self.runChecked(inputs, copy, numbers)
             finally:
                 workspace.isHeld = False
+
+    def runAsked(self, inputs: Sequence[Any], numbers: dict[str, float]) -> Any:
+        """Run for an optimizer that asks for the cost and gradients again in its update."""
+
+        def closure() -> float:
+            result = self.run(*inputs, **numbers)
+            return float(toHost(result[0] if isinstance(result, list) else result))
+
+        self.isAsked = True
+        try:
+            result = self.run(*inputs, **numbers)
+            self.asking.update(closure)
+        finally:
+            self.isAsked = False
+        return result
 
     def runChecked(self, inputs: Sequence[Any], copy: bool, numbers: dict[str, float]) -> Any:
         """Run with all checks; the caller holds the workspace until results are copied or in separate memory."""

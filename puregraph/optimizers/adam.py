@@ -1,10 +1,11 @@
-"""Adam: momentum over RMSProp, both corrected for their start at zero."""
+"""Adam and its relatives: momentum over the recent size of gradients, corrected for their start at zero."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from puregraph.core.arguments import NotNegative, optional, takes
+from puregraph.core.arguments import Flag, NotNegative, optional, takes
 from puregraph.optimizers.optimizer import Optimizer
 
 
@@ -13,10 +14,10 @@ class Adam(Optimizer):
     w = w - rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
 
     The learning rate may be given as `alpha`, its name in the paper. t counts the updates of each parameter on its own,
-    so that one thawed late starts as gently as the others did. As PyTorch's Adam; PuzzleLib adds epsilon before
-    correcting v.
+    so that one thawed late starts as gently as the others did. With `amsgrad` the largest v so far takes the place of
+    v under the root. As PyTorch's Adam; PuzzleLib adds epsilon before correcting v.
 
-    Source    Kingma, Ba 2015, arXiv:1412.6980, algorithm 1
+    Source    Kingma, Ba 2015, arXiv:1412.6980, algorithm 1; Reddi, Kale, Kumar 2018, arXiv:1904.09237 (amsgrad)
     Raises    ArgumentError for a setting or option out of range; options as in `Optimizer`
     """
 
@@ -30,7 +31,7 @@ class Adam(Optimizer):
         "param": "param - rate / bias1 * m / (sqrt(v / bias2) + epsilon)",
     }
 
-    @takes(alpha=optional(NotNegative))
+    @takes(alpha=optional(NotNegative), amsgrad=Flag)
     def __init__(
         self,
         learnRate: float = 1e-3,
@@ -38,8 +39,168 @@ class Adam(Optimizer):
         beta2: float = 0.999,
         epsilon: float = 1e-8,
         alpha: float | None = None,
+        amsgrad: bool = False,
         **options: Any,
     ):
         super().__init__(learnRate if alpha is None else alpha, **options)
-        self.beta1, self.beta2 = self.within("beta1", beta1, 1), self.within("beta2", beta2, 1)
-        self.epsilon = self.within("epsilon", epsilon)
+        self.beta1, self.beta2 = self.option("beta1", beta1, 1), self.option("beta2", beta2, 1)
+        self.epsilon, self.amsgrad = self.within("epsilon", epsilon), amsgrad
+        if amsgrad:
+            states = {name: text for name, text in self.rule.items() if name != "param"}
+            param = self.rule["param"].replace("sqrt(v", "sqrt(largest")
+            self.rule = {**states, "largest": "maximum(largest, v)", "param": param}
+
+
+class AdamW(Adam):
+    """m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2
+    w = w - rate (decay w + (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon))
+
+    As PyTorch's AdamW.
+
+    Source    Loshchilov, Hutter 2019, arXiv:1711.05101, algorithm 2
+    Raises    ArgumentError for a setting or option out of range; options as in `Optimizer`
+
+    >>> net = Sequential(Linear(3, 1))
+    >>> trainer = Trainer(net, MSE(), AdamW(1e-3, decay=0.1), progress="none")
+    >>> len(trainer.train(np.ones((8, 3)), np.ones((8, 1)), epochs=2))
+    2
+    """
+
+    rule = {
+        **Adam.rule,
+        "param": "param - rate * decay * param - rate / bias1 * m / (sqrt(v / bias2) + epsilon)",
+    }
+
+    def __init__(
+        self,
+        learnRate: float = 1e-3,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        decay: float = 0.01,
+        **options: Any,
+    ):
+        super().__init__(learnRate, beta1, beta2, epsilon, decay=decay, **options)
+
+
+class Adamax(Adam):
+    """m = beta1 m + (1 - beta1) g,   u = max(beta2 u, |g| + epsilon),   w = w - rate / (1 - beta1^t) m / u
+
+    Adam with the largest recent gradient in place of the root mean square. As PyTorch's Adamax.
+
+    Source    Kingma, Ba 2015, arXiv:1412.6980, algorithm 2
+    Raises    ArgumentError for a setting or option out of range; options as in `Optimizer`
+
+    >>> trainer = Trainer(Sequential(Linear(3, 1)), MSE(), Adamax(1e-2), progress="none")
+    >>> len(trainer.train(np.ones((8, 3)), np.ones((8, 1)), epochs=2))
+    2
+    """
+
+    scalars = {"bias1": "1 - beta1 ** step"}
+    rule = {
+        "m": "beta1 * m + (1 - beta1) * grad",
+        "u": "maximum(beta2 * u, abs(grad) + epsilon)",
+        "param": "param - rate / bias1 * m / u",
+    }
+
+    def __init__(
+        self, learnRate: float = 2e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, **options: Any
+    ):
+        super().__init__(learnRate, beta1, beta2, epsilon, **options)
+
+
+class NAdam(Adam):
+    """mu_t = beta1 (1 - 0.96^(t psi) / 2),   p_t = mu_1 mu_2 ... mu_t,   m and v as in Adam
+    w = w - rate ((1 - mu_t) / (1 - p_t) g + mu_(t+1) / (1 - p_(t+1)) m) / (sqrt(v / (1 - beta2^t)) + epsilon)
+
+    Adam that looks ahead as Nesterov's momentum does. As PyTorch's NAdam with momentum_decay = psi.
+
+    Source    Dozat 2016, Incorporating Nesterov momentum into Adam, ICLR workshop, algorithm 2
+    Raises    ArgumentError for a setting or option out of range; options as in `Optimizer`
+
+    >>> trainer = Trainer(Sequential(Linear(3, 1)), MSE(), NAdam(1e-2), progress="none")
+    >>> len(trainer.train(np.ones((8, 3)), np.ones((8, 1)), epochs=2))
+    2
+    """
+
+    rule = {
+        **Adam.rule,
+        "param": "param - rate * (gradShare * grad + meanShare * m) / (sqrt(v / bias2) + epsilon)",
+    }
+
+    def __init__(
+        self,
+        learnRate: float = 2e-3,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        psi: float = 4e-3,
+        **options: Any,
+    ):
+        super().__init__(learnRate, beta1, beta2, epsilon, **options)
+        self.psi, self.products = self.within("psi", psi), MomentumProducts()
+        self.scalars = {"bias2": Adam.scalars["bias2"], "gradShare": self.gradShare, "meanShare": self.meanShare}
+
+    def gradShare(self, step: float, beta1: float) -> float:
+        """(1 - mu_t) / (1 - p_t)"""
+        return (1 - momentumAt(step, beta1, self.psi)) / (1 - self.products(int(step), beta1, self.psi))
+
+    def meanShare(self, step: float, beta1: float) -> float:
+        """mu_(t+1) / (1 - p_(t+1))"""
+        return momentumAt(step + 1, beta1, self.psi) / (1 - self.products(int(step) + 1, beta1, self.psi))
+
+
+class RAdam(Adam):
+    """rho = rho_inf - 2 t beta2^t / (1 - beta2^t),   rho_inf = 2 / (1 - beta2) - 1,   m and v as in Adam
+    w = w - rate r sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon)  where rho > 5,
+    w = w - rate / (1 - beta1^t) m  before,
+    r = sqrt((rho - 4) (rho - 2) rho_inf / ((rho_inf - 4) (rho_inf - 2) rho))
+
+    Adam whose first steps, of which v is still a poor estimate, are those of a momentum. As PyTorch's RAdam.
+
+    Source    Liu et al. 2020, arXiv:1908.03265, algorithm 2
+    Raises    ArgumentError for a setting or option out of range; options as in `Optimizer`
+
+    >>> trainer = Trainer(Sequential(Linear(3, 1)), MSE(), RAdam(1e-2), progress="none")
+    >>> len(trainer.train(np.ones((8, 3)), np.ones((8, 1)), epochs=2))
+    2
+    """
+
+    rule = {
+        **Adam.rule,
+        "param": "param - rate / bias1 * m * where(rectified > 0, rectified / (sqrt(v) + epsilon), 1)",
+    }
+
+    def __init__(
+        self, learnRate: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, **options: Any
+    ):
+        super().__init__(learnRate, beta1, beta2, epsilon, **options)
+        self.scalars = {"bias1": Adam.scalars["bias1"], "rectified": rectified}
+
+
+def rectified(step: float, beta2: float) -> float:
+    """r sqrt(1 - beta2^t) of RAdam where the variance can be estimated; 0 before."""
+    limit = 2 / (1 - beta2) - 1
+    bias = 1 - beta2**step
+    rho = limit - 2 * step * beta2**step / bias
+    if rho <= 5:
+        return 0.0
+    return math.sqrt(bias * (rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho))
+
+
+def momentumAt(step: float, beta1: float, psi: float) -> float:
+    """mu_t = beta1 (1 - 0.96^(t psi) / 2)"""
+    return beta1 * (1 - 0.5 * 0.96 ** (step * psi))
+
+
+class MomentumProducts:
+    """The products mu_1 mu_2 ... mu_t, each from the one before, so that a resumed run has the same bits."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[float, float], list[float]] = {}
+
+    def __call__(self, step: int, beta1: float, psi: float) -> float:
+        products = self.known.setdefault((beta1, psi), [1.0])
+        while len(products) <= step and products[-1]:  # once it is 0 it stays 0
+            products.append(products[-1] * momentumAt(len(products), beta1, psi))
+        return products[min(step, len(products) - 1)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.core.arguments import Fraction, takes
 from puregraph.optimizers.optimizer import Optimizer
 
 
 class MomentumSGD(Optimizer):
-    """v = momRate v + g,   w = w - rate v
+    """v = momRate v + (1 - dampening) g,   w = w - rate v
 
-    As PyTorch's SGD with momentum. PuzzleLib keeps rate v instead, which is the same while the rate does not change.
+    The first v is g itself. As PyTorch's SGD with momentum. PuzzleLib keeps rate v instead, which is the same while the
+    rate does not change.
 
     Source    Polyak 1964, USSR Computational Mathematics and Mathematical Physics 4(5), eq. 9
     Raises    ArgumentError for a setting or option out of range; options as in `Optimizer`
@@ -22,7 +22,9 @@ class MomentumSGD(Optimizer):
         "param": "param - rate * velocity",
     }
 
-    @takes(momRate=Fraction)
-    def __init__(self, learnRate: float = 1e-3, momRate: float = 0.9, **options: Any):
+    def __init__(self, learnRate: float = 1e-3, momRate: float = 0.9, dampening: float = 0.0, **options: Any):
         super().__init__(learnRate, **options)
-        self.momRate = self.within("momRate", momRate)
+        self.momRate, self.dampening = self.option("momRate", momRate), self.option("dampening", dampening, 1)
+        if dampening:
+            self.rule = {**self.rule, "velocity": "momRate * velocity + gradShare * grad"}
+            self.scalars = {**self.scalars, "gradShare": "where(step == 1, 1, 1 - dampening)"}

@@ -126,6 +126,8 @@ class MultiOptimizer(Optimizer):
         self.slots = [slot for slot in self.slots if chosen[slot.path] is not None]
         for slot in self.slots:
             slot.rule = self.optimizers[chosen[slot.path]]  # type: ignore[index]
+        for member in self.members:
+            member.noteSpared([slot for slot in self.slots if slot.rule is member])
         return self
 
     def patternOf(self, path: str) -> str | None:

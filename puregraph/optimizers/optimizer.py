@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from puregraph.core.arguments import AnyFunction, ModuleLike, choice, optional, takes
+from puregraph.core.arguments import AnyFunction, Argument, Flag, ModuleLike, choice, optional, takes
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.base.signals import Deferred
 from puregraph.core.errors import PuregraphError, UnknownAttributeError
+from puregraph.optimizers.averages import Average
 from puregraph.optimizers.parameterrule import ParameterRule
 from puregraph.optimizers.slot import CountedSteps, Slot, normOf, notFinite, restoredSlots, warnOverwritten
+
+AverageLike = Argument("an average, such as EMA(0.999)", lambda value: isinstance(value, Average))
 
 
 class Optimizer(ParameterRule):
@@ -40,6 +44,10 @@ class Optimizer(ParameterRule):
     `clipNorm`     an upper bound of the norm of all gradients together: they are scaled by
                    min(1, clipNorm / (norm + 1e-6)), and `norm` keeps their norm before that
     `clipValue`    an upper bound of the size of each element of a gradient, instead
+    `maximise`     climb along gradients instead of descending
+    `decoupled`    weight decay beside the update, param - rate * decay * param, instead of in the gradient
+    `spare`        "biases and norms": no weight decay for parameters of one axis
+    `average`      an average of the parameters to validate with: `EMA`, `SWA` or `Lookahead`
     `onNonFinite`  what to do when a gradient holds nan or inf: "raise", or "skip" that update. Looking for them takes
                    a pass over all gradients; without this option it is done, and raises, only with `clipNorm`
 
@@ -65,9 +73,17 @@ class Optimizer(ParameterRule):
     step: Any = CountedSteps()
     later: Any = None  # what steps on a GPU have still to tell
     whole: Any = None  # the MultiOptimizer that this is a member of
+    asksAgain = False  # whether an update takes a closure, which it calls for more costs and gradients
     measured: float | None = None  # the norm of all gradients, where several processes have found it together
 
-    @takes(schedule=optional(AnyFunction), onNonFinite=optional(choice("raise", "skip")))
+    @takes(
+        schedule=optional(AnyFunction),
+        onNonFinite=optional(choice("raise", "skip")),
+        maximise=Flag,
+        decoupled=Flag,
+        spare=optional(choice("biases and norms")),
+        average=optional(AverageLike),
+    )
     def __init__(
         self,
         learnRate: float,
@@ -76,8 +92,12 @@ class Optimizer(ParameterRule):
         clipNorm: float | None = None,
         clipValue: float | None = None,
         onNonFinite: str | None = None,
+        maximise: bool = False,
+        decoupled: bool = False,
+        spare: str | None = None,
+        average: Average | None = None,
     ):
-        super().__init__(learnRate, schedule, decay, clipNorm, clipValue)
+        super().__init__(learnRate, schedule, decay, clipNorm, clipValue, maximise, decoupled, spare, average)
         self.onNonFinite = onNonFinite
         self.slots: list[Slot] = []
         self.net: Any = None  # what it was set up on
@@ -104,6 +124,7 @@ class Optimizer(ParameterRule):
             if id(param) not in once and isFloating(param.dtype):
                 once[id(param)] = (before.get(id(param)) or Slot(path, param)).begin(path)
         self.slots = list(once.values())
+        self.noteSpared(self.slots)
         if before.keys().isdisjoint(once):
             self.step = 0
         return self
@@ -127,6 +148,8 @@ class Optimizer(ParameterRule):
         self.setupOn(self.net)
         for slot in self.slots:
             slot.path = wanted[id(slot.param)]
+        for member in self.members:
+            member.noteSpared([slot for slot in self.slots if self.ruleOf(slot) is member])
         return self
 
     def update(self) -> bool:
@@ -236,6 +259,34 @@ class Optimizer(ParameterRule):
         if self.onNonFinite == "skip":
             return None
         raise notFinite(type(self).__name__, self.step, ready, grads)
+
+    # Averages -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Give the network the averages of its parameters within a `with` statement; without an average, nothing.
+
+        Raises    PuregraphError if the state is sharded over several processes
+        """
+        self.sync()
+        slots = [slot for slot in self.slots if "average" in slot.arrays]
+        if any(slot.part is not None for slot in slots):
+            raise PuregraphError(f"{type(self).__name__}: the averages are sharded over several processes")
+        kept = [slot.param.materialize().copy() for slot in slots]
+        try:
+            for slot in slots:
+                slot.param.data = slot.arrays["average"]
+            yield
+        finally:
+            for slot, data in zip(slots, kept):
+                slot.param.data = data
+
+    def keepAverage(self) -> None:
+        """Give the network the averages of its parameters for good."""
+        self.sync()
+        for slot in self.slots:
+            if "average" in slot.arrays:
+                slot.param.data = slot.arrays["average"]
 
     # Checkpoints ----------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from puregraph.optimizers.updateformulas import formulasOf, namesOf, scalarsAt, 
 
 if TYPE_CHECKING:
     from puregraph.core.device import Array
+    from puregraph.optimizers.averages import Average
 
 Number = float | Callable[[int], float]
 Constants = tuple[tuple[str, Any], ...]
@@ -43,6 +44,10 @@ class ParameterRule(InitRecorder):
         decay: Number,
         clipNorm: float | None,
         clipValue: float | None,
+        maximise: bool = False,
+        decoupled: bool = False,
+        spare: str | None = None,
+        average: Average | None = None,
     ):
         if not callable(self.rule) and "param" not in self.rule:
             raise TypeError(
@@ -55,6 +60,10 @@ class ParameterRule(InitRecorder):
         self.clipValue = None if clipValue is None else self.within("clipValue", clipValue)
         if clipNorm is not None and clipValue is not None:
             raise ArgumentError(f"{type(self).__name__}: wanted clipNorm or clipValue, got both")
+        if average is not None and not callable(self.rule) and "average" in self.rule:
+            raise ArgumentError(f"{type(self).__name__}: it keeps an average of its own; leave average out")
+        self.maximise, self.decoupled, self.spare, self.average = maximise, decoupled, spare, average
+        self.spared: frozenset[str] = frozenset()  # the paths of parameters without decay
 
     # Settings -------------------------------------------------------------------------------------------------
 
@@ -83,7 +92,7 @@ class ParameterRule(InitRecorder):
         Raises    ArgumentError for a name that is neither state nor an attribute
         """
         names, values = namesOf(self.texts), vars(self)
-        if callable(self.rule):
+        if callable(self.texts[0]):
             names = tuple([name for name in names if name in values])
         try:
             return tuple([(name, getattr(self, name)) for name in names])
@@ -106,10 +115,19 @@ class ParameterRule(InitRecorder):
         """The attributes that the rule names and that are schedules."""
         return {name: value for name, value in self.attributes() if callable(value)}
 
+    @property
+    def optionSchedules(self) -> list[Callable[[int], float]]:
+        """The settings that are schedules."""
+        return [*self.scheduled().values(), *([self.decay] if callable(self.decay) else [])]
+
     @CachedProperty
     def texts(self) -> tuple[Any, tuple[tuple[str, str], ...]]:
         """The rule and its scalars as values that can be compared: formulas by name, or the function itself."""
-        return self.rule if callable(self.rule) else tuple(self.rule.items()), tuple(self.scalars.items())
+        rule, scalars = self.rule, self.scalars
+        rule = rule if callable(rule) else tuple(rule.items())
+        if self.average is not None:
+            rule, scalars = self.average.around(rule), {**scalars, **self.average.scalars}
+        return rule, tuple(scalars.items())
 
     @property
     def countsSteps(self) -> bool:
@@ -120,6 +138,15 @@ class ParameterRule(InitRecorder):
     def isElementwise(self) -> bool:
         """True if each element is updated from its own gradient and state alone, so that parts can be updated apart."""
         return not callable(self.rule)
+
+    def decays(self, slot: Slot) -> bool:
+        """True if a parameter has weight decay."""
+        return bool(self.decay and slot.param.decay and slot.path not in self.spared)
+
+    def noteSpared(self, slots: list[Slot]) -> None:
+        """Note the parameters that `spare` leaves without weight decay: those of fewer than two axes."""
+        few = [slot.path for slot in slots if len(slot.param.shape) < 2]
+        self.spared = frozenset(few if self.spare is not None else ())
 
     # State ----------------------------------------------------------------------------------------------------
 
@@ -133,7 +160,16 @@ class ParameterRule(InitRecorder):
 
     def stateNames(self, slot: Slot) -> tuple[str, ...]:
         """The names of the state arrays of a parameter."""
-        return tuple(self.start(slot.blank())) if callable(self.rule) else tuple([n for n in self.rule if n != "param"])
+        rule = self.texts[0]
+        return (
+            tuple(self.startAll(slot.blank()))
+            if callable(rule)
+            else tuple(dict.fromkeys([n for n, _ in rule if n != "param"]))
+        )
+
+    def startAll(self, param: Array) -> dict[str, Array]:
+        """All state arrays of a parameter before its first update, an average of its values included."""
+        return self.start(param) if self.average is None else {**self.start(param), **self.average.start(param)}
 
     def storedNames(self, slot: Slot) -> tuple[str, ...]:
         """The names of what a checkpoint holds for a parameter."""
@@ -159,19 +195,19 @@ class ParameterRule(InitRecorder):
 
         They name these arrays, `grad`, and the scalars of `numbers`. With `decays`, weight decay is included.
         """
+        grad = "-grad" if self.maximise else "grad"
         if self.clipNorm is not None:
-            grad = "shrink * grad"
+            grad = f"shrink * {grad}"
         elif self.clipValue is not None:
-            grad = "clip(grad, -clipValue, clipValue)"
-        else:
-            grad = "grad"
+            grad = f"clip({grad}, -clipValue, clipValue)"
+        decay = ("decoupled" if self.decoupled else "coupled") if decays else ""
         constants = tuple([(name, value) for name, value in self.attributes() if not callable(value)])
-        return formulasOf(self.texts, constants, grad, decays)
+        return formulasOf(self.texts, constants, grad, decay)
 
     def numbers(self, slot: Slot, rate: float, shrink: float = 1.0, fewer: int = 0) -> dict[str, float]:
         """The scalars of the update that follows, for one parameter; as if it had had `fewer` updates."""
         step, attributes = float(slot.step + 1 - fewer), self.attributes()
-        decay = self.decay if slot.param.decay else 0.0
+        decay = self.decay if slot.param.decay and slot.path not in self.spared else 0.0
         numbers = {"rate": rate * slot.param.rate, "shrink": shrink, "clipValue": self.clipValue or 0.0, "step": step}
         scheduled = [name for name, value in (*attributes, ("decay", decay)) if callable(value)]
         if scheduled:
@@ -179,7 +215,10 @@ class ParameterRule(InitRecorder):
             numbers |= {name: factorAt(values[name], updates, name) for name in scheduled}
             attributes = tuple([(name, numbers.get(name, value)) for name, value in attributes])
         numbers.setdefault("decay", decay)
-        return {**numbers, **scalarsAt(self.texts[1], attributes, step)} if self.scalars else numbers
+        scalars = self.texts[1]
+        if not scalars:
+            return numbers
+        return {**numbers, **scalarsAt(scalars, (*attributes, ("rate", numbers["rate"])), step)}
 
     @property
     def updates(self) -> int:
@@ -189,30 +228,36 @@ class ParameterRule(InitRecorder):
     def numbersRead(self, decays: bool) -> set[str]:
         """The names of the scalars that an update by a function reads."""
         read = {"shrink"} if self.clipNorm is not None else {"clipValue"} if self.clipValue is not None else set()
-        names = {"rate", "decay", "step", *self.scalars, *self.scheduled()} & set(namesOf(self.texts, every=True))
-        return read | names | ({"decay"} if decays else set())
+        scalars = [name for name, _ in self.texts[1]]
+        names = {"rate", "decay", "step", *scalars, *self.scheduled()} & set(namesOf(self.texts, every=True))
+        return read | names | ({"decay", "rate"} if decays else set())
 
     def computed(self, values: Mapping[str, Any], decays: bool) -> Mapping[str, Any]:
         """What a rule that is a function makes of arrays and numbers by name: the new param and states.
 
         Raises    ArgumentError for an argument of the rule that is neither state nor an attribute
         """
-        grad = values["grad"]
+        rule, grad, param = self.texts[0], values["grad"], values["param"]
+        if self.maximise:
+            grad = -grad
         if self.clipNorm is not None:
             grad = values["shrink"] * grad
         elif self.clipValue is not None:
             grad = np.clip(grad, -values["clipValue"], values["clipValue"])
         if decays and "decay" not in namesOf(self.texts, every=True):
-            grad = grad + values["decay"] * values["param"]
-        known = {**dict(self.constants()), **values, "grad": grad}
-        arguments = inspect.signature(self.rule).parameters
+            if self.decoupled:
+                param = param - values["rate"] * values["decay"] * param
+            else:
+                grad = grad + values["decay"] * param
+        known = {**dict(self.constants()), **values, "grad": grad, "param": param}
+        arguments = inspect.signature(rule).parameters
         for name, argument in arguments.items():
             if name not in known and argument.default is argument.empty:
                 raise ArgumentError(
                     f"{type(self).__name__}: its rule has an argument '{name}', which is neither state nor an "
                     f"attribute; have start(param) return it, or set self.{name} in __init__"
                 )
-        results = self.rule(**{name: known[name] for name in arguments if name in known})
+        results = rule(**{name: known[name] for name in arguments if name in known})
         if "param" not in results:
             raise ArgumentError(f"{type(self).__name__}: wanted a dict with 'param' from its rule, got {list(results)}")
         return results
@@ -228,7 +273,7 @@ class ParameterRule(InitRecorder):
         arrays = {"param": param.materialize(), "grad": param.grad, **slot.arrays}
         numbers = self.numbers(slot, rate, shrink)
         slot.noteApplied(param.gradVersion)
-        decays = bool(self.decay and param.decay)
+        decays = self.decays(slot)
         if callable(self.rule):
             write = self.functionWriter(arrays, numbers, decays)
         else:

@@ -37,7 +37,7 @@ class Schedule(InitRecorder):
         raise NotImplementedError(f"{type(self).__name__} has no factor: write __call__(self, step)")
 
 
-class _Ending(Schedule):
+class EndingSchedule(Schedule):
     """A schedule of a length, which is given or is that of the run."""
 
     def __init__(self, total: int | None):
@@ -80,7 +80,7 @@ class Step(Schedule):
         return self.factor ** (step // self.size)
 
 
-class Cosine(_Ending):
+class Cosine(EndingSchedule):
     """final + (1 - final) (1 + cos(pi step / total)) / 2, and `final` from step `total` on; without it, that of the run
 
     Source    Loshchilov, Hutter 2017, arXiv:1608.03983, eq. 5, without restarts; PyTorch's CosineAnnealingLR
@@ -133,7 +133,7 @@ class WarmUp(Schedule):
         return 1.0 if self.then is None else self.then(step - self.steps)
 
 
-class OneCycle(_Ending):
+class OneCycle(EndingSchedule):
     """From `start` up to 1, the learning rate itself, and down to `final` at the last of `total` updates, on cosines
 
     `rise` is the share of the updates that goes up. From step `total` on the factor stays `final`; without `total` it

@@ -85,7 +85,7 @@ class Slot:
         """The state arrays of the parameter before its first update by a rule, in memory of their own."""
         data = self.param.materialize()
         dtype = np.promote_types(data.dtype, np.float32)
-        arrays = rule.start(data.astype(dtype, copy=False))
+        arrays = rule.startAll(data.astype(dtype, copy=False))
         isOnDevice = device.isDeviceArray(data)
         made = {}
         for name, array in arrays.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
 
 from puregraph.ops.formula import Formula
@@ -12,7 +12,7 @@ from puregraph.ops.formula.formula import numpyFrom
 from puregraph.optimizers.scalars import plain
 
 F = TypeVar("F", bound=Callable[..., Any])
-Texts = tuple[tuple[str, str], ...]  # formulas by name
+Texts = tuple[tuple[str, Any], ...]  # formulas by name, or functions of the step
 PROVIDED = {"param", "grad", "rate", "decay", "step"}  # what a rule may name besides states, scalars and attributes
 
 
@@ -25,10 +25,8 @@ def memoized(function: F) -> F:
 def namesOf(texts: tuple[Any, Texts], every: bool = False) -> tuple[str, ...]:
     """The names in a rule and its scalars that may be attributes of the optimizer; with `every`, all names."""
     rule, scalars = texts
-    formulas = [text for _, text in (*(() if callable(rule) else rule), *scalars)]
-    names = {name for text in formulas for name in Formula(text).names}
-    if callable(rule):
-        names |= set(inspect.signature(rule).parameters)
+    sources = [rule, *(text for _, text in scalars)] if callable(rule) else [text for _, text in (*rule, *scalars)]
+    names = {name for f in sources for name in (inspect.signature(f).parameters if callable(f) else Formula(f).names)}
     assigned = {name for name, _ in (*(() if callable(rule) else rule), *scalars)}
     return tuple(sorted(names if every else names - PROVIDED - assigned))
 
@@ -42,6 +40,8 @@ def puts(formula: Formula, parts: Mapping[str, Any]) -> Formula:
 def scalarsAt(scalars: Texts, constants: tuple, step: float) -> Mapping[str, float]:
     """Return the scalars with these constants at a step; they are shared by parameters with as many updates."""
     functions, vector = scalarsOf(scalars, constants)
+    if vector is None:
+        return {name: float(function(step)) for (name, _), function in zip(scalars, functions)}
     try:
         return {name: function(step) for (name, _), function in zip(scalars, functions)}
     except (TypeError, ValueError, ArithmeticError):  # no plain number: numpy gives nan or inf
@@ -51,18 +51,34 @@ def scalarsAt(scalars: Texts, constants: tuple, step: float) -> Mapping[str, flo
 @memoized
 def scalarsOf(scalars: Texts, constants: tuple) -> tuple[list[Any], Any]:
     """The scalars with these constants: each as a function of the step, and all of them as one."""
-    formulas = [puts(Formula(text), dict(constants)) for _, text in scalars]
-    return [plain(f.term) for f in formulas], numpyFrom(formulas, ("step",))
+    known = dict(constants)
+    formulas = [None if callable(text) else puts(Formula(text), known) for _, text in scalars]
+    functions = [
+        plain(f.term) if f is not None else withConstants(text, known) for f, (_, text) in zip(formulas, scalars)
+    ]
+    return functions, None if None in formulas else numpyFrom(formulas, ("step",))
+
+
+def withConstants(function: Callable[..., float], constants: Mapping[str, Any]) -> Callable[[float], float]:
+    """The function of the step that a function is with the constants that its arguments name."""
+    names = [name for name in inspect.signature(function).parameters if name != "step"]
+    return partial(function, **{name: constants[name] for name in names})
 
 
 @memoized
-def formulasOf(texts: tuple[Texts, Texts], constants: tuple, grad: str, decays: bool) -> dict[str, Formula]:
-    """The formulas of a rule with these constants, each with those before it put in, and with this gradient."""
-    if decays and "decay" not in namesOf(texts, every=True):
-        grad = f"{grad} + decay * param"
+def formulasOf(texts: tuple[Texts, Texts], constants: tuple, grad: str, decay: str) -> dict[str, Formula]:
+    """The formulas of a rule with these constants, each with those before it put in, and with this gradient.
+
+    `decay` is "coupled" to the gradient, "decoupled" from it, or empty.
+    """
     now: dict[str, Formula] = {}
+    first: dict[str, Any] = {"grad": grad}
+    if decay and "decay" not in namesOf(texts, every=True):
+        first |= (
+            {"grad": f"{grad} + decay * param"} if decay == "coupled" else {"param": "param - rate * decay * param"}
+        )
     for name, text in texts[0]:
-        formula = puts(Formula(text), {"grad": grad, **now})
+        formula = puts(Formula(text), {**first, **now})
         now[name] = puts(formula, dict(constants))
     return now
 

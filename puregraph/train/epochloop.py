@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 from puregraph.compile.trace.updaterule import isPlain
+from puregraph.core.device import toHost
 from puregraph.core.errors import NotFiniteError, PuregraphError, addLocation
 from puregraph.data.batches import Arrays, Batch, Stream, groups
 from puregraph.data.prefetch import ahead
@@ -31,6 +32,11 @@ class EpochLoop:
     def __init__(self, trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None):
         self.trainer, self.run, self.source, self.checks = trainer, trainer.runState, source, checks
         count = trainer.grains or trainer.world.size
+        if getattr(trainer.optimizer, "asksAgain", False) and (count > 1 or trainer.stages or trainer.tensor):
+            name = type(trainer.optimizer).__name__
+            raise PuregraphError(
+                f"{name}: it asks for more than one gradient of a step; train in one process, one grain"
+            )
         self.shared = self.dividedStep(count) if count > 1 or trainer.stages or trainer.tensor else None
         trainer.callbacks = callbacksFrom(trainer.callbacks)  # to which any may have been appended
         self.isWatched = any(map(looksAtSteps, trainer.callbacks))
@@ -75,7 +81,8 @@ class EpochLoop:
                 self.call("onValidationBegin")
             if run.stopsHere:
                 return
-            figures = trainer.validator.run(self.checks)
+            with averagedBy(trainer.optimizer):
+                figures = trainer.validator.run(self.checks)
             row |= {f"val {name}": value for name, value in figures.items()}
         with trainer.interrupt.whole():
             trainer.history.append({**row, "rate": run.lastRate, "seconds": run.passed()})
@@ -171,26 +178,43 @@ class EpochLoop:
     def learn(self, group: list[Batch]) -> None:
         """Take a step on a single process."""
         trainer, run = self.trainer, self.run
-        isDone, counts = False, [1.0]
+        isDone, counts, asksAgain = False, [1.0], getattr(trainer.optimizer, "asksAgain", False)
         if len(group) > 1:  # each cost is the mean over its batch
             targets = [batch.target[0] if batch.target else None for batch in group]
             counts = [float(countedIn(trainer.cost, t, batch.size)) for t, batch in zip(targets, group)]
         for number, batch in enumerate(group):
             location, share = self.locationOf(number), counts[number] / (sum(counts) or 1.0)
             try:
-                isDone = self.takeBatch(batch, location, share, len(group) == 1, number == 0)
+                isDone = self.takeBatch(batch, location, share, len(group) == 1 and not asksAgain, number == 0)
             except Exception as error:
                 self.locate(error, location, number)
                 raise
         if not isDone:
             try:
-                trainer.objective.update(trainer.optimizer)
+                if asksAgain:
+                    trainer.optimizer.update(lambda: self.costAgain(group, counts))
+                else:
+                    trainer.objective.update(trainer.optimizer)
             except Exception as error:
                 self.locate(error, self.locationOf(len(group) - 1), len(group))
                 raise
         if run.ignored is not None:
             for label in [batch.target[0] for batch in group if batch.target]:
                 run.ignored += int((label == trainer.cost.ignoreIndex).sum()), label.size
+
+    def costAgain(self, group: list[Batch], counts: list[float]) -> float:
+        """Forward and backward once more for the batches of a step, as the optimizer asks: the cost, and gradients."""
+        total, objective = 0.0, self.trainer.objective
+        for number, batch in enumerate(group):
+            share = counts[number] / (sum(counts) or 1.0)
+            program = objective.learner(batch, set(), self.trainer.optimizer, False, number == 0)
+            if program is None:
+                cost, _ = objective.run(batch, False)
+                objective.backward(share, number == 0)
+            else:
+                cost = program.run(*batch.data, *batch.target, scale=share)[0]
+            total += share * float(toHost(cost))
+        return total
 
     def reportIgnored(self) -> None:
         """Report once the number of labels in the first epoch that the cost ignores."""
@@ -276,6 +300,12 @@ class EpochLoop:
             line += f"{why}{known and (why and '; ' or ', ')}{known}"
         trainer.progress.say(line)
         return line
+
+
+def averagedBy(optimizer: Any) -> AbstractContextManager[None]:
+    """Within a `with` statement, the network has the averages that an optimizer keeps, if it keeps any."""
+    averaged = getattr(optimizer, "averaged", nullcontext)
+    return averaged()
 
 
 def looksAtSteps(callback: Any) -> bool:

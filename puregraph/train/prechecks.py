@@ -252,13 +252,17 @@ def checkParams(trainer: Any) -> None:
 def fitSchedule(trainer: Any) -> None:
     """Set the length of schedules to the updates of this run, and warn of a schedule that ends earlier."""
     optimizer = trainer.optimizer
-    schedules = [getattr(member, "schedule", None) for member in (optimizer, *getattr(optimizer, "members", ()))]
+    members = {id(member): member for member in (optimizer, *getattr(optimizer, "members", ()))}.values()
+    schedules = [getattr(member, "schedule", None) for member in members]
     for schedule in {id(schedule): schedule for schedule in schedules if schedule is not None}.values():
         fit(trainer, schedule)
+    for member in members:
+        for option in getattr(member, "optionSchedules", ()):
+            fit(trainer, option, isRate=False)
 
 
-def fit(trainer: Any, schedule: Any) -> None:
-    """Tell one schedule, and warn if it is over before."""
+def fit(trainer: Any, schedule: Any, isRate: bool = True) -> None:
+    """Set the length of one schedule, and warn if that of a learning rate is over before."""
     run = trainer.runState
     if hasattr(schedule, "fitEpoch") and run.count is not None:
         schedule.fitEpoch(run.count)
@@ -270,6 +274,8 @@ def fit(trainer: Any, schedule: Any) -> None:
         return
     if hasattr(schedule, "fit"):
         schedule.fit(total)
+    if not isRate:
+        return
     end = endOf(schedule, trainer.optimizer.step, total)
     if end is not None and end < total:
         factor = f"the factor of the learning rate is then {factorAt(schedule, total - 1):.3g} until the end"

@@ -31,6 +31,8 @@ COMPILED_METHODS = ("update", "advance", "shrinkFor", "numbers", "formulas")
 def isPlain(optimizer: Optimizer) -> bool:
     """True if an optimizer updates by formulas only, without overriding the update."""
     kinds = {type(member) for member in (optimizer, *getattr(optimizer, "members", ()))}
+    if getattr(optimizer, "asksAgain", False):
+        return False
     methods = [getattr(kind, name, None) for kind in kinds for name in COMPILED_METHODS]
     return all(getattr(f, "__module__", "").startswith("puregraph.optimizers.") for f in methods)
 
@@ -49,7 +51,7 @@ class UpdateScalars:
 
     def __init__(self, optimizer: Any, slots: list[Slot]):
         self.optimizer, self.slots = optimizer, slots
-        self.pattern = patternOf(slots)
+        self.pattern = patternOf(optimizer, slots)
         self.numbers: dict[tuple[int, str, Any], Value] = {}
         self.arrays: list[tuple[Any, list[tuple[str, Any]]]] = []
         self.before: Any = None
@@ -72,7 +74,7 @@ class UpdateScalars:
     def counting(self) -> set[str]:
         """The names of scalars that change with every update, besides the rate."""
         members = self.optimizer.members
-        return {"step", *(name for member in members for name in (*member.scalars, *member.scheduled()))} | (
+        return {"step", *(name for member in members for name in (*dict(member.texts[1]), *member.scheduled()))} | (
             {"decay"} if any(callable(member.decay) for member in members) else set()
         )
 
@@ -147,10 +149,12 @@ class CountStep:
             self.isDone = True
 
 
-def patternOf(slots: list[Slot]) -> list[int]:
+def patternOf(optimizer: Optimizer, slots: list[Slot]) -> list[int]:
     """The group number of every slot: slots of a group have the same scalars in every formula."""
     known: dict[Any, int] = {}
-    return [known.setdefault((s.step, s.param.rate, s.param.decay, id(s.rule)), len(known)) for s in slots]
+    return [
+        known.setdefault((s.step, s.param.rate, optimizer.ruleOf(s).decays(s), id(s.rule)), len(known)) for s in slots
+    ]
 
 
 class OpaqueOptimizer:
@@ -221,7 +225,7 @@ def addFormulas(
     tracer: GraphTracer, rule: ParameterRule, slot: Slot, arrays: dict[str, Value], numberOf: NumberOf
 ) -> dict[str, Value]:
     """Add the call of a rule of formulas. Returns the new arrays by name."""
-    formulas = rule.formulas(bool(rule.decay and slot.param.decay))
+    formulas = rule.formulas(rule.decays(slot))
     names = tuple(dict.fromkeys(name for f in formulas.values() for name in f.names))
     work = rule.workDtype({name: arrays[name] for name in names if name in arrays})
     arguments = tuple([arrays.get(name) or numberOf(name, work) for name in names])
@@ -235,7 +239,7 @@ def addFunction(
 ) -> dict[str, Value]:
     """Add the calls of a rule that is a function of arrays. Returns the new arrays by name."""
     work, recorder = rule.workDtype(arrays), tracer.recorder
-    decays = bool(rule.decay and slot.param.decay)
+    decays = rule.decays(slot)
     values = {name: recorder.handle(numberOf(name, work)) for name in rule.numbersRead(decays)}
     values |= {name: astype(recorder.handle(array), work, copy=False) for name, array in arrays.items()}
     results = rule.computed(values, decays)

@@ -1,0 +1,104 @@
+"""Muon: the momentum of a matrix, made orthogonal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from puregraph.core.arguments import Flag, Positive, takes
+from puregraph.optimizers.optimizer import Optimizer
+
+if TYPE_CHECKING:
+    from puregraph.core.device import Array
+
+QUINTIC = (3.4445, -4.7750, 2.0315)  # a x + b x^3 + c x^5 takes singular values from 0 to 1 near 1 in few steps
+
+
+class Muon(Optimizer):
+    """m = momRate m + (1 - momRate) g,   O = orthogonal((1 - momRate) g + momRate m),   w = w - rate (s O + decay w)
+
+    For parameters of two and more axes, where O is U V^T of the singular value decomposition U S V^T, nearly, by
+    `steps` of Newton and Schulz's iteration: X = a X + (b X X^T + c (X X^T)^2) X with X first divided by its norm. A
+    kernel is taken as the matrix of its first axis and the others. s = 0.2 sqrt(max(rows, columns)) gives steps the size
+    of AdamW's, so that its learning rates apply. Parameters of one axis, and none, are updated by AdamW with `beta1`,
+    `beta2` and `epsilon`. Embeddings and the last layer are better left to AdamW as well:
+
+        MultiOptimizer({"embed": AdamW(1e-3), "head": AdamW(1e-3), "*": Muon(1e-3)})
+
+    Source    Jordan et al. 2024, kellerjordan.github.io/posts/muon; Liu et al. 2025, arXiv:2502.16982, section 2.2
+              (size, weight decay)
+    Raises    ArgumentError for a setting or option out of range; options as in `Optimizer`
+
+    >>> trainer = Trainer(Sequential(Linear(3, 1)), MSE(), Muon(1e-2), progress="none")
+    >>> len(trainer.train(np.ones((8, 3)), np.ones((8, 1)), epochs=2))
+    2
+    """
+
+    scalars = {"bias1": "1 - beta1 ** step", "bias2": "1 - beta2 ** step"}
+
+    @takes(nesterov=Flag, steps=Positive)
+    def __init__(
+        self,
+        learnRate: float = 1e-3,
+        momRate: float = 0.95,
+        nesterov: bool = True,
+        steps: int = 5,
+        decay: float = 0.1,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        **options: Any,
+    ):
+        super().__init__(learnRate, decay=decay, **options)
+        self.momRate, self.nesterov, self.steps = self.option("momRate", momRate, 1), nesterov, steps
+        self.beta1, self.beta2 = self.within("beta1", beta1, 1), self.within("beta2", beta2, 1)
+        self.epsilon = self.within("epsilon", epsilon)
+
+    @staticmethod
+    def rule(
+        param: Array,
+        grad: Array,
+        rate: float,
+        decay: float,
+        momRate: float,
+        nesterov: bool,
+        steps: int,
+        beta1: float,
+        beta2: float,
+        epsilon: float,
+        bias1: float,
+        bias2: float,
+        momentum: Array | None = None,
+        m: Array | None = None,
+        v: Array | None = None,
+    ) -> Mapping[str, Array]:
+        param = param - rate * decay * param
+        if momentum is None:
+            m = beta1 * m + (1 - beta1) * grad
+            v = beta2 * v + (1 - beta2) * grad**2
+            return {"param": param - rate / bias1 * m / (np.sqrt(v / bias2) + epsilon), "m": m, "v": v}
+        momentum = momentum + (1 - momRate) * (grad - momentum)
+        step = grad + momRate * (momentum - grad) if nesterov else momentum
+        matrix = step.reshape(step.shape[0], -1)
+        size = 0.2 * math.sqrt(max(matrix.shape))
+        step = orthogonal(matrix, steps).reshape(step.shape)
+        return {"param": param - rate * size * step, "momentum": momentum}
+
+    def start(self, param: Array) -> dict[str, Array]:
+        names = ("m", "v") if param.ndim < 2 else ("momentum",)
+        return {name: np.zeros_like(param) for name in names}
+
+
+def orthogonal(matrix: Array, steps: int = 5) -> Array:
+    """The matrix with singular values near 1, by Newton and Schulz's iteration with QUINTIC."""
+    a, b, c = QUINTIC
+    isTall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.T if isTall else matrix  # the smaller product
+    x = x / np.maximum(np.sqrt(np.sum(x**2)), 1e-7)
+    for _ in range(steps):
+        square = x @ x.T
+        x = a * x + (b * square + c * (square @ square)) @ x
+    return x.T if isTall else x
