@@ -233,12 +233,12 @@ class Program:
         """Run for an optimizer that asks for the cost and gradients again in its update."""
 
         def closure() -> float:
-            result = self.run(*inputs, **numbers)
+            result = self.run(*inputs, copy=True, **numbers)
             return float(toHost(result[0] if isinstance(result, list) else result))
 
         self.isAsked = True
         try:
-            result = self.run(*inputs, **numbers)
+            result = self.run(*inputs, copy=True, **numbers)
             self.asking.update(closure)
         finally:
             self.isAsked = False

@@ -11,6 +11,8 @@ from puregraph.optimizers.decays import Exponential, Hold, MultiStep, Polynomial
 from puregraph.optimizers.initrecorder import InitRecorder as InitRecorder
 from puregraph.optimizers.layerwise import LAMB, LARS
 from puregraph.optimizers.lbfgs import LBFGS
+from puregraph.optimizers.lbfgs import LinePoint as LinePoint
+from puregraph.optimizers.lbfgs import QuasiNewton as QuasiNewton
 from puregraph.optimizers.lion import Lion
 from puregraph.optimizers.momentumsgd import MomentumSGD
 from puregraph.optimizers.multioptimizer import MultiOptimizer

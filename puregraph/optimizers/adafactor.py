@@ -1,4 +1,4 @@
-"""Adafactor: second moments of a matrix from its rows and columns, in a thousandth of Adam's memory."""
+"""Adafactor: mean squares of a matrix from its rows and columns, in a thousandth of Adam's memory."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class Adafactor(Optimizer):
         if squares is None:
             rows = rows + newShare * (np.mean(grad**2, axis=-1, keepdims=True) - rows)
             columns = columns + newShare * (np.mean(grad**2, axis=-2, keepdims=True) - columns)
-            moments = rows * columns / np.maximum(np.mean(rows, axis=-2, keepdims=True), epsilon)
+            meanSquares = rows * columns / np.maximum(np.mean(rows, axis=-2, keepdims=True), epsilon)
             states = {"rows": rows, "columns": columns}
         else:
-            moments = squares + newShare * (grad**2 - squares)
-            states = {"squares": moments}
-        step = grad / np.sqrt(np.maximum(moments, epsilon**2))
+            meanSquares = squares + newShare * (grad**2 - squares)
+            states = {"squares": meanSquares}
+        step = grad / np.sqrt(np.maximum(meanSquares, epsilon**2))
         return {"param": param - size / np.maximum(1, rootMeanSquare(step) / clip) * step, **states}
 
     def start(self, param: Array) -> dict[str, Array]:

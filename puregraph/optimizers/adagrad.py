@@ -52,7 +52,7 @@ class AdaDelta(Optimizer):
     """s = rho s + (1 - rho) g^2,   d = sqrt(u + epsilon) / sqrt(s + epsilon) g
     u = rho u + (1 - rho) d^2,   w = w - rate d
 
-    The root mean square of recent steps takes the place of a learning rate. As PyTorch's Adadelta.
+    The root mean square of recent steps replaces the learning rate. As PyTorch's Adadelta.
 
     Source    Zeiler 2012, arXiv:1212.5701, algorithm 1
     Raises    ArgumentError for a setting or option out of range; options as in `Optimizer`

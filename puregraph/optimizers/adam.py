@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from puregraph.core.arguments import Flag, NotNegative, optional, takes
 from puregraph.optimizers.optimizer import Optimizer
+
+PRODUCTS: dict[tuple[float, float], list[float]] = {}  # of NAdam's momentum, by beta1 and psi
 
 
 class Adam(Optimizer):
@@ -14,14 +17,14 @@ class Adam(Optimizer):
     w = w - rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
 
     The learning rate may be given as `alpha`, its name in the paper. t counts the updates of each parameter on its own,
-    so that one thawed late starts as gently as the others did. With `amsgrad` the largest v so far takes the place of
-    v under the root. As PyTorch's Adam; PuzzleLib adds epsilon before correcting v.
+    so that one thawed late starts as gently as the others did. With `amsgrad` the root is taken of
+    the largest v so far. As PyTorch's Adam; PuzzleLib adds epsilon before correcting v.
 
     Source    Kingma, Ba 2015, arXiv:1412.6980, algorithm 1; Reddi, Kale, Kumar 2018, arXiv:1904.09237 (amsgrad)
     Raises    ArgumentError for a setting or option out of range; options as in `Optimizer`
     """
 
-    scalars = {
+    scalars: Mapping[str, str | Callable[..., float]] = {
         "bias1": "1 - beta1 ** step",
         "bias2": "1 - beta2 ** step",
     }
@@ -138,16 +141,16 @@ class NAdam(Adam):
         **options: Any,
     ):
         super().__init__(learnRate, beta1, beta2, epsilon, **options)
-        self.psi, self.products = self.within("psi", psi), MomentumProducts()
+        self.psi = self.within("psi", psi)
         self.scalars = {"bias2": Adam.scalars["bias2"], "gradShare": self.gradShare, "meanShare": self.meanShare}
 
     def gradShare(self, step: float, beta1: float) -> float:
         """(1 - mu_t) / (1 - p_t)"""
-        return (1 - momentumAt(step, beta1, self.psi)) / (1 - self.products(int(step), beta1, self.psi))
+        return (1 - momentumAt(step, beta1, self.psi)) / (1 - momentumProduct(int(step), beta1, self.psi))
 
     def meanShare(self, step: float, beta1: float) -> float:
         """mu_(t+1) / (1 - p_(t+1))"""
-        return momentumAt(step + 1, beta1, self.psi) / (1 - self.products(int(step) + 1, beta1, self.psi))
+        return momentumAt(step + 1, beta1, self.psi) / (1 - momentumProduct(int(step) + 1, beta1, self.psi))
 
 
 class RAdam(Adam):
@@ -193,14 +196,9 @@ def momentumAt(step: float, beta1: float, psi: float) -> float:
     return beta1 * (1 - 0.5 * 0.96 ** (step * psi))
 
 
-class MomentumProducts:
-    """The products mu_1 mu_2 ... mu_t, each from the one before, so that a resumed run has the same bits."""
-
-    def __init__(self) -> None:
-        self.known: dict[tuple[float, float], list[float]] = {}
-
-    def __call__(self, step: int, beta1: float, psi: float) -> float:
-        products = self.known.setdefault((beta1, psi), [1.0])
-        while len(products) <= step and products[-1]:  # once it is 0 it stays 0
-            products.append(products[-1] * momentumAt(len(products), beta1, psi))
-        return products[min(step, len(products) - 1)]
+def momentumProduct(step: int, beta1: float, psi: float) -> float:
+    """mu_1 mu_2 ... mu_t; once it is 0 it stays 0. Each is made from the one before, also in a run that is resumed."""
+    products = PRODUCTS.setdefault((beta1, psi), [1.0])
+    while len(products) <= step and products[-1]:
+        products.append(products[-1] * momentumAt(len(products), beta1, psi))
+    return products[min(step, len(products) - 1)]

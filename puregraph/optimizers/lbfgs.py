@@ -83,8 +83,8 @@ class LBFGS(Optimizer):
         return True
 
 
-class Point(NamedTuple):
-    """A place t along a direction: the cost there, its gradient, and the slope along the direction."""
+class LinePoint(NamedTuple):
+    """A point t along a direction: the cost there, its gradient, and the slope along the direction."""
 
     t: float
     cost: float
@@ -119,7 +119,7 @@ class QuasiNewton:
         """The gradient of all parameters as one vector."""
         return np.concatenate([slot.param.grad.reshape(-1) for slot in self.slots])
 
-    def place(self, vector: Array) -> None:
+    def write(self, vector: Array) -> None:
         """Write a vector to all parameters."""
         begin = 0
         for slot, param in zip(self.slots, self.params):
@@ -151,11 +151,11 @@ class QuasiNewton:
             before = cost
             start = np.concatenate([param.reshape(-1) for param in self.params])
             if optimizer.lineSearch is not None:
-                self.t, cost, grad = self.searched(start, Point(0.0, cost, grad, slope))
-            self.place(start + self.t * self.direction)
+                self.t, cost, grad = self.searched(start, LinePoint(0.0, cost, grad, slope))
+            self.write(start + self.t * self.direction)
             if optimizer.lineSearch is None:
                 if number == optimizer.iterations:
-                    break  # the next update takes the gradient of this place
+                    break  # the next update takes the gradient here
                 cost, grad = self.evaluate()
                 if self.evaluations + 1 >= optimizer.iterations * 5 // 4:
                     break
@@ -205,14 +205,14 @@ class QuasiNewton:
 
     # Line search ----------------------------------------------------------------------------------------------
 
-    def at(self, start: Array, t: float) -> Point:
-        """Evaluate the place t along the direction."""
-        self.place(start + t * self.direction)
+    def at(self, start: Array, t: float) -> LinePoint:
+        """Evaluate the point t along the direction."""
+        self.write(start + t * self.direction)
         cost, grad = self.evaluate()
-        return Point(t, cost, grad, float(grad @ self.direction))
+        return LinePoint(t, cost, grad, float(grad @ self.direction))
 
-    def searched(self, start: Array, first: Point) -> tuple[float, float, Array]:
-        """A place that meets the strong Wolfe conditions, or the best one of TRIALS: its t, cost and gradient.
+    def searched(self, start: Array, first: LinePoint) -> tuple[float, float, Array]:
+        """A point that meets the strong Wolfe conditions, or the best one of TRIALS: its t, cost and gradient.
 
         cost(t) <= cost(0) + c1 t slope(0),   |slope(t)| <= c2 |slope(0)|
         """
@@ -229,8 +229,10 @@ class QuasiNewton:
             low, t = now, 2.0 * t
         return low.t, low.cost, low.grad
 
-    def zoomed(self, start: Array, first: Point, low: Point, high: Point, trial: int) -> tuple[float, float, Array]:
-        """A place between two, of which `low` has the smaller cost."""
+    def zoomed(
+        self, start: Array, first: LinePoint, low: LinePoint, high: LinePoint, trial: int
+    ) -> tuple[float, float, Array]:
+        """A point between two, of which `low` has the smaller cost."""
         for _ in range(trial, TRIALS):
             t = cubicMinimum(low, high)
             if abs(high.t - low.t) * np.abs(self.direction).max() <= self.optimizer.changeTolerance:
@@ -247,8 +249,8 @@ class QuasiNewton:
         return low.t, low.cost, low.grad
 
 
-def cubicMinimum(one: Point, other: Point) -> float:
-    """The minimum of the cubic with the costs and slopes of two places, kept a tenth of their distance from both.
+def cubicMinimum(one: LinePoint, other: LinePoint) -> float:
+    """The minimum of the cubic with the costs and slopes of two points, kept a tenth of their distance from both.
 
     Source    Nocedal, Wright 2006, eq. 3.59
     """

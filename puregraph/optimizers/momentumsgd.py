@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.optimizers.optimizer import Optimizer
+from puregraph.core.arguments import takes
+from puregraph.optimizers.optimizer import Optimizer, Share
 
 
 class MomentumSGD(Optimizer):
@@ -22,6 +23,7 @@ class MomentumSGD(Optimizer):
         "param": "param - rate * velocity",
     }
 
+    @takes(momRate=Share, dampening=Share)
     def __init__(self, learnRate: float = 1e-3, momRate: float = 0.9, dampening: float = 0.0, **options: Any):
         super().__init__(learnRate, **options)
         self.momRate, self.dampening = self.option("momRate", momRate), self.option("dampening", dampening, 1)

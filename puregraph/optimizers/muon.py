@@ -22,9 +22,9 @@ class Muon(Optimizer):
 
     For parameters of two and more axes, where O is U V^T of the singular value decomposition U S V^T, nearly, by
     `steps` of Newton and Schulz's iteration: X = a X + (b X X^T + c (X X^T)^2) X with X first divided by its norm. A
-    kernel is taken as the matrix of its first axis and the others. s = 0.2 sqrt(max(rows, columns)) gives steps the size
-    of AdamW's, so that its learning rates apply. Parameters of one axis, and none, are updated by AdamW with `beta1`,
-    `beta2` and `epsilon`. Embeddings and the last layer are better left to AdamW as well:
+    kernel is taken as the matrix of its first axis and the others. s = 0.2 sqrt(max(rows, columns)) gives steps the
+    size of AdamW's, so that its learning rates apply. Parameters of one axis, and none, are updated by AdamW with
+    `beta1`, `beta2` and `epsilon`. Embeddings and the last layer are better left to AdamW as well:
 
         MultiOptimizer({"embed": AdamW(1e-3), "head": AdamW(1e-3), "*": Muon(1e-3)})
 
@@ -72,8 +72,8 @@ class Muon(Optimizer):
         bias1: float,
         bias2: float,
         momentum: Array | None = None,
-        m: Array | None = None,
-        v: Array | None = None,
+        m: Any = None,
+        v: Any = None,
     ) -> Mapping[str, Array]:
         param = param - rate * decay * param
         if momentum is None:

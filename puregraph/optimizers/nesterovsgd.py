@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.core.arguments import Fraction, takes
-from puregraph.optimizers.optimizer import Optimizer
+from puregraph.core.arguments import takes
+from puregraph.optimizers.optimizer import Optimizer, Share
 
 
 class NesterovSGD(Optimizer):
@@ -29,7 +29,7 @@ class NesterovSGD(Optimizer):
         "param": "param - rate * (grad + momRate * velocity)",
     }
 
-    @takes(momRate=Fraction)
+    @takes(momRate=Share)
     def __init__(self, learnRate: float = 1e-3, momRate: float = 0.9, **options: Any):
         super().__init__(learnRate, **options)
-        self.momRate = self.within("momRate", momRate)
+        self.momRate = self.option("momRate", momRate)

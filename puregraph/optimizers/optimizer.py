@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.core.arguments import AnyFunction, Argument, Flag, ModuleLike, choice, optional, takes
+from puregraph.core.arguments import AnyFunction, Argument, Flag, ModuleLike, choice, isNumber, optional, takes
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.base.signals import Deferred
 from puregraph.core.errors import PuregraphError, UnknownAttributeError
@@ -17,6 +17,10 @@ from puregraph.optimizers.averages import Average
 from puregraph.optimizers.parameterrule import ParameterRule
 from puregraph.optimizers.slot import CountedSteps, Slot, normOf, notFinite, restoredSlots, warnOverwritten
 
+Share = Argument(
+    "a number from 0 to 1, or a schedule of it",
+    lambda value: AnyFunction.holds(value) or (isNumber(value) and 0 <= value <= 1),
+)
 AverageLike = Argument("an average, such as EMA(0.999)", lambda value: isinstance(value, Average))
 
 

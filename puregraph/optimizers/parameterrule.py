@@ -18,7 +18,7 @@ from puregraph.ops.formula import Formula
 from puregraph.optimizers.initrecorder import InitRecorder
 from puregraph.optimizers.schedules import factorAt
 from puregraph.optimizers.slot import Slot
-from puregraph.optimizers.updateformulas import formulasOf, namesOf, scalarsAt, together
+from puregraph.optimizers.updateformulas import Texts, formulasOf, namesOf, scalarsAt, together
 
 if TYPE_CHECKING:
     from puregraph.core.device import Array
@@ -35,7 +35,7 @@ class ParameterRule(InitRecorder):
     """
 
     rule: Any = {}
-    scalars: Mapping[str, str] = {}
+    scalars: Mapping[str, str | Callable[..., float]] = {}
 
     def __init__(
         self,
@@ -121,9 +121,10 @@ class ParameterRule(InitRecorder):
         return [*self.scheduled().values(), *([self.decay] if callable(self.decay) else [])]
 
     @CachedProperty
-    def texts(self) -> tuple[Any, tuple[tuple[str, str], ...]]:
+    def texts(self) -> tuple[Any, Texts]:
         """The rule and its scalars as values that can be compared: formulas by name, or the function itself."""
-        rule, scalars = self.rule, self.scalars
+        rule: Any = self.rule
+        scalars = dict(self.scalars)
         rule = rule if callable(rule) else tuple(rule.items())
         if self.average is not None:
             rule, scalars = self.average.around(rule), {**scalars, **self.average.scalars}

@@ -40,7 +40,7 @@ class WSD(EndingSchedule):
 
 
 class Chain(Schedule):
-    """Schedules one after another, each with its number of updates: Chain((WarmUp(100), 1000), (Hold(0.5), 500), Cosine())
+    """Schedules one after another, each with its number of updates: Chain((WarmUp(100), 1000), Cosine())
 
     Each counts its updates from 0. The last one has no number: it goes on, and takes what is left of the run where it
     wants a length.

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class Rprop(Optimizer):
-    """d = clip(rise d, least, most) where g has the sign that it had,   clip(fall d, least, most) where it has turned
-    w = w - sign(g) d, but nothing where it has turned
+    """d = clip(rise d, least, most) where g has the sign that it had,   clip(fall d, least, most) where it has not
+    w = w - sign(g) d, and w stays where the sign has changed
 
     d begins at `learnRate`. For gradients of all data, not of batches. As PyTorch's Rprop; a `schedule` has no effect
     but on the start.

@@ -19,7 +19,7 @@ class SAM(MultiOptimizer):
 
         optimizer.update(closure)            # closure() runs forward and backward, and returns the cost
 
-    Source    Foret et al. 2021, arXiv:2010.01412, algorithm 1; Kwon et al. 2021, arXiv:2102.11600, algorithm 1 (adaptive)
+    Source    Foret et al. 2021, arXiv:2010.01412, algorithm 1; Kwon et al. 2021, arXiv:2102.11600 (adaptive)
     Raises    ArgumentError for a setting out of range; PuregraphError for an update without a closure
 
     >>> trainer = Trainer(Sequential(Linear(3, 1)), MSE(), SAM(SGD(0.1), rho=0.05), progress="none")
@@ -65,8 +65,8 @@ def readyFor(optimizer: Any, closure: Callable[[], Any] | None) -> list[Slot]:
     """
     if closure is None:
         raise PuregraphError(
-            f"{type(optimizer).__name__}: wanted update(closure), where closure() runs forward and backward and returns "
-            "the cost: it is asked for more than one gradient in an update"
+            f"{type(optimizer).__name__}: wanted update(closure), where closure() runs forward and backward and "
+            "returns the cost: it is asked for more than one gradient in an update"
         )
     isNew = any(s.param.grad is not None and s.param.gradVersion != s.applied for s in optimizer.slots)
     if not isNew:

@@ -1,4 +1,4 @@
-"""ScheduleFree: AdamW that needs no schedule, as an average of its steps takes the place of one."""
+"""ScheduleFree: AdamW that needs no schedule, since an average of its steps replaces one."""
 
 from __future__ import annotations
 

@@ -52,11 +52,13 @@ def scalarsAt(scalars: Texts, constants: tuple, step: float) -> Mapping[str, flo
 def scalarsOf(scalars: Texts, constants: tuple) -> tuple[list[Any], Any]:
     """The scalars with these constants: each as a function of the step, and all of them as one."""
     known = dict(constants)
-    formulas = [None if callable(text) else puts(Formula(text), known) for _, text in scalars]
-    functions = [
-        plain(f.term) if f is not None else withConstants(text, known) for f, (_, text) in zip(formulas, scalars)
-    ]
-    return functions, None if None in formulas else numpyFrom(formulas, ("step",))
+    formulas = [puts(Formula(text), known) for _, text in scalars if not callable(text)]
+    if len(formulas) == len(scalars):
+        return [plain(f.term) for f in formulas], numpyFrom(formulas, ("step",))
+    functions: dict[str, Any] = {name: withConstants(text, known) for name, text in scalars if callable(text)}
+    others = zip([name for name, _ in scalars if name not in functions], formulas)
+    functions |= {name: plain(f.term) or numpyFrom([f], ("step",)) for name, f in others}
+    return [functions[name] for name, _ in scalars], None
 
 
 def withConstants(function: Callable[..., float], constants: Mapping[str, Any]) -> Callable[[float], float]:

@@ -59,7 +59,7 @@ def test_lookahead_goes_back_to_its_slow_weights():
     optimizer = SGD(0.1, average=Lookahead(k=2, alpha=0.25)).setupOn(net := network())
     slow = fast = weightsOf(net)
     for step in range(1, 7):
-        for path, p in net.params.items():
+        for p in net.params.values():
             p.grad = np.full(p.shape, step, np.float32)
         optimizer.update()
         fast = {path: w - 0.1 * step for path, w in fast.items()}
